@@ -1,0 +1,22 @@
+#pragma once
+
+#include "Value.h"
+
+#include <optional>
+#include <string>
+
+namespace bbflow
+{
+
+/** Largest payload that a frame may have. */
+constexpr uint32_t MaxPayloadBytes = 64u << 20;
+
+/** Gives the frame of a message (FORMAT.md, "Frame").
+ *  @throws std::runtime_error if it is larger than a reader accepts */
+std::string EncodeFrame(const Value &message);
+
+/** Takes the first message off the bytes received so far; nothing if it isn't complete.
+ *  @throws std::runtime_error if the frame is too long, damaged or no message */
+std::optional<Value> TakeMessage(std::string &received);
+
+} // end namespace bbflow

@@ -1,0 +1,230 @@
+"""The configuration of a run: what stands in CONFIG.yml, checked in full before anything starts."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from bbflow.errors import ConfigError, nearest
+from bbflow.operators import Filter, Operator, parse_operators
+from bbflow.operators.windows import Window, parse_windows
+from bbflow.units import parse_bytes
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class VariableConfig:
+    """What is computed of one variable."""
+
+    operators: tuple[Operator | Filter, ...]
+    """Statistics and filters, each once."""
+    windows: tuple[Window, ...]
+    """Over which spans of time the statistics run."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeConfig:
+    """Where a step's time comes from."""
+
+    variable: str = "time"
+    """A single value in each step."""
+    units: str | None = None
+    """CF units; by default the attribute ``<variable>/units``."""
+    calendar: str | None = None
+    """CF calendar; by default the attribute ``<variable>/calendar``."""
+
+
+@dataclass(frozen=True, slots=True)
+class RawConfig:
+    """Which raw steps are drained to ``raw.zarr``."""
+
+    variables: tuple[str, ...] | None = None
+    """Names; all if None, none if empty."""
+    every: int = 1
+    """Only steps 0, n, 2n, …"""
+    compression: str = "none"
+    """none or zstd."""
+
+    @property
+    def wanted(self) -> bool:
+        """Whether anything is drained at all."""
+        return self.variables is None or bool(self.variables)
+
+
+@dataclass(frozen=True, slots=True)
+class NodesConfig:
+    """The embedded BB nodes of `bbflow run`."""
+
+    count: int = 1
+    """How many on this host."""
+    capacity: int = 512 << 20
+    """Bytes of each."""
+    directory: Path = Path("/dev/shm")
+    """A file system in memory or on a fast disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkersConfig:
+    """The Dask workers, and how work is cut for them."""
+
+    processes: int = 1
+    """Worker processes of the local cluster."""
+    threads: int = 1
+    """Threads of each."""
+    batch_steps: int = 16
+    """At most so many steps are folded by one task."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A run's configuration."""
+
+    stream: str
+    """As in the engine's XML (parameter Stream, else the IO's name)."""
+    variables: Mapping[str, VariableConfig]
+    """What is computed, by variable."""
+    output: Path = Path("bbflow-out")
+    """Directory of results.zarr, raw.zarr, report.html and the pictures."""
+    time: TimeConfig = field(default_factory=TimeConfig)
+    """Where a step's time comes from."""
+    raw: RawConfig = field(default_factory=lambda: RawConfig(variables=()))
+    """Which raw steps are kept."""
+    nodes: NodesConfig = field(default_factory=NodesConfig)
+    """Embedded nodes, where no contact file is given."""
+    workers: WorkersConfig = field(default_factory=WorkersConfig)
+    """Dask workers, where no scheduler is given."""
+    open_timeout_s: float = 60.0
+    """How long to wait for the stream to open."""
+
+
+def load_config(path: Path) -> Config:
+    """Read a configuration file.
+
+    Raises
+    ------
+    ConfigError
+        If it can't be read, or anything in it is wrong; the message names the key.
+    """
+    try:
+        content = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise ConfigError(f"can't read {path}: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+    try:
+        return parse_config(content)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def parse_config(content: Any) -> Config:
+    """Check a configuration in the form of YAML's dicts, lists and scalars.
+
+    Raises
+    ------
+    ConfigError
+        If a key is unknown or missing, or a value is wrong.
+    """
+    keys = {"stream", "operators", "windows", "output", "time", "raw", "nodes", "workers", "open_timeout_s"}
+    _check_keys(content, keys, "the configuration")
+    for key in ("stream", "operators"):
+        if not content.get(key):
+            raise ConfigError(f"the key {key!r} is missing: say which stream, and which operators by variable")
+    windows = _list(content.get("windows", ["month", "run"]), "windows")
+    return Config(
+        stream=_as(str, content["stream"], "stream"),
+        variables=_parse_variables(content["operators"], windows),
+        output=Path(_as(str, content.get("output", "bbflow-out"), "output")),
+        time=_section(TimeConfig, content.get("time"), "time", variable=str, units=str, calendar=str),
+        raw=_parse_raw(content.get("raw", "none")),
+        nodes=_section(
+            NodesConfig, content.get("nodes"), "nodes", count=_positive, capacity=parse_bytes, directory=Path
+        ),
+        workers=_section(
+            WorkersConfig,
+            content.get("workers"),
+            "workers",
+            processes=_positive,
+            threads=_positive,
+            batch_steps=_positive,
+        ),
+        open_timeout_s=_as(float, content.get("open_timeout_s", 60.0), "open_timeout_s"),
+    )
+
+
+def _parse_variables(content: Any, windows: list[Any]) -> dict[str, VariableConfig]:
+    if not isinstance(content, dict):
+        raise ConfigError("'operators' must be a map from variable to a list of operators")
+    variables = {}
+    for name, chosen in content.items():
+        where = f"operators of {name}"
+        if isinstance(chosen, dict):
+            _check_keys(chosen, {"operators", "windows"}, where)
+        else:
+            chosen = {"operators": chosen}
+        try:
+            variables[str(name)] = VariableConfig(
+                parse_operators(_list(chosen.get("operators"), where)),
+                parse_windows(_list(chosen.get("windows", windows), where)),
+            )
+        except ConfigError as error:
+            raise ConfigError(f"{where}: {error}") from None
+    return variables
+
+
+def _parse_raw(content: Any) -> RawConfig:
+    if content in ("none", None, False):
+        return RawConfig(variables=())
+    if content in ("all", True):
+        return RawConfig()
+    if isinstance(content, str):
+        raise ConfigError(f"raw: {content!r} is neither all nor none nor a map; {nearest(content, ['all', 'none'])}")
+    raw = _section(RawConfig, content, "raw", variables=_names, every=_positive, compression=str)
+    if raw.compression not in ("none", "zstd"):
+        raise ConfigError(f"raw: compression {raw.compression!r}: {nearest(raw.compression, ['none', 'zstd'])}")
+    return raw
+
+
+def _section(cls: type[T], content: Any, where: str, **readers: Any) -> T:
+    """Make a dataclass of a map; keys must be its fields, values go through their reader."""
+    if content is None:
+        return cls()
+    _check_keys(content, {item.name for item in fields(cls)}, where)  # type: ignore[arg-type]
+    return cls(**{key: _as(readers[key], value, f"{where}: {key}") for key, value in content.items()})
+
+
+def _check_keys(content: Any, valid: set[str], where: str) -> None:
+    if not isinstance(content, dict):
+        raise ConfigError(f"{where} must be a map with the keys {', '.join(sorted(valid))}")
+    for key in content:
+        if key not in valid:
+            raise ConfigError(f"{where}: unknown key {key!r}; {nearest(str(key), valid)}")
+
+
+def _as(reader: Any, value: Any, where: str) -> Any:
+    try:
+        return reader(value)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
+    except (TypeError, ValueError):
+        raise ConfigError(f"{where}: {value!r} can't be read as {reader.__name__}") from None
+
+
+def _positive(value: Any) -> int:
+    number = int(value)
+    if number < 1:
+        raise ConfigError(f"{value!r} must be 1 or more")
+    return number
+
+
+def _names(value: Any) -> tuple[str, ...] | None:
+    return None if value in ("all", None) else tuple(str(name) for name in _list(value, "variables"))
+
+
+def _list(value: Any, where: str) -> list[Any]:
+    if value is None or isinstance(value, dict):
+        raise ConfigError(f"{where} must be a list")
+    return list(value) if isinstance(value, list | tuple) else [value]

@@ -1,0 +1,1 @@
+"""Raw steps to the parallel file system, as Zarr."""

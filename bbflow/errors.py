@@ -1,0 +1,47 @@
+"""Every error that bbflow raises on purpose, grouped by what a caller would do about it."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class BbflowError(Exception):
+    """Something failed in a way that its message explains in full; no traceback is needed."""
+
+
+class ConfigError(BbflowError):
+    """The configuration or a command's arguments are wrong: change them."""
+
+
+class CapacityError(BbflowError):
+    """The burst buffer is too small for what it must hold: give it more."""
+
+
+class StreamError(BbflowError):
+    """A stream never opened, was aborted, or is not in the state a request needs."""
+
+
+class NodeError(BbflowError):
+    """A BB node can't be reached, or is gone."""
+
+
+class ProtocolError(BbflowError):
+    """The peer said something that the format does not allow."""
+
+
+class MissingToolError(BbflowError):
+    """A program or library that this machine lacks: install it."""
+
+
+def nearest(unknown: str, valid: Iterable[str]) -> str:
+    """Give the end of an 'unknown name' message: the nearest valid name, or all of them.
+
+    Parameters
+    ----------
+    unknown
+        The name that was not found.
+    valid
+        The names that would have been.
+    """
+    names = sorted(valid)
+    close = difflib.get_close_matches(unknown, names, n=1, cutoff=0.5)
+    return f"did you mean {close[0]!r}?" if close else f"valid are {', '.join(names)}"

@@ -1,0 +1,41 @@
+"""events.jsonl: what happened when, one JSON object a line; the report is drawn from it."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+EVENTS_FILE = "events.jsonl"
+
+
+class EventLog:
+    """Appends events; each line is written at once, so only the last one can be torn.
+
+    Parameters
+    ----------
+    output
+        Directory of the run's output.
+    """
+
+    def __init__(self, output: Path) -> None:
+        self._file = (output / EVENTS_FILE).open("a", buffering=1)
+
+    def add(self, event: str, **keys: Any) -> None:
+        """Write one event; times are seconds since the epoch."""
+        self._file.write(json.dumps({"event": event} | keys) + "\n")
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def read_events(output: Path) -> Iterator[dict[str, Any]]:
+    """Go through the events of a run; a torn last line is left out."""
+    path = output / EVENTS_FILE
+    if not path.exists():
+        return
+    for line in path.read_text().splitlines():
+        try:
+            yield json.loads(line)
+        except ValueError:
+            continue

@@ -1,0 +1,123 @@
+"""A Zarr store that grows while others read it, without torn values.
+
+Readers that open the store through its consolidated metadata (as xarray does) see the shapes of the last
+`commit`. New data are written beyond those shapes first; one atomic rename of the root's metadata then shows
+all of them at once.
+"""
+
+import os
+import shutil
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+from zarr.codecs import ZstdCodec
+from zarr.errors import ZarrUserWarning
+
+Array = np.ndarray[Any, Any]
+
+
+class GrowingZarr:
+    """Writes one store; it is the only writer of the store's metadata.
+
+    Parameters
+    ----------
+    path
+        Directory of the store. A new one appears whole with its first `commit`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._is_new = not path.exists()
+        self._root = path.with_name(f".{path.name}.{os.getpid()}") if self._is_new else path
+        if self._is_new:
+            shutil.rmtree(self._root, ignore_errors=True)
+        self._group = zarr.open_group(self._root, mode="a", zarr_format=3, use_consolidated=False)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing was committed yet."""
+        return self._is_new
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._group
+
+    def create(
+        self,
+        name: str,
+        dims: Sequence[str],
+        shape: Sequence[int],
+        dtype: Any,
+        attributes: Mapping[str, Any],
+        chunks: Sequence[int] | None = None,
+        compression: str = "none",
+    ) -> None:
+        """Make an array; floating-point values that are never written read as NaN.
+
+        Parameters
+        ----------
+        name
+            Its path in the store.
+        dims, shape, dtype
+            Dimension names, lengths now, and type.
+        attributes
+            CF attributes.
+        chunks
+            By default one chunk for each index of the first dimension.
+        compression
+            none or zstd.
+        """
+        self._group.create_array(
+            name,
+            shape=tuple(shape),
+            chunks=tuple(max(size, 1) for size in (chunks or (1, *shape[1:]))),
+            dtype=dtype,
+            dimension_names=tuple(dims),
+            attributes=dict(attributes),
+            fill_value=np.nan if np.dtype(dtype).kind == "f" else 0,
+            compressors=ZstdCodec(level=1) if compression == "zstd" else None,
+        )
+
+    def write(self, name: str, start: int, data: Array) -> None:
+        """Write along the first dimension from index `start` on, and lengthen the array if need be."""
+        end = start + len(data)
+        self.resize(name, end)
+        if len(data):
+            self._array(name)[start:end] = data
+
+    def resize(self, name: str, end: int) -> None:
+        """Lengthen an array's first dimension to at least `end`."""
+        array = self._array(name)
+        if array.shape[0] < end:
+            array.resize((end, *array.shape[1:]))
+
+    def read(self, name: str) -> Array:
+        """Give an array's values as they are now, committed or not."""
+        return np.asarray(self._array(name)[...])
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        """Give an attribute of the store."""
+        return self._group.attrs.get(name, default)
+
+    def names(self, dimension: str) -> list[str]:
+        """Names of the arrays in the root whose first dimension is `dimension`."""
+        arrays = self._group.arrays()
+        return sorted(name for name, array in arrays if (array.metadata.dimension_names or ("",))[0] == dimension)
+
+    def commit(self, **attributes: Any) -> None:
+        """Show readers everything that was written, and set attributes of the store."""
+        if attributes:
+            self._group.update_attributes(attributes)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ZarrUserWarning)  # consolidated metadata is what xarray reads
+            zarr.consolidate_metadata(self._root)
+        if self._is_new:
+            self._root.rename(self.path)
+            self._root, self._is_new = self.path, False
+            self._group = zarr.open_group(self.path, mode="a", zarr_format=3, use_consolidated=False)
+
+    def _array(self, name: str) -> Any:
+        return self._group[name]

@@ -1,0 +1,50 @@
+"""Calendars: numbers on a time axis and the dates that they stand for."""
+
+from dataclasses import dataclass
+
+import cftime  # type: ignore[import-untyped]
+
+from bbflow.errors import ConfigError, nearest
+
+CALENDARS = (
+    "standard", "gregorian", "proleptic_gregorian", "julian",
+    "noleap", "365_day", "360_day", "all_leap", "366_day",
+)  # fmt: skip
+UNITS = ("microseconds", "milliseconds", "seconds", "minutes", "hours", "days")
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """A time axis of the CF conventions (section 4.4)."""
+
+    units: str
+    """Such as 'days since 2000-01-01'."""
+    calendar: str = "standard"
+    """One of `CALENDARS`."""
+
+    def __post_init__(self) -> None:
+        if self.calendar.lower() not in CALENDARS:
+            raise ConfigError(
+                f"unknown calendar {self.calendar!r}; {nearest(self.calendar.lower(), CALENDARS)}"
+            )
+        unit, since, _ = self.units.strip().partition(" since ")
+        if not since:
+            raise ConfigError(
+                f"time units {self.units!r} name no reference date; write '<unit> since <date>', such as "
+                "'days since 2000-01-01'"
+            )
+        try:
+            self.date(0.0)
+        except ValueError as error:
+            hint = "" if unit.lower() in UNITS else f"; {nearest(unit.lower(), UNITS)}"
+            raise ConfigError(
+                f"time units {self.units!r} can't be read in the calendar {self.calendar!r}: {error}{hint}"
+            ) from None
+
+    def date(self, value: float) -> cftime.datetime:
+        """Give the date that a number stands for, to the microsecond."""
+        return cftime.num2date(value, self.units, self.calendar)
+
+    def number(self, date: cftime.datetime) -> float:
+        """Give the number that stands for a date of this calendar."""
+        return float(cftime.date2num(date, self.units, self.calendar))

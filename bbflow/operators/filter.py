@@ -1,0 +1,140 @@
+"""Filters: which values of a step are kept as they are."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bbflow.errors import ConfigError
+from bbflow.operators import kernel
+from bbflow.operators.accumulators import Array, DType
+from bbflow.operators.blocks import as_blocks, as_fill, largest_below, smallest_above
+
+Extremes = tuple[float, float] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Keeps the values above one limit, below another, or (with both) between them.
+
+    Limits don't pass themselves; NaN and the fill value never do. The comparison is exact, whatever the
+    variable's type: a float32 is compared with the limit as it was written, not with its nearest float32.
+    """
+
+    name: str
+    """What its rows are called."""
+    above: float | None = None
+    """Values must be greater than this."""
+    below: float | None = None
+    """Values must be less than this."""
+
+    def __post_init__(self) -> None:
+        if self.above is None and self.below is None:
+            raise ConfigError(f"filter {self.name!r} keeps everything: give it 'above', 'below' or both")
+        if self.above is not None and self.below is not None and self.above >= self.below:
+            raise ConfigError(
+                f"filter {self.name!r} keeps nothing: no value is above {self.above} and below {self.below}; "
+                "for values outside of a range use two filters"
+            )
+
+    def can_pass(self, minimum: float, maximum: float) -> bool:
+        """Whether any value between a block's extremes could pass."""
+        out_below = self.above is not None and maximum <= self.above
+        out_above = self.below is not None and minimum >= self.below
+        return not (out_below or out_above)
+
+    def rows(self, blocks: Sequence[Array], steps: Sequence[int], fill_value: float | None = None) -> Array:
+        """Give what passes of some steps.
+
+        Parameters
+        ----------
+        blocks
+            One for each step, of shape (points,) and one type.
+        steps
+            Their numbers.
+        fill_value
+            Value that stands for 'missing', besides NaN.
+
+        Returns
+        -------
+        numpy.ndarray
+            Of shape (rows,), ordered by step and then index, with the fields value (the variable's type),
+            step (its number) and index (flat, in the block).
+        """
+        if not len(blocks):
+            return np.empty(0, row_dtype(np.dtype("f8")))
+        dtype, points = blocks[0].dtype, blocks[0].size
+        checked = as_blocks(blocks, dtype, points)
+        intervals = choose_intervals([self], dtype, [None] * len(checked))
+        fill = as_fill(fill_value, dtype)
+        passed = kernel.run(dtype, points, None, {}, checked, fill, list(intervals.values()))
+        return gather_rows([self], intervals, passed, checked, steps)[self.name]
+
+    def interval(self, dtype: DType) -> tuple[Array, Array] | None:
+        """Give the smallest and the largest value of a type that pass; None if none does."""
+        lowest = smallest_above(self.above, dtype)
+        highest = largest_below(self.below, dtype)
+        return None if lowest is None or highest is None or lowest > highest else (lowest, highest)
+
+
+def row_dtype(dtype: DType) -> DType:
+    """Give the type of a row for a variable's type."""
+    return np.dtype([("value", dtype), ("step", "i8"), ("index", "i8")])
+
+
+def choose_intervals(
+    filters: Sequence[Filter], dtype: DType, extremes: Sequence[Extremes]
+) -> dict[str, kernel.Interval]:
+    """Give what the kernel must look for; filters that nothing in the batch can pass are left out.
+
+    Parameters
+    ----------
+    filters
+        Each with a name of its own.
+    dtype
+        The blocks' type.
+    extremes
+        For each step its smallest and largest value, or None if they aren't known.
+    """
+    intervals = {}
+    for item in filters:
+        limits = item.interval(dtype)
+        skip = np.array([known is not None and not item.can_pass(*known) for known in extremes], np.uint8)
+        if limits is not None and not skip.all():
+            intervals[item.name] = kernel.Interval(*limits, skip)
+    return intervals
+
+
+def gather_rows(
+    filters: Sequence[Filter],
+    intervals: Mapping[str, kernel.Interval],
+    passed: Sequence[Array],
+    blocks: Sequence[Array],
+    steps: Sequence[int],
+) -> dict[str, Array]:
+    """Make rows of the places that the kernel found.
+
+    Parameters
+    ----------
+    filters
+        All of them.
+    intervals, passed
+        What the kernel looked for, and for each what it found (`kernel.ROW`), ordered by step.
+    blocks, steps
+        The batch.
+
+    Returns
+    -------
+    dict
+        Filter name to rows; empty ones where nothing passed.
+    """
+    dtype = row_dtype(blocks[0].dtype)
+    rows = {item.name: np.empty(0, dtype) for item in filters}
+    for name, places in zip(intervals, passed, strict=True):
+        rows[name] = np.empty(len(places), dtype)
+        rows[name]["step"] = np.asarray(steps, "i8")[places["step"]]
+        rows[name]["index"] = places["index"]
+        ends = np.searchsorted(places["step"], np.arange(len(blocks) + 1))
+        for block, start, end in zip(blocks, ends[:-1], ends[1:], strict=True):
+            rows[name]["value"][start:end] = block[places["index"][start:end]]
+    return rows

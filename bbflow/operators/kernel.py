@@ -1,0 +1,173 @@
+"""The C++ fold kernel through ctypes, which lets other Python threads run meanwhile."""
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from bbflow.errors import BbflowError, MissingToolError
+from bbflow.operators.accumulators import ACCUMULATORS, Array, DType
+
+LIBRARY = "libbbflow_fold.so"
+TYPES = {
+    np.dtype(name): code
+    for code, name in enumerate(["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8"])
+}
+"""The type codes of ``bbflow_fold``."""
+ROW = np.dtype([("step", "i8"), ("index", "i8")])
+"""``BbflowRow`` in Rows.h."""
+
+_Pointers = ctypes.c_void_p * len(ACCUMULATORS)
+
+
+class _FilterTask(ctypes.Structure):
+    """``BbflowFilter`` in Fold.h."""
+
+    _fields_ = [
+        ("lowest", ctypes.c_void_p),
+        ("highest", ctypes.c_void_p),
+        ("skip", ctypes.c_void_p),
+        ("rows", ctypes.c_void_p),
+    ]
+
+
+class _Task(ctypes.Structure):
+    """``BbflowTask`` in Fold.h."""
+
+    _fields_ = [
+        ("source", _Pointers),
+        ("target", _Pointers),
+        ("blocks", ctypes.c_void_p),
+        ("steps", ctypes.c_uint64),
+        ("points", ctypes.c_uint64),
+        ("fill", ctypes.c_void_p),
+        ("filters", ctypes.c_void_p),
+        ("filter_count", ctypes.c_uint64),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """What one filter keeps of a batch."""
+
+    lowest: Array
+    """The smallest value that passes; shape (), of the variable's type."""
+    highest: Array
+    """The largest one."""
+    skip: Array
+    """For each step, 1 if nothing in it can pass; bytes of shape (steps,)."""
+
+
+@cache
+def load() -> ctypes.CDLL:
+    """Load the library that was built with the package.
+
+    Raises
+    ------
+    MissingToolError
+        If it isn't there, or can't be loaded.
+    """
+    path = Path(__file__).with_name(LIBRARY)
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError as error:
+        reason = str(error) if path.exists() else "it was not built"
+        raise MissingToolError(
+            f"can't load the fold kernel {path}: {reason}; install bbflow again with pip (from a source "
+            "tree: 'pip install -e .'), which builds it"
+        ) from None
+    library.bbflow_fold.argtypes = [ctypes.c_int, ctypes.POINTER(_Task)]
+    library.bbflow_fold.restype = ctypes.c_int
+    library.bbflow_rows_new.argtypes = []
+    library.bbflow_rows_new.restype = ctypes.c_void_p
+    library.bbflow_rows_count.argtypes = [ctypes.c_void_p]
+    library.bbflow_rows_count.restype = ctypes.c_uint64
+    library.bbflow_rows_data.argtypes = [ctypes.c_void_p]
+    library.bbflow_rows_data.restype = ctypes.c_void_p
+    library.bbflow_rows_free.argtypes = [ctypes.c_void_p]
+    library.bbflow_rows_free.restype = None
+    return library
+
+
+def run(
+    dtype: DType,
+    points: int,
+    source: Mapping[str, Array] | None,
+    target: Mapping[str, Array],
+    blocks: Sequence[Array],
+    fill: Array | None,
+    intervals: Sequence[Interval],
+) -> list[Array]:
+    """Fold and filter a batch of steps in one pass.
+
+    Parameters
+    ----------
+    dtype, points
+        Of each block.
+    source, target
+        Accumulators by name; no source stands for the identity.
+    blocks
+        One for each step: contiguous, aligned, of shape (points,).
+    fill
+        Of shape () and the same type, or None.
+    intervals
+        One for each filter.
+
+    Returns
+    -------
+    list of numpy.ndarray
+        For each interval what passed: its position in the batch and its index in the block (`ROW`), ordered
+        by step and then index.
+
+    Raises
+    ------
+    BbflowError
+        If there is no memory for the rows.
+    """
+    library = load()
+    addresses = np.array([block.ctypes.data for block in blocks], np.uintp)
+    handles = [library.bbflow_rows_new() for _ in intervals]
+    try:
+        filters = (_FilterTask * len(intervals))(
+            *(
+                _FilterTask(item.lowest.ctypes.data, item.highest.ctypes.data, item.skip.ctypes.data, handle)
+                for item, handle in zip(intervals, handles, strict=True)
+            )
+        )
+        task = _Task(
+            source=_pointers(source or {}),
+            target=_pointers(target),
+            blocks=addresses.ctypes.data,
+            steps=len(blocks),
+            points=points,
+            fill=None if fill is None else fill.ctypes.data,
+            filters=ctypes.addressof(filters),
+            filter_count=len(intervals),
+        )
+        if not all(handles) or library.bbflow_fold(TYPES[dtype], ctypes.byref(task)) != 0:
+            raise BbflowError(
+                f"no memory for the rows of {len(blocks)} steps of {points} points that pass a filter: "
+                "make its limits narrower, or the batches shorter"
+            )
+        return [_take(library, handle) for handle in handles]
+    finally:
+        for handle in handles:
+            library.bbflow_rows_free(handle)
+
+
+def _pointers(views: Mapping[str, Array]) -> ctypes.Array[ctypes.c_void_p]:
+    pointers = _Pointers()
+    for accumulator in ACCUMULATORS:
+        if accumulator.name in views:
+            pointers[accumulator.slot] = views[accumulator.name].ctypes.data
+    return pointers
+
+
+def _take(library: ctypes.CDLL, handle: int) -> Array:
+    """Copy rows out of the library; they come tile by tile and are put into the order of steps."""
+    size = library.bbflow_rows_count(handle) * ROW.itemsize
+    rows = np.frombuffer(ctypes.string_at(library.bbflow_rows_data(handle), size), ROW)
+    return rows[np.argsort(rows["step"], kind="stable")]

@@ -1,0 +1,70 @@
+#pragma once
+
+#include "Rows.h"
+
+#include <cstdint>
+
+/** Only the entry points are visible. */
+#define BBFLOW_EXPORT extern "C" __attribute__((visibility("default")))
+
+/** Accumulators, in the order of a task's arrays. */
+enum BbflowAccumulator
+{
+    BbflowCount,
+    BbflowShift,
+    BbflowFirst,
+    BbflowSecond,
+    BbflowMin,
+    BbflowMax,
+    BbflowAccumulators
+};
+
+/** Keeps the values v with Lowest <= v <= Highest; both are of the blocks' type. */
+struct BbflowFilter
+{
+    const void *Lowest;
+    const void *Highest;
+    const uint8_t *Skip; ///< for each step: nonzero if no value of it can pass
+    BbflowRows *Rows;    ///< gets what passed
+};
+
+/** One call's work: Target = Source (+) Blocks. Its mirror is in kernel.py. */
+struct BbflowTask
+{
+    const void *Source[BbflowAccumulators]; ///< null: begin with the identity
+    void *Target[BbflowAccumulators];       ///< null: not accumulated; may be equal to Source
+    const void *const *Blocks;              ///< for each step `Points` values
+    uint64_t Steps;
+    uint64_t Points;
+    const void *Fill; ///< a value that stands for 'missing', or null
+    const BbflowFilter *Filters;
+    uint64_t FilterCount;
+};
+
+/**
+ * Folds the steps of one variable in one pass.
+ * @param type i1 i2 i4 i8 u1 u2 u4 u8 f4 f8: 0 to 9
+ * @return 0; 1 if there is no memory for the rows; 2 if the type is unknown
+ */
+BBFLOW_EXPORT int bbflow_fold(int type, const BbflowTask *task);
+
+namespace bbflow
+{
+
+#define BBFLOW_FOREACH_FOLD_TYPE(MACRO)                                                            \
+    MACRO(0, int8_t)                                                                               \
+    MACRO(1, int16_t)                                                                              \
+    MACRO(2, int32_t)                                                                              \
+    MACRO(3, int64_t)                                                                              \
+    MACRO(4, uint8_t)                                                                              \
+    MACRO(5, uint16_t)                                                                             \
+    MACRO(6, uint32_t)                                                                             \
+    MACRO(7, uint64_t)                                                                             \
+    MACRO(8, float)                                                                                \
+    MACRO(9, double)
+
+#define declare(CODE, T) void Fold(const BbflowTask &task, T);
+BBFLOW_FOREACH_FOLD_TYPE(declare)
+#undef declare
+
+} // end namespace bbflow

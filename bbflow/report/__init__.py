@@ -1,0 +1,79 @@
+"""The report at the end of a run: one HTML file that opens without a network, and its pictures as PNG."""
+
+import os
+from pathlib import Path
+
+from bbflow.errors import ConfigError
+from bbflow.report.events import Events, read_events
+from bbflow.report.maps import draw_maps
+from bbflow.report.page import Page, render_page
+from bbflow.report.picture import Picture
+from bbflow.report.results import read_results
+from bbflow.report.series import draw_series
+from bbflow.report.summary import summarise
+from bbflow.report.timeline import draw_timeline
+
+__all__ = ["write_report"]
+
+
+def write_report(output: Path) -> Path:
+    """Write the report of a run, also of one that is still running or was cut off.
+
+    Parameters
+    ----------
+    output
+        The run's directory. What of ``results.zarr`` and ``events.jsonl`` is missing or broken is
+        said in the report.
+
+    Returns
+    -------
+    Path
+        Of ``report.html``. The pictures are in ``figures/`` beside it.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such directory.
+    """
+    if not output.is_dir():
+        raise ConfigError(f"there is no directory {output}: give the output directory of a run")
+    events = read_events(output / "events.jsonl")
+    results = read_results(output / "results.zarr")
+    timeline = draw_timeline(events or Events())
+    series = draw_series(results.statistics, results.steps)
+    page = Page(
+        summary=summarise(events or Events(), results.status),
+        results=results,
+        maps=draw_maps(results.statistics),
+        series=series,
+        timeline=timeline,
+        notes=(*_notes(events), *results.notes),
+    )
+    _write_pictures(output / "figures", [*page.maps, *filter(None, (series, timeline))])
+    report = output / "report.html"
+    _replace(report, render_page(page).encode())
+    return report
+
+
+def _notes(events: Events | None) -> list[str]:
+    if events is None:
+        return ["There is no events.jsonl: bytes, waiting time and timeline are unknown."]
+    notes = []
+    if events.unreadable:
+        lines = "line" if events.unreadable == 1 else "lines"
+        notes.append(f"{events.unreadable} {lines} of events.jsonl can't be read and were left out.")
+    if events.end is None:
+        notes.append("events.jsonl has no end: the run still goes on, or was cut off.")
+    return notes
+
+
+def _write_pictures(directory: Path, pictures: list[Picture]) -> None:
+    directory.mkdir(exist_ok=True)
+    for picture in pictures:
+        _replace(directory / f"{picture.name}.png", picture.png)
+
+
+def _replace(path: Path, content: bytes) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_bytes(content)
+    temporary.replace(path)

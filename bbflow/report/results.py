@@ -1,0 +1,169 @@
+"""Reading ``results.zarr`` for the report, whatever part of it is there."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+import zarr
+
+from bbflow.report.canvas import Array
+from bbflow.report.fields import Axis, Statistic, area_mean, axis_kind, choose_level
+
+
+@dataclass(frozen=True, slots=True)
+class FilterTable:
+    """How many points passed a filter."""
+
+    name: str
+    """Of the table in the store."""
+    rows: int
+    """Points."""
+    description: str
+    """What passed, where the store says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """What a report shows of a results store."""
+
+    stream: str | None = None
+    """The stream it was made of."""
+    status: str | None = None
+    """running, complete or incomplete."""
+    statistics: tuple[Statistic, ...] = ()
+    """In the order of the store's names."""
+    steps: tuple[int, ...] = ()
+    """Steps in each month, where known."""
+    tables: tuple[FilterTable, ...] = ()
+    """Filters' tables."""
+    notes: tuple[str, ...] = ()
+    """What could not be read or is not shown, in sentences."""
+
+
+def read_results(path: Path) -> Results:
+    """Read the store; what is missing or broken becomes a note.
+
+    Parameters
+    ----------
+    path
+        Of ``results.zarr``; it need not exist.
+    """
+    if not path.exists():
+        return Results(notes=("There is no results.zarr: no window was published.",))
+    try:
+        with _open(path) as dataset:
+            return _read(path, dataset)
+    except Exception as error:  # whatever Zarr's codecs and xarray's decoding meet in a broken store
+        return Results(notes=(f"results.zarr can't be read: {_line(error)}.",))
+
+
+def _open(path: Path) -> xr.Dataset:
+    consolidated = zarr.open_group(path, mode="r").metadata.consolidated_metadata is not None
+    try:
+        dataset: xr.Dataset = xr.open_zarr(path, consolidated=consolidated, chunks=None)
+    except ValueError:  # times in units or a calendar that can't be decoded
+        dataset = xr.open_zarr(path, consolidated=consolidated, chunks=None, decode_times=False)
+    return dataset
+
+
+def _read(path: Path, dataset: xr.Dataset) -> Results:
+    statistics: list[Statistic] = []
+    notes: list[str] = []
+    for name, array in dataset.data_vars.items():
+        if "bbflow_operator" not in array.attrs:
+            continue
+        try:
+            statistics.append(_statistic(dataset, str(name)))
+        except Exception as error:  # one broken chunk must not cost the other variables
+            notes.append(f"{name} can't be read and is left out: {_line(error)}.")
+    if not statistics:
+        notes.append("results.zarr holds no statistics yet.")
+    return Results(
+        stream=_text(dataset.attrs.get("bbflow_stream")),
+        status=_text(dataset.attrs.get("bbflow_status")),
+        statistics=tuple(statistics),
+        steps=tuple(map(int, dataset["steps_month"].values)) if "steps_month" in dataset else (),
+        tables=tuple(_tables(path)),
+        notes=tuple(notes),
+    )
+
+
+def _statistic(dataset: xr.Dataset, name: str) -> Statistic:
+    array = dataset[name]
+    time, *others = array.dims
+    if array.sizes[time] == 0:
+        raise ValueError("it has no window yet")
+    axes = tuple(_axis(dataset, str(dim)) for dim in others)
+    hidden = {axis.name: choose_level(axis) for axis in axes[:-2]}
+    level = ", ".join(axis.label(hidden[axis.name]) for axis in axes[:-2]) or None
+    shown = axes[-2:]
+    windows = array.isel(hidden)
+    last = np.empty(0)
+    means = []
+    for index in range(array.sizes[time]):  # one window at a time: memory stays that of one field
+        last = np.asarray(windows.isel({time: index}).values, "f8")
+        means.append(area_mean(last, shown))
+    attributes = array.attrs
+    return Statistic(
+        name=name,
+        variable=str(attributes.get("bbflow_variable", name)),
+        window=str(attributes.get("bbflow_window", "")),
+        operator=str(attributes["bbflow_operator"]),
+        long_name=str(attributes.get("long_name", "")),
+        units=str(attributes.get("units", "")),
+        labels=_labels(dataset, str(time), str(attributes.get("bbflow_window", ""))),
+        axes=shown,
+        level=level,
+        last=last,
+        means=np.asarray(means),
+        weighted=any(axis.kind == "lat" and axis.units for axis in shown),
+    )
+
+
+def _axis(dataset: xr.Dataset, dim: str) -> Axis:
+    size = dataset.sizes[dim]
+    if dim not in dataset.coords or dataset[dim].dtype.kind not in "fiu":
+        return Axis(dim, axis_kind(dim, {}), np.arange(size), "")
+    coordinate = dataset[dim]
+    kind = axis_kind(dim, coordinate.attrs)
+    units = {"lat": "°N", "lon": "°E"}.get(kind, str(coordinate.attrs.get("units", "")))
+    return Axis(dim, kind, np.asarray(coordinate.values), units)
+
+
+def _labels(dataset: xr.Dataset, time: str, window: str) -> tuple[str, ...]:
+    """Name each window by its first and last day, or by its first month, where the store has the bounds."""
+    if time not in dataset.coords:
+        return tuple(str(index) for index in range(dataset.sizes[time]))
+    times: Array = dataset[time].values
+    bounds = str(dataset[time].attrs.get("bounds") or dataset[time].encoding.get("bounds") or "")
+    if bounds not in dataset:
+        return tuple(_date(value, window) for value in times)
+    pairs = dataset[bounds].values
+    if window == "run":
+        return tuple(f"{_date(first, window)} to {_date(end, window)}" for first, end in pairs)
+    return tuple(_date(first, window) for first, _ in pairs)
+
+
+def _date(value: Any, window: str) -> str:
+    length = {"year": 4, "month": 7}.get(window, 10)
+    if isinstance(value, np.datetime64):
+        return str(np.datetime_as_string(value, unit="D"))[:length]
+    return value.strftime("%Y-%m-%d")[:length] if hasattr(value, "strftime") else f"{value:g}"
+
+
+def _tables(path: Path) -> Iterator[FilterTable]:
+    for name, group in sorted(zarr.open_group(path, mode="r").groups()):
+        lengths = [array.shape[0] for _, array in group.arrays() if array.shape]
+        told = group.attrs.get("description") or group.attrs.get("long_name") or ""
+        yield FilterTable(name, min(lengths, default=0), str(told))
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split()).rstrip(".") or type(error).__name__

@@ -1,0 +1,1 @@
+"""What one BB node keeps: the pool, its extents, the index and the state of each stream."""

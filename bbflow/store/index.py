@@ -1,0 +1,59 @@
+"""The index: a node's journal of frames, which survives its agent."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from bbflow.errors import CapacityError, ProtocolError
+from bbflow.records import Message
+from bbflow.store.frames import FrameReader, encode
+
+
+def replay(path: Path) -> Iterator[Message]:
+    """Go through the records of an index and cut off a torn tail.
+
+    Parameters
+    ----------
+    path
+        The index file; if it doesn't exist there are no records.
+    """
+    if not path.exists():
+        return
+    reader = FrameReader()
+    with path.open("rb+") as file:
+        try:
+            while data := file.read(1 << 20):
+                yield from reader.feed(data)
+        except ProtocolError:
+            pass  # the tail was being written when the agent died: what follows was never acknowledged
+        file.truncate(reader.consumed_bytes)
+
+
+class Index:
+    """Appends records; each is handed to the operating system before `append` returns."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+    def append(self, record: Message) -> None:
+        """Write one record.
+
+        Raises
+        ------
+        CapacityError
+            If the storage below is full; nothing of the record stays.
+        """
+        frame = encode(record)
+        size_before = os.fstat(self._descriptor).st_size
+        try:
+            written = os.write(self._descriptor, frame)
+        except OSError as error:
+            raise CapacityError(f"{self._path}: {error.strerror}; free some of its file system") from None
+        if written < len(frame):
+            os.ftruncate(self._descriptor, size_before)
+            raise CapacityError(f"{self._path}: the file system is full; free some of it")
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._descriptor)

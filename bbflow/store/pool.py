@@ -1,0 +1,77 @@
+"""The pool: a memory-mapped file whose pages are all touched before the first step."""
+
+import errno
+import mmap
+import os
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bbflow.errors import CapacityError
+from bbflow.records import Block
+from bbflow.units import format_bytes
+
+
+def create_pool(path: Path, capacity: int) -> None:
+    """Make a pool file and back it with pages at once, so that capacity is a promise.
+
+    Parameters
+    ----------
+    path
+        The file; it must not exist.
+    capacity
+        Its bytes.
+
+    Raises
+    ------
+    CapacityError
+        If the file system has no room for it; nothing is left behind.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        os.posix_fallocate(descriptor, 0, capacity)
+    except OSError as error:
+        path.unlink()
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM):
+            raise
+        room = os.statvfs(path.parent)
+        raise CapacityError(
+            f"{path.parent} has {format_bytes(room.f_bavail * room.f_frsize)} free, but the pool needs "
+            f"{format_bytes(capacity)}: give a smaller capacity or another directory"
+        ) from None
+    finally:
+        os.close(descriptor)
+
+
+@lru_cache(maxsize=64)
+def _map(path: str, inode: int) -> mmap.mmap:
+    with open(path, "rb") as file:
+        return mmap.mmap(
+            file.fileno(), 0, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE, prot=mmap.PROT_READ
+        )  # fmt: skip
+
+
+def map_pool(path: str) -> mmap.mmap:
+    """Map a pool for reading; a process maps each pool once and keeps it mapped."""
+    return _map(path, os.stat(path).st_ino)
+
+
+def read_block(pool: str, block: Block) -> np.ndarray[Any, Any]:
+    """Give a committed block as an array that is a view of the pool, without a copy.
+
+    Parameters
+    ----------
+    pool
+        Path of the pool.
+    block
+        An array block.
+
+    Returns
+    -------
+    numpy.ndarray
+        Read-only, of shape ``block.count``. It is valid until the step is done with.
+    """
+    view = np.frombuffer(map_pool(pool), block.dtype, block.points, block.offset)
+    return view.reshape(block.count)

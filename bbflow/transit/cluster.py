@@ -1,0 +1,117 @@
+"""The Dask side: a cluster of our own or one that is there, and tasks pinned to a node's host."""
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+from urllib.parse import urlparse
+
+import dask
+from distributed import Client, Future, LocalCluster
+
+from bbflow.config import WorkersConfig
+from bbflow.errors import NodeError
+
+CONNECT_TIMEOUT_S = 30.0
+
+
+class Cluster:
+    """Runs tasks on the Dask workers of the BB nodes' hosts.
+
+    Parameters
+    ----------
+    workers
+        What a local cluster is made of.
+    scheduler
+        Address of a scheduler, or path of its scheduler file; None starts a local cluster.
+    scratch
+        Where a local cluster's workers keep their files.
+
+    Raises
+    ------
+    NodeError
+        If the scheduler doesn't answer.
+    """
+
+    def __init__(self, workers: WorkersConfig, scheduler: str | None, scratch: Path) -> None:
+        # A worker that sees memory filling must not pause or kill: the pool is shared memory and counts as its own.
+        dask.config.set({"distributed.worker.memory": dict.fromkeys(("target", "spill", "pause", "terminate"), False)})
+        self._local: LocalCluster | None = None
+        if scheduler is None:
+            self._local = LocalCluster(
+                n_workers=workers.processes,
+                threads_per_worker=workers.threads,
+                dashboard_address=None,
+                memory_limit=0,
+                local_directory=str(scratch),
+            )
+            self.client = Client(self._local)
+        else:
+            self.client = _connect(scheduler)
+        self._hosts = self._find_hosts()
+
+    def _find_hosts(self) -> dict[str, set[str]]:
+        hosts: dict[str, set[str]] = {}
+        for address, host in self.client.run(socket.gethostname).items():
+            hosts.setdefault(host, set()).add(urlparse(address).hostname or address)
+        return hosts
+
+    @property
+    def threads(self) -> int:
+        """Threads of all workers."""
+        return sum(self.client.nthreads().values()) or 1
+
+    def submit(self, function: Callable[..., Any], *arguments: Any, host: str, done: Callable[[], None]) -> Future:
+        """Run a function on a worker of a host.
+
+        Dask runs it again on another worker if its worker dies.
+
+        Parameters
+        ----------
+        function, *arguments
+            What to call.
+        host
+            ``gethostname()`` of the host whose shared memory it needs.
+        done
+            Called, in another thread, when the result or its failure is there.
+
+        Raises
+        ------
+        NodeError
+            If no worker runs on the host.
+        """
+        if host not in self._hosts:
+            self._hosts = self._find_hosts()
+        if host not in self._hosts:
+            known = ", ".join(self._hosts) or "none"
+            raise NodeError(
+                f"no Dask worker runs on {host}, where a BB node is (workers run on: {known}): "
+                "start one there with 'dask worker --scheduler-file …'"
+            )
+        future = self.client.submit(function, *arguments, workers=sorted(self._hosts[host]), pure=False)
+        future.add_done_callback(lambda _: done())
+        return future
+
+    def close(self) -> None:
+        """Leave the scheduler, and end the cluster if it is ours."""
+        self.client.close()
+        if self._local is not None:
+            self._local.close()
+
+    def __enter__(self) -> "Cluster":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _connect(scheduler: str) -> Client:
+    try:
+        if "://" in scheduler:
+            return Client(scheduler, timeout=CONNECT_TIMEOUT_S)
+        return Client(scheduler_file=scheduler, timeout=CONNECT_TIMEOUT_S)
+    except (OSError, TimeoutError, ValueError) as error:
+        raise NodeError(f"no Dask scheduler answers at {scheduler} ({error}): start one, or leave --scheduler out") from None

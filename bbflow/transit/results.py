@@ -1,0 +1,196 @@
+"""results.zarr: the published statistics, with CF metadata, growing while the simulation runs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bbflow.cf import CF_VERSION, StreamAttributes
+from bbflow.growing import GrowingZarr
+from bbflow.operators import Operator
+from bbflow.operators.calendars import Clock
+from bbflow.operators.windows import Window
+from bbflow.transit.folding import Span
+
+Array = np.ndarray[Any, Any]
+ROWS_PER_CHUNK = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """What the store must know about a variable."""
+
+    name: str
+    """The variable."""
+    dtype: str
+    """NumPy's name of its type."""
+    shape: tuple[int, ...]
+    """Global shape."""
+    dims: tuple[str, ...]
+    """Names of its dimensions."""
+
+
+def result_name(variable: str, window: str, operator: str) -> str:
+    """Name of a result, such as ``tas_month_mean``."""
+    return f"{variable}_{window}_{operator}"
+
+
+class Results:
+    """The one writer of ``results.zarr``.
+
+    Parameters
+    ----------
+    path
+        The store; an existing one is carried on with.
+    stream
+        Name of the stream.
+    attributes
+        The stream's attributes.
+    clock
+        The stream's calendar.
+    """
+
+    def __init__(self, path: Path, stream: str, attributes: StreamAttributes, clock: Clock) -> None:
+        self._store = GrowingZarr(path)
+        self._attributes = attributes
+        self._clock = clock
+        if self._store.is_new:
+            heritage = attributes.of_stream
+            self._store.commit(
+                **heritage | {"Conventions": CF_VERSION, "bbflow_stream": stream, "bbflow_status": "running"}
+            )
+
+    def has(self, name: str) -> bool:
+        """Whether an array is there."""
+        return name in self._store
+
+    def add_coordinate(self, name: str, values: Array) -> None:
+        """Write a coordinate variable."""
+        self._store.create(
+            name, (name,), values.shape, values.dtype, self._attributes.of(name), chunks=values.shape
+        )  # fmt: skip
+        self._store.write(name, 0, values)
+
+    def publish(
+        self, window: Window, span: Span, fields: Mapping[str, tuple[Field, Sequence[Operator], dict[str, Array]]]
+    ) -> int:
+        """Write what a window's span came to; readers see all of it at once, or nothing.
+
+        Parameters
+        ----------
+        window, span
+            Which window, and what of it was folded.
+        fields
+            Variable to its description, its statistics, and their results by name.
+
+        Returns
+        -------
+        int
+            Bytes written.
+        """
+        start, end = self._bounds(window, span)
+        at = self._index(window, start)
+        size = 0
+        for field, operators, arrays in fields.values():
+            for operator in operators:
+                name = result_name(field.name, window.name, operator.name)
+                if name not in self._store:
+                    self._create(name, field, window, operator)
+                self._store.write(name, at, arrays[operator.name][np.newaxis])
+                size += arrays[operator.name].nbytes
+        time = f"time_{window.name}"
+        self._store.write(f"{time}_bnds", at, np.array([[start, end]]))
+        self._store.write(f"steps_{window.name}", at, np.array([span.steps]))
+        self._store.write(time, at, np.array([(start + end) / 2]))
+        self._store.commit()
+        return size
+
+    def _bounds(self, window: Window, span: Span) -> tuple[float, float]:
+        dates = window.bounds(span.key, self._clock.date(span.first), self._clock.date(span.last))
+        start, end = (self._clock.number(date) for date in dates)
+        return start, end
+
+    def _index(self, window: Window, start: float) -> int:
+        """Where a span lies on its window's axis: it may have been published before, in part."""
+        bounds = f"time_{window.name}_bnds"
+        if bounds not in self._store:
+            self._create_axis(window)
+        starts = self._store.read(bounds)[:, 0]
+        (known,) = np.nonzero(np.isclose(starts, start, rtol=0, atol=1e-9))
+        return int(known[0]) if len(known) else len(starts)
+
+    def _create_axis(self, window: Window) -> None:
+        time = f"time_{window.name}"
+        cf = {"units": self._clock.units, "calendar": self._clock.calendar}
+        self._store.create(
+            time, (time,), (0,), "f8", cf | {"standard_name": "time", "axis": "T", "bounds": f"{time}_bnds"}, (512,)
+        )  # fmt: skip
+        self._store.create(f"{time}_bnds", (time, "bnds"), (0, 2), "f8", cf, (512, 2))
+        counts = {"long_name": f"steps of the simulation in each {window.name}", "units": "1"}
+        self._store.create(f"steps_{window.name}", (time,), (0,), "i8", counts, (512,))
+
+    def _create(self, name: str, field: Field, window: Window, operator: Operator) -> None:
+        own = self._attributes.of(field.name)
+        units = operator.units(own.get("units", "1"))
+        earlier = own.pop("cell_methods", "").replace("time: point", "").strip()
+        attributes = own | {
+            "units": units,
+            "long_name": f"{operator.long_name} of {own.get('long_name', field.name)}",
+            "cell_methods": f"{earlier} time: {operator.cell_method}".strip(),
+            "bbflow_variable": field.name,
+            "bbflow_window": window.name,
+            "bbflow_operator": operator.name,
+        }
+        if units != own.get("units", "1"):
+            attributes.pop("standard_name", None)  # it would promise the quantity's own units
+        dtype = operator.dtype(np.dtype(field.dtype))
+        self._store.create(name, (f"time_{window.name}", *field.dims), (0, *field.shape), dtype, attributes)
+
+    def add_rows(self, table: str, field: Field, rows: Array, places: Sequence[Array], through: int) -> int:
+        """Lengthen a filter's table.
+
+        Parameters
+        ----------
+        table
+            Name of the group, ``<variable>_<filter>``.
+        field
+            The variable.
+        rows
+            With fields value, step and time.
+        places
+            For each dimension the rows' global indices.
+        through
+            Step up to which the table is complete with these rows; those that it has already are left out.
+
+        Returns
+        -------
+        int
+            Bytes written.
+        """
+        columns = {"value": rows["value"], "step": rows["step"], "time": rows["time"]}
+        for dim, indices in zip(field.dims, places, strict=True):
+            columns[dim] = self._store.read(dim)[indices] if dim in self._store else indices
+        if f"{table}/value" not in self._store:
+            self._create_table(table, field, columns)
+        # What was written but not committed before a crash is written over.
+        start, done_through = self._store.attribute(f"{table}_committed", (0, -1))
+        new = rows["step"] > done_through
+        for name, values in columns.items():
+            self._store.write(f"{table}/{name}", start, values[new])
+        self._store.commit(**{f"{table}_committed": (start + int(new.sum()), through)})
+        return sum(values[new].nbytes for values in columns.values())
+
+    def _create_table(self, table: str, field: Field, columns: Mapping[str, Array]) -> None:
+        cf_time = {"units": self._clock.units, "calendar": self._clock.calendar, "standard_name": "time"}
+        described = {"value": self._attributes.of(field.name), "time": cf_time, "step": {"units": "1"}}
+        for name, values in columns.items():
+            attributes = described.get(name) or self._attributes.of(name)
+            self._store.create(
+                f"{table}/{name}", ("point",), (0,), values.dtype, attributes, (ROWS_PER_CHUNK,)
+            )  # fmt: skip
+
+    def commit(self, **attributes: Any) -> None:
+        """Show what was written, and set attributes of the store."""
+        self._store.commit(**attributes)

@@ -1,0 +1,47 @@
+"""State files: partial states in shared memory that a killed worker can't tear.
+
+A task reads the state that counts and writes the next one into another file; which file counts is decided
+by the receipt, not by the file system. Each worker process writes into two files of its own for each shard
+and window, in turn, so that pages are touched once and a worker that was given up can't write into a file
+that counts.
+"""
+
+import mmap
+import os
+import uuid
+from pathlib import Path
+
+PROCESS = uuid.uuid4().hex[:12]
+"""Names this process's files; a number such as the pid could come back."""
+
+_mapped: dict[str, tuple[int, mmap.mmap]] = {}
+
+
+def next_file(directory: str, label: str, window: str, current: str | None) -> str:
+    """Give the one of this process's two files that is not the current state."""
+    names = (f"{directory}/{label}.{window}.{PROCESS}.{number}" for number in (0, 1))
+    return next(name for name in names if name != current)
+
+
+def map_target(path: str, size: int) -> mmap.mmap:
+    """Map a file of this process for writing; it is made when it isn't there."""
+    known = _mapped.get(path)
+    if known is not None and Path(path).exists() and os.stat(path).st_ino == known[0]:
+        return known[1]
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.posix_fallocate(descriptor, 0, size)
+        mapping = mmap.mmap(descriptor, size)
+        _mapped[path] = (os.fstat(descriptor).st_ino, mapping)
+    finally:
+        os.close(descriptor)
+    return mapping
+
+
+def map_source(path: str) -> mmap.mmap:
+    """Map a state for reading, whoever wrote it."""
+    known = _mapped.get(path)
+    if known is not None:
+        return known[1]
+    with open(path, "rb") as file:
+        return mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)

@@ -1,0 +1,44 @@
+"""Sizes and rates as people write and read them."""
+
+import re
+
+from bbflow.errors import ConfigError
+
+_PREFIXES = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
+
+
+def parse_bytes(text: str | int) -> int:
+    """Read a size such as ``512MiB``, ``2 GB`` or ``1048576``.
+
+    Parameters
+    ----------
+    text
+        A number with an optional decimal (kB, MB, GB, TB) or binary (KiB, MiB, GiB, TiB) unit.
+
+    Returns
+    -------
+    int
+        Bytes, rounded down.
+
+    Raises
+    ------
+    ConfigError
+        If the text is no size, or is not positive.
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?\s*", str(text), re.IGNORECASE)
+    if match is None:
+        raise ConfigError(f"{text!r} is not a size: write it like 512MiB, 2GB or 1048576")
+    number, prefix, binary = match.groups()
+    size = int(float(number) * (1024 if binary else 1000) ** _PREFIXES[prefix.upper()])
+    if size <= 0:
+        raise ConfigError(f"{text!r} is not a size above zero")
+    return size
+
+
+def format_bytes(size: float) -> str:
+    """Write a number of bytes with a binary unit and three digits, such as ``1.50 GiB``."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(size) < 1024:
+            return f"{size:.0f} B" if unit == "B" else f"{size:.3g} {unit}"
+        size /= 1024
+    return f"{size:.3g} TiB"

@@ -1,0 +1,1 @@
+"""Configuration for the tools that bbflow plugs into: data only."""

@@ -1,0 +1,64 @@
+import json
+
+import pytest
+
+from bbflow.report.events import End, Events, Span, parse_events
+from bbflow.report.summary import covered_steps, summarise
+
+
+def landed(step, size=100):
+    return Span("simulation", float(step), step + 0.5, size, step, step)
+
+
+def work(node, first, last, size=0):
+    return Span(node, 10.0, 11.0, size, first, last)
+
+
+def test_a_step_is_folded_when_every_node_has_folded_it():
+    spans = [work("bb0", 0, 5), work("bb1", 0, 3)]
+    assert covered_steps(spans, range(6)) == {0, 1, 2, 3}
+
+
+def test_a_step_that_was_folded_twice_counts_once():
+    assert len(covered_steps([work("bb0", 0, 5), work("bb0", 2, 5)], range(6))) == 6
+
+
+def test_a_discarded_step_inside_a_batch_does_not_count():
+    assert covered_steps([work("bb0", 0, 3)], [0, 1, 3]) == {0, 1, 3}
+
+
+def test_data_movement_saved_is_taken_against_writing_every_raw_step():
+    events = Events(
+        landed=tuple(landed(step) for step in range(10)),
+        drains=(work("bb0", 0, 9, 200),),
+        publishes=(Span("month", 1.0, 2.0, 50),),
+    )
+    summary = summarise(events, None)
+    assert summary.saved == pytest.approx(0.75)
+    assert (summary.landed_bytes, summary.drained_bytes, summary.results_bytes) == (1000, 200, 50)
+
+
+def test_waiting_is_a_share_of_the_time_from_the_first_event_to_the_end():
+    events = Events(landed=(landed(0),), end=End("complete", 2.0, 0, 1, 8.0))
+    assert summarise(events, "running").waited_share == pytest.approx(0.25)
+    assert summarise(events, "running").status == "complete"
+
+
+def test_nothing_known_stays_unknown():
+    summary = summarise(Events(), None)
+    assert (summary.status, summary.saved, summary.waited_share) == ("unknown", None, None)
+
+
+def test_lines_that_are_no_event_are_counted():
+    lines = [
+        json.dumps({"event": "landed", "step": 0, "began_s": 1, "committed_s": 2, "bytes": 3}),
+        json.dumps({"event": "landed", "step": 1}),
+        json.dumps({"event": "of a later version"}),
+        json.dumps([1, 2]),
+        "null",
+        "",
+        '{"event": "lan',
+    ]
+    events = parse_events(lines)
+    assert len(events.landed) == 1
+    assert events.unreadable == 4

@@ -1,0 +1,7 @@
+import pytest
+from bbflow_workflows import climate
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory):
+    return climate.build(tmp_path_factory.mktemp("climate") / "build")

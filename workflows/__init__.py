@@ -1,0 +1,1 @@
+"""Example workflows, to try bbflow on something that computes."""
