@@ -118,9 +118,9 @@ class RawStore:
         count = int(self._store.attribute("bbflow_steps", 0))
         return [int(number) for number in self._store.read("step")[:count]]
 
-    def has(self, name: str) -> bool:
-        """Whether an array is there."""
-        return name in self._store
+    def is_coordinate(self, name: str) -> bool:
+        """Whether a coordinate variable of this name is there."""
+        return name in self._store.names(name)
 
     def add_coordinate(self, name: str, values: Array) -> None:
         """Write a coordinate variable."""

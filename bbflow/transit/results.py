@@ -53,6 +53,7 @@ class Results:
     """
 
     def __init__(self, path: Path, stream: str, attributes: StreamAttributes, clock: Clock) -> None:
+        self.path = path
         self._store = GrowingZarr(path)
         self._attributes = attributes
         self._clock = clock
@@ -62,9 +63,9 @@ class Results:
                 **heritage | {"Conventions": CF_VERSION, "bbflow_stream": stream, "bbflow_status": "running"}
             )
 
-    def has(self, name: str) -> bool:
-        """Whether an array is there."""
-        return name in self._store
+    def is_coordinate(self, name: str) -> bool:
+        """Whether a coordinate variable of this name is there."""
+        return name in self._store.names(name)
 
     def add_coordinate(self, name: str, values: Array) -> None:
         """Write a coordinate variable."""

@@ -212,6 +212,14 @@ def test_the_last_line_tells_what_a_run_cost(program, tmp_path):
     assert [int(line.split()[1]) for line in lines[:-1]] == list(range(2, 21, 2))
 
 
+def test_a_run_needs_nothing_from_the_environment(program, tmp_path):
+    command = climate.command(program, 2, config=CATALOG / "climate-null.xml", steps=1)
+    done = subprocess.run(
+        command, env={"PATH": "/usr/bin:/bin"}, cwd=tmp_path, capture_output=True, timeout=60
+    )
+    assert done.returncode == 0
+
+
 def test_without_output_only_the_xml_differs(program, tmp_path):
     run(program, config=CATALOG / "climate-null.xml", output=tmp_path / "null.bp")
     assert not list(tmp_path.iterdir())

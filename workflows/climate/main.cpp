@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <fstream>
 #include <string>
@@ -114,6 +115,8 @@ int Main(const int argc, char **argv, const int rank)
 
 int main(int argc, char **argv)
 {
+    // ADIOS2 2.12 reads settings below $HOME and crashes where a batch system hasn't set it.
+    setenv("HOME", "/", 0);
     MPI_Init(&argc, &argv);
     int rank = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);

@@ -1,4 +1,4 @@
-#include "FoldTemplate.h"
+#include "Kinds.h"
 
 namespace bbflow
 {

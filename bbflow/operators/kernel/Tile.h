@@ -20,7 +20,7 @@ namespace bbflow
 constexpr uint64_t TilePoints = 256;
 
 /** States above this size would push the blocks out of the cache on their way to memory. */
-constexpr uint64_t StreamingBytes = 1 << 20;
+constexpr uint64_t StreamingBytes = 1 << 23;
 
 /** Where the accumulators of a tile are. */
 template <class T>

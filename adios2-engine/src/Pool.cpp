@@ -1,0 +1,37 @@
+#include "Pool.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <stdexcept>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace bbflow
+{
+
+Pool::Pool(const std::string &path, const size_t capacity) : m_Capacity(capacity)
+{
+    const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
+    struct stat status = {};
+    void *begin = MAP_FAILED;
+    if (file >= 0 && fstat(file, &status) == 0 && static_cast<size_t>(status.st_size) >= capacity)
+    {
+        begin = mmap(nullptr, capacity, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file, 0);
+    }
+    const std::string reason = std::strerror(errno);
+    if (file >= 0)
+    {
+        close(file);
+    }
+    if (begin == MAP_FAILED)
+    {
+        throw std::runtime_error("bbflow: can't map the pool " + path + " (" + reason + ")");
+    }
+    m_Begin = static_cast<char *>(begin);
+}
+
+Pool::~Pool() { munmap(m_Begin, m_Capacity); }
+
+} // end namespace bbflow

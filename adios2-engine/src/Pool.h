@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace bbflow
+{
+
+/** A node's pool, mapped for writing. Its pages exist already; mapping them all at once keeps page faults
+ *  out of the steps. */
+class Pool
+{
+public:
+    /** @throws std::runtime_error if the file can't be mapped or is shorter than `capacity` */
+    Pool(const std::string &path, size_t capacity);
+    ~Pool();
+    Pool(const Pool &) = delete;
+    Pool &operator=(const Pool &) = delete;
+
+    char *At(const size_t offset) { return m_Begin + offset; }
+    size_t Capacity() const { return m_Capacity; }
+
+private:
+    char *m_Begin;
+    size_t m_Capacity;
+};
+
+} // end namespace bbflow

@@ -1,0 +1,104 @@
+"""What is drained next, and how far the drain is: bookkeeping around `RawStore`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from bbflow.cf import StreamAttributes
+from bbflow.config import Config
+from bbflow.drain.raw import DrainWork, RawStore, is_drainable, wanted
+from bbflow.records import Block, Step
+
+
+@dataclass(frozen=True, slots=True)
+class RawStep:
+    """A step that is complete on all nodes."""
+
+    number: int
+    """Its number."""
+    time: float
+    """Its time, in the stream's units."""
+    parts: Mapping[str, Step]
+    """Node name to what lies there."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrainBatch:
+    """Steps that one task drains."""
+
+    numbers: tuple[int, ...]
+    """Their numbers; empty if none of the steps is kept."""
+    times: tuple[float, ...]
+    """Their times."""
+    through: int
+    """The drain is past this step once they are written."""
+    work: DrainWork
+    """What the task does."""
+
+
+class Draining:
+    """Cuts the drain's work.
+
+    Parameters
+    ----------
+    config
+        The run's configuration.
+    cursors
+        For each node, how far it is drained.
+    pools
+        Node name to the path of its pool.
+    """
+
+    def __init__(self, config: Config, cursors: Mapping[str, int], pools: Mapping[str, str]) -> None:
+        self._config = config
+        self._pools = pools
+        self._store: RawStore | None = None
+        self.cursor = min(cursors.values(), default=-1)
+        """Every step up to this one is drained, or not kept."""
+
+    def open(self, path: Path, attributes: StreamAttributes) -> RawStore:
+        """Open ``raw.zarr``, or make it."""
+        self._store = RawStore(path, self._config.raw, attributes, self._config.time.variable)
+        return self._store
+
+    def keeps(self, number: int) -> bool:
+        """Whether a step is to be drained."""
+        return wanted(self._config.raw, number)
+
+    def next_batch(self, steps: list[RawStep], through: int) -> DrainBatch:
+        """Cut the next batch.
+
+        Parameters
+        ----------
+        steps
+            The next steps to keep, oldest first.
+        through
+            Last step that the batch settles, kept or not.
+        """
+        assert self._store is not None
+        there = self._store.committed_steps()
+        new = [step for step in steps if step.number not in set(there)]
+        blocks = [self._blocks(step) for step in new]
+        self._store.make_room(len(there), [[block for _, block in step] for step in blocks])
+        work = DrainWork(str(self._store.path), len(there), tuple(tuple(step) for step in blocks))
+        return DrainBatch(tuple(s.number for s in new), tuple(s.time for s in new), through, work)
+
+    def _blocks(self, step: RawStep) -> list[tuple[str, Block]]:
+        time = self._config.time.variable
+        return [
+            (self._pools[node], block)
+            for node, part in step.parts.items()
+            for block in part.blocks
+            if is_drainable(block, self._config.raw, time) and not self._is_coordinate(block)
+        ]
+
+    def _is_coordinate(self, block: Block) -> bool:
+        assert self._store is not None
+        return len(block.shape) == 1 and self._store.is_coordinate(block.name)
+
+    def take(self, batch: DrainBatch) -> None:
+        """Let a batch count that was written."""
+        assert self._store is not None
+        if batch.numbers:
+            self._store.commit(batch.work.start, batch.numbers, batch.times)
+        self.cursor = batch.through
