@@ -1,3 +1,21 @@
-"""bbflow: in-transit analysis and workflow staging around burst buffers."""
+"""bbflow: in-transit analysis and workflow staging around burst buffers.
+
+From Python, ``bbflow.start_nodes`` or ``bbflow.connect`` give a `bbflow.api.BurstBuffer`.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bbflow.api import BurstBuffer, connect, start_nodes
 
 __version__ = "0.1.0"
+__all__ = ["BurstBuffer", "__version__", "connect", "start_nodes"]
+
+
+def __getattr__(name: str) -> Any:
+    # Late, since a BB node's agent must stay small: it needs neither Dask nor xarray.
+    if name in ("BurstBuffer", "connect", "start_nodes"):
+        from bbflow import api
+
+        return getattr(api, name)
+    raise AttributeError(f"module 'bbflow' has no attribute {name!r}")

@@ -30,12 +30,14 @@ class StreamAttributes:
         """Give the global attributes."""
         return {name: value for name, value in self.values.items() if "/" not in name}
 
-    def fill_value(self, variable: str) -> float | None:
+    def fill_value(self, variable: str) -> float | int | None:
         """Give the value that stands for 'missing', if there is one."""
         for name in ("_FillValue", "missing_value"):
-            if f"{variable}/{name}" in self.values:
-                value = self.values[f"{variable}/{name}"]
-                return float(value[0] if isinstance(value, list | tuple) else value)
+            value = self.values.get(f"{variable}/{name}")
+            if isinstance(value, list | tuple):
+                value = value[0] if value else None
+            if isinstance(value, int | float):
+                return value
         return None
 
     def dimensions(self, variable: str, rank: int) -> tuple[str, ...]:

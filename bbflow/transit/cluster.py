@@ -36,7 +36,8 @@ class Cluster:
 
     def __init__(self, workers: WorkersConfig, scheduler: str | None, scratch: Path) -> None:
         # A worker that sees memory filling must not pause or kill: the pool is shared memory and counts as its own.
-        dask.config.set({"distributed.worker.memory": dict.fromkeys(("target", "spill", "pause", "terminate"), False)})
+        limits = ("target", "spill", "pause", "terminate")
+        dask.config.set({f"distributed.worker.memory.{limit}": False for limit in limits})
         self._local: LocalCluster | None = None
         if scheduler is None:
             self._local = LocalCluster(

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -32,10 +32,10 @@ class FoldWork:
     """That span."""
     reset: frozenset[str]
     """Coarser windows whose span ended with the last one: they start anew."""
-    fill_value: float | None
+    fill_value: float | int | None
     """Value that stands for 'missing', besides NaN."""
-    times: tuple[float, ...]
-    """Times of the batch's steps, for the rows that pass filters."""
+    times: Mapping[int, float]
+    """Step number to time, for the rows that pass filters."""
     pool: str
     """Path of the node's pool."""
     state_directory: str
@@ -146,6 +146,14 @@ def _extremes(block: Block) -> tuple[float, float] | None:
     return None if block.min is None or block.max is None else (block.min, block.max)
 
 
+def _with_time(rows: np.ndarray[Any, Any], work: FoldWork) -> np.ndarray[Any, Any]:
+    timed = np.empty(len(rows), [*rows.dtype.descr, ("time", "f8")])
+    for name in rows.dtype.names or ():
+        timed[name] = rows[name]
+    timed["time"] = [work.times[step] for step in rows["step"].tolist()]
+    return timed
+
+
 def _keep_rows(work: FoldWork, rows: dict[str, np.ndarray[Any, Any]]) -> tuple[str, ...]:
     """Write the rows that passed to files whose names a repeated task gives again."""
     kept = []
@@ -156,7 +164,7 @@ def _keep_rows(work: FoldWork, rows: dict[str, np.ndarray[Any, Any]]) -> tuple[s
             path = Path(work.rows_directory) / f"{name}.{label}.{first:010d}-{last:010d}.npy"
             temporary = path.with_suffix(f".{os.getpid()}.tmp")
             with temporary.open("wb") as file:
-                np.save(file, passed)
+                np.save(file, _with_time(passed, work))
             temporary.rename(path)
             kept.append(str(path))
     return tuple(kept)

@@ -135,7 +135,7 @@ class Folding:
                     base_key=batch.keys[config.windows[0].name],
                     reset=reset,
                     fill_value=attributes.fill_value(key.variable),
-                    times=batch.times,
+                    times=dict(zip(batch.steps, batch.times, strict=True)),
                     pool=places[key.node].pool,
                     state_directory=places[key.node].state_directory,
                     rows_directory=rows,

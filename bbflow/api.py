@@ -1,0 +1,211 @@
+"""The public interface in Python, for notebooks and for the command line."""
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import xarray as xr
+
+from bbflow.config import Config, parse_config
+from bbflow.landing.client import request_once
+from bbflow.landing.contact import NodeAddress, read_contact
+from bbflow.landing.embedded import DEFAULT_DIRECTORY, EmbeddedNodes
+from bbflow.records import Message
+from bbflow.transit.cluster import Cluster
+from bbflow.transit.pipeline import Outcome, Pipeline
+from bbflow.units import parse_bytes
+
+
+def start_nodes(
+    count: int = 1, capacity: str | int = "512MiB", directory: str | Path = DEFAULT_DIRECTORY
+) -> "BurstBuffer":
+    """Start BB nodes on this host, which end with the `BurstBuffer` that is returned.
+
+    Parameters
+    ----------
+    count
+        How many.
+    capacity
+        Size of each, such as ``"512MiB"``.
+    directory
+        A file system in memory or on a fast disk.
+
+    Raises
+    ------
+    CapacityError
+        If the directory has no room for them.
+    """
+    embedded = EmbeddedNodes(count, parse_bytes(capacity), Path(directory))
+    return BurstBuffer(embedded.contact, embedded)
+
+
+def connect(contact: str | Path) -> "BurstBuffer":
+    """Use BB nodes that are there.
+
+    Parameters
+    ----------
+    contact
+        The contact file that they wrote.
+
+    Raises
+    ------
+    NodeError
+        If there is no such file.
+    """
+    return BurstBuffer(Path(contact))
+
+
+class BurstBuffer:
+    """The BB nodes of a contact file.
+
+    Parameters
+    ----------
+    contact
+        The contact file.
+    embedded
+        Nodes that end with this object.
+    """
+
+    def __init__(self, contact: Path, embedded: EmbeddedNodes | None = None) -> None:
+        self._embedded = embedded
+        self.contact = contact
+        """The contact file: the engine's parameter Contact, or its BBFLOW_CONTACT."""
+        self.nodes: tuple[NodeAddress, ...] = read_contact(contact)
+        """Where the nodes are."""
+
+    def status(self) -> list[Message]:
+        """Ask each node for its capacity, its free space, and its streams."""
+        return [request_once(node, "status") for node in self.nodes]
+
+    def analyse(self, config: Config | Mapping[str, Any], scheduler: str | None = None) -> "Analysis":
+        """Register operators on a stream and fold it in the background until it ends.
+
+        Parameters
+        ----------
+        config
+            As `bbflow.config.load_config` gives it, or a dict with the keys of the YAML file.
+        scheduler
+            A Dask scheduler's address or scheduler file; None starts a local cluster.
+
+        Raises
+        ------
+        ConfigError
+            If the configuration is wrong.
+        """
+        checked = config if isinstance(config, Config) else parse_config(dict(config))
+        return Analysis(self.nodes, checked, scheduler)
+
+    def close(self) -> None:
+        """End the nodes, if they were started with this object."""
+        if self._embedded is not None:
+            self._embedded.close()
+
+    def __enter__(self) -> "BurstBuffer":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Analysis:
+    """A stream that is being folded in the background.
+
+    Parameters
+    ----------
+    nodes
+        Where its steps land.
+    config
+        What is computed.
+    scheduler
+        As for `BurstBuffer.analyse`.
+    """
+
+    def __init__(self, nodes: tuple[NodeAddress, ...], config: Config, scheduler: str | None) -> None:
+        self._nodes = nodes
+        self._resources = ExitStack()
+        config.output.mkdir(parents=True, exist_ok=True)
+        try:
+            cluster = self._resources.enter_context(Cluster(config.workers, scheduler, config.output / ".dask"))
+            self._pipeline = Pipeline(nodes, config, cluster)
+        except BaseException:
+            self._resources.close()
+            raise
+        self._outcome: Outcome | None = None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="bbflow-analysis", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._outcome = self._pipeline.run()
+        except BaseException as error:  # it is raised again in `wait`, in the caller's thread
+            self._error = error
+
+    def watch(self, interval_s: float = 1.0) -> Iterator[list[Message]]:
+        """Give the nodes' status again and again until the stream has ended.
+
+        Parameters
+        ----------
+        interval_s
+            Seconds between two.
+        """
+        while self._thread.is_alive():
+            yield [request_once(node, "status") for node in self._nodes]
+            self._thread.join(interval_s)
+
+    def result(self, timeout_s: float = 60.0) -> xr.Dataset:
+        """Give the statistics as they are now, those of the open month and of the run so far included.
+
+        Parameters
+        ----------
+        timeout_s
+            How long to wait for the first fold.
+
+        Raises
+        ------
+        StreamError
+            If nothing was folded in that time.
+        """
+        return self._pipeline.live(timeout_s)
+
+    def wait(self, timeout_s: float | None = None) -> Outcome | None:
+        """Wait until the stream has ended and everything is published and drained.
+
+        Returns
+        -------
+        Outcome or None
+            None if it was stopped, or the time is up.
+
+        Raises
+        ------
+        BbflowError
+            What ended the analysis.
+        """
+        deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+        while self._thread.is_alive() and (deadline_s is None or time.monotonic() < deadline_s):
+            self._thread.join(0.2)  # in short turns, so that Ctrl-C is seen
+        if self._error is not None:
+            raise self._error
+        return self._outcome
+
+    def stop(self) -> None:
+        """End the analysis; what was folded stays on the nodes, and another analysis carries on."""
+        self._pipeline.stop()
+        self._thread.join()
+        self._resources.close()
+
+    def __enter__(self) -> "Analysis":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+

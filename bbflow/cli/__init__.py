@@ -1,0 +1,54 @@
+"""The command line: one module a subcommand, each with `add_arguments` and `run`."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from bbflow import __version__
+from bbflow.errors import BbflowError, CapacityError, ConfigError, MissingToolError
+
+COMMANDS = {
+    "demo": "run the example climate simulation and its analysis",
+    "run": "run a simulation and fold what it writes while it runs",
+    "fold": "fold a stream of BB nodes that are there",
+    "up": "start BB nodes and Dask that live longer than one run",
+    "down": "stop what 'up' started",
+    "node": "be one BB node",
+    "status": "show BB nodes and their streams",
+    "drop": "forget an ended stream that nobody wants to fold",
+}
+EXIT_CODES = {ConfigError: os.EX_USAGE, CapacityError: os.EX_TEMPFAIL, MissingToolError: os.EX_UNAVAILABLE}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and give its exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    options = _parser(words).parse_args(words)
+    try:
+        code: int = import_module(f"bbflow.cli.{options.command}").run(options)
+    except BbflowError as error:
+        print(f"bbflow: {error}", file=sys.stderr)
+        return next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), 1)
+    except KeyboardInterrupt:
+        return 130
+    return code
+
+
+def _parser(words: list[str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="bbflow", description="In-transit analysis and workflow staging around burst buffers."
+    )
+    parser.add_argument("--version", action="version", version=f"bbflow {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, summary in COMMANDS.items():
+        command = commands.add_parser(
+            name, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        # Only the command in use is imported: a node must not load what the analysis needs.
+        if name in words[:1]:
+            module = import_module(f"bbflow.cli.{name}")
+            command.description, _, command.epilog = module.__doc__.partition("\n\n")
+            module.add_arguments(command)
+    return parser

@@ -1,0 +1,59 @@
+"""Stop the BB nodes of this host that 'bbflow up' started, and the Dask cluster of a scheduler file.
+
+Example:
+  bbflow down --contact contact.json --scheduler-file scheduler.json
+"""
+
+import argparse
+import shutil
+import socket
+import sys
+import time
+from pathlib import Path
+
+from bbflow.errors import NodeError
+from bbflow.landing.client import request_once
+from bbflow.landing.contact import NodeAddress, read_contact, remove_node
+
+GONE_TIMEOUT_S = 10.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("--contact", type=Path, required=True, help="contact file of the BB nodes")
+    parser.add_argument("--scheduler-file", type=Path, help="also shut this Dask cluster down")
+    parser.add_argument("--force", action="store_true", help="even if steps that nobody folded are lost with them")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command."""
+    for node in read_contact(options.contact):
+        if node.host != socket.gethostname():
+            print(f"bbflow: node {node.name} is on {node.host}: run 'bbflow down' there", file=sys.stderr)
+            continue
+        _stop(node, force=options.force)
+        remove_node(options.contact, node.name)
+    if options.scheduler_file:
+        _shut_down(options.scheduler_file)
+    return 0
+
+
+def _stop(node: NodeAddress, *, force: bool) -> None:
+    try:
+        request_once(node, "stop", force=force)
+    except NodeError:
+        print(f"bbflow: node {node.name} was gone already", file=sys.stderr)
+    deadline_s = time.monotonic() + GONE_TIMEOUT_S
+    while Path(node.directory).exists() and time.monotonic() < deadline_s:
+        time.sleep(0.02)
+    root = Path(node.directory).parent
+    if root.name.startswith("bbflow-") and not any(path.is_dir() and (path / "pool").exists() for path in root.iterdir()):
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def _shut_down(scheduler_file: Path) -> None:
+    from distributed import Client
+
+    with Client(scheduler_file=str(scheduler_file), timeout=GONE_TIMEOUT_S) as client:
+        client.shutdown()
+    scheduler_file.unlink(missing_ok=True)

@@ -1,0 +1,38 @@
+"""Fold a stream of BB nodes that are there, until it ends; what another analysis began is carried on with.
+
+Example:
+  bbflow fold analysis.yml --contact contact.json --scheduler scheduler.json
+"""
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+
+from bbflow.api import connect
+from bbflow.config import Config, RawConfig, load_config
+from bbflow.supervise import INCOMPLETE
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("config", type=Path, metavar="CONFIG.yml", help="what to compute")
+    parser.add_argument("--contact", type=Path, required=True, help="contact file of the BB nodes")
+    parser.add_argument("--scheduler", help="a Dask scheduler's address or file (default: a local cluster)")
+    parser.add_argument(
+        "--rescue", action="store_true", help="fold nothing: only drain the steps that are held to rescued/raw.zarr"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command."""
+    config = load_config(options.config)
+    if options.rescue:
+        config = rescue_config(config)
+    with connect(options.contact).analyse(config, options.scheduler) as analysis:
+        outcome = analysis.wait()
+    return 0 if outcome is not None and outcome.complete else INCOMPLETE
+
+
+def rescue_config(config: Config) -> Config:
+    """Give a configuration that only drains: what is committed must not be lost with a failed analysis."""
+    return replace(config, variables={}, raw=RawConfig(), output=config.output / "rescued")

@@ -1,0 +1,107 @@
+"""Run a simulation that writes through ADIOS2 and fold its steps on BB nodes while it runs.
+
+Without --contact it starts BB nodes for this run, without --scheduler a local Dask cluster. The exit code is
+the simulation's; 3 if it ended well but its stream was aborted.
+
+Example:
+  bbflow run analysis.yml -- mpiexec -n 4 ./model --config model.xml
+"""
+
+import argparse
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import bbflow_adios2
+
+from bbflow.config import Config, load_config
+from bbflow.errors import ConfigError, MissingToolError
+from bbflow.events import EVENTS_FILE
+from bbflow.landing.contact import NodeAddress, read_contact
+from bbflow.landing.embedded import EmbeddedNodes
+from bbflow.progress import Progress
+from bbflow.report import write_report
+from bbflow.supervise import Supervisor
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.usage = "bbflow run CONFIG.yml [options] -- SIMULATION COMMAND…"
+    parser.add_argument("config", type=Path, metavar="CONFIG.yml", help="what to compute, of which stream")
+    add_run_arguments(parser)
+    parser.add_argument("simulation", nargs=argparse.REMAINDER, help="after --, the command to run")
+
+
+def add_run_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options that other commands share."""
+    parser.add_argument("--contact", type=Path, help="contact file of BB nodes that are there")
+    parser.add_argument("--scheduler", help="a Dask scheduler's address or scheduler file")
+    parser.add_argument("--overwrite", action="store_true", help="replace what an earlier run left in the output")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command."""
+    command = options.simulation[1:] if options.simulation[:1] == ["--"] else options.simulation
+    if not command:
+        raise ConfigError("no simulation is given: bbflow run CONFIG.yml -- COMMAND…")
+    return run_simulation(options, command)
+
+
+def run_simulation(options: argparse.Namespace, command: Sequence[str]) -> int:
+    """Run a simulation with its analysis and write the report.
+
+    Parameters
+    ----------
+    options
+        With config, contact, scheduler and overwrite.
+    command
+        The simulation.
+
+    Returns
+    -------
+    int
+        The exit code.
+    """
+    config = load_config(options.config)
+    _prepare_output(config.output, overwrite=options.overwrite)
+    with _nodes(config, options.contact) as (contact, nodes), Progress() as progress:
+        analysis = [sys.executable, "-m", "bbflow", "fold", str(options.config), "--contact", str(contact)]
+        if options.scheduler:
+            analysis += ["--scheduler", options.scheduler]
+        supervisor = Supervisor(
+            nodes, config.stream, analysis, [*analysis, "--rescue"], lambda s: progress.update(s, config.stream)
+        )
+        try:
+            environment = os.environ | bbflow_adios2.environment(contact)
+        except FileNotFoundError as error:
+            raise MissingToolError(str(error)) from None
+        code = supervisor.run(command, environment)
+    if (config.output / "results.zarr").exists():
+        print(f"bbflow: results in {config.output / 'results.zarr'}, report in {write_report(config.output)}")
+    return code
+
+
+@contextmanager
+def _nodes(config: Config, contact: Path | None) -> Iterator[tuple[Path, tuple[NodeAddress, ...]]]:
+    if contact is not None:
+        yield contact, read_contact(contact)
+        return
+    with EmbeddedNodes(config.nodes.count, config.nodes.capacity, config.nodes.directory) as embedded:
+        yield embedded.contact, embedded.nodes
+
+
+def _prepare_output(output: Path, *, overwrite: bool) -> None:
+    made = ("results.zarr", "raw.zarr", EVENTS_FILE, "report.html", "figures", "rescued", ".rows", ".dask")
+    there = [output / name for name in made if (output / name).exists()]
+    if there and not overwrite:
+        raise ConfigError(f"{there[0]} is there from an earlier run: give another output, or --overwrite")
+    for path in there:
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    output.mkdir(parents=True, exist_ok=True)
+

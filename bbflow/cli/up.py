@@ -1,0 +1,73 @@
+"""Start BB nodes, a Dask scheduler and workers on this host; they live until 'bbflow down'.
+
+Example:
+  bbflow up --nodes 2 --capacity 4GiB --contact contact.json --scheduler-file scheduler.json
+  bbflow run analysis.yml --contact contact.json --scheduler scheduler.json -- mpiexec -n 4 ./model
+  bbflow down --contact contact.json --scheduler-file scheduler.json
+"""
+
+import argparse
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from bbflow.errors import NodeError
+from bbflow.landing.contact import add_node
+from bbflow.landing.embedded import (
+    DEFAULT_DIRECTORY,
+    START_TIMEOUT_S,
+    address,
+    make_root,
+    spawn_node,
+    wait_until_ready,
+)
+from bbflow.units import parse_bytes
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("--contact", type=Path, required=True, help="contact file to write")
+    parser.add_argument("--nodes", type=int, default=1, help="BB nodes on this host (default: %(default)s)")
+    parser.add_argument("--capacity", default="512MiB", help="size of each pool (default: %(default)s)")
+    parser.add_argument("--directory", type=Path, default=DEFAULT_DIRECTORY, help="default: %(default)s")
+    parser.add_argument("--scheduler-file", type=Path, help="also start Dask, and write its scheduler file")
+    parser.add_argument("--threads", type=int, default=2, help="threads of the Dask worker (default: %(default)s)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command."""
+    root = make_root(options.directory)
+    for number in range(options.nodes):
+        node = address(f"bb{number}", root)
+        process = spawn_node(node, parse_bytes(options.capacity), with_parent=False)
+        wait_until_ready(node, process, root / f"{node.name}.log")
+        add_node(options.contact, node)
+    if options.scheduler_file:
+        _start_dask(options.scheduler_file, options.threads, root)
+    print(f"{options.nodes} BB nodes are up: see 'bbflow status --contact {options.contact}'")
+    return 0
+
+
+def _start_dask(scheduler_file: Path, threads: int, root: Path) -> None:
+    scheduler_file.unlink(missing_ok=True)
+    file = ["--scheduler-file", str(scheduler_file)]
+    _spawn(["distributed.cli.dask_scheduler", *file, "--no-dashboard", "--port", "0"], root / "scheduler.log")
+    deadline_s = time.monotonic() + START_TIMEOUT_S
+    while not scheduler_file.exists():
+        if time.monotonic() > deadline_s:
+            raise NodeError(f"the Dask scheduler didn't start: see {root / 'scheduler.log'}")
+        time.sleep(0.05)
+    worker = ["distributed.cli.dask_worker", *file, "--nthreads", str(threads), "--memory-limit", "0"]
+    _spawn([*worker, "--no-dashboard", "--local-directory", str(root)], root / "worker.log")
+
+
+def _spawn(module_and_arguments: list[str], log: Path) -> None:
+    with log.open("wb") as file:
+        subprocess.Popen(
+            [sys.executable, "-m", *module_and_arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            start_new_session=True,
+        )
