@@ -1,5 +1,6 @@
 """The public interface in Python, for notebooks and for the command line."""
 
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -131,7 +132,8 @@ class Analysis:
         self._resources = ExitStack()
         config.output.mkdir(parents=True, exist_ok=True)
         try:
-            cluster = self._resources.enter_context(Cluster(config.workers, scheduler, config.output / ".dask"))
+            scratch = self._resources.enter_context(tempfile.TemporaryDirectory(prefix="bbflow-dask-"))
+            cluster = self._resources.enter_context(Cluster(config.workers, scheduler, Path(scratch)))
             self._pipeline = Pipeline(nodes, config, cluster)
         except BaseException:
             self._resources.close()

@@ -5,9 +5,9 @@ Readers that open the store through its consolidated metadata (as xarray does) s
 all of them at once.
 """
 
+import json
 import os
 import shutil
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import zarr
 from zarr.codecs import ZstdCodec
-from zarr.errors import ZarrUserWarning
 
 Array = np.ndarray[Any, Any]
+METADATA = "zarr.json"
 
 
 class GrowingZarr:
@@ -108,16 +108,29 @@ class GrowingZarr:
         return sorted(name for name, array in arrays if (array.metadata.dimension_names or ("",))[0] == dimension)
 
     def commit(self, **attributes: Any) -> None:
-        """Show readers everything that was written, and set attributes of the store."""
-        if attributes:
-            self._group.update_attributes(attributes)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ZarrUserWarning)  # consolidated metadata is what xarray reads
-            zarr.consolidate_metadata(self._root)
+        """Show readers everything that was written, and set attributes of the store.
+
+        zarr's own calls would set attributes and consolidate in two writes, and a reader between them would
+        find the store without consolidated metadata. This is their format in one write.
+        """
+        path = self._root / METADATA
+        root = json.loads(path.read_text())
+        root["attributes"] |= attributes
+        root["consolidated_metadata"] = {
+            "kind": "inline",
+            "must_understand": False,
+            "metadata": {
+                name: json.loads((self._root / name / METADATA).read_text())
+                for name, _ in self._group.members(max_depth=None)
+            },
+        }
+        temporary = path.with_suffix(".new")
+        temporary.write_text(json.dumps(root))
+        temporary.rename(path)
         if self._is_new:
             self._root.rename(self.path)
             self._root, self._is_new = self.path, False
-            self._group = zarr.open_group(self.path, mode="a", zarr_format=3, use_consolidated=False)
+        self._group = zarr.open_group(self.path, mode="a", zarr_format=3, use_consolidated=False)
 
     def _array(self, name: str) -> Any:
         return self._group[name]

@@ -94,7 +94,7 @@ def _nodes(config: Config, contact: Path | None) -> Iterator[tuple[Path, tuple[N
 
 
 def _prepare_output(output: Path, *, overwrite: bool) -> None:
-    made = ("results.zarr", "raw.zarr", EVENTS_FILE, "report.html", "figures", "rescued", ".rows", ".dask")
+    made = ("results.zarr", "raw.zarr", EVENTS_FILE, "report.html", "figures", "rescued", ".rows")
     there = [output / name for name in made if (output / name).exists()]
     if there and not overwrite:
         raise ConfigError(f"{there[0]} is there from an earlier run: give another output, or --overwrite")

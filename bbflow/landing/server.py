@@ -189,3 +189,5 @@ def serve(directory: Path, name: str, capacity: int, *, with_parent: bool = Fals
             print(f"bbflow node {name}: {held} steps stay in {directory}", file=sys.stderr, flush=True)
         else:
             shutil.rmtree(directory, ignore_errors=True)
+        if with_parent and not any(path.is_dir() for path in directory.parent.iterdir()):
+            shutil.rmtree(directory.parent, ignore_errors=True)

@@ -1,0 +1,155 @@
+import json
+import os
+import signal
+import time
+
+import mainjob
+import psutil
+import pytest
+import xarray as xr
+
+STEPS = 260
+
+
+@pytest.fixture(scope="module")
+def truth(program, tmp_path_factory):
+    return mainjob.oracle(program, tmp_path_factory.mktemp("oracle"), STEPS)
+
+
+def slow_config(directory):
+    """Small batches and a small pool: the simulation can't be done before the analysis is."""
+    return mainjob.write_config(
+        directory, nodes={"capacity": "512KiB"}, workers={"batch_steps": 2}, raw={"variables": ["tas"]}
+    )
+
+
+def wait_for_folds(output, count):
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        lines = (output / "events.jsonl").read_text().splitlines() if (output / "events.jsonl").exists() else []
+        if sum('"fold"' in line for line in lines) >= count:
+            return
+        time.sleep(0.01)
+    raise AssertionError("nothing was folded within a minute")
+
+
+def descendants(process):
+    return psutil.Process(process.pid).children(recursive=True)
+
+
+def find(process, *words):
+    for child in descendants(process):
+        command = " ".join(child.cmdline())
+        if all(word in command for word in words):
+            return child
+    raise AssertionError(f"no process with {words}: {[child.cmdline() for child in descendants(process)]}")
+
+
+def finish(process):
+    said, _ = process.communicate(timeout=120)
+    return process.returncode, said
+
+
+def test_results_survive_killed_dask_workers(program, tmp_path, truth):
+    process = mainjob.start_run(slow_config(tmp_path), mainjob.simulation(program, 2, STEPS))
+    for count in (3, 20):
+        wait_for_folds(tmp_path / "out", count)
+        analysis = find(process, "bbflow fold")
+        worker = next(child for child in analysis.children() if "spawn_main" in " ".join(child.cmdline()))
+        worker.kill()
+    code, said = finish(process)
+    assert code == 0, said
+    mainjob.assert_equals_oracle(tmp_path / "out", truth)
+
+
+def test_results_survive_a_killed_analysis(program, tmp_path, truth):
+    process = mainjob.start_run(slow_config(tmp_path), mainjob.simulation(program, 2, STEPS))
+    for count in (3, 30):
+        wait_for_folds(tmp_path / "out", count)
+        find(process, "bbflow fold").kill()
+        time.sleep(0.5)
+    code, said = finish(process)
+    assert code == 0, said
+    mainjob.assert_equals_oracle(tmp_path / "out", truth)
+    raw = xr.open_zarr(tmp_path / "out" / "raw.zarr")
+    assert raw.step.values.tolist() == list(range(STEPS))
+    assert (raw.tas.values == truth.tas.values.astype("f4")).all()
+
+
+def test_a_simulation_that_dies_in_a_step_leaves_results_of_the_committed_ones(program, tmp_path, truth):
+    command = mainjob.simulation(program, 2, STEPS, die_at_step=150)
+    code, said = mainjob.run(mainjob.write_config(tmp_path), command)
+    assert code not in (0, None), said
+    results = mainjob.assert_equals_oracle(tmp_path / "out", truth.isel(time=slice(150)))
+    assert results.attrs["bbflow_status"] == "incomplete"
+    events = [json.loads(line) for line in (tmp_path / "out" / "events.jsonl").read_text().splitlines()]
+    assert events[-1]["status"] == "incomplete"
+
+
+def test_ctrl_c_leaves_no_process_and_no_shared_memory(program, tmp_path):
+    before = mainjob.shared_memory()
+    process = mainjob.start_run(mainjob.write_config(tmp_path), mainjob.simulation(program, 2, 100_000))
+    wait_for_folds(tmp_path / "out", 5)
+    children = descendants(process)
+    os.kill(process.pid, signal.SIGINT)
+    code, said = finish(process)
+    assert code == 130, said
+    _, alive = psutil.wait_procs(children, timeout=10)
+    assert not alive
+    assert mainjob.shared_memory() <= before
+    assert xr.open_zarr(tmp_path / "out" / "results.zarr").attrs["bbflow_status"] == "incomplete"
+
+
+def test_a_killed_run_leaves_no_process_and_no_shared_memory(program, tmp_path):
+    before = mainjob.shared_memory()
+    process = mainjob.start_run(mainjob.write_config(tmp_path), mainjob.simulation(program, 1, 100_000))
+    wait_for_folds(tmp_path / "out", 2)
+    children = descendants(process)
+    process.kill()
+    process.communicate()
+    _, alive = psutil.wait_procs(children, timeout=30)
+    assert not alive
+    assert mainjob.shared_memory() <= before
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"operators": {"tass": ["mean"]}}, "did you mean 'tas'?"),
+        ({"operators": {"tas": ["maen"]}}, "did you mean 'mean'?"),
+        ({"operator": {}}, "did you mean 'operators'?"),
+        ({"time": {"calendar": "noleep"}}, "did you mean 'noleap'?"),
+        ({"stream": "weather"}, "never opened stream 'weather'"),
+        ({"nodes": {"capacity": "16KiB"}}, "give the node more capacity"),
+        ({"nodes": {"capacity": "900TB"}}, "give a smaller capacity"),
+    ],
+)
+def test_bad_input_gives_one_clear_message(program, tmp_path, changes, words):
+    before = mainjob.shared_memory()
+    config = mainjob.write_config(tmp_path, **changes)
+    code, said = mainjob.run(config, mainjob.simulation(program, 1, 60), timeout=60)
+    assert code not in (0, None), said
+    assert words in said
+    assert "Traceback" not in said
+    assert mainjob.shared_memory() <= before
+
+
+def test_a_simulation_that_cannot_start_is_named(tmp_path):
+    code, said = mainjob.run(mainjob.write_config(tmp_path), ["./no-such-model"])
+    assert code != 0
+    assert "can't start the simulation './no-such-model'" in said
+
+
+def test_the_simulations_exit_code_is_kept(tmp_path):
+    code, said = mainjob.run(mainjob.write_config(tmp_path), ["sh", "-c", "exit 7"])
+    assert code == 1, said
+    assert "exit code 7 and never opened stream" in said
+
+
+def test_what_a_failed_analysis_left_is_rescued(program, tmp_path):
+    config = mainjob.write_config(tmp_path, operators={"tass": ["mean"]})
+    code, said = mainjob.run(config, mainjob.simulation(program, 1, 60))
+    assert code != 0, said
+    rescued = xr.open_zarr(tmp_path / "out" / "rescued" / "raw.zarr")
+    assert rescued.sizes["time"] > 0
+    assert {"tas", "pr", "psl", "ta"} <= set(rescued.data_vars)

@@ -1,0 +1,114 @@
+import shutil
+import subprocess
+
+import mainjob
+import numpy as np
+import pytest
+import xarray as xr
+
+STEPS = 260  # January, February and a few days of March, at four a day
+
+
+@pytest.fixture(scope="module")
+def truth(program, tmp_path_factory):
+    return mainjob.oracle(program, tmp_path_factory.mktemp("oracle"), STEPS)
+
+
+@pytest.fixture(scope="module")
+def finished(program, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("run")
+    before = mainjob.shared_memory()
+    code, said = mainjob.run(mainjob.write_config(directory), mainjob.simulation(program, 2, STEPS))
+    assert code == 0, said
+    assert mainjob.shared_memory() <= before
+    return directory / "out"
+
+
+def test_results_equal_xarray_on_the_oracle(finished, truth):
+    results = mainjob.assert_equals_oracle(finished, truth)
+    assert results.attrs["bbflow_status"] == "complete"
+
+
+@pytest.mark.parametrize(
+    ("operator", "name"),
+    [("timmean", "run_mean"), ("timmin", "run_min"), ("timmax", "run_max"), ("timstd", "run_std"), ("monmean", "month_mean")],
+)
+def test_results_equal_cdo_on_the_oracle(finished, truth, tmp_path, operator, name):
+    if shutil.which("cdo") is None:
+        pytest.skip("cdo is not installed (apt install cdo)")
+    fields = truth[["tas", "ta"]].assign_coords(plev=np.arange(3.0), lat=np.arange(24.0), lon=np.arange(48.0))
+    fields.to_netcdf(tmp_path / "in.nc", engine="scipy", encoding={"time": {"units": "hours since 2000-01-01"}})
+    subprocess.run(["cdo", "-s", operator, "in.nc", "out.nc"], cwd=tmp_path, check=True)
+    with xr.open_dataset(tmp_path / "out.nc", engine="scipy") as reduced:
+        results = xr.open_zarr(finished / "results.zarr")
+        for variable in ("tas", "ta"):
+            ours, theirs = results[f"{variable}_{name}"].values, reduced[variable].values
+            if operator in ("timmin", "timmax"):
+                np.testing.assert_array_equal(ours, theirs.astype("f4"))
+            else:
+                np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-9 * np.nanmax(np.abs(theirs)))
+
+
+def test_results_carry_cf_metadata(finished):
+    results = xr.open_zarr(finished / "results.zarr", decode_cf=False)
+    assert results.tas_month_std.cell_methods == "time: standard_deviation"
+    assert results.tas_month_mean.units == "K"
+    assert results.time_month.attrs["bounds"] == "time_month_bnds"
+    assert results.time_month.attrs["calendar"] == "noleap"
+    np.testing.assert_array_equal(results.time_month_bnds.values, [[0, 31], [31, 59], [59, 90]])
+
+
+def test_filter_keeps_value_step_and_place_of_the_points_that_pass(finished, truth):
+    table = xr.open_zarr(finished / "results.zarr", group="tas_hot").load()
+    step, row, column = np.nonzero(truth.tas.values > 300.0)
+    results = xr.open_zarr(finished / "results.zarr")
+    found = sorted(zip(table.step.values, table.lat.values, table.lon.values, table.value.values, strict=True))
+    there = zip(step, results.lat.values[row], results.lon.values[column], truth.tas.values[step, row, column], strict=True)
+    assert len(found) > 100
+    assert found == sorted(there)
+
+
+def test_raw_steps_drain_to_zarr(finished, truth):
+    raw = xr.open_zarr(finished / "raw.zarr").load()
+    assert raw.step.values.tolist() == list(range(0, STEPS, 3))
+    for name in ("tas", "ta"):
+        np.testing.assert_array_equal(raw[name].values, truth[name].values[::3].astype("f4"))
+
+
+def test_report_is_one_page_without_a_network(finished):
+    page = (finished / "report.html").read_text()
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert "https://" not in page
+    assert (finished / "figures").is_dir()
+
+
+@pytest.mark.parametrize("calendar", ["standard", "360_day"])
+def test_months_follow_the_calendar(program, tmp_path, calendar):
+    config = mainjob.write_config(tmp_path, raw="none")
+    code, said = mainjob.run(config, mainjob.simulation(program, 1, 250, calendar=calendar))
+    assert code == 0, said
+    mainjob.assert_equals_oracle(tmp_path / "out", mainjob.oracle(program, tmp_path, 250, calendar))
+
+
+def test_two_nodes_share_the_ranks(program, tmp_path, truth):
+    config = mainjob.write_config(tmp_path, nodes={"count": 2, "capacity": "2MiB"})
+    code, said = mainjob.run(config, mainjob.simulation(program, 3, STEPS))
+    assert code == 0, said
+    mainjob.assert_equals_oracle(tmp_path / "out", truth)
+
+
+def test_results_open_untorn_while_the_simulation_runs(program, tmp_path, truth):
+    process = mainjob.start_run(mainjob.write_config(tmp_path), mainjob.simulation(program, 2, STEPS))
+    seen = set()
+    store = tmp_path / "out" / "results.zarr"
+    try:
+        while process.poll() is None:
+            if store.exists():
+                months = xr.open_zarr(store).load()
+                for name in [name for name in months if "_month_" in name and name.startswith(("tas", "pr"))]:
+                    assert np.isfinite(months[name].values).all()
+                seen.add(months.sizes.get("time_month", 0))
+    finally:
+        said, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, said
+    assert len(seen) > 1
