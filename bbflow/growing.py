@@ -105,7 +105,9 @@ class GrowingZarr:
     def names(self, dimension: str) -> list[str]:
         """Names of the arrays in the root whose first dimension is `dimension`."""
         arrays = self._group.arrays()
-        return sorted(name for name, array in arrays if (array.metadata.dimension_names or ("",))[0] == dimension)
+        return sorted(
+            name for name, array in arrays if (array.metadata.dimension_names or ("",))[0] == dimension
+        )
 
     def commit(self, **attributes: Any) -> None:
         """Show readers everything that was written, and set attributes of the store.

@@ -22,7 +22,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("--contact", type=Path, required=True, help="contact file of the BB nodes")
     parser.add_argument("--scheduler-file", type=Path, help="also shut this Dask cluster down")
-    parser.add_argument("--force", action="store_true", help="even if steps that nobody folded are lost with them")
+    parser.add_argument(
+        "--force", action="store_true", help="even if steps that nobody folded are lost with them"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -47,7 +49,9 @@ def _stop(node: NodeAddress, *, force: bool) -> None:
     while Path(node.directory).exists() and time.monotonic() < deadline_s:
         time.sleep(0.02)
     root = Path(node.directory).parent
-    if root.name.startswith("bbflow-") and not any(path.is_dir() and (path / "pool").exists() for path in root.iterdir()):
+    if root.name.startswith("bbflow-") and not any(
+        path.is_dir() and (path / "pool").exists() for path in root.iterdir()
+    ):
         shutil.rmtree(root, ignore_errors=True)
 
 

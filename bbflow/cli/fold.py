@@ -19,7 +19,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--contact", type=Path, required=True, help="contact file of the BB nodes")
     parser.add_argument("--scheduler", help="a Dask scheduler's address or file (default: a local cluster)")
     parser.add_argument(
-        "--rescue", action="store_true", help="fold nothing: only drain the steps that are held to rescued/raw.zarr"
+        "--rescue",
+        action="store_true",
+        help="fold nothing: only drain the steps that are held to rescued/raw.zarr",
     )
 
 

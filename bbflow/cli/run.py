@@ -39,7 +39,9 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options that other commands share."""
     parser.add_argument("--contact", type=Path, help="contact file of BB nodes that are there")
     parser.add_argument("--scheduler", help="a Dask scheduler's address or scheduler file")
-    parser.add_argument("--overwrite", action="store_true", help="replace what an earlier run left in the output")
+    parser.add_argument(
+        "--overwrite", action="store_true", help="replace what an earlier run left in the output"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -72,7 +74,11 @@ def run_simulation(options: argparse.Namespace, command: Sequence[str]) -> int:
         if options.scheduler:
             analysis += ["--scheduler", options.scheduler]
         supervisor = Supervisor(
-            nodes, config.stream, analysis, [*analysis, "--rescue"], lambda s: progress.update(s, config.stream)
+            nodes,
+            config.stream,
+            analysis,
+            [*analysis, "--rescue"],
+            lambda s: progress.update(s, config.stream),
         )
         try:
             environment = os.environ | bbflow_adios2.environment(contact)
@@ -104,4 +110,3 @@ def _prepare_output(output: Path, *, overwrite: bool) -> None:
         else:
             path.unlink()
     output.mkdir(parents=True, exist_ok=True)
-

@@ -154,4 +154,3 @@ class RawStore:
         self._store.write("step", start, np.asarray(numbers))
         self._store.write(TIME, start, np.asarray(times, "f8"))
         self._store.commit(bbflow_steps=start + len(numbers))
-

@@ -304,4 +304,3 @@ class Agent:
         "status": _status,
         "stop": _stop,
     }
-

@@ -53,7 +53,9 @@ def read_contact(path: Path) -> tuple[NodeAddress, ...]:
             NodeAddress(**{key: node[key] for key in NodeAddress.__slots__}) for node in content["nodes"]
         )
     except FileNotFoundError:
-        raise NodeError(f"there is no contact file {path}: start nodes with 'bbflow up --contact {path}'") from None
+        raise NodeError(
+            f"there is no contact file {path}: start nodes with 'bbflow up --contact {path}'"
+        ) from None
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{path} is not a contact file ({error!r})") from None
 

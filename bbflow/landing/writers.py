@@ -86,7 +86,9 @@ class Writers:
                 f"another rank said {stream.writers} ({stream.local_writers}): set Writers, or Stream apart"
             )
         if rank in self._ranks:
-            raise StreamError(f"rank {rank} of stream {self._name!r} is open already: give each rank its Rank")
+            raise StreamError(
+                f"rank {rank} of stream {self._name!r} is open already: give each rank its Rank"
+            )
         self._ranks[rank] = RankProgress()
         self._local_writers = local_writers
 
@@ -123,7 +125,9 @@ class Writers:
         """Give a rank more room in its open step; None while it must wait."""
         self._check_alive()
         if size <= 0 or self._ranks[rank].step != step or self._ranks[rank].committed >= step:
-            raise ProtocolError(f"rank {rank} asked for {size} bytes in step {step}, which is not its open step")
+            raise ProtocolError(
+                f"rank {rank} asked for {size} bytes in step {step}, which is not its open step"
+            )
         extents = self._reserve(rank, step, size)
         return None if extents is None else {"ok": True, "extents": extents}
 
@@ -220,5 +224,3 @@ def _used(extent: Extent, blocks: list[Block]) -> tuple[int, int]:
         block for block in blocks if block.bytes and offset <= block.offset and block.offset + block.bytes <= offset + size
     ]  # fmt: skip
     return max((block.offset + block.bytes - offset for block in inside), default=0), len(inside)
-
-

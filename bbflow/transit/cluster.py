@@ -63,7 +63,9 @@ class Cluster:
         """Threads of all workers."""
         return sum(self.client.nthreads().values()) or 1
 
-    def submit(self, function: Callable[..., Any], *arguments: Any, host: str, done: Callable[[], None]) -> Future:
+    def submit(
+        self, function: Callable[..., Any], *arguments: Any, host: str, done: Callable[[], None]
+    ) -> Future:
         """Run a function on a worker of a host.
 
         Dask runs it again on another worker if its worker dies.
@@ -115,4 +117,6 @@ def _connect(scheduler: str) -> Client:
             return Client(scheduler, timeout=CONNECT_TIMEOUT_S)
         return Client(scheduler_file=scheduler, timeout=CONNECT_TIMEOUT_S)
     except (OSError, TimeoutError, ValueError) as error:
-        raise NodeError(f"no Dask scheduler answers at {scheduler} ({error}): start one, or leave --scheduler out") from None
+        raise NodeError(
+            f"no Dask scheduler answers at {scheduler} ({error}): start one, or leave --scheduler out"
+        ) from None

@@ -100,7 +100,12 @@ class Folding:
         ]
 
     def works(
-        self, batch: Batch, view: StreamView, attributes: StreamAttributes, places: Mapping[str, Any], rows: str
+        self,
+        batch: Batch,
+        view: StreamView,
+        attributes: StreamAttributes,
+        places: Mapping[str, Any],
+        rows: str,
     ) -> dict[str, list[FoldWork]]:
         """Cut a batch into the work of each node.
 

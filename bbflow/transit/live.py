@@ -38,7 +38,9 @@ def live_dataset(store: Path, fields: Mapping[Window, tuple[Span, Published]], c
         before = dataset[names].drop_vars([name for name in dataset.coords if name not in names])
         rest = dataset.drop_vars(names)
         if names:
-            opened = xr.concat([before, opened], axis, data_vars="all", join="outer", combine_attrs="override")
+            opened = xr.concat(
+                [before, opened], axis, data_vars="all", join="outer", combine_attrs="override"
+            )
         dataset = rest.merge(opened, compat="override", combine_attrs="override")
     return dataset
 
@@ -53,6 +55,10 @@ def _open_span(window: Window, span: Span, results: Published, clock: Clock) -> 
         for operator in operators
     }
     return xr.Dataset(
-        {**variables, f"steps_{window.name}": ((axis,), [span.steps]), f"{axis}_bnds": ((axis, "bnds"), [list(bounds)])},
+        {
+            **variables,
+            f"steps_{window.name}": ((axis,), [span.steps]),
+            f"{axis}_bnds": ((axis, "bnds"), [list(bounds)]),
+        },
         coords={axis: [clock.date((start + end) / 2)]},
     )

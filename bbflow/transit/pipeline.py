@@ -135,7 +135,9 @@ class Pipeline:
         try:
             return answer.get(timeout=timeout_s)
         except queue.Empty:
-            raise StreamError(f"nothing of stream {self._config.stream!r} was folded yet: try again later") from None
+            raise StreamError(
+                f"nothing of stream {self._config.stream!r} was folded yet: try again later"
+            ) from None
 
     # The loop
 
@@ -353,7 +355,9 @@ class Pipeline:
         except KilledWorker as error:
             tasks.deaths += 1
             if tasks.deaths >= WORKER_DEATHS:
-                raise NodeError(f"the Dask workers die again and again ({error}): give them more memory") from None
+                raise NodeError(
+                    f"the Dask workers die again and again ({error}): give them more memory"
+                ) from None
             tasks.futures = self._submit_all(tasks.arguments)
             return None
 
@@ -387,7 +391,9 @@ class Pipeline:
         name = self._config.time.variable
         units = self._config.time.units or self._view.attributes.get(f"{name}/units")
         if units is None:
-            raise ConfigError(f"the stream has no attribute {name}/units: set time: units, such as 'days since 2000-01-01'")
+            raise ConfigError(
+                f"the stream has no attribute {name}/units: set time: units, such as 'days since 2000-01-01'"
+            )
         calendar = self._config.time.calendar or self._view.attributes.get(f"{name}/calendar", "standard")
         return Clock(units, calendar)
 
@@ -425,7 +431,9 @@ class Pipeline:
     def _read(self, blocks: Sequence[tuple[str, Block]]) -> np.ndarray[Any, Any]:
         parts = [(self._nodes[node].pool, block) for node, block in blocks]
         host = self._nodes[blocks[0][0]].host
-        values: np.ndarray[Any, Any] = self._cluster.submit(_copy, parts, host=host, done=lambda: None).result()
+        values: np.ndarray[Any, Any] = self._cluster.submit(
+            _copy, parts, host=host, done=lambda: None
+        ).result()
         return values
 
     def _know_fields(self, batch: Batch) -> None:
@@ -479,7 +487,9 @@ class Pipeline:
                 self._publish(window)
             assert self._publishing.results is not None
             self._publishing.results.commit(bbflow_status="complete" if complete else "incomplete")
-        statuses = [client.request("status")["streams"][self._config.stream] for client in self._clients.values()]
+        statuses = [
+            client.request("status")["streams"][self._config.stream] for client in self._clients.values()
+        ]
         self._log.add(
             "end",
             status="complete" if complete else "incomplete",
@@ -510,5 +520,3 @@ class Pipeline:
 
 def _copy(parts: Sequence[tuple[str, Block]]) -> np.ndarray[Any, Any]:
     return assemble(parts).copy()
-
-

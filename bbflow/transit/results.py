@@ -75,7 +75,10 @@ class Results:
         self._store.write(name, 0, values)
 
     def publish(
-        self, window: Window, span: Span, fields: Mapping[str, tuple[Field, Sequence[Operator], dict[str, Array]]]
+        self,
+        window: Window,
+        span: Span,
+        fields: Mapping[str, tuple[Field, Sequence[Operator], dict[str, Array]]],
     ) -> int:
         """Write what a window's span came to; readers see all of it at once, or nothing.
 

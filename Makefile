@@ -1,0 +1,48 @@
+# Every target sets up what it needs: a virtual environment with everything from PyPI.
+VENV := .venv
+BIN := $(VENV)/bin
+OUT ?= bbflow-out
+BUILD := $(CURDIR)/$(VENV)/climate
+SOURCES := setup.cfg setup.py pyproject.toml CMakeLists.txt \
+	$(wildcard adios2-engine/CMakeLists.txt adios2-engine/src/* bbflow/operators/kernel/*)
+
+.PHONY: demo test lint bench clean check-tools
+.DELETE_ON_ERROR:
+
+demo: $(VENV)/.installed
+	$(BIN)/bbflow demo --output $(OUT) --build $(BUILD) --overwrite
+
+test: $(VENV)/.test
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.lint
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pre-commit run --all-files
+
+bench: $(VENV)/.test
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) build dist $(OUT) bench-out *.egg-info
+	find bbflow adios2-engine -name '*.so' -delete
+
+check-tools:
+	@command -v g++ >/dev/null || { echo "g++ is missing: apt install g++" >&2; exit 1; }
+	@command -v python3 >/dev/null || { echo "python3 is missing: apt install python3" >&2; exit 1; }
+	@python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "python3 is older than 3.11: apt install python3.11" >&2; exit 1; }
+	@python3 -c 'import ensurepip, venv' 2>/dev/null || { echo "python3-venv is missing: apt install python3-venv" >&2; exit 1; }
+
+$(VENV)/bin/python: | check-tools
+	python3 -m venv $(VENV)
+	$(BIN)/python -m pip install -q --upgrade pip
+
+$(VENV)/.installed: $(SOURCES) | $(VENV)/bin/python
+	$(BIN)/python -m pip install -q -e '.[all]'
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.installed
+	$(BIN)/python -m pip install -q -e '.[all,test]'
+	@touch $@
+
+$(VENV)/.lint: $(VENV)/.installed
+	$(BIN)/python -m pip install -q '.[lint]'
+	@touch $@
