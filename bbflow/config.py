@@ -132,9 +132,7 @@ def parse_config(content: Any) -> Config:
     _check_keys(content, keys, "the configuration")
     for key in ("stream", "operators"):
         if not content.get(key):
-            raise ConfigError(
-                f"the key {key!r} is missing: say which stream, and which operators by variable"
-            )
+            raise ConfigError(f"the key {key!r} is missing: say which stream, and which operators by variable")
     windows = _list(content.get("windows", ["month", "run"]), "windows")
     return Config(
         stream=_as(str, content["stream"], "stream"),
@@ -183,14 +181,10 @@ def _parse_raw(content: Any) -> RawConfig:
     if content in ("all", True):
         return RawConfig()
     if isinstance(content, str):
-        raise ConfigError(
-            f"raw: {content!r} is neither all nor none nor a map; {nearest(content, ['all', 'none'])}"
-        )
+        raise ConfigError(f"raw: {content!r} is neither all nor none nor a map; {nearest(content, ['all', 'none'])}")
     raw = _section(RawConfig, content, "raw", variables=_names, every=_positive, compression=str)
     if raw.compression not in ("none", "zstd"):
-        raise ConfigError(
-            f"raw: compression {raw.compression!r}: {nearest(raw.compression, ['none', 'zstd'])}"
-        )
+        raise ConfigError(f"raw: compression {raw.compression!r}: {nearest(raw.compression, ['none', 'zstd'])}")
     return raw
 
 

@@ -104,10 +104,8 @@ class GrowingZarr:
 
     def names(self, dimension: str) -> list[str]:
         """Names of the arrays in the root whose first dimension is `dimension`."""
-        arrays = self._group.arrays()
-        return sorted(
-            name for name, array in arrays if (array.metadata.dimension_names or ("",))[0] == dimension
-        )
+        dims = {name: getattr(array.metadata, "dimension_names", None) for name, array in self._group.arrays()}
+        return sorted(name for name, named in dims.items() if named and named[0] == dimension)
 
     def commit(self, **attributes: Any) -> None:
         """Show readers everything that was written, and set attributes of the store.

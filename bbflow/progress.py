@@ -101,9 +101,7 @@ def summarise(statuses: Sequence[Status], previous: Summary | None, elapsed: flo
     )
 
 
-def _combine(
-    name: str, parts: Sequence[Status], previous: StreamProgress | None, elapsed: float
-) -> StreamProgress:
+def _combine(name: str, parts: Sequence[Status], previous: StreamProgress | None, elapsed: float) -> StreamProgress:
     """Combine what the nodes say of one stream; nodes that no writer lands on don't hold it back."""
     counting = [part for part in parts if part["local_writers"] > 0] or list(parts)
     landed_bytes = sum(part["landed_bytes"] for part in parts)
@@ -132,9 +130,7 @@ def _passed(parts: Sequence[Status], consumer: str) -> int | None:
     if not any(consumer in part["consumers"] for part in parts):
         return None
     passed = (part["consumers"].get(consumer, -1) + 1 - part["discarded"] for part in parts)
-    return min(
-        max(0, min(int(part["landed"]), int(steps))) for part, steps in zip(parts, passed, strict=True)
-    )
+    return min(max(0, min(int(part["landed"]), int(steps))) for part, steps in zip(parts, passed, strict=True))
 
 
 def _rate(landed_bytes: int, previous: StreamProgress | None, elapsed: float) -> float | None:
@@ -166,9 +162,7 @@ class Progress:
     ...     progress.update([client.status() for client in clients])
     """
 
-    def __init__(
-        self, console: Console | None = None, clock: Callable[[], float] = time.monotonic
-    ) -> None:  # fmt: skip
+    def __init__(self, console: Console | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._console = console or Console(stderr=True)
         self._clock = clock
         self._live: Live | None = None
@@ -240,9 +234,7 @@ def draw(summary: Summary, stream: str | None = None) -> Group:
         table.add_column(name, justify="right", no_wrap=True)
     for item in _shown(summary, stream):
         counts = (item.written, item.landed, item.folded, item.drained, item.held, item.discarded)
-        table.add_row(
-            _named(item.name, item.status), *map(_count, counts), _per_s(item), f"{item.waited_s:.1f} s"
-        )
+        table.add_row(_named(item.name, item.status), *map(_count, counts), _per_s(item), f"{item.waited_s:.1f} s")
     full = Table.grid(padding=(0, 1))
     used = summary.capacity_bytes - summary.free_bytes
     full.add_row(

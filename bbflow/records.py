@@ -86,8 +86,7 @@ class Block:
             raise ProtocolError(f"a block without {error} was committed") from None
         if block.bytes and block.points * block.dtype.itemsize != block.bytes:
             raise ProtocolError(
-                f"block of {block.name} with count {block.count} and type {block.type} "
-                f"can't be {block.bytes} bytes"
+                f"block of {block.name} with count {block.count} and type {block.type} can't be {block.bytes} bytes"
             )
         return block
 

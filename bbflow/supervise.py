@@ -103,9 +103,7 @@ class Supervisor:
                 raise
         code = _stop(simulation)
         if analysis.returncode not in (0, INCOMPLETE):
-            subprocess.run(
-                self._rescue_command, stdin=subprocess.DEVNULL, start_new_session=True, check=False
-            )
+            subprocess.run(self._rescue_command, stdin=subprocess.DEVNULL, start_new_session=True, check=False)
         return INTERRUPTED if interrupted else code or abs(analysis.returncode)
 
     def _start_analysis(self) -> Process:
@@ -120,9 +118,7 @@ class Supervisor:
 
     def _watch(self, simulation: Process, analysis: Process) -> None:
         """Wait until the analysis ends, and after one that did its work for the simulation's end too."""
-        while analysis.poll() is None or (
-            analysis.returncode in (0, INCOMPLETE) and simulation.poll() is None
-        ):
+        while analysis.poll() is None or (analysis.returncode in (0, INCOMPLETE) and simulation.poll() is None):
             ended = simulation.poll() is not None
             self._look()
             if ended and not self._opened:
@@ -137,9 +133,7 @@ class Supervisor:
         with suppress(BbflowError):
             statuses = [request_once(node, "status") for node in self._nodes]
             streams = [status["streams"].get(self._stream, {}) for status in statuses]
-            self._opened = self._opened or any(
-                stream.get("status", "expected") != "expected" for stream in streams
-            )  # fmt: skip
+            self._opened = self._opened or any(stream.get("status", "expected") != "expected" for stream in streams)
             self._show(statuses)
 
 

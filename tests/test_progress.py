@@ -28,9 +28,7 @@ def node(name="bb0", free=3 << 20, **streams):
 
 
 def console(terminal=False):
-    return Console(
-        file=io.StringIO(), force_terminal=terminal, width=120, color_system=None, legacy_windows=False
-    )
+    return Console(file=io.StringIO(), force_terminal=terminal, width=120, color_system=None, legacy_windows=False)
 
 
 class Clock:
@@ -71,9 +69,7 @@ def test_without_a_drain_nothing_is_said_of_it():
     assert "drained" not in plain_line(summary)
 
 
-@pytest.mark.parametrize(
-    ("parts", "status"), [(("closed", "open"), "open"), (("closed", "aborted"), "aborted")]
-)
+@pytest.mark.parametrize(("parts", "status"), [(("closed", "open"), "open"), (("closed", "aborted"), "aborted")])
 def test_a_stream_is_closed_when_it_is_on_every_node(parts, status):
     statuses = [node(run=stream(status=part)) for part in parts]
     assert summarise(statuses, None, 0.0).streams[0].status == status

@@ -58,7 +58,5 @@ def engine_xml(io_name: str, stream: str | None = None, **parameters: str) -> st
     lines = [
         f"      <parameter key={quoteattr(key)} value={quoteattr(value)}/>" for key, value in given.items()
     ]  # fmt: skip
-    return "\n".join(
-        ["<adios-config>", f"  <io name={quoteattr(io_name)}>", '    <engine type="Plugin">', *lines]
-        + ["    </engine>", "  </io>", "</adios-config>", ""]
-    )
+    opening = ["<adios-config>", f"  <io name={quoteattr(io_name)}>", '    <engine type="Plugin">']
+    return "\n".join([*opening, *lines, "    </engine>", "  </io>", "</adios-config>", ""])

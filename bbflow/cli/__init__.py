@@ -43,12 +43,10 @@ def _parser(words: list[str]) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"bbflow {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, summary in COMMANDS.items():
-        command = commands.add_parser(
-            name, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter
-        )
+        command = commands.add_parser(name, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter)
         # Only the command in use is imported: a node must not load what the analysis needs.
         if name in words[:1]:
             module = import_module(f"bbflow.cli.{name}")
-            command.description, _, command.epilog = module.__doc__.partition("\n\n")
+            command.description, _, command.epilog = str(module.__doc__).partition("\n\n")
             module.add_arguments(command)
     return parser

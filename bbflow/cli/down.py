@@ -22,9 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("--contact", type=Path, required=True, help="contact file of the BB nodes")
     parser.add_argument("--scheduler-file", type=Path, help="also shut this Dask cluster down")
-    parser.add_argument(
-        "--force", action="store_true", help="even if steps that nobody folded are lost with them"
-    )
+    parser.add_argument("--force", action="store_true", help="even if steps that nobody folded are lost with them")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -39,9 +39,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options that other commands share."""
     parser.add_argument("--contact", type=Path, help="contact file of BB nodes that are there")
     parser.add_argument("--scheduler", help="a Dask scheduler's address or scheduler file")
-    parser.add_argument(
-        "--overwrite", action="store_true", help="replace what an earlier run left in the output"
-    )
+    parser.add_argument("--overwrite", action="store_true", help="replace what an earlier run left in the output")
 
 
 def run(options: argparse.Namespace) -> int:

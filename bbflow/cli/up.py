@@ -32,9 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--capacity", default="512MiB", help="size of each pool (default: %(default)s)")
     parser.add_argument("--directory", type=Path, default=DEFAULT_DIRECTORY, help="default: %(default)s")
     parser.add_argument("--scheduler-file", type=Path, help="also start Dask, and write its scheduler file")
-    parser.add_argument(
-        "--threads", type=int, default=2, help="threads of the Dask worker (default: %(default)s)"
-    )
+    parser.add_argument("--threads", type=int, default=2, help="threads of the Dask worker (default: %(default)s)")
 
 
 def run(options: argparse.Namespace) -> int:

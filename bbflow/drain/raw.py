@@ -114,7 +114,7 @@ class RawStore:
             self._store.commit(**attributes.of_stream | {"Conventions": CF_VERSION})
 
     def committed_steps(self) -> list[int]:
-        """Steps that the store has."""
+        """Give the steps that the store has."""
         count = int(self._store.attribute("bbflow_steps", 0))
         return [int(number) for number in self._store.read("step")[:count]]
 
@@ -124,9 +124,7 @@ class RawStore:
 
     def add_coordinate(self, name: str, values: Array) -> None:
         """Write a coordinate variable."""
-        self._store.create(
-            name, (name,), values.shape, values.dtype, self._attributes.of(name), chunks=values.shape
-        )  # fmt: skip
+        self._store.create(name, (name,), values.shape, values.dtype, self._attributes.of(name), chunks=values.shape)
         self._store.write(name, 0, values)
 
     def make_room(self, start: int, steps: Sequence[Sequence[Block]]) -> None:

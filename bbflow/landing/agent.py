@@ -203,9 +203,7 @@ class Agent:
         name, consumers = message["stream"], message["consumers"]
         known = self._store.streams.get(name)
         epoch = known.epoch + 1 if known else 1
-        self._store.record(
-            {"record": "attach", "stream": name, "consumers": consumers, "epoch": epoch}
-        )  # fmt: skip
+        self._store.record({"record": "attach", "stream": name, "consumers": consumers, "epoch": epoch})
         self._changed()
         cursors = self._store.streams[name].consumers
         return {

@@ -49,13 +49,9 @@ def read_contact(path: Path) -> tuple[NodeAddress, ...]:
         content = json.loads(path.read_text())
         if content["format"] != "bbflow-contact" or content["version"] != 1:
             raise ConfigError(f"{path} is of another version: start the nodes with this version of bbflow")
-        return tuple(
-            NodeAddress(**{key: node[key] for key in NodeAddress.__slots__}) for node in content["nodes"]
-        )
+        return tuple(NodeAddress(**{key: node[key] for key in NodeAddress.__slots__}) for node in content["nodes"])
     except FileNotFoundError:
-        raise NodeError(
-            f"there is no contact file {path}: start nodes with 'bbflow up --contact {path}'"
-        ) from None
+        raise NodeError(f"there is no contact file {path}: start nodes with 'bbflow up --contact {path}'") from None
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{path} is not a contact file ({error!r})") from None
 

@@ -86,9 +86,7 @@ class Writers:
                 f"another rank said {stream.writers} ({stream.local_writers}): set Writers, or Stream apart"
             )
         if rank in self._ranks:
-            raise StreamError(
-                f"rank {rank} of stream {self._name!r} is open already: give each rank its Rank"
-            )
+            raise StreamError(f"rank {rank} of stream {self._name!r} is open already: give each rank its Rank")
         self._ranks[rank] = RankProgress()
         self._local_writers = local_writers
 
@@ -125,9 +123,7 @@ class Writers:
         """Give a rank more room in its open step; None while it must wait."""
         self._check_alive()
         if size <= 0 or self._ranks[rank].step != step or self._ranks[rank].committed >= step:
-            raise ProtocolError(
-                f"rank {rank} asked for {size} bytes in step {step}, which is not its open step"
-            )
+            raise ProtocolError(f"rank {rank} asked for {size} bytes in step {step}, which is not its open step")
         extents = self._reserve(rank, step, size)
         return None if extents is None else {"ok": True, "extents": extents}
 
@@ -160,9 +156,7 @@ class Writers:
         progress.expected_bytes = sum(align(end) for end, _ in used)
         progress.committed, progress.granted = step, []
         if message.get("attributes"):
-            self._store.record(
-                {"record": "attributes", "stream": self._name, "attributes": message["attributes"]}
-            )  # fmt: skip
+            self._store.record({"record": "attributes", "stream": self._name, "attributes": message["attributes"]})
         if len(opened.blocks) == self._local_writers:
             self._land(step, opened)
 
@@ -220,7 +214,6 @@ class Writers:
 def _used(extent: Extent, blocks: list[Block]) -> tuple[int, int]:
     """Bytes of an extent that blocks reach into, and how many blocks lie in it."""
     offset, size = extent
-    inside = [
-        block for block in blocks if block.bytes and offset <= block.offset and block.offset + block.bytes <= offset + size
-    ]  # fmt: skip
-    return max((block.offset + block.bytes - offset for block in inside), default=0), len(inside)
+    ends = [(block.offset, block.offset + block.bytes) for block in blocks if block.bytes]
+    inside = [end - offset for begin, end in ends if offset <= begin and end <= offset + size]
+    return max(inside, default=0), len(inside)

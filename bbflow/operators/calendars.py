@@ -7,9 +7,16 @@ import cftime  # type: ignore[import-untyped]
 from bbflow.errors import ConfigError, nearest
 
 CALENDARS = (
-    "standard", "gregorian", "proleptic_gregorian", "julian",
-    "noleap", "365_day", "360_day", "all_leap", "366_day",
-)  # fmt: skip
+    "standard",
+    "gregorian",
+    "proleptic_gregorian",
+    "julian",
+    "noleap",
+    "365_day",
+    "360_day",
+    "all_leap",
+    "366_day",
+)
 UNITS = ("microseconds", "milliseconds", "seconds", "minutes", "hours", "days")
 
 
@@ -24,9 +31,7 @@ class Clock:
 
     def __post_init__(self) -> None:
         if self.calendar.lower() not in CALENDARS:
-            raise ConfigError(
-                f"unknown calendar {self.calendar!r}; {nearest(self.calendar.lower(), CALENDARS)}"
-            )
+            raise ConfigError(f"unknown calendar {self.calendar!r}; {nearest(self.calendar.lower(), CALENDARS)}")
         unit, since, _ = self.units.strip().partition(" since ")
         if not since:
             raise ConfigError(

@@ -12,10 +12,7 @@ from bbflow.errors import BbflowError, MissingToolError
 from bbflow.operators.accumulators import ACCUMULATORS, Array, DType
 
 LIBRARY = "libbbflow_fold.so"
-TYPES = {
-    np.dtype(name): code
-    for code, name in enumerate(["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8"])
-}
+TYPES = {np.dtype(name): code for code, name in enumerate(["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8"])}
 """The type codes of ``bbflow_fold``."""
 ROW = np.dtype([("step", "i8"), ("index", "i8")])
 """``BbflowRow`` in Rows.h."""

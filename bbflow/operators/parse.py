@@ -72,9 +72,7 @@ def _parse_filter(parameters: Mapping[str, Any]) -> Filter:
         raise ConfigError("operator 'filter' needs a limit: give it 'above', 'below' or both")
     name = parameters.get("name", "between" if len(limits) == 2 else next(iter(limits)))
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) or name in STATISTICS:
-        raise ConfigError(
-            f"operator 'filter': name {name!r} must be a word of letters, digits and _, and no operator"
-        )
+        raise ConfigError(f"operator 'filter': name {name!r} must be a word of letters, digits and _, and no operator")
     return Filter(name, **limits)
 
 

@@ -125,17 +125,13 @@ def draw_bands(axes: Axes, x_edges: Array, y_edges: Array, values: Array, edges:
     beyond = bool((present < edges[0]).any()), bool((present > edges[-1]).any())
     norm = BoundaryNorm(edges, colour_map.N, extend=_ENDS[beyond])
     axes.set_facecolor("#d9dcdf")
-    return axes.pcolormesh(
-        x_edges, y_edges, np.ma.masked_invalid(values), cmap=colour_map, norm=norm, rasterized=True
-    )
+    return axes.pcolormesh(x_edges, y_edges, np.ma.masked_invalid(values), cmap=colour_map, norm=norm, rasterized=True)
 
 
 def add_scale(drawing: Figure, mesh: Any, beside: list[Axes], label: str) -> None:
     """Put a colour scale to the right of some axes."""
     scale = drawing.colorbar(mesh, ax=beside, fraction=0.05, pad=0.015, aspect=14, spacing="uniform")
-    scale.ax.yaxis.set_major_locator(
-        FixedLocator(list(mesh.norm.boundaries[_first_round(mesh.norm.boundaries) :: 2]))
-    )
+    scale.ax.yaxis.set_major_locator(FixedLocator(list(mesh.norm.boundaries[_first_round(mesh.norm.boundaries) :: 2])))
     scale.outline.set_linewidth(0.4)
     scale.set_label(label)
 

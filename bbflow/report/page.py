@@ -81,9 +81,7 @@ def step_figures(summary: Summary) -> list[Figure]:
     return [
         Figure("Steps landed", f"{summary.steps_landed:,}", _discarded(summary)),
         Figure("Steps folded", f"{summary.steps_folded:,}", _of(summary.steps_folded, summary.steps_landed)),
-        Figure(
-            "Steps drained", f"{summary.steps_drained:,}", _of(summary.steps_drained, summary.steps_landed)
-        ),
+        Figure("Steps drained", f"{summary.steps_drained:,}", _of(summary.steps_drained, summary.steps_landed)),
         Figure(
             "Simulation waited",
             "unknown" if summary.waited_s is None else seconds(summary.waited_s),

@@ -52,9 +52,7 @@ def draw_series(statistics: Sequence[Statistic], steps: Sequence[int]) -> Pictur
 def _draw_panel(axes: Axes, item: Statistic, display: Display, ticks: int) -> None:
     values = display.apply(item.means)
     months = np.arange(len(values))
-    axes.plot(
-        months, values, color=BLUE, linewidth=1.2, marker="o" if len(values) <= 36 else "", markersize=2.5
-    )
+    axes.plot(months, values, color=BLUE, linewidth=1.2, marker="o" if len(values) <= 36 else "", markersize=2.5)
     axes.grid(axis="y", linewidth=0.3, color=GREY, alpha=0.6)
     axes.spines[["top", "right"]].set_visible(False)
     axes.margins(x=0.03)
@@ -81,11 +79,7 @@ def _caption(drawn: Sequence[Statistic], steps: Sequence[int]) -> str:
     weighted = all(item.weighted for item in drawn)
     sentences = [
         "Mean over all cells of each monthly statistic, "
-        + (
-            "weighted by the cosine of latitude."
-            if weighted
-            else "weighted by area where latitudes are known."
-        )
+        + ("weighted by the cosine of latitude." if weighted else "weighted by area where latitudes are known.")
     ]
     levels = sorted({f"{item.variable} at {item.level}" for item in drawn if item.level})
     if levels:

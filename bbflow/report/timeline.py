@@ -101,9 +101,7 @@ def backlog(events: Events, done: Sequence[Span]) -> tuple[Array, Array]:
         Times in seconds since the epoch, and steps from then on; both of shape (changes,).
     """
     times = np.unique([span.ended_s for span in (*events.landed, *done)])
-    behind = [
-        _finished([span for span in done if span.row == node], times) for node in {span.row for span in done}
-    ]
+    behind = [_finished([span for span in done if span.row == node], times) for node in {span.row for span in done}]
     return times, np.maximum(_finished(events.landed, times) - np.min(behind, axis=0), 0)
 
 
@@ -124,9 +122,7 @@ def _peaks(times: Array, steps: Array, length_s: float) -> tuple[Array, Array]:
     return starts, highest
 
 
-def _draw_row(
-    axes: Axes, level: float, spans: Sequence[Span], start_s: float, length_s: float, colour: str
-) -> None:
+def _draw_row(axes: Axes, level: float, spans: Sequence[Span], start_s: float, length_s: float, colour: str) -> None:
     bottom, height = level - 0.36, 0.72
     if len(spans) > _MOST_BARS:
         edges = np.linspace(0, length_s, _BINS + 1)

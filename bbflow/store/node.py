@@ -68,9 +68,7 @@ class NodeStore:
     def _recover(self, records: list[Message]) -> None:
         first = records[0]
         if first.get("record") != "format" or first.get("version") != FORMAT_VERSION:
-            raise ConfigError(
-                f"{self.directory} holds a store of another version: remove it or use another directory"
-            )
+            raise ConfigError(f"{self.directory} holds a store of another version: remove it or use another directory")
         for record in records[1:]:
             self._apply(record)
         self.extents = Extents(first["capacity"])

@@ -48,9 +48,7 @@ def create_pool(path: Path, capacity: int) -> None:
 @lru_cache(maxsize=64)
 def _map(path: str, inode: int) -> mmap.mmap:
     with open(path, "rb") as file:
-        return mmap.mmap(
-            file.fileno(), 0, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE, prot=mmap.PROT_READ
-        )  # fmt: skip
+        return mmap.mmap(file.fileno(), 0, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE, prot=mmap.PROT_READ)
 
 
 def map_pool(path: str) -> mmap.mmap:

@@ -65,7 +65,7 @@ class Cluster:
 
     def submit(
         self, function: Callable[..., Any], *arguments: Any, host: str, done: Callable[[], None]
-    ) -> Future:
+    ) -> "Future[Any]":
         """Run a function on a worker of a host.
 
         Dask runs it again on another worker if its worker dies.

@@ -82,9 +82,7 @@ def _fold_shard(work: FoldWork) -> ShardState:
     rolls = work.state.base_key is not None and work.state.base_key != work.base_key
     files = _roll(work, layout, coarser) if rolls else dict(work.state.files)
     current = files.get(base.name)
-    target_path = next_file(
-        work.state_directory, work.state.key.label, base.name, work.state.files.get(base.name)
-    )
+    target_path = next_file(work.state_directory, work.state.key.label, base.name, work.state.files.get(base.name))
     blocks = [_values(work.pool, block) for _, block in work.steps]
     rows = fold_steps(
         layout,

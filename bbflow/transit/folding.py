@@ -95,8 +95,7 @@ class Folding:
         return [
             window
             for window in self.windows
-            if window.name in self.spans
-            and (batch is None or self.spans[window.name].key != batch.keys[window.name])
+            if window.name in self.spans and (batch is None or self.spans[window.name].key != batch.keys[window.name])
         ]
 
     def works(
@@ -183,10 +182,6 @@ class Folding:
             self.spans[name] = Span(key, old.first, batch.times[-1], old.steps + len(batch.steps))
         self.cursor = batch.steps[-1]
 
-    def skip_to(self, cursor: int) -> None:
-        """Pass over steps that were discarded."""
-        self.cursor = max(self.cursor, cursor)
-
     def take_rows(self) -> dict[ShardKey, tuple[str, ...]]:
         """Give the files of rows that were not published, and let go of them."""
         rows = {key: state.rows for key, state in self.states.items() if state.rows}
@@ -199,9 +194,7 @@ class Folding:
         packed: bytes = msgpack.packb(
             {
                 "shards": [state.to_wire() for key, state in self.states.items() if key.node == node],
-                "spans": {
-                    name: [span.key, span.first, span.last, span.steps] for name, span in self.spans.items()
-                },
+                "spans": {name: [span.key, span.first, span.last, span.steps] for name, span in self.spans.items()},
             }
         )
         return packed
@@ -225,13 +218,11 @@ def step_time(view: StreamView, number: int, variable: str) -> float:
     ConfigError
         If the step has no such single value.
     """
-    names: set[str] = set()
-    for node in view.taking_part:
-        step = view.step(node, number)
-        for block in step.blocks if step else ():
-            names.add(block.name)
-            if block.name == variable and isinstance(block.value, int | float):
-                return float(block.value)
+    blocks = [block for _, block in view.blocks(number)]
+    for block in blocks:
+        if block.name == variable and isinstance(block.value, int | float):
+            return float(block.value)
+    names = {block.name for block in blocks}
     raise ConfigError(
         f"step {number} has no single value {variable!r} that tells its time; {nearest(variable, names)} "
         "(set time: variable)"

@@ -30,7 +30,7 @@ def live_dataset(store: Path, fields: Mapping[Window, tuple[Span, Published]], c
         In memory, with the names, dimensions and coordinates of the store.
     """
     with xr.open_zarr(store) as published:
-        dataset = published.load()
+        dataset: xr.Dataset = published.load()
     for window, (span, results) in fields.items():
         opened = _open_span(window, span, results, clock)
         axis = f"time_{window.name}"
@@ -38,9 +38,7 @@ def live_dataset(store: Path, fields: Mapping[Window, tuple[Span, Published]], c
         before = dataset[names].drop_vars([name for name in dataset.coords if name not in names])
         rest = dataset.drop_vars(names)
         if names:
-            opened = xr.concat(
-                [before, opened], axis, data_vars="all", join="outer", combine_attrs="override"
-            )
+            opened = xr.concat([before, opened], axis, data_vars="all", join="outer", combine_attrs="override")
         dataset = rest.merge(opened, compat="override", combine_attrs="override")
     return dataset
 

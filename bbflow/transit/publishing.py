@@ -1,7 +1,7 @@
 """From partial states to the store: reduces the closing windows and writes them."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from bbflow.landing.contact import NodeAddress
 from bbflow.operators import Operator
 from bbflow.operators.calendars import Clock
 from bbflow.operators.windows import Window
+from bbflow.records import Block
 from bbflow.transit.cluster import Cluster
 from bbflow.transit.fold import split
 from bbflow.transit.folding import Folding, Span
@@ -41,9 +42,7 @@ class Publishing:
         Gets an event for each window.
     """
 
-    def __init__(
-        self, config: Config, nodes: Mapping[str, NodeAddress], cluster: Cluster, log: EventLog
-    ) -> None:
+    def __init__(self, config: Config, nodes: Mapping[str, NodeAddress], cluster: Cluster, log: EventLog) -> None:
         self._config = config
         self._nodes = nodes
         self._cluster = cluster
@@ -57,19 +56,38 @@ class Publishing:
         self.results = Results(path, self._config.stream, attributes, clock)
         return self.results
 
-    def know_field(self, field: Field) -> None:
-        """Learn of a variable.
+    def know_fields(self, blocks: Iterable[Block], attributes: StreamAttributes) -> None:
+        """Learn of the variables that have operators.
 
         Raises
         ------
         ConfigError
-            If its global shape has changed.
+            If a global shape has changed.
         """
-        known = self._fields.setdefault(field.name, field)
-        if known.shape != field.shape:
+        for block in blocks:
+            if block.name in self._config.variables and block.type != "string":
+                self._know(block.name, block.dtype.str, block.shape, attributes)
+
+    def know_states(self, states: Iterable[ShardState], attributes: StreamAttributes) -> None:
+        """Learn of the variables whose states an earlier analysis left, where no block is there to ask."""
+        ends: dict[tuple[str, str], list[tuple[int, ...]]] = {}
+        for state in states:
+            key = state.key
+            end = tuple(at + size for at, size in zip(key.start, key.count, strict=True))
+            ends.setdefault((key.variable, state.dtype), []).append(end)
+        for (variable, dtype), corners in ends.items():
+            if variable not in self._fields:
+                shape = tuple(max(axis) for axis in zip(*corners, strict=True))
+                self._know(variable, dtype, shape, attributes)
+
+    def _know(self, name: str, dtype: str, shape: tuple[int, ...], attributes: StreamAttributes) -> None:
+        known = self._fields.get(name)
+        if known is None:
+            self._fields[name] = Field(name, dtype, shape, attributes.dimensions(name, len(shape)))
+        elif known.shape != shape:
             raise ConfigError(
-                f"the shape of {field.name} changed from {known.shape} to {field.shape}: its statistics can't go "
-                "on; take it out of 'operators'"
+                f"the shape of {name} changed from {known.shape} to {shape}: its statistics can't go on; take "
+                "it out of 'operators'"
             )
 
     def publish(self, window: Window, span: Span, folding: Folding) -> None:
@@ -78,9 +96,7 @@ class Publishing:
         started_s = time.time()
         size = self.results.publish(window, span, self.reduce(window, folding))
         label = "-".join(f"{number:02d}" for number in span.key) or window.name
-        self._log.add(
-            "publish", window=window.name, label=label, started_s=started_s, ended_s=time.time(), bytes=size
-        )  # fmt: skip
+        self._log.add("publish", window=window.name, label=label, started_s=started_s, ended_s=time.time(), bytes=size)
 
     def reduce(self, window: Window, folding: Folding) -> Published:
         """Merge the states of a window over shards and nodes.

@@ -27,9 +27,7 @@ class Partial:
     """As its `StateLayout` lays it out."""
 
 
-def merge_shards(
-    operators: Sequence[Operator], window: str, base: str, shards: Sequence[ShardState]
-) -> Partial:
+def merge_shards(operators: Sequence[Operator], window: str, base: str, shards: Sequence[ShardState]) -> Partial:
     """Merge what one node has of a window; the task runs where the state files are.
 
     Parameters
@@ -63,9 +61,7 @@ def merge(operators: Sequence[Operator], parts: Sequence[Partial]) -> Partial:
     if len(parts) == 1:
         return parts[0]
     start = tuple(min(part.start[axis] for part in parts) for axis in range(len(parts[0].start)))
-    end = tuple(
-        max(part.start[axis] + part.count[axis] for part in parts) for axis in range(len(start))
-    )  # fmt: skip
+    end = tuple(max(part.start[axis] + part.count[axis] for part in parts) for axis in range(len(start)))
     count = tuple(last - first for first, last in zip(start, end, strict=True))
     layout = _layout(operators, parts[0].dtype, count)
     state = bytearray(layout.nbytes)
@@ -92,9 +88,7 @@ def _combine_into(
         whole[name][region] = view
 
 
-def finalize(
-    operators: Sequence[Operator], shape: tuple[int, ...], parts: Sequence[Partial]
-) -> dict[str, Array]:
+def finalize(operators: Sequence[Operator], shape: tuple[int, ...], parts: Sequence[Partial]) -> dict[str, Array]:
     """Give the fields of a window over the whole variable.
 
     Parameters

@@ -69,9 +69,7 @@ class Results:
 
     def add_coordinate(self, name: str, values: Array) -> None:
         """Write a coordinate variable."""
-        self._store.create(
-            name, (name,), values.shape, values.dtype, self._attributes.of(name), chunks=values.shape
-        )  # fmt: skip
+        self._store.create(name, (name,), values.shape, values.dtype, self._attributes.of(name), chunks=values.shape)
         self._store.write(name, 0, values)
 
     def publish(
@@ -130,7 +128,7 @@ class Results:
         cf = {"units": self._clock.units, "calendar": self._clock.calendar}
         self._store.create(
             time, (time,), (0,), "f8", cf | {"standard_name": "time", "axis": "T", "bounds": f"{time}_bnds"}, (512,)
-        )  # fmt: skip
+        )
         self._store.create(f"{time}_bnds", (time, "bnds"), (0, 2), "f8", cf, (512, 2))
         counts = {"long_name": f"steps of the simulation in each {window.name}", "units": "1"}
         self._store.create(f"steps_{window.name}", (time,), (0,), "i8", counts, (512,))
@@ -191,9 +189,7 @@ class Results:
         described = {"value": self._attributes.of(field.name), "time": cf_time, "step": {"units": "1"}}
         for name, values in columns.items():
             attributes = described.get(name) or self._attributes.of(name)
-            self._store.create(
-                f"{table}/{name}", ("point",), (0,), values.dtype, attributes, (ROWS_PER_CHUNK,)
-            )  # fmt: skip
+            self._store.create(f"{table}/{name}", ("point",), (0,), values.dtype, attributes, (ROWS_PER_CHUNK,))
 
     def commit(self, **attributes: Any) -> None:
         """Show what was written, and set attributes of the store."""

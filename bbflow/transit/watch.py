@@ -9,7 +9,7 @@ from typing import Any
 from bbflow.errors import BbflowError
 from bbflow.landing.client import NodeClient
 from bbflow.landing.contact import NodeAddress
-from bbflow.records import Message, Step
+from bbflow.records import Block, Message, Step
 from bbflow.store.streams import ENDED
 
 POLL_S = 5.0
@@ -106,6 +106,16 @@ class StreamView:
         """Give a node's part of a step; None if an earlier analysis was done with it."""
         return self._nodes[node].steps.get(number)
 
+    def blocks(self, number: int) -> list[tuple[str, Block]]:
+        """Give all blocks of a step, each with the name of its node."""
+        parts = ((node, self.step(node, number)) for node in self.taking_part)
+        return [(node, block) for node, part in parts if part for block in part.blocks]
+
+    @property
+    def discarded(self) -> set[int]:
+        """Steps that a node dropped: they are missing in the whole stream."""
+        return set().union(*(view.discarded for view in self.taking_part.values()))
+
     def forget(self, through: int) -> None:
         """Let go of the steps up to `through`, which are done with."""
         for view in self._nodes.values():
@@ -128,9 +138,7 @@ class Watcher(threading.Thread):
         Gets ``(node name, reply or error)``.
     """
 
-    def __init__(
-        self, node: NodeAddress, stream: str, after: int, news: "queue.SimpleQueue[tuple[str, Any]]"
-    ) -> None:
+    def __init__(self, node: NodeAddress, stream: str, after: int, news: "queue.SimpleQueue[tuple[str, Any]]") -> None:
         super().__init__(name=f"watch-{node.name}", daemon=True)
         self._client = NodeClient(node)
         self._stream, self._after, self._news = stream, after, news

@@ -80,9 +80,7 @@ def test_rows_of_many_tiles_are_in_the_order_of_numpy_where():
 def test_blocks_whose_extremes_rule_them_out_are_not_searched():
     layout = StateLayout.of((), dtype=np.dtype("f4"), points=4)
     blocks = [np.full(4, 5, "f4")] * 2
-    rows = fold_steps(
-        layout, None, bytearray(), blocks, filters=(Filter("big", above=4),), extremes=[(0, 4), None]
-    )
+    rows = fold_steps(layout, None, bytearray(), blocks, filters=(Filter("big", above=4),), extremes=[(0, 4), None])
     assert rows["big"]["step"].tolist() == [1] * 4
 
 

@@ -26,9 +26,7 @@ def slow_config(directory):
 def wait_for_folds(output, count):
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        lines = (
-            (output / "events.jsonl").read_text().splitlines() if (output / "events.jsonl").exists() else []
-        )
+        lines = (output / "events.jsonl").read_text().splitlines() if (output / "events.jsonl").exists() else []
         if sum('"fold"' in line for line in lines) >= count:
             return
         time.sleep(0.01)

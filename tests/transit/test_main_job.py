@@ -43,9 +43,7 @@ def test_results_equal_cdo_on_the_oracle(finished, truth, tmp_path, operator, na
     if shutil.which("cdo") is None:
         pytest.skip("cdo is not installed (apt install cdo)")
     fields = truth[["tas", "ta"]].assign_coords(plev=np.arange(3.0), lat=np.arange(24.0), lon=np.arange(48.0))
-    fields.to_netcdf(
-        tmp_path / "in.nc", engine="scipy", encoding={"time": {"units": "hours since 2000-01-01"}}
-    )
+    fields.to_netcdf(tmp_path / "in.nc", engine="scipy", encoding={"time": {"units": "hours since 2000-01-01"}})
     subprocess.run(["cdo", "-s", operator, "in.nc", "out.nc"], cwd=tmp_path, check=True)
     with xr.open_dataset(tmp_path / "out.nc", engine="scipy") as reduced:
         results = xr.open_zarr(finished / "results.zarr")
@@ -70,9 +68,7 @@ def test_filter_keeps_value_step_and_place_of_the_points_that_pass(finished, tru
     table = xr.open_zarr(finished / "results.zarr", group="tas_hot").load()
     step, row, column = np.nonzero(truth.tas.values > 300.0)
     results = xr.open_zarr(finished / "results.zarr")
-    found = sorted(
-        zip(table.step.values, table.lat.values, table.lon.values, table.value.values, strict=True)
-    )
+    found = sorted(zip(table.step.values, table.lat.values, table.lon.values, table.value.values, strict=True))
     there = zip(
         step,
         results.lat.values[row],

@@ -17,9 +17,7 @@ FILL = np.float32(1e20)
 
 def start(program, ranks=1, **flags):
     given = {"config": BP5, "nlat": 24, "nlon": 48, "steps": 6} | flags
-    return subprocess.run(
-        climate.command(program, ranks, **given), capture_output=True, text=True, timeout=60
-    )
+    return subprocess.run(climate.command(program, ranks, **given), capture_output=True, text=True, timeout=60)
 
 
 def run(program, ranks=1, **flags):
@@ -214,9 +212,7 @@ def test_the_last_line_tells_what_a_run_cost(program, tmp_path):
 
 def test_a_run_needs_nothing_from_the_environment(program, tmp_path):
     command = climate.command(program, 2, config=CATALOG / "climate-null.xml", steps=1)
-    done = subprocess.run(
-        command, env={"PATH": "/usr/bin:/bin"}, cwd=tmp_path, capture_output=True, timeout=60
-    )
+    done = subprocess.run(command, env={"PATH": "/usr/bin:/bin"}, cwd=tmp_path, capture_output=True, timeout=60)
     assert done.returncode == 0
 
 
@@ -295,8 +291,6 @@ def test_a_second_build_compiles_nothing(program):
 )
 def test_a_missing_tool_is_named_with_what_installs_it(monkeypatch, tmp_path, tool, message):
     found = climate.shutil.which
-    monkeypatch.setattr(
-        climate.shutil, "which", lambda name, **rest: None if name == tool else found(name, **rest)
-    )
+    monkeypatch.setattr(climate.shutil, "which", lambda name, **rest: None if name == tool else found(name, **rest))
     with pytest.raises(RuntimeError, match=re.escape(message)):
         climate.build(tmp_path)

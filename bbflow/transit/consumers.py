@@ -1,0 +1,86 @@
+"""The analysis' side of the nodes: its cursors and checkpoints, kept there by the agents."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from bbflow.landing.client import NodeClient
+from bbflow.landing.contact import NodeAddress
+
+FOLD, DRAIN = "fold", "drain"
+
+Cursor = tuple[int, bytes]
+
+
+class Consumers:
+    """Attaches to a stream on all nodes; an earlier analysis of it is shut out from then on.
+
+    Parameters
+    ----------
+    nodes
+        The BB nodes.
+    stream
+        The stream.
+    names
+        Consumers that must be past a step before its space is free.
+
+    Raises
+    ------
+    NodeError
+        If a node doesn't answer.
+    """
+
+    def __init__(self, nodes: Sequence[NodeAddress], stream: str, names: Sequence[str]) -> None:
+        self._stream = stream
+        self._clients = {node.name: NodeClient(node) for node in nodes}
+        self._epochs: dict[str, int] = {}
+        self.cursors: dict[str, dict[str, Cursor]] = {}
+        """Node to consumer to where an earlier analysis had come, and its checkpoint."""
+        for node, client in self._clients.items():
+            reply = client.request("attach", stream=stream, consumers=list(names))
+            self._epochs[node] = reply["epoch"]
+            self.cursors[node] = {name: (step, data) for name, (step, data) in reply["cursors"].items()}
+
+    def of(self, consumer: str) -> dict[str, Cursor]:
+        """Give a consumer's cursor on each node."""
+        return {node: cursors[consumer] for node, cursors in self.cursors.items() if consumer in cursors}
+
+    def done_before(self) -> dict[str, int]:
+        """Give for each node the step that every consumer was past at the start."""
+        return {node: min(step for step, _ in cursors.values()) for node, cursors in self.cursors.items()}
+
+    def commit(self, consumer: str, step: int, nodes: Iterable[str], checkpoint: Callable[[str], bytes]) -> None:
+        """Say that a consumer is past a step, on some nodes in their order.
+
+        Raises
+        ------
+        StreamError
+            If another analysis has taken over.
+        """
+        for node in nodes:
+            self._clients[node].request(
+                "done",
+                stream=self._stream,
+                consumer=consumer,
+                epoch=self._epochs[node],
+                step=step,
+                checkpoint=checkpoint(node),
+            )
+
+    def waited_s(self) -> float:
+        """Longest time that a rank of the simulation has waited for room (seconds)."""
+        statuses = [client.request("status")["streams"][self._stream] for client in self._clients.values()]
+        return max(float(status["waited_s"]) for status in statuses)
+
+    def drop(self) -> None:
+        """Let the nodes forget the stream, which is folded and drained."""
+        for node, client in self._clients.items():
+            client.request("drop", stream=self._stream, epoch=self._epochs[node])
+
+    def close(self) -> None:
+        """Close the connections; the cursors stay."""
+        for client in self._clients.values():
+            client.close()
+
+
+def no_checkpoint(node: str) -> bytes:
+    """Give an empty checkpoint: for a consumer whose output says itself how far it is."""
+    return b""

@@ -1,0 +1,204 @@
+"""The two stages that go through a stream side by side: fold with publication, and drain."""
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from bbflow.cf import StreamAttributes
+from bbflow.config import Config
+from bbflow.drain.draining import DrainBatch, Draining, RawStep
+from bbflow.drain.raw import drain_steps
+from bbflow.events import EventLog
+from bbflow.landing.contact import NodeAddress
+from bbflow.operators.calendars import Clock
+from bbflow.operators.windows import Window
+from bbflow.transit.cluster import Cluster
+from bbflow.transit.consumers import DRAIN, FOLD, Consumers, no_checkpoint
+from bbflow.transit.fold import fold_batch
+from bbflow.transit.folding import Batch, Folding, step_time
+from bbflow.transit.publishing import Publishing
+from bbflow.transit.tasks import TaskBatch
+from bbflow.transit.watch import StreamView
+
+
+class Stage:
+    """What both stages share.
+
+    Parameters
+    ----------
+    config
+        The run's configuration.
+    nodes
+        Addresses by name.
+    cluster
+        Where tasks run.
+    consumers
+        Where cursors are kept.
+    view
+        The stream over all nodes.
+    log
+        Gets an event for each batch.
+    wake
+        Called, in another thread, when a task is done.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        nodes: Mapping[str, NodeAddress],
+        cluster: Cluster,
+        consumers: Consumers,
+        view: StreamView,
+        log: EventLog,
+        wake: Callable[[], None],
+    ) -> None:
+        self.config = config
+        self.nodes = nodes
+        self.cluster = cluster
+        self.consumers = consumers
+        self.view = view
+        self.log = log
+        self.wake = wake
+
+    def log_batch(self, event: str, steps: tuple[int, ...], started_s: float, ended_s: float, size: int) -> None:
+        """Write the event of a batch that is done."""
+        self.log.add(
+            event,
+            node=",".join(self.nodes),
+            first_step=steps[0],
+            last_step=steps[-1],
+            started_s=started_s,
+            ended_s=ended_s,
+            bytes=size,
+        )
+
+
+class FoldStage(Stage):
+    """Folds batch by batch, and publishes windows when they close."""
+
+    def __init__(self, *shared: Any) -> None:
+        super().__init__(*shared)
+        self.folding = Folding(self.config, self.consumers.of(FOLD))
+        self.publishing = Publishing(self.config, self.nodes, self.cluster, self.log)
+        self._rows_directory = self.config.output / ".rows"
+        self._rows_directory.mkdir(parents=True, exist_ok=True)
+        self._tasks: TaskBatch[Batch] | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Whether no task runs."""
+        return self._tasks is None
+
+    def begin(self, attributes: StreamAttributes, clock: Clock) -> None:
+        """Submit the next batch, if there is one and none runs."""
+        if self._tasks is not None:
+            return
+        batch = self.folding.next_batch(self.view, clock)
+        if batch is None:
+            self._pass_discarded()
+            return
+        for number in batch.steps:
+            self.publishing.know_fields((block for _, block in self.view.blocks(number)), attributes)
+        for window in self.folding.closing(batch):
+            self.publish(window)
+        works = self.folding.works(batch, self.view, attributes, self.nodes, str(self._rows_directory))
+        lanes = max(self.cluster.threads // max(len(works), 1), 1)
+        shared = [
+            (lane, self.nodes[node].host)
+            for node, node_works in works.items()
+            for lane in self.folding.lanes(node_works, lanes)
+        ]
+        self._tasks = TaskBatch(self.cluster, batch, fold_batch, shared, self.wake)
+
+    def take(self) -> None:
+        """Let the batch count if its tasks are done."""
+        receipts = self._tasks.results() if self._tasks else None
+        if self._tasks is None or receipts is None:
+            return
+        batch, started_s, ended_s = self._tasks.batch, self._tasks.started_s, time.time()
+        if receipts:
+            started_s = min(receipt.started_s for receipt in receipts)
+            ended_s = max(receipt.ended_s for receipt in receipts)
+        self._tasks = None
+        self.folding.take(batch, receipts)
+        self._commit()
+        self.log_batch("fold", batch.steps, started_s, ended_s, sum(receipt.bytes for receipt in receipts))
+
+    def publish(self, window: Window) -> None:
+        """Write a window's open span, and the rows that passed filters."""
+        self.publishing.publish(window, self.folding.spans[window.name], self.folding)
+        files = self.publishing.publish_rows(self.folding)
+        if files:
+            self._commit()
+            for file in files:
+                file.unlink(missing_ok=True)
+
+    def remove_states(self) -> None:
+        """Remove partial states and rows: everything is published."""
+        for state in self.folding.states.values():
+            for path in state.files.values():
+                for other in Path(path).parent.glob(f"{state.key.label}.*"):
+                    other.unlink(missing_ok=True)
+        for file in self._rows_directory.iterdir():
+            file.unlink()
+        self._rows_directory.rmdir()
+
+    def _pass_discarded(self) -> None:
+        if self.view.frontier > self.folding.cursor and not self.view.steps_after(self.folding.cursor):
+            self.folding.cursor = self.view.frontier
+            self._commit()
+
+    def _commit(self) -> None:
+        # The node with the time values comes last: its cursor is then never ahead of another's.
+        nodes = sorted(self.view.taking_part, key=self._has_time)
+        self.consumers.commit(FOLD, self.folding.cursor, nodes, self.folding.checkpoint)
+
+    def _has_time(self, node: str) -> bool:
+        step = self.view.step(node, self.folding.cursor)
+        return step is not None and any(block.name == self.config.time.variable for block in step.blocks)
+
+
+class DrainStage(Stage):
+    """Drains batch by batch."""
+
+    def __init__(self, *shared: Any) -> None:
+        super().__init__(*shared)
+        cursors = {node: step for node, (step, _) in self.consumers.of(DRAIN).items()}
+        pools = {node.name: node.pool for node in self.nodes.values()}
+        self.draining = Draining(self.config, cursors, pools)
+        self._tasks: TaskBatch[DrainBatch] | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Whether no task runs."""
+        return self._tasks is None
+
+    def begin(self) -> None:
+        """Submit the next batch, if there is one and none runs."""
+        if self._tasks is not None or self.view.frontier <= self.draining.cursor:
+            return
+        ready = self.view.steps_after(self.draining.cursor)[: self.config.workers.batch_steps]
+        through = ready[-1] if ready else self.view.frontier
+        steps = [self._raw_step(number) for number in ready if self.draining.keeps(number)]
+        batch = self.draining.next_batch(steps, through)
+        host = next(iter(self.nodes.values())).host
+        works = [(batch.work, host)] if batch.numbers else []
+        self._tasks = TaskBatch(self.cluster, batch, drain_steps, works, self.wake)
+
+    def _raw_step(self, number: int) -> RawStep:
+        parts = {name: self.view.step(name, number) for name in self.view.taking_part}
+        date = step_time(self.view, number, self.config.time.variable)
+        return RawStep(number, date, {name: part for name, part in parts.items() if part})
+
+    def take(self) -> None:
+        """Let the batch count if its tasks are done."""
+        sizes = self._tasks.results() if self._tasks else None
+        if self._tasks is None or sizes is None:
+            return
+        batch, started_s = self._tasks.batch, self._tasks.started_s
+        self._tasks = None
+        self.draining.take(batch)
+        self.consumers.commit(DRAIN, self.draining.cursor, self.view.taking_part, no_checkpoint)
+        if batch.numbers:
+            self.log_batch("drain", batch.numbers, started_s, time.time(), sum(sizes))

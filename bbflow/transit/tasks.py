@@ -1,0 +1,75 @@
+"""Batches of Dask tasks that are in flight, and what is done when their workers die."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+from distributed import Future, KilledWorker
+
+from bbflow.errors import NodeError
+from bbflow.transit.cluster import Cluster
+
+WORKER_DEATHS = 5
+"""A batch whose workers die so often is at fault itself."""
+
+B = TypeVar("B")
+
+
+class TaskBatch(Generic[B]):
+    """Tasks that belong to one batch of steps.
+
+    Parameters
+    ----------
+    cluster
+        Where they run.
+    batch
+        What they do.
+    function
+        What each task calls; running it twice must do no harm.
+    works
+        Its argument, and the host that it must run on, for each task.
+    done
+        Called, in another thread, whenever a task is done.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        batch: B,
+        function: Callable[..., Any],
+        works: Sequence[tuple[Any, str]],
+        done: Callable[[], None],
+    ) -> None:
+        self.batch = batch
+        """What they do."""
+        self.started_s = time.time()
+        """When they were submitted (seconds since the epoch)."""
+        self._cluster, self._function, self._works, self._done = cluster, function, works, done
+        self._deaths = 0
+        self._futures = self._submit()
+        if not works:
+            done()
+
+    def _submit(self) -> "list[Future[Any]]":
+        return [self._cluster.submit(self._function, work, host=host, done=self._done) for work, host in self._works]
+
+    def results(self) -> list[Any] | None:
+        """Give the results; None while a task runs.
+
+        Dask runs a task again whose worker died; when it has given up, the batch is submitted anew.
+
+        Raises
+        ------
+        NodeError
+            If that happens again and again.
+        """
+        if not all(future.done() for future in self._futures):
+            return None
+        try:
+            return [future.result() for future in self._futures]
+        except KilledWorker as error:
+            self._deaths += 1
+            if self._deaths >= WORKER_DEATHS:
+                raise NodeError(f"the Dask workers die again and again ({error}): give them more memory") from None
+            self._futures = self._submit()
+            return None
