@@ -269,18 +269,16 @@ def status_table(statuses: Sequence[Status]) -> Table:
         What each node answered to `status`.
     """
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
-    table.add_column("node, stream", overflow="fold", min_width=18)
-    names = ("free", "written", "landed", "bytes", "folded", "drained", "held", "discarded", "waited")
+    table.add_column("node, stream", overflow="fold", min_width=28)
+    names = ("landed", "bytes", "folded", "drained", "held", "lost", "waited")
     for name in names:
         table.add_column(name, justify="right", no_wrap=True)
     for status in statuses:
-        room = f"{format_bytes(status['free'])} of {format_bytes(status['capacity'])}"
-        table.add_row(Text(f"{status['name']} on {status['host']}", style="bold"), room)
+        room = f"{format_bytes(status['free'])} of {format_bytes(status['capacity'])} free"
+        table.add_row(Text.assemble((f"{status['name']} on {status['host']}", "bold"), f"\n{room}"))
         for item in summarise([status], None, 0.0).streams:
             table.add_row(
                 Text.assemble("  ", _named(item.name, item.status)),
-                "",
-                _count(item.written),
                 _count(item.landed),
                 format_bytes(item.landed_bytes),
                 *map(_count, (item.folded, item.drained, item.held, item.discarded)),

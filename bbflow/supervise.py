@@ -9,6 +9,7 @@ from contextlib import suppress
 from bbflow.errors import BbflowError, ConfigError, StreamError
 from bbflow.landing.client import request_once
 from bbflow.landing.contact import NodeAddress
+from bbflow.leftovers import remove_leftovers, segments
 from bbflow.records import Message
 
 POLL_S = 0.2
@@ -77,6 +78,13 @@ class Supervisor:
         StreamError
             If the simulation ended without opening the stream.
         """
+        segments_before = segments()
+        try:
+            return self._run(command, environment)
+        finally:
+            remove_leftovers(segments_before)
+
+    def _run(self, command: Sequence[str], environment: Mapping[str, str]) -> int:
         analysis = self._start_analysis()
         try:
             simulation = _start(command, environment)

@@ -142,10 +142,12 @@ def test_the_status_table_has_the_streams_of_each_node_below_it():
     out.print(status_table([node("bb0", run=stream(), old=stream(status="closed")), node("bb1")]))
     lines = [" ".join(line.split()) for line in out.file.getvalue().splitlines() if line.strip()]
     assert lines[2:] == [
-        "bb0 on n1 3 MiB of 4 MiB",
-        "old closed 11 10 10 KiB - - 2 0 0.0 s",
-        "run open 11 10 10 KiB - - 2 0 0.0 s",
-        "bb1 on n1 3 MiB of 4 MiB",
+        "bb0 on n1",
+        "3 MiB of 4 MiB free",
+        "old closed 10 10 KiB - - 2 0 0.0 s",
+        "run open 10 10 KiB - - 2 0 0.0 s",
+        "bb1 on n1",
+        "3 MiB of 4 MiB free",
     ]
 
 

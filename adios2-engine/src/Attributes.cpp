@@ -1,6 +1,7 @@
 #include "Attributes.h"
 
 #include "BlockRecord.h"
+#include "MessagePack.h"
 
 namespace bbflow
 {
@@ -37,22 +38,24 @@ Value DataOf(adios2::IO &io, const std::string &name, const std::string &type)
     return {};
 }
 
-} // end empty namespace
+} // namespace
 
 Value::Array Attributes::TakeChanged(adios2::IO &io)
 {
     Value::Array changed;
     for (const auto &[name, description] : io.AvailableAttributes())
     {
-        const auto sent = m_Sent.find(name);
-        if (sent != m_Sent.end() && sent->second == description)
-        {
-            continue;
-        }
-        m_Sent[name] = description;
+        // ADIOS2's description shows six digits: it can't tell whether a value has changed.
         const std::string type = io.AttributeType(name);
-        changed.push_back(
-            Value::Map{{"name", name}, {"type", type}, {"value", DataOf(io, name, type)}});
+        Value attribute =
+            Value::Map{{"name", name}, {"type", type}, {"value", DataOf(io, name, type)}};
+        std::string encoded = EncodeMessagePack(attribute);
+        std::string &sent = m_Sent[name];
+        if (sent != encoded)
+        {
+            sent = std::move(encoded);
+            changed.push_back(std::move(attribute));
+        }
     }
     return changed;
 }

@@ -18,7 +18,7 @@ public:
     Value::Array TakeChanged(adios2::IO &io);
 
 private:
-    std::map<std::string, adios2::Params> m_Sent;
+    std::map<std::string, std::string> m_Sent; // name to what was sent, encoded
 };
 
 } // end namespace bbflow

@@ -2,8 +2,10 @@
 
 #include "Frame.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <poll.h>
 #include <stdexcept>
 #include <sys/socket.h>
@@ -24,16 +26,17 @@ int MillisecondsUntil(const Deadline &deadline)
     {
         return -1;
     }
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(
-        *deadline - std::chrono::steady_clock::now());
-    return static_cast<int>(std::max<int64_t>(left.count(), 0));
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(*deadline - std::chrono::steady_clock::now());
+    return static_cast<int>(std::clamp<int64_t>(left.count(), 0, std::numeric_limits<int>::max()));
 }
 
-} // end empty namespace
+} // namespace
 
 Deadline After(const double seconds)
 {
-    if (seconds < 0)
+    constexpr double forever = 1e9; // more doesn't fit the clock
+    if (seconds < 0 || seconds > forever)
     {
         return std::nullopt;
     }

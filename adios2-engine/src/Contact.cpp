@@ -29,15 +29,23 @@ Value ReadContact(const std::string &path)
         throw std::runtime_error("bbflow: can't read the contact file '" + path + "'");
     }
     const std::string text{std::istreambuf_iterator<char>(file), {}};
-    Value contact = ParseJson(text);
-    if (contact.StringAt("format") != "bbflow-contact" || contact.UnsignedAt("version") != 1)
+    try
     {
-        throw std::runtime_error("bbflow: '" + path + "' is no contact file of version 1");
+        Value contact = ParseJson(text);
+        if (contact.StringAt("format") != "bbflow-contact" || contact.UnsignedAt("version") != 1)
+        {
+            throw std::runtime_error("it is of another format or version");
+        }
+        return contact;
     }
-    return contact;
+    catch (const std::runtime_error &error)
+    {
+        throw std::runtime_error("bbflow: '" + path +
+                                 "' is no contact file of version 1: " + error.what());
+    }
 }
 
-} // end empty namespace
+} // namespace
 
 Place ChooseNode(const std::string &contactPath, const RankOf &rank)
 {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <cstdlib>
 #include <numeric>
 #include <stdexcept>
@@ -14,9 +15,12 @@ namespace
 {
 
 /** Ours, and those that ADIOS2 itself puts there for a plugin. */
-const std::vector<std::string> Known = {"Stream",          "Contact",         "Rank",
-                                        "Writers",         "QueueFullPolicy", "OpenTimeoutSecs",
-                                        "PluginName",      "PluginLibrary",   "verbose"};
+const std::vector<std::string> Known = {"Stream",     "Contact",         "Rank",
+                                        "Writers",    "QueueFullPolicy", "OpenTimeoutSecs",
+                                        "PluginName", "PluginLibrary",   "verbose"};
+
+/** Seconds above this don't fit the clock. */
+constexpr double Largest = 1e9;
 
 std::string Lower(std::string text)
 {
@@ -45,23 +49,32 @@ size_t Distance(const std::string &a, const std::string &b)
 
 std::string Nearest(const std::string &unknown)
 {
-    return *std::min_element(Known.begin(), Known.end(),
-                             [&](const std::string &a, const std::string &b) {
-                                 return Distance(Lower(unknown), Lower(a)) <
-                                        Distance(Lower(unknown), Lower(b));
-                             });
+    return *std::min_element(
+        Known.begin(), Known.end(), [&](const std::string &a, const std::string &b)
+        { return Distance(Lower(unknown), Lower(a)) < Distance(Lower(unknown), Lower(b)); });
 }
 
 double Number(const std::string &name, const std::string &text)
 {
     char *end = nullptr;
     const double value = std::strtod(text.c_str(), &end);
-    if (text.empty() || *end != '\0' || !(value >= 0))
+    if (text.empty() || *end != '\0' || !(value >= 0) || value > Largest)
     {
         throw std::invalid_argument("bbflow: parameter " + name + "=" + text +
-                                    " must be a number, 0 or more");
+                                    " must be a number from 0 to 1e9");
     }
     return value;
+}
+
+size_t WholeNumber(const std::string &name, const std::string &text)
+{
+    const double value = Number(name, text);
+    if (value != std::floor(value))
+    {
+        throw std::invalid_argument("bbflow: parameter " + name + "=" + text +
+                                    " must be a whole number");
+    }
+    return static_cast<size_t>(value);
 }
 
 std::string Policy(const std::string &text)
@@ -81,9 +94,8 @@ void CheckNames(const std::map<std::string, std::string> &given)
 {
     for (const auto &[name, value] : given)
     {
-        const bool isKnown = std::any_of(Known.begin(), Known.end(), [&](const std::string &known) {
-            return Lower(known) == Lower(name);
-        });
+        const bool isKnown = std::any_of(Known.begin(), Known.end(), [&](const std::string &known)
+                                         { return Lower(known) == Lower(name); });
         if (!isKnown)
         {
             throw std::invalid_argument("bbflow: unknown parameter " + name + "; did you mean " +
@@ -92,7 +104,7 @@ void CheckNames(const std::map<std::string, std::string> &given)
     }
 }
 
-} // end empty namespace
+} // namespace
 
 Parameters ReadParameters(const std::map<std::string, std::string> &given,
                           const std::string &ioName)
@@ -116,11 +128,11 @@ Parameters ReadParameters(const std::map<std::string, std::string> &given,
         }
         else if (name == "rank")
         {
-            parameters.Place.Rank = static_cast<size_t>(Number(given_name, value));
+            parameters.Place.Rank = WholeNumber(given_name, value);
         }
         else if (name == "writers")
         {
-            parameters.Place.Writers = static_cast<size_t>(Number(given_name, value));
+            parameters.Place.Writers = WholeNumber(given_name, value);
         }
         else if (name == "queuefullpolicy")
         {

@@ -25,7 +25,9 @@ EXIT_CODES = {ConfigError: os.EX_USAGE, CapacityError: os.EX_TEMPFAIL, MissingTo
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and give its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    options = _parser(words).parse_args(words)
+    end = words.index("--") if "--" in words else len(words)
+    options = _parser(words).parse_args(words[:end])
+    options.simulation = words[end + 1 :]
     try:
         code: int = import_module(f"bbflow.cli.{options.command}").run(options)
     except BbflowError as error:

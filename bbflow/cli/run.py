@@ -32,7 +32,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "bbflow run CONFIG.yml [options] -- SIMULATION COMMAND…"
     parser.add_argument("config", type=Path, metavar="CONFIG.yml", help="what to compute, of which stream")
     add_run_arguments(parser)
-    parser.add_argument("simulation", nargs=argparse.REMAINDER, help="after --, the command to run")
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,10 +43,9 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    command = options.simulation[1:] if options.simulation[:1] == ["--"] else options.simulation
-    if not command:
+    if not options.simulation:
         raise ConfigError("no simulation is given: bbflow run CONFIG.yml -- COMMAND…")
-    return run_simulation(options, command)
+    return run_simulation(options, options.simulation)
 
 
 def run_simulation(options: argparse.Namespace, command: Sequence[str]) -> int:

@@ -78,7 +78,11 @@ def _missing(values):
 
 
 def shared_memory():
-    return {name for name in os.listdir("/dev/shm") if name.startswith("bbflow-")}
+    return set(os.listdir("/dev/shm"))
+
+
+def pools():
+    return {name for name in shared_memory() if name.startswith("bbflow-")}
 
 
 def assert_equals_oracle(output, truth, variables=("tas", "pr", "ta")):

@@ -100,8 +100,8 @@ def test_ctrl_c_leaves_no_process_and_no_shared_memory(program, tmp_path):
     assert xr.open_zarr(tmp_path / "out" / "results.zarr").attrs["bbflow_status"] == "incomplete"
 
 
-def test_a_killed_run_leaves_no_process_and_no_shared_memory(program, tmp_path):
-    before = mainjob.shared_memory()
+def test_a_killed_run_leaves_no_process_and_no_pool(program, tmp_path):
+    before = mainjob.pools()
     process = mainjob.start_run(mainjob.write_config(tmp_path), mainjob.simulation(program, 1, 100_000))
     wait_for_folds(tmp_path / "out", 2)
     children = descendants(process)
@@ -109,7 +109,7 @@ def test_a_killed_run_leaves_no_process_and_no_shared_memory(program, tmp_path):
     process.communicate()
     _, alive = psutil.wait_procs(children, timeout=30)
     assert not alive
-    assert mainjob.shared_memory() <= before
+    assert mainjob.pools() <= before
 
 
 @pytest.mark.parametrize(

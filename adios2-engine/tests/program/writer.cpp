@@ -1,0 +1,261 @@
+/** Writes what the tests expect to find on the BB node: `writer MODE CONFIG.xml`. */
+
+#include <adios2.h>
+
+#include <algorithm>
+#include <complex>
+#include <cstdint>
+#include <functional>
+#include <iostream>
+#include <limits>
+#include <map>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <vector>
+
+namespace
+{
+
+/** Value number i; test_engine_types.py has the same formula. */
+template <class T>
+T ValueAt(const int i)
+{
+    const int base = i * 7 % 100;
+    if constexpr (std::is_integral_v<T>)
+    {
+        return static_cast<T>(std::is_signed_v<T> ? base - 50 : base + 150);
+    }
+    else if constexpr (std::is_floating_point_v<T>)
+    {
+        return static_cast<T>(base - 50) / 4;
+    }
+    else
+    {
+        using R = typename T::value_type;
+        return {static_cast<R>(base - 50) / 4, static_cast<R>(-base) / 2};
+    }
+}
+
+/** n values from number `first` on; a real type's limits come at the places 0 and 1. */
+template <class T>
+std::vector<T> Values(const size_t n, const int first, const bool limits = false)
+{
+    std::vector<T> values;
+    for (size_t i = 0; i < n; ++i)
+    {
+        values.push_back(ValueAt<T>(first + static_cast<int>(i)));
+    }
+    if constexpr (std::is_arithmetic_v<T>)
+    {
+        if (limits)
+        {
+            values.at(0) = std::numeric_limits<T>::lowest();
+            values.at(1) = std::numeric_limits<T>::max();
+        }
+    }
+    return values;
+}
+
+/** One type's variables of each kind. */
+template <class T>
+class Kinds
+{
+public:
+    Kinds(adios2::IO &io, const std::string &name)
+    : m_Sync(io.DefineVariable<T>(name + "/sync", {4, 6}, {0, 0}, {4, 6})),
+      m_Deferred(io.DefineVariable<T>(name + "/deferred", {4, 6}, {0, 0}, {4, 6})),
+      m_Local(io.DefineVariable<T>(name + "/local", {}, {}, {5})),
+      m_Joined(io.DefineVariable<T>(name + "/joined", {adios2::JoinedDim, 3}, {}, {2, 3})),
+      m_Empty(io.DefineVariable<T>(name + "/empty", {4}, {0}, {4})),
+      m_Value(io.DefineVariable<T>(name + "/value")),
+      m_Here(io.DefineVariable<T>(name + "/here", {adios2::LocalValueDim}))
+    {
+        io.DefineAttribute<T>(name + "/one", ValueAt<T>(3));
+        const std::vector<T> many = Values<T>(3, 4);
+        io.DefineAttribute<T>(name + "/many", many.data(), many.size());
+    }
+
+    void Put(adios2::Engine &engine)
+    {
+        std::vector<T> reused = Values<T>(24, 0, true);
+        engine.Put(m_Sync, reused.data(), adios2::Mode::Sync);
+        reused.assign(24, T{}); // must not be seen: the Put is done
+        m_Kept.assign(24, T{});
+        m_Deferred.SetSelection({{0, 0}, {1, 6}});
+        engine.Put(m_Deferred, m_Kept.data());
+        m_Deferred.SetSelection({{1, 0}, {3, 6}});
+        engine.Put(m_Deferred, m_Kept.data() + 6);
+        const std::vector<T> late = Values<T>(24, 10);
+        std::copy(late.begin(), late.end(), m_Kept.begin()); // must be seen: EndStep reads it
+        m_FiveKept = Values<T>(6, 40);
+        engine.Put(m_Local, m_FiveKept.data());
+        engine.Put(m_Joined, m_FiveKept.data());
+        m_Empty.SetSelection({{0}, {0}});
+        engine.Put(m_Empty, m_FiveKept.data());
+        engine.Put(m_Value, ValueAt<T>(1));
+        engine.Put(m_Here, ValueAt<T>(2));
+    }
+
+private:
+    adios2::Variable<T> m_Sync, m_Deferred, m_Local, m_Joined, m_Empty, m_Value, m_Here;
+    std::vector<T> m_Kept, m_FiveKept;
+};
+
+/** The kinds of several types. */
+template <class... T>
+class AllKinds
+{
+public:
+    explicit AllKinds(adios2::IO &io) : m_Kinds(Kinds<T>(io, adios2::GetType<T>())...) {}
+
+    void Put(adios2::Engine &engine)
+    {
+        std::apply([&engine](auto &...kinds) { (kinds.Put(engine), ...); }, m_Kinds);
+    }
+
+private:
+    std::tuple<Kinds<T>...> m_Kinds;
+};
+
+adios2::Engine Open(adios2::IO &io) { return io.Open("out", adios2::Mode::Write); }
+
+void WriteTypes(adios2::IO &io)
+{
+    AllKinds<char, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, float,
+             double, long double, std::complex<float>, std::complex<double>>
+        kinds(io);
+    auto text = io.DefineVariable<std::string>("string/value");
+    auto here = io.DefineVariable<std::string>("string/here", {adios2::LocalValueDim});
+    auto engine = Open(io);
+    engine.BeginStep();
+    kinds.Put(engine);
+    engine.Put(text, std::string("Größe in µm"));
+    engine.Put(here, std::string(300, 'x'));
+    engine.EndStep();
+    engine.BeginStep();
+    engine.Put(text, std::string());
+    engine.EndStep();
+    engine.Close();
+}
+
+void WriteChangingAttributes(adios2::IO &io)
+{
+    auto tick = io.DefineVariable<int>("tick");
+    auto engine = Open(io);
+    const std::vector<std::vector<int>> ladders = {{1, 2, 3}, {1, 2, 4}, {1, 2, 4, 8}};
+    for (int step = 0; step < 3; ++step)
+    {
+        engine.BeginStep();
+        const auto &ladder = ladders[step];
+        io.DefineAttribute<std::string>("mood", step == 0 ? "calm" : "wild", "", "/", true);
+        io.DefineAttribute<double>("fine", 1.0 + step * 1e-12, "", "/", true);
+        io.DefineAttribute<int>("ladder", ladder.data(), ladder.size(), "", "/", true);
+        io.DefineAttribute<int>("still", 7);
+        io.DefineAttribute<std::string>("units", "s", "tick");
+        if (step == 2)
+        {
+            io.DefineAttribute<int>("late", 1);
+        }
+        engine.Put(tick, step);
+        engine.EndStep();
+    }
+    engine.Close();
+}
+
+void PutSpan(adios2::IO &io)
+{
+    auto field = io.DefineVariable<double>("field", {4}, {0}, {4});
+    auto engine = Open(io);
+    engine.BeginStep();
+    engine.Put(field)[0] = 1.0;
+    engine.EndStep();
+    engine.Close();
+}
+
+void PutWithoutBeginStep(adios2::IO &io)
+{
+    auto field = io.DefineVariable<double>("field", {4}, {0}, {4});
+    auto engine = Open(io);
+    const std::vector<double> values = {1, 2, 3, 4};
+    engine.Put(field, values.data());
+    engine.Close();
+}
+
+void PutWithoutSelection(adios2::IO &io)
+{
+    auto field = io.DefineVariable<double>("field", {4});
+    auto engine = Open(io);
+    engine.BeginStep();
+    const std::vector<double> values = {1, 2, 3, 4};
+    engine.Put(field, values.data());
+    engine.EndStep();
+    engine.Close();
+}
+
+void LeaveOpen(adios2::IO &io)
+{
+    auto field = io.DefineVariable<double>("field", {4}, {0}, {4});
+    auto engine = Open(io);
+    const std::vector<double> values = {1, 2, 3, 4};
+    for (int step = 0; step < 2; ++step)
+    {
+        engine.BeginStep();
+        engine.Put(field, values.data(), adios2::Mode::Sync);
+        if (step == 0)
+        {
+            engine.EndStep();
+        }
+    }
+}
+
+void BeginTwice(adios2::IO &io)
+{
+    auto engine = Open(io);
+    engine.BeginStep();
+    engine.BeginStep();
+}
+
+void EndWithoutBegin(adios2::IO &io) { Open(io).EndStep(); }
+
+void UpdateStep(adios2::IO &io) { Open(io).BeginStep(adios2::StepMode::Update); }
+
+void OpenToRead(adios2::IO &io) { io.Open("out", adios2::Mode::Read).Close(); }
+
+void OpenToAppend(adios2::IO &io) { io.Open("out", adios2::Mode::Append).Close(); }
+
+const std::map<std::string, std::function<void(adios2::IO &)>> Modes = {
+    {"types", WriteTypes},
+    {"attributes", WriteChangingAttributes},
+    {"span", PutSpan},
+    {"stepless", PutWithoutBeginStep},
+    {"unselected", PutWithoutSelection},
+    {"unclosed", LeaveOpen},
+    {"begin-twice", BeginTwice},
+    {"end-first", EndWithoutBegin},
+    {"update", UpdateStep},
+    {"read", OpenToRead},
+    {"append", OpenToAppend}};
+
+} // namespace
+
+int main(const int count, char **words)
+{
+    if (count != 3 || Modes.count(words[1]) == 0)
+    {
+        std::cerr << "usage: writer MODE CONFIG.xml\n";
+        return 2;
+    }
+    try
+    {
+        adios2::ADIOS adios(words[2]);
+        adios2::IO io = adios.DeclareIO("model");
+        Modes.at(words[1])(io);
+    }
+    catch (const std::exception &error)
+    {
+        std::cerr << error.what() << '\n';
+        return 1;
+    }
+    return 0;
+}

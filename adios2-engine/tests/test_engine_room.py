@@ -1,0 +1,163 @@
+import time
+from contextlib import contextmanager
+
+import pytest
+from writers import (
+    arrays_of,
+    finish,
+    node_status,
+    run_writer,
+    steps_of,
+    wait_for_file,
+    watch,
+    watch_until,
+    write,
+    write_config,
+    writing,
+)
+
+from bbflow.landing.client import NodeClient
+
+STEP_BYTES = 8 * 32768  # four steps fill a small node
+
+WRITE_STEPS = """
+part = field(32768)
+engine = io.open("out", Mode.Write)
+for step in range(STEPS):
+    assert engine.begin_step() == StepStatus.OK
+    assert engine.current_step() == step
+    engine.put(part, np.full(32768, float(step)), Mode.Sync)
+    engine.end_step()
+engine.close()
+"""
+
+WRITE_IMPATIENTLY = """
+part = field(32768)
+engine = io.open("out", Mode.Write)
+for step in range(4):
+    engine.begin_step()
+    engine.put(part, np.full(32768, float(step)), Mode.Sync)
+    engine.end_step()
+answers = [engine.begin_step(StepMode.Append, 0.1) for _ in range(3)]
+assert answers == [StepStatus.NotReady] * 3, answers
+assert engine.begin_step(StepMode.Append, 0.0) == StepStatus.NotReady
+tell("not-ready")
+assert engine.begin_step(StepMode.Append, -1.0) == StepStatus.OK
+engine.put(part, np.full(32768, 4.0), Mode.Sync)
+engine.end_step()
+engine.close()
+"""
+
+
+MANY_PUTS = """
+part = field(32768)
+engine = io.open("out", Mode.Write)
+engine.begin_step()
+for _ in range(PUTS):
+    engine.put(part, np.ones(32768), Mode.Sync)
+engine.end_step()
+engine.close()
+"""
+
+
+@contextmanager
+def consumer(nodes):
+    """A consumer of the stream: a function that is done with a step."""
+    with NodeClient(nodes.nodes[0]) as client:
+        attached = client.request("attach", stream="model", consumers=["fold"])
+        keys = {"stream": "model", "consumer": "fold", "epoch": attached["epoch"], "checkpoint": b""}
+        yield lambda step: client.request("done", step=step, **keys)
+
+
+def offsets(shown):
+    return {step.number: step.blocks[0].offset for step in steps_of(shown)}
+
+
+def test_block_waits_until_a_consumer_is_done(small_node, tmp_path):
+    code = f"STEPS = 12\n{WRITE_STEPS}"
+    with consumer(small_node) as done, writing(small_node.contact, code, write_config(tmp_path)) as process:
+        placed = offsets(watch_until(small_node, lambda shown: shown["last"] == 3))
+        time.sleep(0.2)
+        assert watch(small_node)["last"] == 3
+        assert node_status(small_node)["free"] == 0
+        for step in range(8):
+            done(step)
+            shown = watch_until(small_node, lambda shown, step=step: shown["last"] == step + 4)
+            assert len(shown["steps"]) == 4
+            newest = steps_of(shown)[-1]
+            assert (arrays_of(small_node, newest)[0][1] == newest.number).all()
+            placed |= offsets(shown)
+        returncode, said = finish(process)
+    assert returncode == 0, said
+    assert [placed[step] for step in range(4, 12)] == [placed[step % 4] for step in range(4, 12)]
+    assert node_status(small_node)["streams"]["model"]["waited_s"] > 0.15
+
+
+def test_discard_drops_whole_steps_and_counts_them(small_node, tmp_path):
+    write(small_node.contact, f"STEPS = 7\n{WRITE_STEPS}", write_config(tmp_path, QueueFullPolicy="Discard"))
+    shown = watch(small_node)
+    assert (shown["status"], shown["discarded"], shown["last"]) == ("closed", [4, 5, 6], 6)
+    assert [step.number for step in steps_of(shown)] == [0, 1, 2, 3]
+    assert node_status(small_node)["streams"]["model"]["discarded"] == 3
+
+
+@pytest.mark.parametrize(
+    "put", ["engine.put(large, np.ones(1 << 18), Mode.Sync)", "engine.put(large, np.ones(1 << 18))"]
+)
+@pytest.mark.parametrize("policy", ["Block", "Discard"])
+def test_a_step_above_the_capacity_is_an_error(small_node, tmp_path, put, policy):
+    code = f"""
+large = field(1 << 18)
+engine = io.open("out", Mode.Write)
+engine.begin_step()
+{put}
+engine.end_step()
+engine.close()
+"""
+    returncode, said = run_writer(small_node.contact, code, write_config(tmp_path, QueueFullPolicy=policy))
+    assert returncode != 0
+    assert "step 0 needs" in said
+    assert "capacity" in said
+    assert watch_until(small_node, lambda shown: shown["status"] == "aborted")["steps"] == []
+    status = node_status(small_node)
+    assert status["free"] == status["capacity"]
+
+
+def test_a_step_of_many_puts_may_fill_the_pool(small_node, tmp_path):
+    write(small_node.contact, f"PUTS = 4\n{MANY_PUTS}", write_config(tmp_path))
+    shown = watch(small_node)
+    assert steps_of(shown)[0].bytes == node_status(small_node)["capacity"]
+
+
+def test_a_step_of_many_puts_above_the_capacity_is_an_error(small_node, tmp_path):
+    returncode, said = run_writer(small_node.contact, f"PUTS = 5\n{MANY_PUTS}", write_config(tmp_path))
+    assert returncode != 0
+    assert "capacity" in said
+    watch_until(small_node, lambda shown: shown["status"] == "aborted")
+    status = node_status(small_node)
+    assert status["free"] == status["capacity"]
+
+
+def test_begin_step_gives_not_ready_when_its_time_is_up(small_node, tmp_path):
+    config = write_config(tmp_path)
+    with consumer(small_node) as done, writing(small_node.contact, WRITE_IMPATIENTLY, config) as process:
+        wait_for_file(tmp_path / "not-ready")
+        done(0)
+        returncode, said = finish(process)
+    assert returncode == 0, said
+    assert watch(small_node)["last"] == 4
+
+
+def test_a_step_smaller_than_the_last_gives_its_space_back(small_node, tmp_path):
+    code = """
+whole, little = field(32768), io.define_variable("little", np.empty(0), [8], [0], [8], True)
+engine = io.open("out", Mode.Write)
+for variable, n in ((whole, 32768), (little, 8), (whole, 32768)):
+    engine.begin_step()
+    engine.put(variable, np.ones(n), Mode.Sync)
+    engine.end_step()
+engine.close()
+"""
+    write(small_node.contact, code, write_config(tmp_path))
+    status = node_status(small_node)
+    assert status["capacity"] - status["free"] == 2 * STEP_BYTES + 4096

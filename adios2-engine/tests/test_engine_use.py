@@ -1,0 +1,92 @@
+import pytest
+from writers import arrays_of, run_program, run_writer, steps_of, watch, watch_until, write_config
+
+
+@pytest.mark.parametrize(
+    ("mode", "message"),
+    [
+        ("span", "field was Put as a span"),
+        ("read", "Mode::Write"),
+        ("append", "Mode::Write"),
+        ("update", "StepMode::Append"),
+        ("begin-twice", "BeginStep was called twice"),
+        ("end-first", "EndStep was called without BeginStep"),
+    ],
+)
+def test_what_the_engine_cannot_do_is_refused_with_the_reason(node, programs, tmp_path, mode, message):
+    done = run_program(node, programs, mode, write_config(tmp_path))
+    assert done.returncode == 1
+    assert "bbflow: " in done.stderr
+    assert message in done.stderr
+
+
+def test_a_global_array_without_a_selection_is_refused(node, programs, tmp_path):
+    done = run_program(node, programs, "unselected", write_config(tmp_path))
+    assert done.returncode == 1
+    assert "field" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"QueueFulPolicy": "Block"}, "unknown parameter QueueFulPolicy; did you mean QueueFullPolicy?"),
+        ({"opentimeout": "1"}, "did you mean OpenTimeoutSecs?"),
+        ({"QueueFullPolicy": "Wait"}, "must be Block or Discard"),
+        ({"OpenTimeoutSecs": "soon"}, "OpenTimeoutSecs=soon must be a number"),
+        ({"OpenTimeoutSecs": "inf"}, "OpenTimeoutSecs=inf must be"),
+        ({"Rank": "-1"}, "Rank=-1 must be"),
+        ({"Rank": "0.5"}, "Rank=0.5 must be a whole number"),
+        ({"Rank": "2", "Writers": "2"}, "Rank 2 is not below Writers 2"),
+    ],
+)
+def test_a_wrong_parameter_is_an_error_that_helps(node, programs, tmp_path, parameters, message):
+    done = run_program(node, programs, "stepless", write_config(tmp_path, **parameters))
+    assert done.returncode == 1
+    assert message in done.stderr
+
+
+def test_parameter_names_and_policies_do_not_depend_on_case(node, programs, tmp_path):
+    config = write_config(tmp_path, queuefullpolicy="discard", OPENTIMEOUTSECS="5")
+    assert run_program(node, programs, "stepless", config).returncode == 0
+
+
+def test_the_stream_s_name_is_the_parameter_s(node, programs, tmp_path):
+    assert run_program(node, programs, "stepless", write_config(tmp_path, stream="ocean")).returncode == 0
+    assert watch(node, "ocean")["status"] == "closed"
+
+
+def test_puts_without_begin_step_are_one_step(node, programs, tmp_path):
+    done = run_program(node, programs, "stepless", write_config(tmp_path))
+    assert done.returncode == 0, done.stderr
+    shown = watch(node)
+    (step,) = steps_of(shown)
+    ((_, array),) = arrays_of(node, step)
+    assert (shown["status"], array.tolist()) == ("closed", [1, 2, 3, 4])
+
+
+def test_a_program_that_ends_without_close_leaves_an_aborted_stream(node, programs, tmp_path):
+    run_program(node, programs, "unclosed", write_config(tmp_path))
+    shown = watch_until(node, lambda shown: shown["status"] == "aborted")
+    assert [step.number for step in steps_of(shown)] == [0]
+
+
+def test_an_attribute_s_change_lands_however_small(node, programs, tmp_path):
+    done = run_program(node, programs, "attributes", write_config(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert watch(node)["attributes"] == {
+        "mood": "wild",
+        "fine": 1.0 + 2e-12,
+        "ladder": [1, 2, 4, 8],
+        "still": 7,
+        "tick/units": "s",
+        "late": 1,
+    }
+
+
+def test_one_stream_is_not_written_twice_over_steps_that_are_held(node, tmp_path):
+    config = write_config(tmp_path)
+    once = 'with adios2.Stream(io, "out", "w") as s:\n    s.begin_step(); s.write("x", np.ones(4), [4], [0], [4])'
+    assert run_writer(node.contact, once, config)[0] == 0
+    returncode, said = run_writer(node.contact, once, config)
+    assert returncode != 0
+    assert "bbflow drop model" in said

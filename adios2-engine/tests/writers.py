@@ -1,0 +1,142 @@
+"""Starts ADIOS2 programs that write through the engine, and looks at what they left on the node."""
+
+import os
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import bbflow_adios2
+
+from bbflow.landing.client import NodeClient, request_once
+from bbflow.records import Step
+from bbflow.store.pool import read_block
+
+PATIENCE_S = 20.0
+LAUNCHERS = ("PMI", "OMPI_", "MV2_", "SLURM_")
+
+# What every Python writer starts with: `here` is a folder that the test and its writers share.
+PREAMBLE = """
+import pathlib, sys, time
+import numpy as np
+import adios2
+from adios2.bindings import Mode, StepMode, StepStatus
+
+here = pathlib.Path(sys.argv[1]).parent
+rank, writers = int(sys.argv[2]), int(sys.argv[3])
+io = adios2.Adios(sys.argv[1]).declare_io("model")
+
+def wait_for(name):
+    while not (here / name).exists():
+        time.sleep(0.005)
+
+def tell(name):
+    (here / name).touch()
+
+def field(count, shape=None, start=0):
+    return io.define_variable("field", np.empty(0), [shape or count], [start], [count], True)
+"""
+
+
+def clean_environment(contact):
+    """Environment of a program that no launcher started."""
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith(LAUNCHERS)}
+    inherited.pop("BBFLOW_CONTACT", None)
+    return inherited | bbflow_adios2.environment(contact)
+
+
+def write_config(folder, **parameters):
+    """Write the XML that selects the engine for the IO `model`."""
+    config = Path(folder) / f"config{''.join(parameters.values()).replace('/', '')}.xml"
+    config.write_text(bbflow_adios2.engine_xml("model", **parameters))
+    return config
+
+
+def run_program(nodes, programs, mode, config, **variables):
+    """Run the C++ writer to its end, with further environment variables."""
+    return subprocess.run(
+        [programs / "writer", mode, config],
+        env=clean_environment(nodes.contact) | variables,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+
+
+@contextmanager
+def writing(contact, code, config, ranks=1, rank=0, writers=1):
+    """Run a Python writer beside the test; it is killed if it is still there afterwards."""
+    command = [sys.executable, "-c", PREAMBLE + code, config, str(rank), str(writers)]
+    if ranks > 1:
+        command = ["mpiexec", "-n", str(ranks), *command]
+    process = subprocess.Popen(
+        command,
+        env=clean_environment(contact),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def finish(process):
+    """Wait for a writer; give its exit code and what it said."""
+    said, _ = process.communicate(timeout=PATIENCE_S)
+    return process.returncode, said
+
+
+def run_writer(contact, code, config):
+    """Run a Python writer to its end; give its exit code and what it said."""
+    with writing(contact, code, config) as process:
+        return finish(process)
+
+
+def write(contact, code, config):
+    """Run a Python writer that must succeed."""
+    returncode, said = run_writer(contact, code, config)
+    assert returncode == 0, said
+
+
+def watch(nodes, stream="model"):
+    """What the node shows of a stream now."""
+    return request_once(nodes.nodes[0], "watch", stream=stream, after=-1, change=-1, limit=1000)
+
+
+def watch_until(nodes, condition, stream="model"):
+    """Wait until what the node shows of a stream meets a condition; give it."""
+    deadline_s, shown = time.monotonic() + PATIENCE_S, {"change": -1}
+    with NodeClient(nodes.nodes[0]) as client:
+        while time.monotonic() < deadline_s:
+            shown = client.request("watch", timeout_s=1.0, stream=stream, after=-1, change=shown["change"], limit=1000)
+            if condition(shown):
+                return shown
+    raise AssertionError(f"it never came: {shown}")
+
+
+def wait_for_file(path):
+    """Wait until a writer tells something."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not path.exists():
+        assert time.monotonic() < deadline_s, f"no writer told {path.name}"
+        time.sleep(0.005)
+
+
+def steps_of(shown):
+    """The visible steps."""
+    return [Step.from_wire(step) for step in shown["steps"]]
+
+
+def arrays_of(nodes, step):
+    """Each array block's name and values, copied."""
+    pool = nodes.nodes[0].pool
+    return [(block.name, read_block(pool, block).copy()) for block in step.blocks if block.bytes]
+
+
+def node_status(nodes):
+    """The node's answer to `status`."""
+    return request_once(nodes.nodes[0], "status")

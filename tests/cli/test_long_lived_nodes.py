@@ -1,0 +1,114 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import adios2
+import bbflow_adios2
+import numpy as np
+import pytest
+import xarray as xr
+import yaml
+
+WRITER = """
+import sys
+import adios2
+import numpy as np
+adios = adios2.Adios(sys.argv[1])
+io = adios.declare_io("weather")
+with adios2.Stream(io, "weather", "w") as stream:
+    for step in range(40):
+        stream.begin_step()
+        stream.write("time", float(step))
+        if step == 0:
+            stream.write_attribute("time/units", "days since 2001-01-01")
+            stream.write_attribute("time/calendar", "360_day")
+        field = np.full((4, 6), step, "f4")
+        stream.write("tas", field, [4, 6], [0, 0], [4, 6])
+        stream.end_step()
+"""
+
+
+def bbflow(*words, code=0, **keywords):
+    done = subprocess.run(
+        [sys.executable, "-m", "bbflow", *map(str, words)], text=True, capture_output=True, timeout=60, **keywords
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.fixture
+def up(tmp_path):
+    contact, scheduler = tmp_path / "contact.json", tmp_path / "scheduler.json"
+    bbflow("up", "--contact", contact, "--capacity", "4MiB", "--scheduler-file", scheduler)
+    yield contact, scheduler
+    if contact.exists():
+        bbflow("down", "--contact", contact, "--scheduler-file", scheduler, "--force")
+
+
+def write_config(directory, **changes):
+    content = {"stream": "weather", "output": str(directory / "out"), "operators": {"tas": ["mean", "max"]}} | changes
+    (directory / "analysis.yml").write_text(yaml.safe_dump(content))
+    return directory / "analysis.yml"
+
+
+def writer(directory):
+    (directory / "weather.xml").write_text(bbflow_adios2.engine_xml("weather"))
+    (directory / "writer.py").write_text(WRITER)
+    return [sys.executable, directory / "writer.py", directory / "weather.xml"]
+
+
+def test_nodes_serve_one_run_after_the_other(up, tmp_path):
+    contact, scheduler = up
+    config = write_config(tmp_path)
+    for _ in range(2):
+        words = ["run", config, "--contact", contact, "--scheduler", scheduler, "--overwrite", "--"]
+        bbflow(*words, *writer(tmp_path))
+        results = xr.open_zarr(tmp_path / "out" / "results.zarr")
+        np.testing.assert_array_equal(results.tas_month_mean.values[:, 0, 0], [14.5, 34.5])
+        assert (results.tas_run_max.values == 39).all()
+    assert "weather" not in bbflow("status", "--contact", contact)
+
+
+def test_steps_wait_on_the_nodes_for_an_analysis_that_comes_later(up, tmp_path):
+    contact, scheduler = up
+    environment = os.environ | bbflow_adios2.environment(contact)
+    subprocess.run(writer(tmp_path), check=True, env=environment)
+    assert "weather" in bbflow("status", "--contact", contact)
+    bbflow("fold", write_config(tmp_path), "--contact", contact, "--scheduler", scheduler)
+    results = xr.open_zarr(tmp_path / "out" / "results.zarr")
+    assert results.steps_run.values == [40]
+
+
+def test_down_refuses_to_lose_steps(up, tmp_path):
+    contact, scheduler = up
+    subprocess.run(writer(tmp_path), check=True, env=os.environ | bbflow_adios2.environment(contact))
+    said = bbflow("down", "--contact", contact, code=1)
+    assert "still holds steps" in said
+    bbflow("drop", "weather", "--contact", contact)
+    bbflow("down", "--contact", contact, "--scheduler-file", scheduler)
+    assert not contact.exists()
+    assert not scheduler.exists()
+
+
+@pytest.mark.parametrize("command", ["demo", "run", "fold", "up", "down", "node", "status", "drop"])
+def test_every_command_helps_with_an_example(command):
+    assert f"bbflow {command}" in bbflow(command, "--help").partition("Example")[2]
+
+
+def test_what_is_not_there_is_named(tmp_path):
+    assert "there is no contact file" in bbflow("status", "--contact", tmp_path / "none.json", code=1)
+    assert "can't read" in bbflow("run", tmp_path / "none.yml", "--", "true", code=os.EX_USAGE)
+
+
+def test_a_missing_engine_is_named(tmp_path, monkeypatch):
+    library = bbflow_adios2.library_path()
+    monkeypatch.setattr(bbflow_adios2, "LIBRARY", "not_built")
+    with pytest.raises(FileNotFoundError, match="build it with"):
+        bbflow_adios2.library_path()
+    assert library.exists()
+
+
+def test_the_wheel_of_adios2_is_the_one_the_engine_is_built_for():
+    assert adios2.__version__.startswith("2.12.")
+    assert Path(adios2.__file__).exists()
