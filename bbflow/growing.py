@@ -81,6 +81,10 @@ class GrowingZarr:
             compressors=ZstdCodec(level=1) if compression == "zstd" else None,
         )
 
+    def describe(self, name: str, **attributes: Any) -> None:
+        """Set attributes of a group within the store."""
+        self._array(name).update_attributes(attributes)
+
     def write(self, name: str, start: int, data: Array) -> None:
         """Write along the first dimension from index `start` on, and lengthen the array if need be."""
         end = start + len(data)

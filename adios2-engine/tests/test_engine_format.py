@@ -38,7 +38,7 @@ COMMIT = {
             "type": "int64_t",
             "value": [0, 127, 128, -1, -32, -33, -128, -129, 65536, -(1 << 63), (1 << 64) - 1],
         },
-        {"name": "latin", "type": "string", "value": "café"},
+        {"name": "latin", "type": "string", "value": "grün"},
     ],
     "waited_s": 1.5,
 }

@@ -161,3 +161,61 @@ engine.close()
     write(small_node.contact, code, write_config(tmp_path))
     status = node_status(small_node)
     assert status["capacity"] - status["free"] == 2 * STEP_BYTES + 4096
+
+
+RANKS_WRITE_STEPS = """
+import os
+rank, writers = int(os.environ["PMI_RANK"]), int(os.environ["PMI_SIZE"])
+n = 32768 // 2
+part = field(n, n * writers, n * rank)
+engine = io.open("out", Mode.Write)
+for step in range(STEPS):
+    engine.begin_step()
+    if (step + rank) % 2:
+        time.sleep(0.01)
+    engine.put(part, np.full(n, 100.0 * step + rank), Mode.Sync)
+    engine.end_step()
+engine.close()
+"""
+
+
+def test_ranks_of_different_pace_get_through_a_pool_of_two_steps(small_node, tmp_path):
+    code, config = f"STEPS = 10\n{RANKS_WRITE_STEPS}", write_config(tmp_path)
+    with consumer(small_node) as done, writing(small_node.contact, code, config, ranks=3) as job:
+        for number in range(10):
+            shown = watch_until(small_node, lambda shown, number=number: shown["last"] >= number)
+            step = next(step for step in steps_of(shown) if step.number == number)
+            values = [set(array.tolist()) for _, array in arrays_of(small_node, step)]
+            assert values == [{100.0 * number + rank} for rank in range(3)]
+            done(number)
+        returncode, said = finish(job)
+    assert returncode == 0, said
+    status = node_status(small_node)
+    assert status["free"] == status["capacity"]
+
+
+def test_ranks_discard_the_same_steps(small_node, tmp_path):
+    code = f"STEPS = 6\n{RANKS_WRITE_STEPS}"
+    config = write_config(tmp_path, QueueFullPolicy="Discard")
+    with writing(small_node.contact, code, config, ranks=2) as job:
+        returncode, said = finish(job)
+    assert returncode == 0, said
+    shown = watch(small_node)
+    landed = steps_of(shown)
+    assert [len(step.blocks) for step in landed] == [2] * len(landed)
+    assert shown["discarded"]
+    assert sorted([step.number for step in landed] + shown["discarded"]) == list(range(6))
+
+
+def test_a_discarded_step_is_followed_by_one_that_lands(small_node, tmp_path):
+    code = WRITE_STEPS.replace("    assert engine.begin", '    step == 6 and wait_for("go")\n    assert engine.begin')
+    config = write_config(tmp_path, QueueFullPolicy="Discard")
+    with consumer(small_node) as done:
+        with writing(small_node.contact, f"STEPS = 8\n{code}", config) as process:
+            watch_until(small_node, lambda shown: shown["last"] == 5)
+            done(1)
+            (tmp_path / "go").touch()
+            returncode, said = finish(process)
+    assert returncode == 0, said
+    shown = watch(small_node)
+    assert (shown["discarded"], [step.number for step in steps_of(shown)]) == ([4, 5], [2, 3, 6, 7])

@@ -37,6 +37,10 @@ class Filter:
                 "for values outside of a range use two filters"
             )
 
+    def __str__(self) -> str:
+        limits = {"above": self.above, "below": self.below}
+        return " and ".join(f"{name} {limit:g}" for name, limit in limits.items() if limit is not None)
+
     def can_pass(self, minimum: float, maximum: float) -> bool:
         """Whether any value between a block's extremes could pass."""
         out_below = self.above is not None and maximum <= self.above

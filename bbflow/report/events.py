@@ -23,6 +23,8 @@ class Span:
     """First of the steps it covers; without meaning for a publish."""
     last_step: int = -1
     """Last of them, included."""
+    every: int = 1
+    """Only every so many of them were done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,14 @@ def _span(kind: str, content: Mapping[str, Any]) -> Span:
     times = float(content["started_s"]), float(content["ended_s"])
     if kind == "publish":
         return Span(str(content["window"]), *times, size)
-    return Span(str(content["node"]), *times, size, int(content["first_step"]), int(content["last_step"]))
+    return Span(
+        str(content["node"]),
+        *times,
+        size,
+        int(content["first_step"]),
+        int(content["last_step"]),
+        int(content.get("every", 1)),
+    )
 
 
 def _end(content: Mapping[str, Any]) -> End:

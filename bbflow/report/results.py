@@ -112,7 +112,7 @@ def _statistic(dataset: xr.Dataset, name: str) -> Statistic:
         variable=str(attributes.get("bbflow_variable", name)),
         window=str(attributes.get("bbflow_window", "")),
         operator=str(attributes["bbflow_operator"]),
-        long_name=str(attributes.get("long_name", "")),
+        long_name=str(attributes.get("bbflow_long_name", attributes.get("long_name", ""))),
         units=str(attributes.get("units", "")),
         labels=_labels(dataset, str(time), str(attributes.get("bbflow_window", ""))),
         axes=shown,

@@ -86,5 +86,5 @@ def covered_steps(spans: Iterable[Span], landed: Iterable[int]) -> set[int]:
     """
     by_node: dict[str, set[int]] = {}
     for span in spans:
-        by_node.setdefault(span.row, set()).update(range(span.first_step, span.last_step + 1))
+        by_node.setdefault(span.row, set()).update(range(span.first_step, span.last_step + 1, span.every))
     return set(landed).intersection(*by_node.values()) if by_node else set()

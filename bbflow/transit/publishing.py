@@ -48,6 +48,11 @@ class Publishing:
         self._cluster = cluster
         self._log = log
         self._fields: dict[str, Field] = {}
+        self._filters = {
+            (variable, item.name): item
+            for variable, chosen in config.variables.items()
+            for item in split(chosen.operators)[1]
+        }
         self.results: Results | None = None
         """The store, once it is open."""
 
@@ -139,8 +144,8 @@ class Publishing:
                 files.setdefault((key.variable, name), []).append((key, path))
         for (variable, name), parts in files.items():
             rows, places = _join_rows(parts)
-            field = self._fields[variable]
-            self.results.add_rows(f"{variable}_{name}", field, rows, places, folding.cursor)
+            told = f"{variable} {self._filters[variable, name]}"
+            self.results.add_rows(f"{variable}_{name}", told, self._fields[variable], rows, places, folding.cursor)
         return [path for parts in files.values() for _, path in parts]
 
 

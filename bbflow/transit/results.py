@@ -141,6 +141,7 @@ class Results:
             "units": units,
             "long_name": f"{operator.long_name} of {own.get('long_name', field.name)}",
             "cell_methods": f"{earlier} time: {operator.cell_method}".strip(),
+            "bbflow_long_name": own.get("long_name", field.name),
             "bbflow_variable": field.name,
             "bbflow_window": window.name,
             "bbflow_operator": operator.name,
@@ -150,13 +151,17 @@ class Results:
         dtype = operator.dtype(np.dtype(field.dtype))
         self._store.create(name, (f"time_{window.name}", *field.dims), (0, *field.shape), dtype, attributes)
 
-    def add_rows(self, table: str, field: Field, rows: Array, places: Sequence[Array], through: int) -> int:
+    def add_rows(
+        self, table: str, description: str, field: Field, rows: Array, places: Sequence[Array], through: int
+    ) -> int:
         """Lengthen a filter's table.
 
         Parameters
         ----------
         table
             Name of the group, ``<variable>_<filter>``.
+        description
+            What is in it, such as ``tas above 300``.
         field
             The variable.
         rows
@@ -176,6 +181,7 @@ class Results:
             columns[dim] = self._store.read(dim)[indices] if dim in self._store else indices
         if f"{table}/value" not in self._store:
             self._create_table(table, field, columns)
+            self._store.describe(table, description=description)
         # What was written but not committed before a crash is written over.
         start, done_through = self._store.attribute(f"{table}_committed", (0, -1))
         new = rows["step"] > done_through

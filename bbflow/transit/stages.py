@@ -61,13 +61,16 @@ class Stage:
         self.log = log
         self.wake = wake
 
-    def log_batch(self, event: str, steps: tuple[int, ...], started_s: float, ended_s: float, size: int) -> None:
+    def log_batch(
+        self, event: str, steps: tuple[int, ...], started_s: float, ended_s: float, size: int, every: int = 1
+    ) -> None:
         """Write the event of a batch that is done."""
         self.log.add(
             event,
             node=",".join(self.nodes),
             first_step=steps[0],
             last_step=steps[-1],
+            every=every,
             started_s=started_s,
             ended_s=ended_s,
             bytes=size,
@@ -201,4 +204,4 @@ class DrainStage(Stage):
         self.draining.take(batch)
         self.consumers.commit(DRAIN, self.draining.cursor, self.view.taking_part, no_checkpoint)
         if batch.numbers:
-            self.log_batch("drain", batch.numbers, started_s, time.time(), sum(sizes))
+            self.log_batch("drain", batch.numbers, started_s, time.time(), sum(sizes), self.config.raw.every)

@@ -66,7 +66,7 @@ int main()
                                 SingleValue("phase", "double complex", Value::Array{1.0, -2.0})}},
         {"attributes", Value::Array{Attribute("tas/units", "string", "K"),
                                     Attribute("numbers", "int64_t", Numbers()),
-                                    Attribute("latin", "string", "caf\xe9")}},
+                                    Attribute("latin", "string", "gr\xfcn")}},
         {"waited_s", 1.5}};
     std::cout << bbflow::EncodeFrame(commit);
     return std::cout.flush() ? 0 : 1;
