@@ -137,7 +137,7 @@ def parse_config(content: Any) -> Config:
     return Config(
         stream=_as(str, content["stream"], "stream"),
         variables=_parse_variables(content["operators"], windows),
-        output=Path(_as(str, content.get("output", "bbflow-out"), "output")),
+        output=Path(_as(str, content.get("output") or "bbflow-out", "output")),
         time=_section(TimeConfig, content.get("time"), "time", variable=str, units=str, calendar=str),
         raw=_parse_raw(content.get("raw", "none")),
         nodes=_section(
@@ -193,7 +193,8 @@ def _section(cls: type[T], content: Any, where: str, **readers: Any) -> T:
     if content is None:
         return cls()
     _check_keys(content, {item.name for item in fields(cls)}, where)  # type: ignore[arg-type]
-    return cls(**{key: _as(readers[key], value, f"{where}: {key}") for key, value in content.items()})
+    given = {key: value for key, value in content.items() if value is not None}
+    return cls(**{key: _as(readers[key], value, f"{where}: {key}") for key, value in given.items()})
 
 
 def _check_keys(content: Any, valid: set[str], where: str) -> None:
@@ -215,8 +216,8 @@ def _as(reader: Any, value: Any, where: str) -> Any:
 
 def _positive(value: Any) -> int:
     number = int(value)
-    if number < 1:
-        raise ConfigError(f"{value!r} must be 1 or more")
+    if number < 1 or (isinstance(value, float) and value != number):
+        raise ConfigError(f"{value!r} must be a whole number, 1 or more")
     return number
 
 

@@ -210,12 +210,11 @@ def test_ranks_discard_the_same_steps(small_node, tmp_path):
 def test_a_discarded_step_is_followed_by_one_that_lands(small_node, tmp_path):
     code = WRITE_STEPS.replace("    assert engine.begin", '    step == 6 and wait_for("go")\n    assert engine.begin')
     config = write_config(tmp_path, QueueFullPolicy="Discard")
-    with consumer(small_node) as done:
-        with writing(small_node.contact, f"STEPS = 8\n{code}", config) as process:
-            watch_until(small_node, lambda shown: shown["last"] == 5)
-            done(1)
-            (tmp_path / "go").touch()
-            returncode, said = finish(process)
+    with consumer(small_node) as done, writing(small_node.contact, f"STEPS = 8\n{code}", config) as process:
+        watch_until(small_node, lambda shown: shown["last"] == 5)
+        done(1)
+        (tmp_path / "go").touch()
+        returncode, said = finish(process)
     assert returncode == 0, said
     shown = watch(small_node)
     assert (shown["discarded"], [step.number for step in steps_of(shown)]) == ([4, 5], [2, 3, 6, 7])

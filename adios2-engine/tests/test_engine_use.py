@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import pytest
 from writers import arrays_of, run_program, run_writer, steps_of, watch, watch_until, write_config
 
@@ -39,8 +41,9 @@ def test_a_global_array_without_a_selection_is_refused(node, programs, tmp_path)
         ({"Rank": "2", "Writers": "2"}, "Rank 2 is not below Writers 2"),
     ],
 )
-def test_a_wrong_parameter_is_an_error_that_helps(node, programs, tmp_path, parameters, message):
-    done = run_program(node, programs, "stepless", write_config(tmp_path, **parameters))
+def test_a_wrong_parameter_is_an_error_that_helps(programs, tmp_path, parameters, message):
+    nowhere = SimpleNamespace(contact=tmp_path / "none.json")  # parameters are checked before it is looked for
+    done = run_program(nowhere, programs, "stepless", write_config(tmp_path, **parameters))
     assert done.returncode == 1
     assert message in done.stderr
 

@@ -1,5 +1,6 @@
 """Who gets room in the pool now: pure decisions that keep capacity hard and ranks free of deadlock."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from bbflow.errors import CapacityError
@@ -36,7 +37,12 @@ class RankProgress:
 
 
 def reserve(
-    extents: Extents, ranks: dict[int, RankProgress], local_writers: int, rank: int, step: int, size: int
+    extents: Extents,
+    ranks: dict[int, RankProgress],
+    local_writers: int,
+    step: int,
+    size: int,
+    stuck: Sequence[Extent] = (),
 ) -> Extent | None:
     """Take room for one rank's step, or say that it must wait.
 
@@ -51,26 +57,36 @@ def reserve(
         The stream's local ranks that have opened it.
     local_writers
         How many there will be.
-    rank, step, size
-        Who asks, for which step, for how many bytes.
+    step, size
+        For which step is asked, for how many bytes.
+    stuck
+        What can't become free before the step has landed, since it belongs to this step or a later one.
 
     Raises
     ------
     CapacityError
-        If the step can't fit even into an empty pool.
+        If the step can't fit however much is folded and drained.
     """
     in_step = sum(other.granted_bytes for other in ranks.values() if other.step == step)
-    if in_step + align(size) > extents.capacity:
+    if in_step + align(size) > extents.capacity or largest_gap(extents.capacity, stuck) < align(size):
+        needed = max(in_step, sum(held for _, held in stuck)) + size
         raise CapacityError(
-            f"step {step} needs {format_bytes(in_step + size)} or more on one BB node, but its capacity is "
-            f"{format_bytes(extents.capacity)}: give the node more capacity or use more nodes"
+            f"step {step} needs {format_bytes(needed)} or more on one BB node, but its capacity is "
+            f"{format_bytes(extents.capacity)} ({format_bytes(largest_gap(extents.capacity, stuck))} in one piece): "
+            "give the node more capacity or use more nodes"
         )
     needs = [_older_need(ranks.get(other), step) for other in range_of(ranks, local_writers)]
     if any(need is None for need in needs):
         return None
-    if extents.free_bytes - align(size) < sum(need or 0 for need in needs):
-        return None
-    return extents.take(size)
+    return extents.take(size) if extents.can_take([size, *(need for need in needs if need)]) else None
+
+
+def largest_gap(capacity: int, held: Iterable[Extent]) -> int:
+    """Give the largest run of bytes in a pool between extents that are held."""
+    ordered = sorted(held)
+    begins = [0, *(offset + size for offset, size in ordered)]
+    ends = [*(offset for offset, _ in ordered), capacity]
+    return max(end - begin for begin, end in zip(begins, ends, strict=True))
 
 
 def range_of(ranks: dict[int, RankProgress], local_writers: int) -> list[int]:

@@ -20,6 +20,8 @@ class WriterPeer:
 
     stream: str
     """The stream."""
+    writers: Writers
+    """Its writers; those of an earlier run of the same name, if the stream was dropped since."""
     rank: int
     """Its rank."""
     may_discard: bool
@@ -80,6 +82,8 @@ class Agent:
             self._waiting.append(Waiting(peer, message))
             return self._settle()
         if op == "watch":
+            if missing := {"stream", "after", "change", "limit"} - message.keys():
+                raise ProtocolError(f"request 'watch' without {', '.join(sorted(missing))}")
             deadline_s = self._clock() + float(message.get("timeout_s", 0.0))
             self._waiting.append(Waiting(peer, message, deadline_s))
             return self._settle()
@@ -100,7 +104,7 @@ class Agent:
         writer = self._peers.pop(peer, None)
         if writer is None:
             return []
-        self._writers[writer.stream].abort(writer.rank)
+        writer.writers.abort(writer.rank)
         self._changed()
         return self._settle()
 
@@ -132,12 +136,10 @@ class Agent:
             if message["op"] == "watch":
                 return self._watch(waiting)
             peer = self._writer(waiting.peer)
-            writers = self._writers[peer.stream]
             if message["op"] == "reserve":
-                return writers.reserve(peer.rank, message["step"], message["bytes"])
-            settled_before = self._store.streams[peer.stream].last
-            reply = writers.begin(peer.rank, message["step"], message["bytes"], peer.may_discard)
-            if self._store.streams[peer.stream].last != settled_before:
+                return peer.writers.reserve(peer.rank, message["step"], message["bytes"])
+            reply = peer.writers.begin(peer.rank, message["step"], message["bytes"], peer.may_discard)
+            if reply is not None and reply["status"] == "discard":
                 self._changed()
             return reply
         except KeyError as error:
@@ -174,27 +176,27 @@ class Agent:
             self._forget(name)
         writers = self._writers.setdefault(name, Writers(self._store, name, self._clock))
         writers.open(message["rank"], message["writers"], message["local_writers"])
-        self._peers[peer] = WriterPeer(name, message["rank"], message["policy"] == "Discard")
+        self._peers[peer] = WriterPeer(name, writers, message["rank"], message["policy"] == "Discard")
         self._changed()
         pool = str(self._store.directory / "pool")
         return {"ok": True, "pool": pool, "capacity": self._store.extents.capacity}
 
     def _commit(self, peer: int, message: Message) -> None:
         writer = self._writer(peer)
-        self._writers[writer.stream].commit(writer.rank, message)
+        writer.writers.commit(writer.rank, message)
         self._changed()
 
     def _close(self, peer: int, message: Message) -> Message:
         writer = self._writer(peer)
         del self._peers[peer]
-        self._writers[writer.stream].close(writer.rank)
+        writer.writers.close(writer.rank)
         self._changed()
         return {"ok": True}
 
     def _abort(self, peer: int, message: Message) -> None:
         writer = self._writer(peer)
         del self._peers[peer]
-        self._writers[writer.stream].abort(writer.rank)
+        writer.writers.abort(writer.rank)
         self._changed()
 
     # Requests of the analysis

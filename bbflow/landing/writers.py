@@ -49,6 +49,7 @@ class Writers:
         self._open_steps: dict[int, OpenStep] = {}
         self._closed: set[int] = set()
         self._waited_s: dict[int, float] = {}
+        self._ended = False
 
     @property
     def waited_s(self) -> float:
@@ -128,20 +129,27 @@ class Writers:
         return None if extents is None else {"ok": True, "extents": extents}
 
     def _reserve(self, rank: int, step: int, size: int) -> list[Extent] | None:
-        extent = reserve(self._store.extents, self._ranks, self._local_writers, rank, step, size)
+        own = self._ranks[rank].granted
+        later = [extent for number, opened in self._open_steps.items() if number >= step for extent in opened.extents]
+        extent = reserve(self._store.extents, self._ranks, self._local_writers, step, size, [*own, *later])
         if extent is None:
             return None
-        self._ranks[rank].granted.append(extent)
+        own.append(extent)
         return [extent]
 
     def commit(self, rank: int, message: Message) -> None:
         """Take a rank's step; with the last rank's it becomes visible.
+
+        A step of an aborted stream can't be completed any more: what a rank still commits is dropped.
 
         Raises
         ------
         ProtocolError
             If a block doesn't lie in what the rank was given.
         """
+        if self._ended:
+            self._leave(rank)
+            return
         progress, step = self._ranks[rank], message["step"]
         if progress.step != step or progress.committed >= step:
             raise ProtocolError(f"rank {rank} committed step {step}, which is not its open step")
@@ -199,15 +207,16 @@ class Writers:
         progress.granted = []
 
     def _end(self, status: str) -> None:
-        if self._store.streams[self._name].status in ENDED:
+        if self._ended:
             return
+        self._ended = True
         for opened in self._open_steps.values():
             self._store.extents.give_back(opened.extents)
             opened.extents = []
         self._store.record({"record": "end", "stream": self._name, "status": status})
 
     def _check_alive(self) -> None:
-        if self._store.streams[self._name].status in ENDED:
+        if self._ended:
             raise StreamError(f"stream {self._name!r} was aborted: another of its ranks is gone")
 
 

@@ -45,6 +45,12 @@ class Extents:
                 return offset, wanted
         return None
 
+    def can_take(self, sizes: Sequence[int]) -> bool:
+        """Whether `take` would succeed for each of these sizes, one after the other."""
+        trial = Extents(0)
+        trial._free = list(self._free)
+        return all(trial.take(size) is not None for size in sizes)
+
     def take_at(self, extent: Extent) -> None:
         """Mark an extent as held, when an index is replayed.
 
