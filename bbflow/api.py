@@ -12,6 +12,7 @@ from typing import Any
 import xarray as xr
 
 from bbflow.config import Config, parse_config
+from bbflow.errors import StreamError
 from bbflow.landing.client import request_once
 from bbflow.landing.contact import NodeAddress, read_contact
 from bbflow.landing.embedded import DEFAULT_DIRECTORY, EmbeddedNodes
@@ -129,6 +130,7 @@ class Analysis:
 
     def __init__(self, nodes: tuple[NodeAddress, ...], config: Config, scheduler: str | None) -> None:
         self._nodes = nodes
+        self._output = config.output
         self._resources = ExitStack()
         config.output.mkdir(parents=True, exist_ok=True)
         try:
@@ -164,6 +166,8 @@ class Analysis:
     def result(self, timeout_s: float = 60.0) -> xr.Dataset:
         """Give the statistics as they are now, those of the open month and of the run so far included.
 
+        When the stream has ended it is what was published.
+
         Parameters
         ----------
         timeout_s
@@ -174,7 +178,15 @@ class Analysis:
         StreamError
             If nothing was folded in that time.
         """
-        return self._pipeline.live(timeout_s)
+        try:
+            return self._pipeline.live(timeout_s if self._thread.is_alive() else 0.0)
+        except StreamError:
+            if self._thread.is_alive():
+                raise
+        self.wait()
+        with xr.open_zarr(self._output / "results.zarr") as published:
+            results: xr.Dataset = published.load()
+        return results
 
     def wait(self, timeout_s: float | None = None) -> Outcome | None:
         """Wait until the stream has ended and everything is published and drained.

@@ -72,7 +72,7 @@ class WorkersConfig:
 
     processes: int = 1
     """Worker processes of the local cluster."""
-    threads: int = 1
+    threads: int = 2
     """Threads of each."""
     batch_steps: int = 16
     """At most so many steps are folded by one task."""
@@ -96,7 +96,7 @@ class Config:
     """Embedded nodes, where no contact file is given."""
     workers: WorkersConfig = field(default_factory=WorkersConfig)
     """Dask workers, where no scheduler is given."""
-    open_timeout_s: float = 60.0
+    open_timeout_s: float = 600.0
     """How long to wait for the stream to open."""
 
 
@@ -151,7 +151,7 @@ def parse_config(content: Any) -> Config:
             threads=_positive,
             batch_steps=_positive,
         ),
-        open_timeout_s=_as(float, content.get("open_timeout_s", 60.0), "open_timeout_s"),
+        open_timeout_s=_as(float, content.get("open_timeout_s", 600.0), "open_timeout_s"),
     )
 
 

@@ -10,8 +10,8 @@
 namespace bbflow
 {
 
-/** Finds the attributes of an IO that are new or changed. The plugin interface has no callback for them, so
- *  they are looked through at each step. */
+/** Finds the attributes of an IO that are new or changed. The plugin interface has no callback for
+ * them, so they are looked through at each step. */
 class Attributes
 {
 public:

@@ -13,7 +13,8 @@ namespace bbflow
 
 void StreamCopy(char *target, const char *source, const size_t bytes)
 {
-    // A non-temporal store doesn't first read the line that it overwrites, and leaves the caches to others.
+    // A non-temporal store doesn't first read the line that it overwrites, and leaves the caches to
+    // others.
     size_t i = 0;
     for (; i + 64 <= bytes; i += 64)
     {

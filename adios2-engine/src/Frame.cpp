@@ -39,8 +39,7 @@ std::string EncodeFrame(const Value &message)
     if (payload.size() > MaxPayloadBytes)
     {
         throw std::runtime_error("bbflow: a message of " + std::to_string(payload.size()) +
-                                 " bytes is above the limit of " +
-                                 std::to_string(MaxPayloadBytes) +
+                                 " bytes is above the limit of " + std::to_string(MaxPayloadBytes) +
                                  ": write fewer or shorter values and attributes in a step");
     }
     std::string frame;

@@ -39,10 +39,7 @@ private:
         throw std::runtime_error("no JSON at byte " + std::to_string(m_At));
     }
 
-    void SkipSpace()
-    {
-        m_At = std::min(m_Text.find_first_not_of(" \t\r\n", m_At), m_Text.size());
-    }
+    void SkipSpace() { m_At = std::min(m_Text.find_first_not_of(" \t\r\n", m_At), m_Text.size()); }
 
     bool TakeIf(std::string_view word)
     {

@@ -12,8 +12,8 @@ struct RankOf
     size_t Writers = 1;
 };
 
-/** Asks the environment of the known launchers (mpich, Open MPI, PMIx, MVAPICH, Slurm); without one the
- *  process is alone. */
+/** Asks the environment of the known launchers (mpich, Open MPI, PMIx, MVAPICH, Slurm); without one
+ * the process is alone. */
 RankOf RankFromLauncher();
 
 } // end namespace bbflow

@@ -12,8 +12,9 @@ namespace bbflow
 namespace
 {
 
-/** Independent lanes hide the latency of min and max, and `v < m ? v : m` skips a NaN in v. With fewer
- *  than 32 lanes GCC unrolls the inner loop before it vectorises, and that is three times slower. */
+/** Independent lanes hide the latency of min and max, and `v < m ? v : m` skips a NaN in v. With
+ * fewer than 32 lanes GCC unrolls the inner loop before it vectorises, and that is three times
+ * slower. */
 template <class T>
 inline __attribute__((always_inline)) void WidenLanes(Range<T> &range, const T *values, size_t n)
 {

@@ -7,7 +7,8 @@
 namespace bbflow
 {
 
-/** Smallest and largest of the values seen so far that are not NaN; Min > Max while there are none. */
+/** Smallest and largest of the values seen so far that are not NaN; Min > Max while there are none.
+ */
 template <class T>
 struct Range
 {

@@ -6,8 +6,8 @@
 namespace bbflow
 {
 
-/** A node's pool, mapped for writing. Its pages exist already; mapping them all at once keeps page faults
- *  out of the steps. */
+/** A node's pool, mapped for writing. Its pages exist already; mapping them all at once keeps page
+ * faults out of the steps. */
 class Pool
 {
 public:

@@ -22,7 +22,8 @@ std::string HostName()
     return name;
 }
 
-/** Gives the reply if the agent agreed. @throws std::runtime_error with the agent's reason if not */
+/** Gives the reply if the agent agreed. @throws std::runtime_error with the agent's reason if not
+ */
 Value Checked(Value reply)
 {
     if (!reply.BoolAt("ok"))
@@ -38,8 +39,9 @@ Session::Session(const Parameters &parameters)
 {
     if (parameters.Contact.empty())
     {
-        throw std::runtime_error("bbflow: no contact file is given: set the parameter Contact or the "
-                                 "environment's BBFLOW_CONTACT, or start the program with 'bbflow run'");
+        throw std::runtime_error(
+            "bbflow: no contact file is given: set the parameter Contact or the "
+            "environment's BBFLOW_CONTACT, or start the program with 'bbflow run'");
     }
     const Deadline deadline = After(parameters.OpenTimeoutSecs);
     while (!m_Channel)
@@ -144,8 +146,7 @@ std::optional<Value> Session::AwaitReply(const Deadline &deadline)
 {
     const auto start = std::chrono::steady_clock::now();
     std::optional<Value> reply = m_Channel->Receive(deadline);
-    m_WaitedSecs +=
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    m_WaitedSecs += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return reply;
 }
 

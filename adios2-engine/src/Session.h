@@ -29,7 +29,8 @@ public:
     /** Asks for a step, or goes on waiting for the one asked for before. */
     Admission Begin(size_t step, const Deadline &deadline);
 
-    /** Places a block. If the step's extents are full it first waits for room for `pending` bytes. */
+    /** Places a block. If the step's extents are full it first waits for room for `pending` bytes.
+     */
     char *Place(size_t bytes, size_t pending, size_t &offset);
 
     /** Makes this rank's step final. */

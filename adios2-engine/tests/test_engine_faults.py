@@ -1,5 +1,7 @@
 import signal
+import time
 
+import pytest
 from writers import (
     arrays_of,
     finish,
@@ -7,6 +9,7 @@ from writers import (
     run_writer,
     steps_of,
     wait_for_file,
+    watch,
     watch_until,
     write,
     write_config,
@@ -79,3 +82,43 @@ def test_a_damaged_contact_file_is_named(tmp_path):
     assert returncode != 0
     assert "bbflow: " in said
     assert "contact.json" in said
+
+
+TWO_RANKS = """
+import os
+rank, writers = int(os.environ.get("PMI_RANK", rank)), 2
+part = field(512, 1024, 512 * rank)
+engine = io.open("out", Mode.Write)
+engine.begin_step()
+engine.put(part, np.ones(512), Mode.Sync)
+tell(f"put.{rank}")
+wait_for(f"go.{rank}")
+engine.end_step()
+tell(f"ended.{rank}")
+wait_for("never")
+"""
+
+
+@pytest.mark.parametrize("dies", ["before its commit", "after its commit"])
+def test_a_step_that_lost_a_rank_never_lands_and_its_space_comes_back(node, tmp_path, dies):
+    configs = [write_config(tmp_path, Rank=str(rank), Writers="2") for rank in range(2)]
+    with (
+        writing(node.contact, TWO_RANKS, configs[0], rank=0, writers=2) as first,
+        writing(node.contact, TWO_RANKS, configs[1], rank=1, writers=2) as second,
+    ):
+        wait_for_file(tmp_path / "put.0")
+        wait_for_file(tmp_path / "put.1")
+        if dies == "after its commit":
+            (tmp_path / "go.0").touch()
+            wait_for_file(tmp_path / "ended.0")
+        first.kill()
+        watch_until(node, lambda shown: shown["status"] == "aborted")
+        (tmp_path / "go.1").touch()
+        wait_for_file(tmp_path / "ended.1")
+        second.kill()
+        second.wait()
+    deadline_s = time.monotonic() + 5.0
+    while (status := node_status(node))["free"] < status["capacity"] and time.monotonic() < deadline_s:
+        time.sleep(0.02)
+    assert status["free"] == status["capacity"]
+    assert watch(node)["steps"] == []

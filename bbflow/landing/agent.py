@@ -96,6 +96,8 @@ class Agent:
             reply = {"ok": False, "error": str(error)}
         except KeyError as error:
             raise ProtocolError(f"request {op!r} without {error}") from None
+        except (TypeError, ValueError, AttributeError) as error:
+            raise ProtocolError(f"request {op!r} with a value of a wrong type ({error})") from None
         return ([(peer, reply)] if reply is not None else []) + self._settle()
 
     def disconnect(self, peer: int) -> list[Reply]:
@@ -144,6 +146,8 @@ class Agent:
             return reply
         except KeyError as error:
             raise ProtocolError(f"request {message['op']!r} without {error}") from None
+        except TypeError as error:
+            raise ProtocolError(f"request {message['op']!r} with a value of a wrong type ({error})") from None
         except BbflowError as error:
             return {"ok": False, "error": str(error)}
 

@@ -34,12 +34,13 @@ def live_dataset(store: Path, fields: Mapping[Window, tuple[Span, Published]], c
     for window, (span, results) in fields.items():
         opened = _open_span(window, span, results, clock)
         axis = f"time_{window.name}"
-        names = [name for name in dataset.variables if axis in dataset[name].dims]
-        before = dataset[names].drop_vars([name for name in dataset.coords if name not in names])
-        rest = dataset.drop_vars(names)
+        names = [name for name in dataset.data_vars if axis in dataset[name].dims]
+        rest = dataset.drop_vars([*names, axis], errors="ignore")
         if names:
-            opened = xr.concat([before, opened], axis, data_vars="all", join="outer", combine_attrs="override")
-        dataset = rest.merge(opened, compat="override", combine_attrs="override")
+            opened = xr.concat(
+                [dataset[names], opened], axis, data_vars="all", coords="minimal", compat="override", join="override"
+            )
+        dataset = rest.merge(opened, compat="override", join="override", combine_attrs="override")
     return dataset
 
 

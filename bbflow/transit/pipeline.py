@@ -10,7 +10,7 @@ import xarray as xr
 
 from bbflow.cf import StreamAttributes
 from bbflow.config import Config
-from bbflow.errors import BbflowError, StreamError
+from bbflow.errors import BbflowError, ConfigError, StreamError
 from bbflow.events import EventLog
 from bbflow.landing.contact import NodeAddress
 from bbflow.operators.calendars import Clock
@@ -21,7 +21,7 @@ from bbflow.transit.opening import check_variables, make_clock, write_coordinate
 from bbflow.transit.stages import DrainStage, FoldStage
 from bbflow.transit.watch import StreamView, Watcher
 
-LiveAnswer = queue.SimpleQueue[xr.Dataset]
+LiveAnswer = queue.SimpleQueue[xr.Dataset | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,8 @@ class Pipeline:
 
     Raises
     ------
+    ConfigError
+        If raw steps are to be drained from several hosts.
     NodeError
         If a node doesn't answer.
     """
@@ -61,6 +63,12 @@ class Pipeline:
         self._news: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self._asked: list[LiveAnswer] = []
         self._stopped = False
+        hosts = sorted({node.host for node in nodes})
+        if config.raw.wanted and len(hosts) > 1:
+            raise ConfigError(
+                f"raw steps can be drained from the BB nodes of one host only, but these are on {', '.join(hosts)}: "
+                "set raw: none"
+            )
         self._clock: Clock | None = None
         names = [FOLD, DRAIN] if config.raw.wanted else [FOLD]
         self._consumers = Consumers(nodes, config.stream, names)
@@ -90,9 +98,12 @@ class Pipeline:
         answer: LiveAnswer = queue.SimpleQueue()
         self._news.put(("live", answer))
         try:
-            return answer.get(timeout=timeout_s)
+            dataset = answer.get(timeout=timeout_s)
         except queue.Empty:
-            raise StreamError(f"nothing of stream {self._config.stream!r} was folded yet: try again later") from None
+            dataset = None
+        if dataset is None:
+            raise StreamError(f"nothing of stream {self._config.stream!r} is being folded: try again later")
+        return dataset
 
     def _wake(self) -> None:
         self._news.put(("task", None))
@@ -245,3 +256,9 @@ class Pipeline:
             watcher.stop()
         self._consumers.close()
         self._log.close()
+        while not self._news.empty():
+            source, news = self._news.get()
+            if source == "live":
+                self._asked.append(news)
+        for answer in self._asked:
+            answer.put(None)

@@ -1,0 +1,87 @@
+"""Peers of an agent that speak in messages, without sockets."""
+
+from bbflow.landing.agent import Agent
+from bbflow.store.extents import ALIGNMENT_BYTES as PAGE
+from bbflow.store.node import NodeStore
+
+STREAM = "weather"
+ANALYSIS = 1000
+
+
+class Clock:
+    """A clock that stands still until it is told."""
+
+    def __init__(self):
+        self.now_s = 100.0
+
+    def __call__(self):
+        return self.now_s
+
+
+class Bench:
+    """One agent and what it last said to each peer."""
+
+    def __init__(self, directory, pages=16):
+        self.directory = directory
+        self.clock = Clock()
+        self.replies = {}
+        self.store = NodeStore(directory, pages * PAGE)
+        self.agent = Agent(self.store, "bb0", "here", self.clock)
+
+    def reopen(self):
+        """End the agent without a word and start another on the same directory."""
+        self.store.close()
+        self.__init__(self.directory)
+
+    def say(self, peer, op, **keys):
+        """Send a message; give the peer's reply, None while it waits."""
+        self.replies.pop(peer, None)
+        self._take(self.agent.handle(peer, {"op": op, **keys}))
+        return self.replies.get(peer)
+
+    def hang_up(self, peer):
+        self._take(self.agent.disconnect(peer))
+
+    def expire(self):
+        self._take(self.agent.expire())
+
+    def _take(self, replies):
+        self.replies |= dict(replies)
+
+    def open(self, rank=0, writers=1, policy="Block", stream=STREAM, peer=None):
+        keys = {"version": 1, "stream": stream, "rank": rank, "writers": writers, "local_writers": writers}
+        return self.say(rank if peer is None else peer, "open", policy=policy, host="here", pid=1, **keys)
+
+    def begin(self, rank, step, pages=0):
+        return self.say(rank, "begin", step=step, bytes=pages * PAGE)
+
+    def reserve(self, rank, step, pages):
+        return self.say(rank, "reserve", step=step, bytes=pages * PAGE)
+
+    def commit(self, rank, step, *extents, attributes=()):
+        blocks = [block(offset, size) for offset, size in extents]
+        return self.say(rank, "commit", step=step, blocks=blocks, attributes=list(attributes), waited_s=0.5)
+
+    def land(self, step, pages=1, rank=0):
+        """Write a whole step of one writer."""
+        extents = self.begin(rank, step, pages)["extents"]
+        self.commit(rank, step, *extents)
+        return extents
+
+    def attach(self, *consumers, stream=STREAM):
+        return self.say(ANALYSIS, "attach", stream=stream, consumers=list(consumers))
+
+    def done(self, step, epoch, consumer="fold", checkpoint=b"c"):
+        keys = {"consumer": consumer, "epoch": epoch, "step": step, "checkpoint": checkpoint}
+        return self.say(ANALYSIS, "done", stream=STREAM, **keys)
+
+    def watch(self, after=-1, change=-1, timeout_s=0.0, limit=1000, peer=ANALYSIS):
+        keys = {"after": after, "change": change, "timeout_s": timeout_s, "limit": limit}
+        return self.say(peer, "watch", stream=STREAM, **keys)
+
+    def free_pages(self):
+        return self.say(ANALYSIS, "status")["free"] // PAGE
+
+
+def block(offset, size):
+    return {"name": "v", "type": "int8_t", "kind": "LocalArray", "count": [size], "offset": offset, "bytes": size}

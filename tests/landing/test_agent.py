@@ -1,0 +1,283 @@
+import pytest
+from peers import ANALYSIS, PAGE, STREAM
+
+from bbflow.errors import ProtocolError
+
+
+def steps_of(reply):
+    return [step["step"] for step in reply["steps"]]
+
+
+def test_a_step_is_visible_when_all_ranks_have_committed_it(bench):
+    for rank in (0, 1):
+        assert bench.open(rank, writers=2)["ok"]
+    for rank in (0, 1):
+        extents = bench.begin(rank, 0, 1)["extents"]
+        assert steps_of(bench.watch()) == []
+        bench.commit(rank, 0, *extents)
+    reply = bench.watch()
+    assert steps_of(reply) == [0]
+    assert [block["name"] for block in reply["steps"][0]["blocks"]] == ["v", "v"]
+    assert (reply["steps"][0]["began_s"], reply["last"], reply["status"]) == (100.0, 0, "open")
+
+
+def test_space_goes_when_the_last_consumer_is_past_a_step(bench):
+    bench.open()
+    epoch = bench.attach("fold", "drain")["epoch"]
+    bench.land(0, pages=4)
+    assert bench.free_pages() == 12
+    assert bench.done(0, epoch, "fold")["ok"]
+    assert bench.free_pages() == 12
+    assert bench.done(0, epoch, "drain")["ok"]
+    assert bench.free_pages() == 16
+
+
+def test_without_a_consumer_steps_are_kept(bench):
+    bench.open()
+    bench.land(0)
+    bench.land(1)
+    bench.say(0, "close", steps=2)
+    reply = bench.watch()
+    assert (steps_of(reply), reply["status"]) == ([0, 1], "closed")
+
+
+def test_a_writer_waits_for_room_and_gets_it_when_a_step_is_done(bench):
+    bench.open()
+    epoch = bench.attach("fold")["epoch"]
+    bench.land(0, pages=10)
+    assert bench.begin(0, 1, 10) is None
+    bench.done(0, epoch)
+    assert bench.replies[0]["extents"] == [[0, 10 * PAGE]] or bench.replies[0]["extents"] == [(0, 10 * PAGE)]
+
+
+def test_room_that_a_step_did_not_use_comes_back_at_its_commit(bench):
+    bench.open()
+    ((offset, _),) = bench.begin(0, 0, 8)["extents"]
+    bench.commit(0, 0, (offset, PAGE + 1))
+    assert bench.free_pages() == 14
+
+
+def test_a_step_without_blocks_lands_and_takes_no_room(bench):
+    bench.open()
+    bench.begin(0, 0)
+    bench.commit(0, 0)
+    assert steps_of(bench.watch()) == [0]
+    assert bench.free_pages() == 16
+
+
+def test_attributes_are_kept_and_the_newest_count(bench):
+    bench.open()
+    for step, units in enumerate(["K", "degC"]):
+        bench.begin(0, step)
+        bench.commit(0, step, attributes=[{"name": "v/units", "type": "string", "value": units}])
+    assert bench.watch()["attributes"] == {"v/units": "degC"}
+
+
+def test_discard_drops_a_step_whole_and_for_all_ranks(bench):
+    for rank in (0, 1):
+        bench.open(rank, writers=2, policy="Discard")
+    for rank in (0, 1):
+        bench.commit(rank, 0, *bench.begin(rank, 0, 5)["extents"])
+    assert bench.begin(0, 1, 5)["status"] == "discard"
+    bench.attach("fold")
+    bench.done(0, 1)
+    assert bench.free_pages() == 16
+    assert bench.begin(1, 1, 5)["status"] == "discard", "room came, but the step was dropped for the other rank"
+    assert bench.begin(0, 2, 5)["status"] == "ok"
+    assert bench.begin(1, 2, 5)["status"] == "ok"
+    reply = bench.watch()
+    assert (reply["discarded"], reply["last"]) == ([1], 1)
+
+
+def test_a_takeover_makes_the_old_analysis_void(bench):
+    bench.open()
+    old = bench.attach("fold")["epoch"]
+    bench.land(0)
+    bench.done(0, old, checkpoint=b"first")
+    reply = bench.attach("fold")
+    assert reply["epoch"] > old
+    assert reply["cursors"] == {"fold": [0, b"first"]}
+    bench.land(1)
+    refused = bench.done(1, old)
+    assert not refused["ok"]
+    assert "taken over" in refused["error"]
+    assert steps_of(bench.watch()) == [1]
+
+
+def test_a_cursor_of_nobody_is_refused(bench):
+    bench.open()
+    epoch = bench.attach("fold")["epoch"]
+    assert "not attached" in bench.done(0, epoch, consumer="other")["error"]
+
+
+def test_a_watch_waits_for_a_change(bench):
+    bench.open()
+    change = bench.watch()["change"]
+    assert bench.watch(change=change, timeout_s=5.0) is None
+    bench.land(0)
+    assert bench.replies[ANALYSIS]["change"] > change
+
+
+def test_a_watch_is_answered_when_its_time_is_up(bench):
+    change = bench.watch()["change"]
+    assert bench.watch(change=change, timeout_s=5.0) is None
+    assert bench.agent.next_deadline_s() == 105.0
+    bench.clock.now_s = 104.9
+    bench.expire()
+    assert ANALYSIS not in bench.replies
+    bench.clock.now_s = 105.0
+    bench.expire()
+    assert bench.replies[ANALYSIS]["status"] == "expected"
+    assert bench.agent.next_deadline_s() is None
+
+
+def test_a_watch_gives_the_oldest_steps_first_and_no_more_than_its_limit(bench):
+    bench.open()
+    for step in range(5):
+        bench.land(step)
+    assert steps_of(bench.watch(after=0, limit=2)) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"op": "fly"},
+        {},
+        {"op": "watch", "stream": STREAM},
+        {"op": "open", "version": 1},
+        {"op": "begin", "step": 0, "bytes": 1},
+        {"op": "commit", "step": 0, "blocks": []},
+        {"op": "attach", "stream": STREAM, "consumers": 5},
+    ],
+)
+def test_a_message_that_the_format_does_not_know_cuts_its_peer_off(bench, message):
+    with pytest.raises(ProtocolError):
+        bench.agent.handle(5, message)
+    bench.hang_up(5)
+    assert bench.open()["ok"]
+
+
+def test_a_damaged_request_of_one_peer_does_not_hurt_another(bench):
+    bench.open()
+    with pytest.raises(ProtocolError, match="wrong type"):
+        bench.agent.handle(0, {"op": "begin", "step": 0, "bytes": "many"})
+    bench.hang_up(0)
+    assert bench.say(7, "status")["ok"]
+
+
+@pytest.mark.parametrize("place", [(PAGE, PAGE), (2 * PAGE, PAGE), (0, 3 * PAGE), (-64, 64)])
+def test_a_block_outside_of_the_grant_is_refused(bench, place):
+    bench.open()
+    bench.open(stream="other", peer=9)
+    bench.begin(9, 0, 1)
+    ((offset, size),) = bench.begin(0, 0, 1)["extents"]
+    with pytest.raises(ProtocolError, match="outside"):
+        bench.commit(0, 0, (offset + place[0], place[1]))
+    bench.hang_up(0)
+    assert bench.watch()["status"] == "aborted"
+    assert bench.free_pages() == 15
+
+
+def test_a_block_whose_length_is_not_its_shape_is_refused(bench):
+    bench.open()
+    ((offset, _),) = bench.begin(0, 0, 1)["extents"]
+    block = {"name": "v", "type": "double", "kind": "LocalArray", "count": [4], "offset": offset, "bytes": 31}
+    with pytest.raises(ProtocolError, match="can't be 31 bytes"):
+        bench.say(0, "commit", step=0, blocks=[block], attributes=[])
+
+
+@pytest.mark.parametrize("step", [1, 5, -1])
+def test_steps_come_in_order(bench, step):
+    bench.open()
+    with pytest.raises(ProtocolError, match="began step"):
+        bench.begin(0, step)
+
+
+def test_a_rank_that_is_gone_aborts_the_stream_and_keeps_what_was_committed(bench):
+    for rank in (0, 1):
+        bench.open(rank, writers=2)
+    for rank in (0, 1):
+        bench.commit(rank, 0, *bench.begin(rank, 0, 2)["extents"])
+    for rank in (0, 1):
+        bench.begin(rank, 1, 2)
+    bench.hang_up(0)
+    reply = bench.watch()
+    assert (steps_of(reply), reply["status"]) == ([0], "aborted")
+    assert "aborted" in bench.reserve(1, 1, 1)["error"]
+
+
+def test_a_commit_after_the_abort_lands_nothing_and_leaks_nothing(bench):
+    for rank in (0, 1):
+        bench.open(rank, writers=2)
+    first, second = (bench.begin(rank, 0, 2)["extents"] for rank in (0, 1))
+    bench.commit(0, 0, *first)
+    bench.hang_up(0)
+    bench.commit(1, 0, *second)
+    bench.hang_up(1)
+    assert steps_of(bench.watch()) == []
+    assert bench.free_pages() == 16
+
+
+def test_a_straggler_of_a_dropped_stream_does_not_hurt_the_next_one(bench):
+    for rank in (0, 1):
+        bench.open(rank, writers=2)
+    bench.begin(1, 0, 2)
+    bench.hang_up(0)
+    assert bench.say(ANALYSIS, "drop", stream=STREAM)["ok"]
+    assert bench.open(0, peer=50)["ok"]
+    bench.begin(50, 0, 1)
+    bench.hang_up(1)
+    assert bench.watch()["status"] == "open"
+    assert bench.free_pages() == 15
+
+
+def test_a_stream_that_is_written_can_not_be_dropped(bench):
+    bench.open()
+    assert "still being written" in bench.say(ANALYSIS, "drop", stream=STREAM)["error"]
+    assert "there is no stream 'climat'" in bench.say(ANALYSIS, "drop", stream="climat")["error"]
+
+
+def test_a_stream_that_holds_steps_is_not_written_over(bench):
+    bench.open()
+    bench.land(0)
+    bench.say(0, "close", steps=1)
+    assert "written before" in bench.open(peer=3)["error"]
+    bench.say(ANALYSIS, "drop", stream=STREAM)
+    assert bench.open(peer=4)["ok"]
+
+
+@pytest.mark.parametrize(
+    ("rank", "writers", "says"),
+    [(0, 2, "is open already"), (2, 2, "can't be"), (1, 3, "has 3 writers"), (-1, 2, "can't be")],
+)
+def test_ranks_that_do_not_fit_together_are_refused(bench, rank, writers, says):
+    bench.open(0, writers=2)
+    assert says in bench.open(rank, writers=writers, peer=8)["error"]
+
+
+def test_an_engine_of_another_version_is_refused(bench):
+    keys = {"stream": STREAM, "rank": 0, "writers": 1, "local_writers": 1, "policy": "Block"}
+    assert "version 2" in bench.say(0, "open", version=2, **keys)["error"]
+
+
+def test_a_node_that_holds_steps_stops_only_by_force(bench):
+    bench.open()
+    bench.land(0)
+    assert "still holds steps" in bench.say(ANALYSIS, "stop", force=False)["error"]
+    assert not bench.agent.stopped
+    assert bench.say(ANALYSIS, "stop", force=True)["ok"]
+    assert bench.agent.stopped
+
+
+def test_a_restarted_agent_has_every_committed_step_and_the_cursors(bench):
+    bench.open()
+    epoch = bench.attach("fold")["epoch"]
+    for step in range(3):
+        bench.land(step, pages=2)
+    bench.done(0, epoch, checkpoint=b"kept")
+    bench.begin(0, 3, 2)
+    bench.reopen()
+    reply = bench.watch()
+    assert (steps_of(reply), reply["status"]) == ([1, 2], "aborted")
+    assert bench.free_pages() == 12
+    assert bench.attach("fold")["cursors"] == {"fold": [0, b"kept"]}

@@ -1,0 +1,89 @@
+import os
+
+import pytest
+
+from bbflow.errors import CapacityError, ConfigError, ProtocolError
+from bbflow.store.frames import encode
+from bbflow.store.index import Index, replay
+from bbflow.store.node import NodeStore
+
+RECORDS = [{"record": "format", "version": 1}, {"record": "open", "stream": "a"}, {"record": "end", "stream": "a"}]
+
+
+def write_index(path, records):
+    index = Index(path)
+    for record in records:
+        index.append(record)
+    index.close()
+
+
+def test_a_tail_torn_at_any_byte_is_cut_off_and_written_anew(tmp_path):
+    path = tmp_path / "index"
+    whole = b"".join(encode(record) for record in RECORDS)
+    kept = len(whole) - len(encode(RECORDS[-1]))
+    for torn in range(kept, len(whole)):
+        path.write_bytes(whole[:torn])
+        assert list(replay(path)) == RECORDS[:-1]
+        assert path.stat().st_size == kept
+        write_index(path, RECORDS[-1:])
+        assert list(replay(path)) == RECORDS
+
+
+def test_a_damaged_byte_anywhere_in_the_last_record_drops_only_that_record(tmp_path):
+    path = tmp_path / "index"
+    whole = b"".join(encode(record) for record in RECORDS)
+    kept = len(whole) - len(encode(RECORDS[-1]))
+    for at in range(kept, len(whole)):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
+        assert list(replay(path)) == RECORDS[:-1]
+
+
+def test_an_index_that_is_not_there_has_no_records(tmp_path):
+    assert list(replay(tmp_path / "none")) == []
+
+
+def test_an_index_is_private(tmp_path):
+    write_index(tmp_path / "index", RECORDS)
+    assert (tmp_path / "index").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_full_file_system_is_named():
+    with pytest.raises(CapacityError, match="No space left"):
+        Index("/dev/full").append(RECORDS[0])
+
+
+def test_a_store_of_another_version_is_refused(tmp_path):
+    write_index(tmp_path / "index", [{"record": "format", "version": 99, "capacity": 1}])
+    with pytest.raises(ConfigError, match="another version"):
+        NodeStore(tmp_path, 1 << 16)
+
+
+def test_an_index_whose_extents_overlap_is_refused(tmp_path):
+    step = {"record": "step", "stream": "a", "blocks": [], "extents": [[0, 4096]]}
+    first = {"record": "format", "version": 1, "capacity": 1 << 16}
+    write_index(tmp_path / "index", [first, step | {"step": 0}, step | {"step": 1}])
+    with pytest.raises(ProtocolError, match="held twice"):
+        NodeStore(tmp_path, 1 << 16)
+
+
+def test_a_pool_without_an_index_is_made_anew(tmp_path):
+    (tmp_path / "pool").write_bytes(b"left by a start that was killed")
+    store = NodeStore(tmp_path, 1 << 16)
+    assert (tmp_path / "pool").stat().st_size == 1 << 16
+    assert store.extents.free_bytes == 1 << 16
+    store.close()
+
+
+def test_a_carried_on_store_keeps_its_own_capacity(tmp_path):
+    NodeStore(tmp_path, 1 << 16).close()
+    store = NodeStore(tmp_path, 1 << 20)
+    assert store.extents.capacity == 1 << 16
+    store.close()
+
+
+def test_too_large_a_pool_is_an_error_with_both_numbers_and_leaves_no_file(tmp_path):
+    with pytest.raises(CapacityError, match=r"free, but the pool needs .*: give a smaller capacity"):
+        NodeStore(tmp_path, 1 << 60)
+    assert not (tmp_path / "pool").exists()
+    assert not (tmp_path / "index").exists()
