@@ -17,7 +17,7 @@ void StreamCopy(char *target, const char *source, size_t bytes);
 void FinishCopies();
 
 /** Bytes that are looked at and copied in one go: they stay in the first cache between both. */
-constexpr size_t TileBytes = 16384;
+constexpr size_t TileBytes = 4096;
 
 /** The type in which a range is kept; void where there is no order. */
 template <class T>

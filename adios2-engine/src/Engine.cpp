@@ -7,6 +7,15 @@
 namespace bbflow
 {
 
+namespace
+{
+
+/** Deferred blocks up to this size are copied within the Put, as BP5 does (its MinDeferredSize):
+ * Python's scalars and expressions are temporaries that are gone when Put returns. */
+constexpr size_t SmallBytes = size_t{4} << 20;
+
+} // end empty namespace
+
 Engine::Engine(adios2::IO io, const std::string &name, const adios2::Mode mode)
 : PluginEngineInterface(io, name, mode), m_Parameters(ReadParameters(io.Parameters(), io.Name())),
   m_Session((mode == adios2::Mode::Write)
@@ -55,7 +64,7 @@ void Engine::Open(const float timeoutSeconds)
 size_t Engine::CurrentStep() const { return m_InStep || m_Steps == 0 ? m_Steps : m_Steps - 1; }
 
 template <class T>
-void Engine::Put(const adios2::Variable<T> &variable, const T *values)
+void Engine::Put(const adios2::Variable<T> &variable, const T *values, const bool sync)
 {
     if (!m_InStep)
     {
@@ -85,9 +94,29 @@ void Engine::Put(const adios2::Variable<T> &variable, const T *values)
     {
         if (elements > 0)
         {
-            m_Deferred.push_back({std::move(record), values, elements, sizeof(T), LandBlock<T>});
+            Deferred block{m_Blocks.size(), std::move(record), values,
+                           elements,        sizeof(T),         LandBlock<T>};
+            m_Blocks.emplace_back(); // keeps the order of the Puts
+            if (sync || block.Bytes() <= SmallBytes)
+            {
+                Land(block, block.Bytes());
+            }
+            else
+            {
+                m_Deferred.push_back(std::move(block));
+            }
         }
     }
+}
+
+void Engine::Land(Deferred &block, const size_t pending)
+{
+    size_t offset = 0;
+    char *target = m_Session.Place(block.Bytes(), pending, offset);
+    block.Record.emplace_back("offset", uint64_t{offset});
+    block.Record.emplace_back("bytes", uint64_t{block.Bytes()});
+    block.Copy(target, block.Data, block.Elements, block.Record);
+    m_Blocks[block.Index] = std::move(block.Record);
 }
 
 void Engine::PerformPuts()
@@ -99,13 +128,8 @@ void Engine::PerformPuts()
     }
     for (Deferred &block : m_Deferred)
     {
-        size_t offset = 0;
-        char *target = m_Session.Place(block.Bytes(), pending, offset);
+        Land(block, pending);
         pending -= Arena::Padded(block.Bytes());
-        block.Record.emplace_back("offset", uint64_t{offset});
-        block.Record.emplace_back("bytes", uint64_t{block.Bytes()});
-        block.Land(target, block.Data, block.Elements, block.Record);
-        m_Blocks.emplace_back(std::move(block.Record));
     }
     m_Deferred.clear();
 }
@@ -141,12 +165,11 @@ void Engine::DoClose(const int)
 #define define(T)                                                                                  \
     void Engine::DoPutSync(adios2::Variable<T> variable, const T *values)                          \
     {                                                                                              \
-        Put(variable, values);                                                                     \
-        PerformPuts();                                                                             \
+        Put(variable, values, true);                                                               \
     }                                                                                              \
     void Engine::DoPutDeferred(adios2::Variable<T> variable, const T *values)                      \
     {                                                                                              \
-        Put(variable, values);                                                                     \
+        Put(variable, values, false);                                                              \
     }
 ADIOS2_FOREACH_STDTYPE_1ARG(define)
 #undef define

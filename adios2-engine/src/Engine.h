@@ -49,11 +49,13 @@ private:
     /** A block whose data are still the caller's. */
     struct Deferred
     {
+        /** Its place among the step's blocks. */
+        size_t Index;
         Value::Map Record;
         const void *Data;
         size_t Elements;
         size_t ElementBytes;
-        void (*Land)(char *target, const void *source, size_t n, Value::Map &record);
+        void (*Copy)(char *target, const void *source, size_t n, Value::Map &record);
 
         size_t Bytes() const { return Elements * ElementBytes; }
     };
@@ -69,7 +71,8 @@ private:
     bool m_Closed = false;
 
     template <class T>
-    void Put(const adios2::Variable<T> &variable, const T *values);
+    void Put(const adios2::Variable<T> &variable, const T *values, bool sync);
+    void Land(Deferred &block, size_t pending);
     void Open(float timeoutSeconds);
 };
 

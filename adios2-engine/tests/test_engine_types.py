@@ -77,7 +77,7 @@ def test_a_sync_put_lands_what_the_memory_held_at_the_put(landed, name):
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_deferred_puts_land_what_the_memory_holds_at_the_step_s_end(landed, name):
+def test_small_deferred_puts_land_what_the_memory_holds_at_the_put(landed, name):
     upper, lower = arrays(landed, f"{name}/deferred")
     expected = values(DTYPES[name], 24, 10).reshape(4, 6)
     assert same_values(upper, expected[:1])

@@ -1,7 +1,8 @@
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
-from writers import arrays_of, run_program, run_writer, steps_of, watch, watch_until, write_config
+from writers import arrays_of, run_program, run_writer, steps_of, watch, watch_until, write, write_config
 
 
 @pytest.mark.parametrize(
@@ -93,3 +94,36 @@ def test_one_stream_is_not_written_twice_over_steps_that_are_held(node, tmp_path
     returncode, said = run_writer(node.contact, once, config)
     assert returncode != 0
     assert "bbflow drop model" in said
+
+
+def test_deferred_temporaries_land_as_with_bp5(node, tmp_path):
+    code = """
+with_engine = io.open("out", Mode.Write)
+array = io.define_variable("field", np.empty(0), [65536], [0], [65536], True)
+with_engine.begin_step()
+base = np.arange(65536.0)
+with_engine.put(array, base * 2)
+with_engine.end_step()
+with_engine.close()
+"""
+    write(node.contact, code, write_config(tmp_path))
+    (step,) = steps_of(watch(node))
+    ((_, field),) = arrays_of(node, step)
+    assert (field == 2.0 * np.arange(65536)).all()
+
+
+def test_large_deferred_puts_land_what_the_memory_holds_at_the_step_s_end(node, tmp_path):
+    code = """
+with_engine = io.open("out", Mode.Write)
+array = io.define_variable("field", np.empty(0), [1 << 20], [0], [1 << 20], True)
+with_engine.begin_step()
+kept = np.zeros(1 << 20)
+with_engine.put(array, kept)
+kept[:] = 7.0
+with_engine.end_step()
+with_engine.close()
+"""
+    write(node.contact, code, write_config(tmp_path))
+    (step,) = steps_of(watch(node))
+    ((_, field),) = arrays_of(node, step)
+    assert (field == 7.0).all()

@@ -206,7 +206,7 @@ class Agent:
     # Requests of the analysis
 
     def _attach(self, peer: int, message: Message) -> Message:
-        name, consumers = message["stream"], message["consumers"]
+        name, consumers = message["stream"], [str(consumer) for consumer in message["consumers"]]
         known = self._store.streams.get(name)
         epoch = known.epoch + 1 if known else 1
         self._store.record({"record": "attach", "stream": name, "consumers": consumers, "epoch": epoch})
@@ -241,8 +241,8 @@ class Agent:
         stream = self._held(message)
         if message["consumer"] not in stream.consumers:
             raise StreamError(f"{message['consumer']!r} is not attached to stream {stream.name!r}")
-        keys = ("stream", "consumer", "step", "checkpoint")
-        self._store.record({"record": "done"} | {key: message[key] for key in keys})
+        kept = {key: message[key] for key in ("stream", "consumer", "checkpoint")}
+        self._store.record({"record": "done", "step": int(message["step"])} | kept)
         return {"ok": True}
 
     def _drop(self, peer: int, message: Message) -> Message:

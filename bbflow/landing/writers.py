@@ -154,6 +154,9 @@ class Writers:
         if progress.step != step or progress.committed >= step:
             raise ProtocolError(f"rank {rank} committed step {step}, which is not its open step")
         blocks = [Block.from_wire(block) for block in message["blocks"]]
+        attributes = [
+            {key: item[key] for key in ("name", "type", "value")} for item in message.get("attributes") or ()
+        ]  # fmt: skip
         used = [_used(extent, blocks) for extent in progress.granted]
         if sum(count for _, count in used) != sum(1 for block in blocks if block.bytes):
             raise ProtocolError(f"rank {rank} committed a block outside of what it was given")
@@ -163,8 +166,8 @@ class Writers:
         self._waited_s[rank] = message.get("waited_s", 0.0)
         progress.expected_bytes = sum(align(end) for end, _ in used)
         progress.committed, progress.granted = step, []
-        if message.get("attributes"):
-            self._store.record({"record": "attributes", "stream": self._name, "attributes": message["attributes"]})
+        if attributes:
+            self._store.record({"record": "attributes", "stream": self._name, "attributes": attributes})
         if len(opened.blocks) == self._local_writers:
             self._land(step, opened)
 

@@ -145,7 +145,6 @@ def test_a_watch_gives_the_oldest_steps_first_and_no_more_than_its_limit(bench):
         {},
         {"op": "watch", "stream": STREAM},
         {"op": "open", "version": 1},
-        {"op": "begin", "step": 0, "bytes": 1},
         {"op": "commit", "step": 0, "blocks": []},
         {"op": "attach", "stream": STREAM, "consumers": 5},
     ],
@@ -178,6 +177,16 @@ def test_a_block_outside_of_the_grant_is_refused(bench, place):
     assert bench.free_pages() == 15
 
 
+@pytest.mark.parametrize("attributes", [[{"name": "a"}], [5], 5])
+def test_a_damaged_attribute_does_not_reach_the_index(bench, attributes):
+    bench.open()
+    bench.begin(0, 0)
+    with pytest.raises(ProtocolError):
+        bench.say(0, "commit", step=0, blocks=[], attributes=attributes)
+    bench.reopen()
+    assert bench.watch()["status"] == "aborted"
+
+
 def test_a_block_whose_length_is_not_its_shape_is_refused(bench):
     bench.open()
     ((offset, _),) = bench.begin(0, 0, 1)["extents"]
@@ -189,8 +198,12 @@ def test_a_block_whose_length_is_not_its_shape_is_refused(bench):
 @pytest.mark.parametrize("step", [1, 5, -1])
 def test_steps_come_in_order(bench, step):
     bench.open()
-    with pytest.raises(ProtocolError, match="began step"):
-        bench.begin(0, step)
+    assert "began step" in bench.begin(0, step)["error"]
+
+
+def test_a_peer_that_has_opened_nothing_gets_no_room(bench):
+    assert "has not opened a stream" in bench.begin(0, 0, 1)["error"]
+    assert bench.free_pages() == 16
 
 
 def test_a_rank_that_is_gone_aborts_the_stream_and_keeps_what_was_committed(bench):

@@ -1,0 +1,89 @@
+import os
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from bbflow.errors import CapacityError, NodeError, StreamError
+from bbflow.landing.client import NodeClient, request_once
+from bbflow.landing.contact import read_contact
+from bbflow.landing.embedded import EmbeddedNodes
+
+PARENT = """
+import sys, time
+from pathlib import Path
+from bbflow.landing.embedded import EmbeddedNodes
+nodes = EmbeddedNodes(2, 1 << 20, Path(sys.argv[1]))
+print("up", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def short():
+    """A directory with a short name, as a Unix socket needs."""
+    with tempfile.TemporaryDirectory(prefix="bb-", dir="/dev/shm") as directory:
+        yield Path(directory)
+
+
+def wait_until(condition, timeout_s=15.0):
+    deadline_s = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.02)
+
+
+def test_embedded_nodes_answer_and_leave_nothing_behind(short):
+    with EmbeddedNodes(2, 1 << 20, short) as embedded:
+        assert [node.name for node in read_contact(embedded.contact)] == ["bb0", "bb1"]
+        for node in embedded.nodes:
+            status = request_once(node, "status")
+            assert (status["name"], status["capacity"], status["free"]) == (node.name, 1 << 20, 1 << 20)
+            assert stat.S_IMODE(os.stat(node.directory).st_mode) == 0o700
+            assert stat.S_IMODE(os.stat(node.pool).st_mode) == 0o600
+            assert os.stat(node.pool).st_blocks * 512 >= 1 << 20
+    assert list(short.iterdir()) == []
+
+
+def test_too_large_a_capacity_is_one_clear_error_and_leaves_nothing_behind(short):
+    with pytest.raises(CapacityError, match=r"free, but the pool needs .*: give a smaller capacity or another"):
+        EmbeddedNodes(1, 1 << 50, short)
+    assert list(short.iterdir()) == []
+
+
+def test_a_directory_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(NodeError, match="can't make a node's directory in"):
+        EmbeddedNodes(1, 1 << 20, tmp_path / "none")
+
+
+def test_nodes_end_with_a_parent_that_is_killed(short):
+    command = [sys.executable, "-c", PARENT, str(short)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout.readline() == "up\n"
+        (root,) = short.iterdir()
+        assert len(list(root.glob("bb*/pool"))) == 2
+        parent.send_signal(signal.SIGKILL)
+    wait_until(lambda: not list(short.iterdir()))
+
+
+def test_a_peer_that_breaks_the_format_is_cut_off_and_the_node_serves_on(short):
+    with EmbeddedNodes(1, 1 << 20, short) as embedded:
+        (node,) = embedded.nodes
+        for keys in ({"op": "fly"}, {"op": "watch", "stream": "a"}, {"op": "attach", "stream": "a", "consumers": 1}):
+            with NodeClient(node) as client, pytest.raises(NodeError, match="closed|gone"):
+                client.request(**keys)
+        with pytest.raises(StreamError, match="there is no stream 'none'"):
+            request_once(node, "drop", stream="none")
+        assert request_once(node, "status")["name"] == "bb0"
+
+
+def test_a_node_that_is_gone_is_named(short):
+    with EmbeddedNodes(1, 1 << 20, short) as embedded:
+        (node,) = embedded.nodes
+    with pytest.raises(NodeError, match="BB node bb0 on .* doesn't answer"):
+        NodeClient(node)

@@ -1,0 +1,123 @@
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+import yaml
+
+from bbflow.config import NodesConfig, RawConfig, TimeConfig, WorkersConfig, load_config, parse_config
+from bbflow.errors import ConfigError
+
+ROOT = Path(__file__).parents[1]
+SMALL = {"stream": "climate", "operators": {"tas": ["mean"]}}
+
+
+def test_a_stream_and_its_operators_are_enough():
+    config = parse_config(SMALL)
+    assert config.stream == "climate"
+    assert [operator.name for operator in config.variables["tas"].operators] == ["mean"]
+    assert [window.name for window in config.variables["tas"].windows] == ["month", "run"]
+    assert not config.raw.wanted
+    assert (config.nodes, config.workers, config.time) == (NodesConfig(), WorkersConfig(), TimeConfig())
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"opertors": {}}, "unknown key 'opertors'; did you mean 'operators'?"),
+        ({"operators": {"tas": ["maen"]}}, "operators of tas: unknown operator 'maen'; did you mean 'mean'?"),
+        ({"operators": {"tas": [{"std": {"dof": 1}}]}}, "unknown parameter 'dof'; did you mean 'ddof'?"),
+        ({"windows": ["mnth"]}, "did you mean 'month'?"),
+        ({"operators": {"tas": {"operators": ["mean"], "windows": ["runn"]}}}, "did you mean 'run'?"),
+        ({"operators": {"tas": {"operator": ["mean"]}}}, "unknown key 'operator'; did you mean 'operators'?"),
+        ({"operators": {"tas": []}}, "no operators are given"),
+        ({"operators": ["tas"]}, "must be a map from variable"),
+        ({"operators": {}}, "the key 'operators' is missing"),
+        ({"stream": ""}, "the key 'stream' is missing"),
+        ({"nodes": {"capcity": "1GB"}}, "nodes: unknown key 'capcity'; did you mean 'capacity'?"),
+        ({"nodes": {"capacity": "much"}}, "nodes: capacity: 'much' is not a size"),
+        ({"nodes": {"count": 0}}, "nodes: count: 0 must be a whole number, 1 or more"),
+        ({"workers": {"threads": 1.5}}, "workers: threads: 1.5 must be a whole number"),
+        ({"workers": {"batch_steps": "few"}}, "workers: batch_steps: 'few'"),
+        ({"workers": 4}, "workers must be a map with the keys batch_steps, processes, threads"),
+        ({"raw": "al"}, "did you mean 'all'?"),
+        ({"raw": {"compression": "zst"}}, "did you mean 'zstd'?"),
+        ({"raw": {"every": 0}}, "raw: every: 0"),
+        ({"time": {"calender": "noleap"}}, "time: unknown key 'calender'; did you mean 'calendar'?"),
+        ({"open_timeout_s": "soon"}, "open_timeout_s: 'soon' can't be read as float"),
+    ],
+)
+def test_what_is_wrong_is_named_with_what_would_be_right(change, says):
+    with pytest.raises(ConfigError, match=re.escape(says)):
+        parse_config(SMALL | change)
+
+
+@pytest.mark.parametrize("content", [None, [], "text", 5])
+def test_a_configuration_that_is_no_map_is_refused(content):
+    with pytest.raises(ConfigError, match="the configuration must be a map"):
+        parse_config(content)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (b"stream: [", "is not valid YAML: .* line 1"),
+        (b"\xff\xfe\x00bad", "is not valid YAML"),
+        (b"stream: a\nstreem: b", "analysis.yml: the configuration: unknown key 'streem'"),
+        (b"!!python/object:os.system {}", "is not valid YAML"),
+    ],
+)
+def test_a_file_that_can_not_be_read_is_named(tmp_path, text, says):
+    path = tmp_path / "analysis.yml"
+    path.write_bytes(text)
+    with pytest.raises(ConfigError, match=says) as caught:
+        load_config(path)
+    assert "\n" not in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(ConfigError, match=r"can't read .*none.yml: No such file"):
+        load_config(tmp_path / "none.yml")
+
+
+@pytest.mark.parametrize(
+    ("raw", "meant"),
+    [
+        ("none", RawConfig(variables=())),
+        (None, RawConfig(variables=())),
+        ("all", RawConfig()),
+        ({"every": 4}, RawConfig(every=4)),
+        ({"variables": "tas"}, RawConfig(variables=("tas",))),
+        ({"variables": ["tas", "pr"], "compression": "zstd"}, RawConfig(("tas", "pr"), compression="zstd")),
+        ({"variables": []}, RawConfig(variables=())),
+    ],
+)
+def test_raw_steps_are_chosen_by_word_or_by_map(raw, meant):
+    config = parse_config(SMALL | {"raw": raw})
+    assert config.raw == meant
+    assert config.raw.wanted == (meant.variables != ())
+
+
+def test_a_key_without_a_value_means_its_default():
+    assert parse_config(SMALL | {"time": {"units": None, "calendar": "noleap"}}).time == TimeConfig(calendar="noleap")
+    assert parse_config(SMALL | {"nodes": None, "output": None}).output == Path("bbflow-out")
+
+
+def test_the_catalog_can_be_read():
+    assert load_config(ROOT / "catalogs" / "operators" / "climate.yml").stream == "climate"
+
+
+def test_the_documentation_names_every_key():
+    page = (ROOT / "docs" / "configuration.md").read_text()
+    for section in (NodesConfig, WorkersConfig, TimeConfig, RawConfig):
+        for key in fields(section):
+            assert f"`{key.name}`" in page
+
+
+def test_the_examples_of_the_documentation_can_be_read():
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    examples = [text for page in pages for text in re.findall(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL)]
+    assert examples
+    for text in examples:
+        parse_config({"stream": "a", "operators": {"tas": ["mean"]}} | yaml.safe_load(text))

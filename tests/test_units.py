@@ -1,0 +1,48 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bbflow.errors import ConfigError, nearest
+from bbflow.units import format_bytes, parse_bytes
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("1048576", 1 << 20),
+        (4096, 4096),
+        ("512MiB", 512 << 20),
+        ("512 mib", 512 << 20),
+        ("2GB", 2_000_000_000),
+        ("1.5 KiB", 1536),
+        ("1k", 1000),
+        ("64Gi", 64 << 30),
+        ("3TB", 3 * 10**12),
+        ("7B", 7),
+    ],
+)
+def test_sizes_are_read_as_people_write_them(text, size):
+    assert parse_bytes(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "much", "-1", "1e9", "5 XB", "MiB", "1..5MB", "0", "0.5", None, True, "∞"])
+def test_what_is_no_size_is_refused(text):
+    with pytest.raises(ConfigError, match="is not a size"):
+        parse_bytes(text)
+
+
+@given(st.integers(1, 1 << 50))
+def test_a_written_size_is_read_back_to_three_digits(size):
+    assert parse_bytes(format_bytes(size)) == pytest.approx(size, rel=0.006)
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (1 << 30, "1 GiB"), (5 << 40, "5 TiB")]
+)
+def test_sizes_are_written_with_a_binary_unit(size, text):
+    assert format_bytes(size) == text
+
+
+def test_an_unknown_name_gets_the_nearest_or_all():
+    assert nearest("maen", ["mean", "max"]) == "did you mean 'mean'?"
+    assert nearest("quantile", ["mean", "max"]) == "valid are max, mean"
