@@ -45,6 +45,20 @@ Value ReadContact(const std::string &path)
     }
 }
 
+/** With nodes on several hosts only the ranks of this host land on its nodes. */
+RankOf LocalRank(const std::string &contactPath)
+{
+    const std::optional<RankOf> local = LocalRankFromLauncher();
+    if (!local)
+    {
+        throw std::runtime_error(
+            "bbflow: '" + contactPath +
+            "' has BB nodes on several hosts, but the launcher doesn't say how "
+            "many ranks run on this one (with srun give --ntasks-per-node)");
+    }
+    return *local;
+}
+
 } // namespace
 
 Place ChooseNode(const std::string &contactPath, const RankOf &rank)
@@ -52,7 +66,8 @@ Place ChooseNode(const std::string &contactPath, const RankOf &rank)
     const Value contact = ReadContact(contactPath);
     const std::string host = HostName();
     std::vector<const Value *> nodes;
-    for (const Value &node : contact.ArrayAt("nodes"))
+    const Value::Array &all = contact.ArrayAt("nodes");
+    for (const Value &node : all)
     {
         if (node.StringAt("host") == host)
         {
@@ -64,12 +79,13 @@ Place ChooseNode(const std::string &contactPath, const RankOf &rank)
         throw std::runtime_error("bbflow: '" + contactPath + "' has no BB node on host " + host +
                                  ": start one here with 'bbflow node'");
     }
-    const auto nodeOf = [&](const size_t r) { return r * nodes.size() / rank.Writers; };
-    const Value &node = *nodes[nodeOf(rank.Rank)];
+    const RankOf local = nodes.size() == all.size() ? rank : LocalRank(contactPath);
+    const auto nodeOf = [&](const size_t r) { return r * nodes.size() / local.Writers; };
+    const Value &node = *nodes[nodeOf(local.Rank)];
     size_t localWriters = 0;
-    for (size_t r = 0; r < rank.Writers; ++r)
+    for (size_t r = 0; r < local.Writers; ++r)
     {
-        localWriters += nodeOf(r) == nodeOf(rank.Rank) ? 1 : 0;
+        localWriters += nodeOf(r) == nodeOf(local.Rank) ? 1 : 0;
     }
     return {node.StringAt("name"), node.StringAt("socket"), localWriters};
 }

@@ -19,26 +19,44 @@ std::optional<size_t> NumberFrom(const char *name)
     return std::strtoull(text, nullptr, 10);
 }
 
-} // end empty namespace
+using Names = const char *[2];
 
-RankOf RankFromLauncher()
+/** The first pair of variables that makes sense. */
+template <size_t N>
+std::optional<RankOf> FirstOf(const Names (&launchers)[N])
 {
-    // Slurm comes last: inside an allocation its variables are there for an mpiexec's ranks too.
-    constexpr const char *launchers[][2] = {{"PMI_RANK", "PMI_SIZE"},
-                                            {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
-                                            {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"},
-                                            {"PMIX_RANK", "PMIX_SIZE"},
-                                            {"SLURM_PROCID", "SLURM_NTASKS"}};
     for (const auto &[rankName, sizeName] : launchers)
     {
         const auto rank = NumberFrom(rankName);
         const auto size = NumberFrom(sizeName);
         if (rank && size && *rank < *size)
         {
-            return {*rank, *size};
+            return RankOf{*rank, *size};
         }
     }
-    return {};
+    return std::nullopt;
+}
+
+} // end empty namespace
+
+RankOf RankFromLauncher()
+{
+    // Slurm comes last: inside an allocation its variables are there for an mpiexec's ranks too.
+    constexpr Names launchers[] = {{"PMI_RANK", "PMI_SIZE"},
+                                   {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                                   {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"},
+                                   {"PMIX_RANK", "PMIX_SIZE"},
+                                   {"SLURM_PROCID", "SLURM_NTASKS"}};
+    return FirstOf(launchers).value_or(RankOf{});
+}
+
+std::optional<RankOf> LocalRankFromLauncher()
+{
+    constexpr Names launchers[] = {{"MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
+                                   {"OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
+                                   {"MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_SIZE"},
+                                   {"SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"}};
+    return FirstOf(launchers);
 }
 
 } // end namespace bbflow

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 
 namespace bbflow
 {
@@ -15,5 +16,8 @@ struct RankOf
 /** Asks the environment of the known launchers (mpich, Open MPI, PMIx, MVAPICH, Slurm); without one
  * the process is alone. */
 RankOf RankFromLauncher();
+
+/** The same among the ranks of this host; nothing if the launcher doesn't say. */
+std::optional<RankOf> LocalRankFromLauncher();
 
 } // end namespace bbflow

@@ -1,5 +1,6 @@
 import time
 from contextlib import ExitStack
+from types import SimpleNamespace
 
 from writers import (
     arrays_of,
@@ -15,6 +16,7 @@ from writers import (
     writing,
 )
 
+from bbflow.landing.contact import NodeAddress, write_contact
 from bbflow.landing.embedded import EmbeddedNodes
 
 ONE_STEP = """
@@ -124,3 +126,26 @@ def test_an_mpiexec_inside_a_slurm_allocation_counts_its_own_ranks(node, program
     done = run_program(node, programs, "stepless", write_config(tmp_path), PMI_RANK="1", PMI_SIZE="4", **slurm)
     assert done.returncode == 0, done.stderr
     assert watch(node)["writers"] == 4
+
+
+def two_hosts(node, folder):
+    """Give a contact file that also has a node of another host."""
+    elsewhere = NodeAddress("bb9", "another-host", "/nowhere", "/nowhere")
+    write_contact(folder / "both.json", (*node.nodes, elsewhere))
+    return SimpleNamespace(contact=folder / "both.json", nodes=node.nodes)
+
+
+def test_with_nodes_on_several_hosts_only_this_host_s_ranks_land_here(node, programs, tmp_path):
+    place = {"OMPI_COMM_WORLD_RANK": "5", "OMPI_COMM_WORLD_SIZE": "8"}
+    local = {"OMPI_COMM_WORLD_LOCAL_RANK": "1", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}
+    hosts = two_hosts(node, tmp_path)
+    assert run_program(hosts, programs, "stepless", write_config(tmp_path), **place, **local).returncode == 0
+    shown = watch(node)
+    assert (shown["writers"], shown["local_writers"]) == (8, 2)
+
+
+def test_with_nodes_on_several_hosts_the_launcher_must_say_who_is_here(node, programs, tmp_path):
+    config = write_config(tmp_path, OpenTimeoutSecs="0.2")
+    done = run_program(two_hosts(node, tmp_path), programs, "stepless", config)
+    assert done.returncode == 1
+    assert "how many ranks run on this one" in done.stderr

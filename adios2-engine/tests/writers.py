@@ -14,7 +14,7 @@ from bbflow.records import Step
 from bbflow.store.pool import read_block
 
 PATIENCE_S = 20.0
-LAUNCHERS = ("PMI", "OMPI_", "MV2_", "SLURM_")
+LAUNCHERS = ("PMI", "MPI_LOCAL", "OMPI_", "MV2_", "SLURM_")
 
 # What every Python writer starts with: `here` is a folder that the test and its writers share.
 PREAMBLE = """
@@ -69,7 +69,7 @@ def writing(contact, code, config, ranks=1, rank=0, writers=1):
     """Run a Python writer beside the test; it is killed if it is still there afterwards."""
     command = [sys.executable, "-c", PREAMBLE + code, config, str(rank), str(writers)]
     if ranks > 1:
-        command = ["mpiexec", "-n", str(ranks), *command]
+        command = [Path(sys.executable).with_name("mpiexec"), "-n", str(ranks), *command]
     process = subprocess.Popen(
         command,
         env=clean_environment(contact),

@@ -10,6 +10,7 @@ Example:
 import argparse
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -38,6 +39,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options that other commands share."""
     parser.add_argument("--contact", type=Path, help="contact file of BB nodes that are there")
     parser.add_argument("--scheduler", help="a Dask scheduler's address or scheduler file")
+    parser.add_argument("--no-report", action="store_true", help="publish only, draw no report.html")
     parser.add_argument("--overwrite", action="store_true", help="replace what an earlier run left in the output")
 
 
@@ -63,6 +65,8 @@ def run_simulation(options: argparse.Namespace, command: Sequence[str]) -> int:
     int
         The exit code.
     """
+    # A batch system ends a job with SIGTERM: what was committed is published as after Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     config = load_config(options.config)
     _prepare_output(config.output, overwrite=options.overwrite)
     with _nodes(config, options.contact) as (contact, nodes), Progress() as progress:
@@ -82,7 +86,9 @@ def run_simulation(options: argparse.Namespace, command: Sequence[str]) -> int:
             raise MissingToolError(str(error)) from None
         code = supervisor.run(command, environment)
     if (config.output / "results.zarr").exists():
-        print(f"bbflow: results in {config.output / 'results.zarr'}, report in {write_report(config.output)}")
+        print(f"bbflow: results in {config.output / 'results.zarr'}")
+        if not options.no_report:
+            print(f"bbflow: report in {write_report(config.output)}")
     return code
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from bbflow.errors import BbflowError, ProtocolError, StreamError
+from bbflow.errors import BbflowError, CapacityError, ProtocolError, StreamError
 from bbflow.landing.writers import Writers
 from bbflow.records import Message
 from bbflow.store.node import NodeStore
@@ -92,6 +92,10 @@ class Agent:
             raise ProtocolError(f"unknown request {op!r}")
         try:
             reply = request(self, peer, message)
+        except CapacityError as error:
+            if op == "commit":  # it has no reply: the writer learns of it when it is cut off
+                raise ProtocolError(str(error)) from None
+            reply = {"ok": False, "error": str(error)}
         except StreamError as error:
             reply = {"ok": False, "error": str(error)}
         except KeyError as error:

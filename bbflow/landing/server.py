@@ -161,8 +161,8 @@ def _listen(path: Path) -> socket.socket:
 def serve(directory: Path, name: str, capacity: int, *, with_parent: bool = False) -> None:
     """Run one node in this process until it is told to stop.
 
-    Its directory goes with it, unless a signal ends it while it holds steps: a node started again on the
-    same directory carries on with them.
+    Its directory goes with it, unless a signal or a failure ends it while it holds steps: a node started again
+    on the same directory carries on with them.
 
     Parameters
     ----------
@@ -180,12 +180,14 @@ def serve(directory: Path, name: str, capacity: int, *, with_parent: bool = Fals
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.interrupt())
     print(f"bbflow node {name}: ready in {directory}", file=sys.stderr, flush=True)
+    may_stay = not with_parent
     try:
         server.run()
+        may_stay = may_stay and server.interrupted
     finally:
         store.close()
         held = sum(len(stream.steps) for stream in store.streams.values())
-        if held and server.interrupted and not with_parent:
+        if held and may_stay:
             print(f"bbflow node {name}: {held} steps stay in {directory}", file=sys.stderr, flush=True)
         else:
             shutil.rmtree(directory, ignore_errors=True)

@@ -216,7 +216,7 @@ class Writers:
         for opened in self._open_steps.values():
             self._store.extents.give_back(opened.extents)
             opened.extents = []
-        self._store.record({"record": "end", "stream": self._name, "status": status})
+        self._store.end(self._name, status)
 
     def _check_alive(self) -> None:
         if self._ended:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from bbflow.errors import ConfigError, ProtocolError
+from bbflow.errors import CapacityError, ConfigError, ProtocolError
 from bbflow.records import Message
 from bbflow.store.extents import Extents
 from bbflow.store.index import Index, replay
@@ -47,7 +47,7 @@ class NodeStore:
         if not records:
             self._index.append({"record": "format", "version": FORMAT_VERSION, "capacity": capacity})
         for stream in [stream for stream in self._streams.values() if stream.status == "open"]:
-            self.record({"record": "end", "stream": stream.name, "status": "aborted"})
+            self.end(stream.name, "aborted")
 
     @property
     def streams(self) -> Mapping[str, Stream]:
@@ -58,6 +58,14 @@ class NodeStore:
         """Write a record to the index, then let the stream change, then free what it no longer needs."""
         self._index.append(record)
         self.extents.give_back(self._apply(record))
+
+    def end(self, name: str, status: str) -> None:
+        """End a stream; where the index has no room for it, as aborted, which is what the next start finds too."""
+        record = {"record": "end", "stream": name, "status": status}
+        try:
+            self.record(record)
+        except CapacityError:
+            self.extents.give_back(self._apply(record | {"status": "aborted"}))
 
     def _apply(self, record: Message) -> list[tuple[int, int]]:
         name = record["stream"]

@@ -43,7 +43,8 @@ class Cluster:
             self._local = LocalCluster(
                 n_workers=workers.processes,
                 threads_per_worker=workers.threads,
-                dashboard_address=None,
+                host="127.0.0.1",
+                dashboard_address="127.0.0.1:0",
                 memory_limit=0,
                 local_directory=str(scratch),
             )

@@ -7,7 +7,6 @@ import pytest
 from bbflow.errors import ConfigError, NodeError
 from bbflow.landing.contact import NodeAddress, add_node, read_contact, remove_node, write_contact
 
-
 REGISTER = """
 import sys
 from pathlib import Path

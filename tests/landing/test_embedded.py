@@ -75,7 +75,7 @@ def test_a_peer_that_breaks_the_format_is_cut_off_and_the_node_serves_on(short):
     with EmbeddedNodes(1, 1 << 20, short) as embedded:
         (node,) = embedded.nodes
         for keys in ({"op": "fly"}, {"op": "watch", "stream": "a"}, {"op": "attach", "stream": "a", "consumers": 1}):
-            with NodeClient(node) as client, pytest.raises(NodeError, match="closed|gone"):
+            with NodeClient(node) as client, pytest.raises(NodeError, match=r"closed|gone"):
                 client.request(**keys)
         with pytest.raises(StreamError, match="there is no stream 'none'"):
             request_once(node, "drop", stream="none")
@@ -85,5 +85,5 @@ def test_a_peer_that_breaks_the_format_is_cut_off_and_the_node_serves_on(short):
 def test_a_node_that_is_gone_is_named(short):
     with EmbeddedNodes(1, 1 << 20, short) as embedded:
         (node,) = embedded.nodes
-    with pytest.raises(NodeError, match="BB node bb0 on .* doesn't answer"):
+    with pytest.raises(NodeError, match=r"BB node bb0 on .* doesn't answer"):
         NodeClient(node)

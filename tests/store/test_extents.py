@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +13,7 @@ sizes = st.lists(st.integers(1, 8 * PAGE), max_size=30)
 
 def overlaps(extents):
     ordered = sorted(extents)
-    return any(offset + size > following for (offset, size), (following, _) in zip(ordered, ordered[1:], strict=False))
+    return any(offset + size > following for (offset, size), (following, _) in pairwise(ordered))
 
 
 @given(pages, sizes)

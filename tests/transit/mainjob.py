@@ -1,6 +1,7 @@
 """Runs of the main job for tests: the example simulation, small, and its oracle."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -41,9 +42,15 @@ def simulation(program, ranks, steps, config=climate.DEFAULT_CONFIG, **flags):
 
 def start_run(config, command, *options):
     arguments = [sys.executable, "-m", "bbflow", "run", str(config), *options, "--", *command]
+    # A shell that runs the tests in the background has them ignore SIGINT; a run must not inherit that.
     return subprocess.Popen(
-        arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
-    )  # fmt: skip
+        arguments,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
 
 
 def run(config, command, *options, timeout=120):
@@ -78,7 +85,8 @@ def _missing(values):
 
 
 def shared_memory():
-    return set(os.listdir("/dev/shm"))
+    ours = ("bbflow-", "mpich_shm_", "sem.mp-")
+    return {name for name in os.listdir("/dev/shm") if name.startswith(ours)}
 
 
 def pools():

@@ -86,12 +86,13 @@ def test_a_simulation_that_dies_in_a_step_leaves_results_of_the_committed_ones(p
     assert events[-1]["status"] == "incomplete"
 
 
-def test_ctrl_c_leaves_no_process_and_no_shared_memory(program, tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
+def test_an_interrupt_leaves_no_process_and_no_shared_memory(program, tmp_path, number):
     before = mainjob.shared_memory()
     process = mainjob.start_run(mainjob.write_config(tmp_path), mainjob.simulation(program, 2, 100_000))
     wait_for_folds(tmp_path / "out", 5)
     children = descendants(process)
-    os.kill(process.pid, signal.SIGINT)
+    os.kill(process.pid, number)
     code, said = finish(process)
     assert code == 130, said
     _, alive = psutil.wait_procs(children, timeout=10)

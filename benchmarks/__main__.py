@@ -1,0 +1,29 @@
+"""Measure and write the table."""
+
+import argparse
+from pathlib import Path
+
+from benchmarks import fold, landing, main_job, memory
+from benchmarks.rows import Row, markdown
+
+FIGURES = {"landing": landing, "fold": fold, "main_job": main_job, "memory": memory}
+
+
+def main() -> None:
+    """Run the benchmarks that are named, or all."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks")
+    parser.add_argument("names", nargs="*", choices=[*FIGURES, []], help="default: all")
+    parser.add_argument("--quick", action="store_true", help="fewer repetitions")
+    parser.add_argument("--output", type=Path, default=Path("bench-out"), help="default: %(default)s")
+    options = parser.parse_args()
+    groups: dict[str, list[Row]] = {}
+    options.output.mkdir(parents=True, exist_ok=True)
+    for name in options.names or FIGURES:
+        title = (FIGURES[name].__doc__ or name).strip()
+        groups[title] = FIGURES[name].measure(quick=options.quick)
+        (options.output / "results.md").write_text(markdown(groups))
+        print(markdown({title: groups[title]}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
