@@ -54,6 +54,11 @@ class Index:
             os.ftruncate(self._descriptor, size_before)
             raise CapacityError(f"{self._path}: the file system is full; free some of it")
 
+    @property
+    def size_bytes(self) -> int:
+        """Length of the file."""
+        return os.fstat(self._descriptor).st_size
+
     def close(self) -> None:
         """Close the file."""
         os.close(self._descriptor)

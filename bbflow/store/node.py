@@ -11,6 +11,8 @@ from bbflow.store.pool import create_pool
 from bbflow.store.streams import Stream
 
 FORMAT_VERSION = 1
+COMPACT_BYTES = 1 << 20
+"""An index below this size is left as it is."""
 
 
 class NodeStore:
@@ -44,8 +46,10 @@ class NodeStore:
             create_pool(directory / "pool", capacity)
             self.extents = Extents(capacity)
         self._index = Index(directory / "index")
+        self._capacity = records[0]["capacity"] if records else capacity
         if not records:
-            self._index.append({"record": "format", "version": FORMAT_VERSION, "capacity": capacity})
+            self._index.append(self._format())
+        self._compact_above_bytes = max(COMPACT_BYTES, 2 * self._index.size_bytes)
         for stream in [stream for stream in self._streams.values() if stream.status == "open"]:
             self.end(stream.name, "aborted")
 
@@ -58,6 +62,29 @@ class NodeStore:
         """Write a record to the index, then let the stream change, then free what it no longer needs."""
         self._index.append(record)
         self.extents.give_back(self._apply(record))
+        if self._index.size_bytes > self._compact_above_bytes:
+            self._compact()
+
+    def _format(self) -> Message:
+        return {"record": "format", "version": FORMAT_VERSION, "capacity": self._capacity}
+
+    def _compact(self) -> None:
+        """Write the index anew with what still counts, so that it doesn't grow with the number of steps."""
+        records = [record for stream in self._streams.values() for record in stream.to_records()]
+        path, temporary = self.directory / "index", self.directory / "index.new"
+        temporary.unlink(missing_ok=True)
+        compacted = Index(temporary)
+        try:
+            for record in [self._format(), *records]:
+                compacted.append(record)
+        except CapacityError:
+            compacted.close()
+            temporary.unlink()
+            return  # the old index is whole; there is no room for a second one now
+        temporary.rename(path)
+        self._index.close()
+        self._index = compacted
+        self._compact_above_bytes = max(COMPACT_BYTES, 2 * compacted.size_bytes)
 
     def end(self, name: str, status: str) -> None:
         """End a stream; where the index has no room for it, as aborted, which is what the next start finds too."""

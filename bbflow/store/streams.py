@@ -7,6 +7,7 @@ from bbflow.records import Message, Step
 from bbflow.store.extents import Extent
 
 ENDED = ("closed", "aborted")
+_SCALARS = ("status", "writers", "local_writers", "epoch", "last", "landed_steps", "landed_bytes")
 
 
 @dataclass(slots=True)
@@ -78,6 +79,8 @@ class Stream:
                 self.consumers[record["consumer"]] = Cursor(record["step"], record["checkpoint"])
             case "end":
                 self.status = record["status"]
+            case "state":
+                self._restore(record)
         return self._release()
 
     def _land(self, step: Step, extents: list[Extent]) -> None:
@@ -96,6 +99,25 @@ class Stream:
             del self.steps[number]
             freed += self.extents.pop(number)
         return freed
+
+    def to_records(self) -> list[Message]:
+        """Give the fewest records that make this state anew: what a compacted index holds."""
+        steps = [
+            {"record": "step", "stream": self.name, "extents": self.extents[number]} | step.to_wire()
+            for number, step in self.steps.items()
+        ]
+        state = {name: getattr(self, name) for name in _SCALARS} | {
+            "attributes": self.attributes,
+            "discarded": self.discarded,
+            "consumers": {name: [cursor.step, cursor.checkpoint] for name, cursor in self.consumers.items()},
+        }
+        return [*steps, {"record": "state", "stream": self.name} | state]
+
+    def _restore(self, record: Message) -> None:
+        for name in _SCALARS:
+            setattr(self, name, record[name])
+        self.attributes, self.discarded = record["attributes"], record["discarded"]
+        self.consumers = {name: Cursor(step, data) for name, (step, data) in record["consumers"].items()}
 
     def held_extents(self) -> list[Extent]:
         """All extents that the stream holds."""

@@ -1,0 +1,52 @@
+import pytest
+
+from bbflow.store import node as node_module
+from bbflow.store.node import NodeStore
+
+STEPS = 400
+
+
+def write_steps(store, held):
+    """Land steps of one page each; a consumer is past all but the last `held`."""
+    store.record({"record": "open", "stream": "s", "writers": 1, "local_writers": 1})
+    store.record({"record": "attributes", "stream": "s", "attributes": [{"name": "a", "value": 1.5}]})
+    store.record({"record": "attach", "stream": "s", "consumers": ["fold"], "epoch": 3})
+    for number in range(STEPS):
+        extent = store.extents.take(4096)
+        store.record({"record": "step", "stream": "s", "step": number, "blocks": [], "extents": [extent]})
+        done = {"consumer": "fold", "step": number - held, "checkpoint": b"x" * 100}
+        store.record({"record": "done", "stream": "s"} | done)
+
+
+@pytest.fixture
+def small_compaction(monkeypatch):
+    monkeypatch.setattr(node_module, "COMPACT_BYTES", 4096)
+
+
+@pytest.mark.parametrize("held", [1, 7])
+def test_an_index_does_not_grow_with_the_number_of_steps(tmp_path, small_compaction, held):
+    store = NodeStore(tmp_path / "n", 1 << 20)
+    write_steps(store, held)
+    assert (tmp_path / "n" / "index").stat().st_size < 3 * 4096
+    store.close()
+
+
+def test_a_compacted_index_gives_the_same_state_again(tmp_path, small_compaction):
+    store = NodeStore(tmp_path / "n", 1 << 20)
+    write_steps(store, held=5)
+    store.record({"record": "end", "stream": "s", "status": "closed"})
+    before, free = store.streams["s"], store.extents.free_bytes
+    store.close()
+    again = NodeStore(tmp_path / "n", 1 << 20)
+    assert again.streams["s"] == before
+    assert again.extents.free_bytes == free
+    assert list(again.streams["s"].steps) == list(range(STEPS - 5, STEPS))
+    again.close()
+
+
+def test_the_node_machine_s_stores_compact_too(tmp_path, small_compaction):
+    store = NodeStore(tmp_path / "n", 1 << 20)
+    write_steps(store, held=2)
+    store.record({"record": "drop", "stream": "s"})
+    assert store.extents.free_bytes == store.extents.capacity
+    store.close()
