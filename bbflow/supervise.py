@@ -142,7 +142,8 @@ class Supervisor:
             statuses = [request_once(node, "status") for node in self._nodes]
             streams = [status["streams"].get(self._stream, {}) for status in statuses]
             self._opened = self._opened or any(stream.get("status", "expected") != "expected" for stream in streams)
-            self._show(statuses)
+            if any(streams) or not self._opened:  # at the end the nodes have forgotten it: its last numbers stay
+                self._show(statuses)
 
 
 def _start(command: Sequence[str], environment: Mapping[str, str]) -> Process:
