@@ -43,6 +43,20 @@ std::optional<Value> Channel::Receive(const Deadline &deadline, const uint32_t m
     }
 }
 
+Value Channel::Reply(const Deadline &deadline)
+{
+    std::optional<Value> reply = Receive(deadline);
+    if (!reply)
+    {
+        throw ConnectionLost("bbflow: the BB node's agent doesn't answer: " + Peer());
+    }
+    if (!reply->BoolAt("ok"))
+    {
+        throw Refused("bbflow: " + reply->StringAt("error"));
+    }
+    return std::move(*reply);
+}
+
 void Channel::ReceiveRaw(char *target, const size_t bytes, const Deadline &deadline)
 {
     size_t have = std::min(bytes, m_Received.size());

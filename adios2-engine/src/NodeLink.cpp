@@ -1,0 +1,157 @@
+#include "NodeLink.h"
+
+#include "SharedLanding.h"
+#include "TcpLanding.h"
+
+#include <algorithm>
+#include <thread>
+#include <unistd.h>
+
+namespace bbflow
+{
+
+namespace
+{
+
+constexpr auto RetryInterval = std::chrono::milliseconds(50);
+
+/** How long another node may take to answer when the own one is lost. */
+constexpr double NextNodeSecs = 10.0;
+
+std::string Text(const double number)
+{
+    const std::string text = std::to_string(number);
+    return text.substr(0, text.find_last_not_of(".0") + 1);
+}
+
+} // end empty namespace
+
+NodeLink::NodeLink(const Parameters &parameters)
+: m_Parameters(parameters), m_Share(ShareOf(parameters))
+{
+    if (parameters.Contact.empty())
+    {
+        throw std::runtime_error(
+            "bbflow: no contact file is given: set the parameter Contact or the "
+            "environment's BBFLOW_CONTACT, or start the program with 'bbflow run'");
+    }
+    const Deadline deadline = After(parameters.OpenTimeoutSecs);
+    while (!m_Landing)
+    {
+        try
+        {
+            const Contact contact = ReadContact(parameters.Contact);
+            const size_t node = ChooseNode(contact, parameters).Node;
+            Open(contact, node, -1, "", deadline);
+        }
+        catch (const Refused &)
+        {
+            throw;
+        }
+        catch (const std::runtime_error &error)
+        {
+            if (IsOver(deadline))
+            {
+                throw std::runtime_error(std::string(error.what()) + "; waited OpenTimeoutSecs=" +
+                                         Text(parameters.OpenTimeoutSecs));
+            }
+            std::this_thread::sleep_for(RetryInterval);
+        }
+    }
+}
+
+Value NodeLink::Open(const Contact &contact, const size_t number, const int64_t settled,
+                     const std::string &movedFrom, const Deadline &deadline)
+{
+    const Node &node = contact.Nodes[number];
+    const bool isShared = WayTo(node, m_Parameters.Transport) == Transport::SharedMemory;
+    auto channel = std::make_unique<Channel>(
+        ConnectTo(node, contact.Key, m_Parameters.Transport, deadline));
+    channel->Send(Value::Map{
+        {"op", "open"},
+        {"stream", m_Share.Stream},
+        {"rank", uint64_t{Rank()}},
+        {"writers", uint64_t{m_Share.Ranks}},
+        {"local_writers", uint64_t{CountWriters(contact, m_Parameters, number)}},
+        {"policy", m_Parameters.QueueFullPolicy},
+        {"transport", isShared ? "shm" : "tcp"},
+        {"host", HostName()},
+        {"pid", int64_t{getpid()}},
+        {"open_timeout_s", m_Parameters.OpenTimeoutSecs},
+        {"loss_timeout_s", m_Parameters.NodeLossTimeoutSecs},
+        {"settled", settled},
+        {"resume", m_AskedNode == node.Name},
+        {"moved_from", movedFrom}});
+    m_AskedNode = node.Name; // a reply that got lost must not make this rank a stranger
+    Value reply = channel->Reply(After(Channel::ReplySecs));
+    m_Channel = std::move(channel);
+    m_IsSamePool = m_NodeName == node.Name;
+    m_NodeName = node.Name;
+    UsePool(reply, isShared);
+    return reply;
+}
+
+void NodeLink::UsePool(const Value &reply, const bool isShared)
+{
+    const std::string &path = reply.StringAt("pool");
+    const size_t capacity = reply.UnsignedAt("capacity");
+    const bool hadPool = m_Pool != nullptr;
+    m_IsSamePool = m_IsSamePool && m_Landing && capacity == m_Capacity && hadPool == isShared &&
+                   (!isShared || m_Pool->IsAt(path));
+    m_Capacity = capacity;
+    if (!m_IsSamePool)
+    {
+        m_Pool = isShared ? std::make_shared<Pool>(path, capacity) : nullptr;
+        ResetLanding();
+    }
+}
+
+void NodeLink::ResetLanding()
+{
+    if (m_Pool)
+    {
+        m_Landing = std::make_unique<SharedLanding>(m_Pool);
+    }
+    else
+    {
+        m_Landing = std::make_unique<TcpLanding>(*m_Channel);
+    }
+}
+
+void NodeLink::ResumeLanding() { m_Landing->GoOn(*m_Channel); }
+
+Value NodeLink::Restore(const int64_t settled)
+{
+    const Deadline deadline = After(m_Parameters.NodeLossTimeoutSecs);
+    m_Channel.reset(); // or the agent would see two connections of one rank
+    while (true)
+    {
+        try
+        {
+            const Contact contact = ReadContact(m_Parameters.Contact);
+            return Open(contact, NumberOf(contact, m_NodeName), settled, "", deadline);
+        }
+        catch (const Refused &)
+        {
+            throw;
+        }
+        catch (const std::runtime_error &error)
+        {
+            if (IsOver(deadline))
+            {
+                return MoveOn(settled, error.what());
+            }
+            std::this_thread::sleep_for(RetryInterval);
+        }
+    }
+}
+
+Value NodeLink::MoveOn(const int64_t settled, std::string why)
+{
+    const std::string lost = m_NodeName;
+    const Contact contact = TryContact();
+    const size_t nodes = contact.Nodes.size();
+    const auto after = std::find_if(...);
+}
+
+} // end namespace bbflow

@@ -1,0 +1,38 @@
+#pragma once
+
+#include "Channel.h"
+#include "Landing.h"
+
+#include <vector>
+
+namespace bbflow
+{
+
+/** Lands blocks in a node's pool over a connection, in pieces with a checksum each. */
+class TcpLanding final : public Landing
+{
+public:
+    explicit TcpLanding(Channel &channel) : m_Channel(&channel) {}
+
+    void Land(const char *source, size_t bytes, size_t offset, Scan &scan) override;
+    void Sync() override;
+    bool NeedsMemory() const override { return true; }
+    const char *At(size_t) const override { return nullptr; }
+
+    /** Goes on over another connection to the same node: what was not synced is sent again. */
+    void GoOn(Channel &channel);
+
+private:
+    struct Piece
+    {
+        std::string_view Bytes;
+        size_t Offset;
+    };
+    Channel *m_Channel;
+    std::vector<Piece> m_Unsynced;
+
+    void Send(const Piece &piece);
+    std::vector<Piece> BadOnes(const Value &reply) const;
+};
+
+} // end namespace bbflow
