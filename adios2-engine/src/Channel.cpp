@@ -43,16 +43,22 @@ std::optional<Value> Channel::Receive(const Deadline &deadline, const uint32_t m
     }
 }
 
-Value Channel::Reply(const Deadline &deadline)
+std::optional<Value> Channel::TryReply(const Deadline &deadline)
 {
     std::optional<Value> reply = Receive(deadline);
+    if (reply && !reply->BoolAt("ok"))
+    {
+        throw Refused("bbflow: " + reply->StringAt("error"));
+    }
+    return reply;
+}
+
+Value Channel::Reply(const Deadline &deadline)
+{
+    std::optional<Value> reply = TryReply(deadline);
     if (!reply)
     {
         throw ConnectionLost("bbflow: the BB node's agent doesn't answer: " + Peer());
-    }
-    if (!reply->BoolAt("ok"))
-    {
-        throw Refused("bbflow: " + reply->StringAt("error"));
     }
     return std::move(*reply);
 }

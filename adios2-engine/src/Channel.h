@@ -30,9 +30,12 @@ public:
     std::optional<Value> Receive(const Deadline &deadline, uint32_t mostBytes);
     std::optional<Value> Receive(const Deadline &deadline);
 
-    /** Waits for the reply to a request.
-     *  @throws ConnectionLost if none comes in time
+    /** Waits for the reply to a request; nothing if the deadline passes first.
+     *  @throws ConnectionLost if the other side is gone
      *  @throws Refused with the node's reason */
+    std::optional<Value> TryReply(const Deadline &deadline);
+
+    /** The same where no reply in time means that the other side is gone. */
     Value Reply(const Deadline &deadline);
 
     /** Receives raw bytes to where they belong.

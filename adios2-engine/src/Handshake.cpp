@@ -60,14 +60,14 @@ void CheckNode(const Channel &channel, const Value &reply, const std::string &pr
     if (reply.UnsignedAt("version") != Version)
     {
         throw Refused("bbflow: the BB node at " + channel.Peer() +
-                                 " speaks another version of the protocol: start the nodes and "
-                                 "the program with the same version of bbflow");
+                      " speaks another version of the protocol: start the nodes and "
+                      "the program with the same version of bbflow");
     }
     if (!AreEqual(reply.StringAt("proof"), proof))
     {
         throw Refused("bbflow: the BB node at " + channel.Peer() +
-                                 " has another secret than the contact file: give the contact "
-                                 "file that this node wrote");
+                      " has another secret than the contact file: give the contact "
+                      "file that this node wrote");
     }
 }
 

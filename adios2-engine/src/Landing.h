@@ -1,5 +1,6 @@
 #pragma once
 
+#include "Channel.h"
 #include "Scan.h"
 
 #include <cstddef>
@@ -20,6 +21,10 @@ public:
     /** Returns when everything that was landed has arrived whole.
      *  @throws ConnectionLost if the node can't be reached any more */
     virtual void Sync() = 0;
+
+    /** Goes on over another connection to the same pool: what was not synced is sent again.
+     *  @throws ConnectionLost if the node can't be reached any more */
+    virtual void GoOn(Channel &channel) = 0;
 
     /** Whether a block's memory must stay as it is until Sync. */
     virtual bool NeedsMemory() const = 0;

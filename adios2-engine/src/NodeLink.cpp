@@ -3,7 +3,7 @@
 #include "SharedLanding.h"
 #include "TcpLanding.h"
 
-#include <algorithm>
+#include <sstream>
 #include <thread>
 #include <unistd.h>
 
@@ -18,10 +18,24 @@ constexpr auto RetryInterval = std::chrono::milliseconds(50);
 /** How long another node may take to answer when the own one is lost. */
 constexpr double NextNodeSecs = 10.0;
 
-std::string Text(const double number)
+std::string Text(const double seconds)
 {
-    const std::string text = std::to_string(number);
-    return text.substr(0, text.find_last_not_of(".0") + 1);
+    std::ostringstream text;
+    text << seconds;
+    return text.str();
+}
+
+/** Number of a node; nothing if the contact file doesn't name it (any more). */
+std::optional<size_t> NumberOf(const Contact &contact, const std::string &name)
+{
+    for (size_t i = 0; i < contact.Nodes.size(); ++i)
+    {
+        if (contact.Nodes[i].Name == name)
+        {
+            return i;
+        }
+    }
+    return std::nullopt;
 }
 
 } // end empty namespace
@@ -65,23 +79,23 @@ Value NodeLink::Open(const Contact &contact, const size_t number, const int64_t 
 {
     const Node &node = contact.Nodes[number];
     const bool isShared = WayTo(node, m_Parameters.Transport) == Transport::SharedMemory;
-    auto channel = std::make_unique<Channel>(
-        ConnectTo(node, contact.Key, m_Parameters.Transport, deadline));
-    channel->Send(Value::Map{
-        {"op", "open"},
-        {"stream", m_Share.Stream},
-        {"rank", uint64_t{Rank()}},
-        {"writers", uint64_t{m_Share.Ranks}},
-        {"local_writers", uint64_t{CountWriters(contact, m_Parameters, number)}},
-        {"policy", m_Parameters.QueueFullPolicy},
-        {"transport", isShared ? "shm" : "tcp"},
-        {"host", HostName()},
-        {"pid", int64_t{getpid()}},
-        {"open_timeout_s", m_Parameters.OpenTimeoutSecs},
-        {"loss_timeout_s", m_Parameters.NodeLossTimeoutSecs},
-        {"settled", settled},
-        {"resume", m_AskedNode == node.Name},
-        {"moved_from", movedFrom}});
+    auto channel =
+        std::make_unique<Channel>(ConnectTo(node, contact.Key, m_Parameters.Transport, deadline));
+    channel->Send(
+        Value::Map{{"op", "open"},
+                   {"stream", m_Share.Stream},
+                   {"rank", uint64_t{Rank()}},
+                   {"writers", uint64_t{m_Share.Ranks}},
+                   {"local_writers", uint64_t{CountWriters(contact, m_Parameters, number)}},
+                   {"policy", m_Parameters.QueueFullPolicy},
+                   {"transport", isShared ? "shm" : "tcp"},
+                   {"host", HostName()},
+                   {"pid", int64_t{getpid()}},
+                   {"open_timeout_s", m_Parameters.OpenTimeoutSecs},
+                   {"loss_timeout_s", m_Parameters.NodeLossTimeoutSecs},
+                   {"settled", settled},
+                   {"resume", m_AskedNode == node.Name},
+                   {"moved_from", movedFrom}});
     m_AskedNode = node.Name; // a reply that got lost must not make this rank a stranger
     Value reply = channel->Reply(After(Channel::ReplySecs));
     m_Channel = std::move(channel);
@@ -95,8 +109,8 @@ void NodeLink::UsePool(const Value &reply, const bool isShared)
 {
     const std::string &path = reply.StringAt("pool");
     const size_t capacity = reply.UnsignedAt("capacity");
-    const bool hadPool = m_Pool != nullptr;
-    m_IsSamePool = m_IsSamePool && m_Landing && capacity == m_Capacity && hadPool == isShared &&
+    const bool wasShared = m_Pool != nullptr;
+    m_IsSamePool = m_IsSamePool && m_Landing && capacity == m_Capacity && wasShared == isShared &&
                    (!isShared || m_Pool->IsAt(path));
     m_Capacity = capacity;
     if (!m_IsSamePool)
@@ -122,14 +136,20 @@ void NodeLink::ResumeLanding() { m_Landing->GoOn(*m_Channel); }
 
 Value NodeLink::Restore(const int64_t settled)
 {
+    // The old connection stays until the new one is there: its end would mean that the rank is
+    // gone.
     const Deadline deadline = After(m_Parameters.NodeLossTimeoutSecs);
-    m_Channel.reset(); // or the agent would see two connections of one rank
     while (true)
     {
         try
         {
             const Contact contact = ReadContact(m_Parameters.Contact);
-            return Open(contact, NumberOf(contact, m_NodeName), settled, "", deadline);
+            const std::optional<size_t> node = NumberOf(contact, m_NodeName);
+            if (!node)
+            {
+                throw ConnectionLost("bbflow: BB node " + m_NodeName + " has ended");
+            }
+            return Open(contact, *node, settled, "", deadline);
         }
         catch (const Refused &)
         {
@@ -149,9 +169,27 @@ Value NodeLink::Restore(const int64_t settled)
 Value NodeLink::MoveOn(const int64_t settled, std::string why)
 {
     const std::string lost = m_NodeName;
-    const Contact contact = TryContact();
+    const Contact contact = ReadContact(m_Parameters.Contact);
     const size_t nodes = contact.Nodes.size();
-    const auto after = std::find_if(...);
+    const size_t first = NumberOf(contact, lost).value_or(nodes - 1) + 1;
+    for (size_t i = 0; i < nodes; ++i)
+    {
+        const size_t next = (first + i) % nodes;
+        try
+        {
+            if (contact.Nodes[next].Name != lost)
+            {
+                return Open(contact, next, settled, lost, After(NextNodeSecs));
+            }
+        }
+        catch (const std::exception &error)
+        {
+            why = error.what();
+        }
+    }
+    throw std::runtime_error(why + "; BB node " + lost + " was gone for NodeLossTimeoutSecs=" +
+                             Text(m_Parameters.NodeLossTimeoutSecs) +
+                             " and no other node takes its ranks");
 }
 
 } // end namespace bbflow

@@ -48,22 +48,21 @@ public:
     size_t Rank() const { return m_Parameters.Place.Rank - m_Share.FirstRank; }
 
 private:
-    const Parameters &m_Parameters;
-    StreamShare m_Share;
+    const Parameters m_Parameters;
+    const StreamShare m_Share;
     std::unique_ptr<Channel> m_Channel;
     std::shared_ptr<Pool> m_Pool;
     std::unique_ptr<Landing> m_Landing;
     size_t m_Capacity = 0;
     std::string m_NodeName;
-    bool m_HasAsked = false;
+    /** The node that was asked last to open the stream; its reply may have been lost. */
+    std::string m_AskedNode;
     bool m_IsSamePool = false;
 
-    void OpenFirst();
-    Value OpenOn(const Contact &contact, size_t node, int64_t settled, const Deadline &deadline);
-    Value Open(const Contact &contact, size_t node, int64_t settled, const std::string &movedFrom);
-    bool ComeBack(int64_t settled, Value &reply, std::string &why);
-    Value MoveOn(int64_t settled, const std::string &why);
-    void UseLanding(const Value &reply, bool isShared);
+    Value Open(const Contact &contact, size_t number, int64_t settled, const std::string &movedFrom,
+               const Deadline &deadline);
+    void UsePool(const Value &reply, bool isShared);
+    Value MoveOn(int64_t settled, std::string why);
 };
 
 } // end namespace bbflow

@@ -28,33 +28,36 @@ Value::Array OpenStep::Records(const std::string &file) const
     return records;
 }
 
-size_t OpenStep::WaitingBytes() const
+size_t OpenStep::BytesThatAre(const Block::State state) const
 {
     size_t bytes = 0;
     for (const Block &block : Blocks)
     {
-        bytes += block.Is == Block::State::Waiting ? Arena::Padded(block.Bytes) : 0;
+        bytes += block.Is == state ? Arena::Padded(block.Bytes) : 0;
     }
     return bytes;
 }
 
-size_t OpenStep::PoolBytes() const
+void OpenStep::LosePlaces(const Pool *pool)
 {
-    size_t bytes = 0;
-    for (const Block &block : Blocks)
+    for (Block &block : Blocks)
     {
-        bytes += block.Is != Block::State::Waiting && !block.InFile ? Arena::Padded(block.Bytes) : 0;
+        const bool isLanded = block.Is == Block::State::Landed;
+        if (block.Bytes > 0 && !block.InFile && (isLanded || block.Is == Block::State::Placed))
+        {
+            if (isLanded && pool != nullptr)
+            {
+                block.Source = pool->At(block.Offset);
+            }
+            block.Is = Block::State::Lost;
+        }
     }
-    return bytes;
 }
 
 bool OpenStep::CanLandAgain() const
 {
-    return std::all_of(Blocks.begin(), Blocks.end(),
-                       [](const Block &block) {
-                           return block.Bytes == 0 || block.InFile || block.Source != nullptr ||
-                                  block.Is == Block::State::Waiting;
-                       });
+    return std::none_of(Blocks.begin(), Blocks.end(), [](const Block &block)
+                        { return block.Is == Block::State::Lost && block.Source == nullptr; });
 }
 
 } // end namespace bbflow

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "Pool.h"
 #include "Scan.h"
 
 #include <memory>
@@ -14,9 +15,13 @@ struct Block
 {
     enum class State
     {
+        /** Its memory is the caller's until PerformPuts or EndStep. */
         Waiting,
+        /** It has a place, where it is not or not whole. */
         Placed,
-        Landed
+        Landed,
+        /** Its node was lost, and its place with it. */
+        Lost
     };
 
     /** What FORMAT.md names, without its place. */
@@ -36,19 +41,34 @@ struct Block
 class OpenStep
 {
 public:
+    size_t Number = 0;
     std::vector<Block> Blocks;
 
     /** The blocks as a commit names them. @param file path of the spilled ones */
     Value::Array Records(const std::string &file) const;
 
-    /** Bytes with padding that blocks without a place will take up. */
-    size_t WaitingBytes() const;
+    /** Bytes with padding of all blocks that are in a state. */
+    size_t BytesThatAre(Block::State state) const;
 
-    /** Bytes with padding of those that have a place in the pool. */
-    size_t PoolBytes() const;
+    /** Takes their places from all blocks in the pool.
+     *  @param pool where the landed ones can still be read; nullptr if nowhere */
+    void LosePlaces(const Pool *pool);
 
-    /** Whether all blocks of the pool could be landed again. */
+    /** Whether the memory of all lost blocks is still there. */
     bool CanLandAgain() const;
+
+    /** Takes in that memory has changed its content: that of the blocks for which it holds. */
+    template <class Condition>
+    void Forget(Condition condition)
+    {
+        for (Block &block : Blocks)
+        {
+            if (block.Is == Block::State::Landed && condition(block.Source))
+            {
+                block.Source = nullptr;
+            }
+        }
+    }
 };
 
 } // end namespace bbflow

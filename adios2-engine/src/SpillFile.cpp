@@ -33,8 +33,14 @@ SpillFile::SpillFile(const std::string &directory, const std::string &stream, co
                      const size_t rank)
 : m_Path(directory + "/" + FileName(stream) + "." + std::to_string(step) + "." +
          std::to_string(rank) + ".spill"),
-  m_File(open(m_Path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600))
+  m_File(-1)
 {
+    Open(O_CREAT | O_TRUNC);
+}
+
+void SpillFile::Open(const int flags)
+{
+    m_File = open(m_Path.c_str(), O_WRONLY | O_CLOEXEC | flags, 0600);
     if (m_File < 0)
     {
         ThrowError();
@@ -63,6 +69,10 @@ size_t SpillFile::Take(const size_t bytes)
 void SpillFile::Land(const char *source, const size_t bytes, const size_t offset, Scan &scan)
 {
     constexpr size_t pieceBytes = size_t{1} << 20;
+    if (m_File < 0)
+    {
+        Open(0); // it was finished, but then a block of a lost node came back
+    }
     for (size_t i = 0; i < bytes; i += pieceBytes)
     {
         const size_t n = std::min(pieceBytes, bytes - i);

@@ -24,6 +24,7 @@ public:
     /** @throws std::runtime_error if the file system takes no more */
     void Land(const char *source, size_t bytes, size_t offset, Scan &scan) override;
     void Sync() override {}
+    void GoOn(Channel &) override {}
     bool NeedsMemory() const override { return false; }
     const char *At(size_t) const override { return nullptr; }
 
@@ -42,6 +43,7 @@ private:
     size_t m_Used = 0;
     bool m_Stays = false;
 
+    void Open(int flags);
     void Write(const char *bytes, size_t n, size_t offset);
     [[noreturn]] void ThrowError() const;
 };

@@ -1,6 +1,5 @@
 #pragma once
 
-#include "Channel.h"
 #include "Landing.h"
 
 #include <vector>
@@ -16,11 +15,9 @@ public:
 
     void Land(const char *source, size_t bytes, size_t offset, Scan &scan) override;
     void Sync() override;
+    void GoOn(Channel &channel) override;
     bool NeedsMemory() const override { return true; }
     const char *At(size_t) const override { return nullptr; }
-
-    /** Goes on over another connection to the same node: what was not synced is sent again. */
-    void GoOn(Channel &channel);
 
 private:
     struct Piece
