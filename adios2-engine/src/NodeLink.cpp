@@ -38,6 +38,19 @@ std::optional<size_t> NumberOf(const Contact &contact, const std::string &name)
     return std::nullopt;
 }
 
+/** The contact file; no node where it is gone, as it is with the last node. */
+Contact ReadIfThere(const std::string &path)
+{
+    try
+    {
+        return ReadContact(path);
+    }
+    catch (const std::runtime_error &)
+    {
+        return {};
+    }
+}
+
 } // end empty namespace
 
 NodeLink::NodeLink(const Parameters &parameters)
@@ -134,7 +147,7 @@ void NodeLink::ResetLanding()
 
 void NodeLink::ResumeLanding() { m_Landing->GoOn(*m_Channel); }
 
-Value NodeLink::Restore(const int64_t settled)
+Value NodeLink::Restore(const int64_t settled, const std::string &why)
 {
     // The old connection stays until the new one is there: its end would mean that the rank is
     // gone.
@@ -159,37 +172,37 @@ Value NodeLink::Restore(const int64_t settled)
         {
             if (IsOver(deadline))
             {
-                return MoveOn(settled, error.what());
+                return MoveOn(settled, why);
             }
             std::this_thread::sleep_for(RetryInterval);
         }
     }
 }
 
-Value NodeLink::MoveOn(const int64_t settled, std::string why)
+Value NodeLink::MoveOn(const int64_t settled, const std::string &why)
 {
     const std::string lost = m_NodeName;
-    const Contact contact = ReadContact(m_Parameters.Contact);
+    std::string last = "there is no other node";
+    const Contact contact = ReadIfThere(m_Parameters.Contact);
     const size_t nodes = contact.Nodes.size();
-    const size_t first = NumberOf(contact, lost).value_or(nodes - 1) + 1;
-    for (size_t i = 0; i < nodes; ++i)
+    const size_t first = NumberOf(contact, lost).value_or(nodes) + 1;
+    for (size_t next = first; next < first + nodes; ++next)
     {
-        const size_t next = (first + i) % nodes;
         try
         {
-            if (contact.Nodes[next].Name != lost)
+            if (contact.Nodes[next % nodes].Name != lost)
             {
-                return Open(contact, next, settled, lost, After(NextNodeSecs));
+                return Open(contact, next % nodes, settled, lost, After(NextNodeSecs));
             }
         }
         catch (const std::exception &error)
         {
-            why = error.what();
+            last = error.what();
         }
     }
-    throw std::runtime_error(why + "; BB node " + lost + " was gone for NodeLossTimeoutSecs=" +
-                             Text(m_Parameters.NodeLossTimeoutSecs) +
-                             " and no other node takes its ranks");
+    throw std::runtime_error(why + "; BB node " + lost + " did not come back within " +
+                             "NodeLossTimeoutSecs=" + Text(m_Parameters.NodeLossTimeoutSecs) +
+                             ", and no other takes its place: " + last);
 }
 
 } // end namespace bbflow

@@ -23,9 +23,10 @@ public:
     /** Opens the stream again: on the same node if it comes back within NodeLossTimeoutSecs, else
      *  on the next one that takes it.
      *  @param settled last step that this rank has behind it; -1 if there is none
+     *  @param why the connection broke
      *  @return what the node replied
      *  @throws std::runtime_error if no node takes it */
-    Value Restore(int64_t settled);
+    Value Restore(int64_t settled, const std::string &why);
 
     /** Whether the last Restore found the node and the pool that were there before. */
     bool IsSamePool() const { return m_IsSamePool; }
@@ -62,7 +63,7 @@ private:
     Value Open(const Contact &contact, size_t number, int64_t settled, const std::string &movedFrom,
                const Deadline &deadline);
     void UsePool(const Value &reply, bool isShared);
-    Value MoveOn(int64_t settled, std::string why);
+    Value MoveOn(int64_t settled, const std::string &why);
 };
 
 } // end namespace bbflow

@@ -27,15 +27,15 @@ auto Session::Persist(Action action)
     {
         try
         {
-            if (m_IsBroken)
+            if (!m_WhyBroken.empty())
             {
                 Restore();
             }
             return action();
         }
-        catch (const ConnectionLost &)
+        catch (const ConnectionLost &error)
         {
-            m_IsBroken = true;
+            m_WhyBroken = error.what();
             if (breaks == MostBreaks)
             {
                 throw;

@@ -72,13 +72,14 @@ private:
     /** Where lost blocks are read before they are landed again. */
     std::vector<std::shared_ptr<Pool>> m_LostPools;
     Report m_Report;
+    /** Empty unless the connection is broken. */
+    std::string m_WhyBroken;
     /** Last step that this rank has behind it, committed or discarded. */
     int64_t m_Settled = -1;
     size_t m_ExpectedBytes = 0;
     double m_WaitedSecs = 0.0;
     bool m_IsOpen = false;
     bool m_IsAsked = false;
-    bool m_IsBroken = false;
     bool m_IsDropped = false;
     bool m_Spills = false;
     bool m_MustBeginAgain = false;

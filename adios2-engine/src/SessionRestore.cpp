@@ -12,7 +12,7 @@ void Session::Restore()
     const std::shared_ptr<Pool> before = m_Link.SharedPool();
     const bool isBehindStep = m_IsOpen && m_IsDropped;
     const Value reply =
-        m_Link.Restore(isBehindStep ? static_cast<int64_t>(m_Step.Number) : m_Settled);
+        m_Link.Restore(isBehindStep ? static_cast<int64_t>(m_Step.Number) : m_Settled, m_WhyBroken);
     m_IsAsked = false;
     if (!m_Link.IsSamePool())
     {
@@ -27,7 +27,7 @@ void Session::Restore()
     {
         RestoreStep(reply, before);
     }
-    m_IsBroken = false;
+    m_WhyBroken.clear();
 }
 
 void Session::RestoreStep(const Value &reply, const std::shared_ptr<Pool> &before)
