@@ -3,111 +3,60 @@
 #include "Frame.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
-#include <limits>
-#include <poll.h>
-#include <stdexcept>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 namespace bbflow
 {
 
-namespace
+void Channel::Send(const Value &message, const std::string_view raw)
 {
-
-constexpr const char *Gone = "bbflow: the BB node's agent is gone: see the log of 'bbflow node'";
-
-int MillisecondsUntil(const Deadline &deadline)
-{
-    if (!deadline)
-    {
-        return -1;
-    }
-    const auto left =
-        std::chrono::ceil<std::chrono::milliseconds>(*deadline - std::chrono::steady_clock::now());
-    return static_cast<int>(std::clamp<int64_t>(left.count(), 0, std::numeric_limits<int>::max()));
-}
-
-} // namespace
-
-Deadline After(const double seconds)
-{
-    constexpr double forever = 1e9; // more doesn't fit the clock
-    if (seconds < 0 || seconds > forever)
-    {
-        return std::nullopt;
-    }
-    return std::chrono::steady_clock::now() +
-           std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-               std::chrono::duration<double>(seconds));
-}
-
-Channel::Channel(const std::string &path) : m_Socket(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0))
-{
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    if (path.size() >= sizeof(address.sun_path))
-    {
-        close(m_Socket);
-        throw std::runtime_error("bbflow: the socket's path is too long: " + path);
-    }
-    std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-    if (connect(m_Socket, reinterpret_cast<sockaddr *>(&address), sizeof(address)) != 0)
-    {
-        const std::string reason = std::strerror(errno);
-        close(m_Socket);
-        throw std::runtime_error("bbflow: no agent answers at " + path + " (" + reason + ")");
-    }
-}
-
-Channel::~Channel() { close(m_Socket); }
-
-void Channel::Send(const Value &message)
-{
-    const std::string frame = EncodeFrame(message);
-    for (size_t sent = 0; sent < frame.size();)
-    {
-        const ssize_t n = send(m_Socket, frame.data() + sent, frame.size() - sent, MSG_NOSIGNAL);
-        if (n < 0 && errno == EINTR)
-        {
-            continue;
-        }
-        if (n <= 0)
-        {
-            throw std::runtime_error(Gone);
-        }
-        sent += static_cast<size_t>(n);
-    }
+    m_Socket.Send(EncodeFrame(message), raw);
 }
 
 std::optional<Value> Channel::Receive(const Deadline &deadline)
 {
-    char buffer[4096];
+    return Receive(deadline, MaxPayloadBytes);
+}
+
+std::optional<Value> Channel::Receive(const Deadline &deadline, const uint32_t mostBytes)
+{
+    char buffer[16384];
     while (true)
     {
-        if (std::optional<Value> message = TakeMessage(m_Received))
+        try
         {
-            return message;
+            if (std::optional<Value> message = TakeMessage(m_Received, mostBytes))
+            {
+                return message;
+            }
         }
-        pollfd waiting{m_Socket, POLLIN, 0};
-        const int ready = poll(&waiting, 1, MillisecondsUntil(deadline));
-        if (ready == 0)
+        catch (const std::runtime_error &error)
+        {
+            throw ConnectionLost(std::string(error.what()) + " (from " + Peer() + ")");
+        }
+        const size_t n = m_Socket.Receive(buffer, sizeof(buffer), deadline);
+        if (n == 0)
         {
             return std::nullopt;
         }
-        const ssize_t n = ready < 0 ? -1 : recv(m_Socket, buffer, sizeof(buffer), 0);
-        if (n < 0 && errno == EINTR)
+        m_Received.append(buffer, n);
+    }
+}
+
+void Channel::ReceiveRaw(char *target, const size_t bytes, const Deadline &deadline)
+{
+    size_t have = std::min(bytes, m_Received.size());
+    std::memcpy(target, m_Received.data(), have);
+    m_Received.erase(0, have);
+    while (have < bytes)
+    {
+        const size_t n = m_Socket.Receive(target + have, bytes - have, deadline);
+        if (n == 0)
         {
-            continue;
+            throw ConnectionLost("bbflow: " + Peer() + " sent " + std::to_string(have) +
+                                 " of the " + std::to_string(bytes) + " bytes that it promised");
         }
-        if (n <= 0)
-        {
-            throw std::runtime_error(Gone);
-        }
-        m_Received.append(buffer, static_cast<size_t>(n));
+        have += n;
     }
 }
 

@@ -1,39 +1,41 @@
 #pragma once
 
+#include "Deadline.h"
+#include "Socket.h"
 #include "Value.h"
 
-#include <chrono>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace bbflow
 {
 
-/** Until when to wait; nothing means for ever. */
-using Deadline = std::optional<std::chrono::steady_clock::time_point>;
-
-/** Gives the time point `seconds` from now; negative seconds mean for ever. */
-Deadline After(double seconds);
-
-/** A connection to the agent of a BB node, by its Unix socket. */
+/** Messages and raw bytes over a socket (FORMAT.md, "Frame"). */
 class Channel
 {
 public:
-    /** @throws std::runtime_error if nobody listens at the path */
-    explicit Channel(const std::string &path);
-    ~Channel();
-    Channel(const Channel &) = delete;
-    Channel &operator=(const Channel &) = delete;
+    explicit Channel(Socket socket) : m_Socket(std::move(socket)) {}
 
-    /** Sends one message. @throws std::runtime_error if the agent is gone */
-    void Send(const Value &message);
+    /** Sends one message and the raw bytes that belong to it.
+     *  @throws ConnectionLost if the other side is gone */
+    void Send(const Value &message, std::string_view raw = {});
 
     /** Waits for a message without burning CPU; nothing if the deadline passes first.
-     *  @throws std::runtime_error if the agent is gone */
+     *  @param mostBytes largest payload that is accepted
+     *  @throws ConnectionLost if the other side is gone or what came is no message */
+    std::optional<Value> Receive(const Deadline &deadline, uint32_t mostBytes);
     std::optional<Value> Receive(const Deadline &deadline);
 
+    /** Receives raw bytes to where they belong.
+     *  @throws ConnectionLost if the other side is gone or the deadline passes */
+    void ReceiveRaw(char *target, size_t bytes, const Deadline &deadline);
+
+    /** Path or address of the other side. */
+    const std::string &Peer() const { return m_Socket.Peer(); }
+
 private:
-    int m_Socket;
+    Socket m_Socket;
     std::string m_Received;
 };
 

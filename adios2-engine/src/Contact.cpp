@@ -1,18 +1,36 @@
 #include "Contact.h"
 
+#include "Handshake.h"
 #include "Json.h"
 
 #include <fstream>
 #include <iterator>
 #include <stdexcept>
 #include <unistd.h>
-#include <vector>
 
 namespace bbflow
 {
 
 namespace
 {
+
+Contact FromJson(const Value &json)
+{
+    if (json.StringAt("format") != "bbflow-contact" || json.UnsignedAt("version") != 2)
+    {
+        throw std::runtime_error("it is of another format or version");
+    }
+    Contact contact{json.StringAt("key"), {}};
+    for (const Value &node : json.ArrayAt("nodes"))
+    {
+        contact.Nodes.push_back({node.StringAt("name"), node.StringAt("host"),
+                                 node.StringAt("socket"), node.StringAt("directory"),
+                                 node.StringAt("tcp"), node.StringAt("tls")});
+    }
+    return contact;
+}
+
+} // end empty namespace
 
 std::string HostName()
 {
@@ -21,7 +39,9 @@ std::string HostName()
     return name;
 }
 
-Value ReadContact(const std::string &path)
+bool Node::IsHere() const { return Host == HostName(); }
+
+Contact ReadContact(const std::string &path)
 {
     std::ifstream file(path);
     if (!file)
@@ -31,63 +51,43 @@ Value ReadContact(const std::string &path)
     const std::string text{std::istreambuf_iterator<char>(file), {}};
     try
     {
-        Value contact = ParseJson(text);
-        if (contact.StringAt("format") != "bbflow-contact" || contact.UnsignedAt("version") != 1)
-        {
-            throw std::runtime_error("it is of another format or version");
-        }
-        return contact;
+        return FromJson(ParseJson(text));
     }
     catch (const std::runtime_error &error)
     {
         throw std::runtime_error("bbflow: '" + path +
-                                 "' is no contact file of version 1: " + error.what());
+                                 "' is no contact file of version 2: " + error.what());
     }
 }
 
-/** With nodes on several hosts only the ranks of this host land on its nodes. */
-RankOf LocalRank(const std::string &contactPath)
+Transport WayTo(const Node &node, const Transport transport)
 {
-    const std::optional<RankOf> local = LocalRankFromLauncher();
-    if (!local)
+    if (transport != Transport::Auto)
     {
-        throw std::runtime_error(
-            "bbflow: '" + contactPath +
-            "' has BB nodes on several hosts, but the launcher doesn't say how "
-            "many ranks run on this one (with srun give --ntasks-per-node)");
+        return transport;
     }
-    return *local;
+    return node.IsHere() ? Transport::SharedMemory : Transport::Tcp;
 }
 
-} // namespace
-
-Place ChooseNode(const std::string &contactPath, const RankOf &rank)
+Channel ConnectTo(const Node &node, const std::string &key, const Transport transport,
+                  const Deadline &deadline)
 {
-    const Value contact = ReadContact(contactPath);
-    const std::string host = HostName();
-    std::vector<const Value *> nodes;
-    const Value::Array &all = contact.ArrayAt("nodes");
-    for (const Value &node : all)
+    const bool isTcp = WayTo(node, transport) == Transport::Tcp;
+    if (isTcp && node.Tcp.empty())
     {
-        if (node.StringAt("host") == host)
-        {
-            nodes.push_back(&node);
-        }
+        throw std::runtime_error("bbflow: BB node " + node.Name + " on host " + node.Host +
+                                 " doesn't listen for TCP: start it with --listen ADDRESS");
     }
-    if (nodes.empty())
+    if (!isTcp && !node.IsHere())
     {
-        throw std::runtime_error("bbflow: '" + contactPath + "' has no BB node on host " + host +
-                                 ": start one here with 'bbflow node'");
+        throw std::runtime_error("bbflow: Transport=shm, but BB node " + node.Name +
+                                 " is on host " + node.Host + " and this is " + HostName() +
+                                 ": set Transport=auto or RanksPerNode");
     }
-    const RankOf local = nodes.size() == all.size() ? rank : LocalRank(contactPath);
-    const auto nodeOf = [&](const size_t r) { return r * nodes.size() / local.Writers; };
-    const Value &node = *nodes[nodeOf(local.Rank)];
-    size_t localWriters = 0;
-    for (size_t r = 0; r < local.Writers; ++r)
-    {
-        localWriters += nodeOf(r) == nodeOf(local.Rank) ? 1 : 0;
-    }
-    return {node.StringAt("name"), node.StringAt("socket"), localWriters};
+    Channel channel(isTcp ? Socket::ToAddress(node.Tcp, deadline)
+                          : Socket::ToPath(node.Socket, deadline));
+    ShakeHands(channel, key);
+    return channel;
 }
 
 } // end namespace bbflow

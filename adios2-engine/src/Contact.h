@@ -1,23 +1,59 @@
 #pragma once
 
-#include "Launcher.h"
+#include "Channel.h"
 
 #include <string>
+#include <vector>
 
 namespace bbflow
 {
 
-/** The BB node that a rank lands on. */
-struct Place
+/** How blocks get to a node. */
+enum class Transport
 {
-    std::string Name;
-    std::string Socket;
-    /** How many of the stream's ranks land there. */
-    size_t LocalWriters = 1;
+    /** Shared memory on the own host, else TCP. */
+    Auto,
+    SharedMemory,
+    Tcp
 };
 
-/** Chooses a rank's node by the contact file (FORMAT.md, "Contact file").
- *  @throws std::runtime_error if the file isn't there or has no node on this host */
-Place ChooseNode(const std::string &contactPath, const RankOf &rank);
+/** One BB node, as the contact file describes it. */
+struct Node
+{
+    std::string Name;
+    std::string Host;
+    std::string Socket;
+    std::string Directory;
+    /** `host:port`; empty if it listens on its Unix socket only. */
+    std::string Tcp;
+    /** PEM file of the authorities that its certificate is checked against; empty without TLS. */
+    std::string Tls;
+
+    /** Whether this process runs on the node's host. */
+    bool IsHere() const;
+};
+
+/** The contact file (FORMAT.md, "Contact file"). */
+struct Contact
+{
+    /** Hexadecimal digits of the secret. */
+    std::string Key;
+    std::vector<Node> Nodes;
+};
+
+/** @throws std::runtime_error if the file isn't there, is damaged or of another version */
+Contact ReadContact(const std::string &path);
+
+/** `gethostname()` of this host. */
+std::string HostName();
+
+/** Which of the two ways `Transport::Auto` means for a node; never Auto. */
+Transport WayTo(const Node &node, Transport transport);
+
+/** Connects to a node and shakes hands.
+ *  @throws ConnectionLost if nobody answers there
+ *  @throws std::runtime_error if the way isn't there, or the node has another secret or version */
+Channel ConnectTo(const Node &node, const std::string &key, Transport transport,
+                  const Deadline &deadline);
 
 } // end namespace bbflow

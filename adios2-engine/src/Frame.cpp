@@ -49,17 +49,17 @@ std::string EncodeFrame(const Value &message)
     return frame += payload;
 }
 
-std::optional<Value> TakeMessage(std::string &received)
+std::optional<Value> TakeMessage(std::string &received, const uint32_t mostBytes)
 {
     if (received.size() < HeaderBytes)
     {
         return std::nullopt;
     }
     const uint32_t length = LittleEndianAt(received, 0);
-    if (length > MaxPayloadBytes)
+    if (length > mostBytes)
     {
         throw std::runtime_error("bbflow: a frame of " + std::to_string(length) +
-                                 " bytes is above the limit of " + std::to_string(MaxPayloadBytes));
+                                 " bytes is above the limit of " + std::to_string(mostBytes));
     }
     if (received.size() < HeaderBytes + length)
     {

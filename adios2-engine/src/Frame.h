@@ -16,7 +16,8 @@ constexpr uint32_t MaxPayloadBytes = 64u << 20;
 std::string EncodeFrame(const Value &message);
 
 /** Takes the first message off the bytes received so far; nothing if it isn't complete.
+ *  @param mostBytes largest payload that is accepted
  *  @throws std::runtime_error if the frame is too long, damaged or no message */
-std::optional<Value> TakeMessage(std::string &received);
+std::optional<Value> TakeMessage(std::string &received, uint32_t mostBytes = MaxPayloadBytes);
 
 } // end namespace bbflow

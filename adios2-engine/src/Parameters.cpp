@@ -4,8 +4,10 @@
 #include <cctype>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <numeric>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 namespace bbflow
@@ -13,11 +15,6 @@ namespace bbflow
 
 namespace
 {
-
-/** Ours, and those that ADIOS2 itself puts there for a plugin. */
-const std::vector<std::string> Known = {"Stream",     "Contact",         "Rank",
-                                        "Writers",    "QueueFullPolicy", "OpenTimeoutSecs",
-                                        "PluginName", "PluginLibrary",   "verbose"};
 
 /** Seconds above this don't fit the clock. */
 constexpr double Largest = 1e9;
@@ -47,13 +44,6 @@ size_t Distance(const std::string &a, const std::string &b)
     return row.back();
 }
 
-std::string Nearest(const std::string &unknown)
-{
-    return *std::min_element(
-        Known.begin(), Known.end(), [&](const std::string &a, const std::string &b)
-        { return Distance(Lower(unknown), Lower(a)) < Distance(Lower(unknown), Lower(b)); });
-}
-
 double Number(const std::string &name, const std::string &text)
 {
     char *end = nullptr;
@@ -77,78 +67,128 @@ size_t WholeNumber(const std::string &name, const std::string &text)
     return static_cast<size_t>(value);
 }
 
-std::string Policy(const std::string &text)
+/** Gives the word as it is written here, whatever its case was. */
+std::string Choice(const std::string &name, const std::string &text,
+                   const std::vector<std::string> &words)
 {
-    for (const char *policy : {"Block", "Discard"})
+    std::string list;
+    for (const std::string &word : words)
     {
-        if (Lower(text) == Lower(policy))
+        if (Lower(text) == Lower(word))
         {
-            return policy;
+            return word;
         }
+        list += (list.empty() ? "" : word == words.back() ? " or " : ", ") + word;
     }
-    throw std::invalid_argument("bbflow: parameter QueueFullPolicy=" + text +
-                                " must be Block or Discard");
+    throw std::invalid_argument("bbflow: parameter " + name + "=" + text + " must be " + list);
 }
 
-void CheckNames(const std::map<std::string, std::string> &given)
+Transport Way(const std::string &name, const std::string &text)
 {
-    for (const auto &[name, value] : given)
-    {
-        const bool isKnown = std::any_of(Known.begin(), Known.end(), [&](const std::string &known)
-                                         { return Lower(known) == Lower(name); });
-        if (!isKnown)
-        {
-            throw std::invalid_argument("bbflow: unknown parameter " + name + "; did you mean " +
-                                        Nearest(name) + "?");
-        }
-    }
+    const std::string word = Choice(name, text, {"auto", "shm", "tcp"});
+    return word == "shm"   ? Transport::SharedMemory
+           : word == "tcp" ? Transport::Tcp
+                           : Transport::Auto;
 }
 
-} // namespace
-
-Parameters ReadParameters(const std::map<std::string, std::string> &given,
-                          const std::string &ioName)
+bool YesOrNo(const std::string &name, const std::string &text)
 {
-    CheckNames(given);
-    const char *contact = std::getenv("BBFLOW_CONTACT");
-    Parameters parameters;
-    parameters.Stream = ioName;
-    parameters.Contact = contact == nullptr ? "" : contact;
-    parameters.Place = RankFromLauncher();
-    for (const auto &[given_name, value] : given)
+    const std::string word =
+        Choice(name, text, {"yes", "true", "on", "1", "no", "false", "off", "0"});
+    return word == "yes" || word == "true" || word == "on" || word == "1";
+}
+
+size_t AtLeastOne(const std::string &name, const std::string &text)
+{
+    const size_t value = WholeNumber(name, text);
+    if (value == 0)
     {
-        const std::string name = Lower(given_name);
-        if (name == "stream")
+        throw std::invalid_argument("bbflow: parameter " + name + "=0 must be at least 1");
+    }
+    return value;
+}
+
+using Setter = void (*)(Parameters &, const std::string &name, const std::string &text);
+
+/** Ours, and those that ADIOS2 itself puts there for a plugin. */
+const std::vector<std::pair<std::string, Setter>> Known = {
+#define set(NAME, MEMBER, VALUE)                                                                   \
+    {NAME, [](Parameters &to, [[maybe_unused]] const std::string &name, const std::string &text)   \
+     { to.MEMBER = VALUE; }},
+    // clang-format off
+    set("Stream", Stream, text)
+    set("Contact", Contact, text)
+    set("Rank", Place.Rank, WholeNumber(name, text))
+    set("Writers", Place.Writers, WholeNumber(name, text))
+    set("Groups", Groups, AtLeastOne(name, text))
+    set("RanksPerNode", RanksPerNode, AtLeastOne(name, text))
+    set("Transport", Transport, Way(name, text))
+    set("QueueFullPolicy", QueueFullPolicy, Choice(name, text, {"Block", "Discard", "Spill"}))
+    set("SpillDirectory", SpillDirectory, std::filesystem::absolute(text).string())
+    set("OpenTimeoutSecs", OpenTimeoutSecs, Number(name, text))
+    set("NodeLossTimeoutSecs", NodeLossTimeoutSecs, Number(name, text))
+    set("Pin", Pin, YesOrNo(name, text))
+// clang-format on
+#undef set
+                                    {"PluginName", nullptr},
+    {"PluginLibrary", nullptr},
+    {"verbose", nullptr}};
+
+std::string Nearest(const std::string &unknown)
+{
+    const auto distance = [&](const auto &known)
+    { return Distance(Lower(unknown), Lower(known.first)); };
+    return std::min_element(Known.begin(), Known.end(),
+                            [&](const auto &a, const auto &b) { return distance(a) < distance(b); })
+        ->first;
+}
+
+Setter SetterOf(const std::string &name)
+{
+    for (const auto &[known, setter] : Known)
+    {
+        if (Lower(known) == Lower(name))
         {
-            parameters.Stream = value;
-        }
-        else if (name == "contact")
-        {
-            parameters.Contact = value;
-        }
-        else if (name == "rank")
-        {
-            parameters.Place.Rank = WholeNumber(given_name, value);
-        }
-        else if (name == "writers")
-        {
-            parameters.Place.Writers = WholeNumber(given_name, value);
-        }
-        else if (name == "queuefullpolicy")
-        {
-            parameters.QueueFullPolicy = Policy(value);
-        }
-        else if (name == "opentimeoutsecs")
-        {
-            parameters.OpenTimeoutSecs = Number(given_name, value);
+            return setter;
         }
     }
+    throw std::invalid_argument("bbflow: unknown parameter " + name + "; did you mean " +
+                                Nearest(name) + "?");
+}
+
+void CheckTogether(const Parameters &parameters)
+{
     if (parameters.Place.Rank >= parameters.Place.Writers)
     {
         throw std::invalid_argument("bbflow: Rank " + std::to_string(parameters.Place.Rank) +
                                     " is not below Writers " +
                                     std::to_string(parameters.Place.Writers));
     }
+    if (parameters.QueueFullPolicy == "Spill" && parameters.SpillDirectory.empty())
+    {
+        throw std::invalid_argument("bbflow: QueueFullPolicy=Spill needs a SpillDirectory: give a "
+                                    "directory on the parallel file system");
+    }
+}
+
+} // end empty namespace
+
+Parameters ReadParameters(const std::map<std::string, std::string> &given,
+                          const std::string &ioName)
+{
+    const char *contact = std::getenv("BBFLOW_CONTACT");
+    Parameters parameters;
+    parameters.Stream = ioName;
+    parameters.Contact = contact == nullptr ? "" : contact;
+    parameters.Place = RankFromLauncher();
+    for (const auto &[name, text] : given)
+    {
+        if (const Setter setter = SetterOf(name))
+        {
+            setter(parameters, name, text);
+        }
+    }
+    CheckTogether(parameters);
     return parameters;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "Contact.h"
 #include "Launcher.h"
 
 #include <map>
@@ -11,11 +12,21 @@ namespace bbflow
 /** The engine's parameters, checked (FORMAT.md, "Engine parameters"). */
 struct Parameters
 {
+    /** May hold `{rank}` and `{group}`. */
     std::string Stream;
     std::string Contact;
     RankOf Place;
+    size_t Groups = 1;
+    /** 0: spread evenly. */
+    size_t RanksPerNode = 0;
+    bbflow::Transport Transport = Transport::Auto;
     std::string QueueFullPolicy = "Block";
+    /** Absolute; empty if there is none. */
+    std::string SpillDirectory;
     double OpenTimeoutSecs = 60.0;
+    double NodeLossTimeoutSecs = 60.0;
+    /** Readers hold every step until Close. */
+    bool Pin = false;
 };
 
 /** Reads the parameters of an IO; their names don't depend on case.

@@ -1,6 +1,7 @@
 #include "Session.h"
 
-#include "Contact.h"
+#include "Placement.h"
+#include "StreamShare.h"
 
 #include <stdexcept>
 #include <thread>
@@ -14,13 +15,6 @@ namespace
 
 constexpr auto RetryInterval = std::chrono::milliseconds(50);
 constexpr double ReplySecs = 60.0;
-
-std::string HostName()
-{
-    char name[256] = {};
-    gethostname(name, sizeof(name) - 1);
-    return name;
-}
 
 /** Gives the reply if the agent agreed. @throws std::runtime_error with the agent's reason if not
  */
@@ -71,17 +65,26 @@ Session::Session(const Parameters &parameters)
 
 void Session::Connect(const Parameters &parameters)
 {
-    const bbflow::Place node = ChooseNode(parameters.Contact, parameters.Place);
-    auto channel = std::make_unique<Channel>(node.Socket);
+    const Contact contact = ReadContact(parameters.Contact);
+    const Placement placement = ChooseNode(contact, parameters);
+    const Node &node = contact.Nodes[placement.Node];
+    const StreamShare share = ShareOf(parameters);
+    auto channel = std::make_unique<Channel>(
+        ConnectTo(node, contact.Key, parameters.Transport, After(parameters.OpenTimeoutSecs)));
     channel->Send(Value::Map{{"op", "open"},
-                             {"version", 1},
-                             {"stream", parameters.Stream},
-                             {"rank", uint64_t{parameters.Place.Rank}},
-                             {"writers", uint64_t{parameters.Place.Writers}},
-                             {"local_writers", uint64_t{node.LocalWriters}},
+                             {"stream", share.Stream},
+                             {"rank", uint64_t{parameters.Place.Rank - share.FirstRank}},
+                             {"writers", uint64_t{share.Ranks}},
+                             {"local_writers", uint64_t{placement.LocalWriters}},
                              {"policy", parameters.QueueFullPolicy},
+                             {"transport", "shm"},
                              {"host", HostName()},
-                             {"pid", int64_t{getpid()}}});
+                             {"pid", int64_t{getpid()}},
+                             {"open_timeout_s", parameters.OpenTimeoutSecs},
+                             {"loss_timeout_s", parameters.NodeLossTimeoutSecs},
+                             {"settled", -1},
+                             {"resume", false},
+                             {"moved_from", ""}});
     m_Channel = std::move(channel);
 }
 

@@ -1,0 +1,91 @@
+#include "Handshake.h"
+
+#include "Hex.h"
+#include "Sha256.h"
+
+#include <cerrno>
+#include <cstring>
+#include <sys/random.h>
+
+namespace bbflow
+{
+
+namespace
+{
+
+constexpr uint64_t Version = 2;
+constexpr double HandshakeSecs = 10.0;
+constexpr uint32_t MostBytes = 4096;
+constexpr size_t NonceBytes = 16;
+
+std::string RandomBytes(const size_t size)
+{
+    std::string bytes(size, '\0');
+    if (getrandom(bytes.data(), size, 0) != static_cast<ssize_t>(size))
+    {
+        throw std::runtime_error(std::string("bbflow: no random numbers (") + std::strerror(errno) +
+                                 ")");
+    }
+    return bytes;
+}
+
+/** Compares in a time that doesn't tell where the difference is. */
+bool AreEqual(const std::string &a, const std::string &b)
+{
+    unsigned difference = a.size() == b.size() ? 0 : 1;
+    for (size_t i = 0; i < a.size() && i < b.size(); ++i)
+    {
+        difference |= static_cast<unsigned char>(a[i] ^ b[i]);
+    }
+    return difference == 0;
+}
+
+Value Ask(Channel &channel, const Value &message, const Deadline &deadline)
+{
+    channel.Send(message);
+    const std::optional<Value> reply = channel.Receive(deadline, MostBytes);
+    if (!reply)
+    {
+        throw ConnectionLost("bbflow: " + channel.Peer() + " doesn't answer the handshake");
+    }
+    if (!reply->BoolAt("ok"))
+    {
+        throw std::runtime_error("bbflow: " + channel.Peer() +
+                                 " refuses: " + reply->StringAt("error"));
+    }
+    return *reply;
+}
+
+void CheckNode(const Channel &channel, const Value &reply, const std::string &proof)
+{
+    if (reply.UnsignedAt("version") != Version)
+    {
+        throw std::runtime_error("bbflow: the BB node at " + channel.Peer() +
+                                 " speaks another version of the protocol: start the nodes and "
+                                 "the program with the same version of bbflow");
+    }
+    if (!AreEqual(reply.StringAt("proof"), proof))
+    {
+        throw std::runtime_error("bbflow: the BB node at " + channel.Peer() +
+                                 " has another secret than the contact file: give the contact "
+                                 "file that this node wrote");
+    }
+}
+
+} // end empty namespace
+
+void ShakeHands(Channel &channel, const std::string &key)
+{
+    const std::string secret = FromHex(key);
+    const std::string mine = ToHex(RandomBytes(NonceBytes));
+    const Deadline deadline = After(HandshakeSecs);
+    const Value hello =
+        Value::Map{{"op", "hello"}, {"versions", Value::Array{Version, Version}}, {"nonce", mine}};
+    const Value reply = Ask(channel, hello, deadline);
+    const std::string nonces = mine + reply.StringAt("nonce");
+    CheckNode(channel, reply, ToHex(HmacSha256(secret, "node" + nonces)));
+    Ask(channel, Value::Map{{"op", "prove"}, {"proof", ToHex(HmacSha256(secret, "peer" + nonces))}},
+        deadline);
+}
+
+} // end namespace bbflow

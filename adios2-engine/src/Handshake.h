@@ -1,0 +1,17 @@
+#pragma once
+
+#include "Channel.h"
+
+#include <string>
+
+namespace bbflow
+{
+
+/** Proves to a node, and makes it prove, the knowledge of the contact file's key (FORMAT.md,
+ *  "Handshake").
+ *  @param key its hexadecimal digits
+ *  @throws ConnectionLost if the node hangs up or is silent
+ *  @throws std::runtime_error if the secret or the version is not the node's */
+void ShakeHands(Channel &channel, const std::string &key);
+
+} // end namespace bbflow

@@ -1,0 +1,88 @@
+#include "Placement.h"
+
+#include "StreamShare.h"
+
+#include <algorithm>
+#include <functional>
+#include <stdexcept>
+
+namespace bbflow
+{
+
+namespace
+{
+
+/** A rule for ranks `First` to `First + Ranks - 1` of the program. */
+struct Rule
+{
+    std::function<size_t(size_t rank)> NodeOf;
+    size_t First = 0;
+    size_t Ranks = 1;
+};
+
+std::vector<size_t> NodesHere(const Contact &contact)
+{
+    std::vector<size_t> here;
+    for (size_t i = 0; i < contact.Nodes.size(); ++i)
+    {
+        if (contact.Nodes[i].IsHere())
+        {
+            here.push_back(i);
+        }
+    }
+    return here;
+}
+
+RankOf LocalRank(const Parameters &parameters)
+{
+    const std::optional<RankOf> local = LocalRankFromLauncher();
+    if (!local || local->Rank > parameters.Place.Rank)
+    {
+        throw std::runtime_error(
+            "bbflow: '" + parameters.Contact +
+            "' has BB nodes on several hosts, but the launcher doesn't say how many ranks run on "
+            "this one (with srun give --ntasks-per-node): set RanksPerNode");
+    }
+    return *local;
+}
+
+Rule RuleFor(const Contact &contact, const Parameters &parameters)
+{
+    const auto [rank, writers] = parameters.Place;
+    const size_t nodes = contact.Nodes.size();
+    if (parameters.RanksPerNode > 0)
+    {
+        return {[=](const size_t r) { return r / parameters.RanksPerNode % nodes; }, 0, writers};
+    }
+    const std::vector<size_t> here = NodesHere(contact);
+    if (here.empty() || here.size() == nodes)
+    {
+        return {[=](const size_t r) { return r * nodes / writers; }, 0, writers};
+    }
+    const RankOf local = LocalRank(parameters);
+    const size_t first = rank - local.Rank; // a host's ranks are consecutive
+    const auto nodeOf = [=](const size_t r)
+    { return here[(r - first) * here.size() / local.Writers]; };
+    return {nodeOf, first, local.Writers};
+}
+
+} // end empty namespace
+
+Placement ChooseNode(const Contact &contact, const Parameters &parameters)
+{
+    if (contact.Nodes.empty())
+    {
+        throw std::runtime_error("bbflow: '" + parameters.Contact + "' has no BB node");
+    }
+    const Rule rule = RuleFor(contact, parameters);
+    const StreamShare share = ShareOf(parameters);
+    Placement placement{rule.NodeOf(parameters.Place.Rank), 0};
+    for (size_t r = std::max(rule.First, share.FirstRank);
+         r < std::min(rule.First + rule.Ranks, share.FirstRank + share.Ranks); ++r)
+    {
+        placement.LocalWriters += rule.NodeOf(r) == placement.Node ? 1 : 0;
+    }
+    return placement;
+}
+
+} // end namespace bbflow

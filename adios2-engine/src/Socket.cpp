@@ -1,0 +1,210 @@
+#include "Socket.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include <utility>
+
+namespace bbflow
+{
+
+namespace
+{
+
+/** How long the other side may take nothing, or its host be silent, before it counts as gone. */
+constexpr int SilenceSecs = 60;
+
+void SetOption(const int descriptor, const int level, const int name, const int value)
+{
+    setsockopt(descriptor, level, name, &value, sizeof(value));
+}
+
+/** Bounds connect(2) and send(2). */
+void LimitSending(const int descriptor, const int milliseconds)
+{
+    const timeval limit = {milliseconds / 1000, milliseconds % 1000 * 1000};
+    setsockopt(descriptor, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+}
+
+/** Requests must not wait for each other's acknowledgements, and a host that vanished must show. */
+void TuneTcp(const int descriptor)
+{
+    SetOption(descriptor, IPPROTO_TCP, TCP_NODELAY, 1);
+    SetOption(descriptor, SOL_SOCKET, SO_KEEPALIVE, 1);
+    SetOption(descriptor, IPPROTO_TCP, TCP_KEEPIDLE, SilenceSecs / 4);
+    SetOption(descriptor, IPPROTO_TCP, TCP_KEEPINTVL, SilenceSecs / 12);
+    SetOption(descriptor, IPPROTO_TCP, TCP_KEEPCNT, 9);
+    SetOption(descriptor, IPPROTO_TCP, TCP_USER_TIMEOUT, SilenceSecs * 1000);
+}
+
+/** Gives 0 or the errno of a connection that failed. */
+int Connect(const int descriptor, const sockaddr *address, const socklen_t size,
+            const Deadline &deadline)
+{
+    // 0 milliseconds would mean for ever.
+    const int left = deadline ? std::max(MillisecondsUntil(deadline), 1) : SilenceSecs * 1000;
+    LimitSending(descriptor, left);
+    int error = connect(descriptor, address, size) == 0 ? 0 : errno;
+    if (error == EINPROGRESS || error == EAGAIN)
+    {
+        error = ETIMEDOUT;
+    }
+    LimitSending(descriptor, SilenceSecs * 1000);
+    return error;
+}
+
+[[noreturn]] void ThrowNobody(const std::string &peer, const std::string &reason)
+{
+    throw ConnectionLost("bbflow: no agent answers at " + peer + " (" + reason + ")");
+}
+
+using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
+
+/** Looks `host:port` up. */
+Addresses Resolve(const std::string &peer)
+{
+    const size_t colon = std::min(peer.rfind(':'), peer.size());
+    std::string host = peer.substr(0, colon);
+    const std::string port = colon < peer.size() ? peer.substr(colon + 1) : "";
+    if (host.size() > 2 && host.front() == '[' && host.back() == ']')
+    {
+        host = host.substr(1, host.size() - 2);
+    }
+    addrinfo hints{};
+    hints.ai_socktype = SOCK_STREAM;
+    hints.ai_flags = AI_NUMERICSERV;
+    addrinfo *found = nullptr;
+    const int failed =
+        host.empty() ? EAI_NONAME : getaddrinfo(host.c_str(), port.c_str(), &hints, &found);
+    if (failed != 0)
+    {
+        ThrowNobody(peer, gai_strerror(failed));
+    }
+    return {found, &freeaddrinfo};
+}
+
+} // end empty namespace
+
+Socket::Socket(const int family, std::string peer)
+: m_Descriptor(socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0)), m_Peer(std::move(peer))
+{
+    if (m_Descriptor < 0)
+    {
+        throw std::runtime_error(std::string("bbflow: can't make a socket (") +
+                                 std::strerror(errno) + ")");
+    }
+}
+
+Socket::Socket(Socket &&other) noexcept
+: m_Descriptor(std::exchange(other.m_Descriptor, -1)), m_Peer(std::move(other.m_Peer))
+{
+}
+
+Socket::~Socket()
+{
+    if (m_Descriptor >= 0)
+    {
+        close(m_Descriptor);
+    }
+}
+
+Socket Socket::ToPath(const std::string &path, const Deadline &deadline)
+{
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    if (path.size() >= sizeof(address.sun_path))
+    {
+        throw std::runtime_error("bbflow: the socket's path is too long: " + path);
+    }
+    std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+    Socket made(AF_UNIX, path);
+    const auto *plain = reinterpret_cast<const sockaddr *>(&address);
+    if (const int error = Connect(made.m_Descriptor, plain, sizeof(address), deadline))
+    {
+        ThrowNobody(path, std::strerror(error));
+    }
+    return made;
+}
+
+Socket Socket::ToAddress(const std::string &address, const Deadline &deadline)
+{
+    const Addresses found = Resolve(address);
+    int error = 0;
+    for (const addrinfo *one = found.get(); one != nullptr; one = one->ai_next)
+    {
+        Socket made(one->ai_family, address);
+        error = Connect(made.m_Descriptor, one->ai_addr, one->ai_addrlen, deadline);
+        if (error == 0)
+        {
+            TuneTcp(made.m_Descriptor);
+            return made;
+        }
+    }
+    ThrowNobody(address, std::strerror(error));
+}
+
+void Socket::Send(const std::string_view head, const std::string_view tail)
+{
+    std::array<iovec, 2> parts = {iovec{const_cast<char *>(head.data()), head.size()},
+                                  iovec{const_cast<char *>(tail.data()), tail.size()}};
+    for (size_t first = 0; first < parts.size();)
+    {
+        msghdr message{};
+        message.msg_iov = parts.data() + first;
+        message.msg_iovlen = parts.size() - first;
+        ssize_t sent = sendmsg(m_Descriptor, &message, MSG_NOSIGNAL);
+        if (sent < 0 && errno != EINTR)
+        {
+            ThrowLost(errno == EAGAIN ? ETIMEDOUT : errno);
+        }
+        for (sent = std::max<ssize_t>(sent, 0);
+             first < parts.size() && static_cast<size_t>(sent) >= parts[first].iov_len; ++first)
+        {
+            sent -= static_cast<ssize_t>(parts[first].iov_len);
+        }
+        if (first < parts.size())
+        {
+            parts[first].iov_base = static_cast<char *>(parts[first].iov_base) + sent;
+            parts[first].iov_len -= static_cast<size_t>(sent);
+        }
+    }
+}
+
+size_t Socket::Receive(char *target, const size_t most, const Deadline &deadline)
+{
+    while (true)
+    {
+        pollfd waiting{m_Descriptor, POLLIN, 0};
+        const int ready = poll(&waiting, 1, MillisecondsUntil(deadline));
+        if (ready == 0)
+        {
+            return 0;
+        }
+        const ssize_t n = ready < 0 ? -1 : recv(m_Descriptor, target, most, 0);
+        if (n > 0)
+        {
+            return static_cast<size_t>(n);
+        }
+        if (n == 0 || errno != EINTR)
+        {
+            ThrowLost(n == 0 ? ECONNRESET : errno);
+        }
+    }
+}
+
+void Socket::ThrowLost(const int error) const
+{
+    throw ConnectionLost("bbflow: the BB node's agent is gone: " + m_Peer + " (" +
+                         std::strerror(error) + "); see the log of 'bbflow node'");
+}
+
+} // end namespace bbflow

@@ -1,0 +1,40 @@
+import hashlib
+import hmac
+import random
+import subprocess
+
+SHA256 = {  # FIPS 180-4's examples
+    b"": "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+    b"abc": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
+    b"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq": (
+        "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1"
+    ),
+}
+HMAC = {  # RFC 4231, cases 1, 2 and 6
+    (b"\x0b" * 20, b"Hi There"): "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7",
+    (b"Jefe", b"what do ya want for nothing?"): "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843",
+    (b"\xaa" * 131, b"Test Using Larger Than Block-Size Key - Hash Key First"): (
+        "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54"
+    ),
+}
+
+
+def digests(programs, pairs):
+    """Digests by the engine; a key of None asks for the plain hash."""
+    arguments = [item for key, text in pairs for item in ("-" if key is None else key.hex(), text.hex())]
+    done = subprocess.run([programs / "digest", *arguments], capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+def test_the_hash_and_the_proof_are_those_of_the_standards(programs):
+    assert digests(programs, [(None, text) for text in SHA256]) == list(SHA256.values())
+    assert digests(programs, list(HMAC)) == list(HMAC.values())
+
+
+def test_texts_of_every_length_around_a_block_hash_as_in_python(programs):
+    source = random.Random(1)
+    texts = [source.randbytes(n) for n in range(200)]
+    assert digests(programs, [(None, text) for text in texts]) == [hashlib.sha256(text).hexdigest() for text in texts]
+    keys = [source.randbytes(n) for n in range(1, 140)]
+    expected = [hmac.new(key, key[::-1], "sha256").hexdigest() for key in keys]
+    assert digests(programs, [(key, key[::-1]) for key in keys]) == expected
