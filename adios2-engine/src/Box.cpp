@@ -45,17 +45,22 @@ size_t Box::Elements() const { return ElementsOf(Count); }
 
 std::optional<Box> Overlap(const Box &a, const Box &b)
 {
-    Box common{a.Start, a.Count};
-    for (size_t d = 0; d < a.Start.size(); ++d)
+    const auto begin = [&](const size_t d) { return std::max(a.Start[d], b.Start[d]); };
+    const auto end = [&](const size_t d)
+    { return std::min(a.Start[d] + a.Count[d], b.Start[d] + b.Count[d]); };
+    const size_t rank = a.Start.size();
+    for (size_t d = 0; d < rank; ++d)
     {
-        const size_t begin = std::max(a.Start[d], b.Start[d]);
-        const size_t end = std::min(a.Start[d] + a.Count[d], b.Start[d] + b.Count[d]);
-        if (begin >= end)
+        if (begin(d) >= end(d))
         {
             return std::nullopt;
         }
-        common.Start[d] = begin;
-        common.Count[d] = end - begin;
+    }
+    Box common{a.Start, a.Count};
+    for (size_t d = 0; d < rank; ++d)
+    {
+        common.Start[d] = begin(d);
+        common.Count[d] = end(d) - begin(d);
     }
     return common;
 }

@@ -26,10 +26,10 @@ bool ReadView::Update(const size_t node, const Value &reply, const size_t limit)
     view.Moved.clear();
     if (const Value *moved = reply.Find("moved"))
     {
-        for (const auto &rank : moved->Entries())
+        for (const Value &move : moved->Items())
         {
-            const Value::Array &move = rank.second.Items();
-            view.Moved.emplace_back(move.at(0).Text(), move.at(1).AsSigned());
+            const Value::Array &parts = move.Items(); // rank, from, first
+            view.Moved.emplace_back(parts.at(1).Text(), parts.at(2).AsSigned());
         }
     }
     const Value::Array &steps = reply.ArrayAt("steps");

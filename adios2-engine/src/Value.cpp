@@ -98,6 +98,5 @@ const T &Value::As(const char *type) const
 
 template const std::string &Value::As(const char *) const;
 template const Value::Array &Value::As(const char *) const;
-template const Value::Map &Value::As(const char *) const;
 
 } // end namespace bbflow

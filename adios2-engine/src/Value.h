@@ -56,7 +56,6 @@ public:
     int64_t AsSigned() const;
     const std::string &Text() const { return As<std::string>("a text"); }
     const Array &Items() const { return As<Array>("a list"); }
-    const Map &Entries() const { return As<Map>("a map"); }
 
 private:
     Variant m_Value;

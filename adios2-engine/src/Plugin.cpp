@@ -1,0 +1,33 @@
+#include "Engine.h"
+#include "Reader.h"
+
+#include <stdexcept>
+
+/** What ADIOS2 looks for in a plugin's library. */
+extern "C"
+{
+
+    __attribute__((visibility("default"))) adios2::plugin::PluginEngineInterface *
+    EngineCreate(adios2::IO io, const std::string &name, const adios2::Mode mode)
+    {
+        switch (mode)
+        {
+        case adios2::Mode::Write:
+            return new bbflow::Engine(io, name, mode);
+        case adios2::Mode::Read:
+        case adios2::Mode::ReadRandomAccess:
+            return new bbflow::Reader(io, name, mode);
+        default:
+            throw std::invalid_argument("bbflow: open " + io.Name() +
+                                        " with Mode::Write or Mode::Read: a stream's steps can't "
+                                        "be changed");
+        }
+    }
+
+    __attribute__((visibility("default"))) void
+    EngineDestroy(adios2::plugin::PluginEngineInterface *engine)
+    {
+        delete engine;
+    }
+
+} // extern "C"
