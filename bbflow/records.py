@@ -48,6 +48,10 @@ class Block:
     """Largest value that is not NaN, where the engine knows it."""
     value: Any = None
     """The value itself, for single values."""
+    file: str | None = None
+    """Where it lies if the pool had no room for it; its offset is in this file then."""
+    rank: int = 0
+    """The writer."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -81,6 +85,8 @@ class Block:
                 min=message.get("min"),
                 max=message.get("max"),
                 value=message.get("value"),
+                file=message.get("file"),
+                rank=message.get("rank", 0),
             )
         except KeyError as error:
             raise ProtocolError(f"a block without {error} was committed") from None
@@ -108,6 +114,10 @@ class Step:
     """When its first rank began it (seconds since the epoch)."""
     committed_s: float = 0.0
     """When its last rank committed it."""
+    ranks: int = 1
+    """How many ranks have a part in it on this node."""
+    attributes: tuple[Message, ...] = ()
+    """Attributes that came with it (FORMAT.md, 'Attribute')."""
 
     @property
     def bytes(self) -> int:
@@ -122,6 +132,8 @@ class Step:
             tuple(Block.from_wire(block) for block in message["blocks"]),
             message.get("began_s", 0.0),
             message.get("committed_s", 0.0),
+            message.get("ranks", 1),
+            tuple(message.get("attributes", ())),
         )
 
     def to_wire(self) -> Message:
@@ -131,4 +143,6 @@ class Step:
             "blocks": [block.to_wire() for block in self.blocks],
             "began_s": self.began_s,
             "committed_s": self.committed_s,
+            "ranks": self.ranks,
+            "attributes": list(self.attributes),
         }

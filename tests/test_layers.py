@@ -11,7 +11,7 @@ LAYERS = (
     {"units", "records", "cf", "events", "leftovers"},
     {"operators", "store"},
     {"landing", "growing", "config"},
-    {"drain"},
+    {"drain", "view"},
     {"transit"},
     {"api", "report", "progress", "supervise"},
     {"cli"},

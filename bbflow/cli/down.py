@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
             print(f"bbflow: node {node.name} is on {node.host}: run 'bbflow down' there", file=sys.stderr)
             continue
         _stop(node, force=options.force)
-        remove_node(options.contact, node.name)
+        remove_node(options.contact, node.name, node.directory)
     if options.scheduler_file:
         _shut_down(options.scheduler_file)
     return 0

@@ -1,43 +1,68 @@
 """Be one BB node: keep a pool in shared memory and take steps in, until told to stop.
 
 Example, on each BB node of a cluster:
-  bbflow node --name $(hostname) --capacity 64GiB --contact /shared/contact.json
+  bbflow node --name $(hostname) --capacity 64GiB --contact /shared/contact.json --listen $(hostname)
 """
 
 import argparse
 import shutil
+import socket
 from pathlib import Path
 
-from bbflow.landing.contact import add_node, remove_node
-from bbflow.landing.embedded import DEFAULT_DIRECTORY, address, make_root
-from bbflow.landing.server import serve
+from bbflow.errors import ConfigError
+from bbflow.landing.contact import NodeAddress, add_node, contact_key, remove_node
+from bbflow.landing.embedded import DEFAULT_DIRECTORY, make_root
+from bbflow.landing.listen import LOOPBACK
+from bbflow.landing.server import SOCKET_NAME, Door, serve
+from bbflow.landing.tls import Certificate
+from bbflow.store.node import NodeStore
 from bbflow.units import parse_bytes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("--name", required=True, help="unique in the contact file")
+    parser.add_argument("--contact", type=Path, required=True, help="contact file to stand in while the node runs")
     parser.add_argument("--capacity", default="512MiB", help="size of the pool (default: %(default)s)")
     parser.add_argument(
         "--directory", type=Path, help=f"where to keep the pool (default: a new one in {DEFAULT_DIRECTORY})"
     )
-    parser.add_argument("--contact", type=Path, help="contact file to stand in while the node runs")
+    parser.add_argument(
+        "--listen", default=LOOPBACK, metavar="ADDRESS", help="host[:port] for other hosts (default: %(default)s)"
+    )
+    tls = parser.add_argument_group("TLS, all three or none (PEM files)")
+    tls.add_argument("--tls-certificate", type=Path, help="the node's certificate")
+    tls.add_argument("--tls-key", type=Path, help="its private key")
+    tls.add_argument("--tls-authority", type=Path, help="the authority's certificate, where peers can read it")
     parser.add_argument("--with-parent", action="store_true", help="also end when standard input ends")
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    capacity = parse_bytes(options.capacity)
+    certificate = _certificate(options)
     own_root = make_root(DEFAULT_DIRECTORY) if options.directory is None else None
-    directory = own_root / options.name if own_root else options.directory
-    node = address(options.name, directory.parent if directory.name == options.name else directory)
-    if options.contact:
-        add_node(options.contact, node)
+    directory = (own_root / options.name if own_root else options.directory).resolve()
+    door = Door(contact_key(options.contact), options.listen, certificate)
+    where = (options.name, socket.gethostname(), str(directory / SOCKET_NAME), str(directory))
+    authority = str(certificate.authority.resolve()) if certificate else ""
+
+    def ready(tcp: str) -> None:
+        add_node(options.contact, NodeAddress(*where, door.key, tcp, authority))
+
     try:
-        serve(Path(node.directory), options.name, capacity, with_parent=options.with_parent)
+        store = NodeStore(directory, parse_bytes(options.capacity))
+        serve(store, options.name, door, ready, with_parent=options.with_parent)
     finally:
-        if options.contact:
-            remove_node(options.contact, options.name)
+        remove_node(options.contact, options.name, str(directory))
         if own_root and not any(own_root.iterdir()):
             shutil.rmtree(own_root)
     return 0
+
+
+def _certificate(options: argparse.Namespace) -> Certificate | None:
+    files = (options.tls_certificate, options.tls_key, options.tls_authority)
+    if not any(files):
+        return None
+    if not all(files):
+        raise ConfigError("TLS needs --tls-certificate, --tls-key and --tls-authority")
+    return Certificate(*files)

@@ -13,11 +13,9 @@ import time
 from pathlib import Path
 
 from bbflow.errors import NodeError
-from bbflow.landing.contact import add_node
 from bbflow.landing.embedded import (
     DEFAULT_DIRECTORY,
     START_TIMEOUT_S,
-    address,
     make_root,
     spawn_node,
     wait_until_ready,
@@ -39,10 +37,9 @@ def run(options: argparse.Namespace) -> int:
     """Run the command."""
     root = make_root(options.directory)
     for number in range(options.nodes):
-        node = address(f"bb{number}", root)
-        process = spawn_node(node, parse_bytes(options.capacity), with_parent=False)
-        wait_until_ready(node, process, root / f"{node.name}.log")
-        add_node(options.contact, node)
+        name = f"bb{number}"
+        process = spawn_node(name, root / name, parse_bytes(options.capacity), options.contact)
+        wait_until_ready(name, options.contact, process, root / f"{name}.log")
     if options.scheduler_file:
         _start_dask(options.scheduler_file, options.threads, root)
     print(f"{options.nodes} BB nodes are up: see 'bbflow status --contact {options.contact}'")

@@ -1,62 +1,24 @@
 """Who gets room in the pool now: pure decisions that keep capacity hard and ranks free of deadlock."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
 
 from bbflow.errors import CapacityError
 from bbflow.store.extents import Extent, Extents, align
+from bbflow.store.ranks import Rank
 from bbflow.units import format_bytes
 
 
-@dataclass(slots=True)
-class RankProgress:
-    """What one writer rank holds and is expected to need."""
-
-    step: int = -1
-    """Step that it is in, or was in last."""
-    committed: int = -1
-    """Last step that it has behind it (committed or discarded)."""
-    granted: list[Extent] = field(default_factory=list)
-    """Extents of its open step."""
-    expected_bytes: int | None = None
-    """What it needed in its last landed step; None before the first."""
-
-    @property
-    def granted_bytes(self) -> int:
-        """Bytes that it holds in its open step."""
-        return sum(size for _, size in self.granted)
-
-    def outstanding_bytes(self, step: int) -> int | None:
-        """Bytes that it may still ask for in `step`; None if nobody can know."""
-        if self.committed >= step:
-            return 0
-        if self.expected_bytes is None:
-            return None
-        held = self.granted_bytes if self.step == step else 0
-        return max(self.expected_bytes - held, 0)
-
-
-def reserve(
-    extents: Extents,
-    ranks: dict[int, RankProgress],
-    local_writers: int,
-    step: int,
-    size: int,
-    stuck: Sequence[Extent] = (),
-) -> Extent | None:
-    """Take room for one rank's step, or say that it must wait.
-
-    A rank that is ahead gets room only if what the older steps still need stays free: otherwise its step
-    could take the bytes without which an older step, and so its own, never completes.
+def check_fits(
+    capacity: int, ranks: Mapping[int, Rank], step: int, size: int, stuck: Sequence[Extent] = ()
+) -> None:  # fmt: skip
+    """Refuse what can't fit however much is folded and drained.
 
     Parameters
     ----------
-    extents
-        Free list of the pool.
+    capacity
+        Bytes of the pool.
     ranks
-        The stream's local ranks that have opened it.
-    local_writers
-        How many there will be.
+        The stream's ranks on this node.
     step, size
         For which step is asked, for how many bytes.
     stuck
@@ -65,20 +27,36 @@ def reserve(
     Raises
     ------
     CapacityError
-        If the step can't fit however much is folded and drained.
+        If it can't.
     """
-    in_step = sum(other.granted_bytes for other in ranks.values() if other.step == step)
-    if in_step + align(size) > extents.capacity or largest_gap(extents.capacity, stuck) < align(size):
+    in_step = sum(rank.granted_bytes for rank in ranks.values() if rank.committed + 1 == step)
+    gap = largest_gap(capacity, stuck)
+    if in_step + align(size) > capacity or gap < align(size):
         needed = max(in_step, sum(held for _, held in stuck)) + size
         raise CapacityError(
             f"step {step} needs {format_bytes(needed)} or more on one BB node, but its capacity is "
-            f"{format_bytes(extents.capacity)} ({format_bytes(largest_gap(extents.capacity, stuck))} in one piece): "
-            "give the node more capacity or use more nodes"
+            f"{format_bytes(capacity)} ({format_bytes(gap)} in one piece): "
+            "give the node more capacity, use more nodes, or set QueueFullPolicy=Spill"
         )
-    needs = [_older_need(ranks.get(other), step) for other in range_of(ranks, local_writers)]
-    if any(need is None for need in needs):
+
+
+def older_needs(ranks: Mapping[int, Rank], local_writers: int, step: int) -> list[int] | None:
+    """Give the bytes that ranks may still ask for in older steps, largest known; None if nobody can know.
+
+    A rank that is ahead gets room only if these stay free: otherwise its step could take the bytes without which
+    an older step, and so its own, never completes.
+    """
+    if step == 0:
+        return []
+    if len(ranks) < local_writers:
         return None
-    return extents.take(size) if extents.can_take([size, *(need for need in needs if need)]) else None
+    needs = [rank.outstanding_bytes(step - 1) for rank in ranks.values()]
+    return None if None in needs else [need for need in needs if need]
+
+
+def take(extents: Extents, size: int, needs: Sequence[int]) -> Extent | None:
+    """Take room, if what others need stays free beside it."""
+    return extents.take(size) if extents.can_take([size, *needs]) else None
 
 
 def largest_gap(capacity: int, held: Iterable[Extent]) -> int:
@@ -89,20 +67,6 @@ def largest_gap(capacity: int, held: Iterable[Extent]) -> int:
     return max(end - begin for begin, end in zip(begins, ends, strict=True))
 
 
-def range_of(ranks: dict[int, RankProgress], local_writers: int) -> list[int]:
-    """Ranks known, and a negative number for each that has not opened the stream yet."""
-    return [*ranks, *range(-(local_writers - len(ranks)), 0)]
-
-
-def _older_need(progress: RankProgress | None, step: int) -> int | None:
-    if step == 0:
-        return 0
-    if progress is None:
-        return None
-    return progress.outstanding_bytes(step - 1)
-
-
-def fits_whole_step(extents: Extents, ranks: dict[int, RankProgress]) -> bool:
-    """Whether all ranks' expected bytes of one step are free: what `Discard` asks at a step's begin."""
-    expected = [align(progress.expected_bytes or 0) for progress in ranks.values()]
-    return extents.free_bytes >= sum(expected)
+def fits_whole_step(extents: Extents, ranks: Mapping[int, Rank]) -> bool:
+    """Whether all ranks' expected bytes of one step are free: what `Discard` and `Spill` ask at a step's begin."""
+    return extents.can_take([align(rank.expected_bytes or 0) for rank in ranks.values() if rank.expected_bytes])

@@ -1,31 +1,20 @@
 """The agent's decisions: messages of peers go in, replies come out; no socket and no clock of its own."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from bbflow.errors import BbflowError, CapacityError, ProtocolError, StreamError
-from bbflow.landing.writers import Writers
+from bbflow.errors import CapacityError, ProtocolError, StreamError
+from bbflow.landing.analysing import Analysing, Request, check_watch, show
+from bbflow.landing.reading import Reading
+from bbflow.landing.writers import Clock
+from bbflow.landing.writing import Writing
 from bbflow.records import Message
 from bbflow.store.node import NodeStore
-from bbflow.store.streams import ENDED, Stream
+from bbflow.store.streams import Stream
 
-PROTOCOL_VERSION = 1
 Reply = tuple[int, Message]
-
-
-@dataclass(slots=True)
-class WriterPeer:
-    """A connection that has opened a stream for writing."""
-
-    stream: str
-    """The stream."""
-    writers: Writers
-    """Its writers; those of an earlier run of the same name, if the stream was dropped since."""
-    rank: int
-    """Its rank."""
-    may_discard: bool
-    """Whether its policy is Discard."""
+QUIET = {"sync", "pin", "unpin", "get", "join", "pass", "status"}
+"""Requests after which nothing that a `watch` shows has changed."""
 
 
 @dataclass(slots=True)
@@ -53,14 +42,23 @@ class Agent:
         Gives seconds since the epoch.
     """
 
-    def __init__(self, store: NodeStore, name: str, host: str, clock: Callable[[], float]) -> None:
+    def __init__(self, store: NodeStore, name: str, host: str, clock: Clock) -> None:
         self._store = store
         self._identity = {"name": name, "host": host}
         self._clock = clock
         self._change = 0
-        self._writers: dict[str, Writers] = {}
-        self._peers: dict[int, WriterPeer] = {}
         self._waiting: list[Waiting] = []
+        self._writing = Writing(store, clock)
+        self._reading = Reading(store)
+        self._requests: dict[str, Request] = {
+            **self._writing.requests,
+            **self._reading.requests,
+            **Analysing(store).requests,
+            "status": self._status,
+            "stop": self._stop,
+        }
+        self.check_target = self._writing.check_target
+        self.landed = self._writing.landed
         self.stopped = False
         """Whether someone asked it to end."""
 
@@ -77,50 +75,63 @@ class Agent:
         ProtocolError
             If the message is not allowed: the peer must be cut off.
         """
-        op = message.get("op")
-        if op in ("begin", "reserve"):
+        op = str(message.get("op"))
+        if op in self._writing.waits:
             self._waiting.append(Waiting(peer, message))
             return self._settle()
         if op == "watch":
-            if missing := {"stream", "after", "change", "limit"} - message.keys():
-                raise ProtocolError(f"request 'watch' without {', '.join(sorted(missing))}")
-            deadline_s = self._clock() + float(message.get("timeout_s", 0.0))
-            self._waiting.append(Waiting(peer, message, deadline_s))
+            check_watch(message)
+            self._waiting.append(Waiting(peer, message, self._clock() + float(message.get("timeout_s", 0.0))))
             return self._settle()
-        request = self._REQUESTS.get(str(op))
+        request = self._requests.get(op)
         if request is None:
             raise ProtocolError(f"unknown request {op!r}")
+        reply = self._ask(request, peer, message)
+        if op not in QUIET:
+            self._change += 1
+        return ([(peer, reply)] if reply is not None else []) + self._settle()
+
+    def _ask(self, request: Request, peer: int, message: Message) -> Message | None:
+        op = message["op"]
         try:
-            reply = request(self, peer, message)
-        except CapacityError as error:
+            return request(peer, message)
+        except (CapacityError, StreamError) as error:
             if op == "commit":  # it has no reply: the writer learns of it when it is cut off
                 raise ProtocolError(str(error)) from None
-            reply = {"ok": False, "error": str(error)}
-        except StreamError as error:
-            reply = {"ok": False, "error": str(error)}
+            return {"ok": False, "error": str(error)}
+        except ProtocolError as error:
+            if op not in self._writing.waits:
+                raise
+            return {"ok": False, "error": str(error)}
         except KeyError as error:
             raise ProtocolError(f"request {op!r} without {error}") from None
         except (TypeError, ValueError, AttributeError) as error:
             raise ProtocolError(f"request {op!r} with a value of a wrong type ({error})") from None
-        return ([(peer, reply)] if reply is not None else []) + self._settle()
 
-    def disconnect(self, peer: int) -> list[Reply]:
-        """Take in that a peer's connection is gone."""
+    def disconnect(self, peer: int, *, by_itself: bool = True) -> list[Reply]:
+        """Take in that a peer's connection is gone.
+
+        Parameters
+        ----------
+        peer
+            Whose.
+        by_itself
+            Whether the peer has ended; otherwise the network broke, and it may come back.
+        """
         self._waiting = [waiting for waiting in self._waiting if waiting.peer != peer]
-        writer = self._peers.pop(peer, None)
-        if writer is None:
-            return []
-        writer.writers.abort(writer.rank)
-        self._changed()
-        return self._settle()
+        wrote, read = self._writing.disconnect(peer, by_itself=by_itself), self._reading.disconnect(peer)
+        self._change += wrote
+        return self._settle() if wrote or read else []
 
     def expire(self) -> list[Reply]:
-        """Answer the watchers whose time is up."""
+        """Do what is due by the clock: answer watchers, give up on ranks that don't come back."""
+        self._change += self._writing.expire()
         return self._settle()
 
     def next_deadline_s(self) -> float | None:
         """When `expire` has something to do, in seconds since the epoch."""
-        return min((w.deadline_s for w in self._waiting if w.deadline_s is not None), default=None)
+        watchers = [waiting.deadline_s for waiting in self._waiting if waiting.deadline_s is not None]
+        return min([*watchers, *self._writing.deadlines_s()], default=None)
 
     def _settle(self) -> list[Reply]:
         """Answer every waiting request that can be answered; one answer may make room for the next."""
@@ -138,134 +149,19 @@ class Agent:
 
     def _try(self, waiting: Waiting) -> Message | None:
         message = waiting.message
-        try:
-            if message["op"] == "watch":
-                return self._watch(waiting)
-            peer = self._writer(waiting.peer)
-            if message["op"] == "reserve":
-                return peer.writers.reserve(peer.rank, message["step"], message["bytes"])
-            reply = peer.writers.begin(peer.rank, message["step"], message["bytes"], peer.may_discard)
-            if reply is not None and reply["status"] == "discard":
-                self._changed()
-            return reply
-        except KeyError as error:
-            raise ProtocolError(f"request {message['op']!r} without {error}") from None
-        except TypeError as error:
-            raise ProtocolError(f"request {message['op']!r} with a value of a wrong type ({error})") from None
-        except BbflowError as error:
-            return {"ok": False, "error": str(error)}
+        if message["op"] == "watch":
+            return self._ask(lambda _, message: self._watch(waiting, message), waiting.peer, message)
+        reply = self._ask(self._writing.waits[message["op"]], waiting.peer, message)
+        if reply is not None and reply.get("status") == "discard":
+            self._change += 1
+        return reply
 
-    def _writer(self, peer: int) -> WriterPeer:
-        try:
-            return self._peers[peer]
-        except KeyError:
-            raise ProtocolError("a peer that has not opened a stream wrote") from None
-
-    def _changed(self) -> None:
-        self._change += 1
-
-    def _stream(self, name: str) -> Stream:
-        try:
-            return self._store.streams[name]
-        except KeyError:
-            known = ", ".join(self._store.streams) or "none"
-            raise StreamError(f"there is no stream {name!r} on this node (there are: {known})") from None
-
-    # Requests of writers
-
-    def _open(self, peer: int, message: Message) -> Message:
-        if message["version"] != PROTOCOL_VERSION:
-            raise StreamError(f"the engine speaks version {message['version']}, the node {PROTOCOL_VERSION}")
-        if peer in self._peers:
-            raise ProtocolError("a connection opened two streams")
-        name = message["stream"]
-        stream = self._store.streams.get(name)
-        if stream is not None and stream.status in ENDED and not stream.steps and not stream.consumers:
-            self._forget(name)
-        writers = self._writers.setdefault(name, Writers(self._store, name, self._clock))
-        writers.open(message["rank"], message["writers"], message["local_writers"])
-        self._peers[peer] = WriterPeer(name, writers, message["rank"], message["policy"] == "Discard")
-        self._changed()
-        pool = str(self._store.directory / "pool")
-        return {"ok": True, "pool": pool, "capacity": self._store.extents.capacity}
-
-    def _commit(self, peer: int, message: Message) -> None:
-        writer = self._writer(peer)
-        writer.writers.commit(writer.rank, message)
-        self._changed()
-
-    def _close(self, peer: int, message: Message) -> Message:
-        writer = self._writer(peer)
-        del self._peers[peer]
-        writer.writers.close(writer.rank)
-        self._changed()
-        return {"ok": True}
-
-    def _abort(self, peer: int, message: Message) -> None:
-        writer = self._writer(peer)
-        del self._peers[peer]
-        writer.writers.abort(writer.rank)
-        self._changed()
-
-    # Requests of the analysis
-
-    def _attach(self, peer: int, message: Message) -> Message:
-        name, consumers = message["stream"], [str(consumer) for consumer in message["consumers"]]
-        known = self._store.streams.get(name)
-        epoch = known.epoch + 1 if known else 1
-        self._store.record({"record": "attach", "stream": name, "consumers": consumers, "epoch": epoch})
-        self._changed()
-        cursors = self._store.streams[name].consumers
-        return {
-            "ok": True,
-            "epoch": epoch,
-            "cursors": {key: [cursor.step, cursor.checkpoint] for key, cursor in cursors.items()},
-        }
-
-    def _watch(self, waiting: Waiting) -> Message | None:
-        message = waiting.message
+    def _watch(self, waiting: Waiting, message: Message) -> Message | None:
         overdue = waiting.deadline_s is not None and self._clock() >= waiting.deadline_s
         if message["change"] == self._change and not overdue:
             return None
         stream = self._store.streams.get(message["stream"]) or Stream(message["stream"])
-        newer = [step for number, step in stream.steps.items() if number > message["after"]]
-        return {
-            "ok": True,
-            "change": self._change,
-            "status": stream.status,
-            "writers": stream.writers,
-            "local_writers": stream.local_writers,
-            "attributes": stream.attributes,
-            "steps": [step.to_wire() for step in newer[: message["limit"]]],
-            "last": stream.last,
-            "discarded": stream.discarded,
-        }
-
-    def _done(self, peer: int, message: Message) -> Message:
-        stream = self._held(message)
-        if message["consumer"] not in stream.consumers:
-            raise StreamError(f"{message['consumer']!r} is not attached to stream {stream.name!r}")
-        kept = {key: message[key] for key in ("stream", "consumer", "checkpoint")}
-        self._store.record({"record": "done", "step": int(message["step"])} | kept)
-        return {"ok": True}
-
-    def _drop(self, peer: int, message: Message) -> Message:
-        stream = self._held(message)
-        if stream.status == "open":
-            raise StreamError(f"stream {stream.name!r} is still being written")
-        self._forget(stream.name)
-        self._changed()
-        return {"ok": True}
-
-    def _held(self, message: Message) -> Stream:
-        stream = self._stream(message["stream"])
-        if message.get("epoch", stream.epoch) != stream.epoch:
-            raise StreamError(f"another analysis has taken over stream {stream.name!r}: this one must end")
-        return stream
-
-    def _forget(self, name: str) -> None:
-        self._store.record({"record": "drop", "stream": name})
-        self._writers.pop(name, None)
+        return show(stream, message, self._change)
 
     def _status(self, peer: int, message: Message) -> Message:
         return {
@@ -277,16 +173,21 @@ class Agent:
         }
 
     def _describe(self, stream: Stream) -> dict[str, Any]:
-        writers = self._writers.get(stream.name)
+        writers = self._writing.of(stream.name)
+        begun = [rank.committed + 1 + bool(rank.granted) for rank in stream.ranks.values()]
+        transports = self._writing.transports(stream.name)
         return {
             "status": stream.status,
             "writers": stream.writers,
             "local_writers": stream.local_writers,
-            "written": writers.current_step + 1 if writers else stream.last + 1,
+            "ranks": [[rank, transports.get(rank, "")] for rank in sorted(stream.ranks)],
+            "moved": list(stream.moved.items()),
+            "written": max(begun, default=stream.last + 1),
             "landed": stream.landed_steps,
             "landed_bytes": stream.landed_bytes,
             "held": len(stream.steps),
             "discarded": len(stream.discarded),
+            "readers": len(stream.holds),
             "waited_s": writers.waited_s if writers else 0.0,
             "consumers": {name: cursor.step for name, cursor in stream.consumers.items()},
         }
@@ -300,15 +201,3 @@ class Agent:
             )
         self.stopped = True
         return {"ok": True}
-
-    _REQUESTS = {  # noqa: RUF012 - a table of methods, never changed
-        "open": _open,
-        "commit": _commit,
-        "close": _close,
-        "abort": _abort,
-        "attach": _attach,
-        "done": _done,
-        "drop": _drop,
-        "status": _status,
-        "stop": _stop,
-    }

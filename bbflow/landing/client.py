@@ -1,20 +1,26 @@
 """Talking to an agent from Python: one connection, one request at a time."""
 
 import socket
+import ssl
 from types import TracebackType
 from typing import Any
 
 from bbflow.errors import NodeError, StreamError
 from bbflow.landing.contact import NodeAddress
+from bbflow.landing.handshake import TIMEOUT_S, shake_hands
+from bbflow.landing.listen import is_loopback, split_address, tune
+from bbflow.landing.tls import peer_context
 from bbflow.records import Message
-from bbflow.store.frames import FrameReader, encode
+from bbflow.store.frames import FrameReader, checksum, encode
 
 GRACE_S = 30.0
 """How long an agent may take to answer a request that doesn't wait."""
+ATTEMPTS = 3
+"""How often bytes are asked for whose checksum doesn't match."""
 
 
 class NodeClient:
-    """A connection to one BB node's agent.
+    """A connection to one BB node's agent: by its Unix socket on the node's own host, else by TCP.
 
     Parameters
     ----------
@@ -24,21 +30,26 @@ class NodeClient:
     Raises
     ------
     NodeError
-        If nobody listens there.
+        If nobody listens there, or not who should.
     """
 
     def __init__(self, node: NodeAddress) -> None:
         self.node = node
         self._reader = FrameReader()
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        where = node.socket if _is_here(node) else node.tcp
         try:
-            self._socket.connect(node.socket)
+            self._socket = _connect_unix(node) if _is_here(node) else _connect_tcp(node)
         except OSError as error:
-            self._socket.close()
             raise NodeError(
-                f"BB node {node.name} on {node.host} doesn't answer at {node.socket} ({error.strerror}): "
+                f"BB node {node.name} on {node.host} doesn't answer at {where} ({error.strerror or error}): "
                 "start it, or write a new contact file"
             ) from None
+        try:
+            self._socket.settimeout(TIMEOUT_S)
+            shake_hands(node.key, self._exchange)
+        except (OSError, NodeError) as error:
+            self._socket.close()
+            raise NodeError(f"BB node {node.name} on {node.host} at {where}: {error}") from None
 
     def request(self, op: str, timeout_s: float = 0.0, **keys: Any) -> Message:
         """Send a request and give its reply.
@@ -46,7 +57,7 @@ class NodeClient:
         Parameters
         ----------
         op
-            Name of the request (FORMAT.md, 'Analysis and agent').
+            Name of the request (FORMAT.md, 'Requests').
         timeout_s
             How long the agent may hold the reply back; it is sent along if not zero.
         **keys
@@ -62,19 +73,58 @@ class NodeClient:
         message = {"op": op, **keys} | ({"timeout_s": timeout_s} if timeout_s else {})
         self._socket.settimeout(timeout_s + GRACE_S)
         try:
-            self._socket.sendall(encode(message))
-            reply = self._receive()
+            reply = self._exchange(message)
         except OSError as error:
             raise NodeError(f"BB node {self.node.name} is gone ({error})") from None
         if not reply.pop("ok", False):
             raise StreamError(str(reply.get("error", "the agent refused and gave no reason")))
         return reply
 
-    def _receive(self) -> Message:
-        while data := self._socket.recv(1 << 20):
-            for message in self._reader.feed(data):
-                return message
-        raise NodeError(f"BB node {self.node.name} closed the connection")
+    def get(self, step: int, offset: int, target: memoryview) -> None:
+        """Read a part of the pool of a node on another host; the stream must have been joined.
+
+        Parameters
+        ----------
+        step
+            A step that this connection holds.
+        offset
+            First byte in the pool.
+        target
+            Where the bytes go; its length says how many.
+
+        Raises
+        ------
+        StreamError
+            If the agent refuses.
+        NodeError
+            If the agent is gone, or the bytes arrive damaged again and again.
+        """
+        for _ in range(ATTEMPTS):
+            reply = self.request("get", step=step, offset=offset, bytes=len(target))
+            self._receive_raw(target)
+            if checksum(target) == reply["crc"]:
+                return
+        raise NodeError(f"{len(target)} bytes from BB node {self.node.name} arrived damaged {ATTEMPTS} times")
+
+    def _receive_raw(self, target: memoryview) -> None:
+        filled = self._reader.take_raw(target)
+        while filled < len(target):
+            try:
+                count = self._socket.recv_into(target[filled:])
+            except OSError as error:
+                raise NodeError(f"BB node {self.node.name} is gone ({error})") from None
+            if not count:
+                raise NodeError(f"BB node {self.node.name} closed the connection")
+            filled += count
+
+    def _exchange(self, message: Message) -> Message:
+        self._socket.sendall(encode(message))
+        while (reply := self._reader.next()) is None:
+            data = self._socket.recv(1 << 20)
+            if not data:
+                raise NodeError(f"BB node {self.node.name} closed the connection")
+            self._reader.add(data)
+        return reply
 
     def close(self) -> None:
         """Close the connection."""
@@ -87,6 +137,35 @@ class NodeClient:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _is_here(node: NodeAddress) -> bool:
+    return node.host == socket.gethostname()
+
+
+def _connect_unix(node: NodeAddress) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.connect(node.socket)
+    except OSError:
+        connection.close()
+        raise
+    return connection
+
+
+def _connect_tcp(node: NodeAddress) -> socket.socket:
+    if not node.tcp or is_loopback(node.tcp):
+        raise NodeError(f"BB node {node.name} serves its own host {node.host} only: start it with --listen ADDRESS")
+    host, port = split_address(node.tcp)
+    connection = socket.create_connection((host, port), TIMEOUT_S)
+    tune(connection)
+    if not node.tls:
+        return connection
+    try:
+        return peer_context(node.tls).wrap_socket(connection, server_hostname=host)
+    except ssl.SSLError as error:
+        connection.close()
+        raise NodeError(f"BB node {node.name}: its certificate isn't accepted ({error})") from None
 
 
 def request_once(node: NodeAddress, op: str, **keys: Any) -> Message:

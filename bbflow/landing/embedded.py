@@ -3,19 +3,17 @@
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
 from bbflow.errors import CapacityError, NodeError
-from bbflow.landing.client import NodeClient
-from bbflow.landing.contact import NodeAddress, write_contact
-from bbflow.landing.server import SOCKET_NAME
+from bbflow.landing.contact import contact_key, lock_of, read_contact
 
 DEFAULT_DIRECTORY = Path("/dev/shm")
 START_TIMEOUT_S = 120.0
@@ -54,13 +52,16 @@ class EmbeddedNodes:
         self.contact = contact or self._root / "contact.json"
         """The contact file."""
         self._processes: list[subprocess.Popen[bytes]] = []
-        self.nodes = tuple(address(f"bb{number}", self._root) for number in range(count))
-        """Their addresses."""
+        names = [f"bb{number}" for number in range(count)]
         try:
-            self._processes = [spawn_node(node, capacity, with_parent=True) for node in self.nodes]
-            for node, process in zip(self.nodes, self._processes, strict=True):
-                wait_until_ready(node, process, self._root / f"{node.name}.log")
-            write_contact(self.contact, self.nodes)
+            contact_key(self.contact)
+            self._processes = [
+                spawn_node(name, self._root / name, capacity, self.contact, with_parent=True) for name in names
+            ]
+            for name, process in zip(names, self._processes, strict=True):
+                wait_until_ready(name, self.contact, process, self._root / f"{name}.log")
+            self.nodes = read_contact(self.contact)
+            """Their addresses."""
         except BaseException:
             self.close()
             raise
@@ -74,6 +75,7 @@ class EmbeddedNodes:
             if process.stdin is not None:
                 process.stdin.close()
         self.contact.unlink(missing_ok=True)
+        lock_of(self.contact).unlink(missing_ok=True)
         shutil.rmtree(self._root, ignore_errors=True)
 
     def __enter__(self) -> "EmbeddedNodes":
@@ -93,20 +95,29 @@ def make_root(directory: Path) -> Path:
         raise NodeError(f"can't make a node's directory in {directory} ({error.strerror})") from None
 
 
-def address(name: str, root: Path) -> NodeAddress:
-    """Address of a node of this host that keeps its things below `root`."""
-    directory = root / name
-    return NodeAddress(name, socket.gethostname(), str(directory / SOCKET_NAME), str(directory))
+def spawn_node(
+    name: str, directory: Path, capacity: int, contact: Path, *, with_parent: bool = False, options: Sequence[str] = ()
+) -> subprocess.Popen[bytes]:
+    """Start a node's process; its words go to a log beside its directory.
 
-
-def spawn_node(node: NodeAddress, capacity: int, *, with_parent: bool) -> subprocess.Popen[bytes]:
-    """Start a node's process; its words go to a log beside its directory."""
-    log = Path(node.directory).with_suffix(".log")
-    command = [sys.executable, "-m", "bbflow", "node", "--name", node.name]
-    command += ["--directory", node.directory, "--capacity", str(capacity)]
+    Parameters
+    ----------
+    name, directory
+        The node's.
+    capacity
+        Bytes of its pool.
+    contact
+        Contact file that it puts itself into.
+    with_parent
+        Whether it ends with this process.
+    options
+        Further options of ``bbflow node``.
+    """
+    command = [sys.executable, "-m", "bbflow", "node", "--name", name, "--directory", str(directory)]
+    command += ["--capacity", str(capacity), "--contact", str(contact), *options]
     if with_parent:
         command.append("--with-parent")
-    with log.open("wb") as file:
+    with directory.with_suffix(".log").open("wb") as file:
         return subprocess.Popen(
             command,
             stdin=subprocess.PIPE if with_parent else subprocess.DEVNULL,
@@ -116,8 +127,8 @@ def spawn_node(node: NodeAddress, capacity: int, *, with_parent: bool) -> subpro
         )
 
 
-def wait_until_ready(node: NodeAddress, process: subprocess.Popen[bytes], log: Path) -> None:
-    """Wait until a node's agent answers.
+def wait_until_ready(name: str, contact: Path, process: subprocess.Popen[bytes], log: Path) -> None:
+    """Wait until a node stands in the contact file, which it does when it answers.
 
     Raises
     ------
@@ -131,7 +142,7 @@ def wait_until_ready(node: NodeAddress, process: subprocess.Popen[bytes], log: P
             kind = CapacityError if process.returncode == os.EX_TEMPFAIL else NodeError
             raise kind(said[-1])
         with suppress(NodeError):
-            NodeClient(node).close()
-            return
+            if any(node.name == name for node in read_contact(contact)):
+                return
         time.sleep(0.01)
-    raise NodeError(f"node {node.name} didn't start within {START_TIMEOUT_S:.0f} s: see {log}")
+    raise NodeError(f"node {name} didn't start within {START_TIMEOUT_S:.0f} s: see {log}")

@@ -7,25 +7,31 @@ import signal
 import socket
 import sys
 import time
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from bbflow.errors import NodeError, ProtocolError
+from bbflow.errors import ProtocolError
 from bbflow.landing.agent import Agent, Reply
-from bbflow.store.frames import FrameReader, encode
+from bbflow.landing.handshake import TIMEOUT_S, NodeHandshake
+from bbflow.landing.link import GoneError, Landed, Link, answer_handshake, raw_target
+from bbflow.landing.listen import LOOPBACK, listen_tcp, listen_unix, public_address, split_address, tune
+from bbflow.landing.tls import Certificate
+from bbflow.records import Message
 from bbflow.store.node import NodeStore
 
-READ_BYTES = 1 << 20
 SOCKET_NAME = "agent.sock"
 
 
-class Connection:
-    """A peer's socket with what is half read and half written."""
+@dataclass(frozen=True, slots=True)
+class Door:
+    """How a node lets peers in."""
 
-    def __init__(self, peer: socket.socket) -> None:
-        peer.setblocking(False)
-        self.socket = peer
-        self.reader = FrameReader()
-        self.unsent = bytearray()
+    key: str
+    """The contact file's key."""
+    address: str = LOOPBACK
+    """``host[:port]`` of its TCP socket."""
+    certificate: Certificate | None = None
+    """For TLS on its TCP socket."""
 
 
 class Server:
@@ -37,6 +43,8 @@ class Server:
         What the node keeps.
     name
         The node's name.
+    door
+        How it lets peers in.
     stop_at_eof
         A descriptor whose end also ends the server: an embedded node must not outlive its parent.
 
@@ -46,20 +54,33 @@ class Server:
         If another agent serves the directory.
     """
 
-    def __init__(self, store: NodeStore, name: str, stop_at_eof: int | None = None) -> None:
-        self._agent = Agent(store, name, socket.gethostname(), time.time)
+    def __init__(self, store: NodeStore, name: str, door: Door, stop_at_eof: int | None = None) -> None:
+        self._store = store
+        self._identity = {"name": name, "host": socket.gethostname()}
+        self._door = door
+        self._tls = door.certificate.context() if door.certificate else None
+        self._agent = Agent(store, **self._identity, clock=time.time)
         self._selector = selectors.DefaultSelector()
-        self._connections: dict[int, Connection] = {}
+        self._links: dict[int, Link] = {}
+        self._strangers: dict[int, float] = {}
         self.interrupted = False
         """Whether a signal or the parent's end stops it, not a request."""
-        self._listener = _listen(store.directory / SOCKET_NAME)
-        self._selector.register(self._listener, selectors.EVENT_READ)
+        self._unix = listen_unix(store.directory / SOCKET_NAME)
+        self._tcp = listen_tcp(door.address)
+        for listener in (self._unix, self._tcp):
+            listener.setblocking(False)
+            self._selector.register(listener, selectors.EVENT_READ, "listener")
         if stop_at_eof is not None:
             self._selector.register(stop_at_eof, selectors.EVENT_READ, "eof")
         # A signal must wake the selector, or `interrupt` is seen at the next message only.
         self._wakeup, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._selector.register(self._wakeup, selectors.EVENT_READ, "signal")
         signal.set_wakeup_fd(wake)
+
+    @property
+    def tcp(self) -> str:
+        """``host:port`` by which other hosts reach it."""
+        return public_address(self._tcp, split_address(self._door.address)[0])
 
     def run(self) -> None:
         """Serve; returns when asked to stop."""
@@ -69,11 +90,12 @@ class Server:
                     self.interrupted = not os.read(key.fd, 1)
                 elif key.data == "signal":
                     os.read(key.fd, 64)
-                elif key.fileobj is self._listener:
-                    self._accept()
+                elif key.data == "listener":
+                    self._accept(self._tcp if key.fileobj is self._tcp else self._unix)
                 else:
                     self._serve(key.fd)
             self._deliver(self._agent.expire())
+            self._turn_strangers_away()
         self._close()
 
     def interrupt(self) -> None:
@@ -81,84 +103,106 @@ class Server:
         self.interrupted = True
 
     def _timeout_s(self) -> float | None:
-        deadline_s = self._agent.next_deadline_s()
-        return None if deadline_s is None else max(deadline_s - time.time(), 0.0)
+        deadlines_s = [*self._strangers.values()]
+        if (deadline_s := self._agent.next_deadline_s()) is not None:
+            deadlines_s.append(deadline_s)
+        return max(min(deadlines_s) - time.time(), 0.0) if deadlines_s else None
 
-    def _accept(self) -> None:
-        peer, _ = self._listener.accept()
-        self._connections[peer.fileno()] = Connection(peer)
+    def _accept(self, listener: socket.socket) -> None:
+        try:
+            peer, _ = listener.accept()
+        except OSError:
+            return  # it has given up already
+        if listener is self._tcp:
+            tune(peer)
+            if self._tls:
+                peer.setblocking(False)
+                peer = self._tls.wrap_socket(peer, server_side=True, do_handshake_on_connect=False)
+        handshake = NodeHandshake(self._door.key, self._identity)
+        self._links[peer.fileno()] = Link(peer, handshake, self._store.pool)
+        self._strangers[peer.fileno()] = time.time() + TIMEOUT_S
         self._selector.register(peer, selectors.EVENT_READ)
 
+    def _turn_strangers_away(self) -> None:
+        now_s = time.time()
+        for descriptor in [key for key, deadline_s in self._strangers.items() if deadline_s <= now_s]:
+            self._cut_off(descriptor, f"it didn't prove itself within {TIMEOUT_S:.0f} s")
+
     def _serve(self, descriptor: int) -> None:
-        connection = self._connections.get(descriptor)
-        if connection is None:
+        link = self._links.get(descriptor)
+        if link is None:
             return
-        if connection.unsent:
-            self._flush(descriptor, connection)
+        if link.is_sending:
+            self._flush(descriptor, link)
         try:
-            data = connection.socket.recv(READ_BYTES)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        try:
-            for message in connection.reader.feed(data):
-                self._deliver(self._agent.handle(descriptor, message))
+            while descriptor in self._links:
+                for item in link.receive():
+                    self._take(descriptor, link, item)
+                    if descriptor not in self._links:
+                        return
+                if not link.has_unread:
+                    return
+        except GoneError as gone:
+            self._hang_up(descriptor, by_itself=gone.by_itself)
         except ProtocolError as error:
-            print(f"bbflow node: cut off a peer: {error}", file=sys.stderr, flush=True)
-            data = b""
-        if not data:
-            self._hang_up(descriptor)
+            self._cut_off(descriptor, str(error))
+
+    def _take(self, descriptor: int, link: Link, item: Message | Landed) -> None:
+        if isinstance(item, Landed):
+            self._agent.landed(descriptor, item.offset, intact=item.intact)
+        elif not link.handshake.done:
+            refused = answer_handshake(link, item)
+            if refused:
+                self._cut_off(descriptor, refused)
+            elif link.handshake.done:
+                del self._strangers[descriptor]
+        elif item.get("op") == "data":
+            offset, size, crc = raw_target(item)
+            self._agent.check_target(descriptor, offset, size)
+            link.expect(offset, size, crc)
+        else:
+            self._deliver(self._agent.handle(descriptor, item))
 
     def _deliver(self, replies: list[Reply]) -> None:
         for descriptor, message in replies:
-            connection = self._connections.get(descriptor)
-            if connection is not None:
-                connection.unsent += encode(message)
-                self._flush(descriptor, connection)
+            if link := self._links.get(descriptor):
+                link.send(message)
+                self._flush(descriptor, link)
 
-    def _flush(self, descriptor: int, connection: Connection) -> None:
-        try:
-            sent = connection.socket.send(connection.unsent, socket.MSG_NOSIGNAL)
-            del connection.unsent[:sent]
-        except BlockingIOError:
-            pass
-        except OSError:
-            connection.unsent.clear()  # the peer is gone: its end shows at the next read
-        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if connection.unsent else 0)
+    def _flush(self, descriptor: int, link: Link) -> None:
+        link.flush()
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if link.is_sending else 0)
         self._selector.modify(descriptor, events)
 
-    def _hang_up(self, descriptor: int) -> None:
-        connection = self._connections.pop(descriptor)
+    def _cut_off(self, descriptor: int, reason: str) -> None:
+        peer = _where(self._links[descriptor].socket)
+        print(f"bbflow node: cut off a peer at {peer}: {reason}", file=sys.stderr, flush=True)
+        self._hang_up(descriptor, by_itself=True)
+
+    def _hang_up(self, descriptor: int, *, by_itself: bool) -> None:
+        link = self._links.pop(descriptor)
+        self._strangers.pop(descriptor, None)
         self._selector.unregister(descriptor)
-        connection.socket.close()
-        self._deliver(self._agent.disconnect(descriptor))
+        link.socket.close()
+        self._deliver(self._agent.disconnect(descriptor, by_itself=by_itself))
 
     def _close(self) -> None:
-        for connection in self._connections.values():
-            connection.socket.close()
-        self._listener.close()
+        for link in self._links.values():
+            link.socket.close()
+        self._unix.close()
+        self._tcp.close()
         self._selector.close()
 
 
-def _listen(path: Path) -> socket.socket:
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+def _where(peer: socket.socket) -> str:
     try:
-        listener.connect(str(path))
-        raise NodeError(f"another agent serves {path.parent}: stop it first")
-    except (FileNotFoundError, ConnectionRefusedError):
-        path.unlink(missing_ok=True)
-    listener.close()
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        listener.bind(str(path))
-    except OSError as error:
-        raise NodeError(f"can't listen at {path} ({error}): give a shorter --directory") from None
-    listener.listen(1024)
-    return listener
+        name = peer.getpeername()
+    except OSError:
+        return "an address that is gone"
+    return f"{name[0]} port {name[1]}" if isinstance(name, tuple) else "the Unix socket"
 
 
-def serve(directory: Path, name: str, capacity: int, *, with_parent: bool = False) -> None:
+def serve(store: NodeStore, name: str, door: Door, ready: Callable[[str], None], *, with_parent: bool = False) -> None:
     """Run one node in this process until it is told to stop.
 
     Its directory goes with it, unless a signal or a failure ends it while it holds steps: a node started again
@@ -166,19 +210,22 @@ def serve(directory: Path, name: str, capacity: int, *, with_parent: bool = Fals
 
     Parameters
     ----------
-    directory
-        The node's directory.
+    store
+        What it keeps; it is closed in the end.
     name
         The node's name.
-    capacity
-        Bytes of its pool.
+    door
+        How it lets peers in.
+    ready
+        Called with the address for other hosts when peers may come.
     with_parent
         An embedded node: it also ends when standard input ends, and always cleans up.
     """
-    store = NodeStore(directory, capacity)
-    server = Server(store, name, sys.stdin.fileno() if with_parent else None)
+    directory = store.directory
+    server = Server(store, name, door, sys.stdin.fileno() if with_parent else None)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.interrupt())
+    ready(server.tcp)
     print(f"bbflow node {name}: ready in {directory}", file=sys.stderr, flush=True)
     may_stay = not with_parent
     try:
@@ -187,7 +234,8 @@ def serve(directory: Path, name: str, capacity: int, *, with_parent: bool = Fals
     finally:
         store.close()
         held = sum(len(stream.steps) for stream in store.streams.values())
-        if held and may_stay:
+        is_needed = held or any(stream.status == "open" for stream in store.streams.values())
+        if is_needed and may_stay:
             print(f"bbflow node {name}: {held} steps stay in {directory}", file=sys.stderr, flush=True)
         else:
             shutil.rmtree(directory, ignore_errors=True)

@@ -1,30 +1,39 @@
 """The writers' side of one stream on one node: from open to close, rank by rank."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
-from bbflow.errors import ProtocolError, StreamError
-from bbflow.landing.admission import RankProgress, fits_whole_step, reserve
-from bbflow.records import Block, Message, Step
+from bbflow.errors import CapacityError, ProtocolError, StreamError
+from bbflow.landing.admission import check_fits, fits_whole_step, older_needs, take
+from bbflow.records import Block, Message
 from bbflow.store.extents import Extent, align
 from bbflow.store.node import NodeStore
-from bbflow.store.streams import ENDED
+from bbflow.store.ranks import Rank
+from bbflow.store.streams import ENDED, Stream
 
 Clock = Callable[[], float]
 
 
 @dataclass(slots=True)
 class OpenStep:
-    """A step that not all ranks have committed."""
+    """What was decided for a step at its first rank's begin, and holds for all of them."""
 
+    spill: bool
+    """Whether its blocks go to the PFS."""
     began_s: float
-    """When its first rank began it (seconds since the epoch)."""
-    discard: bool = False
-    """Whether it is dropped for all ranks."""
-    blocks: dict[int, list[Block]] = field(default_factory=dict)
-    """Blocks of the ranks that have committed."""
-    extents: list[Extent] = field(default_factory=list)
-    """Their room, trimmed to what they used."""
+    """When that was (seconds since the epoch)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a rank has asked for when it opened the stream."""
+
+    policy: str
+    """What a step does when there is no room: Block, Discard or Spill."""
+    patience_s: float
+    """How long it waits for ranks that have not opened the stream."""
+    opened_s: float
+    """When it opened it (seconds since the epoch)."""
 
 
 class Writers:
@@ -44,12 +53,15 @@ class Writers:
         self._store = store
         self._name = name
         self._clock = clock
-        self._local_writers = 0
-        self._ranks: dict[int, RankProgress] = {}
+        self._terms: dict[int, Terms] = {}
         self._open_steps: dict[int, OpenStep] = {}
-        self._closed: set[int] = set()
         self._waited_s: dict[int, float] = {}
-        self._ended = False
+        self._bound: Stream | None = store.streams.get(name)
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the stream was dropped since; there may be a new one of the same name."""
+        return self._bound is not self._store.streams.get(self._name)
 
     @property
     def waited_s(self) -> float:
@@ -57,41 +69,52 @@ class Writers:
         return max(self._waited_s.values(), default=0.0)
 
     @property
-    def current_step(self) -> int:
-        """Highest step that a rank has begun; -1 before the first."""
-        return max((rank.step for rank in self._ranks.values()), default=-1)
+    def _stream(self) -> Stream:
+        if self._bound is None:
+            raise StreamError(f"stream {self._name!r} has not been opened")
+        return self._bound
 
-    def open(self, rank: int, writers: int, local_writers: int) -> None:
-        """Let a rank in.
+    @property
+    def _ranks(self) -> Mapping[int, Rank]:
+        return self._stream.ranks
+
+    def open(self, message: Message) -> Message:
+        """Let a rank in, or in again, and tell it how far it is.
 
         Raises
         ------
         StreamError
             If the rank is in already, or the ranks disagree on how many they are.
         """
-        stream = self._store.streams.get(self._name)
-        if not 0 <= rank < writers or not 0 < local_writers <= writers:
+        rank, stream = message["rank"], self._store.streams.get(self._name)
+        if stream is not None and stream.status in ENDED:
+            raise StreamError(_why_ended(stream, resumes=message["resume"]))
+        if stream is None or rank not in stream.ranks:
+            self._check_counts(stream, message)
+            keys = ("rank", "writers", "local_writers", "moved_from", "settled", "loss_timeout_s")
+            self._store.record({"record": "open", "stream": self._name} | {key: message[key] for key in keys})
+            self._bound = self._store.streams[self._name]
+        elif not message["resume"]:
+            raise StreamError(f"rank {rank} of stream {self._name!r} is open already: give each rank its Rank")
+        self._terms[rank] = Terms(message["policy"], message["open_timeout_s"], self._clock())
+        progress = self._ranks[rank]
+        # A discarded step leaves no record of the rank's own.
+        behind = [step for step in self._stream.discarded if progress.committed < step <= message["settled"]]
+        progress.committed = max([progress.committed, *behind])
+        return {"committed": progress.committed, "extents": progress.granted}
+
+    def _check_counts(self, stream: Stream | None, message: Message) -> None:
+        rank, writers, local_writers = message["rank"], message["writers"], message["local_writers"]
+        moved = bool(message["moved_from"])
+        if not 0 <= rank < writers or not (moved or local_writers > 0) or local_writers > writers:
             raise StreamError(f"rank {rank} of {writers} writers ({local_writers} on this node) can't be")
-        if stream is None or stream.status == "expected":
-            counts = {"writers": writers, "local_writers": local_writers}
-            self._store.record({"record": "open", "stream": self._name, **counts})
-            stream = self._store.streams[self._name]
-        if stream.status in ENDED:
-            raise StreamError(
-                f"stream {self._name!r} was written before and still holds steps or results: fold it with "
-                f"'bbflow fold', or forget it with 'bbflow drop {self._name}'"
-            )
-        if (stream.writers, stream.local_writers) != (writers, local_writers):
+        if stream is not None and stream.ranks and (stream.writers, stream.announced) != (writers, local_writers):
             raise StreamError(
                 f"rank {rank} says that stream {self._name!r} has {writers} writers ({local_writers} here), "
-                f"another rank said {stream.writers} ({stream.local_writers}): set Writers, or Stream apart"
+                f"another rank said {stream.writers} ({stream.announced}): set Writers, or Stream apart"
             )
-        if rank in self._ranks:
-            raise StreamError(f"rank {rank} of stream {self._name!r} is open already: give each rank its Rank")
-        self._ranks[rank] = RankProgress()
-        self._local_writers = local_writers
 
-    def begin(self, rank: int, step: int, size: int, may_discard: bool) -> Message | None:
+    def begin(self, rank: int, step: int, size: int) -> Message | None:
         """Admit a rank to a step; None while it must wait.
 
         Raises
@@ -99,43 +122,112 @@ class Writers:
         CapacityError
             If the step can't ever fit.
         StreamError
-            If the stream was aborted.
+            If the stream was aborted, or ranks that were announced don't come.
         """
         self._check_alive()
         progress = self._ranks[rank]
         if step != progress.committed + 1:
             raise ProtocolError(f"rank {rank} began step {step} after step {progress.committed}")
-        opened = self._open_steps.get(step)
-        if opened is None:
-            opened = OpenStep(self._clock())
-            opened.discard = may_discard and not fits_whole_step(self._store.extents, self._ranks)
-            if opened.discard:
-                self._store.record({"record": "discard", "stream": self._name, "step": step})
-            self._open_steps[step] = opened
-        progress.step = step
-        if opened.discard:
+        opened = self._open_steps.get(step) or self._decide(rank, step)
+        if step in self._stream.discarded:
             progress.committed = step
-            self._forget_if_passed(step)
+            self._store.release(self._name)
             return {"ok": True, "status": "discard", "extents": []}
-        extents = [] if size == 0 else self._reserve(rank, step, size)
-        return None if extents is None else {"ok": True, "status": "ok", "extents": extents}
+        if progress.granted:
+            return {"ok": True, "status": "ok", "extents": progress.granted}
+        if opened.spill:
+            return {"ok": True, "status": "spill", "extents": []}
+        if size == 0:
+            return {"ok": True, "status": "ok", "extents": []}
+        return self._reserve(rank, step, size)
+
+    def _decide(self, rank: int, step: int) -> OpenStep:
+        policy = self._terms[rank].policy
+        is_full = policy != "Block" and not self._make_room()
+        if is_full and policy == "Discard" and step not in self._stream.discarded:
+            self._store.record({"record": "discard", "stream": self._name, "step": step})
+        self._open_steps = {number: opened for number, opened in self._open_steps.items() if number > self._stream.last}
+        self._open_steps[step] = OpenStep(is_full and policy == "Spill", self._clock())
+        return self._open_steps[step]
+
+    def _make_room(self) -> bool:
+        while not fits_whole_step(self._store.extents, self._ranks):
+            if not self._store.evict():
+                return False
+        return True
 
     def reserve(self, rank: int, step: int, size: int) -> Message | None:
         """Give a rank more room in its open step; None while it must wait."""
         self._check_alive()
-        if size <= 0 or self._ranks[rank].step != step or self._ranks[rank].committed >= step:
+        if size <= 0 or self._ranks[rank].committed + 1 != step or step not in self._open_steps:
             raise ProtocolError(f"rank {rank} asked for {size} bytes in step {step}, which is not its open step")
-        extents = self._reserve(rank, step, size)
-        return None if extents is None else {"ok": True, "extents": extents}
+        return self._reserve(rank, step, size)
 
-    def _reserve(self, rank: int, step: int, size: int) -> list[Extent] | None:
-        own = self._ranks[rank].granted
-        later = [extent for number, opened in self._open_steps.items() if number >= step for extent in opened.extents]
-        extent = reserve(self._store.extents, self._ranks, self._local_writers, step, size, [*own, *later])
+    def _reserve(self, rank: int, step: int, size: int) -> Message | None:
+        spills = self._terms[rank].policy == "Spill"
+        try:
+            extent = self._room(rank, step, size)
+        except CapacityError:
+            if not spills:
+                raise
+            extent = None
         if extent is None:
+            return {"ok": True, "status": "spill", "extents": []} if spills else None
+        where = {"stream": self._name, "rank": rank, "step": step, "extents": [extent]}
+        try:
+            self._store.record({"record": "grant"} | where)
+        except CapacityError:
+            self._store.extents.give_back([extent])
+            raise
+        return {"ok": True, "status": "ok", "extents": [extent]}
+
+    def _room(self, rank: int, step: int, size: int) -> Extent | None:
+        stream = self._stream
+        later = [
+            extent
+            for number, parts in stream.parts.items()
+            if number >= step
+            for part in parts.values()
+            for extent in part.extents
+        ]
+        check_fits(self._store.extents.capacity, stream.ranks, step, size, [*stream.ranks[rank].granted, *later])
+        needs = older_needs(stream.ranks, stream.local_writers, step)
+        if needs is None:
+            self._check_patience(rank)
             return None
-        own.append(extent)
-        return [extent]
+        needs = [*needs, *self._needs_of_others()]
+        while (extent := take(self._store.extents, size, needs)) is None and self._store.evict():
+            pass
+        return extent
+
+    def _needs_of_others(self) -> list[int]:
+        """Bytes that streams which have less here need for their next step, so that none is shut out."""
+        own = _possession(self._stream)
+        behind = [
+            other for other in self._store.streams.values() if other.status == "open" and _possession(other) < own
+        ]
+        needs = [rank.outstanding_bytes(other.last + 1) for other in behind for rank in other.ranks.values()]
+        return [need for need in needs if need]
+
+    def _check_patience(self, rank: int) -> None:
+        stream, terms = self._stream, self._terms[rank]
+        missing = stream.local_writers - len(stream.ranks)
+        if missing and self._clock() >= terms.opened_s + terms.patience_s:
+            raise StreamError(
+                f"{missing} of the {stream.local_writers} ranks of stream {self._name!r} that should land on this "
+                f"node did not open it within OpenTimeoutSecs={terms.patience_s:g}: if only some hosts of the job "
+                "have BB nodes, set RanksPerNode"
+            )
+
+    def patience_ends_s(self) -> float | None:
+        """When a rank stops waiting for ranks that have not opened the stream; None if all are there."""
+        if len(self._ranks) >= self._stream.local_writers:
+            return None
+        return min((terms.opened_s + terms.patience_s for terms in self._terms.values()), default=None)
+
+    def holds(self, rank: int, offset: int, size: int) -> bool:
+        """Whether a rank may write these bytes of the pool now."""
+        return any(start <= offset and offset + size <= start + room for start, room in self._ranks[rank].granted)
 
     def commit(self, rank: int, message: Message) -> None:
         """Take a rank's step; with the last rank's it becomes visible.
@@ -147,85 +239,89 @@ class Writers:
         ProtocolError
             If a block doesn't lie in what the rank was given.
         """
-        if self._ended:
+        progress, step = self._ranks[rank], message["step"]
+        if self.is_stale:
             self._leave(rank)
             return
-        progress, step = self._ranks[rank], message["step"]
-        if progress.step != step or progress.committed >= step:
+        if progress.committed + 1 != step:
             raise ProtocolError(f"rank {rank} committed step {step}, which is not its open step")
         blocks = [Block.from_wire(block) for block in message["blocks"]]
-        attributes = [
-            {key: item[key] for key in ("name", "type", "value")} for item in message.get("attributes") or ()
-        ]  # fmt: skip
         used = [_used(extent, blocks) for extent in progress.granted]
-        if sum(count for _, count in used) != sum(1 for block in blocks if block.bytes):
+        if sum(count for _, count in used) != sum(1 for block in blocks if block.bytes and not block.file):
             raise ProtocolError(f"rank {rank} committed a block outside of what it was given")
-        opened = self._open_steps[step]
-        opened.blocks[rank] = blocks
-        opened.extents += self._trim(progress.granted, [end for end, _ in used])
-        self._waited_s[rank] = message.get("waited_s", 0.0)
-        progress.expected_bytes = sum(align(end) for end, _ in used)
-        progress.committed, progress.granted = step, []
-        if attributes:
-            self._store.record({"record": "attributes", "stream": self._name, "attributes": attributes})
-        if len(opened.blocks) == self._local_writers:
-            self._land(step, opened)
+        kept = [(offset, align(end)) for (offset, _), (end, _) in zip(progress.granted, used, strict=True) if end]
+        began_s = self._open_steps[step].began_s if step in self._open_steps else self._clock()
+        what = {
+            "blocks": [block.to_wire() | {"rank": rank} for block in blocks],
+            "attributes": [_attribute(item) for item in message["attributes"]],
+            "extents": kept,
+        }
+        times = {"began_s": began_s, "committed_s": self._clock()}
+        self._store.record({"record": "commit", "stream": self._name, "rank": rank, "step": step} | what | times)
+        self._waited_s[rank] = message["waited_s"]
 
-    def _trim(self, granted: list[Extent], used_bytes: list[int]) -> list[Extent]:
-        keep = [(offset, align(used)) for (offset, _), used in zip(granted, used_bytes, strict=True)]
-        rest = [
-            (offset + kept, size - kept)
-            for (offset, size), (_, kept) in zip(granted, keep, strict=True)
-        ]  # fmt: skip
-        self._store.extents.give_back(rest)
-        return [extent for extent in keep if extent[1]]
+    def skip(self, rank: int, step: int) -> None:
+        """Discard a step that a rank can't bring any more."""
+        self._check_alive()
+        if self._ranks[rank].committed + 1 != step:
+            raise ProtocolError(f"rank {rank} skipped step {step}, which is not its open step")
+        if step not in self._stream.discarded:
+            self._store.record({"record": "discard", "stream": self._name, "step": step})
+        empty = {"blocks": [], "attributes": [], "extents": [], "began_s": 0.0, "committed_s": 0.0}
+        self._store.record({"record": "commit", "stream": self._name, "rank": rank, "step": step} | empty)
 
-    def _land(self, step: int, opened: OpenStep) -> None:
-        blocks = tuple(block for rank in sorted(opened.blocks) for block in opened.blocks[rank])
-        landed = Step(step, blocks, opened.began_s, self._clock())
-        record = {"record": "step", "stream": self._name, "extents": opened.extents}
-        self._store.record(record | landed.to_wire())
-        del self._open_steps[step]
-
-    def _forget_if_passed(self, step: int) -> None:
-        passed = [rank for rank in self._ranks.values() if rank.committed >= step]
-        if len(passed) == self._local_writers:
-            del self._open_steps[step]
-
-    def close(self, rank: int) -> None:
+    def close(self, rank: int, attributes: list[Message]) -> None:
         """Let a rank go that has written all its steps; with the last one the stream is closed."""
-        self._leave(rank)
-        self._closed.add(rank)
-        if len(self._closed) == self._local_writers:
-            self._end("closed")
+        if self.is_stale:
+            self._leave(rank)
+            return
+        wire = [_attribute(item) for item in attributes]
+        self._store.record({"record": "close", "stream": self._name, "rank": rank, "attributes": wire})
 
     def abort(self, rank: int) -> None:
         """Drop a rank's open step; the stream keeps what was committed and ends as aborted."""
-        self._leave(rank)
-        self._end("aborted")
+        if self.is_stale:
+            self._leave(rank)
+        else:
+            self._store.abort(self._name, rank)
 
     def _leave(self, rank: int) -> None:
-        progress = self._ranks[rank]
-        self._store.extents.give_back(progress.granted)
-        progress.granted = []
+        """Free what a rank could still write to after its stream was dropped."""
+        self._store.extents.give_back(self._ranks[rank].keep([]))
 
-    def _end(self, status: str) -> None:
-        if self._ended:
-            return
-        self._ended = True
-        for opened in self._open_steps.values():
-            self._store.extents.give_back(opened.extents)
-            opened.extents = []
-        self._store.end(self._name, status)
+    def lost_after_s(self, rank: int) -> float | None:
+        """How long a rank may be away; None if it need not come back."""
+        progress = self._ranks[rank]
+        return None if progress.closed else progress.loss_timeout_s
 
     def _check_alive(self) -> None:
-        if self._ended:
+        if self.is_stale:
+            raise StreamError(f"stream {self._name!r} was dropped")
+        if self._stream.status in ENDED:
             raise StreamError(f"stream {self._name!r} was aborted: another of its ranks is gone")
+
+
+def _possession(stream: Stream) -> tuple[int, str]:
+    """Put streams in order by how many steps they have on the node."""
+    return len(stream.steps) + len(stream.parts), stream.name
 
 
 def _used(extent: Extent, blocks: list[Block]) -> tuple[int, int]:
     """Bytes of an extent that blocks reach into, and how many blocks lie in it."""
     offset, size = extent
-    ends = [(block.offset, block.offset + block.bytes) for block in blocks if block.bytes]
+    ends = [(block.offset, block.offset + block.bytes) for block in blocks if block.bytes and not block.file]
     inside = [end - offset for begin, end in ends if offset <= begin and end <= offset + size]
     return max(inside, default=0), len(inside)
+
+
+def _attribute(item: Message) -> Message:
+    return {key: item[key] for key in ("name", "type", "value")}
+
+
+def _why_ended(stream: Stream, *, resumes: bool) -> str:
+    if resumes:
+        return f"stream {stream.name!r} has ended as {stream.status} meanwhile: start the program again"
+    return (
+        f"stream {stream.name!r} was written before and still holds steps or results: fold it with "
+        f"'bbflow fold', or forget it with 'bbflow drop {stream.name}'"
+    )

@@ -4,7 +4,9 @@ import struct
 import zlib
 from collections.abc import Iterator
 
+import google_crc32c
 import msgpack
+import numpy as np
 
 from bbflow.errors import ProtocolError
 from bbflow.records import Message
@@ -27,36 +29,81 @@ def encode(message: Message) -> bytes:
     return HEADER.pack(len(payload), zlib.crc32(payload)) + payload
 
 
-class FrameReader:
-    """Takes bytes as they come and gives the messages that are complete."""
+def checksum(raw: memoryview) -> int:
+    """Give the CRC-32C (RFC 3720) of the raw bytes behind a message."""
+    # The library takes no memoryview; an array of the same memory it does.
+    return int(google_crc32c.value(np.frombuffer(raw, np.uint8)))
 
-    def __init__(self) -> None:
+
+class FrameReader:
+    """Takes bytes as they come and gives the messages that are complete, and what lies between them.
+
+    Parameters
+    ----------
+    max_payload_bytes
+        Longest payload that is accepted; it may be changed between two messages.
+    """
+
+    def __init__(self, max_payload_bytes: int = MAX_PAYLOAD_BYTES) -> None:
         self._pending = bytearray()
+        self.max_payload_bytes = max_payload_bytes
+        """Longest payload that is accepted."""
         self.consumed_bytes = 0
         """Bytes of the frames given so far."""
 
-    def feed(self, data: bytes) -> Iterator[Message]:
-        """Add bytes and go through the messages that they complete.
+    def add(self, data: bytes | bytearray) -> None:
+        """Take bytes in."""
+        self._pending += data
+
+    def next(self) -> Message | None:
+        """Give the next message; None if it isn't complete.
 
         Raises
         ------
         ProtocolError
             If a frame is too long, damaged, or no map with string keys.
         """
-        self._pending += data
-        while len(self._pending) >= HEADER.size:
-            length, crc = HEADER.unpack_from(self._pending)
-            if length > MAX_PAYLOAD_BYTES:
-                raise ProtocolError(f"a frame of {length} bytes is above the limit of {MAX_PAYLOAD_BYTES}")
-            end = HEADER.size + length
-            if len(self._pending) < end:
-                return
-            payload = bytes(self._pending[HEADER.size : end])
-            if zlib.crc32(payload) != crc:
-                raise ProtocolError("a frame's checksum doesn't match")
-            del self._pending[:end]
-            self.consumed_bytes += end
-            yield _decode(payload)
+        if len(self._pending) < HEADER.size:
+            return None
+        length, crc = HEADER.unpack_from(self._pending)
+        if length > self.max_payload_bytes:
+            raise ProtocolError(f"a frame of {length} bytes is above the limit of {self.max_payload_bytes}")
+        end = HEADER.size + length
+        if len(self._pending) < end:
+            return None
+        payload = bytes(self._pending[HEADER.size : end])
+        if zlib.crc32(payload) != crc:
+            raise ProtocolError("a frame's checksum doesn't match")
+        del self._pending[:end]
+        self.consumed_bytes += end
+        return _decode(payload)
+
+    @property
+    def missing_bytes(self) -> int:
+        """How many bytes the message that is coming in still needs at least."""
+        if len(self._pending) < HEADER.size:
+            return HEADER.size - len(self._pending)
+        length, _ = HEADER.unpack_from(self._pending)
+        return max(HEADER.size + int(length) - len(self._pending), 0)
+
+    def take_raw(self, target: memoryview) -> int:
+        """Move raw bytes that came in behind a message to where they belong; give how many."""
+        count = min(len(target), len(self._pending))
+        target[:count] = self._pending[:count]
+        del self._pending[:count]
+        return count
+
+    def feed(self, data: bytes) -> Iterator[Message]:
+        """Take bytes in and go through the messages that they complete.
+
+        Raises
+        ------
+        ProtocolError
+            As for `next`.
+        """
+        self.add(data)
+        while (message := self.next()) is not None:
+            yield message
 
 
 def _decode(payload: bytes) -> Message:

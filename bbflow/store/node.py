@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bbflow.errors import CapacityError, ConfigError, ProtocolError
-from bbflow.records import Message
-from bbflow.store.extents import Extents
+from bbflow.records import Message, Step
+from bbflow.store.extents import Extent, Extents
 from bbflow.store.index import Index, replay
-from bbflow.store.pool import create_pool
+from bbflow.store.pool import create_pool, map_pool_for_writing
 from bbflow.store.streams import Stream
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 COMPACT_BYTES = 1 << 20
 """An index below this size is left as it is."""
 
@@ -46,17 +46,22 @@ class NodeStore:
             create_pool(directory / "pool", capacity)
             self.extents = Extents(capacity)
         self._index = Index(directory / "index")
+        self._pool: memoryview | None = None
         self._capacity = records[0]["capacity"] if records else capacity
         if not records:
             self._index.append(self._format())
         self._compact_above_bytes = max(COMPACT_BYTES, 2 * self._index.size_bytes)
-        for stream in [stream for stream in self._streams.values() if stream.status == "open"]:
-            self.end(stream.name, "aborted")
 
     @property
     def streams(self) -> Mapping[str, Stream]:
         """All streams by name."""
         return self._streams
+
+    def pool(self) -> memoryview:
+        """Give the pool's bytes; they are mapped when they are first needed."""
+        if self._pool is None:
+            self._pool = map_pool_for_writing(self.directory / "pool")
+        return self._pool
 
     def record(self, record: Message) -> None:
         """Write a record to the index, then let the stream change, then free what it no longer needs."""
@@ -86,19 +91,39 @@ class NodeStore:
         self._index = compacted
         self._compact_above_bytes = max(COMPACT_BYTES, 2 * compacted.size_bytes)
 
-    def end(self, name: str, status: str) -> None:
-        """End a stream; where the index has no room for it, as aborted, which is what the next start finds too."""
-        record = {"record": "end", "stream": name, "status": status}
+    def abort(self, name: str, rank: int) -> None:
+        """End a stream for the loss of a rank, also where the index has no room for the record any more."""
+        record = {"record": "abort", "stream": name, "rank": rank}
         try:
             self.record(record)
         except CapacityError:
-            self.extents.give_back(self._apply(record | {"status": "aborted"}))
+            self.extents.give_back(self._apply(record))
 
-    def _apply(self, record: Message) -> list[tuple[int, int]]:
+    def release(self, name: str) -> None:
+        """Free what a stream needed for a reader only, which has passed it."""
+        self.extents.give_back(self._streams[name].release())
+
+    def evict(self) -> bool:
+        """Free the step that has been read and is the oldest of all streams; False if there is none."""
+        candidates = [(step.committed_s, name, step.number) for name, step in self._evictable()]
+        if not candidates:
+            return False
+        _, name, number = min(candidates)
+        self.record({"record": "evict", "stream": name, "steps": [number]})
+        return True
+
+    def _evictable(self) -> list[tuple[str, Step]]:
+        steps = ((name, stream.evictable()) for name, stream in self._streams.items())
+        return [(name, step) for name, step in steps if step is not None]
+
+    def _apply(self, record: Message) -> list[Extent]:
         name = record["stream"]
-        if record["record"] == "drop":
-            return self._streams.pop(name).held_extents()
-        return self._streams.setdefault(name, Stream(name)).apply(record)
+        stream = self._streams.setdefault(name, Stream(name))
+        freed = self._streams.pop(name).drop() if record["record"] == "drop" else stream.apply(record)
+        for file in stream.stale_files:
+            Path(file).unlink(missing_ok=True)
+        stream.stale_files.clear()
+        return freed
 
     def _recover(self, records: list[Message]) -> None:
         first = records[0]

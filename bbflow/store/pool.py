@@ -56,6 +56,12 @@ def map_pool(path: str) -> mmap.mmap:
     return _map(path, os.stat(path).st_ino)
 
 
+def map_pool_for_writing(path: Path) -> memoryview:
+    """Map a pool as the place where bytes from other hosts land; all its pages at once."""
+    with path.open("rb+") as file:
+        return memoryview(mmap.mmap(file.fileno(), 0, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE))
+
+
 def read_block(pool: str, block: Block) -> np.ndarray[Any, Any]:
     """Give a committed block as an array that is a view of the pool, without a copy.
 

@@ -1,13 +1,15 @@
 """The state of one stream on one node, as the records of the index make it."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
-from bbflow.records import Message, Step
-from bbflow.store.extents import Extent
+from bbflow.records import Block, Message, Step
+from bbflow.store.extents import Extent, align
+from bbflow.store.ranks import Hold, Part, Rank
 
 ENDED = ("closed", "aborted")
-_SCALARS = ("status", "writers", "local_writers", "epoch", "last", "landed_steps", "landed_bytes")
+_SCALARS = ("status", "writers", "announced", "epoch", "last", "landed_steps", "landed_bytes")
+_RANK = ("first", "committed", "expected_bytes", "closed", "loss_timeout_s")
 
 
 @dataclass(slots=True)
@@ -22,7 +24,7 @@ class Cursor:
 
 @dataclass(slots=True)
 class Stream:
-    """What the node knows about a stream; changed by `apply` only."""
+    """What the node knows about a stream; what the index holds of it is changed by `apply` only."""
 
     name: str
     """As the writers opened it."""
@@ -30,26 +32,41 @@ class Stream:
     """expected (nobody opened it yet), open, closed or aborted."""
     writers: int = 0
     """Ranks of the whole stream."""
-    local_writers: int = 0
-    """Ranks that land on this node."""
-    attributes: dict[str, Any] = field(default_factory=dict)
-    """Name to value, the newest."""
+    announced: int = 0
+    """Ranks that are mapped to this node."""
+    ranks: dict[int, Rank] = field(default_factory=dict)
+    """Those that have opened it here."""
+    moved: dict[int, str] = field(default_factory=dict)
+    """Ranks that came from a node that was lost, and its name."""
     steps: dict[int, Step] = field(default_factory=dict)
     """The steps that are held, oldest first."""
     extents: dict[int, list[Extent]] = field(default_factory=dict)
     """Where each held step lies in the pool."""
+    parts: dict[int, dict[int, Part]] = field(default_factory=dict)
+    """Steps that not all ranks have committed: step to rank to its part."""
+    base: dict[str, Message] = field(default_factory=dict)
+    """Attributes as they were before the oldest step that is held."""
+    final: dict[str, Message] = field(default_factory=dict)
+    """Attributes that came with a rank's close."""
     consumers: dict[str, Cursor] = field(default_factory=dict)
     """Who must be past a step before its space is free."""
     epoch: int = 0
     """Grows with each attach."""
     last: int = -1
-    """Highest step that is settled: landed or discarded."""
+    """Highest step that is settled: landed or discarded, like every one before it."""
     discarded: list[int] = field(default_factory=list)
-    """Steps that were dropped whole for lack of room."""
+    """Steps that were dropped whole."""
     landed_steps: int = 0
     """Steps landed so far, also those that are gone again."""
     landed_bytes: int = 0
     """Their bytes."""
+    holds: dict[int, Hold] = field(default_factory=dict)
+    """What each connected reader needs; not in the index."""
+    read_through: int = -1
+    """Every step up to this one has been passed by all readers that were there; not in the index."""
+
+    stale_files: list[str] = field(default_factory=list)
+    """Files of spilled blocks that nobody needs any more; not in the index."""
 
     def apply(self, record: Message) -> list[Extent]:
         """Take one record of the index in.
@@ -59,29 +76,67 @@ class Stream:
         list of Extent
             Extents that nobody needs any more.
         """
+        freed: list[Extent] = []
         match record["record"]:
             case "open":
-                self.status = "open"
-                self.writers, self.local_writers = record["writers"], record["local_writers"]
-            case "attributes":
-                self.attributes.update({item["name"]: item["value"] for item in record["attributes"]})
+                self._open(record)
+            case "grant":
+                self.ranks[record["rank"]].granted += _extents(record)
+            case "commit":
+                freed = self._commit(record)
             case "step":
-                self._land(Step.from_wire(record), [tuple(extent) for extent in record["extents"]])
+                self._land(Step.from_wire(record), _extents(record))
             case "discard":
-                self.discarded.append(record["step"])
-                self.last = record["step"]
+                freed = self._discard(record["step"])
+            case "evict":
+                freed = [extent for number in record["steps"] for extent in self._forget(number)]
             case "attach":
                 self.epoch = record["epoch"]
-                self.consumers = {
-                    name: self.consumers.get(name, Cursor()) for name in record["consumers"]
-                }  # fmt: skip
+                self.consumers = {name: self.consumers.get(name, Cursor()) for name in record["consumers"]}
             case "done":
                 self.consumers[record["consumer"]] = Cursor(record["step"], record["checkpoint"])
-            case "end":
-                self.status = record["status"]
+            case "close":
+                freed = self._close(record)
+            case "abort":
+                freed = self._abort(record["rank"])
             case "state":
                 self._restore(record)
-        return self._release()
+        return freed + self.release()
+
+    def _open(self, record: Message) -> None:
+        first = record["settled"] + 1
+        if self.status == "expected":
+            self.status, self.last = "open", record["settled"]
+        self.writers, self.announced = record["writers"], record["local_writers"]
+        self.ranks[record["rank"]] = Rank(first, record["settled"], loss_timeout_s=record["loss_timeout_s"])
+        if record["moved_from"]:
+            self.moved[record["rank"]] = record["moved_from"]
+
+    @property
+    def local_writers(self) -> int:
+        """Ranks that land on this node."""
+        return self.announced + len(self.moved)
+
+    def _due(self, step: int) -> int:
+        """How many ranks bring a part of a step."""
+        return self.announced + sum(self.ranks[rank].first <= step for rank in self.moved)
+
+    def _commit(self, record: Message) -> list[Extent]:
+        rank, step, extents = self.ranks[record["rank"]], record["step"], _extents(record)
+        freed = rank.keep(extents)
+        blocks = [Block.from_wire(block) for block in record["blocks"]]
+        spilled = (align(block.bytes) for block in blocks if block.file)
+        rank.committed, rank.expected_bytes = step, sum((size for _, size in extents), sum(spilled))
+        if step in self.discarded or self.status in ENDED:
+            self._forget_files(blocks)
+            return freed + extents
+        times = record["began_s"], record["committed_s"]
+        parts = self.parts.setdefault(step, {})
+        parts[record["rank"]] = Part(blocks, extents, record["attributes"], *times)
+        if len(parts) == self._due(step):
+            self._land(_whole(step, parts), [extent for _, part in sorted(parts.items()) for extent in part.extents])
+            del self.parts[step]
+        return freed
 
     def _land(self, step: Step, extents: list[Extent]) -> None:
         self.steps[step.number] = step
@@ -89,36 +144,136 @@ class Stream:
         self.last = step.number
         self.landed_steps += 1
         self.landed_bytes += step.bytes
+        self._pass_discarded()
 
-    def _release(self) -> list[Extent]:
+    def _discard(self, step: int) -> list[Extent]:
+        self.discarded.append(step)
+        self._pass_discarded()
+        return self._drop_parts([step])
+
+    def _pass_discarded(self) -> None:
+        while self.last + 1 in self.discarded:
+            self.last += 1
+
+    def _close(self, record: Message) -> list[Extent]:
+        rank = self.ranks[record["rank"]]
+        rank.closed = True
+        self.final.update({item["name"]: item for item in record["attributes"]})
+        if self.status == "open" and sum(rank.closed for rank in self.ranks.values()) == self.local_writers:
+            self.status = "closed"
+        return rank.keep([])
+
+    def _abort(self, rank: int) -> list[Extent]:
+        """End the stream; room in which other ranks may still be writing stays theirs until they go too."""
+        self.status = "aborted"
+        return self._drop_parts(list(self.parts)) + self.ranks[rank].keep([])
+
+    def _drop_parts(self, steps: list[int]) -> list[Extent]:
+        parts = [part for step in steps for part in self.parts.pop(step, {}).values()]
+        self._forget_files([block for part in parts for block in part.blocks])
+        return [extent for part in parts for extent in part.extents]
+
+    def _forget_files(self, blocks: Iterable[Block]) -> None:
+        self.stale_files += sorted({block.file for block in blocks if block.file})
+
+    def release(self) -> list[Extent]:
+        """Forget the steps that all consumers are past and no reader needs; give their extents."""
         if not self.consumers:
             return []
         safe = min(cursor.step for cursor in self.consumers.values())
-        freed: list[Extent] = []
-        for number in [number for number in self.steps if number <= safe]:
-            del self.steps[number]
-            freed += self.extents.pop(number)
-        return freed
+        passed = [number for number in self.steps if number <= safe and not self.is_read(number)]
+        return [extent for number in passed for extent in self._forget(number)]
+
+    def is_read(self, step: int) -> bool:
+        """Whether a reader needs a step."""
+        return any(hold.needs(step) for hold in self.holds.values())
+
+    def evictable(self) -> Step | None:
+        """Give the oldest step that may go for the sake of a new one: all readers have passed it."""
+        if self.consumers:
+            return None
+        passed = (step for number, step in self.steps.items() if number <= self.read_through)
+        return next((step for step in passed if not self.is_read(step.number)), None)
+
+    def _forget(self, number: int) -> list[Extent]:
+        step = self.steps.pop(number)
+        self.base.update({item["name"]: item for item in step.attributes})
+        self._forget_files(step.blocks)
+        return self.extents.pop(number)
+
+    @property
+    def attributes(self) -> dict[str, Message]:
+        """The newest attributes by name."""
+        newest = dict(self.base)
+        for step in self.steps.values():
+            newest.update({item["name"]: item for item in step.attributes})
+        return newest | self.final
 
     def to_records(self) -> list[Message]:
         """Give the fewest records that make this state anew: what a compacted index holds."""
+        stream = {"stream": self.name}
         steps = [
-            {"record": "step", "stream": self.name, "extents": self.extents[number]} | step.to_wire()
+            {"record": "step", "extents": self.extents[number]} | stream | step.to_wire()
             for number, step in self.steps.items()
         ]
         state = {name: getattr(self, name) for name in _SCALARS} | {
-            "attributes": self.attributes,
+            "ranks": [[number, *(getattr(rank, name) for name in _RANK)] for number, rank in self.ranks.items()],
+            "moved": list(self.moved.items()),
+            "base": list(self.base.values()),
+            "final": list(self.final.values()),
             "discarded": self.discarded,
             "consumers": {name: [cursor.step, cursor.checkpoint] for name, cursor in self.consumers.items()},
         }
-        return [*steps, {"record": "state", "stream": self.name} | state]
+        return [*steps, {"record": "state"} | stream | state, *self._open_records()]
+
+    def _open_records(self) -> list[Message]:
+        """Give records of what is in the open steps."""
+        records: list[Message] = []
+        for step, parts in self.parts.items():
+            for number, part in parts.items():
+                where = {"stream": self.name, "rank": number, "step": step, "extents": part.extents}
+                blocks = {"blocks": [block.to_wire() for block in part.blocks], "attributes": part.attributes}
+                times = {"began_s": part.began_s, "committed_s": part.committed_s}
+                records += [{"record": "grant"} | where, {"record": "commit"} | where | blocks | times]
+        for number, rank in self.ranks.items():
+            where = {"stream": self.name, "rank": number, "step": rank.committed + 1}
+            records += [{"record": "grant", "extents": rank.granted} | where] if rank.granted else []
+        return records
 
     def _restore(self, record: Message) -> None:
         for name in _SCALARS:
             setattr(self, name, record[name])
-        self.attributes, self.discarded = record["attributes"], record["discarded"]
+        for number, *values in record["ranks"]:
+            self.ranks[number] = Rank(**dict(zip(_RANK, values, strict=True)))
+        self.moved = dict(record["moved"])
+        self.base = {item["name"]: item for item in record["base"]}
+        self.final = {item["name"]: item for item in record["final"]}
+        self.discarded = record["discarded"]
         self.consumers = {name: Cursor(step, data) for name, (step, data) in record["consumers"].items()}
+
+    def drop(self) -> list[Extent]:
+        """Forget all steps; room in which ranks may still be writing stays theirs until they go."""
+        freed = self._drop_parts(list(self.parts))
+        return freed + [extent for number in list(self.steps) for extent in self._forget(number)]
 
     def held_extents(self) -> list[Extent]:
         """All extents that the stream holds."""
-        return [extent for extents in self.extents.values() for extent in extents]
+        parts = [part.extents for parts in self.parts.values() for part in parts.values()]
+        granted = [rank.granted for rank in self.ranks.values()]
+        return [extent for extents in (*self.extents.values(), *parts, *granted) for extent in extents]
+
+
+def _extents(record: Message) -> list[Extent]:
+    return [(offset, size) for offset, size in record["extents"]]
+
+
+def _whole(number: int, parts: dict[int, Part]) -> Step:
+    ordered = [part for _, part in sorted(parts.items())]
+    return Step(
+        number,
+        tuple(block for part in ordered for block in part.blocks),
+        min(part.began_s for part in ordered),
+        max(part.committed_s for part in ordered),
+        len(ordered),
+        tuple(item for part in ordered for item in part.attributes),
+    )

@@ -14,7 +14,7 @@ from bbflow.operators.windows import Window
 from bbflow.records import Block
 from bbflow.transit.fold import FoldReceipt, FoldWork
 from bbflow.transit.shards import ShardKey, ShardState, WindowKey, shard_of
-from bbflow.transit.watch import StreamView
+from bbflow.view.stream import StreamView
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from bbflow.transit.fold import fold_batch
 from bbflow.transit.folding import Batch, Folding, step_time
 from bbflow.transit.publishing import Publishing
 from bbflow.transit.tasks import TaskBatch
-from bbflow.transit.watch import StreamView
+from bbflow.view.stream import StreamView
 
 
 class Stage:

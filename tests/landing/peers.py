@@ -6,6 +6,18 @@ from bbflow.store.node import NodeStore
 
 STREAM = "weather"
 ANALYSIS = 1000
+LOSS_S = 30.0
+OPEN = {
+    "transport": "shm",
+    "host": "here",
+    "pid": 1,
+    "open_timeout_s": 10.0,
+    "loss_timeout_s": LOSS_S,
+    "settled": -1,
+    "resume": False,
+    "moved_from": "",
+}
+"""What a rank says when it opens a stream for the first time, beside who it is."""
 
 
 class Clock:
@@ -39,18 +51,23 @@ class Bench:
         self._take(self.agent.handle(peer, {"op": op, **keys}))
         return self.replies.get(peer)
 
-    def hang_up(self, peer):
-        self._take(self.agent.disconnect(peer))
+    def hang_up(self, peer, by_itself=True):
+        self._take(self.agent.disconnect(peer, by_itself=by_itself))
 
     def expire(self):
         self._take(self.agent.expire())
 
+    def wait(self, seconds):
+        """Let time pass."""
+        self.clock.now_s += seconds
+        self.expire()
+
     def _take(self, replies):
         self.replies |= dict(replies)
 
-    def open(self, rank=0, writers=1, policy="Block", stream=STREAM, peer=None):
-        keys = {"version": 1, "stream": stream, "rank": rank, "writers": writers, "local_writers": writers}
-        return self.say(rank if peer is None else peer, "open", policy=policy, host="here", pid=1, **keys)
+    def open(self, rank=0, writers=1, policy="Block", stream=STREAM, peer=None, **more):
+        keys = {"stream": stream, "rank": rank, "writers": writers, "local_writers": writers, "policy": policy}
+        return self.say(rank if peer is None else peer, "open", **OPEN | keys | more)
 
     def begin(self, rank, step, pages=0):
         return self.say(rank, "begin", step=step, bytes=pages * PAGE)

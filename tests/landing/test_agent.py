@@ -2,7 +2,7 @@ import resource
 from contextlib import contextmanager
 
 import pytest
-from peers import ANALYSIS, PAGE, STREAM
+from peers import ANALYSIS, LOSS_S, PAGE, STREAM
 
 from bbflow.errors import ProtocolError
 
@@ -73,7 +73,7 @@ def test_attributes_are_kept_and_the_newest_count(bench):
     for step, units in enumerate(["K", "degC"]):
         bench.begin(0, step)
         bench.commit(0, step, attributes=[{"name": "v/units", "type": "string", "value": units}])
-    assert bench.watch()["attributes"] == {"v/units": "degC"}
+    assert [item["value"] for item in bench.watch()["attributes"]] == ["degC"]
 
 
 def test_discard_drops_a_step_whole_and_for_all_ranks(bench):
@@ -147,7 +147,7 @@ def test_a_watch_gives_the_oldest_steps_first_and_no_more_than_its_limit(bench):
         {"op": "fly"},
         {},
         {"op": "watch", "stream": STREAM},
-        {"op": "open", "version": 1},
+        {"op": "open", "stream": STREAM},
         {"op": "commit", "step": 0, "blocks": []},
         {"op": "attach", "stream": STREAM, "consumers": 5},
     ],
@@ -185,7 +185,8 @@ def test_a_damaged_attribute_does_not_reach_the_index(bench, attributes):
     bench.open()
     bench.begin(0, 0)
     with pytest.raises(ProtocolError):
-        bench.say(0, "commit", step=0, blocks=[], attributes=attributes)
+        bench.say(0, "commit", step=0, blocks=[], attributes=attributes, waited_s=0.0)
+    bench.hang_up(0)
     bench.reopen()
     assert bench.watch()["status"] == "aborted"
 
@@ -271,11 +272,6 @@ def test_ranks_that_do_not_fit_together_are_refused(bench, rank, writers, says):
     assert says in bench.open(rank, writers=writers, peer=8)["error"]
 
 
-def test_an_engine_of_another_version_is_refused(bench):
-    keys = {"stream": STREAM, "rank": 0, "writers": 1, "local_writers": 1, "policy": "Block"}
-    assert "version 2" in bench.say(0, "open", version=2, **keys)["error"]
-
-
 def test_a_node_that_holds_steps_stops_only_by_force(bench):
     bench.open()
     bench.land(0)
@@ -294,8 +290,8 @@ def test_a_restarted_agent_has_every_committed_step_and_the_cursors(bench):
     bench.begin(0, 3, 2)
     bench.reopen()
     reply = bench.watch()
-    assert (steps_of(reply), reply["status"]) == ([1, 2], "aborted")
-    assert bench.free_pages() == 12
+    assert (steps_of(reply), reply["status"]) == ([1, 2], "open")
+    assert bench.free_pages() == 10
     assert bench.attach("fold")["cursors"] == {"fold": [0, b"kept"]}
 
 
@@ -325,6 +321,7 @@ def test_a_full_file_system_ends_the_stream_and_loses_nothing_committed(bench):
     assert (steps_of(reply), reply["status"]) == ([0], "aborted")
     assert bench.free_pages() == 15
     bench.reopen()
+    bench.wait(LOSS_S)
     assert (steps_of(bench.watch()), bench.watch()["status"]) == ([0], "aborted")
     assert bench.free_pages() == 15
 
@@ -333,5 +330,6 @@ def test_a_close_that_the_index_has_no_room_for_ends_as_aborted(bench):
     bench.open()
     bench.land(0)
     with full_file_system(bench):
-        assert bench.say(0, "close", steps=1)["ok"]
+        assert "free some of its file system" in bench.say(0, "close", steps=1)["error"]
+        bench.hang_up(0)
         assert bench.watch()["status"] == "aborted"

@@ -5,27 +5,52 @@ import sys
 import pytest
 
 from bbflow.errors import ConfigError, NodeError
-from bbflow.landing.contact import NodeAddress, add_node, read_contact, remove_node, write_contact
+from bbflow.landing.contact import NodeAddress, add_node, contact_key, lock_of, read_contact, remove_node
 
 REGISTER = """
 import sys
 from pathlib import Path
-from bbflow.landing.contact import NodeAddress, add_node
-add_node(Path(sys.argv[1]), NodeAddress(sys.argv[2], "here", "s", "d"))
+from bbflow.landing.contact import NodeAddress, add_node, contact_key
+path = Path(sys.argv[1])
+add_node(path, NodeAddress(sys.argv[2], "here", "s", "d", contact_key(path)))
 """
 
 
-def node(name):
-    return NodeAddress(name, "here", f"/dev/shm/x/{name}/agent.sock", f"/dev/shm/x/{name}")
+def node(path, name, directory="/dev/shm/x", **more):
+    key = contact_key(path)
+    return NodeAddress(name, "here", f"{directory}/{name}/agent.sock", f"{directory}/{name}", key, **more)
 
 
-def test_nodes_come_back_in_their_order_from_a_file_that_only_its_owner_reads(tmp_path):
+def test_nodes_come_back_from_a_file_that_only_its_owner_reads(tmp_path):
     path = tmp_path / "contact.json"
-    nodes = (node("b"), node("a"))
-    write_contact(path, nodes)
+    nodes = (node(path, "a", tcp="10.0.0.1:5", tls="/ca.pem"), node(path, "b"))
+    for each in nodes:
+        add_node(path, each)
     assert read_contact(path) == nodes
     assert path.stat().st_mode & 0o777 == 0o600
-    assert list(tmp_path.iterdir()) == [path]
+    assert set(tmp_path.iterdir()) == {path, lock_of(path)}
+
+
+def test_the_key_is_made_once_is_long_and_stays_out_of_what_is_printed(tmp_path):
+    path = tmp_path / "contact.json"
+    key = contact_key(path)
+    assert contact_key(path) == key
+    assert len(bytes.fromhex(key)) == 32
+    assert contact_key(tmp_path / "other.json") != key
+    assert key not in repr(node(path, "a"))
+
+
+def test_a_node_that_was_started_again_takes_its_old_place(tmp_path):
+    path = tmp_path / "contact.json"
+    add_node(path, node(path, "a", tcp="127.0.0.1:1"))
+    add_node(path, node(path, "a", tcp="127.0.0.1:2"))
+    assert [found.tcp for found in read_contact(path)] == ["127.0.0.1:2"]
+
+
+def test_a_file_without_nodes_yet_says_so(tmp_path):
+    contact_key(tmp_path / "contact.json")
+    with pytest.raises(NodeError, match="there is no node in"):
+        read_contact(tmp_path / "contact.json")
 
 
 def test_nodes_that_register_at_once_all_stand_in_the_file(tmp_path):
@@ -39,17 +64,26 @@ def test_nodes_that_register_at_once_all_stand_in_the_file(tmp_path):
 def test_nodes_are_kept_sorted_by_name_and_the_file_goes_with_the_last(tmp_path):
     path = tmp_path / "contact.json"
     for name in ("b", "c", "a"):
-        add_node(path, node(name))
+        add_node(path, node(path, name))
     assert [found.name for found in read_contact(path)] == ["a", "b", "c"]
     for name in ("b", "a", "c"):
-        remove_node(path, name)
+        remove_node(path, name, f"/dev/shm/x/{name}")
     assert not path.exists()
 
 
 def test_a_name_stands_in_the_file_once(tmp_path):
-    add_node(tmp_path / "contact.json", node("a"))
+    path = tmp_path / "contact.json"
+    add_node(path, node(path, "a"))
     with pytest.raises(NodeError, match="has a node 'a' already: give --name"):
-        add_node(tmp_path / "contact.json", node("a"))
+        add_node(path, node(path, "a", directory="/elsewhere"))
+
+
+def test_a_node_that_started_with_another_key_is_refused(tmp_path):
+    path = tmp_path / "contact.json"
+    stranger = node(tmp_path / "other.json", "b")
+    add_node(path, node(path, "a"))
+    with pytest.raises(NodeError, match="written anew while node 'b' started: start it again"):
+        add_node(path, stranger)
 
 
 def test_a_missing_file_says_how_to_make_one(tmp_path):
@@ -57,7 +91,7 @@ def test_a_missing_file_says_how_to_make_one(tmp_path):
         read_contact(tmp_path / "contact.json")
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[1]", "not json", '{"format": "bbflow-contact", "version": 1}'])
+@pytest.mark.parametrize("text", ["", "{}", "[1]", "not json", '{"format": "bbflow-contact", "version": 2}'])
 def test_another_file_is_refused(tmp_path, text):
     path = tmp_path / "contact.json"
     path.write_text(text)
@@ -67,6 +101,6 @@ def test_another_file_is_refused(tmp_path, text):
 
 def test_another_version_is_refused(tmp_path):
     path = tmp_path / "contact.json"
-    path.write_text(json.dumps({"format": "bbflow-contact", "version": 2, "nodes": []}))
+    path.write_text(json.dumps({"format": "bbflow-contact", "version": 1, "nodes": []}))
     with pytest.raises(ConfigError, match="another version"):
         read_contact(path)

@@ -6,7 +6,7 @@ from pathlib import Path
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from peers import ANALYSIS, PAGE, STREAM, Bench
+from peers import ANALYSIS, LOSS_S, PAGE, STREAM, Bench
 
 from bbflow.store.extents import align
 
@@ -135,6 +135,7 @@ class NodeMachine(RuleBasedStateMachine):
     @rule()
     def crash_and_reopen(self):
         self.bench.reopen()
+        self.bench.wait(LOSS_S)
         self.state = [GONE] * RANKS
         self.grants = [[] for _ in range(RANKS)]
         self.end("aborted")

@@ -4,16 +4,21 @@ from bbflow.store import node as node_module
 from bbflow.store.node import NodeStore
 
 STEPS = 400
+FIRST = {"settled": -1, "moved_from": "", "loss_timeout_s": 1.0}
+NUMBER = {"name": "a", "type": "double", "value": 1.5}
 
 
 def write_steps(store, held):
     """Land steps of one page each; a consumer is past all but the last `held`."""
-    store.record({"record": "open", "stream": "s", "writers": 1, "local_writers": 1})
-    store.record({"record": "attributes", "stream": "s", "attributes": [{"name": "a", "value": 1.5}]})
+    store.record({"record": "open", "stream": "s", "rank": 0, "writers": 1, "local_writers": 1} | FIRST)
     store.record({"record": "attach", "stream": "s", "consumers": ["fold"], "epoch": 3})
     for number in range(STEPS):
         extent = store.extents.take(4096)
-        store.record({"record": "step", "stream": "s", "step": number, "blocks": [], "extents": [extent]})
+        where = {"stream": "s", "rank": 0, "step": number, "extents": [extent]}
+        store.record({"record": "grant"} | where)
+        store.record(
+            {"record": "commit", "blocks": [], "attributes": [NUMBER], "began_s": 1.0, "committed_s": 2.0} | where
+        )
         done = {"consumer": "fold", "step": number - held, "checkpoint": b"x" * 100}
         store.record({"record": "done", "stream": "s"} | done)
 
@@ -34,7 +39,7 @@ def test_an_index_does_not_grow_with_the_number_of_steps(tmp_path, small_compact
 def test_a_compacted_index_gives_the_same_state_again(tmp_path, small_compaction):
     store = NodeStore(tmp_path / "n", 1 << 20)
     write_steps(store, held=5)
-    store.record({"record": "end", "stream": "s", "status": "closed"})
+    store.record({"record": "close", "stream": "s", "rank": 0, "attributes": []})
     before, free = store.streams["s"], store.extents.free_bytes
     store.close()
     again = NodeStore(tmp_path / "n", 1 << 20)

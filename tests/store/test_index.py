@@ -61,7 +61,7 @@ def test_a_store_of_another_version_is_refused(tmp_path):
 
 def test_an_index_whose_extents_overlap_is_refused(tmp_path):
     step = {"record": "step", "stream": "a", "blocks": [], "extents": [[0, 4096]]}
-    first = {"record": "format", "version": 1, "capacity": 1 << 16}
+    first = {"record": "format", "version": 2, "capacity": 1 << 16}
     write_index(tmp_path / "index", [first, step | {"step": 0}, step | {"step": 1}])
     with pytest.raises(ProtocolError, match="held twice"):
         NodeStore(tmp_path, 1 << 16)

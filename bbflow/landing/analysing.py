@@ -1,0 +1,92 @@
+"""What an analysis asks of a node: to follow a stream, and to say what is safe with it."""
+
+from collections.abc import Callable
+
+from bbflow.errors import ProtocolError, StreamError
+from bbflow.records import Message
+from bbflow.store.node import NodeStore
+from bbflow.store.streams import Stream
+
+Request = Callable[[int, Message], Message | None]
+
+
+def check_watch(message: Message) -> None:
+    """Refuse a `watch` that lacks something.
+
+    Raises
+    ------
+    ProtocolError
+        If it does.
+    """
+    if missing := {"stream", "after", "change", "limit"} - message.keys():
+        raise ProtocolError(f"request 'watch' without {', '.join(sorted(missing))}")
+
+
+def show(stream: Stream, message: Message, change: int) -> Message:
+    """Give the reply of a `watch`."""
+    newer = [step for number, step in stream.steps.items() if number > message["after"]]
+    return {
+        "ok": True,
+        "change": change,
+        "status": stream.status,
+        "writers": stream.writers,
+        "local_writers": stream.local_writers,
+        "base": list(stream.base.values()),
+        "attributes": list(stream.attributes.values()),
+        "steps": [step.to_wire() for step in newer[: message["limit"]]],
+        "last": stream.last,
+        "discarded": stream.discarded,
+        "moved": [[rank, node, stream.ranks[rank].first] for rank, node in stream.moved.items()],
+    }
+
+
+class Analysing:
+    """The analyses of one node's streams.
+
+    Parameters
+    ----------
+    store
+        What the node keeps.
+    """
+
+    def __init__(self, store: NodeStore) -> None:
+        self._store = store
+        self.requests: dict[str, Request] = {"attach": self._attach, "done": self._done, "drop": self._drop}
+        """What is answered at once."""
+
+    def _attach(self, peer: int, message: Message) -> Message:
+        name, consumers = message["stream"], [str(consumer) for consumer in message["consumers"]]
+        known = self._store.streams.get(name)
+        epoch = known.epoch + 1 if known else 1
+        self._store.record({"record": "attach", "stream": name, "consumers": consumers, "epoch": epoch})
+        cursors = self._store.streams[name].consumers
+        return {
+            "ok": True,
+            "epoch": epoch,
+            "cursors": {key: [cursor.step, cursor.checkpoint] for key, cursor in cursors.items()},
+        }
+
+    def _done(self, peer: int, message: Message) -> Message:
+        stream = self._held(message)
+        if message["consumer"] not in stream.consumers:
+            raise StreamError(f"{message['consumer']!r} is not attached to stream {stream.name!r}")
+        kept = {key: message[key] for key in ("stream", "consumer", "checkpoint")}
+        self._store.record({"record": "done", "step": int(message["step"])} | kept)
+        return {"ok": True}
+
+    def _drop(self, peer: int, message: Message) -> Message:
+        stream = self._held(message)
+        if stream.status == "open":
+            raise StreamError(f"stream {stream.name!r} is still being written")
+        self._store.record({"record": "drop", "stream": stream.name})
+        return {"ok": True}
+
+    def _held(self, message: Message) -> Stream:
+        name = message["stream"]
+        if name not in self._store.streams:
+            known = ", ".join(self._store.streams) or "none"
+            raise StreamError(f"there is no stream {name!r} on this node (there are: {known})")
+        stream = self._store.streams[name]
+        if message.get("epoch", stream.epoch) != stream.epoch:
+            raise StreamError(f"another analysis has taken over stream {stream.name!r}: this one must end")
+        return stream

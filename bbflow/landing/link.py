@@ -1,0 +1,186 @@
+"""One peer's connection as the node sees it: frames and raw bytes, without waiting."""
+
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from bbflow.errors import ProtocolError
+from bbflow.landing.handshake import MAX_FRAME_BYTES, NodeHandshake
+from bbflow.records import Message
+from bbflow.store.frames import MAX_PAYLOAD_BYTES, FrameReader, checksum, encode
+
+READ_BYTES = 4096
+"""Asked for where a message is expected: what comes behind it in the same read is copied once more."""
+MAX_READ_BYTES = 1 << 20
+TURN_BYTES = 16 << 20
+"""After so many raw bytes it is another connection's turn."""
+WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """Raw bytes have come in and lie in the pool."""
+
+    offset: int
+    """Where."""
+    intact: bool
+    """Whether their checksum matches."""
+
+
+class GoneError(Exception):
+    """The peer is not there any more."""
+
+    def __init__(self, *, by_itself: bool) -> None:
+        super().__init__()
+        self.by_itself = by_itself
+        """Whether it has ended; otherwise the network broke and it may come back."""
+
+
+class Link:
+    """A peer's socket with what is half read and half written.
+
+    Parameters
+    ----------
+    peer
+        The socket.
+    handshake
+        What it must pass before anything else.
+    pool
+        Gives where raw bytes land, and come from.
+    """
+
+    def __init__(self, peer: socket.socket, handshake: NodeHandshake, pool: Callable[[], memoryview]) -> None:
+        peer.setblocking(False)
+        self.socket = peer
+        self.handshake = handshake
+        self._pool = pool
+        self._reader = FrameReader(MAX_FRAME_BYTES)
+        self._unsent: list[memoryview] = []
+        self._landing: memoryview | None = None
+        self._expected = (0, 0)
+        self._filled_bytes = 0
+
+    def trust(self) -> None:
+        """Accept messages of any length, now that the peer has proved itself."""
+        self._reader.max_payload_bytes = MAX_PAYLOAD_BYTES
+
+    def expect(self, offset: int, size: int, crc: int) -> None:
+        """Say where the raw bytes that follow the last message go."""
+        self._expected = (offset, crc)
+        self._landing, self._filled_bytes = self._pool()[offset : offset + size], 0
+
+    def receive(self) -> Iterator[Message | Landed]:
+        """Go through what has come in.
+
+        Raises
+        ------
+        GoneError
+            If the peer is not there any more.
+        ProtocolError
+            If it sent something that is no frame.
+        """
+        budget_bytes = TURN_BYTES
+        while budget_bytes > 0:
+            if self._landing is not None:
+                before_bytes = self._filled_bytes
+                landed = self._fill(self._landing)
+                budget_bytes -= self._filled_bytes - before_bytes
+                if landed is None:
+                    return
+                yield landed
+            elif (message := self._reader.next()) is not None:
+                yield message
+            elif not self._read_more():
+                return
+
+    @property
+    def has_unread(self) -> bool:
+        """Whether bytes are here already that the socket will not announce again."""
+        return isinstance(self.socket, ssl.SSLSocket) and self.socket.pending() > 0
+
+    def _read_more(self) -> bool:
+        buffer = bytearray(min(max(READ_BYTES, self._reader.missing_bytes), MAX_READ_BYTES))
+        count = self._read_into(memoryview(buffer))
+        self._reader.add(buffer[:count])
+        return count > 0
+
+    def _fill(self, target: memoryview) -> Landed | None:
+        if not self._filled_bytes:
+            self._filled_bytes = self._reader.take_raw(target)
+        while self._filled_bytes < len(target):
+            count = self._read_into(target[self._filled_bytes :])
+            if not count:
+                return None
+            self._filled_bytes += count
+        self._landing = None
+        offset, crc = self._expected
+        return Landed(offset, intact=checksum(target) == crc)
+
+    def _read_into(self, target: memoryview) -> int:
+        """Read what is here; 0 if nothing is."""
+        try:
+            count = self.socket.recv_into(target)
+        except WOULD_BLOCK:
+            return 0
+        except OSError:
+            raise GoneError(by_itself=False) from None
+        if not count:
+            raise GoneError(by_itself=True)
+        return count
+
+    def send(self, message: Message) -> None:
+        """Send a message as far as the socket takes it now; one with an `offset` takes that part of the pool along."""
+        if "offset" in message:
+            offset, size = message["offset"], message["bytes"]
+            raw = self._pool()[offset : offset + size]
+            self._unsent += [memoryview(encode({"ok": True, "bytes": size, "crc": checksum(raw)})), raw]
+        else:
+            self._unsent.append(memoryview(encode(message)))
+        self.flush()
+
+    @property
+    def is_sending(self) -> bool:
+        """Whether something waits for the socket."""
+        return bool(self._unsent)
+
+    def flush(self) -> None:
+        """Send what the socket takes now."""
+        while self._unsent:
+            try:
+                sent = self.socket.send(self._unsent[0])
+            except WOULD_BLOCK:
+                return
+            except OSError:
+                self._unsent.clear()  # the peer is gone: its end shows at the next read
+                return
+            self._unsent[0] = self._unsent[0][sent:]
+            if not self._unsent[0]:
+                del self._unsent[0]
+
+
+def answer_handshake(link: Link, message: Message) -> str | None:
+    """Take a message of a peer that has not proved itself; give why it is refused, if it is."""
+    reply = link.handshake.answer(message)
+    link.send(reply)
+    if not reply["ok"]:
+        return str(reply["error"])
+    if link.handshake.done:
+        link.trust()
+    return None
+
+
+def raw_target(message: Message) -> tuple[int, int, int]:
+    """Give offset, size and checksum that a `data` message announces.
+
+    Raises
+    ------
+    ProtocolError
+        If they can't be.
+    """
+    match message:
+        case {"offset": int(offset), "bytes": int(size), "crc": int(crc)} if (
+            offset >= 0 and 0 < size <= MAX_PAYLOAD_BYTES
+        ):
+            return offset, size, crc
+    raise ProtocolError("request 'data' without offset, bytes and crc, or with wrong ones")

@@ -1,0 +1,114 @@
+"""Where a node listens, and how a peer reaches it: Unix socket on its own host, TCP from others."""
+
+import ipaddress
+import socket
+from pathlib import Path
+
+from bbflow.errors import ConfigError, NodeError
+
+LOOPBACK = "127.0.0.1"
+BACKLOG = 1024
+KEEPALIVE_S = 5
+"""Idle seconds before the first probe, and between two."""
+KEEPALIVE_PROBES = 4
+"""A peer whose host is gone is noticed after about (1 + this many) times the interval."""
+
+
+def listen_unix(path: Path) -> socket.socket:
+    """Listen at a path.
+
+    Raises
+    ------
+    NodeError
+        If another agent listens there, or the path is too long.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(str(path))
+            raise NodeError(f"another agent serves {path.parent}: stop it first")
+        except (FileNotFoundError, ConnectionRefusedError):
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise NodeError(f"can't listen at {path} ({error}): give a shorter --directory") from None
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listener.bind(str(path))
+    except OSError as error:
+        raise NodeError(f"can't listen at {path} ({error}): give a shorter --directory") from None
+    listener.listen(BACKLOG)
+    return listener
+
+
+def listen_tcp(address: str) -> socket.socket:
+    """Listen at ``host[:port]``; without a port, at any that is free.
+
+    Raises
+    ------
+    ConfigError
+        If this is no address.
+    NodeError
+        If it is not one of this host, or in use.
+    """
+    host, port = split_address(address)
+    try:
+        (family, _, _, _, target), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(target)
+    except OSError as error:
+        raise NodeError(f"can't listen at {address} ({error.strerror}): give another --listen") from None
+    listener.listen(BACKLOG)
+    return listener
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Take ``host:port``, ``host``, ``[IPv6]:port`` or an IPv6 address apart; the port is 0 if there is none.
+
+    Raises
+    ------
+    ConfigError
+        If this is no address.
+    """
+    host, port = address, "0"
+    if address.startswith("[") or address.count(":") == 1:
+        host, _, port = address.rpartition(":") if not address.endswith("]") else (address, "", "0")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise ConfigError(f"{address!r} is no address: give HOST, HOST:PORT or [IPV6]:PORT")
+    return host.strip("[]"), int(port)
+
+
+def public_address(listener: socket.socket, host: str) -> str:
+    """Give ``host:port`` for the contact file.
+
+    Parameters
+    ----------
+    listener
+        A TCP listener.
+    host
+        As the user gave it; where that is every address of this host, the host's name stands for it.
+    """
+    port = listener.getsockname()[1]
+    try:
+        if ipaddress.ip_address(host).is_unspecified:
+            host = socket.gethostname()
+    except ValueError:
+        pass  # a name
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only programs of the same host reach an address."""
+    host, _ = split_address(address)
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def tune(peer: socket.socket) -> None:
+    """Make a TCP connection answer fast, and notice when the other host is gone."""
+    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_S)
+    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_S)
+    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_PROBES)

@@ -1,0 +1,109 @@
+"""What readers ask of a node: they hold steps as long as they are connected."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bbflow.errors import ProtocolError, StreamError
+from bbflow.records import Message
+from bbflow.store.node import NodeStore
+from bbflow.store.ranks import Hold
+from bbflow.store.streams import Stream
+
+Request = Callable[[int, Message], Message | None]
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderPeer:
+    """A connection that has joined a stream."""
+
+    stream: Stream
+    """The stream, also when it was dropped meanwhile."""
+    hold: Hold
+    """What it needs."""
+
+
+class Reading:
+    """The readers of one node.
+
+    Parameters
+    ----------
+    store
+        What the node keeps.
+    """
+
+    def __init__(self, store: NodeStore) -> None:
+        self._store = store
+        self._peers: dict[int, ReaderPeer] = {}
+        self.requests: dict[str, Request] = {
+            "join": self._join,
+            "pass": self._pass,
+            "pin": self._pin,
+            "unpin": self._unpin,
+            "get": self._get,
+        }
+        """What is answered at once."""
+
+    def _peer(self, peer: int) -> ReaderPeer:
+        try:
+            return self._peers[peer]
+        except KeyError:
+            raise ProtocolError("a peer that has not joined a stream read") from None
+
+    def _join(self, peer: int, message: Message) -> Message:
+        if peer in self._peers:
+            raise ProtocolError("a connection joined two streams")
+        name, after = message["stream"], int(message["after"])
+        stream = self._store.streams.get(name)
+        if stream is None:
+            raise StreamError(f"there is no stream {name!r} on this node yet")
+        hold = Hold(after)
+        stream.holds[peer] = hold
+        self._peers[peer] = ReaderPeer(stream, hold)
+        kept = (number for number in stream.steps if number > after)
+        return {"ok": True, "oldest": min(kept, default=max(stream.last, after) + 1)}
+
+    def _pass(self, peer: int, message: Message) -> Message:
+        reader = self._peer(peer)
+        reader.hold.passed = max(reader.hold.passed, int(message["step"]))
+        self._release(reader.stream)
+        return {"ok": True}
+
+    def _pin(self, peer: int, message: Message) -> Message:
+        reader = self._peer(peer)
+        pinned = [int(step) for step in message["steps"] if step in reader.stream.steps]
+        reader.hold.pins.update(pinned)
+        return {"ok": True, "pinned": pinned}
+
+    def _unpin(self, peer: int, message: Message) -> Message:
+        reader = self._peer(peer)
+        reader.hold.pins.difference_update(message["steps"])
+        self._release(reader.stream)
+        return {"ok": True}
+
+    def _get(self, peer: int, message: Message) -> Message:
+        reader, step = self._peer(peer), int(message["step"])
+        offset, size = int(message["offset"]), int(message["bytes"])
+        kept = reader.stream.steps.get(step)
+        if kept is None or not reader.hold.needs(step):
+            raise StreamError(f"step {step} of stream {reader.stream.name!r} is not held for this reader")
+        blocks = (block for block in kept.blocks if block.bytes and not block.file)
+        if size <= 0 or not any(
+            block.offset <= offset and offset + size <= block.offset + block.bytes for block in blocks
+        ):
+            raise StreamError(f"{size} bytes at {offset} lie in no block of step {step}")
+        return {"ok": True, "offset": offset, "bytes": size}
+
+    def disconnect(self, peer: int) -> bool:
+        """Take in that a connection is gone; give whether a reader's."""
+        reader = self._peers.pop(peer, None)
+        if reader is None:
+            return False
+        del reader.stream.holds[peer]
+        self._release(reader.stream)
+        return True
+
+    def _release(self, stream: Stream) -> None:
+        if stream.holds:
+            stream.read_through = max(stream.read_through, min(hold.passed for hold in stream.holds.values()))
+        if self._store.streams.get(stream.name) is stream:
+            self._store.release(stream.name)

@@ -1,0 +1,197 @@
+"""What writers ask of a node: from open to close, and coming back after a break."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from bbflow.errors import ProtocolError
+from bbflow.landing.writers import Clock, Writers
+from bbflow.records import Message
+from bbflow.store.node import NodeStore
+from bbflow.store.streams import ENDED
+
+Request = Callable[[int, Message], Message | None]
+RankKey = tuple[str, int]
+
+
+@dataclass(slots=True)
+class WriterPeer:
+    """A connection that has opened a stream for writing."""
+
+    stream: str
+    """The stream."""
+    writers: Writers
+    """Its writers; those of an earlier run of the same name, if the stream was dropped since."""
+    rank: int
+    """Its rank."""
+    transport: str
+    """shm or tcp."""
+    bad: list[int] = field(default_factory=list)
+    """Where bytes came in damaged since the last `sync`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Away:
+    """A rank whose connection broke, and which may come back."""
+
+    writers: Writers
+    """The writers that it belongs to."""
+    until_s: float
+    """When it counts as lost (seconds since the epoch)."""
+
+
+class Writing:
+    """The writers of one node, those that are here and those that are away.
+
+    Parameters
+    ----------
+    store
+        What the node keeps; ranks of its open streams are away at first.
+    clock
+        Gives seconds since the epoch.
+    """
+
+    def __init__(self, store: NodeStore, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._writers: dict[str, Writers] = {}
+        self._peers: dict[int, WriterPeer] = {}
+        self._away: dict[RankKey, Away] = {}
+        for name, stream in store.streams.items():
+            self._writers[name] = Writers(store, name, clock)
+            for rank in stream.ranks:
+                self._miss(name, self._writers[name], rank)
+        self.requests: dict[str, Request] = {
+            "open": self._open,
+            "sync": self._sync,
+            "commit": self._commit,
+            "skip": self._skip,
+            "close": self._close,
+            "abort": self._abort,
+        }
+        """What is answered at once."""
+        self.waits: dict[str, Request] = {"begin": self._begin, "reserve": self._reserve}
+        """What is answered when there is room."""
+
+    def of(self, stream: str) -> Writers | None:
+        """Give the writers of a stream, if any has opened it since the node was started."""
+        writers = self._writers.get(stream)
+        return None if writers is None or writers.is_stale else writers
+
+    def transports(self, stream: str) -> dict[int, str]:
+        """Give for each rank of a stream that is here how its blocks come."""
+        return {peer.rank: peer.transport for peer in self._peers.values() if peer.stream == stream}
+
+    def _peer(self, peer: int) -> WriterPeer:
+        try:
+            return self._peers[peer]
+        except KeyError:
+            raise ProtocolError("a peer that has not opened a stream wrote") from None
+
+    def _open(self, peer: int, message: Message) -> Message:
+        if peer in self._peers:
+            raise ProtocolError("a connection opened two streams")
+        name, rank = str(message["stream"]), int(message["rank"])
+        stream = self._store.streams.get(name)
+        if stream is not None and stream.status in ENDED and not stream.steps and not stream.consumers:
+            self._store.record({"record": "drop", "stream": name})
+        writers = self.of(name) or Writers(self._store, name, self._clock)
+        progress = writers.open(message)
+        self._writers[name] = writers
+        self._away.pop((name, rank), None)
+        self._replace(name, rank)
+        self._peers[peer] = WriterPeer(name, writers, rank, str(message["transport"]))
+        pool = str(self._store.directory / "pool")
+        return {"ok": True, "pool": pool, "capacity": self._store.extents.capacity, **progress}
+
+    def _replace(self, stream: str, rank: int) -> None:
+        """Forget an older connection of a rank that has come back before its break was noticed."""
+        older = [key for key, peer in self._peers.items() if (peer.stream, peer.rank) == (stream, rank)]
+        for key in older:
+            del self._peers[key]
+
+    def _begin(self, peer: int, message: Message) -> Message | None:
+        writer = self._peer(peer)
+        return writer.writers.begin(writer.rank, message["step"], message["bytes"])
+
+    def _reserve(self, peer: int, message: Message) -> Message | None:
+        writer = self._peer(peer)
+        return writer.writers.reserve(writer.rank, message["step"], message["bytes"])
+
+    def check_target(self, peer: int, offset: int, size: int) -> None:
+        """Refuse bytes that don't belong where the peer sends them.
+
+        Raises
+        ------
+        ProtocolError
+            If they don't.
+        """
+        writer = self._peer(peer)
+        if not writer.writers.holds(writer.rank, offset, size):
+            raise ProtocolError(f"rank {writer.rank} sent {size} bytes to {offset}, which it was not given")
+
+    def landed(self, peer: int, offset: int, *, intact: bool) -> None:
+        """Take in that bytes have come in over TCP."""
+        bad = self._peer(peer).bad
+        if not intact and offset not in bad:
+            bad.append(offset)
+
+    def _sync(self, peer: int, message: Message) -> Message:
+        writer = self._peer(peer)
+        bad, writer.bad = writer.bad, []
+        return {"ok": True, "bad": bad}
+
+    def _commit(self, peer: int, message: Message) -> None:
+        writer = self._peer(peer)
+        if writer.bad:
+            raise ProtocolError(f"rank {writer.rank} committed a step of which bytes came in damaged")
+        writer.writers.commit(writer.rank, message)
+
+    def _skip(self, peer: int, message: Message) -> Message:
+        writer = self._peer(peer)
+        writer.writers.skip(writer.rank, message["step"])
+        return {"ok": True}
+
+    def _close(self, peer: int, message: Message) -> Message:
+        writer = self._peer(peer)
+        writer.writers.close(writer.rank, message.get("attributes") or [])
+        del self._peers[peer]
+        return {"ok": True}
+
+    def _abort(self, peer: int, message: Message) -> None:
+        writer = self._peer(peer)
+        del self._peers[peer]
+        writer.writers.abort(writer.rank)
+
+    def disconnect(self, peer: int, *, by_itself: bool) -> bool:
+        """Take in that a connection is gone; give whether a writer's."""
+        writer = self._peers.pop(peer, None)
+        if writer is None:
+            return False
+        if by_itself:
+            writer.writers.abort(writer.rank)
+        else:
+            self._miss(writer.stream, writer.writers, writer.rank)
+        return True
+
+    def _miss(self, stream: str, writers: Writers, rank: int) -> None:
+        timeout_s = writers.lost_after_s(rank)
+        if timeout_s is not None:
+            self._away[stream, rank] = Away(writers, self._clock() + timeout_s)
+
+    def expire(self) -> bool:
+        """Give up on the ranks that were away for too long; give whether there was one."""
+        now_s = self._clock()
+        lost = {key: away for key, away in self._away.items() if away.until_s <= now_s}
+        for (_, rank), away in lost.items():
+            away.writers.abort(rank)
+        self._away = {key: away for key, away in self._away.items() if key not in lost}
+        return bool(lost)
+
+    def deadlines_s(self) -> list[float]:
+        """When something is decided by the clock alone, in seconds since the epoch."""
+        now_s = self._clock()
+        patience = [writers.patience_ends_s() for writers in self._writers.values() if not writers.is_stale]
+        return [
+            *(away.until_s for away in self._away.values()),
+            *(end_s for end_s in patience if end_s is not None and end_s > now_s),
+        ]

@@ -1,0 +1,1 @@
+"""The logical file over all BB nodes."""

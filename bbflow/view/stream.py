@@ -1,0 +1,153 @@
+"""The stream over all nodes: which steps are complete, and how it stands; without threads and sockets."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bbflow.records import Block, Message, Step
+from bbflow.store.streams import ENDED
+
+STEPS_PER_REPLY = 256
+"""Most steps that one `watch` reply brings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A rank that came from a node that was lost."""
+
+    rank: int
+    """The rank."""
+    origin: str
+    """The node that it came from."""
+    first: int
+    """First step that it lands on its new node."""
+
+
+@dataclass(slots=True)
+class NodeView:
+    """What one node has said of the stream."""
+
+    status: str = "expected"
+    """expected, open, closed or aborted."""
+    writers: int = 0
+    """Ranks of the whole stream."""
+    local_writers: int = 0
+    """Ranks that land on this node."""
+    steps: dict[int, Step] = field(default_factory=dict)
+    """Steps that are not done with yet."""
+    last: int = -1
+    """Highest step that is settled there and that we know the blocks of."""
+    discarded: frozenset[int] = frozenset()
+    """Steps that it dropped."""
+    arrivals: tuple[Arrival, ...] = ()
+    """Ranks that came from nodes that were lost."""
+
+    def ranks_in(self, step: int) -> int:
+        """How many ranks land a part of a step here, if it lands."""
+        late = sum(arrival.first > step for arrival in self.arrivals)
+        return self.local_writers - late
+
+
+class StreamView:
+    """The stream over all nodes: a step counts when every node that takes part has it.
+
+    Parameters
+    ----------
+    nodes
+        Their names.
+    done
+        For each node, the step up to which an earlier analysis has folded and drained it.
+    """
+
+    def __init__(self, nodes: Sequence[str], done: Mapping[str, int]) -> None:
+        self._nodes = {name: NodeView(last=done[name]) for name in nodes}
+        self._done = dict(done)
+        self.attributes: dict[str, Any] = {}
+        """Attributes of the stream, the newest of any node."""
+
+    def update(self, node: str, reply: Message) -> None:
+        """Take a `watch` reply in."""
+        view = self._nodes[node]
+        view.status = reply["status"]
+        view.writers, view.local_writers = reply["writers"], reply["local_writers"]
+        view.discarded = frozenset(reply["discarded"])
+        view.arrivals = tuple(Arrival(*arrival) for arrival in reply["moved"])
+        self.attributes.update({item["name"]: item["value"] for item in reply["attributes"]})
+        for message in reply["steps"]:
+            step = Step.from_wire(message)
+            view.steps[step.number] = step
+        # With a full reply there may be more, so later steps are not known to be settled yet.
+        full = len(reply["steps"]) == STEPS_PER_REPLY
+        view.last = max(view.last, max(view.steps, default=-1) if full else reply["last"])
+
+    @property
+    def taking_part(self) -> dict[str, NodeView]:
+        """Nodes that ranks land on; empty until all ranks have opened the stream."""
+        nodes = {name: view for name, view in self._nodes.items() if view.local_writers}
+        writers = max((view.writers for view in nodes.values()), default=0)
+        opened = sum(view.local_writers for view in nodes.values()) - len(self._arrivals)
+        aborted = any(view.status == "aborted" for view in nodes.values())
+        return nodes if opened == writers or aborted else {}
+
+    @property
+    def _arrivals(self) -> list[Arrival]:
+        return [arrival for view in self._nodes.values() for arrival in view.arrivals]
+
+    @property
+    def _landing(self) -> dict[str, NodeView]:
+        """Nodes that further steps land on: those that not all ranks have left."""
+        left = [arrival.origin for arrival in self._arrivals]
+        return {name: view for name, view in self.taking_part.items() if left.count(name) < view.local_writers}
+
+    @property
+    def frontier(self) -> int:
+        """Highest step that is settled on all nodes."""
+        return min((view.last for view in self._landing.values()), default=-1)
+
+    @property
+    def status(self) -> str:
+        """expected, open, closed or aborted; the first aborted rank aborts the stream."""
+        statuses = {view.status for view in self._landing.values()}
+        for status in ("aborted", "open", "expected"):
+            if status in statuses:
+                return status
+        return "closed" if statuses else "expected"
+
+    @property
+    def ended(self) -> bool:
+        """Whether no further step will come."""
+        return self.status in ENDED
+
+    def steps_after(self, cursor: int) -> list[int]:
+        """Numbers of the complete steps above `cursor`, oldest first; discarded ones are left out."""
+        return [number for number in range(cursor + 1, self.frontier + 1) if self._is_complete(number)]
+
+    def _is_complete(self, number: int) -> bool:
+        """Whether all ranks' parts of a step are there, or were."""
+        ranks = 0
+        for name, view in self.taking_part.items():
+            if number <= self._done[name]:
+                ranks += view.ranks_in(number)
+            elif part := view.steps.get(number):
+                ranks += part.ranks
+        return ranks >= max((view.writers for view in self.taking_part.values()), default=0)
+
+    def step(self, node: str, number: int) -> Step | None:
+        """Give a node's part of a step; None if an earlier analysis was done with it."""
+        return self._nodes[node].steps.get(number)
+
+    def blocks(self, number: int) -> list[tuple[str, Block]]:
+        """Give all blocks of a step, each with the name of its node."""
+        parts = ((node, self.step(node, number)) for node in self.taking_part)
+        return [(node, block) for node, part in parts if part for block in part.blocks]
+
+    @property
+    def discarded(self) -> set[int]:
+        """Steps that a node dropped: they are missing in the whole stream."""
+        return set().union(*(view.discarded for view in self.taking_part.values()))
+
+    def forget(self, through: int) -> None:
+        """Let go of the steps up to `through`, which are done with."""
+        for view in self._nodes.values():
+            for number in [number for number in view.steps if number <= through]:
+                del view.steps[number]

@@ -1,0 +1,127 @@
+"""Readers of a node: what they hold, and what goes when they have passed."""
+
+import pytest
+from peers import STREAM
+
+from bbflow.errors import ProtocolError
+
+READER = 2000
+
+
+def steps_of(reply):
+    return [step["step"] for step in reply["steps"]]
+
+
+def join(bench, after=-1, peer=READER):
+    return bench.say(peer, "join", stream=STREAM, after=after)
+
+
+@pytest.fixture
+def written(bench):
+    """Four steps of four pages, which fill the pool."""
+    bench.open()
+    for step in range(4):
+        bench.land(step, pages=4)
+    return bench
+
+
+def test_a_late_reader_begins_at_the_oldest_step_that_is_kept(written):
+    assert join(written)["oldest"] == 0
+    assert join(written, after=1, peer=READER + 1)["oldest"] == 2
+    assert join(written, after=9, peer=READER + 2)["oldest"] == 10
+
+
+def test_a_stream_that_is_not_there_yet_can_not_be_joined(bench):
+    assert "there is no stream" in join(bench)["error"]
+
+
+def test_steps_that_all_readers_have_passed_stay_until_their_room_is_needed(written):
+    join(written)
+    assert written.begin(0, 4, 4) is None
+    written.say(READER, "pass", step=1)
+    assert written.replies[0]["ok"]
+    assert steps_of(written.watch()) == [1, 2, 3]
+
+
+def test_a_slow_reader_holds_back_what_a_fast_one_has_passed(written):
+    join(written)
+    join(written, peer=READER + 1)
+    written.say(READER, "pass", step=3)
+    assert written.begin(0, 4, 4) is None
+    written.say(READER + 1, "pass", step=0)
+    assert written.replies[0]["ok"]
+
+
+def test_a_reader_that_is_gone_holds_nothing(written):
+    join(written)
+    join(written, peer=READER + 1)
+    written.say(READER, "pass", step=3)
+    assert written.begin(0, 4, 4) is None
+    written.hang_up(READER + 1)
+    assert written.replies[0]["ok"]
+
+
+def test_without_a_reader_and_an_analysis_every_step_is_kept(written):
+    assert written.begin(0, 4, 4) is None
+    join(written)
+    written.hang_up(READER)
+    assert 0 not in written.replies
+
+
+def test_what_the_analysis_is_done_with_stays_for_a_reader_that_needs_it(written):
+    epoch = written.attach("fold")["epoch"]
+    join(written, after=0)
+    written.done(3, epoch)
+    assert steps_of(written.watch()) == [1, 2, 3]
+    written.say(READER, "pass", step=2)
+    assert steps_of(written.watch()) == [3]
+    written.hang_up(READER)
+    assert steps_of(written.watch()) == []
+    assert written.free_pages() == 16
+
+
+def test_a_pinned_step_stays_whatever_is_passed(written):
+    epoch = written.attach("fold")["epoch"]
+    join(written)
+    assert written.say(READER, "pin", steps=[1, 2, 7])["pinned"] == [1, 2]
+    written.say(READER, "pass", step=3)
+    written.done(3, epoch)
+    assert steps_of(written.watch()) == [1, 2]
+    written.say(READER, "unpin", steps=[1])
+    assert steps_of(written.watch()) == [2]
+
+
+def test_attributes_of_steps_that_are_gone_are_the_base_of_those_that_are_kept(bench):
+    bench.open()
+    epoch = bench.attach("fold")["epoch"]
+    for step in range(3):
+        bench.begin(0, step)
+        bench.commit(0, step, attributes=[{"name": "n", "type": "int32_t", "value": step}])
+    bench.done(0, epoch)
+    reply = bench.watch()
+    assert [item["value"] for item in reply["base"]] == [0]
+    assert [[item["value"] for item in step["attributes"]] for step in reply["steps"]] == [[1], [2]]
+    bench.say(0, "close", steps=3, attributes=[{"name": "n", "type": "int32_t", "value": 9}])
+    assert [item["value"] for item in bench.watch()["attributes"]] == [9]
+
+
+def test_bytes_are_given_out_of_the_blocks_of_a_held_step_only(written):
+    join(written, after=1)
+    ((offset, size),) = written.store.streams[STREAM].extents[2]
+    ((older, _),) = written.store.streams[STREAM].extents[1]
+    reply = written.say(READER, "get", step=2, offset=offset + 8, bytes=size - 8)
+    assert (reply["offset"], reply["bytes"]) == (offset + 8, size - 8)
+    for step, start, count in (
+        (2, offset, size + 1),
+        (2, offset - 1, 1),
+        (2, offset, 0),
+        (1, older, 1),
+        (8, offset, 1),
+    ):
+        assert not written.say(READER, "get", step=step, offset=start, bytes=count)["ok"]
+
+
+@pytest.mark.parametrize("op", ["pass", "pin", "unpin", "get"])
+def test_who_has_not_joined_can_not_read(written, op):
+    with pytest.raises(ProtocolError, match="has not joined"):
+        written.agent.handle(READER, {"op": op, "step": 0, "steps": [], "offset": 0, "bytes": 1})
