@@ -21,11 +21,11 @@ struct StoredBlock
     /** Where its bytes are: in the node's pool or in `File`. */
     size_t Offset = 0;
     size_t Bytes = 0;
-    std::string File;
+    std::string File{};
     /** A single value; nil for arrays. */
-    Value Single;
+    Value Single{};
     /** Smallest and largest value; nil if they are not known. */
-    Value Min, Max;
+    Value Min{}, Max{};
 };
 
 /** A variable as one step has it. */
