@@ -16,9 +16,9 @@ constexpr size_t SmallBytes = size_t{4} << 20;
 
 } // end empty namespace
 
-Engine::Engine(adios2::IO io, const std::string &name, const adios2::Mode mode)
-: PluginEngineInterface(io, name, mode), m_Parameters(ReadParameters(io.Parameters(), io.Name())),
-  m_Session(m_Parameters)
+Engine::Engine(adios2::IO io, const std::string &name, const adios2::Mode mode,
+               const Parameters &parameters)
+: PluginEngineInterface(io, name, mode), m_Parameters(parameters), m_Session(parameters)
 {
 }
 

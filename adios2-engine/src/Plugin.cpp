@@ -1,7 +1,26 @@
 #include "Engine.h"
+#include "OpenNumber.h"
 #include "Reader.h"
 
+#include <memory>
 #include <stdexcept>
+
+namespace
+{
+
+template <class T>
+adios2::plugin::PluginEngineInterface *Make(adios2::IO io, const std::string &name,
+                                            const adios2::Mode mode)
+{
+    bbflow::Parameters parameters = bbflow::ReadParameters(io.Parameters(), io.Name());
+    bbflow::OpenNumber number(parameters.Stream, mode != adios2::Mode::Write);
+    parameters.Stream = number.Fill();
+    auto engine = std::make_unique<T>(io, name, mode, parameters);
+    number.Count();
+    return engine.release();
+}
+
+} // end empty namespace
 
 /** What ADIOS2 looks for in a plugin's library. */
 extern "C"
@@ -13,10 +32,10 @@ extern "C"
         switch (mode)
         {
         case adios2::Mode::Write:
-            return new bbflow::Engine(io, name, mode);
+            return Make<bbflow::Engine>(io, name, mode);
         case adios2::Mode::Read:
         case adios2::Mode::ReadRandomAccess:
-            return new bbflow::Reader(io, name, mode);
+            return Make<bbflow::Reader>(io, name, mode);
         default:
             throw std::invalid_argument("bbflow: open " + io.Name() +
                                         " with Mode::Write or Mode::Read: a stream's steps can't "

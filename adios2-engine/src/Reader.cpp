@@ -27,9 +27,9 @@ void CheckSteps(const adios2::core::Selection &selection, const std::string &nam
 
 } // end empty namespace
 
-Reader::Reader(adios2::IO io, const std::string &name, const adios2::Mode mode)
-: PluginEngineInterface(io, name, mode), m_Stream(ReadParameters(io.Parameters(), io.Name())),
-  m_Shown(io)
+Reader::Reader(adios2::IO io, const std::string &name, const adios2::Mode mode,
+               const Parameters &parameters)
+: PluginEngineInterface(io, name, mode), m_Stream(parameters), m_Shown(io)
 {
 }
 
