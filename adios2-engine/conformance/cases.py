@@ -38,6 +38,7 @@ CASES = (
     _both("1x1.LocalVarying", "CommonWriteLocal", "CommonReadLocal", *_VARYING),
     _both("1x1.LocalMultiblock", "CommonWriteLocal", "CommonReadLocal", "--local_count", "2"),
     Case("1x1Bulk", writer_words=("--nx", "10000", *_BULK), reader_words=_BULK),
+    Case("1x1EarlyExit", writer_words=("--num_steps", "50"), reader_words=("--num_steps", "5", "--early_exit")),
     Case("1x1Joined", "WriteJoined", "ReadJoined"),
     Case("1x1.SharedNothing", "CommonWriteShared", "CommonReadShared", ("--write_mode", "deferred")),
     Case("1x1.SharedNothingSync", "CommonWriteShared", "CommonReadShared", ("--write_mode", "sync")),
