@@ -205,7 +205,7 @@ void StreamReader::Mend(const size_t node)
     }
     try
     {
-        member.Link = std::make_unique<NodeLink>(member.Node, m_Key, m_Parameters.Transport,
+        member.Link = std::make_unique<ReaderLink>(member.Node, m_Key, m_Parameters.Transport,
                                                  After(ConnectSecs));
     }
     catch (const ConnectionLost &)
@@ -298,7 +298,7 @@ const char *StreamReader::Mapped(const StoredBlock &block)
         }
         return file->At(block.Offset, block.Bytes);
     }
-    const std::unique_ptr<NodeLink> &link = m_Members.at(block.Node).Link;
+    const std::unique_ptr<ReaderLink> &link = m_Members.at(block.Node).Link;
     return link && link->Pool() ? link->Pool()->At(block.Offset, block.Bytes) : nullptr;
 }
 

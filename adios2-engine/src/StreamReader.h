@@ -1,6 +1,6 @@
 #pragma once
 
-#include "NodeLink.h"
+#include "ReaderLink.h"
 #include "Parameters.h"
 #include "ReadView.h"
 #include "StepContents.h"
@@ -45,7 +45,7 @@ private:
     struct Member
     {
         bbflow::Node Node;
-        std::unique_ptr<NodeLink> Link;
+        std::unique_ptr<ReaderLink> Link;
         /** Until when a broken link is tried again. */
         Deadline GiveUp;
         bool IsLost = false;

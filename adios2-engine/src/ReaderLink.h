@@ -16,10 +16,10 @@ constexpr size_t NewsLimit = 256;
 
 /** A reader's connections to one node: one waits for news, the other is for everything else. All
  * of its methods throw ConnectionLost if the node is gone. */
-class NodeLink
+class ReaderLink
 {
 public:
-    NodeLink(const Node &node, const std::string &key, Transport transport,
+    ReaderLink(const Node &node, const std::string &key, Transport transport,
              const Deadline &deadline);
 
     /** Asks for steps after `after` at the next change; not if it was asked already.

@@ -1,4 +1,4 @@
-#include "NodeLink.h"
+#include "ReaderLink.h"
 
 #include "Crc32c.h"
 
@@ -32,7 +32,7 @@ Value Checked(Value reply)
 
 } // end empty namespace
 
-NodeLink::NodeLink(const Node &node, const std::string &key, const Transport transport,
+ReaderLink::ReaderLink(const Node &node, const std::string &key, const Transport transport,
                    const Deadline &deadline)
 : m_News(ConnectTo(node, key, transport, deadline)),
   m_Requests(ConnectTo(node, key, transport, deadline))
@@ -43,7 +43,7 @@ NodeLink::NodeLink(const Node &node, const std::string &key, const Transport tra
     }
 }
 
-void NodeLink::AskForNews(const std::string &stream, const int64_t after, const int64_t change)
+void ReaderLink::AskForNews(const std::string &stream, const int64_t after, const int64_t change)
 {
     if (!m_IsAsked)
     {
@@ -57,7 +57,7 @@ void NodeLink::AskForNews(const std::string &stream, const int64_t after, const 
     }
 }
 
-std::optional<Value> NodeLink::TakeNews()
+std::optional<Value> ReaderLink::TakeNews()
 {
     std::optional<Value> news = m_News.Receive(After(0.0));
     if (news)
@@ -68,7 +68,7 @@ std::optional<Value> NodeLink::TakeNews()
     return news;
 }
 
-Value NodeLink::Request(const Value &message)
+Value ReaderLink::Request(const Value &message)
 {
     Tell(message);
     while (m_Unread > 1)
@@ -78,13 +78,13 @@ Value NodeLink::Request(const Value &message)
     return Checked(Reply());
 }
 
-void NodeLink::Tell(const Value &message)
+void ReaderLink::Tell(const Value &message)
 {
     m_Requests.Send(message);
     ++m_Unread;
 }
 
-Value NodeLink::Reply()
+Value ReaderLink::Reply()
 {
     std::optional<Value> reply = m_Requests.Receive(After(ReplySecs));
     if (!reply)
@@ -95,7 +95,7 @@ Value NodeLink::Reply()
     return std::move(*reply);
 }
 
-void NodeLink::Fetch(const int64_t step, const size_t offset, const size_t bytes, char *target)
+void ReaderLink::Fetch(const int64_t step, const size_t offset, const size_t bytes, char *target)
 {
     for (size_t done = 0; done < bytes;)
     {
@@ -114,7 +114,7 @@ void NodeLink::Fetch(const int64_t step, const size_t offset, const size_t bytes
     }
 }
 
-bool NodeLink::TryFetch(const int64_t step, const size_t offset, const size_t bytes, char *target)
+bool ReaderLink::TryFetch(const int64_t step, const size_t offset, const size_t bytes, char *target)
 {
     const Value reply = Request(Value::Map{{"op", "get"},
                                            {"step", step},
