@@ -79,4 +79,24 @@ uint64_t Value::AsUnsigned() const
     return static_cast<uint64_t>(*number);
 }
 
+int64_t Value::AsSigned() const
+{
+    const int64_t *number = std::get_if<int64_t>(&m_Value);
+    return number ? *number : static_cast<int64_t>(AsUnsigned());
+}
+
+template <class T>
+const T &Value::As(const char *type) const
+{
+    const T *held = std::get_if<T>(&m_Value);
+    if (!held)
+    {
+        throw std::runtime_error("bbflow: " + std::string(type) + " was expected in a message");
+    }
+    return *held;
+}
+
+template const std::string &Value::As(const char *) const;
+template const Value::Array &Value::As(const char *) const;
+
 } // end namespace bbflow
