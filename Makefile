@@ -2,11 +2,12 @@
 VENV := .venv
 BIN := $(VENV)/bin
 OUT ?= bbflow-out
+CONFORMANCE := $(CURDIR)/$(VENV)/conformance
 BUILD := $(CURDIR)/$(VENV)/climate
 SOURCES := setup.cfg setup.py pyproject.toml CMakeLists.txt \
 	$(wildcard adios2-engine/CMakeLists.txt adios2-engine/src/* bbflow/operators/kernel/*)
 
-.PHONY: demo test lint bench clean check-tools
+.PHONY: demo test lint bench conformance clean check-tools
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -20,6 +21,9 @@ lint: $(VENV)/.lint
 
 bench: $(VENV)/.test
 	$(BIN)/python -m benchmarks
+
+conformance: $(CONFORMANCE)/.built
+	$(BIN)/python adios2-engine/conformance $(CONFORMANCE)/build
 
 clean:
 	rm -rf $(VENV) build dist $(OUT) bench-out *.egg-info
@@ -45,4 +49,16 @@ $(VENV)/.test: $(VENV)/.installed
 
 $(VENV)/.lint: $(VENV)/.installed
 	$(BIN)/python -m pip install -q '.[lint]'
+	@touch $@
+
+# ADIOS2's own tests are in its source distribution only, which stays out of the repository.
+$(CONFORMANCE)/.built: adios2-engine/conformance/CMakeLists.txt | $(VENV)/.test
+	version=$$($(BIN)/python -c 'import adios2; print(adios2.__version__)') && \
+	$(BIN)/python -m pip download -q --no-binary adios2 --no-deps -d $(CONFORMANCE) "adios2==$$version"
+	mkdir -p $(CONFORMANCE)/source
+	tar -xf $(CONFORMANCE)/adios2-*.tar.gz -C $(CONFORMANCE)/source --strip-components 1
+	$(BIN)/cmake -S $(<D) -B $(CONFORMANCE)/build -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja \
+		-DADIOS2_SOURCE=$(CONFORMANCE)/source \
+		-DADIOS2_DIR=$$($(BIN)/python -c 'import adios2, os; print(os.path.dirname(adios2.__file__))')/cmake/adios2
+	$(BIN)/cmake --build $(CONFORMANCE)/build
 	@touch $@

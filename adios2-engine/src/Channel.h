@@ -45,6 +45,9 @@ public:
     /** Path or address of the other side. */
     const std::string &Peer() const { return m_Socket.Peer(); }
 
+    /** The descriptor, to wait for several channels with poll(2). */
+    int Descriptor() const { return m_Socket.Descriptor(); }
+
 private:
     Socket m_Socket;
     std::string m_Received;

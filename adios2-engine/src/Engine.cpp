@@ -7,12 +7,9 @@
 namespace bbflow
 {
 
-Engine::Engine(adios2::IO io, const std::string &name, const adios2::Mode mode)
-: PluginEngineInterface(io, name, mode),
-  m_Session((mode == adios2::Mode::Write)
-                ? ReadParameters(io.Parameters(), io.Name())
-                : throw std::invalid_argument("bbflow: the engine writes only: open " + io.Name() +
-                                              " with Mode::Write; read the results with xarray"))
+Engine::Engine(adios2::IO io, const std::string &name, const adios2::Mode mode,
+               const Parameters &parameters)
+: PluginEngineInterface(io, name, mode), m_Session(parameters)
 {
 }
 
@@ -162,20 +159,3 @@ ADIOS2_FOREACH_PRIMITIVE_STDTYPE_1ARG(define)
 #undef define
 
 } // end namespace bbflow
-
-extern "C"
-{
-
-    __attribute__((visibility("default"))) adios2::plugin::PluginEngineInterface *
-    EngineCreate(adios2::IO io, const std::string &name, const adios2::Mode mode)
-    {
-        return new bbflow::Engine(io, name, mode);
-    }
-
-    __attribute__((visibility("default"))) void
-    EngineDestroy(adios2::plugin::PluginEngineInterface *engine)
-    {
-        delete engine;
-    }
-
-} // extern "C"

@@ -20,9 +20,9 @@ namespace bbflow
 class Engine : public adios2::plugin::PluginEngineInterface
 {
 public:
-    /** @throws std::invalid_argument for what the engine can't do or doesn't know
-     *  @throws std::runtime_error if no BB node takes the stream */
-    Engine(adios2::IO io, const std::string &name, adios2::Mode mode);
+    /** @throws std::runtime_error if no BB node takes the stream */
+    Engine(adios2::IO io, const std::string &name, adios2::Mode mode,
+           const Parameters &parameters);
 
     /** Without Close the stream ends as aborted. */
     ~Engine() override;

@@ -68,8 +68,8 @@ uint64_t Value::UnsignedAt(const std::string_view key) const
 int64_t Value::IntegerAt(const std::string_view key) const
 {
     const Value *value = Find(key);
-    const int64_t *number = value ? std::get_if<int64_t>(&value->m_Value) : nullptr;
-    return number ? *number : static_cast<int64_t>(UnsignedAt(key));
+    return value && std::holds_alternative<int64_t>(value->m_Value) ? value->AsSigned()
+                                                                    : int64_t(UnsignedAt(key));
 }
 
 uint64_t Value::AsUnsigned() const
@@ -85,5 +85,25 @@ uint64_t Value::AsUnsigned() const
     }
     return static_cast<uint64_t>(*number);
 }
+
+int64_t Value::AsSigned() const
+{
+    const int64_t *number = std::get_if<int64_t>(&m_Value);
+    return number ? *number : static_cast<int64_t>(AsUnsigned());
+}
+
+template <class T>
+const T &Value::As(const char *type) const
+{
+    const T *held = std::get_if<T>(&m_Value);
+    if (!held)
+    {
+        throw std::runtime_error("bbflow: " + std::string(type) + " was expected in a message");
+    }
+    return *held;
+}
+
+template const std::string &Value::As(const char *) const;
+template const Value::Array &Value::As(const char *) const;
 
 } // end namespace bbflow

@@ -52,11 +52,20 @@ public:
      *  @throws std::runtime_error if it is anything else */
     uint64_t AsUnsigned() const;
 
+    /** This value as what its name says.
+     *  @throws std::runtime_error if it is anything else */
+    int64_t AsSigned() const;
+    const std::string &Text() const { return As<std::string>("a text"); }
+    const Array &Items() const { return As<Array>("a list"); }
+
 private:
     Variant m_Value;
 
     template <class T>
     const T &At(std::string_view key, const char *type) const;
+
+    template <class T>
+    const T &As(const char *type) const;
 };
 
 } // end namespace bbflow

@@ -1,0 +1,52 @@
+#include "Engine.h"
+#include "OpenNumber.h"
+#include "Reader.h"
+
+#include <memory>
+#include <stdexcept>
+
+namespace
+{
+
+template <class T>
+adios2::plugin::PluginEngineInterface *Make(adios2::IO io, const std::string &name,
+                                            const adios2::Mode mode)
+{
+    bbflow::Parameters parameters = bbflow::ReadParameters(io.Parameters(), io.Name());
+    bbflow::OpenNumber number(parameters.Stream, mode != adios2::Mode::Write);
+    parameters.Stream = number.Fill();
+    auto engine = std::make_unique<T>(io, name, mode, parameters);
+    number.Count();
+    return engine.release();
+}
+
+} // end empty namespace
+
+/** What ADIOS2 looks for in a plugin's library. */
+extern "C"
+{
+
+    __attribute__((visibility("default"))) adios2::plugin::PluginEngineInterface *
+    EngineCreate(adios2::IO io, const std::string &name, const adios2::Mode mode)
+    {
+        switch (mode)
+        {
+        case adios2::Mode::Write:
+            return Make<bbflow::Engine>(io, name, mode);
+        case adios2::Mode::Read:
+        case adios2::Mode::ReadRandomAccess:
+            return Make<bbflow::Reader>(io, name, mode);
+        default:
+            throw std::invalid_argument("bbflow: open " + io.Name() +
+                                        " with Mode::Write or Mode::Read: a stream's steps can't "
+                                        "be changed");
+        }
+    }
+
+    __attribute__((visibility("default"))) void
+    EngineDestroy(adios2::plugin::PluginEngineInterface *engine)
+    {
+        delete engine;
+    }
+
+} // extern "C"

@@ -1,0 +1,58 @@
+#pragma once
+
+#include "Channel.h"
+#include "Contact.h"
+#include "MappedFile.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace bbflow
+{
+
+/** How many steps a node tells of at once. */
+constexpr size_t NewsLimit = 256;
+
+/** A reader's connections to one node: one waits for news, the other is for everything else. All
+ * of its methods throw ConnectionLost if the node is gone. */
+class ReaderLink
+{
+public:
+    ReaderLink(const Node &node, const std::string &key, Transport transport,
+             const Deadline &deadline);
+
+    /** Asks for steps after `after` at the next change; not if it was asked already.
+     *  @param change what the node said last; -1 for an answer at once */
+    void AskForNews(const std::string &stream, int64_t after, int64_t change);
+
+    /** The answer, if it is there. @throws std::runtime_error if the node refuses */
+    std::optional<Value> TakeNews();
+
+    /** What poll(2) can wait for news with. */
+    int Descriptor() const { return m_News.Descriptor(); }
+
+    /** Sends a request and gives the reply. @throws std::runtime_error if the node refuses */
+    Value Request(const Value &message);
+
+    /** Sends a request whose reply says nothing new; it is read with the next one. */
+    void Tell(const Value &message);
+
+    /** The pool; nullptr if it isn't on this host, or TCP is asked for. */
+    const MappedFile *Pool() const { return m_Pool.get(); }
+
+    /** Gets a part of the pool over the connection; damaged bytes are asked for again. */
+    void Fetch(int64_t step, size_t offset, size_t bytes, char *target);
+
+private:
+    Channel m_News;
+    Channel m_Requests;
+    std::unique_ptr<MappedFile> m_Pool;
+    bool m_IsAsked = false;
+    size_t m_Unread = 0; // replies to what was told
+
+    Value Reply();
+    bool TryFetch(int64_t step, size_t offset, size_t bytes, char *target);
+};
+
+} // end namespace bbflow

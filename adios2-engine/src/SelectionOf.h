@@ -1,0 +1,27 @@
+#pragma once
+
+#include <adios2.h>
+#include <adios2/common/Selection.h>
+
+#include <cstring>
+#include <type_traits>
+
+namespace bbflow
+{
+
+/** What a program has selected of a variable: box, block, steps and memory. ADIOS2's public class
+ * gives start and count only, so that a block selection and a memory selection would go unseen.
+ * Its core answers (`InferSelection` is declared in an installed header), and the public class is
+ * nothing but a pointer to the core's variable. */
+template <class T>
+adios2::core::Selection SelectionOf(const adios2::Variable<T> &variable)
+{
+    static_assert(sizeof(adios2::Variable<T>) == sizeof(void *) &&
+                  std::is_standard_layout_v<adios2::Variable<T>> &&
+                  std::is_trivially_copyable_v<adios2::Variable<T>>);
+    const adios2::core::VariableBase *core = nullptr;
+    std::memcpy(&core, &variable, sizeof(core));
+    return adios2::core::InferSelection(*core);
+}
+
+} // end namespace bbflow

@@ -1,0 +1,80 @@
+#pragma once
+
+#include "ReaderLink.h"
+#include "Parameters.h"
+#include "ReadView.h"
+#include "StepContents.h"
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace bbflow
+{
+
+/** A stream that is read from all of its nodes: waits for steps, holds them, gets their bytes. */
+class StreamReader
+{
+public:
+    /** Waits for the contact file, the nodes and the stream as long as the parameters allow.
+     *  @throws std::runtime_error if they don't come, or a node refuses */
+    explicit StreamReader(const Parameters &parameters);
+
+    /** Waits for the step after another one; gives `Wait` if the deadline passes first. */
+    Next Await(int64_t after, const Deadline &deadline);
+
+    /** The variables of a complete step. */
+    std::map<std::string, StoredVariable> Contents(int64_t step) const;
+
+    /** Attributes that are new or changed since the last call, as they were at a complete step. */
+    Value::Array TakeAttributes(int64_t step);
+
+    /** The same at the stream's end. */
+    Value::Array FinalAttributes() const { return m_Newest; }
+
+    /** Lets go of the steps up to this one, here and, unless they are pinned, on the nodes. */
+    void Pass(int64_t step);
+
+    /** Copies runs of a step's block.
+     *  @param target where the target array of the runs is */
+    void Copy(int64_t step, const StoredBlock &block, const Runs &runs, size_t elementBytes,
+              char *target);
+
+private:
+    struct Member
+    {
+        bbflow::Node Node;
+        std::unique_ptr<ReaderLink> Link;
+        /** Until when a broken link is tried again. */
+        Deadline GiveUp;
+        bool IsLost = false;
+        bool IsJoined = false;
+        int64_t Change = -1;
+        /** Whether the attributes before the oldest step are still to be taken. */
+        bool WantsBase = false;
+    };
+
+    const Parameters m_Parameters;
+    std::string m_Stream;
+    std::string m_Key;
+    std::vector<Member> m_Members;
+    std::unique_ptr<ReadView> m_View;
+    std::map<std::string, std::unique_ptr<MappedFile>> m_Spilled; // of the current step
+    Value::Array m_Base;                                          // not taken yet
+    Value::Array m_Newest;
+    int64_t m_Passed = -1;
+
+    void ReadNodes(const Deadline &deadline);
+    void AwaitStream(const Deadline &deadline);
+    bool HasNews(size_t node);
+    void TakeIn(size_t node, const Value &news);
+    void Join(Member &member);
+    void Sleep(const Deadline &deadline) const;
+    void Break(Member &member);
+    void Mend(size_t node);
+    const char *Mapped(const StoredBlock &block);
+    void Fetch(int64_t step, const StoredBlock &block, size_t begin, size_t bytes, char *target);
+};
+
+} // end namespace bbflow
