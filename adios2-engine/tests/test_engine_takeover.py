@@ -145,3 +145,27 @@ def test_without_another_node_the_loss_is_an_error_that_says_so(faulty_nodes, tm
         returncode, said = finish(process)
     assert returncode != 0
     assert "BB node bb0 did not come back within NodeLossTimeoutSecs=0.5" in said
+
+
+def test_a_rank_brings_its_part_of_the_step_to_the_node_of_the_others(faulty_nodes, tmp_path):
+    nodes = faulty_nodes(2, 8 << 20)
+    code = STEPS.replace("field(65536)", "field(65536, 2 * 65536, 65536 * rank)").replace(
+        "pause(name):", "pause(name, own=rank):\n    name += f'.{own}'"
+    )
+    configs = [write_config(tmp_path, Rank=str(rank), Writers="2", NodeLossTimeoutSecs="0.5") for rank in range(2)]
+    with (
+        writing(nodes.contact, code, configs[0], rank=0, writers=2) as first,
+        writing(nodes.contact, code, configs[1], rank=1, writers=2) as second,
+    ):
+        for name in PAUSES:
+            wait_for_file(tmp_path / f"{name}.0")
+            wait_for_file(tmp_path / f"{name}.1")
+            if name == "put":
+                nodes.kill("bb0")
+            for rank in range(2):
+                (tmp_path / f"after-{name}.{rank}").touch()
+        assert [finish(process) for process in (first, second)] == [(0, ""), (0, "")]
+    shown = request_once(nodes.nodes[1], "watch", stream="model", after=-1, change=-1, limit=1000)
+    assert (shown["status"], shown["discarded"], shown["moved"]) == ("closed", [], [[0, "bb0", 2]])
+    parts = [[block.start[0] for block in step.blocks if block.name == "field"] for step in steps_of(shown)]
+    assert parts == [[65536], [65536], [0, 65536], [0, 65536]]
