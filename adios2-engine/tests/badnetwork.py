@@ -4,6 +4,7 @@ import json
 import socket
 import struct
 import threading
+import time
 from contextlib import suppress
 
 from bbflow.landing.listen import split_address
@@ -27,6 +28,9 @@ class BadNetwork:
         """Whether a bit of this `data` message is flipped; they are counted from 0."""
         self.cut = lambda number: False
         """Whether the connection is cut in the middle of this one."""
+        self.cut_after = None
+        """A request: the connection is cut once behind its second, or its only one, before the reply."""
+        self._seen = 0
         self.flipped = self.cuts = self.data = 0
         self._nodes = nodes
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -57,9 +61,19 @@ class BadNetwork:
                 payload = _receive(writer, HEADER.unpack(header)[0])
                 node.sendall(header + payload)
                 (message,) = FrameReader().feed(header + payload)
+                self._cut_behind(message["op"], writer, node)
                 if message["op"] == "data":
                     self._carry_raw(writer, node, bytearray(_receive(writer, message["bytes"])))
         _end(node)
+
+    def _cut_behind(self, op, writer, node):
+        if op == self.cut_after:
+            self._seen += 1
+            if self._seen == (2 if op in ("begin", "sync", "commit") else 1):
+                self.cuts += 1
+                _reset(writer)
+                time.sleep(0.1)  # the node takes the request in
+                _reset(node)
 
     def _carry_raw(self, writer, node, raw):
         number, self.data = self.data, self.data + 1
