@@ -30,7 +30,7 @@ class BadNetwork:
         """Whether the connection is cut in the middle of this one."""
         self.cut_after = None
         """A request: the connection is cut once behind its second, or its only one, before the reply."""
-        self._seen = 0
+        self._seen, self._is_mute = 0, False
         self.flipped = self.cuts = self.data = 0
         self._nodes = nodes
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -59,21 +59,23 @@ class BadNetwork:
         with suppress(OSError):
             while header := _receive(writer, HEADER.size):
                 payload = _receive(writer, HEADER.unpack(header)[0])
-                node.sendall(header + payload)
                 (message,) = FrameReader().feed(header + payload)
-                self._cut_behind(message["op"], writer, node)
+                is_last = self._cuts_after(message["op"])
+                self._is_mute = is_last
+                node.sendall(header + payload)
+                if is_last:
+                    time.sleep(0.1)  # the node takes the request in
+                    _reset(writer)
+                    _reset(node)
                 if message["op"] == "data":
                     self._carry_raw(writer, node, bytearray(_receive(writer, message["bytes"])))
         _end(node)
 
-    def _cut_behind(self, op, writer, node):
-        if op == self.cut_after:
-            self._seen += 1
-            if self._seen == (2 if op in ("begin", "sync", "commit") else 1):
-                self.cuts += 1
-                _reset(writer)
-                time.sleep(0.1)  # the node takes the request in
-                _reset(node)
+    def _cuts_after(self, op):
+        self._seen += op == self.cut_after
+        is_last = op == self.cut_after and self._seen == (2 if op in ("begin", "sync", "commit") else 1)
+        self.cuts += is_last
+        return is_last
 
     def _carry_raw(self, writer, node, raw):
         number, self.data = self.data, self.data + 1
@@ -89,7 +91,7 @@ class BadNetwork:
 
     def _carry_replies(self, node, writer):
         with suppress(OSError):
-            while data := node.recv(1 << 16):
+            while (data := node.recv(1 << 16)) and not self._is_mute:
                 writer.sendall(data)
         _end(writer)
 
