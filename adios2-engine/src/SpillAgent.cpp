@@ -71,17 +71,14 @@ Value::Map SpillAgent::Answer(const std::string &op, const Value &message)
     }
     if (op == "commit")
     {
-        Append("commit", {{"step", *message.Find("step")},
-                          {"blocks", WithRank(message.ArrayAt("blocks"))},
-                          {"extents", Value::Array{}},
-                          {"attributes", *message.Find("attributes")},
-                          {"began_s", m_BeganSecs},
-                          {"committed_s", SecondsSinceEpoch()}});
+        AppendCommit(*message.Find("step"), WithRank(message.ArrayAt("blocks")),
+                     *message.Find("attributes"));
         return {};
     }
     if (op == "skip")
     {
         Append("discard", {{"step", *message.Find("step")}});
+        AppendCommit(*message.Find("step"), Value::Array{}, Value::Array{});
     }
     else if (op == "close")
     {
@@ -93,6 +90,16 @@ Value::Map SpillAgent::Answer(const std::string &op, const Value &message)
         return {};
     }
     return {{"ok", true}};
+}
+
+void SpillAgent::AppendCommit(const Value &step, Value blocks, const Value &attributes)
+{
+    Append("commit", {{"step", step},
+                      {"blocks", std::move(blocks)},
+                      {"extents", Value::Array{}},
+                      {"attributes", attributes},
+                      {"began_s", m_BeganSecs},
+                      {"committed_s", SecondsSinceEpoch()}});
 }
 
 void SpillAgent::Append(const char *record, Value::Map keys)

@@ -37,6 +37,7 @@ private:
     double m_BeganSecs = 0.0;
 
     Value::Map Answer(const std::string &op, const Value &message);
+    void AppendCommit(const Value &step, Value blocks, const Value &attributes);
     void Append(const char *record, Value::Map keys);
     Value::Array WithRank(const Value::Array &blocks) const;
 };

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from writers import finish, run_writer, steps_of, wait_for_file, watch, write_config, writing
 
+from bbflow.landing.client import request_once
 from bbflow.store.frames import FrameReader
 
 WRITE = """
@@ -125,7 +126,7 @@ def test_a_rank_without_any_node_left_spills_and_keeps_an_index(faulty_nodes, tm
     assert last["record"] == "close"
     discarded = [record["step"] for record in middle if record["record"] == "discard"]
     assert discarded == ([1] if kept[0] == 2 else [])
-    commits = [record for record in middle if record["record"] == "commit"]
+    commits = [record for record in middle if record["record"] == "commit" and record["step"] not in discarded]
     assert [commit["step"] for commit in commits] == kept
     for commit in commits:
         block, small = commit["blocks"]
@@ -134,3 +135,7 @@ def test_a_rank_without_any_node_left_spills_and_keeps_an_index(faulty_nodes, tm
         assert (block["rank"], block["bytes"], block["max"]) == (0, part * 8, commit["step"])
         assert commit["committed_s"] >= commit["began_s"] > 1.7e9
     assert [item["name"] for commit in commits for item in commit["attributes"]] == ["units"]
+    nodes.start("bb0", "--adopt", str(tmp_path / "pfs"))
+    shown = request_once(nodes.nodes[0], "watch", stream="a/b", after=-1, change=-1, limit=9)
+    assert (shown["status"], shown["discarded"]) == ("closed", discarded)
+    assert [step.number for step in steps_of(shown)] == [0, *kept]

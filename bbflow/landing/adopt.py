@@ -61,5 +61,8 @@ def _take(store: NodeStore, record: Message, path: Path) -> None:
             if record["step"] == known.committed + 1:
                 blocks = [Block.from_wire(block).to_wire() | {"rank": rank} for block in record["blocks"]]
                 store.record(record | {"blocks": blocks})
+        case "discard":
+            if stream is None or record["step"] not in stream.discarded:
+                store.record(record)
         case "close" | "abort":
             store.record(record)
