@@ -278,13 +278,26 @@ def status_table(statuses: Sequence[Status]) -> Table:
         table.add_row(Text.assemble((f"{status['name']} on {status['host']}", "bold"), f"\n{room}"))
         for item in summarise([status], None, 0.0).streams:
             table.add_row(
-                Text.assemble("  ", _named(item.name, item.status)),
+                Text.assemble("  ", _named(item.name, item.status), "\n", (_ranks_of(status, item.name), "dim")),
                 _count(item.landed),
                 format_bytes(item.landed_bytes),
                 *map(_count, (item.folded, item.drained, item.held, item.discarded)),
                 f"{item.waited_s:.1f} s",
             )
     return table
+
+
+def _ranks_of(status: Status, stream: str) -> str:
+    """Say which ranks land on the node and how, in runs such as ``0-7 shm``."""
+    runs: list[tuple[int, int, str]] = []
+    for rank, transport in status["streams"][stream]["ranks"]:
+        if runs and (runs[-1][1], runs[-1][2]) == (rank - 1, transport):
+            runs[-1] = (runs[-1][0], rank, transport)
+        else:
+            runs.append((rank, rank, transport))
+    words = [f"{first}-{last} {how}" if last > first else f"{first} {how}" for first, last, how in runs]
+    moved = [f"{rank} from {node}" for rank, node in status["streams"][stream]["moved"]]
+    return f"    ranks {', '.join(words)}" + (f"; moved: {', '.join(moved)}" if moved else "") if words else ""
 
 
 def _named(name: str, status: str) -> Text:

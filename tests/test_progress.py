@@ -19,6 +19,8 @@ def stream(landed=10, local_writers=2, fold=None, drain=None, **changes):
         "held": 2,
         "discarded": 0,
         "waited_s": 0.0,
+        "ranks": [[rank, "shm"] for rank in range(local_writers)],
+        "moved": [],
         "consumers": {name: step for name, step in cursors.items() if step is not None},
     } | changes
 
@@ -145,7 +147,9 @@ def test_the_status_table_has_the_streams_of_each_node_below_it():
         "bb0 on n1",
         "3 MiB of 4 MiB free",
         "old closed 10 10 KiB - - 2 0 0.0 s",
+        "ranks 0-1 shm",
         "run open 10 10 KiB - - 2 0 0.0 s",
+        "ranks 0-1 shm",
         "bb1 on n1",
         "3 MiB of 4 MiB free",
     ]
@@ -157,3 +161,10 @@ def test_a_streams_name_is_never_taken_for_markup():
     out.print(status_table([node(**odd)]))
     out.print(plain_line(summarise([node(**odd)], None, 0.0)), markup=False)
     assert out.file.getvalue().count("[red]x[/]") == 2
+
+
+def test_the_status_table_says_which_ranks_land_where_and_how():
+    ranks = [[0, "shm"], [1, "shm"], [2, "tcp"], [4, "tcp"], [5, "away"]]
+    shown = console()
+    shown.print(status_table([node(run=stream(ranks=ranks, moved=[[4, "bb1"]]))]))
+    assert "ranks 0-1 shm, 2 tcp, 4 tcp, 5 away; moved: 4 from bb1" in " ".join(shown.file.getvalue().split())

@@ -1,3 +1,4 @@
+import shutil
 import time
 from contextlib import ExitStack
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ from writers import (
     writing,
 )
 
-from bbflow.landing.contact import NodeAddress, write_contact
+from bbflow.landing.contact import NodeAddress, add_node, contact_key
 from bbflow.landing.embedded import EmbeddedNodes
 
 ONE_STEP = """
@@ -130,8 +131,9 @@ def test_an_mpiexec_inside_a_slurm_allocation_counts_its_own_ranks(node, program
 
 def two_hosts(node, folder):
     """Give a contact file that also has a node of another host."""
-    elsewhere = NodeAddress("bb9", "another-host", "/nowhere", "/nowhere")
-    write_contact(folder / "both.json", (*node.nodes, elsewhere))
+    shutil.copy(node.contact, folder / "both.json")
+    key = contact_key(node.contact)
+    add_node(folder / "both.json", NodeAddress("bb9", "another-host", "/nowhere", "/nowhere", key, "192.0.2.9:9"))
     return SimpleNamespace(contact=folder / "both.json", nodes=node.nodes)
 
 

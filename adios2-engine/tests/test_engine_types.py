@@ -3,7 +3,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from writers import arrays_of, run_program, steps_of, watch, write_config
+from writers import arrays_of, attributes_of, run_program, steps_of, watch, write_config
 
 from bbflow.landing.embedded import EmbeddedNodes
 from bbflow.records import DTYPES
@@ -49,7 +49,7 @@ def landed(programs, tmp_path_factory):
         shown = watch(nodes)
         steps = steps_of(shown)
         yield SimpleNamespace(
-            attributes=shown["attributes"],
+            attributes=attributes_of(shown),
             status=shown["status"],
             steps=steps,
             arrays=arrays_of(nodes, steps[0]),

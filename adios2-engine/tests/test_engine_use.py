@@ -2,7 +2,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from writers import arrays_of, run_program, run_writer, steps_of, watch, watch_until, write, write_config
+from writers import arrays_of, attributes_of, run_program, run_writer, steps_of, watch, watch_until, write, write_config
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_a_program_that_ends_without_close_leaves_an_aborted_stream(node, progra
 def test_an_attribute_s_change_lands_however_small(node, programs, tmp_path):
     done = run_program(node, programs, "attributes", write_config(tmp_path))
     assert done.returncode == 0, done.stderr
-    assert watch(node)["attributes"] == {
+    assert attributes_of(watch(node)) == {
         "mood": "wild",
         "fine": 1.0 + 2e-12,
         "ladder": [1, 2, 4, 8],

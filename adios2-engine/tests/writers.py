@@ -131,6 +131,11 @@ def steps_of(shown):
     return [Step.from_wire(step) for step in shown["steps"]]
 
 
+def attributes_of(shown):
+    """The newest attributes, name to value."""
+    return {item["name"]: item["value"] for item in shown["attributes"]}
+
+
 def arrays_of(nodes, step):
     """Each array block's name and values, copied."""
     pool = nodes.nodes[0].pool

@@ -27,6 +27,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--directory", type=Path, help=f"where to keep the pool (default: a new one in {DEFAULT_DIRECTORY})"
     )
+    add_door_arguments(parser)
+    parser.add_argument("--with-parent", action="store_true", help="also end when standard input ends")
+
+
+def add_door_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare how a node lets peers of other hosts in."""
     parser.add_argument(
         "--listen", default=LOOPBACK, metavar="ADDRESS", help="host[:port] for other hosts (default: %(default)s)"
     )
@@ -34,7 +40,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     tls.add_argument("--tls-certificate", type=Path, help="the node's certificate")
     tls.add_argument("--tls-key", type=Path, help="its private key")
     tls.add_argument("--tls-authority", type=Path, help="the authority's certificate, where peers can read it")
-    parser.add_argument("--with-parent", action="store_true", help="also end when standard input ends")
+
+
+def door_options(options: argparse.Namespace) -> list[str]:
+    """Give these options again, for a node that is started with them."""
+    tls = {f"--tls-{name}": getattr(options, f"tls_{name}") for name in ("certificate", "key", "authority")}
+    return ["--listen", options.listen, *(str(word) for item in tls.items() if item[1] for word in item)]
 
 
 def run(options: argparse.Namespace) -> int:

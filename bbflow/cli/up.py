@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+from bbflow.cli.node import add_door_arguments, door_options
 from bbflow.errors import NodeError
 from bbflow.landing.embedded import (
     DEFAULT_DIRECTORY,
@@ -29,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nodes", type=int, default=1, help="BB nodes on this host (default: %(default)s)")
     parser.add_argument("--capacity", default="512MiB", help="size of each pool (default: %(default)s)")
     parser.add_argument("--directory", type=Path, default=DEFAULT_DIRECTORY, help="default: %(default)s")
+    add_door_arguments(parser)
     parser.add_argument("--scheduler-file", type=Path, help="also start Dask, and write its scheduler file")
     parser.add_argument("--threads", type=int, default=2, help="threads of the Dask worker (default: %(default)s)")
 
@@ -38,7 +40,8 @@ def run(options: argparse.Namespace) -> int:
     root = make_root(options.directory)
     for number in range(options.nodes):
         name = f"bb{number}"
-        process = spawn_node(name, root / name, parse_bytes(options.capacity), options.contact)
+        capacity, door = parse_bytes(options.capacity), door_options(options)
+        process = spawn_node(name, root / name, capacity, options.contact, options=door)
         wait_until_ready(name, options.contact, process, root / f"{name}.log")
     if options.scheduler_file:
         _start_dask(options.scheduler_file, options.threads, root)

@@ -67,6 +67,6 @@ def largest_gap(capacity: int, held: Iterable[Extent]) -> int:
     return max(end - begin for begin, end in zip(begins, ends, strict=True))
 
 
-def fits_whole_step(extents: Extents, ranks: Mapping[int, Rank]) -> bool:
-    """Whether all ranks' expected bytes of one step are free: what `Discard` and `Spill` ask at a step's begin."""
-    return extents.can_take([align(rank.expected_bytes or 0) for rank in ranks.values() if rank.expected_bytes])
+def fits_whole_step(extents: Extents, ranks: Mapping[int, Rank], needs: Sequence[int]) -> bool:
+    """Whether one step of all ranks fits beside what older steps need: what `Discard` and `Spill` ask at its begin."""
+    return extents.can_take([*needs, *(rank.expected_bytes for rank in ranks.values() if rank.expected_bytes)])

@@ -180,7 +180,10 @@ class Agent:
             "status": stream.status,
             "writers": stream.writers,
             "local_writers": stream.local_writers,
-            "ranks": [[rank, transports.get(rank, "")] for rank in sorted(stream.ranks)],
+            "ranks": [
+                [number, transports.get(number, "closed" if rank.closed else "away")]
+                for number, rank in sorted(stream.ranks.items())
+            ],
             "moved": list(stream.moved.items()),
             "written": max(begun, default=stream.last + 1),
             "landed": stream.landed_steps,

@@ -129,6 +129,8 @@ class Writers:
         if step != progress.committed + 1:
             raise ProtocolError(f"rank {rank} began step {step} after step {progress.committed}")
         opened = self._open_steps.get(step) or self._decide(rank, step)
+        if opened is None:
+            return None
         if step in self._stream.discarded:
             progress.committed = step
             self._store.release(self._name)
@@ -141,17 +143,29 @@ class Writers:
             return {"ok": True, "status": "ok", "extents": []}
         return self._reserve(rank, step, size)
 
-    def _decide(self, rank: int, step: int) -> OpenStep:
+    def _decide(self, rank: int, step: int) -> OpenStep | None:
+        """Say for all ranks what becomes of a step; None while nobody can know whether it fits."""
         policy = self._terms[rank].policy
-        is_full = policy != "Block" and not self._make_room()
+        is_full = False
+        if policy != "Block":
+            needs = self._older_needs(rank, step)
+            if needs is None:
+                return None
+            is_full = not self._make_room(needs)
         if is_full and policy == "Discard" and step not in self._stream.discarded:
             self._store.record({"record": "discard", "stream": self._name, "step": step})
         self._open_steps = {number: opened for number, opened in self._open_steps.items() if number > self._stream.last}
         self._open_steps[step] = OpenStep(is_full and policy == "Spill", self._clock())
         return self._open_steps[step]
 
-    def _make_room(self) -> bool:
-        while not fits_whole_step(self._store.extents, self._ranks):
+    def _older_needs(self, rank: int, step: int) -> list[int] | None:
+        needs = older_needs(self._ranks, self._stream.local_writers, step)
+        if needs is None:
+            self._check_patience(rank)
+        return needs
+
+    def _make_room(self, needs: list[int]) -> bool:
+        while not fits_whole_step(self._store.extents, self._ranks, needs):
             if not self._store.evict():
                 return False
         return True
@@ -191,9 +205,8 @@ class Writers:
             for extent in part.extents
         ]
         check_fits(self._store.extents.capacity, stream.ranks, step, size, [*stream.ranks[rank].granted, *later])
-        needs = older_needs(stream.ranks, stream.local_writers, step)
+        needs = self._older_needs(rank, step)
         if needs is None:
-            self._check_patience(rank)
             return None
         needs = [*needs, *self._needs_of_others()]
         while (extent := take(self._store.extents, size, needs)) is None and self._store.evict():

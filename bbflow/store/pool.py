@@ -63,7 +63,7 @@ def map_pool_for_writing(path: Path) -> memoryview:
 
 
 def read_block(pool: str, block: Block) -> np.ndarray[Any, Any]:
-    """Give a committed block as an array that is a view of the pool, without a copy.
+    """Give a committed block as an array that is a view of the pool, or of the file it was spilled to, without a copy.
 
     Parameters
     ----------
@@ -77,5 +77,7 @@ def read_block(pool: str, block: Block) -> np.ndarray[Any, Any]:
     numpy.ndarray
         Read-only, of shape ``block.count``. It is valid until the step is done with.
     """
+    if block.file:
+        return np.memmap(block.file, block.dtype, "r", block.offset, block.count)
     view = np.frombuffer(map_pool(pool), block.dtype, block.points, block.offset)
     return view.reshape(block.count)

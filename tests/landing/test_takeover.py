@@ -136,7 +136,7 @@ def test_a_node_that_had_no_rank_begins_with_the_first_step_of_the_one_that_move
 def test_a_step_that_a_rank_can_not_bring_is_discarded_for_all(bench):
     for rank in (0, 1):
         bench.open(rank, writers=2)
-    first, second = (bench.begin(rank, 0, 2)["extents"] for rank in (0, 1))
+    first, _ = (bench.begin(rank, 0, 2)["extents"] for rank in (0, 1))
     bench.commit(0, 0, *first)
     assert bench.say(1, "skip", step=0)["ok"]
     reply = bench.watch()

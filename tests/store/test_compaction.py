@@ -5,6 +5,7 @@ from bbflow.store.node import NodeStore
 
 STEPS = 400
 FIRST = {"settled": -1, "moved_from": "", "loss_timeout_s": 1.0}
+TIMES = {"began_s": 1.0, "committed_s": 2.0}
 NUMBER = {"name": "a", "type": "double", "value": 1.5}
 
 

@@ -1,0 +1,88 @@
+import pytest
+
+from bbflow.errors import NodeError, ProtocolError
+from bbflow.landing.handshake import VERSION, NodeHandshake, new_key, prove, shake_hands
+
+KEY = new_key()
+NONCE = "00" * 16
+
+
+def node(key=KEY):
+    return NodeHandshake(key, {"name": "bb0", "host": "here"})
+
+
+def hello(**changes):
+    return {"op": "hello", "versions": [VERSION, VERSION], "nonce": NONCE} | changes
+
+
+def test_a_proof_is_the_hmac_that_rfc_4231_gives():
+    # Test case 2: key "Jefe", data "what do ya want for nothing?".
+    expected = "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
+    assert prove(b"Jefe".hex(), "what do ", "ya want ", "for nothing?") == expected
+
+
+def test_both_sides_that_know_the_key_let_each_other_in():
+    side = node()
+    shake_hands(KEY, side.answer)
+    assert side.done
+
+
+def test_a_peer_with_another_key_is_refused():
+    side = node()
+    reply = side.answer(hello())
+    wrong = prove(new_key(), "peer", NONCE, reply["nonce"])
+    verdict = side.answer({"op": "prove", "proof": wrong})
+    assert verdict == {"ok": False, "error": "the peer doesn't know the contact file's key"}
+    assert not side.done
+
+
+def test_a_proof_that_was_overheard_is_no_use_on_another_connection():
+    first, second = node(), node()
+    overheard = prove(KEY, "peer", NONCE, first.answer(hello())["nonce"])
+    second.answer(hello())
+    assert not second.answer({"op": "prove", "proof": overheard})["ok"]
+
+
+def test_the_node_s_own_proof_sent_back_does_not_open_it():
+    side = node()
+    reply = side.answer(hello())
+    assert not side.answer({"op": "prove", "proof": reply["proof"]})["ok"]
+
+
+def test_a_node_with_another_key_is_not_trusted():
+    with pytest.raises(NodeError, match="doesn't know the contact file's key"):
+        shake_hands(KEY, node(new_key()).answer)
+
+
+@pytest.mark.parametrize("versions", [[1, 1], [VERSION + 1, VERSION + 4]])
+def test_versions_without_a_common_one_are_both_named(versions):
+    reply = node().answer(hello(versions=versions))
+    assert f"speaks versions {versions[0]} to {versions[1]} of the format, the node {VERSION}" in reply["error"]
+
+
+def test_a_newer_peer_that_still_speaks_this_version_is_let_in():
+    assert node().answer(hello(versions=[1, VERSION + 3]))["version"] == VERSION
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"op": "status"},
+        {},
+        {"op": "prove", "proof": "x"},
+        hello(versions=2),
+        hello(versions=[2]),
+        hello(nonce=5),
+        hello(nonce="00"),
+    ],
+)
+def test_anything_else_first_is_no_handshake(message):
+    with pytest.raises(ProtocolError):
+        node().answer(message)
+
+
+def test_a_second_hello_is_no_handshake():
+    side = node()
+    side.answer(hello())
+    with pytest.raises(ProtocolError):
+        side.answer(hello())

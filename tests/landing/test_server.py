@@ -1,0 +1,245 @@
+"""A real node process over its Unix and TCP sockets: who gets in, and how bytes land and are read."""
+
+import socket
+import ssl
+import struct
+import subprocess
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from peers import OPEN, PAGE
+
+from bbflow.errors import NodeError, StreamError
+from bbflow.landing import client as client_module
+from bbflow.landing.client import NodeClient, request_once
+from bbflow.landing.contact import contact_key, read_contact
+from bbflow.landing.embedded import EmbeddedNodes, spawn_node, wait_until_ready
+from bbflow.landing.handshake import new_key
+from bbflow.landing.listen import is_loopback, public_address, split_address
+from bbflow.store.frames import checksum, encode
+
+STREAM = "weather"
+
+
+@pytest.fixture
+def short():
+    with tempfile.TemporaryDirectory(prefix="bb-", dir="/dev/shm") as directory:
+        yield Path(directory)
+
+
+@pytest.fixture
+def embedded(short):
+    with EmbeddedNodes(1, 64 * PAGE, short) as nodes:
+        yield nodes
+
+
+@pytest.fixture
+def remote(embedded, monkeypatch):
+    """The node as a program on another host sees it."""
+    monkeypatch.setattr(client_module, "is_loopback", lambda _: False)
+    return replace(embedded.nodes[0], host="elsewhere")
+
+
+def log_of(node):
+    return Path(node.directory).with_suffix(".log").read_text()
+
+
+def send_raw(client, offset, raw, crc=None):
+    crc = checksum(memoryview(raw)) if crc is None else crc
+    client._socket.sendall(encode({"op": "data", "offset": offset, "bytes": len(raw), "crc": crc}) + raw)
+
+
+def open_stream(client, **more):
+    keys = {"stream": STREAM, "rank": 0, "writers": 1, "local_writers": 1, "policy": "Block"}
+    return client.request("open", **OPEN | keys | {"transport": "tcp"} | more)
+
+
+def commit(client, step, offset, count):
+    block = {"name": "v", "type": "uint8_t", "kind": "LocalArray", "count": [count], "offset": offset, "bytes": count}
+    message = {"op": "commit", "step": step, "blocks": [block], "attributes": [], "waited_s": 0.0}
+    client._socket.sendall(encode(message))
+
+
+@pytest.mark.parametrize("where", ["unix", "tcp"])
+def test_a_wrong_secret_is_refused_and_logged(embedded, remote, where):
+    node = replace(embedded.nodes[0] if where == "unix" else remote, key=new_key())
+    with pytest.raises(NodeError, match="doesn't know the contact file's key"):
+        NodeClient(node)
+    assert request_once(embedded.nodes[0], "status")["streams"] == {}
+
+
+def test_who_sends_a_wrong_proof_is_logged_with_where_it_came_from(embedded):
+    node = embedded.nodes[0]
+    with socket.create_connection(split_address(node.tcp)) as peer:
+        peer.sendall(encode({"op": "hello", "versions": [2, 2], "nonce": "0" * 32}))
+        peer.recv(4096)
+        peer.sendall(encode({"op": "prove", "proof": "0" * 64}))
+        while peer.recv(4096):
+            pass
+        port = peer.getsockname()[1]
+    assert f"cut off a peer at 127.0.0.1 port {port}: the peer doesn't know" in log_of(node)
+    assert node.key not in log_of(node)
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        encode({"op": "stop", "force": True}),
+        struct.pack("<II", 5000, 0),
+        struct.pack("<II", 0xFFFFFFFF, 0),
+        b"GET / HTTP/1.1\r\n\r\n",
+    ],
+)
+def test_a_stranger_is_cut_off_at_its_first_words(embedded, first):
+    node = embedded.nodes[0]
+    with socket.create_connection(split_address(node.tcp)) as peer:
+        peer.settimeout(10)
+        peer.sendall(first)
+        assert peer.recv(4096) == b""
+    assert "cut off a peer" in log_of(node)
+    assert request_once(node, "status")["name"] == "bb0"
+
+
+def test_the_secret_stands_in_no_process_s_arguments(embedded):
+    arguments = " ".join(" ".join(process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"]))
+    assert embedded.nodes[0].directory in arguments
+    assert embedded.nodes[0].key not in arguments
+
+
+def test_bytes_over_tcp_land_in_the_pool_and_are_read_back_the_same(embedded, remote):
+    raw = np.random.default_rng(1).integers(0, 256, 8 * PAGE, "u1").tobytes()
+    with NodeClient(remote) as writer, NodeClient(remote) as reader:
+        open_stream(writer)
+        ((offset, _),) = writer.request("begin", step=0, bytes=len(raw))["extents"]
+        for at in range(0, len(raw), 3 * PAGE):
+            send_raw(writer, offset + at, raw[at : at + 3 * PAGE])
+        assert writer.request("sync") == {"bad": []}
+        commit(writer, 0, offset, len(raw))
+        writer.request("close", steps=1)
+        reader.request("join", stream=STREAM, after=-1)
+        got = bytearray(len(raw))
+        reader.get(0, offset, memoryview(got))
+    assert bytes(got) == raw
+    pool = Path(embedded.nodes[0].pool).read_bytes()
+    assert pool[offset : offset + len(raw)] == raw
+
+
+def test_damaged_bytes_are_asked_for_again(remote):
+    raw = bytes(range(256)) * 16
+    with NodeClient(remote) as writer:
+        open_stream(writer)
+        ((offset, _),) = writer.request("begin", step=0, bytes=len(raw))["extents"]
+        send_raw(writer, offset, raw, crc=7)
+        assert writer.request("sync") == {"bad": [offset]}
+        send_raw(writer, offset, raw)
+        assert writer.request("sync") == {"bad": []}
+
+
+def test_bytes_for_a_place_that_was_not_given_cut_the_peer_off(remote):
+    with NodeClient(remote) as writer:
+        open_stream(writer)
+        ((offset, size),) = writer.request("begin", step=0, bytes=PAGE)["extents"]
+        send_raw(writer, offset + size, b"x")
+        with pytest.raises(NodeError, match=r"gone|closed"):
+            writer.request("sync")
+
+
+def test_a_node_that_listens_on_loopback_only_says_so_to_another_host(embedded):
+    with pytest.raises(NodeError, match=r"serves its own host .* only: start it with --listen"):
+        NodeClient(replace(embedded.nodes[0], host="elsewhere"))
+
+
+def test_a_killed_node_carries_on_from_its_directory_with_the_same_secret(short):
+    contact, directory = short / "contact.json", short / "bb0"
+    for _ in range(2):
+        process = spawn_node("bb0", directory, 64 * PAGE, contact)
+        wait_until_ready("bb0", contact, process, short / "bb0.log")
+        deadline_s = time.monotonic() + 20
+        while f"ready in {directory}" not in (short / "bb0.log").read_text():
+            assert time.monotonic() < deadline_s
+            time.sleep(0.01)
+        (node,) = read_contact(contact)
+        with NodeClient(node) as client:
+            if "streams" not in locals():
+                open_stream(client)
+                ((offset, size),) = client.request("begin", step=0, bytes=PAGE)["extents"]
+            streams = client.request("status")["streams"]
+            process.kill()
+            process.wait()
+    assert streams[STREAM]["status"] == "open"
+    assert (offset, size) == (0, PAGE)
+    assert contact_key(contact) == node.key
+
+
+@pytest.mark.parametrize(
+    ("address", "parts"),
+    [
+        ("10.0.0.1", ("10.0.0.1", 0)),
+        ("n1:80", ("n1", 80)),
+        ("[::1]:7", ("::1", 7)),
+        ("::1", ("::1", 0)),
+        ("[::1]", ("::1", 0)),
+    ],
+)
+def test_an_address_is_taken_apart(address, parts):
+    assert split_address(address) == parts
+
+
+def test_a_wildcard_address_is_told_as_the_host_s_name():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        assert public_address(listener, "0.0.0.0") == f"{socket.gethostname()}:{port}"
+        assert public_address(listener, "10.0.0.9") == f"10.0.0.9:{port}"
+        assert public_address(listener, "::1") == f"[::1]:{port}"
+    assert is_loopback("127.0.0.1:5")
+    assert is_loopback("[::1]:5")
+    assert not is_loopback("10.0.0.1:5")
+
+
+@pytest.fixture
+def certificates(short):
+    """An authority, and a node's certificate for 127.0.0.1 that it signed."""
+    if subprocess.run(["which", "openssl"], capture_output=True, check=False).returncode:
+        pytest.skip("openssl is not installed: apt install openssl")
+    subject = ["-nodes", "-days", "2", "-newkey", "rsa:2048", "-subj"]
+    files = {name: short / f"{name}.pem" for name in ("ca", "ca_key", "node", "node_key")}
+    own = ["openssl", "req", "-x509", *subject, "/CN=authority", "-keyout", files["ca_key"], "-out", files["ca"]]
+    subprocess.run(own, check=True, capture_output=True)
+    signed = ["openssl", "req", "-x509", *subject, "/CN=node", "-addext", "subjectAltName=IP:127.0.0.1"]
+    signed += ["-addext", "basicConstraints=critical,CA:FALSE", "-CA", files["ca"], "-CAkey", files["ca_key"]]
+    subprocess.run([*signed, "-keyout", files["node_key"], "-out", files["node"]], check=True, capture_output=True)
+    return files
+
+
+def test_tls_is_spoken_with_who_checks_the_authority_and_with_nobody_else(short, certificates, monkeypatch):
+    monkeypatch.setattr(client_module, "is_loopback", lambda _: False)
+    tls = {"certificate": "node", "key": "node_key", "authority": "ca"}
+    options = [str(word) for name, file in tls.items() for word in (f"--tls-{name}", certificates[file])]
+    process = spawn_node("bb0", short / "bb0", 64 * PAGE, short / "contact.json", options=options)
+    try:
+        wait_until_ready("bb0", short / "contact.json", process, short / "bb0.log")
+        node = replace(read_contact(short / "contact.json")[0], host="elsewhere")
+        raw = bytes(range(256)) * 200
+        with NodeClient(node) as client:
+            assert isinstance(client._socket, ssl.SSLSocket)
+            open_stream(client)
+            ((offset, _),) = client.request("begin", step=0, bytes=len(raw))["extents"]
+            send_raw(client, offset, raw)
+            assert client.request("sync") == {"bad": []}
+        with pytest.raises(NodeError):
+            NodeClient(replace(node, tls=""))
+        with pytest.raises(NodeError, match="certificate isn't accepted"):
+            NodeClient(replace(node, tls=str(certificates["node"])))
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_stream_that_was_not_joined_is_not_read(remote):
+    with NodeClient(remote) as client, pytest.raises((NodeError, StreamError)):
+        client.get(0, 0, memoryview(bytearray(8)))
