@@ -1,7 +1,20 @@
 #include "Arena.h"
 
+#include <algorithm>
+
 namespace bbflow
 {
+
+std::vector<Arena::Place> Arena::ReadExtents(const Value &reply)
+{
+    std::vector<Place> extents;
+    for (const Value &extent : reply.ArrayAt("extents"))
+    {
+        const auto &pair = std::get<Value::Array>(extent.Get());
+        extents.emplace_back(pair.at(0).AsUnsigned(), pair.at(1).AsUnsigned());
+    }
+    return extents;
+}
 
 size_t Arena::Padded(const size_t bytes)
 {
@@ -23,14 +36,23 @@ std::optional<size_t> Arena::Take(const size_t bytes)
     return std::nullopt;
 }
 
-size_t Arena::Used() const
+void Arena::Add(const size_t offset, const size_t size)
 {
-    size_t used = 0;
-    for (const Extent &extent : m_Extents)
+    const auto isIt = [&](const Extent &extent) { return extent.Offset == offset; };
+    if (std::none_of(m_Extents.begin(), m_Extents.end(), isIt))
     {
-        used += extent.Used;
+        m_Extents.push_back({offset, size, 0});
     }
-    return used;
+}
+
+bool Arena::IsAmong(const std::vector<Place> &extents) const
+{
+    return std::all_of(m_Extents.begin(), m_Extents.end(),
+                       [&](const Extent &extent)
+                       {
+                           const Place place{extent.Offset, extent.Size};
+                           return std::find(extents.begin(), extents.end(), place) != extents.end();
+                       });
 }
 
 } // end namespace bbflow

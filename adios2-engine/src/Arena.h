@@ -1,7 +1,10 @@
 #pragma once
 
+#include "Value.h"
+
 #include <cstddef>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace bbflow
@@ -11,17 +14,25 @@ namespace bbflow
 class Arena
 {
 public:
+    /** Offset and size. */
+    using Place = std::pair<size_t, size_t>;
+
+    /** The `extents` of a node's reply. */
+    static std::vector<Place> ReadExtents(const Value &reply);
+
     /** Bytes that a block takes up with what keeps the next one aligned. */
     static size_t Padded(size_t bytes);
 
     void Clear() { m_Extents.clear(); }
-    void Add(const size_t offset, const size_t size) { m_Extents.push_back({offset, size, 0}); }
+
+    /** Adds an extent, unless it is there already. */
+    void Add(size_t offset, size_t size);
+
+    /** Whether all extents are among these. */
+    bool IsAmong(const std::vector<Place> &extents) const;
 
     /** Gives the place of a block in the pool; nothing if no extent has room for it. */
     std::optional<size_t> Take(size_t bytes);
-
-    /** Bytes taken so far. */
-    size_t Used() const;
 
 private:
     struct Extent

@@ -1,7 +1,7 @@
 #include "Attributes.h"
 
-#include "BlockRecord.h"
 #include "MessagePack.h"
+#include "Number.h"
 
 namespace bbflow
 {

@@ -43,6 +43,26 @@ std::optional<Value> Channel::Receive(const Deadline &deadline, const uint32_t m
     }
 }
 
+std::optional<Value> Channel::TryReply(const Deadline &deadline)
+{
+    std::optional<Value> reply = Receive(deadline);
+    if (reply && !reply->BoolAt("ok"))
+    {
+        throw Refused("bbflow: " + reply->StringAt("error"));
+    }
+    return reply;
+}
+
+Value Channel::Reply(const Deadline &deadline)
+{
+    std::optional<Value> reply = TryReply(deadline);
+    if (!reply)
+    {
+        throw ConnectionLost("bbflow: the BB node's agent doesn't answer: " + Peer());
+    }
+    return std::move(*reply);
+}
+
 void Channel::ReceiveRaw(char *target, const size_t bytes, const Deadline &deadline)
 {
     size_t have = std::min(bytes, m_Received.size());

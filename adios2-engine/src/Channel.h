@@ -15,6 +15,9 @@ namespace bbflow
 class Channel
 {
 public:
+    /** How long a reply may take that needs no room to be made. */
+    static constexpr double ReplySecs = 60.0;
+
     explicit Channel(Socket socket) : m_Socket(std::move(socket)) {}
 
     /** Sends one message and the raw bytes that belong to it.
@@ -26,6 +29,14 @@ public:
      *  @throws ConnectionLost if the other side is gone or what came is no message */
     std::optional<Value> Receive(const Deadline &deadline, uint32_t mostBytes);
     std::optional<Value> Receive(const Deadline &deadline);
+
+    /** Waits for the reply to a request; nothing if the deadline passes first.
+     *  @throws ConnectionLost if the other side is gone
+     *  @throws Refused with the node's reason */
+    std::optional<Value> TryReply(const Deadline &deadline);
+
+    /** The same where no reply in time means that the other side is gone. */
+    Value Reply(const Deadline &deadline);
 
     /** Receives raw bytes to where they belong.
      *  @throws ConnectionLost if the other side is gone or the deadline passes */

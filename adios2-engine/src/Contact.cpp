@@ -75,14 +75,14 @@ Channel ConnectTo(const Node &node, const std::string &key, const Transport tran
     const bool isTcp = WayTo(node, transport) == Transport::Tcp;
     if (isTcp && node.Tcp.empty())
     {
-        throw std::runtime_error("bbflow: BB node " + node.Name + " on host " + node.Host +
-                                 " doesn't listen for TCP: start it with --listen ADDRESS");
+        throw std::invalid_argument("bbflow: BB node " + node.Name + " on host " + node.Host +
+                                    " doesn't listen for TCP: start it with --listen ADDRESS");
     }
     if (!isTcp && !node.IsHere())
     {
-        throw std::runtime_error("bbflow: Transport=shm, but BB node " + node.Name +
-                                 " is on host " + node.Host + " and this is " + HostName() +
-                                 ": set Transport=auto or RanksPerNode");
+        throw std::invalid_argument("bbflow: Transport=shm, but BB node " + node.Name +
+                                    " is on host " + node.Host + " and this is " + HostName() +
+                                    ": set Transport=auto or RanksPerNode");
     }
     Channel channel(isTcp ? Socket::ToAddress(node.Tcp, deadline)
                           : Socket::ToPath(node.Socket, deadline));

@@ -7,18 +7,9 @@
 namespace bbflow
 {
 
-namespace
-{
-
-/** Deferred blocks up to this size are copied within the Put, as BP5 does (its MinDeferredSize):
- * Python's scalars and expressions are temporaries that are gone when Put returns. */
-constexpr size_t SmallBytes = size_t{4} << 20;
-
-} // end empty namespace
-
 Engine::Engine(adios2::IO io, const std::string &name, const adios2::Mode mode,
                const Parameters &parameters)
-: PluginEngineInterface(io, name, mode), m_Parameters(parameters), m_Session(parameters)
+: PluginEngineInterface(io, name, mode), m_Session(parameters)
 {
 }
 
@@ -53,33 +44,27 @@ adios2::StepStatus Engine::BeginStep(const adios2::StepMode mode, const float ti
 
 void Engine::Open(const float timeoutSeconds)
 {
-    const Admission admission = m_Session.Begin(m_Steps, After(timeoutSeconds));
-    m_InStep = admission != Admission::NotReady;
-    m_Discarding = admission == Admission::Discarded;
+    m_InStep = m_Session.Begin(m_Steps, After(timeoutSeconds)) != Admission::NotReady;
 }
 
 size_t Engine::CurrentStep() const { return m_InStep || m_Steps == 0 ? m_Steps : m_Steps - 1; }
 
 template <class T>
-void Engine::Put(const adios2::Variable<T> &variable, const T *values, const bool sync)
+void Engine::Put(const adios2::Variable<T> &variable, const T *values, const When when)
 {
     if (!m_InStep)
     {
         Open(-1.0f); // a program without BeginStep writes one step, which Close ends
     }
-    if (m_Discarding)
-    {
-        return;
-    }
-    Value::Map record = DescribeBlock(variable);
+    Block block;
+    block.Record = DescribeBlock(variable);
     const adios2::ShapeID kind = variable.ShapeID();
-    const bool isValue = std::is_same_v<T, std::string> || kind == adios2::ShapeID::GlobalValue ||
-                         kind == adios2::ShapeID::LocalValue;
-    if (isValue)
+    if (std::is_same_v<T, std::string> || kind == adios2::ShapeID::GlobalValue ||
+        kind == adios2::ShapeID::LocalValue)
     {
         // Its memory may be gone when this call returns (Python's scalars are temporaries).
-        record.emplace_back("value", NumberOf(*values));
-        m_Blocks.emplace_back(std::move(record));
+        block.Record.emplace_back("value", NumberOf(*values));
+        m_Session.Put(std::move(block), when);
         return;
     }
     size_t elements = 1;
@@ -91,44 +76,20 @@ void Engine::Put(const adios2::Variable<T> &variable, const T *values, const boo
     {
         if (elements > 0)
         {
-            Deferred block{m_Blocks.size(), std::move(record), values,
-                           elements,        sizeof(T),         LandBlock<T>};
-            m_Blocks.emplace_back(); // keeps the order of the Puts
-            if (sync || block.Bytes() <= SmallBytes)
-            {
-                Land(block, block.Bytes());
-            }
-            else
-            {
-                m_Deferred.push_back(std::move(block));
-            }
+            block.Bytes = elements * sizeof(T);
+            block.Source = reinterpret_cast<const char *>(values);
+            block.Look = MakeScan<T>();
+            m_Session.Put(std::move(block), when);
         }
     }
 }
 
-void Engine::Land(Deferred &block, const size_t pending)
-{
-    size_t offset = 0;
-    char *target = m_Session.Place(block.Bytes(), pending, offset);
-    block.Record.emplace_back("offset", uint64_t{offset});
-    block.Record.emplace_back("bytes", uint64_t{block.Bytes()});
-    block.Copy(target, block.Data, block.Elements, block.Record);
-    m_Blocks[block.Index] = std::move(block.Record);
-}
-
 void Engine::PerformPuts()
 {
-    size_t pending = 0;
-    for (const Deferred &block : m_Deferred)
+    if (m_InStep)
     {
-        pending += Arena::Padded(block.Bytes());
+        m_Session.PerformPuts();
     }
-    for (Deferred &block : m_Deferred)
-    {
-        Land(block, pending);
-        pending -= Arena::Padded(block.Bytes());
-    }
-    m_Deferred.clear();
 }
 
 void Engine::EndStep()
@@ -137,16 +98,30 @@ void Engine::EndStep()
     {
         throw std::logic_error("bbflow: EndStep was called without BeginStep");
     }
-    if (!m_Discarding)
+    CollectAttributes();
+    if (m_Session.Commit(m_Unsent))
     {
-        PerformPuts();
-        const bool speaks = m_Parameters.Place.Rank == 0;
-        m_Session.Commit(std::move(m_Blocks),
-                         speaks ? m_Attributes.TakeChanged(m_IO) : Value::Array{});
-        m_Blocks = {};
+        m_Unsent.clear();
     }
     m_InStep = false;
     ++m_Steps;
+}
+
+void Engine::CollectAttributes()
+{
+    if (m_Session.Rank() != 0)
+    {
+        return;
+    }
+    if (m_Session.TakeNewNode())
+    {
+        m_Attributes = {};
+        m_Unsent.clear();
+    }
+    for (Value &attribute : m_Attributes.TakeChanged(m_IO))
+    {
+        m_Unsent.push_back(std::move(attribute));
+    }
 }
 
 void Engine::DoClose(const int)
@@ -155,18 +130,19 @@ void Engine::DoClose(const int)
     {
         EndStep();
     }
-    m_Session.Close(m_Steps);
+    CollectAttributes();
+    m_Session.Close(m_Steps, m_Unsent);
     m_Closed = true;
 }
 
 #define define(T)                                                                                  \
     void Engine::DoPutSync(adios2::Variable<T> variable, const T *values)                          \
     {                                                                                              \
-        Put(variable, values, true);                                                               \
+        Put(variable, values, When::AtOnce);                                                       \
     }                                                                                              \
     void Engine::DoPutDeferred(adios2::Variable<T> variable, const T *values)                      \
     {                                                                                              \
-        Put(variable, values, false);                                                              \
+        Put(variable, values, When::Later);                                                        \
     }
 ADIOS2_FOREACH_STDTYPE_1ARG(define)
 #undef define

@@ -46,34 +46,18 @@ public:
 #undef declare
 
 private:
-    /** A block whose data are still the caller's. */
-    struct Deferred
-    {
-        /** Its place among the step's blocks. */
-        size_t Index;
-        Value::Map Record;
-        const void *Data;
-        size_t Elements;
-        size_t ElementBytes;
-        void (*Copy)(char *target, const void *source, size_t n, Value::Map &record);
-
-        size_t Bytes() const { return Elements * ElementBytes; }
-    };
-
-    Parameters m_Parameters;
     Session m_Session;
     Attributes m_Attributes;
-    std::vector<Deferred> m_Deferred;
-    Value::Array m_Blocks;
+    /** Attributes that changed, but didn't land yet. */
+    Value::Array m_Unsent;
     size_t m_Steps = 0;
     bool m_InStep = false;
-    bool m_Discarding = false;
     bool m_Closed = false;
 
     template <class T>
-    void Put(const adios2::Variable<T> &variable, const T *values, bool sync);
-    void Land(Deferred &block, size_t pending);
+    void Put(const adios2::Variable<T> &variable, const T *values, When when);
     void Open(float timeoutSeconds);
+    void CollectAttributes();
 };
 
 } // end namespace bbflow

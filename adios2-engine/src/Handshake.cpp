@@ -50,8 +50,7 @@ Value Ask(Channel &channel, const Value &message, const Deadline &deadline)
     }
     if (!reply->BoolAt("ok"))
     {
-        throw std::runtime_error("bbflow: " + channel.Peer() +
-                                 " refuses: " + reply->StringAt("error"));
+        throw Refused("bbflow: " + channel.Peer() + " refuses: " + reply->StringAt("error"));
     }
     return *reply;
 }
@@ -60,15 +59,15 @@ void CheckNode(const Channel &channel, const Value &reply, const std::string &pr
 {
     if (reply.UnsignedAt("version") != Version)
     {
-        throw std::runtime_error("bbflow: the BB node at " + channel.Peer() +
-                                 " speaks another version of the protocol: start the nodes and "
-                                 "the program with the same version of bbflow");
+        throw Refused("bbflow: the BB node at " + channel.Peer() +
+                      " speaks another version of the protocol: start the nodes and "
+                      "the program with the same version of bbflow");
     }
     if (!AreEqual(reply.StringAt("proof"), proof))
     {
-        throw std::runtime_error("bbflow: the BB node at " + channel.Peer() +
-                                 " has another secret than the contact file: give the contact "
-                                 "file that this node wrote");
+        throw Refused("bbflow: the BB node at " + channel.Peer() +
+                      " has another secret than the contact file: give the contact "
+                      "file that this node wrote");
     }
 }
 

@@ -11,7 +11,7 @@ namespace bbflow
  *  "Handshake").
  *  @param key its hexadecimal digits
  *  @throws ConnectionLost if the node hangs up or is silent
- *  @throws std::runtime_error if the secret or the version is not the node's */
+ *  @throws Refused if the secret or the version is not the node's */
 void ShakeHands(Channel &channel, const std::string &key);
 
 } // end namespace bbflow

@@ -74,15 +74,21 @@ Placement ChooseNode(const Contact &contact, const Parameters &parameters)
     {
         throw std::runtime_error("bbflow: '" + parameters.Contact + "' has no BB node");
     }
+    const size_t node = RuleFor(contact, parameters).NodeOf(parameters.Place.Rank);
+    return {node, CountWriters(contact, parameters, node)};
+}
+
+size_t CountWriters(const Contact &contact, const Parameters &parameters, const size_t node)
+{
     const Rule rule = RuleFor(contact, parameters);
     const StreamShare share = ShareOf(parameters);
-    Placement placement{rule.NodeOf(parameters.Place.Rank), 0};
-    for (size_t r = std::max(rule.First, share.FirstRank);
-         r < std::min(rule.First + rule.Ranks, share.FirstRank + share.Ranks); ++r)
+    const size_t end = std::min(rule.First + rule.Ranks, share.FirstRank + share.Ranks);
+    size_t writers = 0;
+    for (size_t r = std::max(rule.First, share.FirstRank); r < end; ++r)
     {
-        placement.LocalWriters += rule.NodeOf(r) == placement.Node ? 1 : 0;
+        writers += rule.NodeOf(r) == node ? 1 : 0;
     }
-    return placement;
+    return writers;
 }
 
 } // end namespace bbflow

@@ -20,4 +20,7 @@ struct Placement
  *  must know */
 Placement ChooseNode(const Contact &contact, const Parameters &parameters);
 
+/** How many ranks of the same stream land on a node by the rule. */
+size_t CountWriters(const Contact &contact, const Parameters &parameters, size_t node);
+
 } // end namespace bbflow

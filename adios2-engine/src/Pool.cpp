@@ -30,8 +30,17 @@ Pool::Pool(const std::string &path, const size_t capacity) : m_Capacity(capacity
         throw std::runtime_error("bbflow: can't map the pool " + path + " (" + reason + ")");
     }
     m_Begin = static_cast<char *>(begin);
+    m_Device = status.st_dev;
+    m_Inode = status.st_ino;
 }
 
 Pool::~Pool() { munmap(m_Begin, m_Capacity); }
+
+bool Pool::IsAt(const std::string &path) const
+{
+    struct stat status = {};
+    return stat(path.c_str(), &status) == 0 && status.st_dev == m_Device &&
+           status.st_ino == m_Inode;
+}
 
 } // end namespace bbflow

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <string>
+#include <sys/types.h>
 
 namespace bbflow
 {
@@ -18,11 +19,17 @@ public:
     Pool &operator=(const Pool &) = delete;
 
     char *At(const size_t offset) { return m_Begin + offset; }
+    const char *At(const size_t offset) const { return m_Begin + offset; }
     size_t Capacity() const { return m_Capacity; }
+
+    /** Whether the file at a path is the one that is mapped. */
+    bool IsAt(const std::string &path) const;
 
 private:
     char *m_Begin;
     size_t m_Capacity;
+    dev_t m_Device = 0;
+    ino_t m_Inode = 0;
 };
 
 } // end namespace bbflow

@@ -11,8 +11,6 @@ namespace bbflow
 namespace
 {
 
-constexpr double ReplySecs = 60.0;
-
 /** How long a node may wait for a change before it answers anyway. */
 constexpr double NewsSecs = 60.0;
 
@@ -20,15 +18,6 @@ constexpr double NewsSecs = 60.0;
 constexpr size_t FetchBytes = size_t{16} << 20;
 
 constexpr int FetchTries = 3;
-
-Value Checked(Value reply)
-{
-    if (!reply.BoolAt("ok"))
-    {
-        throw std::runtime_error("bbflow: " + reply.StringAt("error"));
-    }
-    return reply;
-}
 
 } // end empty namespace
 
@@ -59,11 +48,10 @@ void ReaderLink::AskForNews(const std::string &stream, const int64_t after, cons
 
 std::optional<Value> ReaderLink::TakeNews()
 {
-    std::optional<Value> news = m_News.Receive(After(0.0));
+    std::optional<Value> news = m_News.TryReply(After(0.0));
     if (news)
     {
         m_IsAsked = false;
-        Checked(*news);
     }
     return news;
 }
@@ -73,9 +61,9 @@ Value ReaderLink::Request(const Value &message)
     Tell(message);
     while (m_Unread > 1)
     {
-        Checked(Reply());
+        Reply();
     }
-    return Checked(Reply());
+    return Reply();
 }
 
 void ReaderLink::Tell(const Value &message)
@@ -86,13 +74,8 @@ void ReaderLink::Tell(const Value &message)
 
 Value ReaderLink::Reply()
 {
-    std::optional<Value> reply = m_Requests.Receive(After(ReplySecs));
-    if (!reply)
-    {
-        throw ConnectionLost("bbflow: " + m_Requests.Peer() + " doesn't answer");
-    }
     --m_Unread;
-    return std::move(*reply);
+    return m_Requests.Reply(After(Channel::ReplySecs));
 }
 
 void ReaderLink::Fetch(const int64_t step, const size_t offset, const size_t bytes, char *target)
@@ -124,7 +107,7 @@ bool ReaderLink::TryFetch(const int64_t step, const size_t offset, const size_t 
     {
         throw ConnectionLost("bbflow: " + m_Requests.Peer() + " sent another number of bytes");
     }
-    m_Requests.ReceiveRaw(target, bytes, After(ReplySecs));
+    m_Requests.ReceiveRaw(target, bytes, After(Channel::ReplySecs));
     return Crc32c({target, bytes}) == reply.UnsignedAt("crc");
 }
 

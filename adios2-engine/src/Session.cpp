@@ -1,11 +1,6 @@
 #include "Session.h"
 
-#include "Placement.h"
-#include "StreamShare.h"
-
 #include <stdexcept>
-#include <thread>
-#include <unistd.h>
 
 namespace bbflow
 {
@@ -13,159 +8,286 @@ namespace bbflow
 namespace
 {
 
-constexpr auto RetryInterval = std::chrono::milliseconds(50);
-constexpr double ReplySecs = 60.0;
+/** Blocks up to this size are landed within the Put, as BP5 does (its MinDeferredSize): Python's
+ * scalars and expressions are temporaries that are gone when Put returns. */
+constexpr size_t SmallBytes = size_t{4} << 20;
 
-/** Gives the reply if the agent agreed. @throws std::runtime_error with the agent's reason if not
- */
-Value Checked(Value reply)
-{
-    if (!reply.BoolAt("ok"))
-    {
-        throw std::runtime_error("bbflow: " + reply.StringAt("error"));
-    }
-    return reply;
-}
+/** How often a connection may break within one call. */
+constexpr int MostBreaks = 20;
 
 } // end empty namespace
 
-Session::Session(const Parameters &parameters)
+Session::Session(const Parameters &parameters) : m_Parameters(parameters), m_Link(parameters) {}
+
+/** Does something that can be done again from its beginning when the connection breaks. */
+template <class Action>
+auto Session::Persist(Action action)
 {
-    if (parameters.Contact.empty())
-    {
-        throw std::runtime_error(
-            "bbflow: no contact file is given: set the parameter Contact or the "
-            "environment's BBFLOW_CONTACT, or start the program with 'bbflow run'");
-    }
-    const Deadline deadline = After(parameters.OpenTimeoutSecs);
-    while (!m_Channel)
+    for (int breaks = 0;; ++breaks)
     {
         try
         {
-            Connect(parameters);
-        }
-        catch (const std::runtime_error &error)
-        {
-            if (std::chrono::steady_clock::now() >= *deadline)
+            if (!m_WhyBroken.empty())
             {
-                throw std::runtime_error(std::string(error.what()) + "; waited OpenTimeoutSecs=" +
-                                         std::to_string(parameters.OpenTimeoutSecs));
+                Restore();
             }
-            std::this_thread::sleep_for(RetryInterval);
+            return action();
+        }
+        catch (const ConnectionLost &error)
+        {
+            m_WhyBroken = error.what();
+            if (breaks == MostBreaks)
+            {
+                throw;
+            }
         }
     }
-    const auto reply = m_Channel->Receive(After(ReplySecs));
-    if (!reply)
-    {
-        throw std::runtime_error("bbflow: the BB node's agent doesn't answer");
-    }
-    const Value opened = Checked(*reply);
-    m_Pool = std::make_unique<Pool>(opened.StringAt("pool"), opened.UnsignedAt("capacity"));
-}
-
-void Session::Connect(const Parameters &parameters)
-{
-    const Contact contact = ReadContact(parameters.Contact);
-    const Placement placement = ChooseNode(contact, parameters);
-    const Node &node = contact.Nodes[placement.Node];
-    const StreamShare share = ShareOf(parameters);
-    auto channel = std::make_unique<Channel>(
-        ConnectTo(node, contact.Key, parameters.Transport, After(parameters.OpenTimeoutSecs)));
-    channel->Send(Value::Map{{"op", "open"},
-                             {"stream", share.Stream},
-                             {"rank", uint64_t{parameters.Place.Rank - share.FirstRank}},
-                             {"writers", uint64_t{share.Ranks}},
-                             {"local_writers", uint64_t{placement.LocalWriters}},
-                             {"policy", parameters.QueueFullPolicy},
-                             {"transport", "shm"},
-                             {"host", HostName()},
-                             {"pid", int64_t{getpid()}},
-                             {"open_timeout_s", parameters.OpenTimeoutSecs},
-                             {"loss_timeout_s", parameters.NodeLossTimeoutSecs},
-                             {"settled", -1},
-                             {"resume", false},
-                             {"moved_from", ""}});
-    m_Channel = std::move(channel);
 }
 
 Admission Session::Begin(const size_t step, const Deadline &deadline)
 {
-    if (!m_Asked)
-    {
-        m_Channel->Send(Value::Map{
-            {"op", "begin"}, {"step", uint64_t{step}}, {"bytes", uint64_t{m_ExpectedBytes}}});
-        m_Asked = true;
-        m_Step = step;
-        m_Arena.Clear();
-    }
-    const std::optional<Value> reply = AwaitReply(deadline);
+    const std::optional<Value> reply = Persist(
+        [&]
+        {
+            if (!m_IsAsked)
+            {
+                Ask(step, m_ExpectedBytes);
+                m_IsAsked = true;
+            }
+            return AwaitReply(deadline);
+        });
     if (!reply)
     {
         return Admission::NotReady;
     }
-    m_Asked = false;
-    AddExtents(Checked(*reply));
-    return reply->StringAt("status") == "discard" ? Admission::Discarded : Admission::Granted;
+    m_IsAsked = false;
+    m_Unconfirmed.reset(); // requests are answered in order: the node has it
+    m_IsOpen = true;
+    m_Step.Number = step;
+    Admit(*reply);
+    return m_IsDropped ? Admission::Discarded : Admission::Granted;
 }
 
-char *Session::Place(const size_t bytes, const size_t pending, size_t &offset)
+void Session::Ask(const size_t step, const size_t bytes)
 {
-    std::optional<size_t> place = m_Arena.Take(bytes);
-    if (!place)
-    {
-        m_Channel->Send(Value::Map{
-            {"op", "reserve"}, {"step", uint64_t{m_Step}}, {"bytes", uint64_t{pending}}});
-        AddExtents(Checked(*AwaitReply(std::nullopt)));
-        place = m_Arena.Take(bytes);
-    }
-    offset = place.value();
-    return m_Pool->At(offset);
+    m_Link.Wire().Send(
+        Value::Map{{"op", "begin"}, {"step", uint64_t{step}}, {"bytes", uint64_t{bytes}}});
 }
 
-void Session::Commit(Value::Array blocks, Value::Array attributes)
+void Session::Admit(const Value &reply)
 {
-    m_ExpectedBytes = m_Arena.Used();
-    m_Channel->Send(Value::Map{{"op", "commit"},
-                               {"step", uint64_t{m_Step}},
-                               {"blocks", std::move(blocks)},
-                               {"attributes", std::move(attributes)},
-                               {"waited_s", m_WaitedSecs}});
-}
-
-void Session::Close(const size_t steps)
-{
-    m_Channel->Send(Value::Map{{"op", "close"}, {"steps", uint64_t{steps}}});
-    const std::optional<Value> reply = m_Channel->Receive(After(ReplySecs));
-    if (!reply)
-    {
-        throw std::runtime_error("bbflow: the BB node's agent doesn't answer");
-    }
-    Checked(*reply);
-}
-
-void Session::Abort() { m_Channel->Send(Value::Map{{"op", "abort"}}); }
-
-std::optional<Value> Session::AwaitReply(const Deadline &deadline)
-{
-    const auto start = std::chrono::steady_clock::now();
-    std::optional<Value> reply = m_Channel->Receive(deadline);
-    m_WaitedSecs += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    return reply;
+    const std::string &status = reply.StringAt("status");
+    m_IsDropped = status == "discard";
+    m_Spills = status == "spill";
+    m_Report.Discarded += m_IsDropped ? 1 : 0;
+    AddExtents(reply);
 }
 
 void Session::AddExtents(const Value &reply)
 {
-    for (const Value &extent : reply.ArrayAt("extents"))
+    for (const auto &[offset, size] : Arena::ReadExtents(reply))
     {
-        const auto &pair = std::get<Value::Array>(extent.Get());
-        const size_t offset = pair.at(0).AsUnsigned();
-        const size_t size = pair.at(1).AsUnsigned();
-        if (offset > m_Pool->Capacity() || size > m_Pool->Capacity() - offset)
+        if (offset > m_Link.Capacity() || size > m_Link.Capacity() - offset)
         {
             throw std::runtime_error("bbflow: the agent gave an extent outside of its pool");
         }
         m_Arena.Add(offset, size);
     }
 }
+
+std::optional<Value> Session::AwaitReply(const Deadline &deadline)
+{
+    const auto start = std::chrono::steady_clock::now();
+    std::optional<Value> reply = m_Link.Wire().TryReply(deadline);
+    m_WaitedSecs += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return reply;
+}
+
+void Session::Put(Block block, const When when)
+{
+    if (m_IsDropped)
+    {
+        return;
+    }
+    m_Step.Blocks.push_back(std::move(block));
+    Block &added = m_Step.Blocks.back();
+    if (added.Bytes > 0 && (when == When::AtOnce || added.Bytes <= SmallBytes))
+    {
+        Persist([&] { LandNow(added); });
+        m_Step.Forget([this](const char *source) { return !m_Kept.Holds(source); });
+    }
+}
+
+void Session::LandNow(Block &block)
+{
+    if (m_IsDropped || block.Is == Block::State::Landed)
+    {
+        return;
+    }
+    const bool isSmall = block.Bytes <= SmallBytes;
+    if (isSmall && m_Link.Way().NeedsMemory())
+    {
+        KeepCopy(block);
+    }
+    Land(block, Arena::Padded(block.Bytes));
+    if (!isSmall)
+    {
+        m_Link.Way().Sync();
+    }
+}
+
+void Session::KeepCopy(Block &block)
+{
+    if (m_Kept.Holds(block.Source))
+    {
+        return;
+    }
+    const char *copy = m_Kept.Keep(block.Source, block.Bytes);
+    if (copy == nullptr)
+    {
+        m_Link.Way().Sync();
+        m_Step.Forget([this](const char *source) { return m_Kept.Holds(source); });
+        m_Kept.Clear();
+        copy = m_Kept.Keep(block.Source, block.Bytes);
+    }
+    block.Source = copy;
+}
+
+void Session::Land(Block &block, const size_t pending)
+{
+    Place(block, pending);
+    Landing &way = block.InFile ? *m_File : m_Link.Way();
+    way.Land(block.Source, block.Bytes, block.Offset, *block.Look);
+    block.Is = Block::State::Landed;
+}
+
+void Session::Place(Block &block, const size_t pending)
+{
+    if (block.Is == Block::State::Placed)
+    {
+        return;
+    }
+    if (!Reserve(block, pending))
+    {
+        if (!m_File)
+        {
+            m_File = std::make_unique<SpillFile>(m_Parameters.SpillDirectory, m_Link.Share().Stream,
+                                                 m_Step.Number, Rank());
+        }
+        block.InFile = true;
+        block.Offset = m_File->Take(block.Bytes);
+    }
+    block.Is = Block::State::Placed;
+}
+
+/** Gives a block its place in the pool; false if it must be spilled. */
+bool Session::Reserve(Block &block, const size_t pending)
+{
+    std::optional<size_t> offset = m_Arena.Take(block.Bytes);
+    if (!offset && !m_Spills)
+    {
+        m_Link.Wire().Send(Value::Map{
+            {"op", "reserve"}, {"step", uint64_t{m_Step.Number}}, {"bytes", uint64_t{pending}}});
+        const Value reply = *AwaitReply(std::nullopt);
+        m_Spills = reply.StringAt("status") == "spill";
+        AddExtents(reply);
+        offset = m_Arena.Take(block.Bytes);
+    }
+    if (!offset && !m_Spills)
+    {
+        throw std::runtime_error("bbflow: the agent gave less room than it was asked for");
+    }
+    block.Offset = offset.value_or(0);
+    return offset.has_value();
+}
+
+void Session::PerformPuts()
+{
+    Persist([this] { LandWaiting(); });
+    m_Step.Forget([this](const char *source) { return !m_Kept.Holds(source); });
+}
+
+void Session::LandWaiting()
+{
+    for (Block &block : m_Step.Blocks)
+    {
+        const bool waits = block.Is == Block::State::Waiting || block.Is == Block::State::Placed;
+        if (block.Bytes > 0 && waits && !m_IsDropped)
+        {
+            Land(block, m_Step.BytesThatAre(Block::State::Waiting));
+        }
+    }
+    if (!m_IsDropped)
+    {
+        m_Link.Way().Sync();
+    }
+}
+
+bool Session::Commit(const Value::Array &attributes)
+{
+    Persist(
+        [&]
+        {
+            LandWaiting();
+            if (!m_IsDropped)
+            {
+                SendCommit(attributes);
+            }
+        });
+    const bool isCommitted = !m_IsDropped;
+    End();
+    return isCommitted;
+}
+
+void Session::SendCommit(const Value::Array &attributes)
+{
+    if (m_File)
+    {
+        m_File->Finish();
+    }
+    Value commit = Value::Map{{"op", "commit"},
+                              {"step", uint64_t{m_Step.Number}},
+                              {"blocks", m_Step.Records(m_File ? m_File->Path() : "")},
+                              {"attributes", attributes},
+                              {"waited_s", m_WaitedSecs}};
+    m_Link.Wire().Send(commit); // when this fails the node has not got all of it
+    m_Unconfirmed = std::move(commit);
+    m_ExpectedBytes = m_Step.BytesThatAre(Block::State::Landed);
+    if (m_File)
+    {
+        m_File->Keep();
+        ++m_Report.Spilled;
+    }
+}
+
+void Session::End()
+{
+    if (m_IsDropped)
+    {
+        m_Link.ResetLanding();
+    }
+    m_Settled = static_cast<int64_t>(m_Step.Number);
+    m_Step.Blocks.clear();
+    m_Arena.Clear();
+    m_Kept.Clear();
+    m_File.reset();
+    m_LostPools.clear();
+    m_IsDropped = false;
+    m_IsOpen = false;
+}
+
+void Session::Close(const size_t steps, const Value::Array &attributes)
+{
+    Persist(
+        [&]
+        {
+            m_Link.Wire().Send(Value::Map{
+                {"op", "close"}, {"steps", uint64_t{steps}}, {"attributes", attributes}});
+            m_Link.Wire().Reply(After(Channel::ReplySecs));
+        });
+    m_Report.Print(m_Link.Share().Stream, Rank());
+}
+
+void Session::Abort() { m_Link.Wire().Send(Value::Map{{"op", "abort"}}); }
 
 } // end namespace bbflow

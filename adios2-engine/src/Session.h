@@ -1,11 +1,14 @@
 #pragma once
 
 #include "Arena.h"
-#include "Channel.h"
-#include "Parameters.h"
-#include "Pool.h"
+#include "KeptMemory.h"
+#include "NodeLink.h"
+#include "OpenStep.h"
+#include "Report.h"
+#include "SpillFile.h"
 
-#include <memory>
+#include <utility>
+#include <vector>
 
 namespace bbflow
 {
@@ -18,39 +21,92 @@ enum class Admission
     NotReady
 };
 
-/** One rank's conversation with its node's agent (FORMAT.md, "Writer and agent"). */
+/** When a block's memory may be overwritten. */
+enum class When
+{
+    /** When the call returns. */
+    AtOnce,
+    /** After PerformPuts or Commit. */
+    Later
+};
+
+/** A rank's stream, step by step, whatever happens to the node that it lands on (FORMAT.md,
+ *  "Writer and agent"). Every call throws std::runtime_error if no node takes the stream any more.
+ */
 class Session
 {
 public:
-    /** Opens the stream; waits for the contact file and the agent as long as the parameters allow.
-     *  @throws std::runtime_error if they don't come, or the agent refuses */
     explicit Session(const Parameters &parameters);
 
     /** Asks for a step, or goes on waiting for the one asked for before. */
     Admission Begin(size_t step, const Deadline &deadline);
 
-    /** Places a block. If the step's extents are full it first waits for room for `pending` bytes.
-     */
-    char *Place(size_t bytes, size_t pending, size_t &offset);
+    /** Takes a block in. In a discarded step it is dropped. */
+    void Put(Block block, When when);
 
-    /** Makes this rank's step final. */
-    void Commit(Value::Array blocks, Value::Array attributes);
+    /** Lands all blocks that still wait. */
+    void PerformPuts();
 
-    void Close(size_t steps);
+    /** Makes this rank's step final; false if the step was dropped, with its attributes. */
+    bool Commit(const Value::Array &attributes);
+
+    void Close(size_t steps, const Value::Array &attributes);
     void Abort();
 
-private:
-    std::unique_ptr<Channel> m_Channel;
-    std::unique_ptr<Pool> m_Pool;
-    Arena m_Arena;
-    size_t m_Step = 0;
-    size_t m_ExpectedBytes = 0;
-    bool m_Asked = false;
-    double m_WaitedSecs = 0.0;
+    /** Whether another node has taken over, or the same one with nothing in it, since the last time
+     *  that this was asked. */
+    bool TakeNewNode() { return std::exchange(m_HasNewNode, false); }
 
-    void Connect(const Parameters &parameters);
+    /** Rank in the stream. */
+    size_t Rank() const { return m_Link.Rank(); }
+
+private:
+    const Parameters m_Parameters;
+    NodeLink m_Link;
+    OpenStep m_Step;
+    Arena m_Arena;
+    KeptMemory m_Kept;
+    std::unique_ptr<SpillFile> m_File;
+    /** The last commit; whether the node has it shows at the next reply. */
+    std::optional<Value> m_Unconfirmed;
+    /** Where lost blocks are read before they are landed again. */
+    std::vector<std::shared_ptr<Pool>> m_LostPools;
+    Report m_Report;
+    /** Empty unless the connection is broken. */
+    std::string m_WhyBroken;
+    /** Last step that this rank has behind it, committed or discarded. */
+    int64_t m_Settled = -1;
+    size_t m_ExpectedBytes = 0;
+    double m_WaitedSecs = 0.0;
+    bool m_IsOpen = false;
+    bool m_IsAsked = false;
+    bool m_IsDropped = false;
+    bool m_Spills = false;
+    bool m_MustBeginAgain = false;
+    bool m_HasNewNode = false;
+
+    template <class Action>
+    auto Persist(Action action);
     std::optional<Value> AwaitReply(const Deadline &deadline);
+
+    void Ask(size_t step, size_t bytes);
+    void Admit(const Value &reply);
     void AddExtents(const Value &reply);
+
+    void LandNow(Block &block);
+    void LandWaiting();
+    void Land(Block &block, size_t pending);
+    void Place(Block &block, size_t pending);
+    bool Reserve(Block &block, size_t pending);
+    void KeepCopy(Block &block);
+    void SendCommit(const Value::Array &attributes);
+    void End();
+
+    void Restore();
+    void RestoreStep(const Value &reply, const std::shared_ptr<Pool> &before);
+    void LandLost();
+    void Skip();
+    void Drop();
 };
 
 } // end namespace bbflow

@@ -16,6 +16,13 @@ public:
     using std::runtime_error::runtime_error;
 };
 
+/** The other side answers, but refuses: trying again doesn't help. */
+class Refused : public std::runtime_error
+{
+public:
+    using std::runtime_error::runtime_error;
+};
+
 /** A connected stream socket. */
 class Socket
 {

@@ -65,6 +65,13 @@ uint64_t Value::UnsignedAt(const std::string_view key) const
     return value->AsUnsigned();
 }
 
+int64_t Value::IntegerAt(const std::string_view key) const
+{
+    const Value *value = Find(key);
+    const int64_t *number = value ? std::get_if<int64_t>(&value->m_Value) : nullptr;
+    return number ? *number : static_cast<int64_t>(UnsignedAt(key));
+}
+
 uint64_t Value::AsUnsigned() const
 {
     if (const uint64_t *number = std::get_if<uint64_t>(&m_Value))

@@ -44,6 +44,7 @@ public:
      *  @throws std::runtime_error if it is missing or of another type */
     bool BoolAt(std::string_view key) const;
     uint64_t UnsignedAt(std::string_view key) const;
+    int64_t IntegerAt(std::string_view key) const;
     const std::string &StringAt(std::string_view key) const;
     const Array &ArrayAt(std::string_view key) const;
 

@@ -66,13 +66,14 @@ def test_another_stream_lands_after_a_writer_died(node, tmp_path):
 
 
 def test_a_writer_whose_node_is_gone_says_so(node, tmp_path):
-    with writing(node.contact, ONE_STEP, write_config(tmp_path)) as process:
+    with writing(node.contact, ONE_STEP, write_config(tmp_path, NodeLossTimeoutSecs="0.3")) as process:
         wait_for_file(tmp_path / "open")
         node.close()
         (tmp_path / "go").touch()
         returncode, said = finish(process)
     assert returncode != 0
     assert "the BB node's agent is gone" in said
+    assert "NodeLossTimeoutSecs=0.3" in said
 
 
 def test_a_damaged_contact_file_is_named(tmp_path):

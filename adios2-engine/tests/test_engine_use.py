@@ -34,7 +34,7 @@ def test_a_global_array_without_a_selection_is_refused(node, programs, tmp_path)
     [
         ({"QueueFulPolicy": "Block"}, "unknown parameter QueueFulPolicy; did you mean QueueFullPolicy?"),
         ({"opentimeout": "1"}, "did you mean OpenTimeoutSecs?"),
-        ({"QueueFullPolicy": "Wait"}, "must be Block or Discard"),
+        ({"QueueFullPolicy": "Wait"}, "must be Block, Discard or Spill"),
         ({"OpenTimeoutSecs": "soon"}, "OpenTimeoutSecs=soon must be a number"),
         ({"OpenTimeoutSecs": "inf"}, "OpenTimeoutSecs=inf must be"),
         ({"Rank": "-1"}, "Rank=-1 must be"),

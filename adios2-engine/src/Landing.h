@@ -1,0 +1,36 @@
+#pragma once
+
+#include "Channel.h"
+#include "Scan.h"
+
+#include <cstddef>
+
+namespace bbflow
+{
+
+/** A way by which blocks get to their places. */
+class Landing
+{
+public:
+    virtual ~Landing() = default;
+
+    /** Brings a block to its place; `scan` sees all of it.
+     *  @throws ConnectionLost if the node can't be reached any more */
+    virtual void Land(const char *source, size_t bytes, size_t offset, Scan &scan) = 0;
+
+    /** Returns when everything that was landed has arrived whole.
+     *  @throws ConnectionLost if the node can't be reached any more */
+    virtual void Sync() = 0;
+
+    /** Goes on over another connection to the same pool: what was not synced is sent again.
+     *  @throws ConnectionLost if the node can't be reached any more */
+    virtual void GoOn(Channel &channel) = 0;
+
+    /** Whether a block's memory must stay as it is until Sync. */
+    virtual bool NeedsMemory() const = 0;
+
+    /** Where the bytes at an offset can be read by this process; nullptr if they can't. */
+    virtual const char *At(size_t offset) const = 0;
+};
+
+} // end namespace bbflow

@@ -1,0 +1,208 @@
+#include "NodeLink.h"
+
+#include "SharedLanding.h"
+#include "TcpLanding.h"
+
+#include <sstream>
+#include <thread>
+#include <unistd.h>
+
+namespace bbflow
+{
+
+namespace
+{
+
+constexpr auto RetryInterval = std::chrono::milliseconds(50);
+
+/** How long another node may take to answer when the own one is lost. */
+constexpr double NextNodeSecs = 10.0;
+
+std::string Text(const double seconds)
+{
+    std::ostringstream text;
+    text << seconds;
+    return text.str();
+}
+
+/** Number of a node; nothing if the contact file doesn't name it (any more). */
+std::optional<size_t> NumberOf(const Contact &contact, const std::string &name)
+{
+    for (size_t i = 0; i < contact.Nodes.size(); ++i)
+    {
+        if (contact.Nodes[i].Name == name)
+        {
+            return i;
+        }
+    }
+    return std::nullopt;
+}
+
+/** The contact file; no node where it is gone, as it is with the last node. */
+Contact ReadIfThere(const std::string &path)
+{
+    try
+    {
+        return ReadContact(path);
+    }
+    catch (const std::runtime_error &)
+    {
+        return {};
+    }
+}
+
+} // end empty namespace
+
+NodeLink::NodeLink(const Parameters &parameters)
+: m_Parameters(parameters), m_Share(ShareOf(parameters))
+{
+    if (parameters.Contact.empty())
+    {
+        throw std::runtime_error(
+            "bbflow: no contact file is given: set the parameter Contact or the "
+            "environment's BBFLOW_CONTACT, or start the program with 'bbflow run'");
+    }
+    const Deadline deadline = After(parameters.OpenTimeoutSecs);
+    while (!m_Landing)
+    {
+        try
+        {
+            const Contact contact = ReadContact(parameters.Contact);
+            const size_t node = ChooseNode(contact, parameters).Node;
+            Open(contact, node, -1, "", deadline);
+        }
+        catch (const Refused &)
+        {
+            throw;
+        }
+        catch (const std::runtime_error &error)
+        {
+            if (IsOver(deadline))
+            {
+                throw std::runtime_error(std::string(error.what()) + "; waited OpenTimeoutSecs=" +
+                                         Text(parameters.OpenTimeoutSecs));
+            }
+            std::this_thread::sleep_for(RetryInterval);
+        }
+    }
+}
+
+Value NodeLink::Open(const Contact &contact, const size_t number, const int64_t settled,
+                     const std::string &movedFrom, const Deadline &deadline)
+{
+    const Node &node = contact.Nodes[number];
+    const bool isShared = WayTo(node, m_Parameters.Transport) == Transport::SharedMemory;
+    auto channel =
+        std::make_unique<Channel>(ConnectTo(node, contact.Key, m_Parameters.Transport, deadline));
+    channel->Send(
+        Value::Map{{"op", "open"},
+                   {"stream", m_Share.Stream},
+                   {"rank", uint64_t{Rank()}},
+                   {"writers", uint64_t{m_Share.Ranks}},
+                   {"local_writers", uint64_t{CountWriters(contact, m_Parameters, number)}},
+                   {"policy", m_Parameters.QueueFullPolicy},
+                   {"transport", isShared ? "shm" : "tcp"},
+                   {"host", HostName()},
+                   {"pid", int64_t{getpid()}},
+                   {"open_timeout_s", m_Parameters.OpenTimeoutSecs},
+                   {"loss_timeout_s", m_Parameters.NodeLossTimeoutSecs},
+                   {"settled", settled},
+                   {"resume", m_AskedNode == node.Name},
+                   {"moved_from", movedFrom}});
+    m_AskedNode = node.Name; // a reply that got lost must not make this rank a stranger
+    Value reply = channel->Reply(After(Channel::ReplySecs));
+    m_Channel = std::move(channel);
+    m_IsSamePool = m_NodeName == node.Name;
+    m_NodeName = node.Name;
+    UsePool(reply, isShared);
+    return reply;
+}
+
+void NodeLink::UsePool(const Value &reply, const bool isShared)
+{
+    const std::string &path = reply.StringAt("pool");
+    const size_t capacity = reply.UnsignedAt("capacity");
+    const bool wasShared = m_Pool != nullptr;
+    m_IsSamePool = m_IsSamePool && m_Landing && capacity == m_Capacity && wasShared == isShared &&
+                   (!isShared || m_Pool->IsAt(path));
+    m_Capacity = capacity;
+    if (!m_IsSamePool)
+    {
+        m_Pool = isShared ? std::make_shared<Pool>(path, capacity) : nullptr;
+        ResetLanding();
+    }
+}
+
+void NodeLink::ResetLanding()
+{
+    if (m_Pool)
+    {
+        m_Landing = std::make_unique<SharedLanding>(m_Pool);
+    }
+    else
+    {
+        m_Landing = std::make_unique<TcpLanding>(*m_Channel);
+    }
+}
+
+void NodeLink::ResumeLanding() { m_Landing->GoOn(*m_Channel); }
+
+Value NodeLink::Restore(const int64_t settled, const std::string &why)
+{
+    // The old connection stays until the new one is there: its end would mean that the rank is
+    // gone.
+    const Deadline deadline = After(m_Parameters.NodeLossTimeoutSecs);
+    while (true)
+    {
+        try
+        {
+            const Contact contact = ReadContact(m_Parameters.Contact);
+            const std::optional<size_t> node = NumberOf(contact, m_NodeName);
+            if (!node)
+            {
+                throw ConnectionLost("bbflow: BB node " + m_NodeName + " has ended");
+            }
+            return Open(contact, *node, settled, "", deadline);
+        }
+        catch (const Refused &)
+        {
+            throw;
+        }
+        catch (const std::runtime_error &error)
+        {
+            if (IsOver(deadline))
+            {
+                return MoveOn(settled, why);
+            }
+            std::this_thread::sleep_for(RetryInterval);
+        }
+    }
+}
+
+Value NodeLink::MoveOn(const int64_t settled, const std::string &why)
+{
+    const std::string lost = m_NodeName;
+    std::string last = "there is no other node";
+    const Contact contact = ReadIfThere(m_Parameters.Contact);
+    const size_t nodes = contact.Nodes.size();
+    const size_t first = NumberOf(contact, lost).value_or(nodes) + 1;
+    for (size_t next = first; next < first + nodes; ++next)
+    {
+        try
+        {
+            if (contact.Nodes[next % nodes].Name != lost)
+            {
+                return Open(contact, next % nodes, settled, lost, After(NextNodeSecs));
+            }
+        }
+        catch (const std::exception &error)
+        {
+            last = error.what();
+        }
+    }
+    throw std::runtime_error(why + "; BB node " + lost + " did not come back within " +
+                             "NodeLossTimeoutSecs=" + Text(m_Parameters.NodeLossTimeoutSecs) +
+                             ", and no other takes its place: " + last);
+}
+
+} // end namespace bbflow

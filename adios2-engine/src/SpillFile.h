@@ -1,0 +1,51 @@
+#pragma once
+
+#include "Landing.h"
+
+#include <string>
+
+namespace bbflow
+{
+
+/** A rank's blocks of one step that its node had no room for, in a file on the PFS (FORMAT.md,
+ *  "Spill directory"). Unless it is committed it goes with this object. */
+class SpillFile final : public Landing
+{
+public:
+    /** @throws std::runtime_error if the file can't be made */
+    SpillFile(const std::string &directory, const std::string &stream, size_t step, size_t rank);
+    ~SpillFile() override;
+    SpillFile(const SpillFile &) = delete;
+    SpillFile &operator=(const SpillFile &) = delete;
+
+    /** Gives the place of the next block. */
+    size_t Take(size_t bytes);
+
+    /** @throws std::runtime_error if the file system takes no more */
+    void Land(const char *source, size_t bytes, size_t offset, Scan &scan) override;
+    void Sync() override {}
+    void GoOn(Channel &) override {}
+    bool NeedsMemory() const override { return false; }
+    const char *At(size_t) const override { return nullptr; }
+
+    /** Closes the file, so that other hosts see all of it.
+     *  @throws std::runtime_error if the file system has lost something */
+    void Finish();
+
+    /** Lets the file stay: its step is committed. */
+    void Keep() { m_Stays = true; }
+
+    const std::string &Path() const { return m_Path; }
+
+private:
+    std::string m_Path;
+    int m_File;
+    size_t m_Used = 0;
+    bool m_Stays = false;
+
+    void Open(int flags);
+    void Write(const char *bytes, size_t n, size_t offset);
+    [[noreturn]] void ThrowError() const;
+};
+
+} // end namespace bbflow
