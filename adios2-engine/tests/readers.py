@@ -25,7 +25,7 @@ def get(name, start=None, count=None, fill=-1, mode=Mode.Sync):
 
 def holes():
     attribute = io.inquire_attribute("bbflow/holes")
-    return int(attribute.data()[0]) if attribute else 0
+    return int(np.ravel(attribute.data())[0]) if attribute else 0
 
 def attributes():
     return {name: io.inquire_attribute(name).data_string() if described["Type"] == "string"
