@@ -1,20 +1,26 @@
 """Supervising a run: the simulation, the analysis beside it, and what is done when one of them ends."""
 
+import os
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from bbflow.errors import BbflowError, ConfigError, StreamError
 from bbflow.landing.client import request_once
-from bbflow.landing.contact import NodeAddress
+from bbflow.landing.contact import read_contact
 from bbflow.leftovers import remove_leftovers, segments
 from bbflow.records import Message
 
 POLL_S = 0.2
 ANALYSIS_RESTARTS = 3
 STOP_TIMEOUT_S = 10.0
+NODE_BACK_S = 60.0
+"""How long the analysis waits for a BB node's agent to be started again."""
+NODE_LOST = os.EX_NOHOST
+"""Exit code of an analysis that lost a BB node."""
 INTERRUPTED = 130
 INCOMPLETE = 3
 """Exit code of an analysis whose stream was aborted: its results are published and marked."""
@@ -30,8 +36,8 @@ class Supervisor:
 
     Parameters
     ----------
-    nodes
-        The BB nodes.
+    contact
+        The BB nodes' contact file.
     stream
         The stream that the simulation writes.
     analysis_command, rescue_command
@@ -42,13 +48,14 @@ class Supervisor:
 
     def __init__(
         self,
-        nodes: Sequence[NodeAddress],
+        contact: Path,
         stream: str,
         analysis_command: Sequence[str],
         rescue_command: Sequence[str],
         show: Callable[[list[Message]], object],
     ) -> None:
-        self._nodes = nodes
+        self._contact = contact
+        self._nodes = read_contact(contact)
         self._stream = stream
         self._analysis_command = analysis_command
         self._rescue_command = rescue_command
@@ -119,9 +126,18 @@ class Supervisor:
         return subprocess.Popen(self._analysis_command, stdin=subprocess.DEVNULL, start_new_session=True)
 
     def _must_restart(self, analysis: Process) -> bool:
-        if analysis.returncode >= 0 or self._restarts >= ANALYSIS_RESTARTS:
+        if (analysis.returncode >= 0 and analysis.returncode != NODE_LOST) or self._restarts >= ANALYSIS_RESTARTS:
             return False
         self._restarts += 1
+        return analysis.returncode != NODE_LOST or self._nodes_are_back()
+
+    def _nodes_are_back(self) -> bool:
+        """Wait until every node's agent answers: one that was killed may be started again."""
+        deadline_s = time.monotonic() + NODE_BACK_S
+        while not self._look():
+            if time.monotonic() > deadline_s:
+                return False
+            time.sleep(POLL_S)
         return True
 
     def _watch(self, simulation: Process, analysis: Process) -> None:
@@ -137,13 +153,19 @@ class Supervisor:
                 )
             time.sleep(POLL_S)
 
-    def _look(self) -> None:
-        with suppress(BbflowError):
+    def _look(self) -> bool:
+        """Show the nodes' status; False if one doesn't answer."""
+        try:
             statuses = [request_once(node, "status") for node in self._nodes]
-            streams = [status["streams"].get(self._stream, {}) for status in statuses]
-            self._opened = self._opened or any(stream.get("status", "expected") != "expected" for stream in streams)
-            if any(streams) or not self._opened:  # at the end the nodes have forgotten it: its last numbers stay
-                self._show(statuses)
+        except BbflowError:
+            with suppress(BbflowError):  # an agent that was started again may have another address
+                self._nodes = read_contact(self._contact)
+            return False
+        streams = [status["streams"].get(self._stream, {}) for status in statuses]
+        self._opened = self._opened or any(stream.get("status", "expected") != "expected" for stream in streams)
+        if any(streams) or not self._opened:  # at the end the nodes have forgotten it: its last numbers stay
+            self._show(statuses)
+        return True
 
 
 def _start(command: Sequence[str], environment: Mapping[str, str]) -> Process:

@@ -27,6 +27,10 @@ void Session::Restore()
     {
         RestoreStep(reply, before);
     }
+    else
+    {
+        m_Link.ResetLanding();
+    }
     m_WhyBroken.clear();
 }
 
@@ -35,6 +39,7 @@ void Session::RestoreStep(const Value &reply, const std::shared_ptr<Pool> &befor
     if (reply.IntegerAt("committed") >= static_cast<int64_t>(m_Step.Number))
     {
         Drop(); // it was skipped, but the reply to that was lost
+        m_Link.ResetLanding();
         return;
     }
     if (m_Link.IsSamePool() && m_Arena.IsAmong(Arena::ReadExtents(reply)))

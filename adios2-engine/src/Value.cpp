@@ -68,8 +68,8 @@ uint64_t Value::UnsignedAt(const std::string_view key) const
 int64_t Value::IntegerAt(const std::string_view key) const
 {
     const Value *value = Find(key);
-    const int64_t *number = value ? std::get_if<int64_t>(&value->m_Value) : nullptr;
-    return number ? *number : static_cast<int64_t>(UnsignedAt(key));
+    return value && std::holds_alternative<int64_t>(value->m_Value) ? value->AsSigned()
+                                                                    : int64_t(UnsignedAt(key));
 }
 
 uint64_t Value::AsUnsigned() const

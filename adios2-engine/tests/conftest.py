@@ -3,6 +3,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from badnetwork import BadNetwork
+from nodes import Nodes
 
 from bbflow.landing.embedded import EmbeddedNodes
 
@@ -13,6 +15,13 @@ SOURCES = Path(__file__).parent / "program"
 def node():
     """One BB node of 16 MiB."""
     with EmbeddedNodes(1, 16 << 20) as nodes:
+        yield nodes
+
+
+@pytest.fixture
+def big_node():
+    """One BB node of 64 MiB."""
+    with EmbeddedNodes(1, 64 << 20) as nodes:
         yield nodes
 
 
@@ -35,3 +44,33 @@ def programs(tmp_path_factory):
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
     return build
+
+
+@pytest.fixture
+def faulty_nodes():
+    """Make nodes that the test kills and starts again."""
+    made = []
+
+    def make(count, capacity, options=()):
+        made.append(Nodes(count, capacity, options))
+        return made[-1]
+
+    yield make
+    for nodes in made:
+        nodes.close()
+
+
+@pytest.fixture
+def bad_network(node, tmp_path):
+    """A network between writers and a node that damages and cuts what goes over it."""
+    network = BadNetwork(node, tmp_path / "through.json")
+    yield network
+    network.close()
+
+
+@pytest.fixture
+def big_bad_network(big_node, tmp_path):
+    """The same before the big node."""
+    network = BadNetwork(big_node, tmp_path / "through.json")
+    yield network
+    network.close()

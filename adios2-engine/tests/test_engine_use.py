@@ -127,3 +127,17 @@ with_engine.close()
     (step,) = steps_of(watch(node))
     ((_, field),) = arrays_of(node, step)
     assert (field == 7.0).all()
+
+
+def test_attributes_defined_after_the_last_step_come_with_close(node, tmp_path):
+    code = """
+engine = io.open("out", Mode.Write)
+engine.begin_step()
+engine.end_step()
+io.define_attribute("verdict", "stable")
+engine.close()
+"""
+    write(node.contact, code, write_config(tmp_path))
+    shown = watch(node)
+    assert shown["status"] == "closed"
+    assert attributes_of(shown)["verdict"] == "stable"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from bbflow import __version__
-from bbflow.errors import BbflowError, CapacityError, ConfigError, MissingToolError
+from bbflow.errors import BbflowError, CapacityError, ConfigError, MissingToolError, NodeError
 
 COMMANDS = {
     "demo": "run the example climate simulation and its analysis",
@@ -19,7 +19,12 @@ COMMANDS = {
     "status": "show BB nodes and their streams",
     "drop": "forget an ended stream that nobody wants to fold",
 }
-EXIT_CODES = {ConfigError: os.EX_USAGE, CapacityError: os.EX_TEMPFAIL, MissingToolError: os.EX_UNAVAILABLE}
+EXIT_CODES = {
+    ConfigError: os.EX_USAGE,
+    CapacityError: os.EX_TEMPFAIL,
+    MissingToolError: os.EX_UNAVAILABLE,
+    NodeError: os.EX_NOHOST,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -21,7 +21,6 @@ import bbflow_adios2
 from bbflow.config import Config, load_config
 from bbflow.errors import ConfigError, MissingToolError
 from bbflow.events import EVENTS_FILE
-from bbflow.landing.contact import NodeAddress, read_contact
 from bbflow.landing.embedded import EmbeddedNodes
 from bbflow.progress import Progress
 from bbflow.report import write_report
@@ -69,12 +68,12 @@ def run_simulation(options: argparse.Namespace, command: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     config = load_config(options.config)
     _prepare_output(config.output, overwrite=options.overwrite)
-    with _nodes(config, options.contact) as (contact, nodes), Progress() as progress:
+    with _nodes(config, options.contact) as contact, Progress() as progress:
         analysis = [sys.executable, "-m", "bbflow", "fold", str(options.config), "--contact", str(contact)]
         if options.scheduler:
             analysis += ["--scheduler", options.scheduler]
         supervisor = Supervisor(
-            nodes,
+            contact,
             config.stream,
             analysis,
             [*analysis, "--rescue"],
@@ -93,12 +92,12 @@ def run_simulation(options: argparse.Namespace, command: Sequence[str]) -> int:
 
 
 @contextmanager
-def _nodes(config: Config, contact: Path | None) -> Iterator[tuple[Path, tuple[NodeAddress, ...]]]:
+def _nodes(config: Config, contact: Path | None) -> Iterator[Path]:
     if contact is not None:
-        yield contact, read_contact(contact)
+        yield contact
         return
     with EmbeddedNodes(config.nodes.count, config.nodes.capacity, config.nodes.directory) as embedded:
-        yield embedded.contact, embedded.nodes
+        yield embedded.contact
 
 
 def _prepare_output(output: Path, *, overwrite: bool) -> None:

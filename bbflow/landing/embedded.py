@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -13,10 +14,13 @@ from pathlib import Path
 from types import TracebackType
 
 from bbflow.errors import CapacityError, NodeError
+from bbflow.landing.client import NodeClient
 from bbflow.landing.contact import contact_key, lock_of, read_contact
 
 DEFAULT_DIRECTORY = Path("/dev/shm")
 START_TIMEOUT_S = 120.0
+RESTARTS = 3
+"""How often the agent of an embedded node is started again."""
 
 
 class EmbeddedNodes:
@@ -49,28 +53,50 @@ class EmbeddedNodes:
         contact: Path | None = None,
     ) -> None:
         self._root = make_root(directory)
+        self._capacity = capacity
+        self._closing = False
+        self._lock = threading.Lock()
+        self._keepers: list[threading.Thread] = []
         self.contact = contact or self._root / "contact.json"
         """The contact file."""
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
         names = [f"bb{number}" for number in range(count)]
         try:
             contact_key(self.contact)
-            self._processes = [
-                spawn_node(name, self._root / name, capacity, self.contact, with_parent=True) for name in names
-            ]
-            for name, process in zip(names, self._processes, strict=True):
+            self._processes = {name: self._spawn(name) for name in names}
+            for name, process in self._processes.items():
                 wait_until_ready(name, self.contact, process, self._root / f"{name}.log")
             self.nodes = read_contact(self.contact)
             """Their addresses."""
+            for name in names:
+                keeper = threading.Thread(target=self._keep, args=(name,), name=f"keep-{name}", daemon=True)
+                self._keepers.append(keeper)
+                keeper.start()
         except BaseException:
             self.close()
             raise
 
+    def _spawn(self, name: str) -> subprocess.Popen[bytes]:
+        return spawn_node(name, self._root / name, self._capacity, self.contact, with_parent=True)
+
+    def _keep(self, name: str) -> None:
+        """Start a node's agent again that was killed: it takes over what the node holds."""
+        for _ in range(RESTARTS):
+            self._processes[name].wait()
+            with self._lock:
+                if self._closing:
+                    return
+                self._processes[name] = self._spawn(name)
+
     def close(self) -> None:
         """End the nodes and remove their directories and the contact file."""
-        for process in self._processes:
+        with self._lock:
+            self._closing = True
+        for process in self._processes.values():
             process.send_signal(signal.SIGTERM)
-        for process in self._processes:
+        for keeper in self._keepers:
+            keeper.join()
+        for process in self._processes.values():
             process.wait()
             if process.stdin is not None:
                 process.stdin.close()
@@ -117,7 +143,7 @@ def spawn_node(
     command += ["--capacity", str(capacity), "--contact", str(contact), *options]
     if with_parent:
         command.append("--with-parent")
-    with directory.with_suffix(".log").open("wb") as file:
+    with directory.with_suffix(".log").open("ab") as file:
         return subprocess.Popen(
             command,
             stdin=subprocess.PIPE if with_parent else subprocess.DEVNULL,
@@ -128,7 +154,7 @@ def spawn_node(
 
 
 def wait_until_ready(name: str, contact: Path, process: subprocess.Popen[bytes], log: Path) -> None:
-    """Wait until a node stands in the contact file, which it does when it answers.
+    """Wait until a node stands in the contact file and answers.
 
     Raises
     ------
@@ -142,7 +168,9 @@ def wait_until_ready(name: str, contact: Path, process: subprocess.Popen[bytes],
             kind = CapacityError if process.returncode == os.EX_TEMPFAIL else NodeError
             raise kind(said[-1])
         with suppress(NodeError):
-            if any(node.name == name for node in read_contact(contact)):
-                return
+            for node in read_contact(contact):
+                if node.name == name:
+                    NodeClient(node).close()
+                    return
         time.sleep(0.01)
     raise NodeError(f"node {name} didn't start within {START_TIMEOUT_S:.0f} s: see {log}")

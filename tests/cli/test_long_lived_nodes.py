@@ -97,7 +97,7 @@ def test_every_command_helps_with_an_example(command):
 
 
 def test_what_is_not_there_is_named(tmp_path):
-    assert "there is no contact file" in bbflow("status", "--contact", tmp_path / "none.json", code=1)
+    assert "there is no contact file" in bbflow("status", "--contact", tmp_path / "none.json", code=os.EX_NOHOST)
     assert "can't read" in bbflow("run", tmp_path / "none.yml", "--", "true", code=os.EX_USAGE)
 
 

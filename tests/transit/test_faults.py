@@ -76,6 +76,20 @@ def test_results_survive_a_killed_analysis(program, tmp_path, truth):
     assert (raw.tas.values == truth.tas.values.astype("f4")).all()
 
 
+def test_results_survive_killed_agents(program, tmp_path, truth):
+    process = mainjob.start_run(slow_config(tmp_path), mainjob.simulation(program, 2, STEPS))
+    for count in (3, 30):
+        wait_for_folds(tmp_path / "out", count)
+        find(process, "bbflow node").kill()
+        time.sleep(0.5)
+    code, said = finish(process)
+    assert code == 0, said
+    mainjob.assert_equals_oracle(tmp_path / "out", truth)
+    raw = xr.open_zarr(tmp_path / "out" / "raw.zarr")
+    assert raw.step.values.tolist() == list(range(STEPS))
+    assert (raw.tas.values == truth.tas.values.astype("f4")).all()
+
+
 def test_a_simulation_that_dies_in_a_step_leaves_results_of_the_committed_ones(program, tmp_path, truth):
     command = mainjob.simulation(program, 2, STEPS, die_at_step=150)
     code, said = mainjob.run(mainjob.write_config(tmp_path), command)

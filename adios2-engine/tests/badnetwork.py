@@ -1,0 +1,100 @@
+"""A TCP network between writers and nodes that damages and cuts what goes over it."""
+
+import json
+import socket
+import struct
+import threading
+from contextlib import suppress
+
+from bbflow.landing.listen import split_address
+from bbflow.store.frames import HEADER, FrameReader
+
+
+class BadNetwork:
+    """Stands between writers and the nodes of a contact file.
+
+    Parameters
+    ----------
+    nodes
+        The real nodes.
+    contact
+        Where to write the contact file that leads through here.
+    """
+
+    def __init__(self, nodes, contact):
+        self.contact = contact
+        self.damage = lambda number: False
+        """Whether a bit of this `data` message is flipped; they are counted from 0."""
+        self.cut = lambda number: False
+        """Whether the connection is cut in the middle of this one."""
+        self.flipped = self.cuts = self.data = 0
+        self._nodes = nodes
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._sockets = []
+        content = json.loads(nodes.contact.read_text())
+        content["nodes"][0]["tcp"] = "{}:{}".format(*self._listener.getsockname())
+        contact.write_text(json.dumps(content))
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self):
+        """Let nobody through any more."""
+        self._listener.close()
+        for end in self._sockets:
+            _reset(end)
+
+    def _accept(self):
+        with suppress(OSError):
+            while True:
+                writer, _ = self._listener.accept()
+                node = socket.create_connection(split_address(self._nodes.nodes[0].tcp))
+                self._sockets += [writer, node]
+                threading.Thread(target=self._carry_requests, args=(writer, node), daemon=True).start()
+                threading.Thread(target=self._carry_replies, args=(node, writer), daemon=True).start()
+
+    def _carry_requests(self, writer, node):
+        with suppress(OSError):
+            while header := _receive(writer, HEADER.size):
+                payload = _receive(writer, HEADER.unpack(header)[0])
+                node.sendall(header + payload)
+                (message,) = FrameReader().feed(header + payload)
+                if message["op"] == "data":
+                    self._carry_raw(writer, node, bytearray(_receive(writer, message["bytes"])))
+        _end(node)
+
+    def _carry_raw(self, writer, node, raw):
+        number, self.data = self.data, self.data + 1
+        if self.damage(number):
+            raw[len(raw) // 2] ^= 4
+            self.flipped += 1
+        if self.cut(number):
+            self.cuts += 1
+            node.sendall(raw[: len(raw) // 2])
+            _reset(node)
+            _reset(writer)
+        node.sendall(raw)
+
+    def _carry_replies(self, node, writer):
+        with suppress(OSError):
+            while data := node.recv(1 << 16):
+                writer.sendall(data)
+        _end(writer)
+
+
+def _receive(end, size):
+    received = bytearray()
+    while len(received) < size and (data := end.recv(min(size - len(received), 1 << 20))):
+        received += data
+    return bytes(received)
+
+
+def _end(end):
+    with suppress(OSError):
+        end.shutdown(socket.SHUT_WR)
+
+
+def _reset(end):
+    """Close a connection as a network does that broke: not with its end, but with a reset."""
+    with suppress(OSError):
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        end.shutdown(socket.SHUT_RD)
+        end.close()

@@ -1,0 +1,52 @@
+"""BB nodes that a test kills and starts again."""
+
+import shutil
+import signal
+from pathlib import Path
+
+from bbflow.landing.contact import read_contact
+from bbflow.landing.embedded import make_root, spawn_node, wait_until_ready
+
+
+class Nodes:
+    """Nodes bb0, bb1, … of this host, each with a log beside its directory."""
+
+    def __init__(self, count, capacity, options=()):
+        self._root = make_root(Path("/dev/shm"))
+        self.contact = self._root / "contact.json"
+        self._capacity, self._options = capacity, options
+        self._processes = {}
+        for number in range(count):
+            self.start(f"bb{number}")
+
+    @property
+    def nodes(self):
+        """Their addresses now: a node that was started again has another port."""
+        return read_contact(self.contact)
+
+    def start(self, name):
+        """Start a node, on its directory if it had one before."""
+        directory = self._root / name
+        before = read_contact(self.contact) if self.contact.exists() else ()
+        old = next((node.tcp for node in before if node.name == name), None)
+        process = spawn_node(name, directory, self._capacity, self.contact, options=self._options)
+        self._processes[name] = process
+        wait_until_ready(name, self.contact, process, directory.with_suffix(".log"))
+        while next(node.tcp for node in self.nodes if node.name == name) == old:
+            assert process.poll() is None, self.log(name)
+
+    def kill(self, name):
+        """Kill a node's agent; its directory stays."""
+        self._processes[name].kill()
+        self._processes[name].wait()
+
+    def log(self, name):
+        """What a node has said."""
+        return (self._root / f"{name}.log").read_text()
+
+    def close(self):
+        """End them all and remove what they kept."""
+        for process in self._processes.values():
+            process.send_signal(signal.SIGTERM)
+            process.wait()
+        shutil.rmtree(self._root)

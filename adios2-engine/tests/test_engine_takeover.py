@@ -1,0 +1,171 @@
+import pytest
+from writers import finish, steps_of, wait_for_file, watch_until, write_config, writing
+
+from bbflow.landing.client import request_once
+from bbflow.store.pool import read_block
+
+# Stops where the test wants to do something to the node.
+STEPS = """
+part, fine = field(65536), io.define_variable("fine", np.empty(0), [8], [0], [8], True)
+engine = io.open("out", Mode.Write)
+def pause(name):
+    tell(name)
+    wait_for("after-" + name)
+for step in range(4):
+    engine.begin_step()
+    step == 2 and pause("begun")
+    engine.put(part, np.full(65536, float(step)), Mode.Sync)
+    step == 2 and pause("put")
+    engine.put(fine, np.full(8, 10.0 * step))
+    engine.end_step()
+    step == 2 and pause("ended")
+engine.close()
+"""
+PAUSES = ("begun", "put", "ended")
+
+
+def all_nodes(nodes, stream="model"):
+    return [
+        request_once(node, "watch", stream=stream, after=-1, change=-1, limit=1000) for node in nodes.nodes
+    ]  # fmt: skip
+
+
+def values_of(node, step):
+    """Each block's name and its only value."""
+    found = [(block.name, set(read_block(node.pool, block).tolist())) for block in step.blocks]
+    assert all(len(values) == 1 for _, values in found)
+    return [(name, values.pop()) for name, values in found]
+
+
+def run_through(process, folder, actions):
+    """Let the writer go on from pause to pause; do what is to be done at one of them."""
+    for name in PAUSES:
+        wait_for_file(folder / name)
+        actions.get(name, lambda: None)()
+        (folder / f"after-{name}").touch()
+    returncode, said = finish(process)
+    assert returncode == 0, said
+    return said
+
+
+@pytest.mark.parametrize("transport", ["shm", "tcp"])
+@pytest.mark.parametrize("moment", PAUSES)
+def test_a_writer_goes_on_with_an_agent_that_was_killed_and_started_again(faulty_nodes, tmp_path, transport, moment):
+    nodes = faulty_nodes(1, 4 << 20)
+
+    def kill_and_start():
+        nodes.kill("bb0")
+        nodes.start("bb0")
+
+    with writing(nodes.contact, STEPS, write_config(tmp_path, Transport=transport)) as process:
+        run_through(process, tmp_path, {moment: kill_and_start})
+    (shown,) = all_nodes(nodes)
+    assert (shown["status"], shown["discarded"]) == ("closed", [])
+    steps = steps_of(shown)
+    assert [step.number for step in steps] == [0, 1, 2, 3]
+    expected = [[("field", step), ("fine", 10.0 * step)] for step in range(4)]
+    assert [values_of(nodes.nodes[0], step) for step in steps] == expected
+
+
+def test_a_writer_that_waits_for_room_goes_on_waiting_after_the_agent_s_restart(faulty_nodes, tmp_path):
+    nodes = faulty_nodes(1, 1 << 20)
+    code = """
+part = field(65536)
+engine = io.open("out", Mode.Write)
+for step in range(3):
+    step == 2 and tell("full")
+    engine.begin_step()
+    engine.put(part, np.full(65536, float(step)), Mode.Sync)
+    engine.end_step()
+engine.close()
+"""
+    with writing(nodes.contact, code, write_config(tmp_path)) as process:
+        wait_for_file(tmp_path / "full")
+        for _ in range(2):
+            nodes.kill("bb0")
+            nodes.start("bb0")
+        epoch = request_once(nodes.nodes[0], "attach", stream="model", consumers=["fold"])["epoch"]
+        done = {"stream": "model", "consumer": "fold", "epoch": epoch, "step": 0, "checkpoint": b""}
+        watch_until(nodes, lambda shown: shown["last"] == 1)
+        request_once(nodes.nodes[0], "done", **done)
+        returncode, said = finish(process)
+    assert returncode == 0, said
+    assert [step.number for step in steps_of(all_nodes(nodes)[0])] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("transport", "moment"), [("shm", "begun"), ("shm", "put"), ("tcp", "begun"), ("tcp", "put"), ("shm", "ended")]
+)
+def test_a_rank_whose_node_is_gone_moves_to_the_next(faulty_nodes, tmp_path, transport, moment):
+    nodes = faulty_nodes(2, 4 << 20)
+    config = write_config(tmp_path, Transport=transport, NodeLossTimeoutSecs="0.5")
+    with writing(nodes.contact, STEPS, config) as process:
+        run_through(process, tmp_path, {moment: lambda: nodes.kill("bb0")})
+    second = request_once(nodes.nodes[1], "watch", stream="model", after=-1, change=-1, limit=1000)
+    first = 3 if moment == "ended" else 2
+    assert (second["status"], second["discarded"]) == ("closed", [])
+    assert second["moved"] == [[0, "bb0", first]]
+    steps = steps_of(second)
+    assert [step.number for step in steps] == list(range(first, 4))
+    for step in steps:
+        assert values_of(nodes.nodes[1], step) == [("field", step.number), ("fine", 10.0 * step.number)]
+
+
+def test_a_step_that_cannot_be_brought_again_is_skipped_and_counted(faulty_nodes, tmp_path):
+    nodes = faulty_nodes(2, 32 << 20)
+    config = write_config(tmp_path, Transport="tcp", NodeLossTimeoutSecs="0.5")
+    code = STEPS.replace("65536", str(1 << 20))  # too large to be kept after its Put
+    with writing(nodes.contact, code, config) as process:
+        said = run_through(process, tmp_path, {"put": lambda: nodes.kill("bb0")})
+    assert "rank 0: steps 1 skipped since their BB node was lost" in said
+    second = request_once(nodes.nodes[1], "watch", stream="model", after=-1, change=-1, limit=1000)
+    assert (second["status"], second["discarded"]) == ("closed", [2])
+    assert [step.number for step in steps_of(second)] == [3]
+    assert values_of(nodes.nodes[1], steps_of(second)[0]) == [("field", 3.0), ("fine", 30.0)]
+
+
+def test_attributes_come_again_with_a_rank_that_moved(faulty_nodes, tmp_path):
+    nodes = faulty_nodes(2, 4 << 20)
+    config = write_config(tmp_path, NodeLossTimeoutSecs="0.5")
+    with writing(nodes.contact, 'io.define_attribute("units", "K")\n' + STEPS, config) as process:
+        run_through(process, tmp_path, {"put": lambda: nodes.kill("bb0")})
+    second = request_once(nodes.nodes[1], "watch", stream="model", after=-1, change=-1, limit=1000)
+    sent = [item["name"] for step in second["steps"] for item in step["attributes"]]
+    assert sent.count("units") == 1
+
+
+def test_without_another_node_the_loss_is_an_error_that_says_so(faulty_nodes, tmp_path):
+    nodes = faulty_nodes(1, 4 << 20)
+    config = write_config(tmp_path, NodeLossTimeoutSecs="0.5")
+    with writing(nodes.contact, STEPS, config) as process:
+        wait_for_file(tmp_path / "begun")
+        nodes.kill("bb0")
+        for name in PAUSES:
+            (tmp_path / f"after-{name}").touch()
+        returncode, said = finish(process)
+    assert returncode != 0
+    assert "BB node bb0 did not come back within NodeLossTimeoutSecs=0.5" in said
+
+
+def test_a_rank_brings_its_part_of_the_step_to_the_node_of_the_others(faulty_nodes, tmp_path):
+    nodes = faulty_nodes(2, 8 << 20)
+    code = STEPS.replace("field(65536)", "field(65536, 2 * 65536, 65536 * rank)").replace(
+        "pause(name):", "pause(name, own=rank):\n    name += f'.{own}'"
+    )
+    configs = [write_config(tmp_path, Rank=str(rank), Writers="2", NodeLossTimeoutSecs="0.5") for rank in range(2)]
+    with (
+        writing(nodes.contact, code, configs[0], rank=0, writers=2) as first,
+        writing(nodes.contact, code, configs[1], rank=1, writers=2) as second,
+    ):
+        for name in PAUSES:
+            wait_for_file(tmp_path / f"{name}.0")
+            wait_for_file(tmp_path / f"{name}.1")
+            if name == "put":
+                nodes.kill("bb0")
+            for rank in range(2):
+                (tmp_path / f"after-{name}.{rank}").touch()
+        assert [finish(process) for process in (first, second)] == [(0, ""), (0, "")]
+    shown = request_once(nodes.nodes[1], "watch", stream="model", after=-1, change=-1, limit=1000)
+    assert (shown["status"], shown["discarded"], shown["moved"]) == ("closed", [], [[0, "bb0", 2]])
+    parts = [[block.start[0] for block in step.blocks if block.name == "field"] for step in steps_of(shown)]
+    assert parts == [[65536], [65536], [0, 65536], [0, 65536]]

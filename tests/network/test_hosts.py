@@ -1,0 +1,157 @@
+"""Engine, two BB nodes and readers on hosts of their own: only TCP joins them, beside a shared directory."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import bbflow_adios2
+import pytest
+
+from bbflow.landing.contact import read_contact
+from benchmarks.namespaces import joined_hosts, missing
+
+ADDRESSES = {"compute": "10.77.0.1", "bbn1": "10.77.0.2", "bbn2": "10.77.0.3", "desk": "10.77.0.4"}
+PATIENCE_S = 60.0
+
+WRITER = """
+import sys
+import numpy as np, adios2
+from adios2.bindings import Mode, StepMode, StepStatus
+config, rank, writers, steps = sys.argv[1], *map(int, sys.argv[2:])
+io = adios2.Adios(config).declare_io("model")
+engine = io.open("out", Mode.Write)
+rows, columns = 300, 1000
+count = rows // writers
+field = io.define_variable("field", np.empty(0), [rows, columns], [rank * count, 0], [count, columns], True)
+when = io.define_variable("when", np.zeros(1))
+for step in range(steps):
+    engine.begin_step(StepMode.Append, -1.0)
+    at = np.arange(rows * columns, dtype="f8").reshape(rows, columns)[rank * count:(rank + 1) * count] + step
+    engine.put(field, np.ascontiguousarray(at), Mode.Sync)
+    if rank == 0:
+        engine.put(when, np.array([step * 0.5]), Mode.Sync)
+    engine.end_step()
+engine.close()
+"""
+
+READER = """
+import sys
+import numpy as np, adios2
+from adios2.bindings import Mode, StepMode, StepStatus
+io = adios2.Adios(sys.argv[1]).declare_io("model")
+engine = io.open("out", Mode.Read)
+expected = np.arange(300 * 1000, dtype="f8").reshape(300, 1000)
+steps = 0
+while engine.begin_step(StepMode.Read, 30.0) == StepStatus.OK:
+    field = io.inquire_variable("field")
+    field.set_selection([[0, 0], [300, 1000]])
+    whole = np.zeros((300, 1000))
+    engine.get(field, whole, Mode.Sync)
+    assert (whole == expected + steps).all(), f"step {steps}"
+    field.set_selection([[140, 5], [20, 7]])
+    part = np.zeros((20, 7))
+    engine.get(field, part, Mode.Sync)
+    assert (part == (expected + steps)[140:160, 5:12]).all(), f"step {steps}"
+    engine.end_step()
+    steps += 1
+print("read", steps)
+"""
+
+
+@pytest.fixture(scope="module")
+def hosts():
+    if reason := missing():
+        pytest.skip(reason)
+    with joined_hosts(ADDRESSES) as joined:
+        yield joined
+
+
+@contextmanager
+def on(hosts, host, *words, **environment):
+    """Run a program on a host; it is killed if it is still there afterwards."""
+    process = subprocess.Popen(
+        hosts.inside(host, *map(str, words)),
+        env=os.environ | environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def finish(process):
+    said, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, said
+    return said
+
+
+@pytest.fixture
+def cluster(hosts, tmp_path):
+    """Two BB nodes that listen for other hosts; gives the contact file."""
+    contact = tmp_path / "contact.json"
+    words = ["-m", "bbflow", "node", "--capacity", "64MiB", "--contact", contact]
+    with (
+        on(hosts, "bbn1", sys.executable, *words, "--name", "bb1", "--listen", ADDRESSES["bbn1"]) as first,
+        on(hosts, "bbn2", sys.executable, *words, "--name", "bb2", "--listen", ADDRESSES["bbn2"]) as second,
+    ):
+        wait_until(lambda: contact.exists() and len(json.loads(contact.read_text())["nodes"]) == 2)
+        yield contact
+        for process in (first, second):
+            process.terminate()
+
+
+def wait_until(condition):
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.02)
+
+
+def config(folder, **parameters):
+    path = Path(folder) / "model.xml"
+    path.write_text(bbflow_adios2.engine_xml("model", **parameters))
+    return path
+
+
+def write(hosts, contact, xml, steps=5, writers=2):
+    """Run the ranks on the compute host."""
+    environment = bbflow_adios2.environment(contact)
+    ranks = [
+        on(
+            hosts, "compute", sys.executable, "-c", WRITER, xml, rank, writers, steps,
+            **environment, PMI_RANK=str(rank), PMI_SIZE=str(writers),
+        )
+        for rank in range(writers)
+    ]  # fmt: skip
+    with ranks[0] as first, ranks[1] as second:
+        for process in (first, second):
+            finish(process)
+
+
+def test_steps_of_another_host_land_on_both_nodes_and_are_read_on_a_third_host(hosts, cluster, tmp_path):
+    xml = config(tmp_path)
+    write(hosts, cluster, xml)
+    nodes = read_contact(cluster)
+    assert {node.host for node in nodes} == {"bbn1", "bbn2"}
+    with on(hosts, "desk", sys.executable, "-c", READER, xml, **bbflow_adios2.environment(cluster)) as reader:
+        assert finish(reader) == "read 5\n"
+    with on(hosts, "desk", sys.executable, "-m", "bbflow", "status", "--contact", cluster) as status:
+        said = finish(status)
+    assert "ranks 0 closed" in said
+    assert "ranks 1 closed" in said
+
+
+def test_a_reader_on_another_host_follows_while_the_ranks_write(hosts, cluster, tmp_path):
+    xml = config(tmp_path)
+    with on(hosts, "desk", sys.executable, "-c", READER, xml, **bbflow_adios2.environment(cluster)) as reader:
+        write(hosts, cluster, xml, steps=60)
+        assert finish(reader) == "read 60\n"
