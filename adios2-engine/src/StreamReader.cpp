@@ -69,7 +69,7 @@ void StreamReader::ReadNodes(const Deadline &deadline)
 
 void StreamReader::AwaitStream(const Deadline &deadline)
 {
-    Next next = Await(-1, After(0.0));
+    Await(-1, After(0.0));
     while (!m_View->IsThere())
     {
         const bool isAnyLeft = std::any_of(m_Members.begin(), m_Members.end(),
@@ -77,12 +77,13 @@ void StreamReader::AwaitStream(const Deadline &deadline)
         if (IsOver(deadline) || !isAnyLeft)
         {
             throw std::runtime_error(
-                "bbflow: " + std::string(isAnyLeft ? "nobody has opened" : "no node answers for") +
-                " stream " + m_Stream + " of '" + m_Parameters.Contact +
-                "'; waited OpenTimeoutSecs=" + std::to_string(m_Parameters.OpenTimeoutSecs));
+                (isAnyLeft ? "bbflow: nobody has opened stream " + m_Stream + " on the nodes of '" +
+                                 m_Parameters.Contact + "'"
+                           : m_WhyLost) +
+                "; waited OpenTimeoutSecs=" + std::to_string(m_Parameters.OpenTimeoutSecs));
         }
         Sleep(deadline);
-        next = Await(-1, After(0.0));
+        Await(-1, After(0.0));
     }
 }
 
@@ -205,15 +206,32 @@ void StreamReader::Mend(const size_t node)
     }
     try
     {
+        FindAgain(member);
         member.Link = std::make_unique<ReaderLink>(member.Node, m_Key, m_Parameters.Transport,
                                                  After(ConnectSecs));
     }
-    catch (const ConnectionLost &)
+    catch (const Refused &)
+    {
+        throw;
+    }
+    catch (const std::runtime_error &error)
     {
         if (IsOver(member.GiveUp))
         {
+            m_WhyLost = error.what();
             member.IsLost = true;
             m_View->Lose(node);
+        }
+    }
+}
+
+void StreamReader::FindAgain(Member &member) const
+{
+    for (const Node &node : ReadContact(m_Parameters.Contact).Nodes)
+    {
+        if (node.Name == member.Node.Name)
+        {
+            member.Node = node; // one that was started again has another TCP port
         }
     }
 }

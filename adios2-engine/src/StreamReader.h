@@ -64,6 +64,7 @@ private:
     Value::Array m_Base;                                          // not taken yet
     Value::Array m_Newest;
     int64_t m_Passed = -1;
+    std::string m_WhyLost; // why the last node that is gone could not be reached
 
     void ReadNodes(const Deadline &deadline);
     void AwaitStream(const Deadline &deadline);
@@ -73,6 +74,7 @@ private:
     void Sleep(const Deadline &deadline) const;
     void Break(Member &member);
     void Mend(size_t node);
+    void FindAgain(Member &member) const;
     const char *Mapped(const StoredBlock &block);
     void Fetch(int64_t step, const StoredBlock &block, size_t begin, size_t bytes, char *target);
 };

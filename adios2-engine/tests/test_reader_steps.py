@@ -1,9 +1,12 @@
+import json
 import signal
 
 import psutil
 import pytest
 from readers import read, read_wrongly, reading, shown
 from writers import finish, wait_for_file, write, write_config, writing
+
+from bbflow.landing.embedded import EmbeddedNodes
 
 WRITE_THREE = """
 engine = io.open("out", Mode.Write)
@@ -222,6 +225,22 @@ def test_a_stream_that_nobody_opens_is_an_error_after_the_timeout(node, tmp_path
     said = read_wrongly(node.contact, "", write_config(tmp_path, stream="nowhere", OpenTimeoutSecs="0.3"))
     assert "nobody has opened stream nowhere" in said
     assert "OpenTimeoutSecs" in said
+
+
+def test_a_reader_without_any_node_says_what_is_missing_after_the_timeout(tmp_path):
+    said = read_wrongly(tmp_path / "none.json", "", write_config(tmp_path, OpenTimeoutSecs="0.2"))
+    assert "can't read the contact file" in said
+    with EmbeddedNodes(1, 1 << 20) as nodes:
+        left_over = tmp_path / "left-over.json"
+        left_over.write_text(nodes.contact.read_text())
+    assert "agent.sock" in read_wrongly(left_over, "", write_config(tmp_path, OpenTimeoutSecs="0.2"))
+
+
+def test_a_reader_with_another_secret_is_refused_at_once(node, tmp_path):
+    forged = tmp_path / "forged.json"
+    contact = json.loads(node.contact.read_text())
+    forged.write_text(json.dumps(contact | {"key": "0" * 64}))
+    assert "secret" in read_wrongly(forged, "", write_config(tmp_path))
 
 
 @pytest.mark.parametrize(
