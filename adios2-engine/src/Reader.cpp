@@ -85,6 +85,10 @@ void Reader::PerformGets()
     {
         get();
     }
+    if (!gets.empty())
+    {
+        m_Stream.Confirm(m_Step);
+    }
 }
 
 void Reader::DoClose(const int)
@@ -124,7 +128,11 @@ void Reader::Get(const adios2::Variable<T> &variable, T *values,
             const StepReader reader(m_Stream, m_Step, stored, name);
             ShowHoles(m_Holes + reader.Read(selection, values));
         };
-        sync ? get() : m_Deferred.push_back(std::move(get));
+        m_Deferred.push_back(std::move(get));
+        if (sync)
+        {
+            PerformGets(); // the earlier ones as well, as with BP5
+        }
     }
 }
 

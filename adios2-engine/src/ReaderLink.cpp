@@ -3,6 +3,7 @@
 #include "Crc32c.h"
 
 #include <algorithm>
+#include <poll.h>
 #include <stdexcept>
 
 namespace bbflow
@@ -54,6 +55,12 @@ std::optional<Value> ReaderLink::TakeNews()
         m_IsAsked = false;
     }
     return news;
+}
+
+bool ReaderLink::IsBroken() const
+{
+    pollfd requests{m_Requests.Descriptor(), POLLIN | POLLRDHUP, 0};
+    return poll(&requests, 1, 0) > 0 && (requests.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
 }
 
 Value ReaderLink::Request(const Value &message)

@@ -32,6 +32,9 @@ public:
     /** What poll(2) can wait for news with. */
     int Descriptor() const { return m_News.Descriptor(); }
 
+    /** Whether the node has hung up; it does not wait. */
+    bool IsBroken() const;
+
     /** Sends a request and gives the reply. @throws Refused with the node's reason */
     Value Request(const Value &message);
 

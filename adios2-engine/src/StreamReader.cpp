@@ -168,7 +168,8 @@ void StreamReader::Join(Member &member)
         Value::Map{{"op", "join"}, {"stream", m_Stream}, {"after", m_Passed}});
     member.IsJoined = true;
     member.Change = -1;
-    member.WantsBase = m_Passed < 0 || reply.Find("oldest")->AsSigned() > m_Passed + 1;
+    member.Oldest = reply.Find("oldest")->AsSigned();
+    member.WantsBase = m_Passed < 0 || member.Oldest > m_Passed + 1;
 }
 
 void StreamReader::Sleep(const Deadline &deadline) const
@@ -323,29 +324,10 @@ const char *StreamReader::Mapped(const StoredBlock &block)
 void StreamReader::Fetch(const int64_t step, const StoredBlock &block, const size_t begin,
                          const size_t bytes, char *target)
 {
-    Member &member = m_Members.at(block.Node);
     while (true)
     {
-        try
-        {
-            if (!member.Link)
-            {
-                Mend(block.Node);
-            }
-            if (member.Link && !member.IsJoined)
-            {
-                Join(member);
-            }
-            if (member.Link)
-            {
-                member.Link->Fetch(step, block.Offset + begin, bytes, target);
-                return;
-            }
-        }
-        catch (const ConnectionLost &)
-        {
-            Break(member);
-        }
+        Member &member = m_Members.at(block.Node);
+        AwaitLink(block.Node);
         if (member.IsLost)
         {
             throw std::runtime_error("bbflow: BB node " + member.Node.Name +
@@ -353,7 +335,63 @@ void StreamReader::Fetch(const int64_t step, const StoredBlock &block, const siz
                                      std::to_string(step) + "; waited NodeLossTimeoutSecs=" +
                                      std::to_string(m_Parameters.NodeLossTimeoutSecs));
         }
+        try
+        {
+            member.Link->Fetch(step, block.Offset + begin, bytes, target);
+            return;
+        }
+        catch (const ConnectionLost &)
+        {
+            Break(member);
+        }
+    }
+}
+
+void StreamReader::AwaitLink(const size_t node)
+{
+    Member &member = m_Members.at(node);
+    while (!member.IsJoined && !member.IsLost)
+    {
+        try
+        {
+            if (!member.Link)
+            {
+                Mend(node);
+            }
+            if (member.Link)
+            {
+                Join(member);
+                return;
+            }
+        }
+        catch (const ConnectionLost &)
+        {
+            Break(member);
+        }
         RetryPause();
+    }
+}
+
+void StreamReader::Confirm(const int64_t step)
+{
+    for (size_t node = 0; node < m_Members.size(); ++node)
+    {
+        Member &member = m_Members[node];
+        const bool isRead = m_View->Part(node, step) != nullptr;
+        if (isRead && member.Link && member.Link->IsBroken())
+        {
+            Break(member);
+        }
+        if (isRead && !member.IsJoined)
+        {
+            AwaitLink(node); // an agent that is gone for good gives the room to nobody
+            if (member.Oldest > step)
+            {
+                throw std::runtime_error("bbflow: BB node " + member.Node.Name +
+                                         " was started again and has let go of step " +
+                                         std::to_string(step) + " while it was read");
+            }
+        }
     }
 }
 

@@ -41,6 +41,11 @@ public:
     void Copy(int64_t step, const StoredBlock &block, const Runs &runs, size_t elementBytes,
               char *target);
 
+    /** Makes sure that what was copied of a step has not changed meanwhile: an agent that was
+     * started again knows nothing of the readers before.
+     *  @throws std::runtime_error if a node has let go of the step */
+    void Confirm(int64_t step);
+
 private:
     struct Member
     {
@@ -51,6 +56,8 @@ private:
         bool IsLost = false;
         bool IsJoined = false;
         int64_t Change = -1;
+        /** First step that the node had when it was joined last. */
+        int64_t Oldest = 0;
         /** Whether the attributes before the oldest step are still to be taken. */
         bool WantsBase = false;
     };
@@ -75,6 +82,7 @@ private:
     void Break(Member &member);
     void Mend(size_t node);
     void FindAgain(Member &member) const;
+    void AwaitLink(size_t node);
     const char *Mapped(const StoredBlock &block);
     void Fetch(int64_t step, const StoredBlock &block, size_t begin, size_t bytes, char *target);
 };
