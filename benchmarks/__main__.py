@@ -3,10 +3,17 @@
 import argparse
 from pathlib import Path
 
-from benchmarks import fold, landing, landing_tcp, main_job, memory
+from benchmarks import fold, landing, landing_tcp, main_job, memory, reading
 from benchmarks.rows import Row, markdown
 
-FIGURES = {"landing": landing, "landing_tcp": landing_tcp, "fold": fold, "main_job": main_job, "memory": memory}
+FIGURES = {
+    "landing": landing,
+    "landing_tcp": landing_tcp,
+    "reading": reading,
+    "fold": fold,
+    "main_job": main_job,
+    "memory": memory,
+}
 
 
 def main() -> None:
