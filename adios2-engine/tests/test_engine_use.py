@@ -9,7 +9,6 @@ from writers import arrays_of, attributes_of, run_program, run_writer, steps_of,
     ("mode", "message"),
     [
         ("span", "field was Put as a span"),
-        ("read", "Mode::Write"),
         ("append", "Mode::Write"),
         ("update", "StepMode::Append"),
         ("begin-twice", "BeginStep was called twice"),

@@ -58,6 +58,7 @@ while engine.begin_step(StepMode.Read, 30.0) == StepStatus.OK:
     assert (part == (expected + steps)[140:160, 5:12]).all(), f"step {steps}"
     engine.end_step()
     steps += 1
+engine.close()
 print("read", steps)
 """
 

@@ -181,8 +181,6 @@ void EndWithoutBegin(adios2::IO &io) { Open(io).EndStep(); }
 
 void UpdateStep(adios2::IO &io) { Open(io).BeginStep(adios2::StepMode::Update); }
 
-void OpenToRead(adios2::IO &io) { io.Open("out", adios2::Mode::Read).Close(); }
-
 void OpenToAppend(adios2::IO &io) { io.Open("out", adios2::Mode::Append).Close(); }
 
 const std::map<std::string, std::function<void(adios2::IO &)>> Modes = {
@@ -195,7 +193,6 @@ const std::map<std::string, std::function<void(adios2::IO &)>> Modes = {
     {"begin-twice", BeginTwice},
     {"end-first", EndWithoutBegin},
     {"update", UpdateStep},
-    {"read", OpenToRead},
     {"append", OpenToAppend}};
 
 } // namespace
