@@ -157,13 +157,15 @@ def test_a_rank_brings_its_part_of_the_step_to_the_node_of_the_others(faulty_nod
         writing(nodes.contact, code, configs[0], rank=0, writers=2) as first,
         writing(nodes.contact, code, configs[1], rank=1, writers=2) as second,
     ):
-        for name in PAUSES:
-            wait_for_file(tmp_path / f"{name}.0")
-            wait_for_file(tmp_path / f"{name}.1")
-            if name == "put":
+        for pause in ("begun.0", "begun.1", "put.0", "put.1", "ended.0", "ended.1"):
+            wait_for_file(tmp_path / pause)
+            if pause == "put.0":
                 nodes.kill("bb0")
-            for rank in range(2):
-                (tmp_path / f"after-{name}.{rank}").touch()
+            if pause == "put.1":  # rank 1 ends its step when rank 0 has
+                continue
+            (tmp_path / f"after-{pause}").touch()
+            if pause == "ended.0":
+                (tmp_path / "after-put.1").touch()
         assert [finish(process) for process in (first, second)] == [(0, ""), (0, "")]
     shown = request_once(nodes.nodes[1], "watch", stream="model", after=-1, change=-1, limit=1000)
     assert (shown["status"], shown["discarded"], shown["moved"]) == ("closed", [], [[0, "bb0", 2]])
