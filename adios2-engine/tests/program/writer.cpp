@@ -11,6 +11,7 @@
 #include <iostream>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -134,6 +135,20 @@ void PutSpan(adios2::IO &io)
     engine.Close();
 }
 
+/** Puts what lies inside of a frame of ghost cells. */
+void PutFromLargerMemory(adios2::IO &io)
+{
+    auto field = io.DefineVariable<double>("field", {2, 3}, {0, 0}, {2, 3});
+    field.SetMemorySelection({{1, 1}, {4, 5}});
+    std::vector<double> memory(20);
+    std::iota(memory.begin(), memory.end(), 0.0);
+    auto engine = Open(io);
+    engine.BeginStep();
+    engine.Put(field, memory.data());
+    engine.EndStep();
+    engine.Close();
+}
+
 void PutWithoutBeginStep(adios2::IO &io)
 {
     auto field = io.DefineVariable<double>("field", {4}, {0}, {4});
@@ -187,6 +202,7 @@ const std::map<std::string, std::function<void(adios2::IO &)>> Modes = {
     {"types", WriteTypes},
     {"attributes", WriteChangingAttributes},
     {"span", PutSpan},
+    {"ghosts", PutFromLargerMemory},
     {"stepless", PutWithoutBeginStep},
     {"unselected", PutWithoutSelection},
     {"unclosed", LeaveOpen},
