@@ -37,8 +37,8 @@ std::unique_ptr<adios2::MinVarInfo> BlocksInfo::Describe(const StoredVariable &v
                                                          const size_t step)
 {
     const bool isLocalValue = variable.Kind == "LocalValue" && variable.Type != "string";
-    const size_t rank = variable.IsLocalArray() ? variable.Blocks.at(0).Place.Count.size()
-                                                : variable.Shape.size();
+    const size_t rank =
+        variable.IsLocalArray() ? variable.Blocks.at(0).Place.Count.size() : variable.Shape.size();
     const size_t *shape = variable.IsGlobalArray() ? variable.Shape.data() : nullptr;
     auto info = std::make_unique<adios2::MinVarInfo>(
         variable.IsSingle() && !isLocalValue ? 0 : static_cast<int>(rank), shape);
@@ -51,10 +51,10 @@ std::unique_ptr<adios2::MinVarInfo> BlocksInfo::Describe(const StoredVariable &v
         described.WriterID = static_cast<int>(block.Rank);
         described.BlockID = info->BlocksInfo.size();
         // ADIOS2 takes these two of a local value for numbers, not for pointers.
-        described.Start = isLocalValue ? reinterpret_cast<const size_t *>(block.Rank)
-                                       : block.Place.Start.data();
-        described.Count = isLocalValue ? reinterpret_cast<const size_t *>(size_t{1})
-                                       : block.Place.Count.data();
+        described.Start =
+            isLocalValue ? reinterpret_cast<const size_t *>(block.Rank) : block.Place.Start.data();
+        described.Count =
+            isLocalValue ? reinterpret_cast<const size_t *>(size_t{1}) : block.Place.Count.data();
 #define set(T)                                                                                     \
     if (variable.Type == adios2::GetType<T>())                                                     \
     {                                                                                              \

@@ -21,8 +21,7 @@ class Engine : public adios2::plugin::PluginEngineInterface
 {
 public:
     /** @throws std::runtime_error if no BB node takes the stream */
-    Engine(adios2::IO io, const std::string &name, adios2::Mode mode,
-           const Parameters &parameters);
+    Engine(adios2::IO io, const std::string &name, adios2::Mode mode, const Parameters &parameters);
 
     /** Without Close the stream ends as aborted. */
     ~Engine() override;

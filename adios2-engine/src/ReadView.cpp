@@ -13,7 +13,7 @@ ReadView::ReadView(std::vector<std::string> nodes) : m_Nodes(nodes.size())
     }
 }
 
-bool ReadView::Update(const size_t node, const Value &reply, const size_t limit)
+void ReadView::Update(const size_t node, const Value &reply, const size_t limit)
 {
     Node &view = m_Nodes.at(node);
     view.Status = reply.StringAt("status");
@@ -42,7 +42,6 @@ bool ReadView::Update(const size_t node, const Value &reply, const size_t limit)
     // With a full reply there may be more, so later steps are not known to be settled yet.
     const bool isFull = steps.size() >= limit;
     view.Last = std::max(view.Last, isFull ? view.Known : reply.Find("last")->AsSigned());
-    return isFull;
 }
 
 void ReadView::Lose(const size_t node)
@@ -89,8 +88,8 @@ Next ReadView::WithoutStep(const int64_t step) const
                            [status](const Node *node) { return node->Status == status; });
     };
     const std::vector<const Node *> behind = Behind(step);
-    const bool isLost = std::any_of(m_Nodes.begin(), m_Nodes.end(),
-                                    [](const Node &node) { return node.IsLost; });
+    const bool isLost =
+        std::any_of(m_Nodes.begin(), m_Nodes.end(), [](const Node &node) { return node.IsLost; });
     if (isAny(behind, "aborted") || (isLost && !AreAllOpen()))
     {
         return {Next::Kind::Failure, step};

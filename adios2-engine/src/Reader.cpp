@@ -140,14 +140,15 @@ const StoredVariable &Reader::Find(const std::string &name, const std::string &t
 {
     if (!m_InStep)
     {
-        throw std::logic_error("bbflow: Get of " + name + " was called outside of a step: call "
-                                                          "BeginStep first");
+        throw std::logic_error("bbflow: Get of " + name +
+                               " was called outside of a step: call "
+                               "BeginStep first");
     }
     const auto variable = m_Contents.find(name);
     if (variable == m_Contents.end() || variable->second.Type != type)
     {
-        throw std::invalid_argument("bbflow: step " + std::to_string(m_Step) +
-                                    " has no variable " + name + " of type " + type);
+        throw std::invalid_argument("bbflow: step " + std::to_string(m_Step) + " has no variable " +
+                                    name + " of type " + type);
     }
     return variable->second;
 }

@@ -23,7 +23,7 @@ constexpr int FetchTries = 3;
 } // end empty namespace
 
 ReaderLink::ReaderLink(const Node &node, const std::string &key, const Transport transport,
-                   const Deadline &deadline)
+                       const Deadline &deadline)
 : m_News(ConnectTo(node, key, transport, deadline)),
   m_Requests(ConnectTo(node, key, transport, deadline))
 {
@@ -106,10 +106,8 @@ void ReaderLink::Fetch(const int64_t step, const size_t offset, const size_t byt
 
 bool ReaderLink::TryFetch(const int64_t step, const size_t offset, const size_t bytes, char *target)
 {
-    const Value reply = Request(Value::Map{{"op", "get"},
-                                           {"step", step},
-                                           {"offset", uint64_t{offset}},
-                                           {"bytes", uint64_t{bytes}}});
+    const Value reply = Request(Value::Map{
+        {"op", "get"}, {"step", step}, {"offset", uint64_t{offset}}, {"bytes", uint64_t{bytes}}});
     if (reply.UnsignedAt("bytes") != bytes)
     {
         throw ConnectionLost("bbflow: " + m_Requests.Peer() + " sent another number of bytes");

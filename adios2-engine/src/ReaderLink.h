@@ -20,7 +20,7 @@ class ReaderLink
 {
 public:
     ReaderLink(const Node &node, const std::string &key, Transport transport,
-             const Deadline &deadline);
+               const Deadline &deadline);
 
     /** Asks for steps after `after` at the next change; not if it was asked already.
      *  @param change what the node said last; -1 for an answer at once */

@@ -175,8 +175,11 @@ tell("read")
 show(begin())
 """
     config = write_config(tmp_path, NodeLossTimeoutSecs="0.3")
-    with EmbeddedNodes(1, 1 << 20) as nodes, writing(nodes.contact, WRITE_ON, config):
-        with reading(nodes.contact, code, config) as reader:
-            wait_for_file(tmp_path / "read")
-            nodes.close()
-            assert shown(reader) == [["OtherError"]]
+    with (
+        EmbeddedNodes(1, 1 << 20) as nodes,
+        writing(nodes.contact, WRITE_ON, config),
+        reading(nodes.contact, code, config) as reader,
+    ):
+        wait_for_file(tmp_path / "read")
+        nodes.close()
+        assert shown(reader) == [["OtherError"]]

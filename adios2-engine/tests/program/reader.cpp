@@ -26,7 +26,8 @@ void Expect(const bool condition, const std::string &what)
 }
 
 template <class T>
-std::vector<T> Part(const std::vector<T> &whole, const size_t columns, const adios2::Box<adios2::Dims> &box)
+std::vector<T> Part(const std::vector<T> &whole, const size_t columns,
+                    const adios2::Box<adios2::Dims> &box)
 {
     std::vector<T> part;
     for (size_t row = 0; row < box.second[0]; ++row)

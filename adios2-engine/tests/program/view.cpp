@@ -1,6 +1,6 @@
 /** The view over nodes on its own. Reads one JSON value per line: first the nodes' names, then
- * `{"node": i, "reply": {...}}`, `{"lose": i}`, `{"forget": step}` or `{"after": step}`, and answers
- * each of the last with what comes next. */
+ * `{"node": i, "reply": {...}}`, `{"lose": i}`, `{"forget": step}` or `{"after": step}`, and
+ * answers each of the last with what comes next. */
 
 #include "Json.h"
 #include "ReadView.h"
