@@ -1,6 +1,7 @@
 #include "ReadView.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace bbflow
 {
@@ -77,7 +78,27 @@ Next ReadView::After(int64_t step) const
             return WithoutStep(step);
         }
         // Every node has settled it, and it is not there: it was discarded, or is gone already.
+        step = NextToldOf(step) - 1;
     }
+}
+
+int64_t ReadView::NextToldOf(const int64_t step) const
+{
+    constexpr int64_t none = std::numeric_limits<int64_t>::max();
+    int64_t next = none;
+    for (const Node &node : m_Nodes)
+    {
+        const auto later = node.Steps.upper_bound(step);
+        if (later != node.Steps.end())
+        {
+            next = std::min(next, later->first);
+        }
+        else if (node.Last > step)
+        {
+            next = std::min(next, node.Last + 1);
+        }
+    }
+    return next == none ? step + 1 : next;
 }
 
 Next ReadView::WithoutStep(const int64_t step) const

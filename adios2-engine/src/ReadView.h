@@ -82,6 +82,7 @@ private:
     size_t ExpectedOn(const Node &node, int64_t step) const;
     std::vector<const Node *> Behind(int64_t step) const;
     bool AreAllOpen() const;
+    int64_t NextToldOf(int64_t step) const;
     Next WithoutStep(int64_t step) const;
 };
 

@@ -3,7 +3,7 @@ import signal
 import numpy as np
 import pytest
 from readers import read, reading, shown
-from writers import finish, wait_for_file, write_config, writing
+from writers import finish, wait_for_file, write, write_config, writing
 
 from bbflow.landing.embedded import EmbeddedNodes, spawn_node, wait_until_ready
 
@@ -117,6 +117,30 @@ engine.end_step()
 show(third.item())
 """
     assert read(written.contact, code, config) == [[-1.0, -1.0], [9.0, 64.0], [89.0]]
+
+
+def test_spilled_steps_are_read_like_the_others(small_node, tmp_path, config):
+    writer = """
+x, small = field(32768), io.define_variable("small", np.empty(0), [5], [0], [5], True)
+engine = io.open("out", Mode.Write)
+for step in range(6):
+    engine.begin_step()
+    engine.put(x, np.arange(32768.0) + step, Mode.Sync)
+    engine.put(small, np.full(5, -float(step)))
+    engine.end_step()
+engine.close()
+"""
+    code = """
+while begin() == "OK":
+    values = get("field")
+    show(bool((values == np.arange(32768.0) + engine.current_step()).all()), get("small", [1], [2]).tolist())
+    engine.end_step()
+"""
+    (tmp_path / "pfs").mkdir()
+    spilling = write_config(tmp_path, QueueFullPolicy="Spill", SpillDirectory=str(tmp_path / "pfs"))
+    write(small_node.contact, writer, spilling)
+    assert any((tmp_path / "pfs").iterdir())
+    assert read(small_node.contact, code, config) == [[True, [-step, -step]] for step in range(6)]
 
 
 WRITE_ON = """
