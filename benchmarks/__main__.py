@@ -3,13 +3,14 @@
 import argparse
 from pathlib import Path
 
-from benchmarks import fold, landing, landing_ranks, landing_tcp, main_job, memory
+from benchmarks import fold, landing, landing_ranks, landing_tcp, main_job, memory, reading
 from benchmarks.rows import Row, markdown
 
 FIGURES = {
     "landing": landing,
     "landing_ranks": landing_ranks,
     "landing_tcp": landing_tcp,
+    "reading": reading,
     "fold": fold,
     "main_job": main_job,
     "memory": memory,
