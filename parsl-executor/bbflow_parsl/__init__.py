@@ -1,0 +1,1 @@
+"""Burst-buffer staging for Parsl: an app changes its configuration, nothing else."""
