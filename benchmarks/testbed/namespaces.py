@@ -1,0 +1,88 @@
+"""Network namespaces of the test bed: three hosts joined by a bridge, gone whatever happens."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+PREFIX = "bbflow-bed"
+HOSTS = {"storage": "10.77.0.1", "compute": "10.77.0.2", "hpc": "10.77.0.3"}
+"""Each host's address; the bridge has a namespace to itself, so the machine's own network never sees any of it."""
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """The namespaces of one bed."""
+
+    tag: str
+    """Tells two beds on one machine apart: the process id of their owner."""
+
+    def name(self, host: str) -> str:
+        """Name the namespace of a host."""
+        return f"{PREFIX}-{self.tag}-{host}"
+
+    def inside(self, host: str, *words: str) -> list[str]:
+        """Give the command that runs `words` on a host."""
+        return ["ip", "netns", "exec", self.name(host), *words]
+
+    def run(self, host: str, command: str) -> None:
+        """Run one short command on a host; `subprocess.CalledProcessError` holds what it said."""
+        subprocess.run(self.inside(host, *command.split()), check=True, capture_output=True, text=True, timeout=20)
+
+
+@contextmanager
+def joined_hosts() -> Iterator[Hosts]:
+    """Make the namespaces and join them; on the way out whatever runs in them is killed and they are deleted."""
+    sweep()
+    hosts = Hosts(str(os.getpid()))
+    with ExitStack() as stack:
+        for host in ("bridge", *HOSTS):
+            stack.callback(_remove, hosts.name(host))
+            subprocess.run(["ip", "netns", "add", hosts.name(host)], check=True, timeout=20)
+            hosts.run(host, "ip link set lo up")
+        hosts.run("bridge", "ip link add br0 type bridge")
+        hosts.run("bridge", "ip link set br0 up")
+        for host, address in HOSTS.items():
+            _join(hosts, host, address)
+        yield hosts
+
+
+def _join(hosts: Hosts, host: str, address: str) -> None:
+    hosts.run("bridge", f"ip link add {host} type veth peer name eth0 netns {hosts.name(host)}")
+    hosts.run("bridge", f"ip link set {host} master br0 up")
+    hosts.run(host, f"ip address add {address}/24 dev eth0")
+    hosts.run(host, "ip link set eth0 up")
+
+
+def sweep() -> None:
+    """Remove the namespaces that a killed owner left behind."""
+    listed = subprocess.run(["ip", "netns", "list"], check=True, capture_output=True, text=True, timeout=20).stdout
+    names = [line.split()[0] for line in listed.splitlines() if line.startswith(f"{PREFIX}-")]
+    for name in names:
+        owner = name.removeprefix(f"{PREFIX}-").partition("-")[0]
+        if not Path("/proc", owner).exists():
+            _remove(name)
+
+
+def _remove(name: str) -> None:
+    if not Path("/run/netns", name).exists():
+        return
+    until_s = time.monotonic() + 10
+    while (pids := _processes(name)) and time.monotonic() < until_s:
+        for pid in pids:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        time.sleep(0.02)
+    subprocess.run(["ip", "netns", "delete", name], check=True, timeout=20)
+
+
+def _processes(name: str) -> list[int]:
+    """List what still runs in a namespace; a zombie holds no network any more, so it isn't listed."""
+    found = subprocess.run(["ip", "netns", "pids", name], check=True, capture_output=True, text=True, timeout=20)
+    return [int(pid) for pid in found.stdout.split()]
