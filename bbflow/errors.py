@@ -20,6 +20,10 @@ class StreamError(BbflowError):
     """A stream never opened, was aborted, or is not in the state a request needs."""
 
 
+class SourceError(BbflowError):
+    """A file to be staged is missing, forbidden, damaged or changed at its source."""
+
+
 class NodeError(BbflowError):
     """A BB node can't be reached, or is gone."""
 

@@ -9,9 +9,9 @@ ROOT = Path(__file__).parents[1]
 LAYERS = (
     {"errors"},
     {"units", "records", "cf", "events", "leftovers"},
-    {"operators", "store"},
+    {"operators", "store", "phases"},
     {"landing", "growing", "config"},
-    {"drain"},
+    {"drain", "staging"},
     {"transit"},
     {"api", "report", "progress", "supervise"},
     {"cli"},
