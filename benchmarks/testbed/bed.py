@@ -81,6 +81,8 @@ def test_bed(keys: Sequence[str], size_bytes: int) -> Iterator[Bed]:
 class HpcApplication:
     """The HPC application while it runs."""
 
+    process: "subprocess.Popen[str]"
+    """Its coordinator."""
     phases: list[tuple[float, float]] = field(default_factory=list)
     """Begin and end of each phase that has ended, on the monotonic clock (s)."""
 
@@ -88,8 +90,8 @@ class HpcApplication:
         """Wait until this many more phases have ended."""
         until_s, wanted = time.monotonic() + PART_S, len(self.phases) + number
         while len(self.phases) < wanted:
-            if time.monotonic() > until_s:
-                raise RuntimeError(f"the HPC application ended no {number} phases within {PART_S:.0f} s")
+            if self.process.poll() is not None or time.monotonic() > until_s:
+                raise RuntimeError(f"the HPC application died, or ended no {number} phases within {PART_S:.0f} s")
             time.sleep(0.02)
 
 
@@ -98,7 +100,7 @@ def hpc_application(bed: Bed, phase_bytes: int, pause_s: float, board: Path) -> 
     """Run the HPC application beside the block; it ends with the phase that it is in."""
     words = ["--phase-bytes", str(phase_bytes), "--pause-s", str(pause_s), "--board", str(board)]
     process = bed.start("hpc", "writer", *words)
-    application = HpcApplication()
+    application = HpcApplication(process)
     assert process.stdin is not None
     assert process.stdout is not None
     lines = process.stdout
@@ -109,9 +111,11 @@ def hpc_application(bed: Bed, phase_bytes: int, pause_s: float, board: Path) -> 
     try:
         yield application
         process.stdin.close()
-        process.wait(PART_S)
+        if process.wait(PART_S):
+            raise RuntimeError(f"the HPC application ended with {process.returncode}; its last words are above")
     finally:
         process.kill()
         process.wait()
         listener.join(PART_S)
+        process.stdin.close()
         lines.close()

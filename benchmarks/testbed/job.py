@@ -26,8 +26,8 @@ class Job:
     """Each task's computing: about as long as a wave's input needs on the free link."""
     fetchers: int = 2
     """Transfers at the same time: fewer than slots, as in the paper (8 for 512)."""
-    slowdown_limit: float = 1.1
-    """How much longer the HPC application's phase may become under PartialDelay and Auto."""
+    slowdown_limit: float = 0.1
+    """By how much the HPC application's phase may become longer under PartialDelay and Auto."""
 
     @property
     def keys(self) -> list[str]:
@@ -38,6 +38,12 @@ class Job:
     def capacity_bytes(self) -> int:
         """Room for the wave that runs and the one ahead."""
         return 2 * self.slots * self.input_bytes
+
+    @property
+    def delay_policy(self) -> str:
+        """As the stager parses it."""
+        limited = self.policy in ("partial-delay", "auto")
+        return f"{self.policy}:limit={self.slowdown_limit}" if limited else self.policy
 
     def to_json(self) -> str:
         """Write as one word of a command line."""

@@ -7,11 +7,13 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 PREFIX = "bbflow-bed"
 HOSTS = {"storage": "10.77.0.1", "compute": "10.77.0.2", "hpc": "10.77.0.3"}
 """Each host's address; the bridge has a namespace to itself, so the machine's own network never sees any of it."""
+_NUMBERS = count()
 
 
 @dataclass(frozen=True)
@@ -19,7 +21,7 @@ class Hosts:
     """The namespaces of one bed."""
 
     tag: str
-    """Tells two beds on one machine apart: the process id of their owner."""
+    """Tells two beds on one machine apart: the process id of their owner, a point, and a number."""
 
     def name(self, host: str) -> str:
         """Name the namespace of a host."""
@@ -38,7 +40,7 @@ class Hosts:
 def joined_hosts() -> Iterator[Hosts]:
     """Make the namespaces and join them; on the way out whatever runs in them is killed and they are deleted."""
     sweep()
-    hosts = Hosts(str(os.getpid()))
+    hosts = Hosts(f"{os.getpid()}.{next(_NUMBERS)}")
     with ExitStack() as stack:
         for host in ("bridge", *HOSTS):
             stack.callback(_remove, hosts.name(host))
@@ -63,7 +65,7 @@ def sweep() -> None:
     listed = subprocess.run(["ip", "netns", "list"], check=True, capture_output=True, text=True, timeout=20).stdout
     names = [line.split()[0] for line in listed.splitlines() if line.startswith(f"{PREFIX}-")]
     for name in names:
-        owner = name.removeprefix(f"{PREFIX}-").partition("-")[0]
+        owner = name.removeprefix(f"{PREFIX}-").partition(".")[0]
         if not Path("/proc", owner).exists():
             _remove(name)
 

@@ -38,7 +38,5 @@ def missing() -> str | None:
             make_half_duplex(hosts)
     except subprocess.CalledProcessError as error:
         said = (error.stderr or "").strip()
-        return (
-            f"the kernel refuses {' '.join(error.cmd)}: {said} (needed: netns, veth, bridge, ifb, htb, u32, mirred)"
-        )
+        return f"the kernel refuses {' '.join(error.cmd)}: {said} (needed: netns, veth, bridge, ifb, htb, u32, mirred)"
     return None

@@ -1,5 +1,7 @@
 """The S3 client of the tasks, the HPC application and the probe. The only module that imports obstore."""
 
+from datetime import timedelta
+
 from obstore.store import S3Store
 
 from benchmarks.testbed.address import ACCESS_KEY, BUCKET, ENDPOINT, SECRET_KEY
@@ -18,6 +20,7 @@ def open_store() -> S3Store:
         region="us-east-1",
         unsigned_payload=True,
         client_options={"allow_http": True, "timeout": "60s"},
+        retry_config={"max_retries": 2, "retry_timeout": timedelta(seconds=10)},
     )
 
 

@@ -20,7 +20,7 @@ STUCK_S = 120.0
 
 
 def write_as_rank(rank: int, requests: int, start: Barrier, end: Barrier) -> None:
-    """Write this rank's share whenever all ranks have come to the start."""
+    """Write this rank's share whenever all ranks have come to the start; one that fails ends all."""
     store, payload = open_store(), bytes(REQUEST_BYTES)
     try:
         while True:
@@ -30,6 +30,9 @@ def write_as_rank(rank: int, requests: int, start: Barrier, end: Barrier) -> Non
             end.wait(STUCK_S)
     except threading.BrokenBarrierError:
         return
+    finally:
+        start.abort()
+        end.abort()
 
 
 def announced(board: Path | None) -> AbstractContextManager[object]:

@@ -71,6 +71,15 @@ def test_an_error_of_a_part_is_an_error_of_the_bed(bed, capfd):
     assert "inputs/none" in capfd.readouterr().err
 
 
+def test_an_hpc_application_that_loses_its_server_is_an_error(tmp_path):
+    with the_bed([KEY], SIZE_BYTES) as bed, pytest.raises(RuntimeError, match="HPC application died"):  # noqa: SIM117
+        with hpc_application(bed, 16 << 20, 0.1, tmp_path) as hpc:
+            hpc.await_phases(1)
+            for pid in namespaces._processes(bed.hosts.name("storage")):
+                os.kill(pid, signal.SIGKILL)
+            hpc.await_phases(50)
+
+
 SETS_UP = """
 import sys, time
 from benchmarks.testbed.measuring import ended_by_signal
@@ -110,4 +119,4 @@ def test_what_a_killed_owner_left_goes_with_the_next_bed():
 
 def test_the_bed_of_a_living_owner_stays(bed):
     namespaces.sweep()
-    assert sum(f"-{os.getpid()}-" in name for name in left_behind()) == 4
+    assert sum(f"-{bed.hosts.tag}-" in name for name in left_behind()) == 4
