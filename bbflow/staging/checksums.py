@@ -4,7 +4,7 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from bbflow.errors import ConfigError, SourceError, nearest
+from bbflow.errors import ConfigError, nearest
 
 ALGORITHMS = ("md5", "sha1", "sha256", "sha512")
 
@@ -43,16 +43,12 @@ class Checking:
                 while content := file.read(1 << 20):
                     self._hash.update(content)
 
-    def compare(self, url: str) -> None:
-        """Compare what came with what was expected.
+    @property
+    def differs(self) -> bool:
+        """Whether what came isn't what was expected."""
+        return self._hash is not None and self._hash.hexdigest() != self._digits.lower()
 
-        Raises
-        ------
-        SourceError
-            If they differ.
-        """
-        if self._hash is not None and self._hash.hexdigest() != self._digits.lower():
-            raise SourceError(
-                f"{url} is damaged: its {self._algorithm} is {self._hash.hexdigest()}, but {self._digits} was "
-                "expected; restore it at its source"
-            )
+    @property
+    def difference(self) -> str:
+        """Say how it differs."""
+        return f"its {self._algorithm} is {self._hash.hexdigest()}, but {self._digits} was expected"

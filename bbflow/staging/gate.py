@@ -173,6 +173,5 @@ def next_rate(rate_bytes_per_s: float, size_bytes: int, elapsed_s: float, latenc
         return rate_bytes_per_s
     latency_s = latency_s if math.isfinite(latency_s) else 0.0
     newest = size_bytes / max(elapsed_s - latency_s, elapsed_s / 10)
-    if rate_bytes_per_s == 0:
-        return newest
-    return min(rate_bytes_per_s + 0.3 * (newest - rate_bytes_per_s), 2 * rate_bytes_per_s)
+    old = rate_bytes_per_s or LEAST_CHUNK_BYTES / (PAUSE_S / 2)
+    return min(old + 0.3 * (newest - old), 2 * old)

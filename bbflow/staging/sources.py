@@ -1,10 +1,9 @@
-"""Sources: any file system that fsspec knows. The only module that imports fsspec."""
+"""Sources: S3 by `ObjectStore`, all else by fsspec. The only module that imports fsspec."""
 
 import os
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,27 +11,10 @@ import fsspec
 from fsspec.core import split_protocol
 
 from bbflow.errors import ConfigError, MissingToolError, SourceError
+from bbflow.staging.facts import Facts, forbidden, missing
+from bbflow.staging.objects import ObjectStore
 
 LOCAL = ("file", "local")
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What a source tells of a file."""
-
-    size_bytes: int
-    """Its size."""
-    version: str | None
-    """Changes whenever the content does: ETag, or time of the last change; None if it tells nothing."""
-    checksum: str | None = None
-    """Such as ``md5:…``; None if it tells none."""
-    ranges: bool = True
-    """Whether parts can be read by themselves; else it is one stream from the beginning."""
-
-    @property
-    def resumable(self) -> bool:
-        """Whether a copy can be carried on with: the source has versions and gives ranges."""
-        return self.ranges and self.version is not None
 
 
 class Reader(Protocol):
@@ -54,11 +36,19 @@ class Sources:
     Parameters
     ----------
     options
-        Protocol to what its fsspec file system is given, such as ``{"s3": {"endpoint_url": …}}``.
+        Protocol to what its file system is given: for ``s3`` any of `objects.OPTIONS`, for others what
+        fsspec's class takes.
+
+    Raises
+    ------
+    ConfigError
+        If an option for S3 isn't known.
     """
 
     def __init__(self, options: Mapping[str, Mapping[str, Any]] | None = None) -> None:
         self._options = {protocol: dict(given) for protocol, given in (options or {}).items()}
+        self._ranges: dict[str, bool] = {}
+        self._objects: ObjectStore | None = ObjectStore(self._options["s3"]) if "s3" in self._options else None
 
     def facts(self, url: str) -> Facts:
         """Ask a source about a file.
@@ -68,6 +58,8 @@ class Sources:
         SourceError
             If it isn't there, may not be read, or has no size.
         """
+        if _is_object(url):
+            return self._object_store.facts(url)
         system, path = self._system(url)
         with refusals(url):
             system.invalidate_cache()
@@ -76,8 +68,10 @@ class Sources:
             raise SourceError(f"{url} is a directory: name the files in it")
         if info.get("size") is None:
             raise SourceError(f"{url}: the source doesn't tell its size, so no room can be kept for it")
-        is_http = "http" in system.protocol
-        return Facts(int(info["size"]), _version(info), _checksum(info, system), not is_http or "partial" in info)
+        with refusals(url):
+            if local_path(url) is not None and not os.access(path, os.R_OK):
+                raise PermissionError
+        return Facts(int(info["size"]), _version(info), ranges=self._gives_ranges(url, int(info["size"])))
 
     @contextmanager
     def open(self, url: str, facts: Facts) -> Iterator[Reader]:
@@ -88,14 +82,43 @@ class Sources:
         SourceError
             If it isn't there any more, or may not be read; also when it is read.
         """
+        if _is_object(url):
+            yield _Ranges(partial(self._object_store.read, url))
+            return
         system, path = self._system(url)
-        if facts.ranges:
-            yield _Ranges(url, system, path)
-        else:
-            with refusals(url):
+        with refusals(url):
+            if not facts.ranges:
                 stream = system.open(path, "rb", block_size=0)
+            elif "http" in system.protocol:
+                stream = system.open(path, "rb", cache_type="none", size=facts.size_bytes)
+            elif local_path(url) is not None:
+                stream = Path(path).open("rb", buffering=0)  # noqa: SIM115 - closed below
+            else:
+                stream = None
+        if stream is None:
+            yield _Ranges(lambda start, length: system.cat_file(path, start=start, end=start + length), url)
+        else:
             with stream:
-                yield _Stream(stream)
+                yield _Stream(url, stream, facts.ranges)
+
+    def _gives_ranges(self, url: str, size_bytes: int) -> bool:
+        """Whether a server gives parts of a file: asked once of each, since many don't tell."""
+        server = "/".join(url.split("/", 3)[:3])
+        if not url.startswith(("http://", "https://")) or size_bytes < 3:
+            return True
+        if server not in self._ranges:
+            system, path = self._system(url)
+            with refusals(url), system.open(path, "rb", cache_type="none", size=size_bytes) as file:
+                file.seek(1)
+                try:
+                    self._ranges[server] = len(file.read(1)) == 1
+                except ValueError:
+                    self._ranges[server] = False
+        return self._ranges[server]
+
+    def disproves(self, url: str) -> bool:
+        """Whether a content that differs from the source's own checksum is damaged for certain."""
+        return not _is_object(url) or self._object_store.etag_is_md5(url)
 
     @contextmanager
     def create(self, url: str) -> Iterator[Any]:
@@ -106,56 +129,62 @@ class Sources:
         SourceError
             If it can't be written.
         """
+        if _is_object(url):
+            with self._object_store.create(url) as file:
+                yield file
+            return
         system, path = self._system(url)
         with refusals(url):
             system.makedirs(system._parent(path), exist_ok=True)
             if local_path(url) is not None:
                 with _replacing(Path(path)) as file:
                     yield file
-                return
-            file = system.open(path, "wb", autocommit=False)
-            try:
-                yield file
-                file.close()
-                file.commit()
-            except BaseException:
-                file.discard()
-                raise
+            else:
+                with _committed(system.open(path, "wb", autocommit=False)) as file:
+                    yield file
+
+    @property
+    def _object_store(self) -> ObjectStore:
+        if self._objects is None:
+            self._objects = ObjectStore({})
+        return self._objects
 
     def _system(self, url: str) -> tuple[Any, str]:
         protocol = split_protocol(url)[0] or "file"
         try:
             system, path = fsspec.url_to_fs(url, **self._options.get(protocol, {}))
         except ImportError as error:
-            raise MissingToolError(f"{url}: {error}: pip install 'bbflow[s3]' has what S3 and HTTP need") from None
+            raise MissingToolError(f"{url}: {error}; HTTP comes with pip install 'bbflow[s3]'") from None
         except ValueError as error:
             raise ConfigError(f"{url}: {error}") from None
         return system, path
 
 
 class _Ranges:
-    """A source that gives any range."""
+    """A source that gives any range by itself."""
 
-    def __init__(self, url: str, system: Any, path: str) -> None:
-        self._url, self._system, self._path = url, system, path
+    def __init__(self, read: Callable[[int, int], bytes], url: str = "") -> None:
+        self._read, self._url = read, url
 
     def read(self, start: int, length_bytes: int) -> bytes:
         with refusals(self._url):
-            content: bytes = self._system.cat_file(self._path, start=start, end=start + length_bytes)
-        return content
+            return self._read(start, length_bytes)
 
 
 class _Stream:
-    """A source that gives everything from the beginning, such as a server without range requests."""
+    """An open file, with or without a way to a place in it."""
 
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
+    def __init__(self, url: str, stream: Any, seekable: bool) -> None:
+        self._url, self._stream, self._seekable = url, stream, seekable
 
     def read(self, start: int, length_bytes: int) -> bytes:
         parts = []
-        while length_bytes > 0 and (part := self._stream.read(length_bytes)):
-            parts.append(part)
-            length_bytes -= len(part)
+        with refusals(self._url):
+            if self._seekable:
+                self._stream.seek(start)
+            while length_bytes > 0 and (part := self._stream.read(length_bytes)):
+                parts.append(part)
+                length_bytes -= len(part)
         return b"".join(parts)
 
 
@@ -164,18 +193,14 @@ def refusals(url: str) -> Iterator[None]:
     """Turn a source's refusals into a `SourceError`; what may pass, such as a lost connection, stays as it is."""
     try:
         yield
-    except (FileNotFoundError, PermissionError) as error:
-        # fsspec's HTTP says FileNotFoundError whatever went wrong; the cause tells more.
-        status = getattr(error.__cause__, "status", None)
-        if error.__cause__ is not None and isinstance(error.__cause__, OSError | TimeoutError):
-            raise ConnectionError(str(error.__cause__)) from error
-        if status is not None and status not in (401, 403, 404, 410):
-            raise ConnectionError(f"status {status}") from error
+    except Exception as error:
+        # fsspec's HTTP says FileNotFoundError whatever went wrong; the cause, or the status, tells more.
+        status = getattr(error, "status", None) or getattr(error.__cause__, "status", None)
         if isinstance(error, PermissionError) or status in (401, 403):
-            hint = "may not be read: check the permissions, or the credentials of its store"
-        else:
-            hint = "isn't there: check the URL"
-        raise SourceError(f"{url} {hint}") from error
+            raise forbidden(url) from error
+        if status in (404, 410) or (isinstance(error, FileNotFoundError) and error.__cause__ is None):
+            raise missing(url) from error
+        raise
 
 
 @contextmanager
@@ -190,18 +215,26 @@ def _replacing(path: Path) -> Iterator[Any]:
         temporary.unlink(missing_ok=True)
 
 
+@contextmanager
+def _committed(file: Any) -> Iterator[Any]:
+    """Let what fsspec writes appear whole, or not at all."""
+    try:
+        yield file
+        file.close()
+        file.commit()
+    except BaseException:
+        file.discard()
+        raise
+
+
+def _is_object(url: str) -> bool:
+    return url.startswith(("s3://", "s3a://"))
+
+
 def _version(info: Mapping[str, Any]) -> str | None:
     """Give what changes with the content, the strongest first."""
-    for key in ("VersionId", "ETag", "etag", "mtime", "LastModified", "last_modified", "Last-Modified"):
+    for key in ("ETag", "etag", "mtime", "LastModified", "last_modified", "Last-Modified"):
         value = info.get(key)
-        if value not in (None, "", "null"):
-            extra = f":{info['ino']}" if key == "mtime" and "ino" in info else ""
-            return f"{key}:{value}{extra}"
+        if value not in (None, ""):
+            return f"{key}:{value}:{info.get('ino', '')}"
     return None
-
-
-def _checksum(info: Mapping[str, Any], system: Any) -> str | None:
-    """Give the MD5 that an S3 ETag is, where it is one: not of several parts, and not encrypted by a key service."""
-    etag = str(info.get("ETag", "")).strip('"')
-    plain = "s3" in system.protocol and re.fullmatch(r"[0-9a-f]{32}", etag)
-    return f"md5:{etag}" if plain and info.get("ServerSideEncryption") in (None, "AES256") else None

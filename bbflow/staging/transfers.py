@@ -9,11 +9,12 @@ from pathlib import Path
 
 from bbflow.errors import CapacityError, SourceError
 from bbflow.staging.checksums import Checking
+from bbflow.staging.facts import Facts
 from bbflow.staging.files import File
 from bbflow.staging.gate import Gate
 from bbflow.staging.retry import Retry, persist
 from bbflow.staging.shelf import Note, Shelf
-from bbflow.staging.sources import Facts, Reader, Sources
+from bbflow.staging.sources import Reader, Sources
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,7 @@ class Transfer:
         if not (facts.resumable and self._is_same(facts)):
             partial.unlink(missing_ok=True)
             self._shelf.write_note(self._note(facts))
-        checks = [Checking(checksum) for checksum in (self._file.checksum, facts.checksum) if checksum]
+        checks = [Checking(self._file.checksum), Checking(facts.checksum)]
         with partial.open("ab") as copy, self._sources.open(self._file.url, facts) as source:
             for check in checks:
                 check.take_file(partial)
@@ -123,7 +124,10 @@ class Transfer:
                 copy.write(content)
                 for check in checks:
                     check.take(content)
-        self._compare(checks)
+        if checks[0].differs:
+            raise self._damaged(checks[0])
+        if checks[1].differs and self._sources.disproves(self._file.url):
+            raise self._damaged(checks[1])
 
     def _read(self, source: Reader, at: int, size_bytes: int) -> bytes:
         length_bytes = min(self._gate.chunk_bytes, size_bytes - at)
@@ -135,13 +139,9 @@ class Transfer:
         self._progress += length_bytes
         return content
 
-    def _compare(self, checks: list[Checking]) -> None:
-        try:
-            for check in checks:
-                check.compare(self._file.url)
-        except SourceError:
-            self._shelf.partial(self._file.url).unlink()
-            raise
+    def _damaged(self, check: Checking) -> SourceError:
+        self._shelf.partial(self._file.url).unlink()
+        return SourceError(f"{self._file.url} is damaged: {check.difference}; restore it at its source")
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Waves: which files are staged when, and which tasks may run. Events in, actions out; no clock, no threads."""
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from bbflow.errors import BbflowError, CapacityError, ConfigError, SourceError, nearest
@@ -68,6 +69,7 @@ class Waves:
         self._bb = Residency(capacity_bytes)
         self._tasks: dict[str, _Progress] = {}
         self._queue: deque[_Progress] = deque()
+        self._writing: set[str] = set()
         self._active = 0
         self._added = 0
 
@@ -124,10 +126,7 @@ class Waves:
         """Note that a file can't be had: tasks that wait for it are refused; a later task tries again."""
         waiting = self._waiting_for(url)
         self._bb.drop(url)
-        actions: list[Action] = [Refused(key, error) for key in waiting]
-        for key in waiting:
-            self._end(key)
-        return actions + self._advance()
+        return self._refuse_all(waiting, error) + self._advance()
 
     def made(self, file: File) -> list[Action]:
         """Note that a task made a file on the BB, with its true size; it stays until it is released."""
@@ -172,6 +171,8 @@ class Waves:
 
     def _admit(self, head: _Progress) -> list[Action] | None:
         """Admit a task, or refuse it; None if it must wait for room."""
+        if any(file.url in self._writing for file in head.task.inputs):
+            return None  # a task that writes directly has not finished it
         problem = self._overwriting(head.task)
         if problem is not None:
             return self._refuse(head, problem)
@@ -237,6 +238,7 @@ class Waves:
         for file in dict.fromkeys(head.task.outputs):
             if direct:
                 head.direct.add(file.url)
+                self._writing.add(file.url)
             elif file.url not in self._bb:
                 self._bb.put(Entry(file, State.AWAITED))
                 self._bb.pin(file.url, head.task.key)
@@ -267,7 +269,14 @@ class Waves:
         return self._refuse(head, error)
 
     def _refuse(self, head: _Progress, error: Exception) -> list[Action]:
-        return [Refused(head.task.key, error), *self._end(head.task.key)]
+        return self._refuse_all([head.task.key], error)
+
+    def _refuse_all(self, keys: Iterable[str], error: Exception) -> list[Action]:
+        actions: list[Action] = []
+        for key in keys:
+            if key in self._tasks:  # else it was refused with one before it, whose output it waited for
+                actions += [Refused(key, error), *self._end(key)]
+        return actions
 
     def _waiting_for(self, url: str) -> list[str]:
         entry = self._bb.get(url)
@@ -287,6 +296,7 @@ class Waves:
         progress = self._tasks.pop(key)
         progress.ended = True
         self._active -= progress.admitted
+        self._writing -= progress.direct
         actions: list[Action] = []
         for file in (*progress.task.inputs, *progress.task.outputs):
             self._bb.leave(file.url, key)
@@ -296,7 +306,5 @@ class Waves:
                 error = SourceError(f"task {key!r} ended without making {file.url}")
                 waiting = self._waiting_for(file.url)
                 self._bb.drop(file.url)
-                actions += [Refused(other, error) for other in waiting]
-                for other in waiting:
-                    actions += self._end(other)
+                actions += self._refuse_all(waiting, error)
         return actions
