@@ -15,7 +15,7 @@ from bbflow.staging.actions import Action, Evict, Ready, Refused, Stage
 from bbflow.staging.diary import Diary
 from bbflow.staging.fetchers import Fetchers
 from bbflow.staging.files import File, Location, Task
-from bbflow.staging.gate import Gate
+from bbflow.staging.gate import Decision, Gate
 from bbflow.staging.policies import NoAction, Policy
 from bbflow.staging.retry import Retry, persist
 from bbflow.staging.shelf import Shelf
@@ -35,6 +35,24 @@ class _Submission:
 
     task: Task
     sizes: dict[str, Future[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class StagerState:
+    """How far a stager is."""
+
+    staged_bytes: int
+    """Of the files that were copied whole."""
+    passed_bytes: int
+    """That have been asked for, also of files that are under way, and of what is staged out."""
+    remaining_bytes: int
+    """Of files that are still to be copied, for the tasks that are admitted."""
+    used_bytes: int
+    """Room that is taken or reserved."""
+    capacity_bytes: int
+    """Room for files."""
+    decision: Decision
+    """What transfers may do now."""
 
 
 class Stager:
@@ -196,6 +214,18 @@ class Stager:
             Its size in bytes. It fails with a `SourceError` if it can't be written.
         """
         return self._uploads.submit(stage_out, path, url, self._sources, self.gate, self._retry)
+
+    def state(self) -> StagerState:
+        """Give how far everything is."""
+        load = self._diary.load()
+        return StagerState(
+            staged_bytes=self._diary.staged_bytes,
+            passed_bytes=self.gate.passed_bytes,
+            remaining_bytes=load.remaining_bytes,
+            used_bytes=self._waves.used_bytes,
+            capacity_bytes=self._waves.capacity_bytes,
+            decision=self.gate.decision,
+        )
 
     def close(self) -> None:
         """End all transfers; tasks that aren't ready fail. What was copied stays for a later life."""

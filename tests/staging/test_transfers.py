@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from range_server import RangeServer
 
 from bbflow.errors import CapacityError, ConfigError, SourceError
 from bbflow.staging import Decision, File, Gate, Retry
@@ -16,8 +17,6 @@ from bbflow.staging.gate import Closed
 from bbflow.staging.shelf import Shelf
 from bbflow.staging.sources import Sources
 from bbflow.staging.transfers import Transfer, stage_out
-
-from range_server import RangeServer
 
 QUICK = Retry(attempts=3, first_s=0.01)
 MiB = 1 << 20
