@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +92,17 @@ def lanes(bars: Iterable[Bar]) -> list[list[Bar]]:
     return rows
 
 
+def without(bar: Bar, gaps: Iterable[Bar]) -> list[Bar]:
+    """Cut gaps out of a bar: what is left of it, in order."""
+    left, at_s = [], bar.started_s
+    for gap in sorted(gaps, key=lambda gap: gap.started_s):
+        if gap.ended_s > at_s and gap.started_s < bar.ended_s:
+            if gap.started_s > at_s:
+                left.append(replace(bar, started_s=at_s, ended_s=gap.started_s))
+            at_s = gap.ended_s
+    return [*left, replace(bar, started_s=at_s)] if at_s < bar.ended_s else left
+
+
 def draw_staging(events: StagingEvents) -> Picture | None:
     """Draw phases, holds, transfers by fetcher and tasks by slot, over seconds; colours are waves.
 
@@ -110,7 +121,9 @@ def draw_staging(events: StagingEvents) -> Picture | None:
         for number, (_, bars) in enumerate(rows):
             _draw_row(axes, -number, bars, start_s, length_s)
         for phase in (bar for bars in events.phases.values() for bar in bars):
-            axes.axvspan(phase.started_s - start_s, phase.ended_s - start_s, color=GREY, alpha=0.15, linewidth=0)
+            axes.axvspan(
+                phase.started_s - start_s, phase.ended_s - start_s, color=GREY, alpha=0.15, linewidth=0, zorder=0
+            )
         axes.set_yticks([-number for number in range(len(rows))], [name for name, _ in rows])
         axes.set_ylim(0.6 - len(rows), 0.6)
         axes.set_xlim(0, length_s * 1.005)
@@ -125,7 +138,9 @@ def _rows(events: StagingEvents) -> list[tuple[str, list[Bar]]]:
     rows = [(f"phase {name}", bars) for name, bars in sorted(events.phases.items())]
     rows += [("held back", events.holds)] if events.holds else []
     busiest = sorted(events.transfers, key=lambda number: -len(events.transfers[number]))[:_MOST_ROWS]
-    rows += [(f"fetcher {number}", events.transfers[number]) for number in sorted(busiest)]
+    holds = [bar for bar in events.holds if bar.kind == "hold"]
+    for number in sorted(busiest):
+        rows.append((f"fetcher {number}", [part for bar in events.transfers[number] for part in without(bar, holds)]))
     return rows + [(f"slot {number}", bars) for number, bars in enumerate(lanes(events.tasks)[:_MOST_ROWS])]
 
 

@@ -56,11 +56,13 @@ class Shelf:
             for name in ("notes", "partial", "files"):
                 (self.directory / name).mkdir(parents=True, exist_ok=True)
             self._lock = (self.directory / "lock").open("a")
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ConfigError(f"another process stages into {directory}: name another directory") from None
         except OSError as error:
             raise ConfigError(f"can't stage into {directory}: {error.strerror}") from None
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._lock.close()
+            raise ConfigError(f"another process stages into {directory}: name another directory") from None
 
     def close(self) -> None:
         """Let another process use the directory."""

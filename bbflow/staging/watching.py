@@ -22,6 +22,9 @@ class PhaseSource(Protocol):
     def now(self) -> Sequence[Phase]:
         """Give the phases that last now."""
 
+    def past(self) -> Sequence[Phase]:
+        """Give phases that have ended, as far as they are known, in the order in which they began."""
+
 
 @dataclass(frozen=True, slots=True)
 class Load:
@@ -51,6 +54,13 @@ class Memory:
     ended: list[Phase] = field(default_factory=list)
     """Phases that ended at the last look."""
 
+    def recall(self, phases: Sequence[Phase]) -> None:
+        """Take phases that ended before the first look, the oldest first."""
+        for phase in phases:
+            past = self.past.setdefault(phase.application, [])
+            past.append(phase)
+            del past[:-NEWEST]
+
     def look(self, phases: Sequence[Phase], now_s: float, passed_bytes: int) -> None:
         """Take what lasts now.
 
@@ -71,9 +81,7 @@ class Memory:
             seen = self.lasting.pop(key)
             begun = seen.phase
             phase = Phase(begun.application, begun.file_system, begun.began_s, now_s, begun.source)
-            past = self.past.setdefault(phase.application, [])
-            past.append(phase)
-            del past[:-NEWEST]
+            self.recall([phase])
             self.samples.append(PhaseSample(max(now_s - phase.began_s, 1e-6), passed_bytes - seen.passed_bytes))
             del self.samples[: -4 * NEWEST]
             self.ended.append(phase)
@@ -125,6 +133,8 @@ class Watch:
         self._policy, self._gate, self._source, self._load, self._clock = policy, gate, source, load, clock
         self._on_decision, self._on_phase = on_decision, on_phase
         self._memory = Memory()
+        if source is not None:
+            self._memory.recall(source.past())
         self._delayed_since_s: float | None = None
         self._peak = PeakRate()
         self._ended = threading.Event()
