@@ -2,7 +2,8 @@
 
 A file is renamed into place, so it is whole or absent, also on a shared file system. It carries a lease in
 seconds since the epoch: an application that died without a word holds nobody back for longer than that. The
-hosts' clocks must agree to within a second or so, as NTP sees to.
+hosts' clocks must agree to within a second or so, as NTP sees to. The newest ended phases stay on the board, so that
+who comes later can predict the next one at once.
 """
 
 import json
@@ -12,8 +13,8 @@ import re
 import socket
 import time
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bbflow.errors import ConfigError
@@ -22,7 +23,11 @@ from bbflow.phases.phase import PFS, Phase
 DIRECTORY_VARIABLE = "BBFLOW_PHASES"
 LEASE_S = 60.0
 """How long an announcement holds that nobody renews."""
-_ENDING = ".phase"
+_ENDING, _PAST = ".phase", ".past"
+KEPT = 16
+"""Ended phases of an application that stay on the board."""
+KEPT_S = 86_400.0
+"""How long they stay after an application's last phase, as soon as any application's phase ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,20 @@ def parse_announcement(token: str, text: str) -> Announcement | None:
     except (ValueError, KeyError, TypeError):
         return None
     return announcement if math.isfinite(phase.began_s) and math.isfinite(announcement.expires_s) else None
+
+
+def parse_past(text: str) -> Phase | None:
+    """Read an ended phase; None if it is none.
+
+    The text is JSON with the keys ``application``, ``file_system``, ``began_s`` and ``ended_s``.
+    """
+    try:
+        content = json.loads(text)
+        begin_s, end_s = float(content["began_s"]), float(content["ended_s"])
+        phase = Phase(str(content["application"]), str(content["file_system"]), begin_s, end_s)
+    except (ValueError, KeyError, TypeError):
+        return None
+    return phase if math.isfinite(begin_s) and math.isfinite(end_s) and begin_s <= end_s else None
 
 
 class Board:
@@ -106,18 +125,23 @@ class Board:
         return renewed
 
     def end(self, token: str) -> bool:
-        """Announce that a phase has ended.
+        """Announce that a phase has ended, and keep it among the past ones.
 
         Returns
         -------
         bool
             Whether it was there.
         """
-        try:
-            self._path(token).unlink()
-        except FileNotFoundError:
+        item, now_s = self._announcement(token), self._clock()
+        if not self._remove(token):
             return False
+        if item is not None and item.phase.began_s <= now_s <= item.expires_s:
+            self._keep(token, replace(item.phase, ended_s=now_s))
         return True
+
+    def past(self) -> list[Phase]:
+        """Give the newest ended phases, in the order in which they began."""
+        return sorted(self._past().values(), key=lambda phase: phase.began_s)
 
     def read(self) -> list[Announcement]:
         """Give the phases that last now, in the order in which they began."""
@@ -129,18 +153,47 @@ class Board:
         now_s = self._clock()
         for item in self._all():
             if item.expires_s <= now_s:
-                self.end(item.token)
+                self._remove(item.token)
 
     def _all(self) -> list[Announcement]:
-        found = []
-        for name in os.listdir(self.directory):
-            if name.endswith(_ENDING):
-                try:
-                    text = (self.directory / name).read_text()
-                except (OSError, UnicodeDecodeError):
-                    continue  # it has ended in this moment, or is somebody's rubbish
-                found.append(parse_announcement(name.removesuffix(_ENDING), text))
-        return sorted((item for item in found if item), key=lambda item: (item.phase.began_s, item.token))
+        tokens = [name.removesuffix(_ENDING) for name in os.listdir(self.directory) if name.endswith(_ENDING)]
+        found = [item for item in map(self._announcement, tokens) if item]
+        return sorted(found, key=lambda item: (item.phase.began_s, item.token))
+
+    def _announcement(self, token: str) -> Announcement | None:
+        try:
+            return parse_announcement(token, self._path(token).read_text())
+        except (OSError, UnicodeDecodeError):
+            return None  # it has ended in this moment, or is somebody's rubbish
+
+    def _remove(self, token: str) -> bool:
+        try:
+            self._path(token).unlink()
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _past(self) -> dict[Path, Phase]:
+        found = {}
+        for path in self.directory.glob(f"*{_PAST}"):
+            try:
+                phase = parse_past(path.read_text())
+            except (OSError, UnicodeDecodeError):
+                continue
+            if phase is not None:
+                found[path] = phase
+        return found
+
+    def _keep(self, token: str, phase: Phase) -> None:
+        content = {
+            "application": phase.application,
+            "file_system": phase.file_system,
+            "began_s": phase.began_s,
+            "ended_s": phase.ended_s,
+        }
+        _write_whole(self.directory / (token + _PAST), content)
+        for path in outdated(self._past(), self._clock()):
+            path.unlink(missing_ok=True)
 
     def _path(self, token: str) -> Path:
         if Path(token).name != token or not token:
@@ -155,7 +208,21 @@ class Board:
             "began_s": phase.began_s,
             "expires_s": announcement.expires_s,
         }
-        path = self._path(announcement.token)
-        temporary = path.with_suffix(f".{os.getpid()}.tmp")
-        temporary.write_text(json.dumps(content) + "\n")
-        temporary.replace(path)
+        _write_whole(self._path(announcement.token), content)
+
+
+def outdated(past: Mapping[Path, Phase], now_s: float) -> list[Path]:
+    """Pick the files of ended phases that may go: more than `KEPT` of an application, or older than `KEPT_S`."""
+    newest: dict[str, int] = {}
+    found = []
+    for path, phase in sorted(past.items(), key=lambda item: -item[1].began_s):
+        newest[phase.application] = newest.get(phase.application, 0) + 1
+        if newest[phase.application] > KEPT or (phase.ended_s or phase.began_s) < now_s - KEPT_S:
+            found.append(path)
+    return found
+
+
+def _write_whole(path: Path, content: Mapping[str, object]) -> None:
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    temporary.write_text(json.dumps(content) + "\n")
+    temporary.replace(path)

@@ -31,5 +31,9 @@ class BoardSource:
         phases = [item.phase for item in self._board.read()]
         return [phase for phase in phases if self._counts(phase)]
 
+    def past(self) -> list[Phase]:
+        """Give the newest phases that have ended."""
+        return [phase for phase in self._board.past() if self._counts(phase)]
+
     def _counts(self, phase: Phase) -> bool:
         return phase.application not in self._ignore and self._file_system in (None, phase.file_system)
