@@ -27,7 +27,7 @@ class Traffic:
     """Computing between two phases."""
 
 
-SPARSE = Traffic("sparse phases", 2.4)
+SPARSE = Traffic("sparse phases", 2.0)
 DENSE = Traffic("dense phases", 0.9)
 QUIET = "no HPC traffic"
 

@@ -25,7 +25,7 @@ def draw(measured: Sequence[Figure], names: Mapping[str, str], passes: int, path
             left = traffics.index(figure.traffic) + (place - (len(names) - 1) / 2) * WIDTH
             _bars(times, phases, figure, left, COLOURS[place])
         times.bar(0, 0, color=COLOURS[place], label=names[policy])
-    times.set_ylabel("application time (s), hatched: slots that wait or read")
+    times.set_ylabel("application time (s)\nhatched: slots wait or read")
     phases.set_ylabel("HPC application's phase, to running alone")
     phases.axhline(1, color="black", linewidth=0.8)
     phases.axhline(TOLERANCE, color="black", linewidth=0.8, linestyle=":")
