@@ -25,7 +25,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 
 from bbflow.errors import ConfigError
 from bbflow.events import EventLog
-from bbflow.phases import BoardSource
+from bbflow.phases import Board, BoardSource, PhaseSource, SourcesTogether, observe
 from bbflow.report.staging import draw_staging, read_staging
 from bbflow.staging import Stager, parse_policy
 from bbflow.staging.diary import kind_of
@@ -45,6 +45,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--lookahead", type=int, default=1, help="waves that are staged ahead (default 1)")
     parser.add_argument("--policy", default="no-action", help="delay policy (default no-action)")
     parser.add_argument("--phases", type=Path, metavar="DIR", help="where I/O phases are announced")
+    parser.add_argument(
+        "--observe",
+        action="append",
+        default=[],
+        metavar="KIND:NAME",
+        help="see phases in traffic: nfs:MOUNT, lustre:FSNAME, jobs:FSNAME, disk:DEVICE",
+    )
     parser.add_argument("--file-system", metavar="NAME", help="only phases of this file system count")
     parser.add_argument("--fetchers", type=int, default=8, help="files that are copied at once (default 8)")
     parser.add_argument("--direct", action="store_true", help="tasks whose files can't fit read from the source")
@@ -72,16 +79,19 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _stager(options: argparse.Namespace, events: EventLog) -> Stager:
-    phases = BoardSource(options.phases, options.file_system) if options.phases else None
+    places: list[PhaseSource] = [observe(what) for what in options.observe]
+    if options.phases:
+        Board(options.phases).sweep()
+        places.insert(0, BoardSource(options.phases, options.file_system))
     policy = parse_policy(options.policy)
-    if phases is None and options.policy != "no-action":
-        raise ConfigError(f"policy {options.policy}: --phases is missing, so no phase would ever be seen")
+    if not places and options.policy != "no-action":
+        raise ConfigError(f"policy {options.policy}: without --phases or --observe no phase would ever be seen")
     return Stager(
         options.to,
         parse_bytes(options.capacity),
         options.slots,
         policy=policy,
-        phases=phases,
+        phases=SourcesTogether(places),
         fetchers=options.fetchers,
         lookahead=options.lookahead,
         oversize="direct" if options.direct else "error",

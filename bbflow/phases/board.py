@@ -149,11 +149,13 @@ class Board:
         return [item for item in self._all() if item.expires_s > now_s]
 
     def sweep(self) -> None:
-        """Remove announcements whose lease is over."""
+        """Remove announcements whose lease is over, and what is kept too long of ended phases."""
         now_s = self._clock()
         for item in self._all():
             if item.expires_s <= now_s:
                 self._remove(item.token)
+        for path in outdated(self._past(), now_s):
+            path.unlink(missing_ok=True)
 
     def _all(self) -> list[Announcement]:
         tokens = [name.removesuffix(_ENDING) for name in os.listdir(self.directory) if name.endswith(_ENDING)]

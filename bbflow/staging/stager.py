@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from bbflow.errors import BbflowError, ConfigError
 from bbflow.events import EventLog
+from bbflow.phases import PhaseSource
 from bbflow.staging.actions import Action, Evict, Ready, Refused, Stage
 from bbflow.staging.diary import Diary
 from bbflow.staging.fetchers import Fetchers
@@ -21,7 +22,7 @@ from bbflow.staging.retry import Retry, persist
 from bbflow.staging.shelf import Shelf
 from bbflow.staging.sources import Sources, local_path
 from bbflow.staging.transfers import Transfer, stage_out
-from bbflow.staging.watching import PhaseSource, Watch
+from bbflow.staging.watching import Watch
 from bbflow.staging.waves import Waves
 
 Locations = Mapping[str, Location]

@@ -4,9 +4,8 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Protocol
 
-from bbflow.phases import Phase, Prediction
+from bbflow.phases import Phase, PhaseSource, Prediction
 from bbflow.phases.prediction import NEWEST, predict
 from bbflow.staging.gate import Decision, Gate
 from bbflow.staging.interference import Interference, PhaseSample, fit_interference
@@ -14,16 +13,6 @@ from bbflow.staging.policies import Policy, Situation
 
 POLL_S = 0.01
 """How often announcements are looked at."""
-
-
-class PhaseSource(Protocol):
-    """Where phases of others are seen: the board, or counters of a client."""
-
-    def now(self) -> Sequence[Phase]:
-        """Give the phases that last now."""
-
-    def past(self) -> Sequence[Phase]:
-        """Give phases that have ended, as far as they are known, in the order in which they began."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +146,7 @@ class Watch:
     def step(self) -> None:
         """Look once, and apply what the policy says."""
         now_s, load = self._clock(), self._load()
-        phases = tuple(self._source.now()) if self._source is not None else ()
+        phases = tuple(self._source.now(self._gate.passed_bytes)) if self._source is not None else ()
         self._memory.look(phases, now_s, self._gate.passed_bytes)
         for phase in self._memory.ended:
             self._on_phase(phase)
