@@ -65,7 +65,7 @@ def test_only_files_below_the_named_sources_are_staged(site):
 
 
 def test_calling_an_app_does_not_wait_for_its_files(site, gate):
-    site.write("a.txt", "a")
+    site.write("a.txt", "slow")
     with site.load(site.threads()):
         task = read(File(f"{gate.url}/a.txt"))
         assert gate.asked.wait(10)
@@ -73,7 +73,7 @@ def test_calling_an_app_does_not_wait_for_its_files(site, gate):
         assert other.result()[1] == "b"
         assert not task.done()
         gate.opened.set()
-        assert task.result()[1] == "a"
+        assert task.result()[1] == "slow"
 
 
 def test_room_is_held_until_the_task_is_final_through_retries(site):
