@@ -1,5 +1,6 @@
 """The fetcher threads: few, so that many readers become few streams (aggregation; Eley, section III-B)."""
 
+import itertools
 import queue
 import threading
 import time
@@ -8,7 +9,7 @@ from collections.abc import Callable
 from bbflow.staging.files import File
 from bbflow.staging.gate import Closed
 
-_Job = tuple[File, int]
+_Job = tuple[int, File, int]
 
 
 class Fetchers:
@@ -19,7 +20,7 @@ class Fetchers:
     count
         How many threads.
     transfer
-        Copies a file; gives the bytes that it read.
+        Copies a file, with its place in the order of all files; gives the bytes that it read.
     done
         Called after each file, with the number of its wave, the fetcher's number, when it began (seconds since
         the epoch), the bytes that were read, and the error if it failed.
@@ -30,12 +31,13 @@ class Fetchers:
     def __init__(
         self,
         count: int,
-        transfer: Callable[[File], int],
+        transfer: Callable[[File, int], int],
         done: Callable[[File, int, int, float, int, Exception | None], None],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._transfer, self._done, self._clock = transfer, done, clock
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._ranks = itertools.count()
         self._threads = [
             threading.Thread(target=self._run, args=(number,), name=f"bbflow-fetcher-{number}", daemon=True)
             for number in range(count)
@@ -45,7 +47,7 @@ class Fetchers:
 
     def fetch(self, file: File, wave: int) -> None:
         """Copy a file when its turn comes."""
-        self._jobs.put((file, wave))
+        self._jobs.put((next(self._ranks), file, wave))
 
     def close(self) -> None:
         """End the threads; the gate must be closed already, so that transfers end too."""
@@ -56,10 +58,10 @@ class Fetchers:
 
     def _run(self, number: int) -> None:
         while (job := self._jobs.get()) is not None:
-            file, wave = job
+            rank, file, wave = job
             started_s, transferred_bytes, failure = self._clock(), 0, None
             try:
-                transferred_bytes = self._transfer(file)
+                transferred_bytes = self._transfer(file, rank)
             except Closed:
                 continue
             except Exception as error:

@@ -3,6 +3,7 @@
 import math
 import threading
 import time
+from bisect import insort
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -49,6 +50,7 @@ class Gate:
         self._changed = threading.Condition()
         self._decision = Decision()
         self._in_flight = 0
+        self._ranks: list[int] = []
         self._next_s = -math.inf
         self._rate = 0.0
         self._latency_s = math.inf
@@ -86,13 +88,34 @@ class Gate:
             self._changed.notify_all()
 
     @contextmanager
-    def chunk(self, size_bytes: int) -> Iterator[None]:
+    def transfer(self, rank: int) -> Iterator[None]:
+        """Take part as a transfer of several chunks, for as long as a ``with`` lasts.
+
+        Parameters
+        ----------
+        rank
+            Of all transfers that take part, those with the lowest ranks have the fetchers: few files come whole,
+            rather than many in part.
+        """
+        with self._changed:
+            insort(self._ranks, rank)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._ranks.remove(rank)
+                self._changed.notify_all()
+
+    @contextmanager
+    def chunk(self, size_bytes: int, rank: int | None = None) -> Iterator[None]:
         """Wait until a chunk may begin; inside the `with` it is under way.
 
         Parameters
         ----------
         size_bytes
             Of the chunk; 0 for a request without data, whose time is the latency of all.
+        rank
+            That of its transfer; None if it takes no part in their order.
 
         Raises
         ------
@@ -100,7 +123,7 @@ class Gate:
             If the gate was closed.
         """
         with self._changed:
-            self._wait(size_bytes)
+            self._wait(size_bytes, rank)
             self._in_flight += 1
             self.passed_bytes += size_bytes
         started_s = self._clock()
@@ -115,9 +138,9 @@ class Gate:
                 self._rate = next_rate(self._rate, size_bytes, elapsed_s, self._latency_s)
                 self._changed.notify_all()
 
-    def _wait(self, size_bytes: int) -> None:
+    def _wait(self, size_bytes: int, rank: int | None) -> None:
         while not self._closed:
-            wait_s = self._wait_s(size_bytes, self._clock())
+            wait_s = self._wait_s(size_bytes, rank, self._clock())
             if wait_s == 0:
                 pace = self._decision.bytes_per_s
                 if pace is not None:
@@ -126,11 +149,11 @@ class Gate:
             self._changed.wait(wait_s)
         raise Closed
 
-    def _wait_s(self, size_bytes: int, now_s: float) -> float | None:
+    def _wait_s(self, size_bytes: int, rank: int | None, now_s: float) -> float | None:
         """Give the seconds until a chunk may begin: 0 for now, None for after the next change."""
         decision = self._decision
         most = self.fetchers if decision.fetchers is None else decision.fetchers
-        if decision.hold or self._in_flight >= most:
+        if decision.hold or self._in_flight >= most or (rank is not None and rank not in self._ranks[:most]):
             return None
         if decision.stop_s is not None and now_s + self.expected_s(size_bytes) > decision.stop_s:
             return None

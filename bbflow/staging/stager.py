@@ -303,8 +303,8 @@ class Stager:
         path = self._shelf.path(url)
         return self._perform(self._waves.made(File(url, path.stat().st_size))) if path.exists() else []
 
-    def _transfer(self, file: File) -> int:
-        return Transfer(file, self._sources, self._shelf, self.gate, self._retry).run().transferred_bytes
+    def _transfer(self, file: File, rank: int) -> int:
+        return Transfer(file, self._sources, self._shelf, self.gate, self._retry, rank).run().transferred_bytes
 
     def _fetched(
         self, file: File, wave: int, fetcher: int, started_s: float, read_bytes: int, error: Exception | None

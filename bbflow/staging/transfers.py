@@ -38,6 +38,8 @@ class Transfer:
         What to copy.
     sources, shelf, gate
         From where, to where, and who says when.
+    rank
+        Its place in the order of all transfers.
     retry
         What happens after a failure.
     sleep
@@ -51,10 +53,11 @@ class Transfer:
         shelf: Shelf,
         gate: Gate,
         retry: Retry,
+        rank: int = 0,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         self._file, self._sources, self._shelf, self._gate = file, sources, shelf, gate
-        self._retry = retry
+        self._retry, self._rank = retry, rank
         self._sleep = sleep
         self._transferred_bytes = 0
         self._progress = 0
@@ -76,7 +79,7 @@ class Transfer:
 
     def _attempt(self) -> Receipt:
         url = self._file.url
-        with _room(self._shelf, url):
+        with _room(self._shelf, url), self._gate.transfer(self._rank):
             return self._copied(url, self._facts())
 
     def _copied(self, url: str, facts: Facts) -> Receipt:
@@ -93,7 +96,7 @@ class Transfer:
         return Receipt(self._shelf.finish(url), facts.size_bytes, self._transferred_bytes)
 
     def _facts(self) -> Facts:
-        with self._gate.chunk(0):
+        with self._gate.chunk(0, self._rank):
             facts = self._sources.facts(self._file.url)
         if self._file.size_bytes not in (None, facts.size_bytes):
             raise SourceError(
@@ -131,7 +134,7 @@ class Transfer:
 
     def _read(self, source: Reader, at: int, size_bytes: int) -> bytes:
         length_bytes = min(self._gate.chunk_bytes, size_bytes - at)
-        with self._gate.chunk(length_bytes):
+        with self._gate.chunk(length_bytes, self._rank):
             content = source.read(at, length_bytes)
         if len(content) != length_bytes:
             raise OSError(f"{len(content)} bytes came of {length_bytes} at {at}")
