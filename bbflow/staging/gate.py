@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 PAUSE_S = 0.05
 """A pause holds every transfer within this time: a chunk is made small enough."""
-LEAST_CHUNK_BYTES, MOST_CHUNK_BYTES = 64 << 10, 8 << 20
+LEAST_CHUNK_BYTES, MOST_CHUNK_BYTES = 32 << 10, 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +133,8 @@ class Gate:
             elapsed_s = self._clock() - started_s
             with self._changed:
                 self._in_flight -= 1
-                if size_bytes == 0:
-                    self._latency_s = min(self._latency_s, elapsed_s)
                 self._rate = next_rate(self._rate, size_bytes, elapsed_s, self._latency_s)
+                self._latency_s = min(self._latency_s, elapsed_s)
                 self._changed.notify_all()
 
     def _wait(self, size_bytes: int, rank: int | None) -> None:
@@ -167,7 +166,7 @@ class Gate:
 
 
 def next_chunk_bytes(rate_bytes_per_s: float, pace_bytes_per_s: float | None) -> int:
-    """Give a chunk that takes half of `PAUSE_S`, within 64 KiB and 8 MiB.
+    """Give a chunk that takes half of `PAUSE_S`, within 32 KiB and 8 MiB.
 
     Parameters
     ----------
