@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.testbed import namespaces
+from benchmarks import namespaces
 from benchmarks.testbed.bed import TooSlowError, hpc_application
 from benchmarks.testbed.bed import test_bed as the_bed
 from benchmarks.testbed.needs import missing
