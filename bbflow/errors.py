@@ -20,6 +20,14 @@ class StreamError(BbflowError):
     """A stream never opened, was aborted, or is not in the state a request needs."""
 
 
+class SourceError(BbflowError):
+    """A file to be staged is missing, forbidden, damaged or changed at its source."""
+
+
+class TaskError(BbflowError):
+    """A task's command can't be run, failed, or didn't make what it was to make."""
+
+
 class NodeError(BbflowError):
     """A BB node can't be reached, or is gone."""
 

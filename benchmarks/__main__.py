@@ -3,17 +3,21 @@
 import argparse
 from pathlib import Path
 
-from benchmarks import fold, landing, landing_ranks, landing_tcp, main_job, memory
+from benchmarks import fold, landing, landing_ranks, landing_tcp, main_job, memory, reading, testbed
 from benchmarks.rows import Row, markdown
 
 FIGURES = {
     "landing": landing,
     "landing_ranks": landing_ranks,
     "landing_tcp": landing_tcp,
+    "reading": reading,
     "fold": fold,
     "main_job": main_job,
     "memory": memory,
+    "testbed": testbed,
 }
+DRAWN = {"testbed"}
+"""These write more than rows: a picture, and every run."""
 
 
 def main() -> None:
@@ -27,7 +31,8 @@ def main() -> None:
     options.output.mkdir(parents=True, exist_ok=True)
     for name in options.names or FIGURES:
         title = (FIGURES[name].__doc__ or name).strip()
-        groups[title] = FIGURES[name].measure(quick=options.quick)
+        extra = {"output": options.output} if name in DRAWN else {}
+        groups[title] = FIGURES[name].measure(quick=options.quick, **extra)
         (options.output / "results.md").write_text(markdown(groups))
         print(markdown({title: groups[title]}), flush=True)
 

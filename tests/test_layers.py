@@ -9,9 +9,9 @@ ROOT = Path(__file__).parents[1]
 LAYERS = (
     {"errors"},
     {"units", "records", "cf", "events", "leftovers"},
-    {"operators", "store"},
+    {"operators", "store", "phases"},
     {"landing", "growing", "config"},
-    {"drain", "view"},
+    {"drain", "staging", "view"},
     {"transit"},
     {"api", "report", "progress", "supervise"},
     {"cli"},
@@ -68,13 +68,15 @@ def test_dask_is_imported_where_the_cluster_is():
     assert importers_of("dask", "distributed") <= allowed
 
 
-@pytest.mark.parametrize("package", ["matplotlib", "jinja2", "yaml", "rich"])
+@pytest.mark.parametrize("package", ["matplotlib", "jinja2", "yaml", "rich", "fsspec", "obstore"])
 def test_each_part_that_draws_or_parses_is_imported_in_few_places(package):
     places = {
         "matplotlib": {"report/canvas.py"},
         "jinja2": {"report/page.py"},
-        "yaml": {"config.py", "cli/demo.py"},
-        "rich": {"progress.py", "cli/status.py"},
+        "fsspec": {"staging/sources.py"},
+        "obstore": {"staging/objects.py"},
+        "yaml": {"config.py", "cli/demo.py", "staging/program.py"},
+        "rich": {"progress.py", "cli/status.py", "cli/stage.py", "cli/phase.py"},
     }
     assert importers_of(package) == places[package]
 

@@ -1,11 +1,32 @@
 #include "Engine.h"
 
 #include "BlockRecord.h"
+#include "Box.h"
+#include "SelectionOf.h"
 
 #include <stdexcept>
 
 namespace bbflow
 {
+
+namespace
+{
+
+/** The part of a program's memory that its memory selection stands for, in one piece. */
+template <class T>
+std::vector<T> Gather(const adios2::core::Selection &selection, const adios2::Dims &count,
+                      const T *values)
+{
+    const Box part{selection.GetMemoryStart(), count};
+    const Box memory{adios2::Dims(part.Start.size(), 0), selection.GetMemoryCount()};
+    std::vector<T> gathered(part.Elements());
+    const Runs runs(part, memory, part);
+    runs.Copy(reinterpret_cast<const char *>(values + runs.SourceBegin()),
+              reinterpret_cast<char *>(gathered.data()), sizeof(T));
+    return gathered;
+}
+
+} // end empty namespace
 
 Engine::Engine(adios2::IO io, const std::string &name, const adios2::Mode mode,
                const Parameters &parameters)
@@ -77,8 +98,16 @@ void Engine::Put(const adios2::Variable<T> &variable, const T *values, const Whe
         if (elements > 0)
         {
             block.Bytes = elements * sizeof(T);
-            block.Source = reinterpret_cast<const char *>(values);
             block.Look = MakeScan<T>();
+            const adios2::core::Selection selection = SelectionOf(variable);
+            if (selection.HasMemorySelection())
+            {
+                const std::vector<T> gathered = Gather(selection, variable.Count(), values);
+                block.Source = reinterpret_cast<const char *>(gathered.data());
+                m_Session.Put(std::move(block), When::AtOnce);
+                return;
+            }
+            block.Source = reinterpret_cast<const char *>(values);
             m_Session.Put(std::move(block), when);
         }
     }

@@ -104,9 +104,8 @@ void IoVariables::Show(const std::string &name, const StoredVariable &variable)
     const bool isNew = m_Forms.count(name) == 0;
     if (isNew && !m_IO.VariableType(name).empty())
     {
-        throw std::invalid_argument("bbflow: the stream has a variable " + name +
-                                    ", which IO " + m_IO.Name() +
-                                    " defines itself: read with an IO of its own");
+        throw std::invalid_argument("bbflow: the stream has a variable " + name + ", which IO " +
+                                    m_IO.Name() + " defines itself: read with an IO of its own");
     }
 #define show(T)                                                                                    \
     if (variable.Type == adios2::GetType<T>())                                                     \

@@ -1,6 +1,7 @@
 #include "ReadView.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace bbflow
 {
@@ -13,7 +14,7 @@ ReadView::ReadView(std::vector<std::string> nodes) : m_Nodes(nodes.size())
     }
 }
 
-bool ReadView::Update(const size_t node, const Value &reply, const size_t limit)
+void ReadView::Update(const size_t node, const Value &reply, const size_t limit)
 {
     Node &view = m_Nodes.at(node);
     view.Status = reply.StringAt("status");
@@ -42,7 +43,6 @@ bool ReadView::Update(const size_t node, const Value &reply, const size_t limit)
     // With a full reply there may be more, so later steps are not known to be settled yet.
     const bool isFull = steps.size() >= limit;
     view.Last = std::max(view.Last, isFull ? view.Known : reply.Find("last")->AsSigned());
-    return isFull;
 }
 
 void ReadView::Lose(const size_t node)
@@ -78,7 +78,27 @@ Next ReadView::After(int64_t step) const
             return WithoutStep(step);
         }
         // Every node has settled it, and it is not there: it was discarded, or is gone already.
+        step = NextToldOf(step) - 1;
     }
+}
+
+int64_t ReadView::NextToldOf(const int64_t step) const
+{
+    constexpr int64_t none = std::numeric_limits<int64_t>::max();
+    int64_t next = none;
+    for (const Node &node : m_Nodes)
+    {
+        const auto later = node.Steps.upper_bound(step);
+        if (later != node.Steps.end())
+        {
+            next = std::min(next, later->first);
+        }
+        else if (node.Last > step)
+        {
+            next = std::min(next, node.Last + 1);
+        }
+    }
+    return next == none ? step + 1 : next;
 }
 
 Next ReadView::WithoutStep(const int64_t step) const
@@ -89,8 +109,8 @@ Next ReadView::WithoutStep(const int64_t step) const
                            [status](const Node *node) { return node->Status == status; });
     };
     const std::vector<const Node *> behind = Behind(step);
-    const bool isLost = std::any_of(m_Nodes.begin(), m_Nodes.end(),
-                                    [](const Node &node) { return node.IsLost; });
+    const bool isLost =
+        std::any_of(m_Nodes.begin(), m_Nodes.end(), [](const Node &node) { return node.IsLost; });
     if (isAny(behind, "aborted") || (isLost && !AreAllOpen()))
     {
         return {Next::Kind::Failure, step};

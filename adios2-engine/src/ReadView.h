@@ -36,9 +36,9 @@ class ReadView
 public:
     explicit ReadView(std::vector<std::string> nodes);
 
-    /** Takes a `watch` reply in; gives whether the node has more to tell at once.
+    /** Takes a `watch` reply in.
      *  @param limit how many steps were asked for at most */
-    bool Update(size_t node, const Value &reply, size_t limit);
+    void Update(size_t node, const Value &reply, size_t limit);
 
     /** A node that doesn't come back: its parts are gone. */
     void Lose(size_t node);
@@ -82,6 +82,7 @@ private:
     size_t ExpectedOn(const Node &node, int64_t step) const;
     std::vector<const Node *> Behind(int64_t step) const;
     bool AreAllOpen() const;
+    int64_t NextToldOf(int64_t step) const;
     Next WithoutStep(int64_t step) const;
 };
 

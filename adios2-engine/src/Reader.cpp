@@ -85,6 +85,10 @@ void Reader::PerformGets()
     {
         get();
     }
+    if (!gets.empty())
+    {
+        m_Stream.Confirm(m_Step);
+    }
 }
 
 void Reader::DoClose(const int)
@@ -124,7 +128,11 @@ void Reader::Get(const adios2::Variable<T> &variable, T *values,
             const StepReader reader(m_Stream, m_Step, stored, name);
             ShowHoles(m_Holes + reader.Read(selection, values));
         };
-        sync ? get() : m_Deferred.push_back(std::move(get));
+        m_Deferred.push_back(std::move(get));
+        if (sync)
+        {
+            PerformGets(); // the earlier ones as well, as with BP5
+        }
     }
 }
 
@@ -132,14 +140,15 @@ const StoredVariable &Reader::Find(const std::string &name, const std::string &t
 {
     if (!m_InStep)
     {
-        throw std::logic_error("bbflow: Get of " + name + " was called outside of a step: call "
-                                                          "BeginStep first");
+        throw std::logic_error("bbflow: Get of " + name +
+                               " was called outside of a step: call "
+                               "BeginStep first");
     }
     const auto variable = m_Contents.find(name);
     if (variable == m_Contents.end() || variable->second.Type != type)
     {
-        throw std::invalid_argument("bbflow: step " + std::to_string(m_Step) +
-                                    " has no variable " + name + " of type " + type);
+        throw std::invalid_argument("bbflow: step " + std::to_string(m_Step) + " has no variable " +
+                                    name + " of type " + type);
     }
     return variable->second;
 }

@@ -22,8 +22,7 @@ class Reader : public adios2::plugin::PluginEngineInterface
 {
 public:
     /** @throws std::runtime_error if the stream doesn't come in time */
-    Reader(adios2::IO io, const std::string &name, adios2::Mode mode,
-           const Parameters &parameters);
+    Reader(adios2::IO io, const std::string &name, adios2::Mode mode, const Parameters &parameters);
 
     adios2::StepStatus BeginStep(adios2::StepMode mode, float timeoutSeconds = -1.0f) override;
     size_t CurrentStep() const override { return m_Step < 0 ? 0 : static_cast<size_t>(m_Step); }

@@ -3,6 +3,7 @@
 #include "Crc32c.h"
 
 #include <algorithm>
+#include <poll.h>
 #include <stdexcept>
 
 namespace bbflow
@@ -10,8 +11,6 @@ namespace bbflow
 
 namespace
 {
-
-constexpr double ReplySecs = 60.0;
 
 /** How long a node may wait for a change before it answers anyway. */
 constexpr double NewsSecs = 60.0;
@@ -21,19 +20,10 @@ constexpr size_t FetchBytes = size_t{16} << 20;
 
 constexpr int FetchTries = 3;
 
-Value Checked(Value reply)
-{
-    if (!reply.BoolAt("ok"))
-    {
-        throw std::runtime_error("bbflow: " + reply.StringAt("error"));
-    }
-    return reply;
-}
-
 } // end empty namespace
 
 ReaderLink::ReaderLink(const Node &node, const std::string &key, const Transport transport,
-                   const Deadline &deadline)
+                       const Deadline &deadline)
 : m_News(ConnectTo(node, key, transport, deadline)),
   m_Requests(ConnectTo(node, key, transport, deadline))
 {
@@ -59,13 +49,18 @@ void ReaderLink::AskForNews(const std::string &stream, const int64_t after, cons
 
 std::optional<Value> ReaderLink::TakeNews()
 {
-    std::optional<Value> news = m_News.Receive(After(0.0));
+    std::optional<Value> news = m_News.TryReply(After(0.0));
     if (news)
     {
         m_IsAsked = false;
-        Checked(*news);
     }
     return news;
+}
+
+bool ReaderLink::IsBroken() const
+{
+    pollfd requests{m_Requests.Descriptor(), POLLIN | POLLRDHUP, 0};
+    return poll(&requests, 1, 0) > 0 && (requests.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
 }
 
 Value ReaderLink::Request(const Value &message)
@@ -73,9 +68,9 @@ Value ReaderLink::Request(const Value &message)
     Tell(message);
     while (m_Unread > 1)
     {
-        Checked(Reply());
+        Reply();
     }
-    return Checked(Reply());
+    return Reply();
 }
 
 void ReaderLink::Tell(const Value &message)
@@ -86,13 +81,8 @@ void ReaderLink::Tell(const Value &message)
 
 Value ReaderLink::Reply()
 {
-    std::optional<Value> reply = m_Requests.Receive(After(ReplySecs));
-    if (!reply)
-    {
-        throw ConnectionLost("bbflow: " + m_Requests.Peer() + " doesn't answer");
-    }
     --m_Unread;
-    return std::move(*reply);
+    return m_Requests.Reply(After(Channel::ReplySecs));
 }
 
 void ReaderLink::Fetch(const int64_t step, const size_t offset, const size_t bytes, char *target)
@@ -116,15 +106,13 @@ void ReaderLink::Fetch(const int64_t step, const size_t offset, const size_t byt
 
 bool ReaderLink::TryFetch(const int64_t step, const size_t offset, const size_t bytes, char *target)
 {
-    const Value reply = Request(Value::Map{{"op", "get"},
-                                           {"step", step},
-                                           {"offset", uint64_t{offset}},
-                                           {"bytes", uint64_t{bytes}}});
+    const Value reply = Request(Value::Map{
+        {"op", "get"}, {"step", step}, {"offset", uint64_t{offset}}, {"bytes", uint64_t{bytes}}});
     if (reply.UnsignedAt("bytes") != bytes)
     {
         throw ConnectionLost("bbflow: " + m_Requests.Peer() + " sent another number of bytes");
     }
-    m_Requests.ReceiveRaw(target, bytes, After(ReplySecs));
+    m_Requests.ReceiveRaw(target, bytes, After(Channel::ReplySecs));
     return Crc32c({target, bytes}) == reply.UnsignedAt("crc");
 }
 

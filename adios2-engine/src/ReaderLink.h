@@ -20,19 +20,22 @@ class ReaderLink
 {
 public:
     ReaderLink(const Node &node, const std::string &key, Transport transport,
-             const Deadline &deadline);
+               const Deadline &deadline);
 
     /** Asks for steps after `after` at the next change; not if it was asked already.
      *  @param change what the node said last; -1 for an answer at once */
     void AskForNews(const std::string &stream, int64_t after, int64_t change);
 
-    /** The answer, if it is there. @throws std::runtime_error if the node refuses */
+    /** The answer, if it is there. @throws Refused with the node's reason */
     std::optional<Value> TakeNews();
 
     /** What poll(2) can wait for news with. */
     int Descriptor() const { return m_News.Descriptor(); }
 
-    /** Sends a request and gives the reply. @throws std::runtime_error if the node refuses */
+    /** Whether the node has hung up; it does not wait. */
+    bool IsBroken() const;
+
+    /** Sends a request and gives the reply. @throws Refused with the node's reason */
     Value Request(const Value &message);
 
     /** Sends a request whose reply says nothing new; it is read with the next one. */

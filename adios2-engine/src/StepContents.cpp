@@ -29,7 +29,8 @@ Value Optional(const Value &block, const char *key)
 
 StoredBlock ReadBlock(const size_t node, const Value &record)
 {
-    StoredBlock block{node, record.UnsignedAt("rank"), {Dims(record, "start"), Dims(record, "count")}};
+    StoredBlock block{
+        node, record.UnsignedAt("rank"), {Dims(record, "start"), Dims(record, "count")}};
     block.Single = Optional(record, "value");
     block.Min = Optional(record, "min");
     block.Max = Optional(record, "max");
@@ -60,8 +61,8 @@ void Join(StoredVariable &variable)
 
 void Check(const std::string &name, const StoredVariable &variable)
 {
-    const size_t rank = variable.IsLocalArray() ? variable.Blocks[0].Place.Count.size()
-                                                : variable.Shape.size();
+    const size_t rank =
+        variable.IsLocalArray() ? variable.Blocks[0].Place.Count.size() : variable.Shape.size();
     for (const StoredBlock &block : variable.Blocks)
     {
         const bool isWhole = block.Single.IsNil() == !variable.IsSingle() &&
@@ -110,7 +111,8 @@ bool StoredVariable::IsSingle() const { return Kind == "GlobalValue" || Kind == 
 
 bool StoredVariable::IsGlobalArray() const
 {
-    return Kind == "GlobalArray" || Kind == "JoinedArray" || (Kind == "LocalValue" && Type != "string");
+    return Kind == "GlobalArray" || Kind == "JoinedArray" ||
+           (Kind == "LocalValue" && Type != "string");
 }
 
 std::map<std::string, StoredVariable> ReadStep(const std::vector<const Value *> &parts,

@@ -13,18 +13,17 @@ namespace bbflow
 namespace
 {
 
+/** How soon something that is missing is looked for again. */
 constexpr double RetrySecs = 0.1;
-constexpr double ConnectSecs = 5.0;
 
-void RetryPause()
+std::string Waited(const Parameters &parameters)
 {
-    std::this_thread::sleep_for(std::chrono::duration<double>(RetrySecs));
+    return "; waited OpenTimeoutSecs=" + std::to_string(parameters.OpenTimeoutSecs);
 }
 
 } // end empty namespace
 
-StreamReader::StreamReader(const Parameters &parameters)
-: m_Parameters(parameters), m_Stream(ShareOf(parameters).Stream)
+StreamReader::StreamReader(const Parameters &parameters) : m_Parameters(parameters)
 {
     if (parameters.Contact.empty())
     {
@@ -38,51 +37,48 @@ StreamReader::StreamReader(const Parameters &parameters)
 
 void StreamReader::ReadNodes(const Deadline &deadline)
 {
-    while (m_Members.empty())
+    std::vector<std::string> names;
+    while (names.empty())
     {
         try
         {
             const Contact contact = ReadContact(m_Parameters.Contact);
-            m_Key = contact.Key;
+            const std::string stream = ShareOf(m_Parameters).Stream;
             for (const Node &node : contact.Nodes)
             {
-                m_Members.push_back({node, nullptr, deadline});
+                m_Nodes.emplace_back(node, contact.Key, stream, m_Parameters, deadline);
+                names.push_back(node.Name);
             }
         }
         catch (const std::runtime_error &error)
         {
             if (IsOver(deadline))
             {
-                throw std::runtime_error(std::string(error.what()) + "; waited OpenTimeoutSecs=" +
-                                         std::to_string(m_Parameters.OpenTimeoutSecs));
+                throw std::runtime_error(error.what() + Waited(m_Parameters));
             }
-            RetryPause();
+            std::this_thread::sleep_for(std::chrono::duration<double>(RetrySecs));
         }
-    }
-    std::vector<std::string> names;
-    for (const Member &member : m_Members)
-    {
-        names.push_back(member.Node.Name);
     }
     m_View = std::make_unique<ReadView>(std::move(names));
 }
 
 void StreamReader::AwaitStream(const Deadline &deadline)
 {
-    Next next = Await(-1, After(0.0));
-    while (!m_View->IsThere())
+    while (Await(-1, After(0.0)), !m_View->IsThere())
     {
-        const bool isAnyLeft = std::any_of(m_Members.begin(), m_Members.end(),
-                                           [](const Member &member) { return !member.IsLost; });
-        if (IsOver(deadline) || !isAnyLeft)
+        const bool areAllLost = std::all_of(m_Nodes.begin(), m_Nodes.end(),
+                                            [](const StreamNode &node) { return node.IsLost(); });
+        if (areAllLost)
         {
-            throw std::runtime_error(
-                "bbflow: " + std::string(isAnyLeft ? "nobody has opened" : "no node answers for") +
-                " stream " + m_Stream + " of '" + m_Parameters.Contact +
-                "'; waited OpenTimeoutSecs=" + std::to_string(m_Parameters.OpenTimeoutSecs));
+            throw std::runtime_error(m_Nodes.front().WhyLost() + Waited(m_Parameters));
+        }
+        if (IsOver(deadline))
+        {
+            throw std::runtime_error("bbflow: nobody has opened stream " +
+                                     ShareOf(m_Parameters).Stream + " on the nodes of '" +
+                                     m_Parameters.Contact + "'" + Waited(m_Parameters));
         }
         Sleep(deadline);
-        next = Await(-1, After(0.0));
     }
 }
 
@@ -91,9 +87,9 @@ Next StreamReader::Await(const int64_t after, const Deadline &deadline)
     while (true)
     {
         bool isNew = false;
-        for (size_t node = 0; node < m_Members.size(); ++node)
+        for (size_t node = 0; node < m_Nodes.size(); ++node)
         {
-            isNew = HasNews(node) || isNew;
+            isNew = TakeNews(node) || isNew;
         }
         const Next next = m_View->After(after);
         if (next.What != Next::Kind::Wait || (IsOver(deadline) && !isNew))
@@ -107,80 +103,36 @@ Next StreamReader::Await(const int64_t after, const Deadline &deadline)
     }
 }
 
-bool StreamReader::HasNews(const size_t node)
+bool StreamReader::TakeNews(const size_t number)
 {
-    Member &member = m_Members[node];
-    bool isNew = false;
-    try
+    StreamNode &node = m_Nodes[number];
+    const std::optional<Value> news = node.TakeNews(m_View->Known(number));
+    if (node.IsLost())
     {
-        if (!member.Link)
-        {
-            Mend(node);
-        }
-        if (member.Link)
-        {
-            const int64_t known = std::max(m_Passed, m_View->Known(node));
-            member.Link->AskForNews(m_Stream, known, member.Change);
-            if (const std::optional<Value> news = member.Link->TakeNews())
-            {
-                isNew = true;
-                TakeIn(node, *news);
-            }
-        }
+        m_View->Lose(number);
     }
-    catch (const ConnectionLost &)
+    if (!news)
     {
-        Break(member);
+        return false;
     }
-    return isNew;
-}
-
-void StreamReader::TakeIn(const size_t node, const Value &news)
-{
-    Member &member = m_Members[node];
-    if (!member.IsJoined && news.StringAt("status") != "expected")
+    m_View->Update(number, *news, NewsLimit);
+    m_Newest = news->ArrayAt("attributes");
+    if (node.WantsBase())
     {
-        Join(member); // what is kept may have changed before: ask again
-        return;
-    }
-    member.Change = news.Find("change")->AsSigned();
-    if (m_View->Update(node, news, NewsLimit))
-    {
-        member.Change = -1;
-    }
-    if (!member.IsJoined)
-    {
-        return;
-    }
-    m_Newest = news.ArrayAt("attributes");
-    if (member.WantsBase)
-    {
-        const Value::Array &base = news.ArrayAt("base");
+        const Value::Array &base = news->ArrayAt("base");
         m_Base.insert(m_Base.end(), base.begin(), base.end());
-        member.WantsBase = false;
     }
-}
-
-void StreamReader::Join(Member &member)
-{
-    const Value reply = member.Link->Request(
-        Value::Map{{"op", "join"}, {"stream", m_Stream}, {"after", m_Passed}});
-    member.IsJoined = true;
-    member.Change = -1;
-    member.WantsBase = m_Passed < 0 || reply.Find("oldest")->AsSigned() > m_Passed + 1;
+    return true;
 }
 
 void StreamReader::Sleep(const Deadline &deadline) const
 {
     std::vector<pollfd> waiting;
     bool isBroken = false;
-    for (const Member &member : m_Members)
+    for (const StreamNode &node : m_Nodes)
     {
-        if (member.Link)
-        {
-            waiting.push_back({member.Link->Descriptor(), POLLIN, 0});
-        }
-        isBroken = isBroken || (!member.Link && !member.IsLost);
+        waiting.push_back({node.Descriptor(), POLLIN, 0}); // poll passes -1 over
+        isBroken = isBroken || (node.Descriptor() < 0 && !node.IsLost());
     }
     const int mostMs = static_cast<int>(RetrySecs * 1000);
     const int leftMs = MillisecondsUntil(deadline);
@@ -188,40 +140,10 @@ void StreamReader::Sleep(const Deadline &deadline) const
          isBroken && (leftMs < 0 || leftMs > mostMs) ? mostMs : leftMs);
 }
 
-void StreamReader::Break(Member &member)
-{
-    member.Link.reset();
-    member.IsJoined = false;
-    member.Change = -1;
-    member.GiveUp = After(m_Parameters.NodeLossTimeoutSecs);
-}
-
-void StreamReader::Mend(const size_t node)
-{
-    Member &member = m_Members[node];
-    if (member.IsLost)
-    {
-        return;
-    }
-    try
-    {
-        member.Link = std::make_unique<ReaderLink>(member.Node, m_Key, m_Parameters.Transport,
-                                                 After(ConnectSecs));
-    }
-    catch (const ConnectionLost &)
-    {
-        if (IsOver(member.GiveUp))
-        {
-            member.IsLost = true;
-            m_View->Lose(node);
-        }
-    }
-}
-
 std::map<std::string, StoredVariable> StreamReader::Contents(const int64_t step) const
 {
     std::vector<const Value *> parts;
-    for (size_t node = 0; node < m_Members.size(); ++node)
+    for (size_t node = 0; node < m_Nodes.size(); ++node)
     {
         parts.push_back(m_View->Part(node, step));
     }
@@ -234,7 +156,7 @@ Value::Array StreamReader::TakeAttributes(const int64_t step)
     m_Base.clear();
     for (int64_t number = m_Passed + 1; number <= step; ++number)
     {
-        for (size_t node = 0; node < m_Members.size(); ++node)
+        for (size_t node = 0; node < m_Nodes.size(); ++node)
         {
             if (const Value *part = m_View->Part(node, number))
             {
@@ -251,19 +173,9 @@ void StreamReader::Pass(const int64_t step)
     m_Passed = step;
     m_Spilled.clear();
     m_View->Forget(step);
-    for (Member &member : m_Members)
+    for (StreamNode &node : m_Nodes)
     {
-        try
-        {
-            if (member.Link && member.IsJoined && !m_Parameters.Pin)
-            {
-                member.Link->Tell(Value::Map{{"op", "pass"}, {"step", step}});
-            }
-        }
-        catch (const ConnectionLost &)
-        {
-            Break(member);
-        }
+        node.Pass(step);
     }
 }
 
@@ -277,65 +189,39 @@ void StreamReader::Copy(const int64_t step, const StoredBlock &block, const Runs
         return;
     }
     const size_t bytes = runs.SourceEnd() * elementBytes - begin;
+    StreamNode &node = m_Nodes.at(block.Node);
     if (runs.Count() == 1)
     {
-        Fetch(step, block, begin, bytes, target + runs.TargetBegin() * elementBytes);
+        node.Fetch(step, block.Offset + begin, bytes, target + runs.TargetBegin() * elementBytes);
         return;
     }
     std::vector<char> fetched(bytes);
-    Fetch(step, block, begin, bytes, fetched.data());
+    node.Fetch(step, block.Offset + begin, bytes, fetched.data());
     runs.Copy(fetched.data(), target, elementBytes);
 }
 
 const char *StreamReader::Mapped(const StoredBlock &block)
 {
-    if (!block.File.empty())
+    if (block.File.empty())
     {
-        std::unique_ptr<MappedFile> &file = m_Spilled[block.File];
-        if (!file)
-        {
-            file = std::make_unique<MappedFile>(block.File);
-        }
-        return file->At(block.Offset, block.Bytes);
+        return m_Nodes.at(block.Node).Mapped(block.Offset, block.Bytes);
     }
-    const std::unique_ptr<ReaderLink> &link = m_Members.at(block.Node).Link;
-    return link && link->Pool() ? link->Pool()->At(block.Offset, block.Bytes) : nullptr;
+    std::unique_ptr<MappedFile> &file = m_Spilled[block.File];
+    if (!file)
+    {
+        file = std::make_unique<MappedFile>(block.File);
+    }
+    return file->At(block.Offset, block.Bytes);
 }
 
-void StreamReader::Fetch(const int64_t step, const StoredBlock &block, const size_t begin,
-                         const size_t bytes, char *target)
+void StreamReader::Confirm(const int64_t step)
 {
-    Member &member = m_Members.at(block.Node);
-    while (true)
+    for (size_t node = 0; node < m_Nodes.size(); ++node)
     {
-        try
+        if (m_View->Part(node, step) != nullptr)
         {
-            if (!member.Link)
-            {
-                Mend(block.Node);
-            }
-            if (member.Link && !member.IsJoined)
-            {
-                Join(member);
-            }
-            if (member.Link)
-            {
-                member.Link->Fetch(step, block.Offset + begin, bytes, target);
-                return;
-            }
+            m_Nodes[node].Confirm(step);
         }
-        catch (const ConnectionLost &)
-        {
-            Break(member);
-        }
-        if (member.IsLost)
-        {
-            throw std::runtime_error("bbflow: BB node " + member.Node.Name +
-                                     " is gone, and with it a part of step " +
-                                     std::to_string(step) + "; waited NodeLossTimeoutSecs=" +
-                                     std::to_string(m_Parameters.NodeLossTimeoutSecs));
-        }
-        RetryPause();
     }
 }
 

@@ -1,9 +1,9 @@
 #pragma once
 
-#include "ReaderLink.h"
-#include "Parameters.h"
+#include "MappedFile.h"
 #include "ReadView.h"
 #include "StepContents.h"
+#include "StreamNode.h"
 
 #include <map>
 #include <memory>
@@ -31,7 +31,7 @@ public:
     Value::Array TakeAttributes(int64_t step);
 
     /** The same at the stream's end. */
-    Value::Array FinalAttributes() const { return m_Newest; }
+    const Value::Array &FinalAttributes() const { return m_Newest; }
 
     /** Lets go of the steps up to this one, here and, unless they are pinned, on the nodes. */
     void Pass(int64_t step);
@@ -41,40 +41,24 @@ public:
     void Copy(int64_t step, const StoredBlock &block, const Runs &runs, size_t elementBytes,
               char *target);
 
-private:
-    struct Member
-    {
-        bbflow::Node Node;
-        std::unique_ptr<ReaderLink> Link;
-        /** Until when a broken link is tried again. */
-        Deadline GiveUp;
-        bool IsLost = false;
-        bool IsJoined = false;
-        int64_t Change = -1;
-        /** Whether the attributes before the oldest step are still to be taken. */
-        bool WantsBase = false;
-    };
+    /** Makes sure that what was copied of a step has not changed meanwhile.
+     *  @throws std::runtime_error if a node has let go of the step */
+    void Confirm(int64_t step);
 
+private:
     const Parameters m_Parameters;
-    std::string m_Stream;
-    std::string m_Key;
-    std::vector<Member> m_Members;
+    std::vector<StreamNode> m_Nodes;
     std::unique_ptr<ReadView> m_View;
     std::map<std::string, std::unique_ptr<MappedFile>> m_Spilled; // of the current step
-    Value::Array m_Base;                                          // not taken yet
-    Value::Array m_Newest;
+    Value::Array m_Base;   // attributes before the oldest step, not taken yet
+    Value::Array m_Newest; // attributes as they are now
     int64_t m_Passed = -1;
 
     void ReadNodes(const Deadline &deadline);
     void AwaitStream(const Deadline &deadline);
-    bool HasNews(size_t node);
-    void TakeIn(size_t node, const Value &news);
-    void Join(Member &member);
+    bool TakeNews(size_t node);
     void Sleep(const Deadline &deadline) const;
-    void Break(Member &member);
-    void Mend(size_t node);
     const char *Mapped(const StoredBlock &block);
-    void Fetch(int64_t step, const StoredBlock &block, size_t begin, size_t bytes, char *target);
 };
 
 } // end namespace bbflow

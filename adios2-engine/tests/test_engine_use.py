@@ -58,6 +58,14 @@ def test_the_stream_s_name_is_the_parameter_s(node, programs, tmp_path):
     assert watch(node, "ocean")["status"] == "closed"
 
 
+def test_a_memory_selection_leaves_the_ghost_cells_out(node, programs, tmp_path):
+    done = run_program(node, programs, "ghosts", write_config(tmp_path))
+    assert done.returncode == 0, done.stderr
+    (step,) = steps_of(watch(node))
+    ((_, array),) = arrays_of(node, step)
+    assert array.tolist() == [[6, 7, 8], [11, 12, 13]]
+
+
 def test_puts_without_begin_step_are_one_step(node, programs, tmp_path):
     done = run_program(node, programs, "stepless", write_config(tmp_path))
     assert done.returncode == 0, done.stderr

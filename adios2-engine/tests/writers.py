@@ -53,10 +53,10 @@ def write_config(folder, **parameters):
     return config
 
 
-def run_program(nodes, programs, mode, config, **variables):
-    """Run the C++ writer to its end, with further environment variables."""
+def run_program(nodes, programs, mode, config, name="writer", **variables):
+    """Run the C++ writer, or another of the programs, to its end, with further environment variables."""
     return subprocess.run(
-        [programs / "writer", mode, config],
+        [programs / name, mode, config],
         env=clean_environment(nodes.contact) | variables,
         capture_output=True,
         text=True,

@@ -17,6 +17,8 @@ COMMANDS = {
     "down": "stop what 'up' started",
     "node": "be one BB node",
     "status": "show BB nodes and their streams",
+    "stage": "stage files to a burst buffer, giving way to others' I/O phases",
+    "phase": "announce an I/O phase, or list those that last",
     "drop": "forget an ended stream that nobody wants to fold",
 }
 EXIT_CODES = {

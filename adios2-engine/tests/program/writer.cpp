@@ -1,5 +1,7 @@
 /** Writes what the tests expect to find on the BB node: `writer MODE CONFIG.xml`. */
 
+#include "values.h"
+
 #include <adios2.h>
 
 #include <algorithm>
@@ -9,6 +11,7 @@
 #include <iostream>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -16,46 +19,6 @@
 
 namespace
 {
-
-/** Value number i; test_engine_types.py has the same formula. */
-template <class T>
-T ValueAt(const int i)
-{
-    const int base = i * 7 % 100;
-    if constexpr (std::is_integral_v<T>)
-    {
-        return static_cast<T>(std::is_signed_v<T> ? base - 50 : base + 150);
-    }
-    else if constexpr (std::is_floating_point_v<T>)
-    {
-        return static_cast<T>(base - 50) / 4;
-    }
-    else
-    {
-        using R = typename T::value_type;
-        return {static_cast<R>(base - 50) / 4, static_cast<R>(-base) / 2};
-    }
-}
-
-/** n values from number `first` on; a real type's limits come at the places 0 and 1. */
-template <class T>
-std::vector<T> Values(const size_t n, const int first, const bool limits = false)
-{
-    std::vector<T> values;
-    for (size_t i = 0; i < n; ++i)
-    {
-        values.push_back(ValueAt<T>(first + static_cast<int>(i)));
-    }
-    if constexpr (std::is_arithmetic_v<T>)
-    {
-        if (limits)
-        {
-            values.at(0) = std::numeric_limits<T>::lowest();
-            values.at(1) = std::numeric_limits<T>::max();
-        }
-    }
-    return values;
-}
 
 /** One type's variables of each kind. */
 template <class T>
@@ -172,6 +135,20 @@ void PutSpan(adios2::IO &io)
     engine.Close();
 }
 
+/** Puts what lies inside of a frame of ghost cells. */
+void PutFromLargerMemory(adios2::IO &io)
+{
+    auto field = io.DefineVariable<double>("field", {2, 3}, {0, 0}, {2, 3});
+    field.SetMemorySelection({{1, 1}, {4, 5}});
+    std::vector<double> memory(20);
+    std::iota(memory.begin(), memory.end(), 0.0);
+    auto engine = Open(io);
+    engine.BeginStep();
+    engine.Put(field, memory.data());
+    engine.EndStep();
+    engine.Close();
+}
+
 void PutWithoutBeginStep(adios2::IO &io)
 {
     auto field = io.DefineVariable<double>("field", {4}, {0}, {4});
@@ -225,6 +202,7 @@ const std::map<std::string, std::function<void(adios2::IO &)>> Modes = {
     {"types", WriteTypes},
     {"attributes", WriteChangingAttributes},
     {"span", PutSpan},
+    {"ghosts", PutFromLargerMemory},
     {"stepless", PutWithoutBeginStep},
     {"unselected", PutWithoutSelection},
     {"unclosed", LeaveOpen},

@@ -1,0 +1,144 @@
+"""Stage files to a burst buffer by hand, giving way to the I/O phases of others.
+
+SOURCES are URLs (paths, s3://, https://, …), which are staged together and stay in DIR, or one PLAN: a .yml or .json
+file with a list of tasks, each with its inputs, its outputs, and the command to run once the inputs are there.
+Files of a plan may go when the next tasks need their room; its outputs are copied to their URLs.
+
+Policies: no-action, full-delay, partial-delay:limit=0.05, scale-down:fetchers=1, scale-up:fetchers=16, auto:limit=0.05;
+each also takes max_delay_s=600.
+
+Example:
+  bbflow stage s3://survey/tile-{1..8}.fits --to /bb/tiles --capacity 64GiB --policy full-delay --phases /pfs/phases
+  bbflow stage plan.yml --to /bb/plan --capacity 64GiB --slots 16 --policy auto --picture staging.png
+"""
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+from bbflow.errors import ConfigError
+from bbflow.events import EventLog
+from bbflow.phases import Board, BoardSource, PhaseSource, SourcesTogether, observe
+from bbflow.report.staging import draw_staging, read_staging
+from bbflow.staging import Stager, parse_policy
+from bbflow.staging.diary import kind_of
+from bbflow.staging.program import Step, parse_program
+from bbflow.staging.running import run_program
+from bbflow.units import format_bytes, parse_bytes
+
+_SHOW_EVERY_S = 0.2
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("sources", nargs="+", metavar="PLAN|SOURCE", help="a plan, or what to stage")
+    parser.add_argument("--to", type=Path, required=True, metavar="DIR", help="directory on the burst buffer")
+    parser.add_argument("--capacity", required=True, metavar="SIZE", help="room for files there, such as 64GiB")
+    parser.add_argument("--slots", type=int, default=1, help="tasks of a plan that run at once (default 1)")
+    parser.add_argument("--lookahead", type=int, default=1, help="waves that are staged ahead (default 1)")
+    parser.add_argument("--policy", default="no-action", help="delay policy (default no-action)")
+    parser.add_argument("--phases", type=Path, metavar="DIR", help="where I/O phases are announced")
+    parser.add_argument(
+        "--observe",
+        action="append",
+        default=[],
+        metavar="KIND:NAME",
+        help="see phases in traffic: nfs:MOUNT, lustre:FSNAME, jobs:FSNAME, disk:DEVICE",
+    )
+    parser.add_argument("--file-system", metavar="NAME", help="only phases of this file system count")
+    parser.add_argument("--fetchers", type=int, default=8, help="files that are copied at once (default 8)")
+    parser.add_argument("--direct", action="store_true", help="tasks whose files can't fit read from the source")
+    parser.add_argument("--picture", type=Path, metavar="PNG", help="draw the timeline")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command."""
+    steps = parse_program(options.sources)
+    if options.picture and not options.picture.absolute().parent.is_dir():
+        raise ConfigError(f"{options.picture.absolute().parent} isn't there, so the picture can't be written to it")
+    with ExitStack() as stack:
+        notes = Path(stack.enter_context(TemporaryDirectory()))
+        events = EventLog(notes)
+        stack.callback(events.close)
+        started_s = time.time()
+        with _stager(options, events) as stager:
+            _run_shown(stager, steps, options.slots)
+            state = stager.state()
+        elapsed_s = time.time() - started_s
+        print(f"{format_bytes(state.staged_bytes)} staged in {elapsed_s:.1f} s")
+        _tell_places(stager, steps)
+        _draw(options.picture, notes)
+    return 0
+
+
+def _stager(options: argparse.Namespace, events: EventLog) -> Stager:
+    places: list[PhaseSource] = [observe(what) for what in options.observe]
+    if options.phases:
+        Board(options.phases).sweep()
+        places.insert(0, BoardSource(options.phases, options.file_system))
+    policy = parse_policy(options.policy)
+    if not places and options.policy != "no-action":
+        raise ConfigError(f"policy {options.policy}: without --phases or --observe no phase would ever be seen")
+    return Stager(
+        options.to,
+        parse_bytes(options.capacity),
+        options.slots,
+        policy=policy,
+        phases=SourcesTogether(places),
+        fetchers=options.fetchers,
+        lookahead=options.lookahead,
+        oversize="direct" if options.direct else "error",
+        events=events,
+    )
+
+
+def _run_shown(stager: Stager, steps: Sequence[Step], slots: int) -> None:
+    """Run the program in a thread, and show meanwhile how far it is."""
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(True), TransferSpeedColumn())
+    with ThreadPoolExecutor(1) as pool, Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        ended: list[Step] = []
+        running = pool.submit(run_program, stager, steps, slots, ended.append)
+        bar = progress.add_task("staging", total=None)
+        try:
+            _follow(
+                stager,
+                running,
+                lambda total, done, words: progress.update(
+                    bar, total=total, completed=done, description=f"{len(ended)}/{len(steps)} tasks, {words}"
+                ),
+            )
+        except KeyboardInterrupt:
+            stager.close()
+            raise
+        running.result()
+
+
+def _follow(stager: Stager, running: "Future[None]", show: Callable[[int, int, str], None]) -> None:
+    while not running.done():
+        state = stager.state()
+        words = {"hold": "held", "pace": "paced", "scale": "few fetchers"}.get(kind_of(state.decision) or "", "staging")
+        show(max(state.staged_bytes + state.remaining_bytes, state.passed_bytes), state.passed_bytes, words)
+        time.sleep(_SHOW_EVERY_S)
+
+
+def _tell_places(stager: Stager, steps: Sequence[Step]) -> None:
+    """Print where sources lie that stay there."""
+    for step in steps:
+        if not step.command:
+            for file in step.task.inputs:
+                if stager.path(file.url).exists():
+                    print(stager.path(file.url))
+
+
+def _draw(path: Path | None, notes: Path) -> None:
+    if path is not None:
+        picture = draw_staging(read_staging(notes))
+        if picture is not None:
+            path.write_bytes(picture.png)

@@ -1,0 +1,230 @@
+"""The board: a directory where applications announce their I/O phases, one small file each.
+
+A file is renamed into place, so it is whole or absent, also on a shared file system. It carries a lease in
+seconds since the epoch: an application that died without a word holds nobody back for longer than that. The
+hosts' clocks must agree to within a second or so, as NTP sees to. The newest ended phases stay on the board, so that
+who comes later can predict the next one at once.
+"""
+
+import json
+import math
+import os
+import re
+import socket
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from bbflow.errors import ConfigError
+from bbflow.phases.phase import PFS, Phase
+
+DIRECTORY_VARIABLE = "BBFLOW_PHASES"
+LEASE_S = 60.0
+"""How long an announcement holds that nobody renews."""
+_ENDING, _PAST = ".phase", ".past"
+KEPT = 16
+"""Ended phases of an application that stay on the board."""
+KEPT_S = 86_400.0
+"""How long they stay after an application's last phase, as soon as any application's phase ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """An announced phase that has not ended."""
+
+    token: str
+    """Name of its file, without the ending."""
+    phase: Phase
+    """What was announced."""
+    expires_s: float
+    """End of its lease, in seconds since the epoch."""
+
+
+def parse_announcement(token: str, text: str) -> Announcement | None:
+    """Read an announcement; None if it is none.
+
+    The text is JSON with the keys ``application``, ``file_system``, ``began_s`` and ``expires_s``.
+    """
+    try:
+        content = json.loads(text)
+        phase = Phase(str(content["application"]), str(content["file_system"]), float(content["began_s"]))
+        announcement = Announcement(token, phase, float(content["expires_s"]))
+    except (ValueError, KeyError, TypeError):
+        return None
+    return announcement if math.isfinite(phase.began_s) and math.isfinite(announcement.expires_s) else None
+
+
+def parse_past(text: str) -> Phase | None:
+    """Read an ended phase; None if it is none.
+
+    The text is JSON with the keys ``application``, ``file_system``, ``began_s`` and ``ended_s``.
+    """
+    try:
+        content = json.loads(text)
+        begin_s, end_s = float(content["began_s"]), float(content["ended_s"])
+        phase = Phase(str(content["application"]), str(content["file_system"]), begin_s, end_s)
+    except (ValueError, KeyError, TypeError):
+        return None
+    return phase if math.isfinite(begin_s) and math.isfinite(end_s) and begin_s <= end_s else None
+
+
+class Board:
+    """Announces phases, and shows those that are announced.
+
+    Parameters
+    ----------
+    directory
+        Of the announcements; made if it isn't there. By default that of the variable ``BBFLOW_PHASES``.
+    clock
+        Gives seconds since the epoch.
+
+    Raises
+    ------
+    ConfigError
+        If there is no directory, or it can't be made.
+    """
+
+    def __init__(self, directory: Path | None = None, clock: Callable[[], float] = time.time) -> None:
+        given = directory or os.environ.get(DIRECTORY_VARIABLE)
+        if not given:
+            raise ConfigError(f"no directory for I/O phases: set {DIRECTORY_VARIABLE}, or name one")
+        self.directory = Path(given)
+        self._clock = clock
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"can't make {self.directory} for I/O phases: {error.strerror}") from None
+
+    def begin(self, application: str, file_system: str = PFS, lease_s: float = LEASE_S) -> Announcement:
+        """Announce that an application's I/O phase begins.
+
+        Parameters
+        ----------
+        application
+            Its name.
+        file_system
+            Where it works.
+        lease_s
+            The announcement ends by itself after so many seconds, unless it is renewed.
+        """
+        if not (application and file_system and 0 < lease_s < math.inf):
+            raise ConfigError(f"a phase needs an application, a file system and a lease above 0 s, not {lease_s}")
+        now_s = self._clock()
+        readable = re.sub(r"[^\w.-]", "_", application)[:64]
+        token = f"{readable}-{socket.gethostname()[:64]}-{uuid.uuid4().hex[:12]}"
+        announcement = Announcement(token, Phase(application, file_system, now_s), now_s + lease_s)
+        self._write(announcement)
+        return announcement
+
+    def renew(self, announcement: Announcement, lease_s: float = LEASE_S) -> Announcement:
+        """Let a phase that lasts hold for another lease from now on."""
+        renewed = Announcement(announcement.token, announcement.phase, self._clock() + lease_s)
+        self._write(renewed)
+        return renewed
+
+    def end(self, token: str) -> bool:
+        """Announce that a phase has ended, and keep it among the past ones.
+
+        Returns
+        -------
+        bool
+            Whether it was there.
+        """
+        item, now_s = self._announcement(token), self._clock()
+        if not self._remove(token):
+            return False
+        if item is not None and item.phase.began_s <= now_s <= item.expires_s:
+            self._keep(token, replace(item.phase, ended_s=now_s))
+        return True
+
+    def past(self) -> list[Phase]:
+        """Give the newest ended phases, in the order in which they began."""
+        return sorted(self._past().values(), key=lambda phase: phase.began_s)
+
+    def read(self) -> list[Announcement]:
+        """Give the phases that last now, in the order in which they began."""
+        now_s = self._clock()
+        return [item for item in self._all() if item.expires_s > now_s]
+
+    def sweep(self) -> None:
+        """Remove announcements whose lease is over, and what is kept too long of ended phases."""
+        now_s = self._clock()
+        for item in self._all():
+            if item.expires_s <= now_s:
+                self._remove(item.token)
+        for path in outdated(self._past(), now_s):
+            path.unlink(missing_ok=True)
+
+    def _all(self) -> list[Announcement]:
+        tokens = [name.removesuffix(_ENDING) for name in os.listdir(self.directory) if name.endswith(_ENDING)]
+        found = [item for item in map(self._announcement, tokens) if item]
+        return sorted(found, key=lambda item: (item.phase.began_s, item.token))
+
+    def _announcement(self, token: str) -> Announcement | None:
+        try:
+            return parse_announcement(token, self._path(token).read_text())
+        except (OSError, UnicodeDecodeError):
+            return None  # it has ended in this moment, or is somebody's rubbish
+
+    def _remove(self, token: str) -> bool:
+        try:
+            self._path(token).unlink()
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _past(self) -> dict[Path, Phase]:
+        found = {}
+        for path in self.directory.glob(f"*{_PAST}"):
+            try:
+                phase = parse_past(path.read_text())
+            except (OSError, UnicodeDecodeError):
+                continue
+            if phase is not None:
+                found[path] = phase
+        return found
+
+    def _keep(self, token: str, phase: Phase) -> None:
+        content = {
+            "application": phase.application,
+            "file_system": phase.file_system,
+            "began_s": phase.began_s,
+            "ended_s": phase.ended_s,
+        }
+        _write_whole(self.directory / (token + _PAST), content)
+        for path in outdated(self._past(), self._clock()):
+            path.unlink(missing_ok=True)
+
+    def _path(self, token: str) -> Path:
+        if Path(token).name != token or not token:
+            raise ConfigError(f"{token!r} is no phase: give what 'begin' printed")
+        return self.directory / (token + _ENDING)
+
+    def _write(self, announcement: Announcement) -> None:
+        phase = announcement.phase
+        content = {
+            "application": phase.application,
+            "file_system": phase.file_system,
+            "began_s": phase.began_s,
+            "expires_s": announcement.expires_s,
+        }
+        _write_whole(self._path(announcement.token), content)
+
+
+def outdated(past: Mapping[Path, Phase], now_s: float) -> list[Path]:
+    """Pick the files of ended phases that may go: more than `KEPT` of an application, or older than `KEPT_S`."""
+    newest: dict[str, int] = {}
+    found = []
+    for path, phase in sorted(past.items(), key=lambda item: -item[1].began_s):
+        newest[phase.application] = newest.get(phase.application, 0) + 1
+        if newest[phase.application] > KEPT or (phase.ended_s or phase.began_s) < now_s - KEPT_S:
+            found.append(path)
+    return found
+
+
+def _write_whole(path: Path, content: Mapping[str, object]) -> None:
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    temporary.write_text(json.dumps(content) + "\n")
+    temporary.replace(path)

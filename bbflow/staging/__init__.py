@@ -1,0 +1,21 @@
+"""Waves, delay policies and prefetch: inputs lie on the burst buffer when their tasks begin."""
+
+from bbflow.staging.files import File, Location, Task
+from bbflow.staging.gate import Decision, Gate
+from bbflow.staging.policies import Policy, Situation, parse_policy
+from bbflow.staging.retry import Retry
+from bbflow.staging.stager import Locations, Stager
+
+__all__ = [
+    "Decision",
+    "File",
+    "Gate",
+    "Location",
+    "Locations",
+    "Policy",
+    "Retry",
+    "Situation",
+    "Stager",
+    "Task",
+    "parse_policy",
+]

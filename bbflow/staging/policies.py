@@ -1,0 +1,248 @@
+"""Delay policies: what transfers may do while other applications are in an I/O phase. All of it is pure."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bbflow.errors import ConfigError, nearest
+from bbflow.phases import Phase, Prediction
+from bbflow.staging.gate import Decision
+from bbflow.staging.interference import Interference
+
+MAX_DELAY_S = 600.0
+LEAST_PACE_BYTES_PER_S = 64 << 10
+"""A pace is never below this: a transfer that stands still for ever helps nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """Everything a policy looks at."""
+
+    now_s: float
+    """Seconds since the epoch."""
+    fetchers: int
+    """How many there are."""
+    phases: tuple[Phase, ...] = ()
+    """I/O phases of others that last now."""
+    predicted: Prediction | None = None
+    """The next one."""
+    delayed_s: float = 0.0
+    """Seconds since which there has always been a phase, while transfers waited."""
+    phase_s: float | None = None
+    """How long phases last, by the past ones; None if there was none."""
+    remaining_bytes: int = 0
+    """What is still to be transferred for the waves that are admitted."""
+    deadline_s: float | None = None
+    """When the next wave could begin to compute, in seconds since the epoch; None if nothing computes."""
+    peak_bytes_per_s: float | None = None
+    """Rate of all fetchers together without a phase; None if it isn't known yet."""
+    model: Interference | None = None
+    """Fitted from observed phases; None if there were too few."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A delay policy."""
+
+    max_delay_s: float = MAX_DELAY_S
+    """After so many seconds of phases without a break, transfers go on as if there were none."""
+
+    def decide(self, situation: Situation) -> Decision:
+        """Say what transfers may do now."""
+        if situation.phases and situation.delayed_s >= self.max_delay_s:
+            return Decision(reason=f"delayed for {self.max_delay_s:g} s, the most that is allowed")
+        return self.choose(situation)
+
+    def choose(self, situation: Situation) -> Decision:
+        """Say what transfers may do, as long as they haven't been delayed too long."""
+        raise NotImplementedError
+
+    def most_fetchers(self, fetchers: int) -> int:
+        """Give how many fetchers it may ever use, of a usual number."""
+        return fetchers
+
+
+@dataclass(frozen=True)
+class NoAction(Policy):
+    """Transfers take no notice of anybody (Eley, section III-A)."""
+
+    def choose(self, situation: Situation) -> Decision:
+        """Let everything pass."""
+        return Decision()
+
+
+@dataclass(frozen=True)
+class FullDelay(Policy):
+    """Transfers wait until the phase has ended (Eley, section II-B), and end before the next predicted one."""
+
+    confidence: float = 0.6
+    """Predictions below it are not used."""
+
+    def choose(self, situation: Situation) -> Decision:
+        """Hold in a phase; before a predicted one, let only what ends in time begin."""
+        if situation.phases:
+            return Decision(hold=True, reason=f"I/O phase of {names(situation)}")
+        return before_predicted(situation, self.confidence)
+
+
+@dataclass(frozen=True)
+class PartialDelay(Policy):
+    """In a phase, transfers run at a pace that keeps the application's predicted slowdown under a limit."""
+
+    limit: float = 0.05
+    """Tolerable slowdown: 0.05 is a phase that lasts 5% longer than alone."""
+
+    def choose(self, situation: Situation) -> Decision:
+        """Pace in a phase."""
+        return paced(situation, self.limit) if situation.phases else Decision()
+
+
+@dataclass(frozen=True)
+class ScaleDown(Policy):
+    """In a phase, few fetchers."""
+
+    fetchers: int = 1
+    """How many."""
+
+    def choose(self, situation: Situation) -> Decision:
+        """Reduce fetchers in a phase."""
+        if not situation.phases:
+            return Decision()
+        return Decision(fetchers=self.fetchers, reason=f"I/O phase of {names(situation)}")
+
+
+@dataclass(frozen=True)
+class ScaleUp(Policy):
+    """Between phases more fetchers than usual, to have done before the next; in a phase few."""
+
+    fetchers: int = 16
+    """How many between phases."""
+    in_phase: int = 1
+    """How many in a phase."""
+
+    def choose(self, situation: Situation) -> Decision:
+        """Reduce fetchers in a phase, raise them between phases."""
+        if situation.phases:
+            return Decision(fetchers=self.in_phase, reason=f"I/O phase of {names(situation)}")
+        return Decision(fetchers=self.fetchers)
+
+    def most_fetchers(self, fetchers: int) -> int:
+        """Give the number between phases, if that is more."""
+        return max(self.fetchers, fetchers)
+
+
+@dataclass(frozen=True)
+class Auto(Policy):
+    """Picks what costs the application least while the wave keeps its deadline; the limit always holds."""
+
+    limit: float = 0.05
+    """Tolerable slowdown of an application's phase."""
+    confidence: float = 0.6
+    """Predictions below it are not used."""
+
+    def choose(self, situation: Situation) -> Decision:
+        """Take no action if nobody would feel it, wait if there is time, else go on at a pace under the limit."""
+        if not situation.phases:
+            return before_predicted(situation, self.confidence) if has_time(situation) else Decision()
+        peak = situation.peak_bytes_per_s
+        if situation.model is not None and peak is not None and situation.model.slowdown(peak) <= self.limit:
+            return Decision(reason="the model expects no slowdown above the limit")
+        if has_time(situation):
+            return Decision(hold=True, reason=f"I/O phase of {names(situation)}, and there is time")
+        return paced(situation, self.limit)
+
+
+def names(situation: Situation) -> str:
+    """List the applications that are in a phase."""
+    return ", ".join(sorted({phase.application for phase in situation.phases}))
+
+
+def before_predicted(situation: Situation, confidence: float) -> Decision:
+    """Let nothing begin that can't end before the next phase; if that doesn't come in time, take no notice."""
+    next_one = situation.predicted
+    if next_one is None or next_one.confidence < confidence:
+        return Decision()
+    if situation.now_s > next_one.begins_s + next_one.tolerance_s:
+        return Decision()
+    return Decision(stop_s=next_one.begins_s - next_one.tolerance_s, reason="a phase is expected")
+
+
+def paced(situation: Situation, limit: float) -> Decision:
+    """Pace transfers so that the predicted slowdown stays under a limit.
+
+    Without a fitted model, the capacity is taken to be the transfers' own rate without a phase; without that
+    either, the least pace is used.
+    """
+    model = situation.model or Interference(situation.peak_bytes_per_s or 0.0, fitted=False)
+    pace = model.pace(limit)
+    if math.isinf(pace):
+        return Decision(reason="the model expects no slowdown")
+    return Decision(
+        bytes_per_s=max(pace, LEAST_PACE_BYTES_PER_S),
+        fetchers=1,
+        reason=f"I/O phase of {names(situation)}: slowdown up to {limit:.0%}",
+    )
+
+
+def has_time(situation: Situation) -> bool:
+    """Whether the transfers keep the wave's deadline if they wait until the phase, now or predicted, has ended."""
+    if situation.remaining_bytes == 0:
+        return True
+    if situation.deadline_s is None or situation.peak_bytes_per_s is None:
+        return False
+    end_s = phase_end_s(situation)
+    return end_s is not None and end_s + situation.remaining_bytes / situation.peak_bytes_per_s <= situation.deadline_s
+
+
+def phase_end_s(situation: Situation) -> float | None:
+    """Give when the phase is expected to end (without one, the next): seconds since the epoch, None if unknown."""
+    if situation.phases:
+        if situation.phase_s is None:
+            return None
+        return max(situation.now_s, *(phase.began_s + situation.phase_s for phase in situation.phases))
+    if situation.predicted is None:
+        return situation.now_s
+    return situation.predicted.begins_s + situation.predicted.duration_s
+
+
+POLICIES: Mapping[str, type[Policy]] = {
+    "no-action": NoAction,
+    "full-delay": FullDelay,
+    "partial-delay": PartialDelay,
+    "scale-down": ScaleDown,
+    "scale-up": ScaleUp,
+    "auto": Auto,
+}
+
+
+def parse_policy(text: str) -> Policy:
+    """Make a policy of its name, with settings after a colon: ``partial-delay:limit=0.1,max_delay_s=60``.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such policy or setting, or a value is wrong.
+    """
+    name, _, rest = text.strip().partition(":")
+    if name not in POLICIES:
+        raise ConfigError(f"unknown delay policy {name!r}; {nearest(name, POLICIES)}")
+    kind = POLICIES[name]
+    types = {item.name: type(item.default) for item in dataclasses.fields(kind)}
+    given: dict[str, float | int] = {}
+    for part in filter(None, rest.split(",")):
+        key, _, value = part.partition("=")
+        if key not in types:
+            raise ConfigError(f"delay policy {name}: unknown setting {key!r}; {nearest(key, types)}")
+        given[key] = _number(value, types[key], f"delay policy {name}: {key}")
+    return kind(**given)
+
+
+def _number(text: str, kind: type, where: str) -> float | int:
+    try:
+        number: float | int = kind(text)
+    except ValueError:
+        raise ConfigError(f"{where}: {text!r} is no {'whole number' if kind is int else 'number'}") from None
+    if math.isnan(number) or number < (1 if kind is int else 0):
+        raise ConfigError(f"{where}: {text} is out of range; it must be {'1' if kind is int else '0'} or more")
+    return number

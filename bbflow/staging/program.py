@@ -1,0 +1,105 @@
+"""A program to stage by hand: tasks with their files, and perhaps the command that each runs."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bbflow.errors import ConfigError, nearest
+from bbflow.staging.files import File, Location, Task
+from bbflow.units import parse_bytes
+
+ENDINGS = (".yml", ".yaml", ".json")
+"""Of plan files; everything else is a source."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One task of a program."""
+
+    task: Task
+    """With its files."""
+    command: tuple[str, ...] = ()
+    """Words to run once the files are there; nothing is run if empty."""
+
+
+def parse_program(words: Sequence[str]) -> list[Step]:
+    """Make a program of a plan file, or of sources: these are one task without a command.
+
+    A plan is YAML or JSON: a list of maps with the keys ``task`` (a name), ``inputs``, ``outputs`` and ``command``.
+    An input is a URL, or a map with ``url``, ``size`` and ``checksum``. In the command, ``{0}``, ``{1}``, … are the
+    places of the inputs, ``{inputs}`` all of them, and ``{outputs}`` those of the outputs.
+
+    Raises
+    ------
+    ConfigError
+        If the plan can't be read, or anything in it is wrong.
+    """
+    if len(words) == 1 and words[0].endswith(ENDINGS):
+        return _read_plan(Path(words[0]))
+    doubled = [word for word in words if words.count(word) > 1]
+    if doubled:
+        raise ConfigError(f"{doubled[0]} is named twice")
+    return [Step(Task("the sources", tuple(File(word) for word in words)))]
+
+
+def _read_plan(path: Path) -> list[Step]:
+    try:
+        content = yaml.safe_load(path.read_text())
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"can't read the plan {path}: {' '.join(str(error).split())}") from None
+    if not isinstance(content, list) or not content:
+        raise ConfigError(f"{path}: a plan is a list of tasks, each with its inputs")
+    return [_step(item, f"{path}: task {number}") for number, item in enumerate(content)]
+
+
+def _step(item: Any, where: str) -> Step:
+    _check_keys(item, {"task", "inputs", "outputs", "command"}, where)
+    inputs, outputs = (tuple(_file(given, where) for given in _list(item.get(key))) for key in ("inputs", "outputs"))
+    command = item.get("command") or ()
+    words = shlex.split(command) if isinstance(command, str) else [str(word) for word in command]
+    return Step(Task(str(item.get("task", where)), inputs, outputs), tuple(words))
+
+
+def _file(item: Any, where: str) -> File:
+    if isinstance(item, str):
+        return File(item)
+    _check_keys(item, {"url", "size", "checksum"}, where)
+    if "url" not in item:
+        raise ConfigError(f"{where}: a file needs a url")
+    size = item.get("size")
+    return File(str(item["url"]), None if size is None else parse_bytes(size), item.get("checksum"))
+
+
+def _check_keys(item: Any, valid: set[str], where: str) -> None:
+    if not isinstance(item, dict):
+        raise ConfigError(f"{where} must be a map with some of the keys {', '.join(sorted(valid))}")
+    for key in item:
+        if key not in valid:
+            raise ConfigError(f"{where}: unknown key {key!r}; {nearest(str(key), valid)}")
+
+
+def _list(item: Any) -> list[Any]:
+    return item if isinstance(item, list) else [] if item is None else [item]
+
+
+def words_of(step: Step, places: Mapping[str, Location]) -> list[str]:
+    """Put the places of a task's files into its command.
+
+    Raises
+    ------
+    ConfigError
+        If the command names an input that the task doesn't have.
+    """
+    inputs = [str(places[file.url]) for file in step.task.inputs]
+    lists = {"{inputs}": inputs, "{outputs}": [str(places[file.url]) for file in step.task.outputs]}
+    words: list[str] = []
+    for word in step.command:
+        try:
+            words += lists[word] if word in lists else [word.format(*inputs)]
+        except (IndexError, KeyError, ValueError):
+            raise ConfigError(f"task {step.task.key!r}: {word!r} names no input; it has {len(inputs)}") from None
+    return words

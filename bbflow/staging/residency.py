@@ -1,0 +1,173 @@
+"""What lies on a burst buffer, who uses it, and what may go."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+
+from bbflow.staging.files import File
+
+
+class State(Enum):
+    """How far a file on the BB is."""
+
+    FOUND = "left by an earlier life: whole or partial, to be checked before use"
+    COMING = "being copied"
+    AWAITED = "a task is going to make it"
+    HERE = "whole"
+
+
+@dataclass(slots=True)
+class Entry:
+    """A file that has room on the BB."""
+
+    file: File
+    """With its size, which counts."""
+    state: State
+    """How far it is."""
+    pins: set[str] = field(default_factory=set)
+    """Admitted tasks that use it and are not final."""
+    made: bool = False
+    """Whether a task made it here: it has no other copy, and goes only when released."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Room it takes."""
+        return self.file.size_bytes or 0
+
+    @property
+    def may_go(self) -> bool:
+        """Whether removing it loses nothing and disturbs nobody."""
+        return not self.pins and not self.made and self.state in (State.HERE, State.FOUND)
+
+
+class Residency:
+    """Room of a BB, its files and their known users.
+
+    Parameters
+    ----------
+    capacity_bytes
+        Room for files.
+    """
+
+    def __init__(self, capacity_bytes: int) -> None:
+        self.capacity_bytes = capacity_bytes
+        self.used_bytes = 0
+        self._entries: dict[str, Entry] = {}
+        self._users: dict[str, dict[str, int]] = {}
+        self._idle: dict[str, None] = {}
+        self._coming = 0
+
+    def __contains__(self, url: str) -> bool:
+        return url in self._entries
+
+    def __getitem__(self, url: str) -> Entry:
+        return self._entries[url]
+
+    def get(self, url: str) -> Entry | None:
+        """Give a file's entry, if it has room here."""
+        return self._entries.get(url)
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """All files that have room here."""
+        return tuple(self._entries)
+
+    @property
+    def free_bytes(self) -> int:
+        """Room left; below zero if tasks made more than they said."""
+        return self.capacity_bytes - self.used_bytes
+
+    @property
+    def any_coming(self) -> bool:
+        """Whether a copy is under way."""
+        return self._coming > 0
+
+    def put(self, entry: Entry) -> None:
+        """Give a file room."""
+        assert entry.file.url not in self._entries
+        self._entries[entry.file.url] = entry
+        self.used_bytes += entry.size_bytes
+        self._coming += entry.state is State.COMING
+        self._settle(entry.file.url)
+
+    def drop(self, url: str) -> None:
+        """Take a file's room back."""
+        entry = self._entries.pop(url)
+        self.used_bytes -= entry.size_bytes
+        self._coming -= entry.state is State.COMING
+        self._idle.pop(url, None)
+
+    def become(self, url: str, state: State, file: File | None = None, made: bool = False) -> None:
+        """Change how far a file is, and its size if it is another one now."""
+        entry = self._entries[url]
+        self._coming += (state is State.COMING) - (entry.state is State.COMING)
+        self.used_bytes -= entry.size_bytes
+        entry.state, entry.file, entry.made = state, file or entry.file, entry.made or made
+        self.used_bytes += entry.size_bytes
+        self._settle(url)
+
+    def release(self, url: str) -> None:
+        """Let a file go that a task made here, as soon as it has no user left."""
+        self._entries[url].made = False
+        self._settle(url)
+
+    def want(self, url: str, key: str, order: int) -> None:
+        """Note a user: a task that is not final."""
+        self._users.setdefault(url, {})[key] = order
+        self._idle.pop(url, None)
+
+    def pin(self, url: str, key: str) -> None:
+        """Hold a file for an admitted task."""
+        self._entries[url].pins.add(key)
+
+    def leave(self, url: str, key: str) -> None:
+        """Forget a user, which is final."""
+        users = self._users.get(url, {})
+        users.pop(key, None)
+        if not users:
+            self._users.pop(url, None)
+        if url in self._entries:
+            self._entries[url].pins.discard(key)
+            self._settle(url)
+
+    def _settle(self, url: str) -> None:
+        """Let a file be idle, or not, from now on."""
+        if self._entries[url].may_go and url not in self._users:
+            self._idle.setdefault(url)
+        else:
+            self._idle.pop(url, None)
+
+    def victims(self, need_bytes: int, keep: Iterable[str], also_wanted: bool) -> list[str] | None:
+        """Choose what goes for some room: first what nobody wants, the longest unused first.
+
+        Parameters
+        ----------
+        need_bytes
+            Room that must be free.
+        keep
+            Files that must stay.
+        also_wanted
+            Whether files may go that a task will use which isn't admitted yet; the one whose next use is
+            farthest goes first (Belady's rule).
+
+        Returns
+        -------
+        list of str or None
+            None if all that may go isn't enough.
+        """
+        short_bytes = need_bytes - self.free_bytes
+        chosen: list[str] = []
+        if short_bytes <= 0:
+            return chosen
+        stay = set(keep)
+        for url in (*self._idle, *(self._wanted_farthest_first() if also_wanted else ())):
+            if url not in stay:
+                chosen.append(url)
+                short_bytes -= self._entries[url].size_bytes
+                if short_bytes <= 0:
+                    return chosen
+        return None
+
+    def _wanted_farthest_first(self) -> list[str]:
+        wanted = [url for url, entry in self._entries.items() if entry.may_go and url in self._users]
+        return sorted(wanted, key=lambda url: -min(self._users[url].values()))

@@ -1,0 +1,72 @@
+"""Trying again: with waits that double, as long as there is hope."""
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from bbflow.errors import BbflowError, SourceError
+from bbflow.staging.gate import Closed
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How often, and when, something is tried again."""
+
+    attempts: int = 9
+    """In a row without any progress."""
+    first_s: float = 0.1
+    """Wait before the second attempt; it doubles with each further one."""
+    longest_s: float = 10.0
+    """Longest wait."""
+
+    def wait_s(self, failures: int, chance: float) -> float:
+        """Give the wait after some failures in a row, in seconds: half of it fixed, half by chance (0 to 1)."""
+        return min(self.first_s * 2.0 ** (failures - 1), self.longest_s) * (0.5 + 0.5 * chance)
+
+
+def persist(
+    action: Callable[[], T],
+    url: str,
+    retry: Retry,
+    progress: Callable[[], float] = lambda: 0.0,
+    sleep: Callable[[float], object] = time.sleep,
+) -> T:
+    """Do something that may fail by bad luck, until it succeeds or there is no hope.
+
+    Parameters
+    ----------
+    action
+        What to do.
+    url
+        On which file, for the message.
+    retry
+        How often.
+    progress
+        A number that grows with progress: failures before it grew don't count any more.
+    sleep
+        Waits so many seconds.
+
+    Raises
+    ------
+    SourceError
+        After too many failures in a row.
+    BbflowError, Closed
+        What the action raises of these: trying again wouldn't help.
+    """
+    failures = 0
+    while True:
+        before = progress()
+        try:
+            return action()
+        except (BbflowError, Closed):
+            raise
+        except Exception as error:  # what a client raises depends on the protocol
+            failures = 1 if progress() > before else failures + 1
+            if failures >= retry.attempts:
+                reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+                raise SourceError(f"{url}: gave up after {failures} failures in a row ({reason}); see to it") from error
+        sleep(retry.wait_s(failures, random.random()))

@@ -1,0 +1,76 @@
+"""Runs a program: each task's command once its files are there, at most so many at once."""
+
+import subprocess
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from pathlib import Path
+
+from bbflow.errors import TaskError
+from bbflow.staging.program import Step, words_of
+from bbflow.staging.stager import Locations, Stager
+
+
+def run_program(stager: Stager, steps: Sequence[Step], slots: int, on_end: Callable[[Step], None]) -> None:
+    """Stage the files of all tasks, and run their commands; outputs are staged out to their URLs.
+
+    Parameters
+    ----------
+    stager
+        Does the staging.
+    steps
+        The program.
+    slots
+        Commands at once.
+    on_end
+        Called after each task, in the order in which they end.
+
+    Raises
+    ------
+    BbflowError
+        That of the first task that failed; those that have not begun never do.
+    """
+    ready = [stager.submit(step.task.key, step.task.inputs, step.task.outputs) for step in steps]
+    with ThreadPoolExecutor(slots, "bbflow-task") as pool:
+        ends = {pool.submit(_run, stager, *pair): pair[0] for pair in zip(steps, ready, strict=True)}
+        try:
+            for end in as_completed(ends):
+                end.result()
+                on_end(ends[end])
+        except BaseException:
+            stager.close()
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _run(stager: Stager, step: Step, ready: "Future[Locations]") -> None:
+    places = ready.result()
+    if step.command:
+        _run_command(step, places)
+        _stage_out(stager, step, places)
+    stager.final(step.task.key)
+    for file in step.task.outputs:
+        stager.release(file.url)
+
+
+def _run_command(step: Step, places: Locations) -> None:
+    words = words_of(step, places)
+    try:
+        code = subprocess.run(words, check=False).returncode
+    except OSError as error:
+        raise TaskError(f"task {step.task.key!r}: can't run {words[0]}: {error.strerror}") from None
+    if code:
+        raise TaskError(f"task {step.task.key!r}: {words[0]} ended with code {code}")
+
+
+def _stage_out(stager: Stager, step: Step, places: Locations) -> None:
+    """Copy the outputs that lie on the BB to where their URLs say."""
+    copies = []
+    for file in step.task.outputs:
+        path = places[file.url]
+        if not isinstance(path, Path) or path != stager.path(file.url):
+            continue  # written directly
+        if not path.exists():
+            raise TaskError(f"task {step.task.key!r} ended well without making {file.url} at {path}")
+        copies.append(stager.stage_out(path, file.url))
+    for copy in copies:
+        copy.result()

@@ -1,0 +1,147 @@
+"""Where staged files lie on a burst buffer, and which of them an earlier life left.
+
+::
+
+    lock                    held by the one process that stages here
+    notes/<id>.json         what a file or a partial file is a copy of; written before its first byte
+    partial/<id>            a file that is being copied
+    files/<id>/<name>       a whole file: renamed from partial/, so it never appears in part
+
+A file's name is that of its source, since programs look at endings. Nothing is fsynced: what is promised holds
+when a process is killed; after a loss of power a burst buffer is stale anyhow, and is to be emptied.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from bbflow.errors import ConfigError
+from bbflow.staging.files import File
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What a copy is a copy of."""
+
+    url: str
+    """Its source."""
+    size_bytes: int
+    """Of the whole file."""
+    version: str
+    """What the source told of its version."""
+
+
+class Shelf:
+    """The files in one directory of a burst buffer.
+
+    Parameters
+    ----------
+    directory
+        Made if it isn't there; nothing else should be in it.
+
+    Raises
+    ------
+    ConfigError
+        If it can't be made, or another process stages into it.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory.absolute()
+        try:
+            for name in ("notes", "partial", "files"):
+                (self.directory / name).mkdir(parents=True, exist_ok=True)
+            self._lock = (self.directory / "lock").open("a")
+        except OSError as error:
+            raise ConfigError(f"can't stage into {directory}: {error.strerror}") from None
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._lock.close()
+            raise ConfigError(f"another process stages into {directory}: name another directory") from None
+
+    def close(self) -> None:
+        """Let another process use the directory."""
+        self._lock.close()
+
+    def path(self, url: str) -> Path:
+        """Give where a file lies, or will lie."""
+        name = url.rstrip("/").rpartition("/")[2].partition("?")[0] or "file"
+        return self.directory / "files" / _identity(url) / name
+
+    def partial(self, url: str) -> Path:
+        """Give where a file lies while it is being copied."""
+        return self.directory / "partial" / _identity(url)
+
+    def make_room_for(self, url: str) -> Path:
+        """Make the folder of a file that a task is going to make, and give the file's path."""
+        path = self.path(url)
+        path.parent.mkdir(exist_ok=True)
+        return path
+
+    def note(self, url: str) -> Note | None:
+        """Give what a copy was noted to be; None without a note."""
+        return _read(self._note_path(_identity(url)))
+
+    def write_note(self, note: Note) -> None:
+        """Note what is going to be copied."""
+        path = self._note_path(_identity(note.url))
+        temporary = path.with_suffix(".tmp")
+        temporary.write_text(json.dumps(asdict(note)))
+        temporary.replace(path)
+
+    def finish(self, url: str) -> Path:
+        """Let a file that is whole appear."""
+        path = self.make_room_for(url)
+        self.partial(url).replace(path)
+        return path
+
+    def remove(self, url: str) -> None:
+        """Remove all that is there of a file."""
+        shutil.rmtree(self.path(url).parent, ignore_errors=True)
+        self.partial(url).unlink(missing_ok=True)
+        self._note_path(_identity(url)).unlink(missing_ok=True)
+
+    def found(self) -> Iterator[File]:
+        """Go through the whole and partial copies of an earlier life; what is neither is removed."""
+        notes = {path.stem: _read(path) for path in (self.directory / "notes").glob("*.json")}
+        known = {identity: note for identity, note in notes.items() if note and _identity(note.url) == identity}
+        for identity in self._identities() - known.keys():
+            _remove(self.directory / "files" / identity)
+            _remove(self.directory / "partial" / identity)
+            self._note_path(identity).unlink(missing_ok=True)
+        for note in known.values():
+            if self.path(note.url).exists() or self.partial(note.url).exists():
+                yield File(note.url, note.size_bytes)
+            else:
+                self.remove(note.url)
+
+    def _identities(self) -> set[str]:
+        parts = ("notes", "partial", "files")
+        return {name.partition(".")[0] for part in parts for name in os.listdir(self.directory / part)}
+
+    def _note_path(self, identity: str) -> Path:
+        return self.directory / "notes" / f"{identity}.json"
+
+
+def _identity(url: str) -> str:
+    return hashlib.sha256(url.encode()).hexdigest()[:24]
+
+
+def _read(path: Path) -> Note | None:
+    try:
+        content = json.loads(path.read_text())
+        return Note(str(content["url"]), int(content["size_bytes"]), str(content["version"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

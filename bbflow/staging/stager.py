@@ -1,0 +1,340 @@
+"""The stager: a plan of waves, carried out by fetcher threads that all pass one gate."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+from bbflow.errors import BbflowError, ConfigError
+from bbflow.events import EventLog
+from bbflow.phases import PhaseSource
+from bbflow.staging.actions import Action, Evict, Ready, Refused, Stage
+from bbflow.staging.diary import Diary
+from bbflow.staging.fetchers import Fetchers
+from bbflow.staging.files import File, Location, Task
+from bbflow.staging.gate import Decision, Gate
+from bbflow.staging.policies import NoAction, Policy
+from bbflow.staging.retry import Retry, persist
+from bbflow.staging.shelf import Shelf
+from bbflow.staging.sources import Sources, local_path
+from bbflow.staging.transfers import Transfer, stage_out
+from bbflow.staging.watching import Watch
+from bbflow.staging.waves import Waves
+
+Locations = Mapping[str, Location]
+"""URL to where a task finds the file, or is to put it."""
+_Settled = list[tuple[str, Locations | Exception]]
+
+
+@dataclass(slots=True)
+class _Submission:
+    """A task whose turn has not come, or whose sizes aren't all known."""
+
+    task: Task
+    sizes: dict[str, Future[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class StagerState:
+    """How far a stager is."""
+
+    staged_bytes: int
+    """Of the files that were copied whole."""
+    passed_bytes: int
+    """That have been asked for, also of files that are under way, and of what is staged out."""
+    remaining_bytes: int
+    """Of files that are still to be copied, for the tasks that are admitted."""
+    used_bytes: int
+    """Room that is taken or reserved."""
+    capacity_bytes: int
+    """Room for files."""
+    decision: Decision
+    """What transfers may do now."""
+
+
+class Stager:
+    """Prefetches the files of tasks to a burst buffer, wave by wave.
+
+    Parameters
+    ----------
+    directory
+        On the BB; it belongs to this stager alone. What an earlier life left in it is taken over.
+    capacity_bytes
+        Room for files in it.
+    slots
+        Tasks that can run at once: a wave.
+    policy
+        What transfers do while others are in an I/O phase; by default they take no notice.
+    phases
+        Where those phases are seen; nowhere if None.
+    fetchers
+        Files that are copied at once.
+    lookahead
+        Waves whose files may lie ahead of the one that computes.
+    oversize
+        ``error`` or ``direct``: what becomes of a task whose files can't fit.
+    options
+        Protocol to what its fsspec file system is given.
+    retry
+        What happens after a failed read.
+    events
+        Where everything that happens is noted, with times; the picture is drawn from it.
+    clock
+        Gives seconds since the epoch.
+
+    Raises
+    ------
+    ConfigError
+        If the directory can't be used, or a number is out of range.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        capacity_bytes: int,
+        slots: int,
+        *,
+        policy: Policy | None = None,
+        phases: PhaseSource | None = None,
+        fetchers: int = 8,
+        lookahead: int = 1,
+        oversize: str = "error",
+        options: Mapping[str, Mapping[str, Any]] | None = None,
+        retry: Retry | None = None,
+        events: EventLog | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        if fetchers < 1:
+            raise ConfigError(f"staging needs at least one fetcher, not {fetchers}")
+        policy = policy or NoAction()
+        self._waves = Waves(slots, capacity_bytes, lookahead, oversize)
+        self._shelf = Shelf(directory)
+        self._sources = Sources(options)
+        self._retry = retry or Retry()
+        self._lock = threading.Lock()
+        self._submissions: deque[_Submission] = deque()
+        self._tasks: dict[str, Task] = {}
+        self._futures: dict[str, Future[Locations]] = {}
+        self._made: set[str] = set()
+        self._closed = False
+        self._diary = Diary(events, clock, slots)
+        self.gate = Gate(fetchers, clock)
+        """Every chunk passes it."""
+        self._probes = ThreadPoolExecutor(4, "bbflow-probe")
+        self._uploads = ThreadPoolExecutor(2, "bbflow-stage-out")
+        self._fetchers = Fetchers(policy.most_fetchers(fetchers), self._transfer, self._fetched, clock)
+        self._watch = Watch(policy, self.gate, phases, self._diary.load, clock, self._diary.decided, self._diary.phase)
+        for file in self._shelf.found():
+            self._perform(self._waves.found(file))
+        self._watch.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def submit(self, key: str, inputs: Sequence[File], outputs: Sequence[File] = ()) -> "Future[Locations]":
+        """Plan the next task of the program; this never waits for a transfer.
+
+        Parameters
+        ----------
+        key
+            Its name, unique among tasks that are not final.
+        inputs
+            What it reads. The source is asked for sizes that aren't given.
+        outputs
+            What it makes on the BB; a later task may have them as inputs.
+
+        Returns
+        -------
+        Future of a mapping from str to Path or str
+            URL of each file to where it is: a path on the BB, or where it is read and written directly.
+            It fails with a `CapacityError` or `SourceError` if the task can't run.
+
+        Raises
+        ------
+        ConfigError
+            If there is such a task, or the stager is closed.
+        """
+        task = Task(key, tuple(inputs), tuple(outputs))
+        with self._lock:
+            if self._closed or key in self._tasks:
+                why = "the stager is closed" if self._closed else "there is a task of this name: name it differently"
+                raise ConfigError(f"task {key!r} can't be staged: {why}")
+            unknown = {file.url for file in inputs if file.size_bytes is None} - self._made
+            sizes = {url: self._probes.submit(self._size, url) for url in sorted(unknown)}
+            self._tasks[key] = task
+            self._made |= {file.url for file in outputs}
+            self._submissions.append(_Submission(task, sizes))
+            future = self._futures[key] = Future()
+        for size in sizes.values():
+            size.add_done_callback(lambda _: self._plan())
+        self._plan()
+        return future
+
+    def final(self, key: str) -> None:
+        """Say that a task will never run again; unless others use its files, they may go.
+
+        What it has made on the BB stays until it is released.
+        """
+        with self._lock:
+            task = self._tasks.pop(key, None)
+            future = self._futures.pop(key, None)
+            settled: _Settled = []
+            if task is not None:
+                self._diary.final(key)
+                for file in task.outputs:
+                    settled += self._note_made(file.url)
+                settled += self._perform(self._waves.final(key))
+        if future is not None:
+            future.cancel()
+        self._settle(settled)
+
+    def release(self, url: str) -> None:
+        """Let a file go that a task made, once no known task uses it."""
+        with self._lock:
+            self._made.discard(url)
+            settled = self._perform(self._waves.release(url))
+        self._settle(settled)
+
+    def path(self, url: str) -> Path:
+        """Give where a file lies on the BB, or would lie."""
+        return self._shelf.path(url)
+
+    def stage_out(self, path: Path, url: str) -> "Future[int]":
+        """Copy a file from the BB to where a URL says; it appears there whole.
+
+        Returns
+        -------
+        Future of int
+            Its size in bytes. It fails with a `SourceError` if it can't be written.
+        """
+        return self._uploads.submit(stage_out, path, url, self._sources, self.gate, self._retry)
+
+    def state(self) -> StagerState:
+        """Give how far everything is."""
+        load = self._diary.load()
+        return StagerState(
+            staged_bytes=self._diary.staged_bytes,
+            passed_bytes=self.gate.passed_bytes,
+            remaining_bytes=load.remaining_bytes,
+            used_bytes=self._waves.used_bytes,
+            capacity_bytes=self._waves.capacity_bytes,
+            decision=self.gate.decision,
+        )
+
+    def close(self) -> None:
+        """End all transfers; tasks that aren't ready fail. What was copied stays for a later life."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            futures = list(self._futures.items())
+        self.gate.close()
+        self._watch.close()
+        self._probes.shutdown(cancel_futures=True)
+        self._uploads.shutdown(cancel_futures=True)
+        self._fetchers.close()
+        self._diary.close()
+        self._shelf.close()
+        for key, future in futures:
+            _resolve(future, BbflowError(f"task {key!r}: staging was closed before its files were there"))
+
+    # From here on: what the threads do.
+
+    def _size(self, url: str) -> int:
+        return persist(lambda: self._sources.facts(url), url, self._retry).size_bytes
+
+    def _plan(self) -> None:
+        """Plan the submitted tasks whose sizes are known, in program order."""
+        with self._lock:
+            settled: _Settled = []
+            while self._submissions and all(size.done() for size in self._submissions[0].sizes.values()):
+                submission = self._submissions.popleft()
+                if self._tasks.get(submission.task.key) is submission.task and not self._closed:
+                    settled += self._add(submission)
+        self._settle(settled)
+
+    def _add(self, submission: _Submission) -> _Settled:
+        task = submission.task
+        try:
+            sizes = {url: size.result() for url, size in submission.sizes.items()}
+        except Exception as error:
+            return [(task.key, error)]
+        inputs = tuple(replace(f, size_bytes=sizes[f.url]) if f.url in sizes else f for f in task.inputs)
+        self._diary.submitted(task.key, self._waves.next_wave)
+        return self._perform(self._waves.add(Task(task.key, inputs, task.outputs)))
+
+    def _perform(self, actions: Sequence[Action]) -> _Settled:
+        """Do what the plan wants; the lock is held. Give what futures are to be told without it."""
+        settled: _Settled = []
+        for action in actions:
+            match action:
+                case Stage(file, wave):
+                    self._diary.wanted(file)
+                    self._fetchers.fetch(file, wave)
+                case Evict(url):
+                    self._shelf.remove(url)
+                    self._diary.evicted(url)
+                case Ready(key, direct):
+                    self._diary.ready(key)
+                    settled.append((key, self._locations(key, direct)))
+                case Refused(key, error):
+                    self._diary.refused(key, error)
+                    settled.append((key, error))
+        return settled
+
+    def _locations(self, key: str, direct: frozenset[str]) -> Locations:
+        task = self._tasks[key]
+        found: dict[str, Location] = {}
+        for file in task.inputs:
+            found[file.url] = local_path(file.url) or file.url if file.url in direct else self._shelf.path(file.url)
+        for file in task.outputs:
+            direct_path = local_path(file.url) or file.url
+            found[file.url] = direct_path if file.url in direct else self._shelf.make_room_for(file.url)
+        return found
+
+    def _note_made(self, url: str) -> _Settled:
+        path = self._shelf.path(url)
+        return self._perform(self._waves.made(File(url, path.stat().st_size))) if path.exists() else []
+
+    def _transfer(self, file: File, rank: int) -> int:
+        return Transfer(file, self._sources, self._shelf, self.gate, self._retry, rank).run().transferred_bytes
+
+    def _fetched(
+        self, file: File, wave: int, fetcher: int, started_s: float, read_bytes: int, error: Exception | None
+    ) -> None:
+        """Let the plan go on after a transfer; a fetcher calls this."""
+        self._diary.copied(file, wave, fetcher, started_s, read_bytes)
+        with self._lock:
+            if error is not None:
+                self._shelf.remove(file.url)
+            waves = self._waves
+            settled = self._perform(waves.staged(file.url) if error is None else waves.failed(file.url, error))
+        self._settle(settled)
+
+    def _settle(self, settled: _Settled) -> None:
+        """Tell the futures; the lock isn't held, since whoever waits for them may call us."""
+        for key, outcome in settled:
+            with self._lock:
+                future = self._futures.get(key)
+                if isinstance(outcome, Exception):
+                    self._tasks.pop(key, None)
+                    self._futures.pop(key, None)
+            if future is not None:
+                _resolve(future, outcome)
+
+
+def _resolve(future: "Future[Locations]", outcome: Locations | Exception) -> None:
+    try:
+        if isinstance(outcome, Exception):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)
+    except InvalidStateError:
+        pass  # it was cancelled meanwhile

@@ -1,0 +1,194 @@
+"""One transfer: ranged reads through the gate into a partial file, checks, and the rename that makes it appear."""
+
+import errno
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bbflow.errors import CapacityError, SourceError
+from bbflow.staging.checksums import Checking
+from bbflow.staging.facts import Facts
+from bbflow.staging.files import File
+from bbflow.staging.gate import Gate
+from bbflow.staging.retry import Retry, persist
+from bbflow.staging.shelf import Note, Shelf
+from bbflow.staging.sources import Reader, Sources
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What a transfer did."""
+
+    path: Path
+    """Where the whole file lies."""
+    size_bytes: int
+    """Its size."""
+    transferred_bytes: int
+    """What was read from the source: less than the size if an earlier life had begun."""
+
+
+class Transfer:
+    """Copies one file to the burst buffer.
+
+    Parameters
+    ----------
+    file
+        What to copy.
+    sources, shelf, gate
+        From where, to where, and who says when.
+    rank
+        Its place in the order of all transfers.
+    retry
+        What happens after a failure.
+    sleep
+        Waits so many seconds.
+    """
+
+    def __init__(
+        self,
+        file: File,
+        sources: Sources,
+        shelf: Shelf,
+        gate: Gate,
+        retry: Retry,
+        rank: int = 0,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._file, self._sources, self._shelf, self._gate = file, sources, shelf, gate
+        self._retry, self._rank = retry, rank
+        self._sleep = sleep
+        self._transferred_bytes = 0
+        self._progress = 0
+
+    def run(self) -> Receipt:
+        """Copy the file, or take over what is there already.
+
+        Raises
+        ------
+        SourceError
+            If it can't be had: missing, forbidden, damaged, of another size, always changing, or out of reach
+            after all attempts.
+        CapacityError
+            If the burst buffer's file system is full.
+        Closed
+            If the gate was closed; what was copied stays for the next life.
+        """
+        return persist(self._attempt, self._file.url, self._retry, lambda: self._progress, self._sleep)
+
+    def _attempt(self) -> Receipt:
+        url = self._file.url
+        with _room(self._shelf, url), self._gate.transfer(self._rank):
+            return self._copied(url, self._facts())
+
+    def _copied(self, url: str, facts: Facts) -> Receipt:
+        path = self._shelf.path(url)
+        if path.exists():
+            if self._is_same(facts) and path.stat().st_size == facts.size_bytes:
+                return Receipt(path, facts.size_bytes, self._transferred_bytes)
+            path.unlink()
+        self._copy(facts)
+        if self._facts() != facts:
+            self._shelf.partial(url).unlink()
+            self._progress = 0
+            raise InterruptedError(f"it changed while it was copied: {facts.version} is no more")
+        return Receipt(self._shelf.finish(url), facts.size_bytes, self._transferred_bytes)
+
+    def _facts(self) -> Facts:
+        with self._gate.chunk(0, self._rank):
+            facts = self._sources.facts(self._file.url)
+        if self._file.size_bytes not in (None, facts.size_bytes):
+            raise SourceError(
+                f"{self._file.url} has {facts.size_bytes} bytes, but {self._file.size_bytes} were expected: "
+                "it has changed since the task was planned; plan it again"
+            )
+        return facts
+
+    def _is_same(self, facts: Facts) -> bool:
+        """Whether what is there is a copy of what the source has now."""
+        return facts.version is not None and self._shelf.note(self._file.url) == self._note(facts)
+
+    def _note(self, facts: Facts) -> Note:
+        return Note(self._file.url, facts.size_bytes, facts.version or "")
+
+    def _copy(self, facts: Facts) -> None:
+        """Carry on with the partial file, or begin it, until it is whole and checked."""
+        partial = self._shelf.partial(self._file.url)
+        if not (facts.resumable and self._is_same(facts)):
+            partial.unlink(missing_ok=True)
+            self._shelf.write_note(self._note(facts))
+        checks = [Checking(self._file.checksum), Checking(facts.checksum)]
+        with partial.open("ab") as copy, self._sources.open(self._file.url, facts) as source:
+            for check in checks:
+                check.take_file(partial)
+            while copy.tell() < facts.size_bytes:
+                content = self._read(source, copy.tell(), facts.size_bytes)
+                copy.write(content)
+                for check in checks:
+                    check.take(content)
+        if checks[0].differs:
+            raise self._damaged(checks[0])
+        if checks[1].differs and self._sources.disproves(self._file.url):
+            raise self._damaged(checks[1])
+
+    def _read(self, source: Reader, at: int, size_bytes: int) -> bytes:
+        length_bytes = min(self._gate.chunk_bytes, size_bytes - at)
+        with self._gate.chunk(length_bytes, self._rank):
+            content = source.read(at, length_bytes)
+        if len(content) != length_bytes:
+            raise OSError(f"{len(content)} bytes came of {length_bytes} at {at}")
+        self._transferred_bytes += length_bytes
+        self._progress += length_bytes
+        return content
+
+    def _damaged(self, check: Checking) -> SourceError:
+        self._shelf.partial(self._file.url).unlink()
+        return SourceError(f"{self._file.url} is damaged: {check.difference}; restore it at its source")
+
+
+@contextmanager
+def _room(shelf: Shelf, url: str) -> Iterator[None]:
+    """Turn a full file system into an error that says so."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise CapacityError(
+            f"the file system of {shelf.directory} is full, though {url} should have had room: something else fills "
+            "it; free space there, or stage with a smaller capacity"
+        ) from error
+
+
+def stage_out(path: Path, url: str, sources: Sources, gate: Gate, retry: Retry) -> int:
+    """Copy a file from the burst buffer to where a URL says; it appears there whole.
+
+    Parameters
+    ----------
+    path
+        The file.
+    url
+        Where to; what is there is replaced.
+    sources, gate, retry
+        How, who says when, and what happens after a failure.
+
+    Returns
+    -------
+    int
+        Bytes.
+
+    Raises
+    ------
+    SourceError
+        If it can't be written there.
+    """
+    return persist(lambda: _write(path, url, sources, gate), url, retry)
+
+
+def _write(path: Path, url: str, sources: Sources, gate: Gate) -> int:
+    with path.open("rb") as file, sources.create(url) as target:
+        while content := file.read(gate.chunk_bytes):
+            with gate.chunk(len(content)):
+                target.write(content)
+        return file.tell()

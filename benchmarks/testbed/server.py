@@ -1,0 +1,59 @@
+"""The S3 server on the storage host: a real one, its objects in memory, gone with the bed."""
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchmarks.namespaces import Hosts
+from benchmarks.testbed.address import ACCESS_KEY, BUCKET, ENDPOINT, HOSTS, PORT, SECRET_KEY
+from benchmarks.testbed.needs import server_command
+
+START_S = 20.0
+
+
+@contextmanager
+def serving(hosts: Hosts) -> Iterator[None]:
+    """Run the server until the block ends; its directory is in /dev/shm."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="bbflow-bed-pfs-") as name:
+        (Path(name) / BUCKET).mkdir()
+        process = subprocess.Popen(
+            hosts.inside("storage", *_words(Path(name))),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            _await_bucket(hosts, process)
+            yield
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _words(folder: Path) -> list[str]:
+    command = server_command()
+    assert command is not None, "needs.missing() says so first"
+    if Path(command[0]).name == "moto_server":
+        return [*command, "-H", HOSTS["storage"], "-p", str(PORT)]
+    keys = ["--access", ACCESS_KEY, "--secret", SECRET_KEY, "--port", f"{HOSTS['storage']}:{PORT}"]
+    return [*command, *keys, "--keep-alive", "--quiet", "posix", str(folder)]
+
+
+def _await_bucket(hosts: Hosts, process: "subprocess.Popen[bytes]") -> None:
+    """Create the bucket as soon as the server answers; where the directory is the bucket, it refuses, and is up too."""
+    create = (
+        "import urllib.error, urllib.request\n"
+        f"request = urllib.request.Request('{ENDPOINT}/{BUCKET}', method='PUT')\n"
+        "try: urllib.request.urlopen(request, timeout=2)\n"
+        "except urllib.error.HTTPError: pass"
+    )
+    until_s = time.monotonic() + START_S
+    while process.poll() is None and time.monotonic() < until_s:
+        words = hosts.inside("storage", sys.executable, "-c", create)
+        if subprocess.run(words, stderr=subprocess.DEVNULL, timeout=START_S).returncode == 0:
+            return
+        time.sleep(0.1)
+    raise RuntimeError(f"the S3 server doesn't answer within {START_S:.0f} s: {process.args!r}")

@@ -1,0 +1,36 @@
+"""The map application with its inputs prefetched by bbflow's stager."""
+
+import os
+from pathlib import Path
+
+from bbflow.phases import BoardSource
+from bbflow.staging import File, Stager, parse_policy
+from benchmarks.testbed.address import BUCKET, environment
+from benchmarks.testbed.application import Await, Read, run_tasks
+from benchmarks.testbed.job import Job, Outcome
+
+
+def read_staged(job: Job) -> Outcome:
+    """Run with all tasks given to a stager in program order; each waits until its input is on the BB."""
+    os.environ.update(environment())
+    with Stager(
+        Path(job.directory),
+        job.capacity_bytes,
+        job.slots,
+        policy=parse_policy(job.delay_policy),
+        phases=BoardSource(Path(job.board)),
+        fetchers=job.fetchers,
+    ) as stager:
+        return run_tasks(job, lambda key: submit(stager, key), stager.final)
+
+
+def submit(stager: Stager, key: str) -> Await:
+    """Give a task to the stager; what comes back waits for its input."""
+    url = f"s3://{BUCKET}/{key}"
+    future = stager.submit(key, [File(url)])
+
+    def await_input() -> Read:
+        path = future.result()[url]
+        return lambda: len(Path(path).read_bytes())
+
+    return await_input

@@ -1,0 +1,98 @@
+"""What a user says about the burst buffer in Parsl's configuration."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from bbflow.errors import ConfigError
+from bbflow.units import parse_bytes
+
+SCHEMES = ("file", "http", "https", "s3")
+"""What is staged in if a URL's prefix isn't asked for."""
+
+
+@dataclass(frozen=True)
+class BurstBuffer:
+    """The burst buffer of one executor, and which files go through it.
+
+    A prefix is the beginning of a URL up to a slash: ``/pfs/survey``, ``s3://bucket/data``. Files that match none go
+    the way they go without bbflow.
+    """
+
+    directory: str | os.PathLike[str] = "/dev/shm"
+    """On the burst buffer, at the same path for this process and the workers; each run makes its own one in it."""
+    capacity: int | str = "4GiB"
+    """Bytes that staged inputs and kept outputs may take together."""
+    sources: Sequence[str] | None = None
+    """Prefixes of the inputs that are staged in; if None, every regular file and every http(s) and s3 URL."""
+    intermediate: Sequence[str] = ()
+    """Prefixes of the outputs that stay on the burst buffer for the tasks that read them."""
+    results: Sequence[str] = ()
+    """Prefixes of the outputs that land on the burst buffer and are staged out behind the task's back."""
+    outputs_share: float = 0.5
+    """Share of the capacity that is for outputs, where `intermediate` or `results` is given."""
+    slots: int | None = None
+    """Tasks that run at once; if None, the executor's workers."""
+    policy: Any = None
+    """Delay policy of `bbflow.staging`; if None, transfers don't wait for anybody."""
+    phases: Any = None
+    """Who is in an I/O phase, as `bbflow.phases` sees it."""
+    fetchers: int = 8
+    """Transfers at once."""
+    lookahead: int = 1
+    """Waves that are staged ahead of the one that computes."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Further settings of `bbflow.staging.Stager`, by name."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.outputs_share < 1:
+            raise ConfigError(f"outputs_share is {self.outputs_share}: it must lie between 0 and 1")
+        for name in ("sources", "intermediate", "results"):
+            if isinstance(getattr(self, name), str):
+                raise ConfigError(f"{name} is a text: write a list of prefixes, [{getattr(self, name)!r}]")
+        if self.slots is not None and self.slots < 1:
+            raise ConfigError(f"slots is {self.slots}: a burst buffer needs 1 or more, or None for the workers")
+
+    @property
+    def outputs_bytes(self) -> int:
+        """Bytes for outputs; 0 if no output lands on the burst buffer."""
+        return int(parse_bytes(self.capacity) * self.outputs_share) if self.intermediate or self.results else 0
+
+    @property
+    def inputs_bytes(self) -> int:
+        """Bytes for staged inputs."""
+        return parse_bytes(self.capacity) - self.outputs_bytes
+
+    def stages_in(self, url: str) -> bool:
+        """Whether an input is to be staged, if it is there."""
+        if self.sources is not None:
+            return _matches(url, self.sources)
+        return urlsplit(url).scheme in ("", *SCHEMES)
+
+    def keeps(self, url: str) -> bool:
+        """Whether an output stays on the burst buffer."""
+        return _matches(url, self.intermediate)
+
+    def stages_out(self, url: str) -> bool:
+        """Whether an output lands on the burst buffer and is staged out."""
+        return not self.keeps(url) and _matches(url, self.results)
+
+
+def absolute(url: str) -> str:
+    """Give a URL in the one form by which a file is known: local ones as an absolute path, without a scheme."""
+    parts = urlsplit(url)
+    return os.path.abspath(parts.path) if parts.scheme in ("", "file") else url
+
+
+def local_path(url: str) -> Path | None:
+    """Give the path of a URL that this host's file systems have; None for others."""
+    known = absolute(url)
+    return Path(known) if known.startswith("/") else None
+
+
+def _matches(url: str, prefixes: Sequence[str]) -> bool:
+    known = absolute(url)
+    return any((known + "/").startswith(absolute(prefix).rstrip("/") + "/") for prefix in prefixes)

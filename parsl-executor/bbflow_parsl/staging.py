@@ -1,0 +1,131 @@
+"""The staging provider: Parsl asks it for files, it plans their way over the burst buffer and returns at once."""
+
+import logging
+from collections.abc import Iterable
+from concurrent.futures import Future
+from typing import Any
+
+from parsl.app.futures import DataFuture
+from parsl.data_provider.data_manager import DataManager
+from parsl.data_provider.files import File
+from parsl.data_provider.staging import Staging
+from parsl.utils import RepresentationMixin
+
+from bbflow.staging import Stager
+from bbflow_parsl.futures import StagedFile
+from bbflow_parsl.memo import mark_residency, register
+from bbflow_parsl.outputs import Outputs
+from bbflow_parsl.places import Place
+from bbflow_parsl.planning import TaskStaging, Version
+from bbflow_parsl.settings import BurstBuffer, absolute
+from bbflow_parsl.tasks import other_dependencies, staged_files, task_of
+
+logger = logging.getLogger(__name__)
+
+
+class BurstBufferStaging(Staging, RepresentationMixin):
+    """Stages files over a burst buffer; belongs to the executor that starts and closes it.
+
+    Parameters
+    ----------
+    burst_buffer
+        Which files, and how.
+    """
+
+    def __init__(self, burst_buffer: BurstBuffer) -> None:
+        self.burst_buffer = burst_buffer
+        self._stager: Stager | None = None
+        self._outputs: Outputs | None = None
+        self._places: dict[str, Place] = {}
+        self._versions: dict[str, Version | None] = {}
+        register()
+
+    def start(self, stager: Stager, outputs: Outputs) -> None:
+        """Take what the executor has made for this run."""
+        self._stager, self._outputs = stager, outputs
+
+    @property
+    def outputs(self) -> Outputs:
+        """What tasks make on the burst buffer.
+
+        Raises
+        ------
+        RuntimeError
+            If the executor isn't started.
+        """
+        if self._outputs is None:
+            raise RuntimeError("the burst buffer's executor is not started: load the configuration with parsl.load")
+        return self._outputs
+
+    def can_stage_in(self, file: File) -> bool:
+        """Whether an input is this provider's."""
+        return absolute(file.url) in self.outputs or self.burst_buffer.stages_in(file.url)
+
+    def can_stage_out(self, file: File) -> bool:
+        """Whether an output lands on the burst buffer."""
+        return self.burst_buffer.keeps(file.url) or self.burst_buffer.stages_out(file.url)
+
+    def stage_in(self, dm: DataManager, executor: str, file: File, parent_fut: Future[Any] | None) -> DataFuture:
+        """Give a future for an input; it is planned when Parsl has asked for all inputs of the task."""
+        return StagedFile(dm, file, parent_fut, self._plan)
+
+    def stage_out(self, dm: DataManager, executor: str, file: File, app_fu: Future[Any]) -> Future[Any] | None:
+        """Choose where a task writes an output; give a future if it is to be in its own place afterwards."""
+        is_result = self.burst_buffer.stages_out(file.url)
+        reuse = bool(app_fu.task_record["memoize"])  # type: ignore[attr-defined]
+        place = self.outputs.place(absolute(file.url), file.filename, app_fu, is_result, reuse)
+        file.local_path = str(place.path)
+        if not is_result:
+            mark_residency(file, file.local_path)
+        self._places[file.local_path] = place
+        app_fu.add_done_callback(lambda _: self._places.pop(str(place.path), None))
+        return place.staged_out if is_result else None
+
+    def launch(self, outputs: Iterable[Any]) -> None:
+        """Let a task that starts now write elsewhere what has no room on the burst buffer."""
+        for file in outputs:
+            place = self._places.get(file.local_path) if isinstance(file, File) and file.local_path else None
+            if place is not None and place.url.startswith("/") and self.outputs.write_directly_if_full(place):
+                file.local_path = None
+
+    def publish(self, file: File | DataFuture) -> Future[None]:
+        """Stage out a file that stays on the burst buffer otherwise.
+
+        Parameters
+        ----------
+        file
+            An output of a task.
+
+        Returns
+        -------
+        Future
+            Done when it is in its own place; the task's error if that failed.
+
+        Raises
+        ------
+        LookupError
+            If no task makes this file on the burst buffer.
+        """
+        url = file.file_obj.url if isinstance(file, DataFuture) else file.url
+        return self.outputs.publish(absolute(url))
+
+    def _plan(self, future: StagedFile) -> None:
+        """Plan the task of a file with all its files, if that hasn't been done for another of them."""
+        if future.is_planned:
+            return
+        files = [future]
+        try:
+            record = task_of(future)
+            files = staged_files(record)
+            for file in files:
+                file.is_planned = True
+            assert self._stager is not None
+            others = other_dependencies(record, files)
+            task = TaskStaging(f"parsl-{record['id']}", files, others, self._stager, self.outputs, self._versions)
+            task.start(record["app_fu"])
+        except Exception as error:
+            # Parsl ignores what a callback raises, and would wait for ever.
+            logger.exception("%s can't be planned", future.file_obj.url)
+            for file in files:
+                if not file.arrival.done():
+                    file.arrival.set_exception(error)

@@ -1,0 +1,30 @@
+"""For Parsl's own test suite (`pytest parsl/tests --config …`): every File goes over a burst buffer."""
+
+import os
+import tempfile
+from pathlib import Path
+
+from bbflow_parsl import BurstBuffer, BurstBufferExecutor
+from parsl.config import Config
+from parsl.launchers import SimpleLauncher
+from parsl.providers import LocalProvider
+
+DIRECTORY = Path(os.environ.get("BB_DIRECTORY", tempfile.gettempdir()))
+
+
+def fresh_config():
+    """Give a new configuration, as the suite asks for one."""
+    return Config(
+        executors=[
+            BurstBufferExecutor(
+                label="htex_burst_buffer",
+                loopback_address="::1",
+                worker_debug=True,
+                cores_per_worker=1,
+                encrypted=True,
+                provider=LocalProvider(init_blocks=1, max_blocks=1, launcher=SimpleLauncher()),
+                burst_buffer=BurstBuffer(directory=DIRECTORY, capacity="64MiB", results=["/"]),
+            )
+        ],
+        strategy="none",
+    )

@@ -1,0 +1,143 @@
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import apps
+import psutil
+import pytest
+from parsl import python_app
+from parsl.data_provider.files import File
+from parsl.executors import HighThroughputExecutor
+from parsl.providers import LocalProvider
+
+join, write = python_app(apps.join), python_app(apps.write)
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(autouse=True)
+def workers_find_the_apps(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]))
+
+
+def file(path):
+    return File(str(path))
+
+
+def run(site, executor):
+    """A small workflow: an input, an intermediate file and a result."""
+    path = site.write("a.txt", "a")
+    with site.load(executor):
+        middle = join(inputs=[file(path), file(path)], outputs=[file(site.work / "aa.txt")])
+        last = join(inputs=[middle.outputs[0], file(path)], outputs=[file(site.results / "aaa.txt")])
+        last.outputs[0].result(60)
+        return middle.result(), last.result()
+
+
+def test_an_app_runs_the_same_with_and_without_a_burst_buffer(site):
+    found = run(site, site.htex())
+    assert (site.results / "aaa.txt").read_text() == "aaa"
+    assert not site.work.exists()
+    assert all(path.startswith(str(site.bb)) for paths in found for path in paths)
+    (site.results / "aaa.txt").unlink()
+    plain = HighThroughputExecutor(
+        address="127.0.0.1", encrypted=False, max_workers_per_node=1, provider=LocalProvider(init_blocks=1)
+    )
+    assert run(site, plain) == ([str(site.work / "aa.txt")], [str(site.results / "aaa.txt")])
+    assert (site.results / "aaa.txt").read_text() == "aaa"
+
+
+def test_a_killed_worker_costs_a_try_and_neither_room_nor_files(site):
+    path, log = site.write("a.txt", "a"), site.root / "log"
+    with site.load(site.htex(), retries=3):
+        assert python_app(apps.die_once)(str(log), inputs=[file(path)]).result(60)[1] == "a"
+    tries = log.read_text().splitlines()
+    assert len(tries) == 2
+    assert len(set(tries)) == 1
+
+
+SCRIPT = """
+import sys, time
+from pathlib import Path
+import apps
+from conftest import Site
+from parsl import python_app
+from parsl.data_provider.files import File
+
+class Old(Site):
+    def __init__(self, root):
+        root.joinpath("pfs").rmdir(); root.joinpath("bb").rmdir()
+        super().__init__(root)
+
+@python_app
+def linger(inputs=(), outputs=()):
+    import time
+    with open(outputs[0], "w") as file:
+        file.write("half")
+    time.sleep(60)
+
+site = Old(Path(sys.argv[1]))
+path = site.write("a.txt", "a")
+with site.load(site.htex()):
+    linger(inputs=[File(str(path))], outputs=[File(str(site.results / "x.txt"))])
+    deadline = time.monotonic() + 30
+    while not [each for each in site.files_on_bb() if each.read_bytes() == b"half"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    print("running", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_what_a_killed_run_left_goes_when_the_next_one_starts(site):
+    script = site.root / "script.py"
+    script.write_text(SCRIPT)
+    process = subprocess.Popen([sys.executable, script, site.root], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.readline() == "running\n"
+        children = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        for child in children:  # the pilot would end by itself, when it misses its interchange
+            child.kill()
+        psutil.wait_procs(children, timeout=10)
+    finally:
+        process.kill()
+        process.stdout.close()
+    assert site.files_on_bb(), "a killed process can't clean up"
+    assert not (site.results / "x.txt").exists(), "no half file is seen"
+    run(site, site.htex())
+    assert (site.results / "aaa.txt").read_text() == "aaa"
+
+
+def test_a_living_run_is_left_alone_by_others(site):
+    with site.load(site.threads()):
+        held = set(site.bb.iterdir())
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-c",
+                "import sys; from pathlib import Path; from bbflow_parsl.rundirs import RunDirectory;"
+                "RunDirectory(Path(sys.argv[1]), 'other').remove()",
+                site.bb,
+            ],
+            timeout=60,
+        )
+        assert done.returncode == 0
+        assert set(site.bb.iterdir()) == held
+
+
+@pytest.mark.parametrize(
+    ("options", "slots"),
+    [
+        ({"max_workers_per_node": 3, "provider": LocalProvider(max_blocks=2, nodes_per_block=4)}, 24),
+        ({"max_workers_per_node": 3, "provider": LocalProvider(max_blocks=1)}, 3),
+        ({"cores_per_worker": 1.0, "provider": LocalProvider(max_blocks=1)}, os.cpu_count()),
+    ],
+)
+def test_slots_are_all_workers_of_all_pilot_blocks(options, slots):
+    from bbflow_parsl import BurstBufferExecutor
+    from bbflow_parsl.executor import slots_of
+
+    assert slots_of(BurstBufferExecutor(address="127.0.0.1", **options)) == slots

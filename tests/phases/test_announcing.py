@@ -1,0 +1,168 @@
+"""Announcements: by Python, by a shell script, by C and C++, and by the dead."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from bbflow.errors import ConfigError
+from bbflow.phases import C_HEADER, Board, BoardSource, io_phase
+from bbflow.phases.board import parse_announcement
+
+BBFLOW = [sys.executable, "-m", "bbflow", "phase"]
+C_PROGRAM = """
+#include "bbflow_phase.h"
+int main(int count, char **words)
+{
+    bbflow_phase phase;
+    (void)count;
+    if (bbflow_phase_begin(&phase, words[1], "ocean \\"model\\"", "pfs", 60.0) != 0) return 1;
+    if (bbflow_phase_renew(&phase, 120.0) != 0) return 2;
+    puts("begun");
+    fflush(stdout);
+    getchar();
+    return bbflow_phase_end(&phase) == 0 ? 0 : 3;
+}
+"""
+
+
+class Clock:
+    def __init__(self):
+        self.now_s = 1000.0
+
+    def __call__(self):
+        return self.now_s
+
+
+def test_an_announcement_holds_until_it_is_ended(tmp_path):
+    board = Board(tmp_path / "board")
+    first, second = board.begin("ocean-model", "pfs"), board.begin("ocean-model", "scratch")
+    assert [item.phase.file_system for item in board.read()] == ["pfs", "scratch"]
+    assert board.end(first.token)
+    assert not board.end(first.token)
+    assert [item.token for item in board.read()] == [second.token]
+
+
+def test_a_lease_ends_the_announcement_of_the_dead_and_renewal_keeps_that_of_the_living(tmp_path):
+    clock = Clock()
+    board = Board(tmp_path, clock)
+    board.begin("dead", lease_s=10)
+    living = board.begin("living", lease_s=10)
+    clock.now_s += 9
+    board.renew(living, lease_s=10)
+    clock.now_s += 2
+    assert [item.phase.application for item in board.read()] == ["living"]
+    board.sweep()
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_io_phase_renews_its_lease_and_ends_with_the_block(tmp_path):
+    with io_phase("ocean-model", tmp_path, lease_s=0.15):
+        time.sleep(0.4)
+        assert [phase.application for phase in BoardSource(tmp_path).now()] == ["ocean-model"]
+    assert BoardSource(tmp_path).now() == []
+
+
+def test_io_phase_ends_by_an_error_too(tmp_path):
+    with pytest.raises(RuntimeError), io_phase("ocean-model", tmp_path):
+        raise RuntimeError
+    assert BoardSource(tmp_path).now() == []
+
+
+def test_a_reader_never_sees_half_an_announcement(tmp_path):
+    board, ended = Board(tmp_path), threading.Event()
+    announcement = board.begin("ocean-model")
+
+    def renew():
+        while not ended.is_set():
+            board.renew(announcement)
+
+    renewal = threading.Thread(target=renew)
+    renewal.start()
+    try:
+        assert all(len(board.read()) == 1 for _ in range(500))
+    finally:
+        ended.set()
+        renewal.join()
+
+
+def test_only_the_wanted_file_system_counts_and_ones_own_announcements_do_not(tmp_path):
+    board = Board(tmp_path)
+    for application, file_system in (("a", "pfs"), ("a", "home"), ("own", "pfs")):
+        board.begin(application, file_system)
+    seen = BoardSource(tmp_path, "pfs", ignore=["own"]).now()
+    assert [(phase.application, phase.file_system) for phase in seen] == [("a", "pfs")]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "{}", '{"application": "a", "file_system": "p", "began_s": "x"}', "\x00"]
+)
+def test_rubbish_on_the_board_is_no_announcement(tmp_path, text):
+    (tmp_path / "x.phase").write_text(text)
+    assert Board(tmp_path).read() == []
+    assert parse_announcement("x", text) is None
+
+
+def test_a_board_needs_a_directory(monkeypatch, tmp_path):
+    monkeypatch.delenv("BBFLOW_PHASES", raising=False)
+    with pytest.raises(ConfigError, match="set BBFLOW_PHASES"):
+        Board()
+    monkeypatch.setenv("BBFLOW_PHASES", str(tmp_path / "made"))
+    Board().begin("a")
+    assert len(os.listdir(tmp_path / "made")) == 1
+    with pytest.raises(ConfigError, match="can't make"):
+        Board(C_HEADER / "below-a-file")
+    with pytest.raises(ConfigError, match="a lease above 0 s"):
+        Board().begin("a", lease_s=-1)
+
+
+def test_a_shell_script_announces_by_begin_and_end_and_run(tmp_path):
+    environment = os.environ | {"BBFLOW_PHASES": str(tmp_path)}
+
+    def bbflow(*words, check=True):
+        return subprocess.run([*BBFLOW, *words], env=environment, capture_output=True, text=True, check=check)
+
+    token = bbflow("begin", "ocean-model", "--lease", "300").stdout.strip()
+    assert [item.token for item in Board(tmp_path).read()] == [token]
+    assert "ocean-model" in bbflow("list").stdout
+    bbflow("end", token)
+    assert Board(tmp_path).read() == []
+    again = bbflow("end", token, check=False)
+    assert again.returncode == os.EX_USAGE
+    assert "isn't there" in again.stderr
+    shown = bbflow("run", "ice-model", "--", sys.executable, "-m", "bbflow", "phase", "list").stdout
+    assert "ice-model" in shown
+    assert bbflow("run", "ice-model", "--", "false", check=False).returncode == 1
+    assert Board(tmp_path).read() == []
+    assert "is no phase" in bbflow("end", "../x", check=False).stderr
+
+
+@pytest.mark.parametrize("compiler", ["cc -std=c99 -D_POSIX_C_SOURCE=200809L -x c", "g++ -std=c++17 -x c++"])
+def test_a_program_in_c_announces_by_one_header(tmp_path, compiler):
+    words = compiler.split()
+    if shutil.which(words[0]) is None:
+        pytest.skip(f"{words[0]} is missing")
+    program = tmp_path / "program"
+    options = ["-Wall", "-Wextra", "-Werror", "-I", str(C_HEADER.parent), "-o", str(program), "-"]
+    subprocess.run([*words, *options], input=C_PROGRAM, text=True, check=True)
+    board = Board(tmp_path / "board")
+    with subprocess.Popen(
+        [program, board.directory], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stdout.readline() == "begun\n"
+        (item,) = board.read()
+        assert item.phase.application == "ocean _model_"
+        assert 110 < item.expires_s - time.time() <= 120
+        assert abs(item.phase.began_s - time.time()) < 20
+        running.stdin.close()
+        assert running.wait(20) == 0
+    assert board.read() == []
+    (past,) = board.past()
+    assert past.application == "ocean _model_"
+    assert 0 <= past.duration_s < 20
+    assert json.loads(next(board.directory.glob("*.past")).read_text())["file_system"] == "pfs"

@@ -1,0 +1,97 @@
+"""An HTTP server that gives ranges of files at a limited rate; a program of its own, or a thread of a test."""
+
+import re
+import sys
+import threading
+import time
+from email.utils import formatdate
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def __init__(self, directory, bytes_per_s, ranges, requests, *rest):
+        self.directory, self.bytes_per_s, self.ranges, self.requests = directory, bytes_per_s, ranges, requests
+        super().__init__(*rest)
+
+    def do_HEAD(self):
+        self.answer(body=False)
+
+    def do_GET(self):
+        self.answer(body=True)
+
+    def answer(self, body):
+        path = self.directory / self.path.lstrip("/").partition("?")[0]
+        if "forbidden" in self.path or not path.is_file():
+            self.send_response(403 if "forbidden" in self.path else 404)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        size = path.stat().st_size
+        wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", "")) if self.ranges else None
+        start, end = (int(wanted[1]), min(int(wanted[2]) + 1, size)) if wanted else (0, size)
+        self.requests.append((self.command, start, end - start))
+        self.send_response(206 if wanted else 200)
+        if wanted:
+            self.send_header("Content-Range", f"bytes {start}-{end - 1}/{size}")
+        if self.ranges:
+            self.send_header("Accept-Ranges", "bytes")
+        told = path.with_name(path.name + ".etag")
+        self.send_header("ETag", told.read_text() if told.exists() else f'"{path.stat().st_mtime_ns:x}-{size}"')
+        self.send_header("Last-Modified", formatdate(path.stat().st_mtime, usegmt=True))
+        self.send_header("Content-Length", str(end - start))
+        self.end_headers()
+        if body:
+            with path.open("rb") as file:
+                file.seek(start)
+                self.send_slowly(memoryview(file.read(end - start)))
+
+    def send_slowly(self, content):
+        for at in range(0, len(content), 64 << 10):
+            part = content[at : at + (64 << 10)]
+            if self.bytes_per_s:
+                time.sleep(len(part) / self.bytes_per_s)
+            try:
+                self.wfile.write(part)
+            except ConnectionError:
+                return
+
+    def log_message(self, *_):
+        pass
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 64
+
+
+class RangeServer:
+    """A server in a thread; `requests` is a list of (method, start, length) in the order in which they came."""
+
+    def __init__(self, directory, bytes_per_s=0, ranges=True, port=0):
+        self.requests = []
+        self.server = Server(("127.0.0.1", port), partial(Handler, directory, bytes_per_s, ranges, self.requests))
+        self.port = self.server.server_address[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    def __enter__(self):
+        threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.server.server_close()
+
+    @property
+    def gets(self):
+        return [request for request in self.requests if request[0] == "GET"]
+
+
+if __name__ == "__main__":
+    program = RangeServer(Path(sys.argv[1]), bytes_per_s=float(sys.argv[3]), port=int(sys.argv[2]))
+    print(program.port, flush=True)
+    program.server.serve_forever()

@@ -1,0 +1,268 @@
+"""One file from its source to the burst buffer, by real servers that limp, lie and die."""
+
+import hashlib
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from range_server import RangeServer
+
+from bbflow.errors import CapacityError, ConfigError, SourceError
+from bbflow.staging import Decision, File, Gate, Retry
+from bbflow.staging.gate import Closed
+from bbflow.staging.shelf import Shelf
+from bbflow.staging.sources import Sources
+from bbflow.staging.transfers import Transfer, stage_out
+
+QUICK = Retry(attempts=3, first_s=0.01)
+MiB = 1 << 20
+
+
+def until(condition, timeout_s=20):
+    end_s = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < end_s, "it never came to that"
+        time.sleep(0.002)
+
+
+@pytest.fixture
+def shelf(tmp_path):
+    shelf = Shelf(tmp_path / "bb")
+    yield shelf
+    shelf.close()
+
+
+@pytest.fixture
+def copy(shelf):
+    def copy(file, gate=None, retry=QUICK, options=None):
+        return Transfer(file, Sources(options), shelf, gate or Gate(8), retry).run()
+
+    return copy
+
+
+def test_a_local_file_is_copied(make, as_file, copy):
+    source = make("in.fits", 3 * MiB + 7)
+    receipt = copy(as_file(source))
+    assert receipt.path.read_bytes() == source.read_bytes()
+    assert receipt.path.name == "in.fits"
+    assert receipt.transferred_bytes == 3 * MiB + 7
+
+
+def test_an_empty_file_is_copied(make, as_file, copy):
+    assert copy(as_file(make("empty", 0))).path.read_bytes() == b""
+
+
+def test_a_copy_of_the_same_version_is_taken_over_and_of_another_is_not(make, as_file, copy):
+    source = make("in.dat", MiB)
+    copy(as_file(source))
+    assert copy(as_file(source)).transferred_bytes == 0
+    source.write_bytes(os.urandom(MiB))
+    again = copy(as_file(source))
+    assert again.transferred_bytes == MiB
+    assert again.path.read_bytes() == source.read_bytes()
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+def test_http_is_copied_with_and_without_ranges(make, copy, tmp_path, ranges):
+    source = make("in.dat", 2 * MiB)
+    with RangeServer(tmp_path / "source", ranges=ranges) as server:
+        assert copy(File(f"{server.url}/in.dat")).path.read_bytes() == source.read_bytes()
+        lengths = [length for _, _, length in server.gets]
+        assert max(lengths) <= MiB if ranges else lengths == [2 * MiB, 2 * MiB], "one to ask for ranges, one for all"
+
+
+def test_s3_is_copied_in_ranges(make, copy, tmp_path):
+    source = make("in.dat", 2 * MiB)
+    with RangeServer(tmp_path) as server:
+        options = {"s3": {"endpoint_url": server.url, "anon": True, "region": "us-east-1"}}
+        assert copy(File("s3://source/in.dat"), options=options).path.read_bytes() == source.read_bytes()
+
+
+REFUSED = {
+    "/nowhere/in.dat": "isn't there",
+    "{http}/nothing": "isn't there",
+    "{http}/forbidden": "no permission",
+    "s3://source/nothing": "isn't there",
+    "s3://source/forbidden": "no permission",
+    "s3://source": "names no object",
+    "nfs4://what": "nfs4",
+    "{directory}": "is a directory",
+}
+
+
+@pytest.mark.parametrize(("url", "words"), REFUSED.items())
+def test_a_source_that_cannot_be_had_is_one_clear_error(make, copy, tmp_path, url, words):
+    make("in.dat", 10)
+    with RangeServer(tmp_path) as server:
+        options = {"s3": {"endpoint_url": server.url, "anon": True, "region": "us-east-1"}}
+        with pytest.raises((SourceError, ConfigError), match=words):
+            copy(File(url.format(http=server.url, directory=tmp_path)), options=options)
+        assert len(server.requests) <= 2, "what is refused isn't tried again"
+
+
+def test_an_unknown_option_for_s3_names_the_nearest():
+    with pytest.raises(ConfigError, match="did you mean 'endpoint_url'"):
+        Sources({"s3": {"endpoint": "http://localhost"}})
+
+
+def test_a_given_checksum_is_checked(make, as_file, copy, shelf):
+    source = make("in.dat", MiB)
+    digest = hashlib.sha256(source.read_bytes()).hexdigest()
+    assert copy(File(str(source), MiB, f"sha256:{digest.upper()}")).size_bytes == MiB
+    shelf.remove(str(source))
+    with pytest.raises(SourceError, match="is damaged: its md5 is"):
+        copy(File(str(source), MiB, "md5:" + "0" * 32))
+    assert not shelf.path(str(source)).exists()
+    assert not shelf.partial(str(source)).exists()
+    with pytest.raises(ConfigError, match="'md6:0'"):
+        copy(File(str(source), MiB, "md6:0"))
+
+
+def test_an_object_that_is_not_what_its_etag_says_is_refused(make, copy, shelf, tmp_path):
+    source = make("in.dat", MiB)
+    told = Path(f"{source}.etag")
+    told.write_text(hashlib.md5(source.read_bytes()).hexdigest())
+    with RangeServer(tmp_path) as server:
+        options = {"s3": {"endpoint_url": server.url, "key": "k", "secret": "s", "region": "us-east-1"}}
+        assert copy(File("s3://source/in.dat"), options=options).size_bytes == MiB
+        told.write_text("0" * 32)
+        with pytest.raises(SourceError, match=r"s3://source/in\.dat is damaged"):
+            copy(File("s3://source/in.dat"), options=options)
+    assert not shelf.path("s3://source/in.dat").exists()
+
+
+def test_another_size_than_planned_is_refused(make, copy):
+    source = make("in.dat", 100)
+    with pytest.raises(SourceError, match="has 100 bytes, but 99 were expected"):
+        copy(File(str(source), 99))
+
+
+def test_a_source_that_changes_during_the_copy_is_copied_again(make, as_file, copy):
+    source = make("in.dat", 4 * MiB)
+    gate = Gate(1)
+    gate.apply(Decision(bytes_per_s=40 * MiB))
+    changed = os.urandom(4 * MiB)
+    change = threading.Thread(target=lambda: (until(lambda: gate.passed_bytes > MiB), source.write_bytes(changed)))
+    change.start()
+    receipt = copy(as_file(source), gate)
+    change.join()
+    assert receipt.path.read_bytes() == changed
+    assert receipt.transferred_bytes > 4 * MiB
+
+
+def test_a_source_that_always_changes_is_given_up(make, as_file, copy):
+    source = make("in.dat", MiB)
+    ended = threading.Event()
+
+    def change():
+        while not ended.wait(0.001):
+            os.utime(source)
+
+    changing = threading.Thread(target=change)
+    changing.start()
+    gate = Gate(1)
+    gate.apply(Decision(bytes_per_s=20 * MiB))
+    with pytest.raises(SourceError, match=r"gave up after 3 failures in a row .*changed while it was copied"):
+        copy(as_file(source), gate)
+    ended.set()
+    changing.join()
+
+
+def test_a_pause_lets_no_byte_be_asked_for_and_no_chunk_of_more_than_its_share_is_under_way(make, copy, tmp_path):
+    source = make("in.dat", 8 * MiB)
+    gate = Gate(1)
+    with RangeServer(tmp_path / "source", bytes_per_s=10 * MiB) as server:
+        thread = threading.Thread(target=copy, args=(File(f"{server.url}/in.dat"), gate))
+        thread.start()
+        until(lambda: gate.passed_bytes > 2 * MiB)
+        gate.apply(Decision(hold=True))
+        until(lambda: gate.in_flight == 0)
+        asked = len(server.requests)
+        time.sleep(0.2)
+        assert len(server.requests) == asked
+        largest_bytes = max(length for _, _, length in server.gets)
+        gate.apply(Decision())
+        thread.join()
+    assert largest_bytes <= 10 * MiB * 0.05, "a chunk takes longer than a pause may"
+    assert copy(File(str(source))).path.read_bytes() == source.read_bytes()
+
+
+def test_a_server_that_is_killed_and_comes_back_costs_no_byte_twice(make, copy, shelf, tmp_path):
+    source = make("in.dat", 4 * MiB)
+    server = start_server(tmp_path / "source", "0", 16 * MiB)
+    port = server.stdout.readline().strip()
+    gate = Gate(1)
+    receipts = []
+    file = File(f"http://127.0.0.1:{port}/in.dat")
+    thread = threading.Thread(target=lambda: receipts.append(copy(file, gate, Retry(attempts=30, first_s=0.05))))
+    thread.start()
+    until(lambda: gate.passed_bytes > MiB)
+    server.kill()
+    server.wait()
+    server.stdout.close()
+    assert not shelf.path(file.url).exists(), "half a file is seen"
+    server = start_server(tmp_path / "source", port, 0)
+    thread.join()
+    server.kill()
+    server.wait()
+    server.stdout.close()
+    assert receipts[0].path.read_bytes() == source.read_bytes()
+    assert receipts[0].transferred_bytes == 4 * MiB
+
+
+def start_server(directory, port, bytes_per_s):
+    program = Path(__file__).with_name("range_server.py")
+    words = [sys.executable, str(program), str(directory), str(port), str(bytes_per_s)]
+    return subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+
+
+def test_a_server_that_stays_away_is_given_up(copy):
+    with pytest.raises(SourceError, match="gave up after 3 failures in a row"):
+        copy(File("http://127.0.0.1:9/in.dat"))
+
+
+def test_a_closed_gate_leaves_the_partial_file_for_the_next_life(make, as_file, copy, shelf):
+    source = make("in.dat", 4 * MiB)
+    gate = Gate(1)
+    gate.apply(Decision(bytes_per_s=20 * MiB))
+    threading.Thread(target=lambda: (until(lambda: gate.passed_bytes > MiB), gate.close())).start()
+    with pytest.raises(Closed):
+        copy(as_file(source), gate)
+    left_bytes = shelf.partial(str(source)).stat().st_size
+    assert left_bytes > 0
+    receipt = copy(as_file(source))
+    assert receipt.transferred_bytes == 4 * MiB - left_bytes
+    assert receipt.path.read_bytes() == source.read_bytes()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="mounting a small file system needs root")
+def test_a_full_file_system_is_an_error_that_says_so(make, as_file, tmp_path):
+    source = make("in.dat", 2 * MiB)
+    (tmp_path / "small").mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(tmp_path / "small")], check=False)
+    if mounted.returncode:
+        pytest.skip("this machine doesn't let us mount")
+    try:
+        shelf = Shelf(tmp_path / "small" / "bb")
+        with pytest.raises(CapacityError, match="is full, though"):
+            Transfer(as_file(source), Sources(), shelf, Gate(1), QUICK).run()
+        shelf.close()
+    finally:
+        subprocess.run(["umount", str(tmp_path / "small")], check=True)
+
+
+def test_a_file_staged_out_appears_whole(make, tmp_path):
+    source = make("out.dat", MiB)
+    target = tmp_path / "pfs" / "deep" / "out.dat"
+    assert stage_out(source, str(target), Sources(), Gate(1), QUICK) == MiB
+    assert target.read_bytes() == source.read_bytes()
+    assert [path.name for path in target.parent.iterdir()] == ["out.dat"]
+
+
+def test_what_cannot_be_staged_out_is_an_error(make):
+    with pytest.raises(SourceError):
+        stage_out(make("out.dat", 10), "/proc/nowhere/out.dat", Sources(), Gate(1), QUICK)

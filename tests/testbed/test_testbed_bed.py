@@ -1,0 +1,128 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from benchmarks.testbed import namespaces
+from benchmarks.testbed.bed import TooSlowError, hpc_application
+from benchmarks.testbed.bed import test_bed as the_bed
+from benchmarks.testbed.needs import missing
+from benchmarks.testbed.shaping import CAP_BYTES_PER_S
+
+ROOT = Path(__file__).parents[2]
+REASON = missing()
+pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
+KEY, SIZE_BYTES = "inputs/one", 8 << 20
+
+
+def left_behind():
+    listed = subprocess.run(["ip", "netns", "list"], check=True, capture_output=True, text=True).stdout
+    return [line for line in listed.splitlines() if line.startswith(namespaces.PREFIX)]
+
+
+@pytest.fixture(scope="module")
+def bed():
+    with the_bed([KEY], SIZE_BYTES) as bed:
+        yield bed
+
+
+def test_readers_fill_the_link_and_no_more(bed):
+    assert 0.8 * CAP_BYTES_PER_S <= bed.probe(KEY) <= 1.02 * CAP_BYTES_PER_S
+
+
+def test_reading_and_writing_share_one_capacity(bed, tmp_path):
+    with hpc_application(bed, 80 << 20, 0.1, tmp_path) as hpc:
+        hpc.await_phases(2)
+        alone_s = hpc.phases[-1][1] - hpc.phases[-1][0]
+        reader = bed.start("compute", "probe", KEY, "4")
+        hpc.await_phases(2)
+        beside_s = hpc.phases[-1][1] - hpc.phases[-1][0]
+        read = float(reader.communicate(timeout=30)[0])
+    assert beside_s > 1.3 * alone_s
+    assert read < 0.8 * CAP_BYTES_PER_S
+
+
+def test_phases_are_announced_while_they_last(bed, tmp_path):
+    with hpc_application(bed, 16 << 20, 0.05, tmp_path) as hpc:
+        seen = set()
+        until_s = time.monotonic() + 30
+        while seen != {0, 1} and time.monotonic() < until_s:
+            seen.add(len(list(tmp_path.glob("*.phase"))))
+        hpc.await_phases(1)
+    assert seen == {0, 1}
+    assert not list(tmp_path.glob("*.phase"))
+
+
+def test_a_link_below_the_cap_is_refused_with_the_numbers(bed):
+    bed.hosts.run("storage", "tc class change dev both parent 1: classid 1:1 htb rate 400mbit")
+    try:
+        with pytest.raises(TooSlowError, match=r"4\d MB/s of the link's 100, and 80% is needed"):
+            bed.probe(KEY)
+    finally:
+        bed.hosts.run(
+            "storage", "tc class change dev both parent 1: classid 1:1 htb rate 800mbit burst 256k cburst 256k"
+        )
+
+
+def test_an_error_of_a_part_is_an_error_of_the_bed(bed, capfd):
+    with pytest.raises(RuntimeError, match="probe on compute ended with 1"):
+        bed.run("compute", "probe", "inputs/none", "1")
+    assert "inputs/none" in capfd.readouterr().err
+
+
+def test_an_hpc_application_that_loses_its_server_is_an_error(tmp_path):
+    with the_bed([KEY], SIZE_BYTES) as bed, pytest.raises(RuntimeError, match="HPC application died"):  # noqa: SIM117
+        with hpc_application(bed, 16 << 20, 0.1, tmp_path) as hpc:
+            hpc.await_phases(1)
+            for pid in namespaces._processes(bed.hosts.name("storage")):
+                os.kill(pid, signal.SIGKILL)
+            hpc.await_phases(50)
+
+
+SETS_UP = """
+import sys, time
+from benchmarks.testbed.measuring import ended_by_signal
+from benchmarks.testbed.address import HOSTS
+from benchmarks.namespaces import joined_hosts
+import subprocess
+with ended_by_signal(), joined_hosts(HOSTS) as hosts:
+    subprocess.Popen(hosts.inside("compute", "sleep", "1000"))
+    print(hosts.tag, flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_takes_everything_down(how):
+    owner = subprocess.Popen(
+        [sys.executable, "-c", SETS_UP], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=ROOT
+    )
+    tag = owner.stdout.readline().decode().strip()
+    assert any(tag in name for name in left_behind())
+    owner.send_signal(how)
+    owner.wait(30)
+    owner.stdout.close()
+    assert not any(tag in name for name in left_behind())
+
+
+def test_what_a_killed_owner_left_goes_with_the_next_bed():
+    owner = subprocess.Popen([sys.executable, "-c", SETS_UP], stdout=subprocess.PIPE, cwd=ROOT)
+    tag = owner.stdout.readline().decode().strip()
+    pids = namespaces._processes(namespaces.Hosts(tag).name("compute"))
+    owner.kill()
+    owner.wait(30)
+    owner.stdout.close()
+    assert any(tag in name for name in left_behind())
+    namespaces.sweep()
+    assert not any(tag in name for name in left_behind())
+    assert pids
+    assert not any(Path(f"/proc/{pid}/exe").exists() for pid in pids)
+
+
+def test_the_bed_of_a_living_owner_stays(bed):
+    namespaces.sweep()
+    assert sum(f"-{bed.hosts.tag}-" in name for name in left_behind()) == 4

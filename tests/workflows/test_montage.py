@@ -1,0 +1,124 @@
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from astropy.io import fits
+from bbflow_workflows import montage
+from bbflow_workflows.montage import steps
+from PIL import Image
+
+SMALL = {"rows": 2, "columns": 3, "pixels": 120, "stars": 150}
+
+
+def run(*words):
+    command = [sys.executable, "-m", "bbflow_workflows.montage", *map(str, words)]
+    environment = os.environ | {"PYTHONWARNINGS": "ignore"}
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment)
+
+
+def flags(**values):
+    return [word for name, value in values.items() for word in (f"--{name}", value)]
+
+
+@pytest.fixture(scope="module")
+def survey(tmp_path_factory):
+    """The command line makes the tiles, then a mosaic of them on the plain HighThroughputExecutor."""
+    directory = tmp_path_factory.mktemp("montage")
+    done = run("tiles", directory / "pfs", *flags(**SMALL))
+    assert done.returncode == 0, done.stderr
+    done = run("mosaic", directory / "pfs", "--output", directory / "out", "--tool", "mProject")
+    assert done.returncode == 0, done.stderr
+    return directory, done.stdout
+
+
+def test_the_mosaic_is_a_hundred_times_flatter_than_the_tiles(survey):
+    directory, printed = survey
+    truth = montage.read_truth(directory / "pfs")
+    flat = montage.measure(directory / "out" / "mosaic.fits", truth)
+    assert flat.before > 100
+    assert flat.factor > 100
+    assert flat.covered > 0.75
+    assert "times flatter" in printed
+
+
+def test_the_measure_sees_backgrounds_that_were_not_corrected(survey):
+    directory, _ = survey
+    names = sorted(path.name for path in (directory / "pfs").glob("tile*.fits"))
+    projected = directory / "out" / "work" / "projected"
+    areas = [steps._area(name) for name in names]
+    raw = directory / "raw.fits"
+    inputs = [*(projected / name for name in [*names, *areas]), directory / "pfs" / montage.REGION]
+    steps.add(names, inputs, [raw, directory / "raw_area.fits"])
+    flat = montage.measure(raw, montage.read_truth(directory / "pfs"))
+    assert 0.5 < flat.factor < 2
+
+
+def test_the_stars_of_the_mosaic_are_where_and_as_bright_as_they_are(survey):
+    directory, _ = survey
+    truth = montage.read_truth(directory / "pfs")
+    with fits.open(directory / "out" / "mosaic.fits") as file:
+        seen, expected = file[0].data, montage.stars_on(file[0].header, truth.survey)
+    bright = np.isfinite(seen) & (expected > 50)
+    assert bright.sum() > 50
+    assert np.corrcoef(seen[bright], expected[bright])[0, 1] > 0.95
+
+
+def test_slopes_are_taken_away_too(tmp_path):
+    survey = montage.Survey(**SMALL, slope=30.0)
+    truth = montage.make_tiles(tmp_path / "pfs", survey)
+    assert max(abs(each.slope_x) for each in truth.backgrounds) > 10
+    done = run("mosaic", tmp_path / "pfs", "--output", tmp_path / "out", "--tool", "mProjectPP")
+    assert done.returncode == 0, done.stderr
+    assert montage.measure(tmp_path / "out" / "mosaic.fits", truth).factor > 100
+
+
+def test_the_picture_shows_the_sky(survey):
+    directory, _ = survey
+    with Image.open(directory / "out" / "mosaic.png") as picture:
+        grey = np.asarray(picture.convert("L"), dtype=float)
+    assert min(grey.shape) > 100
+    assert grey.std() > 5
+
+
+def test_the_same_seed_gives_the_same_tiles(tmp_path):
+    survey = montage.Survey(rows=1, columns=2, pixels=40)
+    first, second = (montage.make_tiles(tmp_path / name, survey) for name in "ab")
+    assert first == second == montage.read_truth(tmp_path / "a")
+    for path in (tmp_path / "a").iterdir():
+        assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
+    other = montage.make_tiles(tmp_path / "c", montage.Survey(rows=1, columns=2, pixels=40, seed=2))
+    assert other.backgrounds != first.backgrounds
+
+
+def test_a_tile_is_its_stars_its_background_and_noise(tmp_path):
+    survey = montage.Survey(rows=1, columns=1, pixels=80, noise=0.5, slope=20)
+    (background,) = montage.make_tiles(tmp_path, survey).backgrounds
+    with fits.open(tmp_path / background.name) as file:
+        left = file[0].data - montage.stars_on(file[0].header, survey)
+    assert abs(left.mean() - background.offset) < 0.05
+    assert abs(left[:, -1].mean() - left[:, 0].mean() - background.slope_x) < 0.5
+    assert abs(left[-1].mean() - left[0].mean() - background.slope_y) < 0.5
+
+
+def test_a_broken_tile_is_named_by_the_step_that_fails(tmp_path):
+    (tmp_path / "tile.fits").write_text("no FITS")
+    survey = montage.Survey(rows=1, columns=1, pixels=40)
+    montage.make_tiles(tmp_path, survey)
+    with pytest.raises(RuntimeError, match=r"mProject failed: .*tile\.fits"):
+        steps.reproject("mProject", [tmp_path / "tile.fits", tmp_path / montage.REGION], [tmp_path / "p.fits"] * 2)
+    assert not list(tmp_path.glob(".montage*"))
+
+
+def test_a_directory_without_tiles_is_one_clear_error(tmp_path):
+    done = run("mosaic", tmp_path)
+    assert done.returncode == 1
+    assert done.stderr == f"montage: {tmp_path} has no tile*.fits: make some with the command 'tiles'\n"
+
+
+def test_the_truth_is_written_so_that_people_can_read_it(survey):
+    directory, _ = survey
+    content = json.loads((directory / "pfs" / montage.TRUTH).read_text())
+    assert len(content["backgrounds"]) == SMALL["rows"] * SMALL["columns"]
