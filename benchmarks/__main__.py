@@ -3,11 +3,12 @@
 import argparse
 from pathlib import Path
 
-from benchmarks import fold, landing, landing_tcp, main_job, memory, reading
+from benchmarks import fold, landing, landing_ranks, landing_tcp, main_job, memory, reading
 from benchmarks.rows import Row, markdown
 
 FIGURES = {
     "landing": landing,
+    "landing_ranks": landing_ranks,
     "landing_tcp": landing_tcp,
     "reading": reading,
     "fold": fold,

@@ -1,8 +1,6 @@
-"""Landing over TCP: 64 MiB steps to a node through its TCP socket, against a plain socket copy of as many bytes."""
+"""Landing over TCP: 64 MiB steps from one host to a node on another, against a plain socket copy of as many bytes."""
 
 import json
-import mmap
-import multiprocessing
 import os
 import socket
 import statistics
@@ -11,74 +9,94 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import bbflow_adios2
 
-from bbflow.landing.client import NodeClient
-from bbflow.landing.contact import NodeAddress
-from bbflow.landing.embedded import EmbeddedNodes
+from bbflow.errors import NodeError
+from bbflow.landing.contact import NodeAddress, read_contact
+from bbflow.landing.embedded import make_root
+from benchmarks.consumer import free_steps
+from benchmarks.namespaces import joined_hosts, missing
 from benchmarks.rows import Row
 
 STEP_BYTES = 64 << 20
-WRITER = Path(__file__).parent / "landing_writer.py"
+HERE = Path(__file__).parent
+ADDRESSES = {"compute": "10.77.0.1", "bbn": "10.77.0.2"}
 
 
-def _free_steps(node: NodeAddress, steps: int) -> None:
-    """Be the consumer for which a step is done as soon as it is there."""
-    with NodeClient(node) as client:
-        epoch = client.request("attach", stream="field", consumers=["bench"])["epoch"]
-        change, last = -1, -1
-        while last < steps - 1:
-            shown = client.request("watch", 5.0, stream="field", after=last, change=change, limit=100)
-            change = shown["change"]
-            if shown["last"] > last:
-                last = shown["last"]
-                keys = {"stream": "field", "consumer": "bench", "epoch": epoch, "checkpoint": b""}
-                client.request("done", step=last, **keys)
+@dataclass(frozen=True)
+class Place:
+    """Where both sides run."""
+
+    name: str
+    """For the table."""
+    inside: Callable[..., list[str]]
+    """Gives the command that runs words on a host."""
+    address: str
+    """Where the node listens."""
 
 
-def _through_bbflow(folder: Path, steps: int, transport: str) -> dict[str, list[float]]:
-    with EmbeddedNodes(1, 640 << 20) as nodes:
-        consumer = threading.Thread(target=_free_steps, args=(nodes.nodes[0], steps))
+@contextmanager
+def place() -> Iterator[Place]:
+    """Give two network namespaces, or where there can be none, this host's loopback."""
+    if missing():
+        yield Place("on loopback", lambda _, *words: list(words), "127.0.0.1")
+        return
+    with joined_hosts(ADDRESSES) as hosts:
+        yield Place("between two namespaces", hosts.inside, ADDRESSES["bbn"])
+
+
+def _through_bbflow(where: Place, folder: Path, steps: int) -> list[float]:
+    root, contact = make_root(Path("/dev/shm")), folder / "contact.json"
+    words = ["-m", "bbflow", "node", "--name", "bb0", "--directory", str(root / "bb0"), "--capacity", "640MiB"]
+    words += ["--contact", str(contact), "--listen", where.address]
+    with (folder / "node.log").open("wb") as file:
+        node = subprocess.Popen(where.inside("bbn", sys.executable, *words), stdout=file, stderr=file)
+    try:
+        consumer = threading.Thread(target=free_steps, args=(_wait_for_node(contact), "field", steps))
         consumer.start()
         config = folder / "adios2.xml"
-        config.write_text(bbflow_adios2.engine_xml("field", Transport=transport))
-        command = [sys.executable, str(WRITER), str(config), "out", str(steps)]
-        environment = os.environ | bbflow_adios2.environment(nodes.contact)
-        done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE)
+        config.write_text(bbflow_adios2.engine_xml("field", Transport="tcp"))
+        writer = [sys.executable, str(HERE / "landing_writer.py"), str(config), "out", str(steps)]
+        environment = os.environ | bbflow_adios2.environment(contact)
+        done = subprocess.run(
+            where.inside("compute", *writer), env=environment, check=True, stdout=subprocess.PIPE
+        )  # fmt: skip
         consumer.join()
-    times: dict[str, list[float]] = json.loads(done.stdout.splitlines()[-1])
+    finally:
+        node.terminate()
+        node.wait()
+        subprocess.run(["rm", "-rf", root], check=True)
+    times: list[float] = json.loads(done.stdout.splitlines()[-1])["put"]
     return times
 
 
-def _receive(listener: socket.socket, steps: int) -> None:
-    """Take steps into memory that is there already, as a node's pool is."""
-    with tempfile.TemporaryFile(dir="/dev/shm") as file:
-        file.truncate(STEP_BYTES)
-        memory = memoryview(mmap.mmap(file.fileno(), STEP_BYTES))
-        memory[:] = bytes(STEP_BYTES)
-        peer, _ = listener.accept()
-        for _ in range(steps):
-            have = 0
-            while have < STEP_BYTES:
-                have += peer.recv_into(memory[have:])
-            peer.sendall(b"!")
+def _wait_for_node(contact: Path) -> NodeAddress:
+    """Give the node as this process reaches it: by its Unix socket, since the directory is shared."""
+    deadline_s = time.monotonic() + 60
+    while time.monotonic() < deadline_s:
+        with suppress(NodeError):
+            (node,) = read_contact(contact)
+            return replace(node, host=socket.gethostname())
+        time.sleep(0.02)
+    raise NodeError(f"no node came into {contact}: see the log beside it")
 
 
-def _plain_copy(steps: int) -> list[float]:
-    """Seconds for each step."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    receiver = multiprocessing.get_context("fork").Process(target=_receive, args=(listener, steps))
-    receiver.start()
-    data, times = os.urandom(STEP_BYTES), []
-    with socket.create_connection(listener.getsockname()) as sender:
-        for _ in range(steps):
-            begun = time.perf_counter()
-            sender.sendall(data)
-            sender.recv(1)
-            times.append(time.perf_counter() - begun)
-    receiver.join()
+def _plain_copy(where: Place, steps: int) -> list[float]:
+    program = [sys.executable, str(HERE / "socket_copy.py")]
+    receiver = subprocess.Popen(
+        where.inside("bbn", *program, "receive", where.address, str(steps)), stdout=subprocess.PIPE, text=True
+    )
+    with receiver:
+        assert receiver.stdout is not None
+        port = receiver.stdout.readline().strip()
+        words = where.inside("compute", *program, "send", where.address, port, str(steps))
+        done = subprocess.run(words, check=True, stdout=subprocess.PIPE)
+    times: list[float] = json.loads(done.stdout)
     return times
 
 
@@ -87,13 +105,13 @@ def measure(*, quick: bool) -> list[Row]:
     rounds, steps = (2, 20) if quick else (4, 40)
     plain: list[float] = []
     puts: list[float] = []
-    with tempfile.TemporaryDirectory(prefix="bbflow-bench-") as name:
+    with place() as where, tempfile.TemporaryDirectory(prefix="bbflow-bench-") as name:
         for _ in range(rounds):
-            plain += _plain_copy(steps)[steps // 4 :]
-            puts += _through_bbflow(Path(name), steps, "tcp")["put"][steps // 4 :]
+            plain += _plain_copy(where, steps)[steps // 4 :]
+            puts += _through_bbflow(where, Path(name), steps)[steps // 4 :]
     copy, put = statistics.median(plain), statistics.median(puts)
     gigabytes = STEP_BYTES / 1e9
     return [
-        Row("bbflow over TCP on loopback: Put to EndStep", gigabytes / put, "GB/s", copy / put),
-        Row("plain socket copy into warm memory (the ratio's 1)", gigabytes / copy, "GB/s", 1.0),
+        Row(f"bbflow over TCP {where.name}: Put to EndStep", gigabytes / put, "GB/s", copy / put),
+        Row(f"plain socket copy {where.name} (the ratio's 1)", gigabytes / copy, "GB/s", 1.0),
     ]

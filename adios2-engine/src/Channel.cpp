@@ -10,7 +10,7 @@ namespace bbflow
 
 void Channel::Send(const Value &message, const std::string_view raw)
 {
-    m_Socket.Send(EncodeFrame(message), raw);
+    m_Wire->Send(EncodeFrame(message), raw);
 }
 
 std::optional<Value> Channel::Receive(const Deadline &deadline)
@@ -34,7 +34,7 @@ std::optional<Value> Channel::Receive(const Deadline &deadline, const uint32_t m
         {
             throw ConnectionLost(std::string(error.what()) + " (from " + Peer() + ")");
         }
-        const size_t n = m_Socket.Receive(buffer, sizeof(buffer), deadline);
+        const size_t n = m_Wire->Receive(buffer, sizeof(buffer), deadline);
         if (n == 0)
         {
             return std::nullopt;
@@ -70,7 +70,7 @@ void Channel::ReceiveRaw(char *target, const size_t bytes, const Deadline &deadl
     m_Received.erase(0, have);
     while (have < bytes)
     {
-        const size_t n = m_Socket.Receive(target + have, bytes - have, deadline);
+        const size_t n = m_Wire->Receive(target + have, bytes - have, deadline);
         if (n == 0)
         {
             throw ConnectionLost("bbflow: " + Peer() + " sent " + std::to_string(have) +

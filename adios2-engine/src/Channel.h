@@ -1,9 +1,9 @@
 #pragma once
 
-#include "Deadline.h"
-#include "Socket.h"
 #include "Value.h"
+#include "Wire.h"
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,14 +11,14 @@
 namespace bbflow
 {
 
-/** Messages and raw bytes over a socket (FORMAT.md, "Frame"). */
+/** Messages and raw bytes over a wire (FORMAT.md, "Frame"). */
 class Channel
 {
 public:
     /** How long a reply may take that needs no room to be made. */
     static constexpr double ReplySecs = 60.0;
 
-    explicit Channel(Socket socket) : m_Socket(std::move(socket)) {}
+    explicit Channel(std::unique_ptr<Wire> wire) : m_Wire(std::move(wire)) {}
 
     /** Sends one message and the raw bytes that belong to it.
      *  @throws ConnectionLost if the other side is gone */
@@ -43,13 +43,13 @@ public:
     void ReceiveRaw(char *target, size_t bytes, const Deadline &deadline);
 
     /** Path or address of the other side. */
-    const std::string &Peer() const { return m_Socket.Peer(); }
+    const std::string &Peer() const { return m_Wire->Peer(); }
 
     /** The descriptor, to wait for several channels with poll(2). */
-    int Descriptor() const { return m_Socket.Descriptor(); }
+    int Descriptor() const { return m_Wire->Descriptor(); }
 
 private:
-    Socket m_Socket;
+    std::unique_ptr<Wire> m_Wire;
     std::string m_Received;
 };
 

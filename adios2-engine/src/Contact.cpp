@@ -2,6 +2,8 @@
 
 #include "Handshake.h"
 #include "Json.h"
+#include "Socket.h"
+#include "Tls.h"
 
 #include <fstream>
 #include <iterator>
@@ -28,6 +30,16 @@ Contact FromJson(const Value &json)
                                  node.StringAt("tcp"), node.StringAt("tls")});
     }
     return contact;
+}
+
+std::unique_ptr<Wire> WireTo(const Node &node, const Deadline &deadline)
+{
+    std::unique_ptr<Socket> socket = Socket::ToAddress(node.Tcp, deadline);
+    if (node.Tls.empty())
+    {
+        return socket;
+    }
+    return std::make_unique<Tls>(std::move(socket), node.Tls, deadline);
 }
 
 } // end empty namespace
@@ -84,8 +96,7 @@ Channel ConnectTo(const Node &node, const std::string &key, const Transport tran
                                     " is on host " + node.Host + " and this is " + HostName() +
                                     ": set Transport=auto or RanksPerNode");
     }
-    Channel channel(isTcp ? Socket::ToAddress(node.Tcp, deadline)
-                          : Socket::ToPath(node.Socket, deadline));
+    Channel channel(isTcp ? WireTo(node, deadline) : Socket::ToPath(node.Socket, deadline));
     ShakeHands(channel, key);
     return channel;
 }

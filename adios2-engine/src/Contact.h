@@ -52,7 +52,7 @@ Transport WayTo(const Node &node, Transport transport);
 
 /** Connects to a node and shakes hands.
  *  @throws ConnectionLost if nobody answers there
- *  @throws Refused if the node has another secret or version
+ *  @throws Refused if the node has another secret, version or certificate
  *  @throws std::invalid_argument if there is no such way to the node */
 Channel ConnectTo(const Node &node, const std::string &key, Transport transport,
                   const Deadline &deadline);

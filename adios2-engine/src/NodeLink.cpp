@@ -1,6 +1,7 @@
 #include "NodeLink.h"
 
 #include "SharedLanding.h"
+#include "SpillAgent.h"
 #include "TcpLanding.h"
 
 #include <sstream>
@@ -94,28 +95,36 @@ Value NodeLink::Open(const Contact &contact, const size_t number, const int64_t 
     const bool isShared = WayTo(node, m_Parameters.Transport) == Transport::SharedMemory;
     auto channel =
         std::make_unique<Channel>(ConnectTo(node, contact.Key, m_Parameters.Transport, deadline));
-    channel->Send(
-        Value::Map{{"op", "open"},
-                   {"stream", m_Share.Stream},
-                   {"rank", uint64_t{Rank()}},
-                   {"writers", uint64_t{m_Share.Ranks}},
-                   {"local_writers", uint64_t{CountWriters(contact, m_Parameters, number)}},
-                   {"policy", m_Parameters.QueueFullPolicy},
-                   {"transport", isShared ? "shm" : "tcp"},
-                   {"host", HostName()},
-                   {"pid", int64_t{getpid()}},
-                   {"open_timeout_s", m_Parameters.OpenTimeoutSecs},
-                   {"loss_timeout_s", m_Parameters.NodeLossTimeoutSecs},
-                   {"settled", settled},
-                   {"resume", m_AskedNode == node.Name},
-                   {"moved_from", movedFrom}});
-    m_AskedNode = node.Name; // a reply that got lost must not make this rank a stranger
-    Value reply = channel->Reply(After(Channel::ReplySecs));
+    const bool mayBeKnown = m_AskedNode == node.Name;
+    m_AskedNode = node.Name; // a reply that gets lost must not make this rank a stranger
+    const Value reply =
+        Ask(*channel,
+            Value::Map{{"local_writers", uint64_t{CountWriters(contact, m_Parameters, number)}},
+                       {"transport", isShared ? "shm" : "tcp"},
+                       {"settled", settled},
+                       {"resume", mayBeKnown},
+                       {"moved_from", movedFrom}});
     m_Channel = std::move(channel);
     m_IsSamePool = m_NodeName == node.Name;
     m_NodeName = node.Name;
     UsePool(reply, isShared);
     return reply;
+}
+
+Value NodeLink::Ask(Channel &channel, Value::Map open) const
+{
+    const Value::Map same = {{"op", "open"},
+                             {"stream", m_Share.Stream},
+                             {"rank", uint64_t{Rank()}},
+                             {"writers", uint64_t{m_Share.Ranks}},
+                             {"policy", m_Parameters.QueueFullPolicy},
+                             {"host", HostName()},
+                             {"pid", int64_t{getpid()}},
+                             {"open_timeout_s", m_Parameters.OpenTimeoutSecs},
+                             {"loss_timeout_s", m_Parameters.NodeLossTimeoutSecs}};
+    open.insert(open.begin(), same.begin(), same.end());
+    channel.Send(open);
+    return channel.Reply(After(Channel::ReplySecs));
 }
 
 void NodeLink::UsePool(const Value &reply, const bool isShared)
@@ -200,9 +209,28 @@ Value NodeLink::MoveOn(const int64_t settled, const std::string &why)
             last = error.what();
         }
     }
+    if (!m_Parameters.SpillDirectory.empty())
+    {
+        return SpillAlone(settled, lost);
+    }
     throw std::runtime_error(why + "; BB node " + lost + " did not come back within " +
                              "NodeLossTimeoutSecs=" + Text(m_Parameters.NodeLossTimeoutSecs) +
-                             ", and no other takes its place: " + last);
+                             ", and no other takes its place: " + last +
+                             "; with a SpillDirectory the program would go on");
+}
+
+Value NodeLink::SpillAlone(const int64_t settled, const std::string &lost)
+{
+    m_Channel = std::make_unique<Channel>(
+        std::make_unique<SpillAgent>(m_Parameters.SpillDirectory, m_Share.Stream, Rank()));
+    const Value reply = Ask(*m_Channel, Value::Map{{"local_writers", 0},
+                                                   {"transport", "tcp"},
+                                                   {"settled", settled},
+                                                   {"resume", false},
+                                                   {"moved_from", lost}});
+    m_IsSamePool = false;
+    UsePool(reply, false);
+    return reply;
 }
 
 } // end namespace bbflow

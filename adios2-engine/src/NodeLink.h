@@ -21,7 +21,7 @@ public:
     explicit NodeLink(const Parameters &parameters);
 
     /** Opens the stream again: on the same node if it comes back within NodeLossTimeoutSecs, else
-     *  on the next one that takes it.
+     *  on the next one that takes it, else in the SpillDirectory without any node.
      *  @param settled last step that this rank has behind it; -1 if there is none
      *  @param why the connection broke
      *  @return what the node replied
@@ -62,6 +62,8 @@ private:
 
     Value Open(const Contact &contact, size_t number, int64_t settled, const std::string &movedFrom,
                const Deadline &deadline);
+    Value Ask(Channel &channel, Value::Map open) const;
+    Value SpillAlone(int64_t settled, const std::string &lost);
     void UsePool(const Value &reply, bool isShared);
     Value MoveOn(int64_t settled, const std::string &why);
 };

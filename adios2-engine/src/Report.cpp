@@ -9,19 +9,21 @@ namespace bbflow
 void Report::Print(const std::string &stream, const size_t rank) const
 {
     std::ostringstream line;
-    const auto tell = [&line](const size_t steps, const char *what)
+    const auto tell = [&line](const size_t count, const char *before, const char *after)
     {
-        if (steps > 0)
+        if (count > 0)
         {
-            line << (line.tellp() > 0 ? ", " : "") << steps << what;
+            line << (line.tellp() > 0 ? ", " : "") << before << count << after;
         }
     };
-    tell(rank == 0 ? Discarded : 0, " discarded for want of room");
-    tell(Spilled, " spilled to the SpillDirectory");
-    tell(Skipped, " skipped since their BB node was lost");
+    tell(rank == 0 ? Discarded : 0, "steps ", " discarded for want of room");
+    tell(Spilled, "steps ", " spilled to the SpillDirectory");
+    tell(Skipped, "steps ", " skipped");
+    tell(Losses, "",
+         " time(s) its BB node was lost: what that held is missing until it comes back");
     if (line.tellp() > 0)
     {
-        std::cerr << "bbflow: stream '" + stream + "', rank " + std::to_string(rank) + ": steps " +
+        std::cerr << "bbflow: stream '" + stream + "', rank " + std::to_string(rank) + ": " +
                          line.str() + "\n"
                   << std::flush;
     }

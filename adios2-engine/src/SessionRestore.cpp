@@ -18,6 +18,7 @@ void Session::Restore()
     {
         m_Unconfirmed.reset(); // the lost node has it, or it is lost with the node
         m_HasNewNode = true;
+        ++m_Report.Losses;
     }
     else if (m_Unconfirmed && reply.IntegerAt("committed") < m_Unconfirmed->IntegerAt("step"))
     {

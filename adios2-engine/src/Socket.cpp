@@ -12,7 +12,6 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
-#include <utility>
 
 namespace bbflow
 {
@@ -72,13 +71,9 @@ using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 /** Looks `host:port` up. */
 Addresses Resolve(const std::string &peer)
 {
-    const size_t colon = std::min(peer.rfind(':'), peer.size());
-    std::string host = peer.substr(0, colon);
-    const std::string port = colon < peer.size() ? peer.substr(colon + 1) : "";
-    if (host.size() > 2 && host.front() == '[' && host.back() == ']')
-    {
-        host = host.substr(1, host.size() - 2);
-    }
+    const std::string host = Socket::HostOf(peer);
+    const size_t colon = peer.rfind(':');
+    const std::string port = colon != std::string::npos ? peer.substr(colon + 1) : "";
     addrinfo hints{};
     hints.ai_socktype = SOCK_STREAM;
     hints.ai_flags = AI_NUMERICSERV;
@@ -104,20 +99,16 @@ Socket::Socket(const int family, std::string peer)
     }
 }
 
-Socket::Socket(Socket &&other) noexcept
-: m_Descriptor(std::exchange(other.m_Descriptor, -1)), m_Peer(std::move(other.m_Peer))
+Socket::~Socket() { close(m_Descriptor); }
+
+std::string Socket::HostOf(const std::string &address)
 {
+    const std::string host = address.substr(0, address.rfind(':'));
+    const bool hasBrackets = host.size() > 2 && host.front() == '[' && host.back() == ']';
+    return hasBrackets ? host.substr(1, host.size() - 2) : host;
 }
 
-Socket::~Socket()
-{
-    if (m_Descriptor >= 0)
-    {
-        close(m_Descriptor);
-    }
-}
-
-Socket Socket::ToPath(const std::string &path, const Deadline &deadline)
+std::unique_ptr<Socket> Socket::ToPath(const std::string &path, const Deadline &deadline)
 {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
@@ -126,26 +117,26 @@ Socket Socket::ToPath(const std::string &path, const Deadline &deadline)
         throw std::runtime_error("bbflow: the socket's path is too long: " + path);
     }
     std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-    Socket made(AF_UNIX, path);
+    std::unique_ptr<Socket> made(new Socket(AF_UNIX, path));
     const auto *plain = reinterpret_cast<const sockaddr *>(&address);
-    if (const int error = Connect(made.m_Descriptor, plain, sizeof(address), deadline))
+    if (const int error = Connect(made->m_Descriptor, plain, sizeof(address), deadline))
     {
         ThrowNobody(path, std::strerror(error));
     }
     return made;
 }
 
-Socket Socket::ToAddress(const std::string &address, const Deadline &deadline)
+std::unique_ptr<Socket> Socket::ToAddress(const std::string &address, const Deadline &deadline)
 {
     const Addresses found = Resolve(address);
     int error = 0;
     for (const addrinfo *one = found.get(); one != nullptr; one = one->ai_next)
     {
-        Socket made(one->ai_family, address);
-        error = Connect(made.m_Descriptor, one->ai_addr, one->ai_addrlen, deadline);
+        std::unique_ptr<Socket> made(new Socket(one->ai_family, address));
+        error = Connect(made->m_Descriptor, one->ai_addr, one->ai_addrlen, deadline);
         if (error == 0)
         {
-            TuneTcp(made.m_Descriptor);
+            TuneTcp(made->m_Descriptor);
             return made;
         }
     }

@@ -13,11 +13,16 @@
 namespace bbflow
 {
 
-namespace
+SpillFile::SpillFile(const std::string &directory, const std::string &stream, const size_t step,
+                     const size_t rank)
+: m_Path(directory + "/" + NameOf(stream) + "." + std::to_string(step) + "." +
+         std::to_string(rank) + ".spill"),
+  m_File(-1)
 {
+    Open(O_CREAT | O_TRUNC);
+}
 
-/** A stream's name as part of a file's name: it may hold a slash. */
-std::string FileName(const std::string &stream)
+std::string SpillFile::NameOf(const std::string &stream)
 {
     std::string name;
     for (const char letter : stream)
@@ -25,17 +30,6 @@ std::string FileName(const std::string &stream)
         name += letter == '/' ? "%2F" : letter == '%' ? "%25" : std::string(1, letter);
     }
     return name;
-}
-
-} // end empty namespace
-
-SpillFile::SpillFile(const std::string &directory, const std::string &stream, const size_t step,
-                     const size_t rank)
-: m_Path(directory + "/" + FileName(stream) + "." + std::to_string(step) + "." +
-         std::to_string(rank) + ".spill"),
-  m_File(-1)
-{
-    Open(O_CREAT | O_TRUNC);
 }
 
 void SpillFile::Open(const int flags)

@@ -18,6 +18,9 @@ public:
     SpillFile(const SpillFile &) = delete;
     SpillFile &operator=(const SpillFile &) = delete;
 
+    /** A stream's name as part of a file's name: it may hold a slash. */
+    static std::string NameOf(const std::string &stream);
+
     /** Gives the place of the next block. */
     size_t Take(size_t bytes);
 

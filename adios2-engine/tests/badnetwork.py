@@ -4,6 +4,7 @@ import json
 import socket
 import struct
 import threading
+import time
 from contextlib import suppress
 
 from bbflow.landing.listen import split_address
@@ -27,6 +28,9 @@ class BadNetwork:
         """Whether a bit of these raw bytes, of a `data` or for a `get`, is flipped; they are counted from 0."""
         self.cut = lambda number: False
         """Whether the connection is cut in the middle of this one."""
+        self.cut_after = None
+        """A request: the connection is cut once behind its second, or its only one, before the reply."""
+        self._seen, self._is_mute = 0, False
         self.flipped = self.cuts = self.data = 0
         self._nodes = nodes
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -53,10 +57,23 @@ class BadNetwork:
 
     def _carry_requests(self, writer, node):
         with suppress(OSError):
-            for message in _carry_frames(writer, node):
+            for message, frame in _frames(writer):
+                is_last = self._cuts_after(message["op"])
+                self._is_mute = is_last
+                node.sendall(frame)
+                if is_last:
+                    time.sleep(0.1)  # the node takes the request in
+                    _reset(writer)
+                    _reset(node)
                 if message["op"] == "data":
                     self._carry_raw(writer, node, message["bytes"])
         _end(node)
+
+    def _cuts_after(self, op):
+        self._seen += op == self.cut_after
+        is_last = op == self.cut_after and self._seen == (2 if op in ("begin", "sync", "commit") else 1)
+        self.cuts += is_last
+        return is_last
 
     def _carry_raw(self, source, target, size):
         raw = bytearray(_receive(source, size))
@@ -73,18 +90,20 @@ class BadNetwork:
 
     def _carry_replies(self, node, writer):
         with suppress(OSError):
-            for message in _carry_frames(node, writer):
+            for message, frame in _frames(node):
+                if self._is_mute:
+                    break
+                writer.sendall(frame)
                 if "crc" in message:
                     self._carry_raw(node, writer, message["bytes"])
         _end(writer)
 
 
-def _carry_frames(source, target):
+def _frames(source):
     while header := _receive(source, HEADER.size):
-        payload = _receive(source, HEADER.unpack(header)[0])
-        target.sendall(header + payload)
-        (message,) = FrameReader().feed(header + payload)
-        yield message
+        frame = header + _receive(source, HEADER.unpack(header)[0])
+        (message,) = FrameReader().feed(frame)
+        yield message, frame
 
 
 def _receive(end, size):

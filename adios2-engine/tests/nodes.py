@@ -24,12 +24,12 @@ class Nodes:
         """Their addresses now: a node that was started again has another port."""
         return read_contact(self.contact)
 
-    def start(self, name):
-        """Start a node, on its directory if it had one before."""
+    def start(self, name, *options):
+        """Start a node, on its directory if it had one before, with further options of ``bbflow node``."""
         directory = self._root / name
         before = read_contact(self.contact) if self.contact.exists() else ()
         old = next((node.tcp for node in before if node.name == name), None)
-        process = spawn_node(name, directory, self._capacity, self.contact, options=self._options)
+        process = spawn_node(name, directory, self._capacity, self.contact, options=[*self._options, *options])
         self._processes[name] = process
         wait_until_ready(name, self.contact, process, directory.with_suffix(".log"))
         while next(node.tcp for node in self.nodes if node.name == name) == old:

@@ -2,6 +2,9 @@ import numpy as np
 import pytest
 from writers import finish, run_writer, steps_of, wait_for_file, watch, write_config, writing
 
+from bbflow.landing.client import request_once
+from bbflow.store.frames import FrameReader
+
 WRITE = """
 part, small = field(32768), io.define_variable("small", np.empty(0), [5], [0], [5], True)
 engine = io.open("out", Mode.Write)
@@ -82,3 +85,57 @@ def test_discarded_steps_are_reported_at_close(small_node, tmp_path):
     returncode, said = run_writer(small_node.contact, f"STEPS = 7\n{WRITE}", config)
     assert returncode == 0
     assert "stream 'model', rank 0: steps 4 discarded for want of room" in said
+
+
+ALONE = """
+io.define_attribute("units", "K")
+small = io.define_variable("small", np.empty(0), [5], [0], [5], True)
+engine = io.open("out", Mode.Write)
+for step in range(4):
+    engine.begin_step()
+    step == 1 and (tell("begun"), wait_for("after-begun"))
+    engine.put(part, np.full(PART, float(step)), Mode.Sync)
+    step == 1 and (tell("put"), wait_for("after-put"))
+    engine.put(small, np.full(5, -float(step)))
+    engine.end_step()
+engine.close()
+"""
+
+
+@pytest.mark.parametrize(
+    ("moment", "part", "kept"), [("begun", 32768, [1, 2, 3]), ("put", 32768, [1, 2, 3]), ("put", 1 << 20, [2, 3])]
+)
+def test_a_rank_without_any_node_left_spills_and_keeps_an_index(faulty_nodes, tmp_path, moment, part, kept):
+    nodes = faulty_nodes(1, 32 << 20)
+    (tmp_path / "pfs").mkdir()
+    config = write_config(
+        tmp_path, Transport="tcp", SpillDirectory=str(tmp_path / "pfs"), Stream="a/b", NodeLossTimeoutSecs="0.3"
+    )
+    with writing(nodes.contact, f"PART = {part}\npart = field(PART)\n{ALONE}", config) as process:
+        for name in ("begun", "put"):
+            wait_for_file(tmp_path / name)
+            name == moment and nodes.kill("bb0")
+            (tmp_path / f"after-{name}").touch()
+        returncode, said = finish(process)
+    assert returncode == 0, said
+    assert f"rank 0: steps {len(kept)} spilled" in said
+    assert "1 time(s) its BB node was lost" in said
+    first, *middle, last = FrameReader().feed((tmp_path / "pfs" / "a%2Fb.0.index").read_bytes())
+    assert (first["record"], first["moved_from"], first["settled"], first["writers"]) == ("open", "bb0", 0, 1)
+    assert {(record["stream"], record["rank"]) for record in (first, *middle, last)} == {("a/b", 0)}
+    assert last["record"] == "close"
+    discarded = [record["step"] for record in middle if record["record"] == "discard"]
+    assert discarded == ([1] if kept[0] == 2 else [])
+    commits = [record for record in middle if record["record"] == "commit" and record["step"] not in discarded]
+    assert [commit["step"] for commit in commits] == kept
+    for commit in commits:
+        block, small = commit["blocks"]
+        assert (np.fromfile(block["file"], "f8", part, offset=block["offset"]) == commit["step"]).all()
+        assert (np.fromfile(small["file"], "f8", 5, offset=small["offset"]) == -commit["step"]).all()
+        assert (block["rank"], block["bytes"], block["max"]) == (0, part * 8, commit["step"])
+        assert commit["committed_s"] >= commit["began_s"] > 1.7e9
+    assert [item["name"] for commit in commits for item in commit["attributes"]] == ["units"]
+    nodes.start("bb0", "--adopt", str(tmp_path / "pfs"))
+    shown = request_once(nodes.nodes[0], "watch", stream="a/b", after=-1, change=-1, limit=9)
+    assert (shown["status"], shown["discarded"]) == ("closed", discarded)
+    assert [step.number for step in steps_of(shown)] == [0, *kept]

@@ -88,6 +88,16 @@ def test_a_connection_cut_in_mid_block_loses_and_doubles_nothing(big_node, big_b
     assert watch(big_node)["status"] == "closed"
 
 
+@pytest.mark.parametrize("request_name", ["open", "begin", "reserve", "sync", "commit", "close"])
+def test_a_request_whose_reply_is_lost_is_asked_again(big_node, big_bad_network, tmp_path, request_name):
+    big_bad_network.cut_after = request_name
+    code = LARGE_BLOCKS.replace("for step in range(3):", "for step in range(3):\n    step == 1 and time.sleep(0.1)")
+    write(big_bad_network.contact, code, write_config(tmp_path, **TCP))
+    assert big_bad_network.cuts == 1
+    check_large_blocks(big_node)
+    assert watch(big_node)["status"] == "closed"
+
+
 def test_a_network_that_cuts_again_and_again_is_lived_with(big_node, big_bad_network, tmp_path):
     big_bad_network.cut = lambda number: number % 17 == 5
     write(big_bad_network.contact, LARGE_BLOCKS, write_config(tmp_path, **TCP))

@@ -10,6 +10,7 @@ import socket
 from pathlib import Path
 
 from bbflow.errors import ConfigError
+from bbflow.landing.adopt import adopt
 from bbflow.landing.contact import NodeAddress, add_node, contact_key, remove_node
 from bbflow.landing.embedded import DEFAULT_DIRECTORY, make_root
 from bbflow.landing.listen import LOOPBACK
@@ -26,6 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--capacity", default="512MiB", help="size of the pool (default: %(default)s)")
     parser.add_argument(
         "--directory", type=Path, help=f"where to keep the pool (default: a new one in {DEFAULT_DIRECTORY})"
+    )
+    parser.add_argument(
+        "--adopt", type=Path, metavar="DIRECTORY", help="take in what ranks without a node wrote to a SpillDirectory"
     )
     add_door_arguments(parser)
     parser.add_argument("--with-parent", action="store_true", help="also end when standard input ends")
@@ -62,6 +66,8 @@ def run(options: argparse.Namespace) -> int:
 
     try:
         store = NodeStore(directory, parse_bytes(options.capacity))
+        if options.adopt:
+            adopt(store, options.adopt)
         serve(store, options.name, door, ready, with_parent=options.with_parent)
     finally:
         remove_node(options.contact, options.name, str(directory))

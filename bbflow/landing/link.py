@@ -13,6 +13,8 @@ from bbflow.store.frames import MAX_PAYLOAD_BYTES, FrameReader, checksum, encode
 READ_BYTES = 4096
 """Asked for where a message is expected: what comes behind it in the same read is copied once more."""
 MAX_READ_BYTES = 1 << 20
+WAKE_BYTES = 256 << 10
+"""How many raw bytes are waited for in one sleep, if as many are to come."""
 TURN_BYTES = 16 << 20
 """After so many raw bytes it is another connection's turn."""
 WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
@@ -111,11 +113,18 @@ class Link:
         while self._filled_bytes < len(target):
             count = self._read_into(target[self._filled_bytes :])
             if not count:
+                self._wake_at(len(target) - self._filled_bytes)
                 return None
             self._filled_bytes += count
         self._landing = None
+        self._wake_at(1)
         offset, crc = self._expected
         return Landed(offset, intact=checksum(target) == crc)
+
+    def _wake_at(self, count: int) -> None:
+        """Sleep until so many bytes are there: waking for each packet costs more than moving its bytes."""
+        if self.socket.family != socket.AF_UNIX and not isinstance(self.socket, ssl.SSLSocket):
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, min(count, WAKE_BYTES))
 
     def _read_into(self, target: memoryview) -> int:
         """Read what is here; 0 if nothing is."""

@@ -87,7 +87,8 @@ class Writers:
             If the rank is in already, or the ranks disagree on how many they are.
         """
         rank, stream = message["rank"], self._store.streams.get(self._name)
-        if stream is not None and stream.status in ENDED:
+        may_close_again = message["resume"] and stream is not None and stream.status == "closed"
+        if stream is not None and stream.status in ENDED and not may_close_again:
             raise StreamError(_why_ended(stream, resumes=message["resume"]))
         if stream is None or rank not in stream.ranks:
             self._check_counts(stream, message)

@@ -92,7 +92,8 @@ class Writing:
             raise ProtocolError("a connection opened two streams")
         name, rank = str(message["stream"]), int(message["rank"])
         stream = self._store.streams.get(name)
-        if stream is not None and stream.status in ENDED and not stream.steps and not stream.consumers:
+        is_over = stream is not None and stream.status in ENDED and not stream.steps and not stream.consumers
+        if is_over and not message["resume"]:
             self._store.record({"record": "drop", "stream": name})
         writers = self.of(name) or Writers(self._store, name, self._clock)
         progress = writers.open(message)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -105,9 +106,12 @@ def cluster(hosts, tmp_path):
         on(hosts, "bbn2", sys.executable, *words, "--name", "bb2", "--listen", ADDRESSES["bbn2"]) as second,
     ):
         wait_until(lambda: contact.exists() and len(json.loads(contact.read_text())["nodes"]) == 2)
+        nodes = read_contact(contact)
         yield contact
         for process in (first, second):
-            process.terminate()
+            process.kill()
+        for node in nodes:
+            shutil.rmtree(Path(node.directory).parent)
 
 
 def wait_until(condition):

@@ -1,0 +1,137 @@
+#include "SpillAgent.h"
+
+#include "Frame.h"
+#include "SpillFile.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <fcntl.h>
+#include <unistd.h>
+
+namespace bbflow
+{
+
+namespace
+{
+
+double SecondsSinceEpoch()
+{
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    return std::chrono::duration<double>(now).count();
+}
+
+} // end empty namespace
+
+SpillAgent::SpillAgent(const std::string &directory, const std::string &stream, const size_t rank)
+: m_Stream(stream), m_Rank(uint64_t{rank}),
+  m_Path(directory + "/" + SpillFile::NameOf(stream) + "." + std::to_string(rank) + ".index"),
+  m_File(open(m_Path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600))
+{
+    if (m_File < 0)
+    {
+        throw std::runtime_error("bbflow: can't spill to " + m_Path + " (" + std::strerror(errno) +
+                                 "): see SpillDirectory");
+    }
+}
+
+SpillAgent::~SpillAgent() { close(m_File); }
+
+void SpillAgent::Send(const std::string_view head, std::string_view)
+{
+    std::string frame(head);
+    const Value message = *TakeMessage(frame);
+    const Value::Map reply = Answer(message.StringAt("op"), message);
+    if (!reply.empty())
+    {
+        m_Replies += EncodeFrame(reply);
+    }
+}
+
+Value::Map SpillAgent::Answer(const std::string &op, const Value &message)
+{
+    if (op == "open")
+    {
+        Append("open", {{"writers", *message.Find("writers")},
+                        {"local_writers", *message.Find("local_writers")},
+                        {"moved_from", *message.Find("moved_from")},
+                        {"settled", *message.Find("settled")},
+                        {"loss_timeout_s", *message.Find("loss_timeout_s")}});
+        return {{"ok", true},
+                {"pool", ""},
+                {"capacity", 0},
+                {"committed", *message.Find("settled")},
+                {"extents", Value::Array{}}};
+    }
+    if (op == "begin")
+    {
+        m_BeganSecs = SecondsSinceEpoch();
+        return {{"ok", true}, {"status", "spill"}, {"extents", Value::Array{}}};
+    }
+    if (op == "commit")
+    {
+        AppendCommit(*message.Find("step"), WithRank(message.ArrayAt("blocks")),
+                     *message.Find("attributes"));
+        return {};
+    }
+    if (op == "skip")
+    {
+        Append("discard", {{"step", *message.Find("step")}});
+        AppendCommit(*message.Find("step"), Value::Array{}, Value::Array{});
+    }
+    else if (op == "close")
+    {
+        Append("close", {{"attributes", *message.Find("attributes")}});
+    }
+    else if (op == "abort")
+    {
+        Append("abort", {});
+        return {};
+    }
+    return {{"ok", true}};
+}
+
+void SpillAgent::AppendCommit(const Value &step, Value blocks, const Value &attributes)
+{
+    Append("commit", {{"step", step},
+                      {"blocks", std::move(blocks)},
+                      {"extents", Value::Array{}},
+                      {"attributes", attributes},
+                      {"began_s", m_BeganSecs},
+                      {"committed_s", SecondsSinceEpoch()}});
+}
+
+void SpillAgent::Append(const char *record, Value::Map keys)
+{
+    Value::Map whole = {{"record", record}, {"stream", m_Stream}, {"rank", m_Rank}};
+    std::move(keys.begin(), keys.end(), std::back_inserter(whole));
+    const std::string frame = EncodeFrame(whole);
+    if (write(m_File, frame.data(), frame.size()) != static_cast<ssize_t>(frame.size()))
+    {
+        throw std::runtime_error("bbflow: can't spill to " + m_Path + " (" + std::strerror(errno) +
+                                 ")");
+    }
+}
+
+Value::Array SpillAgent::WithRank(const Value::Array &blocks) const
+{
+    Value::Array with;
+    for (const Value &block : blocks)
+    {
+        Value::Map map = std::get<Value::Map>(block.Get());
+        map.emplace_back("rank", m_Rank);
+        with.emplace_back(std::move(map));
+    }
+    return with;
+}
+
+size_t SpillAgent::Receive(char *target, const size_t most, const Deadline &)
+{
+    const size_t n = std::min(most, m_Replies.size());
+    std::memcpy(target, m_Replies.data(), n);
+    m_Replies.erase(0, n);
+    return n;
+}
+
+} // end namespace bbflow

@@ -1,0 +1,74 @@
+import subprocess
+
+import pytest
+from test_engine_tcp import LARGE_BLOCKS, TCP, check_large_blocks
+from writers import finish, run_writer, wait_for_file, write, write_config, writing
+
+
+def make(*words):
+    command = ["openssl", "req", "-x509", "-nodes", "-days", "2", "-newkey", "rsa:2048", *words]
+    subprocess.run([str(word) for word in command], check=True, capture_output=True)
+
+
+@pytest.fixture
+def certificates(tmp_path):
+    """An authority, another one, and certificates that the first signed: for 127.0.0.1, and for a host elsewhere."""
+    if subprocess.run(["which", "openssl"], capture_output=True, check=False).returncode:
+        pytest.skip("openssl is not installed: apt install openssl")
+    file = {name: tmp_path / f"{name}.pem" for name in ("ca", "ca_key", "other", "node", "node_key", "far", "far_key")}
+    make("-subj", "/CN=authority", "-keyout", file["ca_key"], "-out", file["ca"])
+    make("-subj", "/CN=another", "-keyout", tmp_path / "unused.pem", "-out", file["other"])
+    signed = ["-addext", "basicConstraints=critical,CA:FALSE", "-CA", file["ca"], "-CAkey", file["ca_key"]]
+    for name, address in (("node", "127.0.0.1"), ("far", "10.9.8.7")):
+        own = ["-subj", f"/CN={name}", "-addext", f"subjectAltName=IP:{address}"]
+        make(*own, *signed, "-keyout", file[f"{name}_key"], "-out", file[name])
+    return file
+
+
+def tls_options(certificates, name):
+    files = {"certificate": name, "key": f"{name}_key", "authority": "ca"}
+    return [str(word) for option, key in files.items() for word in (f"--tls-{option}", certificates[key])]
+
+
+def test_blocks_land_through_tls(faulty_nodes, certificates, tmp_path):
+    nodes = faulty_nodes(1, 64 << 20, tls_options(certificates, "node"))
+    write(nodes.contact, LARGE_BLOCKS, write_config(tmp_path, **TCP))
+    check_large_blocks(nodes)
+
+
+def test_a_writer_comes_back_through_tls(faulty_nodes, certificates, tmp_path):
+    nodes = faulty_nodes(1, 64 << 20, tls_options(certificates, "node"))
+    code = LARGE_BLOCKS.replace(
+        "    engine.end_step()", '    tell(f"put-{step}")\n    wait_for("go")\n    engine.end_step()'
+    )
+    with writing(nodes.contact, code, write_config(tmp_path, **TCP)) as process:
+        wait_for_file(tmp_path / "put-0")
+        nodes.kill("bb0")
+        nodes.start("bb0")
+        (tmp_path / "go").touch()
+        assert finish(process) == (0, "")
+    check_large_blocks(nodes)
+
+
+@pytest.mark.parametrize(
+    ("served", "trusted", "reason"),
+    [("node", "other", "unable to get local issuer"), ("far", "ca", "IP address mismatch")],
+)
+def test_a_certificate_that_is_not_the_node_s_is_refused(faulty_nodes, certificates, tmp_path, served, trusted, reason):
+    nodes = faulty_nodes(1, 1 << 20, tls_options(certificates, served))
+    contact = tmp_path / "contact.json"
+    contact.write_text(nodes.contact.read_text().replace(str(certificates["ca"]), str(certificates[trusted])))
+    returncode, said = run_writer(contact, 'io.open("out", Mode.Write)', write_config(tmp_path, **TCP))
+    assert returncode != 0
+    assert "isn't accepted" in said
+    assert reason in said
+
+
+def test_a_node_with_tls_takes_nobody_without(faulty_nodes, certificates, tmp_path):
+    nodes = faulty_nodes(1, 1 << 20, tls_options(certificates, "node"))
+    contact = tmp_path / "contact.json"
+    contact.write_text(nodes.contact.read_text().replace(str(certificates["ca"]), ""))
+    config = write_config(tmp_path, OpenTimeoutSecs="0.5", **TCP)
+    returncode, said = run_writer(contact, 'io.open("out", Mode.Write)', config)
+    assert returncode != 0
+    assert "waited OpenTimeoutSecs=0.5" in said
