@@ -19,8 +19,8 @@ from bbflow.transit.consumers import DRAIN, FOLD, Consumers
 from bbflow.transit.live import live_dataset
 from bbflow.transit.opening import check_variables, make_clock, write_coordinates
 from bbflow.transit.stages import DrainStage, FoldStage
-from bbflow.transit.watch import Watcher
 from bbflow.view.stream import StreamView
+from bbflow.view.watch import Watcher
 
 LiveAnswer = queue.SimpleQueue[xr.Dataset | None]
 
