@@ -7,7 +7,7 @@ BUILD := $(CURDIR)/$(VENV)/climate
 SOURCES := setup.cfg setup.py pyproject.toml CMakeLists.txt \
 	$(wildcard adios2-engine/CMakeLists.txt adios2-engine/src/* bbflow/operators/kernel/*)
 
-.PHONY: demo test lint bench conformance clean check-tools
+.PHONY: demo test lint bench conformance parsl-suite clean check-tools
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -25,8 +25,15 @@ bench: $(VENV)/.test
 conformance: $(CONFORMANCE)/.built
 	$(BIN)/python adios2-engine/conformance $(CONFORMANCE)/build
 
+# PARSL names a checkout of Parsl that you have; its suite runs with and without a burst buffer.
+parsl-suite: | check-tools
+	@test -f "$(PARSL)/parsl/tests/conftest.py" || { echo "say where a checkout of Parsl is: make parsl-suite PARSL=path" >&2; exit 1; }
+	python3 -m venv $(VENV)-parsl
+	$(VENV)-parsl/bin/python -m pip install -q . -r $(PARSL)/test-requirements.txt -e '$(PARSL)[monitoring]'
+	parsl-executor/suite/run.sh $(CURDIR)/$(VENV)-parsl/bin/python $(abspath $(PARSL))
+
 clean:
-	rm -rf $(VENV) build dist $(OUT) bench-out *.egg-info
+	rm -rf $(VENV) $(VENV)-parsl build dist $(OUT) bench-out *.egg-info
 	find bbflow adios2-engine -name '*.so' -delete
 
 check-tools:

@@ -36,6 +36,10 @@ class ProtocolError(BbflowError):
     """The peer said something that the format does not allow."""
 
 
+class DamagedError(ProtocolError):
+    """Bytes arrived that are no frame: the network or the peer is broken, and it may come back."""
+
+
 class MissingToolError(BbflowError):
     """A program or library that this machine lacks: install it."""
 

@@ -3,6 +3,7 @@
 #include "Crc32c.h"
 
 #include <algorithm>
+#include <deque>
 #include <poll.h>
 #include <stdexcept>
 
@@ -15,10 +16,12 @@ namespace
 /** How long a node may wait for a change before it answers anyway. */
 constexpr double NewsSecs = 60.0;
 
-/** What is got at once; a frame's raw bytes may be four times as many. */
-constexpr size_t FetchBytes = size_t{16} << 20;
+/** What is got at once: it stays in the caches while it is summed up. */
+constexpr size_t PartBytes = size_t{4} << 20;
+constexpr size_t PartsAhead = 2;
 
-constexpr int FetchTries = 3;
+/** How often the same bytes may arrive damaged. */
+constexpr int MostTries = 5;
 
 } // end empty namespace
 
@@ -87,33 +90,55 @@ Value ReaderLink::Reply()
 
 void ReaderLink::Fetch(const int64_t step, const size_t offset, const size_t bytes, char *target)
 {
-    for (size_t done = 0; done < bytes;)
+    while (m_Unread > 0)
     {
-        const size_t part = std::min(bytes - done, FetchBytes);
-        int tries = 1;
-        while (!TryFetch(step, offset + done, part, target + done))
+        Reply();
+    }
+    // Parts are asked for ahead: the node sums the next one up while the last one is on its way.
+    std::deque<Part> asked;
+    for (size_t next = 0; next < bytes || !asked.empty();)
+    {
+        while (next < bytes && asked.size() < PartsAhead)
         {
-            if (++tries > FetchTries)
-            {
-                throw ConnectionLost("bbflow: bytes from " + m_Requests.Peer() +
-                                     " were damaged on the way " + std::to_string(FetchTries) +
-                                     " times");
-            }
+            asked.push_back({offset + next, std::min(bytes - next, PartBytes), target + next, 1});
+            Ask(step, asked.back());
+            next += asked.back().Bytes;
         }
-        done += part;
+        Part part = asked.front();
+        asked.pop_front();
+        if (!Receive(part))
+        {
+            ++part.Tries;
+            Ask(step, part);
+            asked.push_back(part);
+        }
     }
 }
 
-bool ReaderLink::TryFetch(const int64_t step, const size_t offset, const size_t bytes, char *target)
+void ReaderLink::Ask(const int64_t step, const Part &part)
 {
-    const Value reply = Request(Value::Map{
-        {"op", "get"}, {"step", step}, {"offset", uint64_t{offset}}, {"bytes", uint64_t{bytes}}});
-    if (reply.UnsignedAt("bytes") != bytes)
+    if (part.Tries > MostTries)
+    {
+        throw std::runtime_error("bbflow: " + std::to_string(part.Bytes) + " bytes from " +
+                                 m_Requests.Peer() + " arrived damaged " +
+                                 std::to_string(MostTries) +
+                                 " times: the network or the memory of one of the hosts is broken");
+    }
+    Tell(Value::Map{{"op", "get"},
+                    {"step", step},
+                    {"offset", uint64_t{part.Offset}},
+                    {"bytes", uint64_t{part.Bytes}}});
+}
+
+bool ReaderLink::Receive(const Part &part)
+{
+    const Value reply = Reply();
+    if (reply.UnsignedAt("bytes") != part.Bytes)
     {
         throw ConnectionLost("bbflow: " + m_Requests.Peer() + " sent another number of bytes");
     }
-    m_Requests.ReceiveRaw(target, bytes, After(Channel::ReplySecs));
-    return Crc32c({target, bytes}) == reply.UnsignedAt("crc");
+    m_Requests.ReceiveRaw(part.Target, part.Bytes, After(Channel::ReplySecs));
+    return Crc32c({part.Target, part.Bytes}) == reply.UnsignedAt("crc");
 }
 
 } // end namespace bbflow

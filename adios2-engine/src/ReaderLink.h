@@ -44,10 +44,21 @@ public:
     /** The pool; nullptr if it isn't on this host, or TCP is asked for. */
     const MappedFile *Pool() const { return m_Pool.get(); }
 
-    /** Gets a part of the pool over the connection; damaged bytes are asked for again. */
+    /** Gets a part of the pool over the connection; damaged bytes are asked for again. After an
+     * error nothing else can be asked of this link.
+     *  @throws std::runtime_error if they arrive damaged again and again */
     void Fetch(int64_t step, size_t offset, size_t bytes, char *target);
 
 private:
+    /** A part of what is fetched. */
+    struct Part
+    {
+        size_t Offset;
+        size_t Bytes;
+        char *Target;
+        int Tries;
+    };
+
     Channel m_News;
     Channel m_Requests;
     std::unique_ptr<MappedFile> m_Pool;
@@ -55,7 +66,8 @@ private:
     size_t m_Unread = 0; // replies to what was told
 
     Value Reply();
-    bool TryFetch(int64_t step, size_t offset, size_t bytes, char *target);
+    void Ask(int64_t step, const Part &part);
+    bool Receive(const Part &part);
 };
 
 } // end namespace bbflow

@@ -175,6 +175,11 @@ void StreamNode::Fetch(const int64_t step, const size_t offset, const size_t byt
         {
             Break();
         }
+        catch (const std::runtime_error &)
+        {
+            Break(); // replies may still be on their way
+            throw;
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-"""A TCP network between writers and nodes that damages and cuts what goes over it."""
+"""A TCP network between writers or readers and nodes that damages and cuts what goes over it."""
 
 import json
 import socket
@@ -25,7 +25,7 @@ class BadNetwork:
     def __init__(self, nodes, contact):
         self.contact = contact
         self.damage = lambda number: False
-        """Whether a bit of this `data` message is flipped; they are counted from 0."""
+        """Whether a bit of these raw bytes, of a `data` or for a `get`, is flipped; they are counted from 0."""
         self.cut = lambda number: False
         """Whether the connection is cut in the middle of this one."""
         self.cut_after = None
@@ -57,18 +57,16 @@ class BadNetwork:
 
     def _carry_requests(self, writer, node):
         with suppress(OSError):
-            while header := _receive(writer, HEADER.size):
-                payload = _receive(writer, HEADER.unpack(header)[0])
-                (message,) = FrameReader().feed(header + payload)
+            for message, frame in _frames(writer):
                 is_last = self._cuts_after(message["op"])
                 self._is_mute = is_last
-                node.sendall(header + payload)
+                node.sendall(frame)
                 if is_last:
                     time.sleep(0.1)  # the node takes the request in
                     _reset(writer)
                     _reset(node)
                 if message["op"] == "data":
-                    self._carry_raw(writer, node, bytearray(_receive(writer, message["bytes"])))
+                    self._carry_raw(writer, node, message["bytes"])
         _end(node)
 
     def _cuts_after(self, op):
@@ -77,23 +75,35 @@ class BadNetwork:
         self.cuts += is_last
         return is_last
 
-    def _carry_raw(self, writer, node, raw):
+    def _carry_raw(self, source, target, size):
+        raw = bytearray(_receive(source, size))
         number, self.data = self.data, self.data + 1
         if self.damage(number):
             raw[len(raw) // 2] ^= 4
             self.flipped += 1
         if self.cut(number):
             self.cuts += 1
-            node.sendall(raw[: len(raw) // 2])
-            _reset(node)
-            _reset(writer)
-        node.sendall(raw)
+            target.sendall(raw[: len(raw) // 2])
+            _reset(target)
+            _reset(source)
+        target.sendall(raw)
 
     def _carry_replies(self, node, writer):
         with suppress(OSError):
-            while (data := node.recv(1 << 16)) and not self._is_mute:
-                writer.sendall(data)
+            for message, frame in _frames(node):
+                if self._is_mute:
+                    break
+                writer.sendall(frame)
+                if "crc" in message:
+                    self._carry_raw(node, writer, message["bytes"])
         _end(writer)
+
+
+def _frames(source):
+    while header := _receive(source, HEADER.size):
+        frame = header + _receive(source, HEADER.unpack(header)[0])
+        (message,) = FrameReader().feed(frame)
+        yield message, frame
 
 
 def _receive(end, size):

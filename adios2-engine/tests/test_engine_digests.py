@@ -3,6 +3,8 @@ import hmac
 import random
 import subprocess
 
+from bbflow.store.frames import checksum
+
 SHA256 = {  # FIPS 180-4's examples
     b"": "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
     b"abc": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
@@ -16,6 +18,13 @@ HMAC = {  # RFC 4231, cases 1, 2 and 6
     (b"\xaa" * 131, b"Test Using Larger Than Block-Size Key - Hash Key First"): (
         "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54"
     ),
+}
+
+
+CRC32C = {  # RFC 3720, B.4
+    bytes(32): 0x8A9136AA,
+    b"\xff" * 32: 0x62A8AB43,
+    bytes(range(32)): 0x46DD794E,
 }
 
 
@@ -38,3 +47,17 @@ def test_texts_of_every_length_around_a_block_hash_as_in_python(programs):
     keys = [source.randbytes(n) for n in range(1, 140)]
     expected = [hmac.new(key, key[::-1], "sha256").hexdigest() for key in keys]
     assert digests(programs, [(key, key[::-1]) for key in keys]) == expected
+
+
+def checksums(programs, texts):
+    """CRC-32C by the engine: with the CPU's instruction where there is one, and without."""
+    arguments = [item for text in texts for item in ("crc", text.hex())]
+    done = subprocess.run([programs / "digest", *arguments], capture_output=True, text=True, check=True)
+    return [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
+
+
+def test_the_checksum_is_that_of_the_standard_and_of_the_node(programs):
+    assert checksums(programs, list(CRC32C)) == [(crc, crc) for crc in CRC32C.values()]
+    # Above three pages the instruction runs in three lanes; one argument must stay below 128 KiB.
+    texts = [random.Random(n).randbytes(n) for n in (1, 7, 8, 9, 4096, 12287, 12288, 12289, 24577, 60001)]
+    assert checksums(programs, texts) == [(checksum(memoryview(text)),) * 2 for text in texts]

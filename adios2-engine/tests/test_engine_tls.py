@@ -1,8 +1,18 @@
 import subprocess
 
 import pytest
+from readers import read
 from test_engine_tcp import LARGE_BLOCKS, TCP, check_large_blocks
 from writers import finish, run_writer, wait_for_file, write, write_config, writing
+
+LARGE = """
+x = field(1 << 20)
+engine = io.open("out", Mode.Write)
+engine.begin_step()
+engine.put(x, np.arange(float(1 << 20)), Mode.Sync)
+engine.end_step()
+engine.close()
+"""
 
 
 def make(*words):
@@ -34,6 +44,14 @@ def test_blocks_land_through_tls(faulty_nodes, certificates, tmp_path):
     nodes = faulty_nodes(1, 64 << 20, tls_options(certificates, "node"))
     write(nodes.contact, LARGE_BLOCKS, write_config(tmp_path, **TCP))
     check_large_blocks(nodes)
+
+
+def test_a_stream_is_read_through_tls(faulty_nodes, certificates, tmp_path):
+    nodes = faulty_nodes(1, 64 << 20, tls_options(certificates, "node"))
+    config = write_config(tmp_path, **TCP)
+    write(nodes.contact, LARGE, config)
+    code = 'begin(); show((get("field") == np.arange(float(1 << 20))).all().item(), get("field", [7], [2]).tolist())'
+    assert read(nodes.contact, code, config) == [[True, [7.0, 8.0]]]
 
 
 def test_a_writer_comes_back_through_tls(faulty_nodes, certificates, tmp_path):

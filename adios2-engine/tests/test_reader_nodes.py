@@ -2,7 +2,7 @@ import signal
 
 import numpy as np
 import pytest
-from readers import read, reading, shown
+from readers import read, read_wrongly, reading, shown
 from writers import finish, wait_for_file, write, write_config, writing
 
 from bbflow.landing.embedded import EmbeddedNodes, spawn_node, wait_until_ready
@@ -141,6 +141,36 @@ while begin() == "OK":
     write(small_node.contact, writer, spilling)
     assert any((tmp_path / "pfs").iterdir())
     assert read(small_node.contact, code, config) == [[True, [-step, -step]] for step in range(6)]
+
+
+WRITE_LARGE = """
+x = field(1 << 20)
+engine = io.open("out", Mode.Write)
+engine.begin_step()
+engine.put(x, np.arange(float(1 << 20)), Mode.Sync)
+engine.end_step()
+engine.close()
+"""
+READ_LARGE = """
+begin()
+show(*((get("field") == np.arange(float(1 << 20))).all().item() for _ in range(4)))
+"""
+
+
+@pytest.mark.parametrize("fault", ["damage", "cut"])
+def test_bytes_that_are_damaged_or_cut_off_are_got_again(node, bad_network, tmp_path, fault):
+    write(node.contact, WRITE_LARGE, write_config(tmp_path))
+    setattr(bad_network, fault, lambda number: number in (1, 4))
+    config = write_config(tmp_path, Transport="tcp")
+    assert read(bad_network.contact, READ_LARGE, config) == [[True] * 4]
+    assert bad_network.flipped + bad_network.cuts == 2
+
+
+def test_bytes_that_always_arrive_damaged_are_an_error(node, bad_network, tmp_path):
+    write(node.contact, WRITE_LARGE, write_config(tmp_path))
+    bad_network.damage = lambda number: True
+    said = read_wrongly(bad_network.contact, READ_LARGE, write_config(tmp_path, Transport="tcp"))
+    assert "arrived damaged" in said
 
 
 WRITE_ON = """

@@ -24,7 +24,8 @@ def check_watch(message: Message) -> None:
 
 def show(stream: Stream, message: Message, change: int) -> Message:
     """Give the reply of a `watch`."""
-    newer = [step for number, step in stream.steps.items() if number > message["after"]]
+    steps = stream.steps.items()
+    newer = [step for number, step in steps if number > message["after"] or number in stream.amended]
     return {
         "ok": True,
         "change": change,

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bbflow.errors import ProtocolError
+from bbflow.errors import DamagedError, ProtocolError
 from bbflow.landing.agent import Agent, Reply
 from bbflow.landing.handshake import TIMEOUT_S, NodeHandshake
 from bbflow.landing.link import GoneError, Landed, Link, answer_handshake, raw_target
@@ -145,7 +145,7 @@ class Server:
         except GoneError as gone:
             self._hang_up(descriptor, by_itself=gone.by_itself)
         except ProtocolError as error:
-            self._cut_off(descriptor, str(error))
+            self._cut_off(descriptor, str(error), by_itself=not isinstance(error, DamagedError))
 
     def _take(self, descriptor: int, link: Link, item: Message | Landed) -> None:
         if isinstance(item, Landed):
@@ -174,10 +174,10 @@ class Server:
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if link.is_sending else 0)
         self._selector.modify(descriptor, events)
 
-    def _cut_off(self, descriptor: int, reason: str) -> None:
+    def _cut_off(self, descriptor: int, reason: str, *, by_itself: bool = True) -> None:
         peer = _where(self._links[descriptor].socket)
         print(f"bbflow node: cut off a peer at {peer}: {reason}", file=sys.stderr, flush=True)
-        self._hang_up(descriptor, by_itself=True)
+        self._hang_up(descriptor, by_itself=by_itself)
 
     def _hang_up(self, descriptor: int, *, by_itself: bool) -> None:
         link = self._links.pop(descriptor)

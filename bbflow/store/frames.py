@@ -8,7 +8,7 @@ import google_crc32c
 import msgpack
 import numpy as np
 
-from bbflow.errors import ProtocolError
+from bbflow.errors import DamagedError, ProtocolError
 from bbflow.records import Message
 
 HEADER = struct.Struct("<II")
@@ -67,13 +67,13 @@ class FrameReader:
             return None
         length, crc = HEADER.unpack_from(self._pending)
         if length > self.max_payload_bytes:
-            raise ProtocolError(f"a frame of {length} bytes is above the limit of {self.max_payload_bytes}")
+            raise DamagedError(f"a frame of {length} bytes is above the limit of {self.max_payload_bytes}")
         end = HEADER.size + length
         if len(self._pending) < end:
             return None
         payload = bytes(self._pending[HEADER.size : end])
         if zlib.crc32(payload) != crc:
-            raise ProtocolError("a frame's checksum doesn't match")
+            raise DamagedError("a frame's checksum doesn't match")
         del self._pending[:end]
         self.consumed_bytes += end
         return _decode(payload)
@@ -110,7 +110,7 @@ def _decode(payload: bytes) -> Message:
     try:
         message = msgpack.unpackb(payload)
     except (ValueError, TypeError, RecursionError) as error:
-        raise ProtocolError(f"a frame holds no MessagePack: {error}") from None
+        raise DamagedError(f"a frame holds no MessagePack: {error}") from None
     if not isinstance(message, dict) or not all(isinstance(key, str) for key in message):
-        raise ProtocolError("a frame holds no map with string keys")
+        raise DamagedError("a frame holds no map with string keys")
     return message

@@ -57,9 +57,12 @@ def map_pool(path: str) -> mmap.mmap:
 
 
 def map_pool_for_writing(path: Path) -> memoryview:
-    """Map a pool as the place where bytes from other hosts land; all its pages at once."""
+    """Map a pool as the place where bytes from other hosts land.
+
+    Its pages are there already but are mapped one by one: mapping all at once would hold up every writer.
+    """
     with path.open("rb+") as file:
-        return memoryview(mmap.mmap(file.fileno(), 0, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE))
+        return memoryview(mmap.mmap(file.fileno(), 0))
 
 
 def read_block(pool: str, block: Block) -> np.ndarray[Any, Any]:

@@ -1,7 +1,7 @@
 """The state of one stream on one node, as the records of the index make it."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from bbflow.records import Block, Message, Step
 from bbflow.store.extents import Extent, align
@@ -60,6 +60,8 @@ class Stream:
     """Steps landed so far, also those that are gone again."""
     landed_bytes: int = 0
     """Their bytes."""
+    amended: set[int] = field(default_factory=set)
+    """Steps that were shown once without a part that came later; not in the index."""
     holds: dict[int, Hold] = field(default_factory=dict)
     """What each connected reader needs; not in the index."""
     read_through: int = -1
@@ -130,13 +132,31 @@ class Stream:
         if step in self.discarded or self.status in ENDED:
             self._forget_files(blocks)
             return freed + extents
-        times = record["began_s"], record["committed_s"]
+        part = Part(blocks, extents, record["attributes"], record["began_s"], record["committed_s"])
+        if step <= self.last:
+            return freed + self._amend(step, part)
         parts = self.parts.setdefault(step, {})
-        parts[record["rank"]] = Part(blocks, extents, record["attributes"], *times)
+        parts[record["rank"]] = part
         if len(parts) == self._due(step):
             self._land(_whole(step, parts), [extent for _, part in sorted(parts.items()) for extent in part.extents])
             del self.parts[step]
         return freed
+
+    def _amend(self, number: int, part: Part) -> list[Extent]:
+        """Add the part of a rank that moved here when its step had landed without it."""
+        if number not in self.steps:
+            self._forget_files(part.blocks)
+            return part.extents
+        step = self.steps[number]
+        self.steps[number] = replace(
+            step,
+            blocks=(*step.blocks, *part.blocks),
+            ranks=step.ranks + 1,
+            attributes=(*step.attributes, *part.attributes),
+        )
+        self.extents[number] += part.extents
+        self.amended.add(number)
+        return []
 
     def _land(self, step: Step, extents: list[Extent]) -> None:
         self.steps[step.number] = step

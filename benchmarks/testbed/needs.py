@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -13,10 +14,12 @@ from benchmarks.testbed.shaping import make_half_duplex
 
 def server_command() -> list[str] | None:
     """Find an S3 server: versitygw in PATH or where Go installs it, else moto from PyPI, else None."""
-    places = os.pathsep.join([os.environ.get("PATH", ""), str(Path.home() / "go/bin")])
+    places = os.pathsep.join(
+        [os.environ.get("PATH", ""), str(Path.home() / "go/bin"), str(Path(sys.executable).parent)]
+    )
     if found := shutil.which("versitygw", path=places):
         return [found]
-    if find_spec("moto") and (found := shutil.which("moto_server", path=places)):
+    if found := shutil.which("moto_server", path=places):
         return [found]
     return None
 

@@ -55,9 +55,10 @@ class BurstBufferMixin(ParslExecutor):
             raise
 
     def submit(self, func: Any, resource_specification: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
-        """Let a task start whose files are there."""
-        self.staging.launch([*kwargs.get("outputs", []), kwargs.get("stdout"), kwargs.get("stderr")])
-        return super().submit(func, resource_specification, *args, **kwargs)  # type: ignore[safe-super]
+        """Let a task start whose files are there; it has ended when its results are in their own places."""
+        results = self.staging.launch([*kwargs.get("outputs", []), kwargs.get("stdout"), kwargs.get("stderr")])
+        ran = super().submit(func, resource_specification, *args, **kwargs)  # type: ignore[safe-super]
+        return self.staging.after_delivery(ran, results)
 
     def shutdown(self, *arguments: Any, **options: Any) -> None:
         """End the executor, then the planner once all results are in their places; nothing is left."""

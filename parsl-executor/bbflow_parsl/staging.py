@@ -1,10 +1,11 @@
 """The staging provider: Parsl asks it for files, it plans their way over the burst buffer and returns at once."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
+from parsl.app.errors import RemoteExceptionWrapper
 from parsl.app.futures import DataFuture
 from parsl.data_provider.data_manager import DataManager
 from parsl.data_provider.files import File
@@ -12,7 +13,7 @@ from parsl.data_provider.staging import Staging
 from parsl.utils import RepresentationMixin
 
 from bbflow.staging import Stager
-from bbflow_parsl.futures import StagedFile
+from bbflow_parsl.futures import StagedFile, when_all_done
 from bbflow_parsl.memo import mark_residency, register
 from bbflow_parsl.outputs import Outputs
 from bbflow_parsl.places import Place
@@ -81,12 +82,46 @@ class BurstBufferStaging(Staging, RepresentationMixin):
         app_fu.add_done_callback(lambda _: self._places.pop(str(place.path), None))
         return place.staged_out if is_result else None
 
-    def launch(self, outputs: Iterable[Any]) -> None:
-        """Let a task that starts now write elsewhere what has no room on the burst buffer."""
+    def launch(self, outputs: Iterable[Any]) -> list[Place]:
+        """Let a task that starts now write elsewhere what has no room on the burst buffer.
+
+        Returns
+        -------
+        list of Place
+            The results that it writes to the burst buffer.
+        """
+        results = []
         for file in outputs:
             place = self._places.get(file.local_path) if isinstance(file, File) and file.local_path else None
             if place is not None and place.url.startswith("/") and self.outputs.write_directly_if_full(place):
                 file.local_path = None
+            elif place is not None and place.is_result:
+                results.append(place)
+        return results
+
+    def after_delivery(self, ran: Future[Any], results: Sequence[Place]) -> Future[Any]:
+        """Give a future that is done when a task has run and its results are in their own places.
+
+        Parameters
+        ----------
+        ran
+            The executor's.
+        results
+            What `launch` returned.
+        """
+        if not results:
+            return ran
+        delivered: Future[Any] = Future()
+        vars(delivered).update({name: value for name, value in vars(ran).items() if name.startswith("parsl_")})
+        ran.add_done_callback(lambda _: self._deliver(ran, results, delivered))
+        return delivered
+
+    def _deliver(self, ran: Future[Any], results: Sequence[Place], delivered: Future[Any]) -> None:
+        if ran.exception() is not None or isinstance(ran.result(), RemoteExceptionWrapper):
+            copies = []
+        else:
+            copies = [self.outputs.deliver(place) for place in results]
+        when_all_done(copies, lambda: _settle(delivered, [*copies, ran]))
 
     def publish(self, file: File | DataFuture) -> Future[None]:
         """Stage out a file that stays on the burst buffer otherwise.
@@ -129,3 +164,12 @@ class BurstBufferStaging(Staging, RepresentationMixin):
             for file in files:
                 if not file.arrival.done():
                     file.arrival.set_exception(error)
+
+
+def _settle(future: Future[Any], done: Sequence[Future[Any]]) -> None:
+    """Let a future have the first error of others, or the last one's result."""
+    errors = [error for each in done if (error := each.exception()) is not None]
+    if errors:
+        future.set_exception(errors[0])
+    else:
+        future.set_result(done[-1].result())

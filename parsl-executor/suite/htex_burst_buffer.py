@@ -1,4 +1,8 @@
-"""For Parsl's own test suite (`pytest parsl/tests --config …`): every File goes over a burst buffer."""
+"""For Parsl's own test suite (`pytest parsl/tests --config …`): every input goes over a burst buffer.
+
+With BB_RESULTS=/ in the environment every output does so too. Two tests fail then, by their nature: one wants the path
+of an input to be the one that the app named, one counts the empty files that its failing tasks leave.
+"""
 
 import os
 import tempfile
@@ -10,6 +14,7 @@ from parsl.launchers import SimpleLauncher
 from parsl.providers import LocalProvider
 
 DIRECTORY = Path(os.environ.get("BB_DIRECTORY", tempfile.gettempdir()))
+RESULTS = list(filter(None, [os.environ.get("BB_RESULTS")]))
 
 
 def fresh_config():
@@ -23,7 +28,7 @@ def fresh_config():
                 cores_per_worker=1,
                 encrypted=True,
                 provider=LocalProvider(init_blocks=1, max_blocks=1, launcher=SimpleLauncher()),
-                burst_buffer=BurstBuffer(directory=DIRECTORY, capacity="64MiB", results=["/"]),
+                burst_buffer=BurstBuffer(directory=DIRECTORY, capacity="64MiB", results=RESULTS),
             )
         ],
         strategy="none",

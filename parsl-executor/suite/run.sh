@@ -18,7 +18,7 @@ for config in parsl/tests/configs/htex_local.py "$here/htex_burst_buffer.py"; do
     log=$results/$(basename "$config" .py).log
     # The suite's own options stop at the first failure; a comparison wants all.
     "$python" -m pytest parsl/tests -k "not cleannet" --config "$config" -q -rfE -o addopts= >"$log" 2>&1 || true
-    grep -E '^(FAILED|ERROR)' "$log" | sort >"$log.failed" || true
+    grep -oE '^(FAILED|ERROR) parsl/[^ ]*' "$log" | sort >"$log.failed" || true
     echo "$(basename "$config"): $(tail -n 1 "$log")"
 done
 if cmp -s "$results/htex_local.log.failed" "$results/htex_burst_buffer.log.failed"; then

@@ -11,6 +11,7 @@ from parsl.data_provider.files import File
 from parsl.dataflow.errors import DependencyError
 
 from bbflow.errors import ConfigError
+from bbflow.staging import Retry
 
 read, read_all, write, join = (python_app(each) for each in (apps.read, apps.read_all, apps.write, apps.join))
 
@@ -164,12 +165,30 @@ def test_an_intermediate_file_is_staged_out_when_it_is_asked_for(site):
     assert [path.name for path in site.work.iterdir()] == ["x.txt"]
 
 
-def test_results_are_in_their_place_when_their_future_is_done(site):
+def test_results_are_in_their_place_when_the_task_is_done(site):
     with site.load(site.threads()):
         made = write("x", outputs=[file(site.results / "x.txt")])
-        assert made.outputs[0].result().filepath == str(site.results / "x.txt")
-        assert (site.results / "x.txt").read_text() == "x"
         assert is_on(site.bb, made.result()[0])
+        assert (site.results / "x.txt").read_text() == "x"
+        assert made.outputs[0].result().filepath == str(site.results / "x.txt")
+
+
+def test_a_result_that_cant_be_staged_out_fails_its_task_and_is_tried_again(site):
+    log = site.root / "log"
+    site.results.write_text("a file where the directory should be")
+
+    @python_app
+    def mend(log, results, outputs=()):
+        with open(log, "a") as file:
+            file.write("ran\n")
+        if Path(log).read_text() == "ran\nran\n":
+            os.remove(results)
+        with open(outputs[0], "w") as file:
+            file.write("x")
+
+    with site.load(site.threads(options={"retry": Retry(attempts=2)}), retries=1):
+        mend(str(log), str(site.results), outputs=[file(site.results / "x.txt")]).result()
+    assert (site.results / "x.txt").read_text() == "x"
 
 
 def test_results_are_in_their_place_after_the_clean_up(site):

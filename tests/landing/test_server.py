@@ -139,6 +139,19 @@ def test_damaged_bytes_are_asked_for_again(remote):
         assert writer.request("sync") == {"bad": []}
 
 
+def test_a_damaged_frame_counts_as_a_broken_network_and_the_rank_may_come_back(embedded, remote):
+    with NodeClient(remote) as writer:
+        open_stream(writer)
+        frame = bytearray(encode({"op": "sync"}))
+        frame[-1] ^= 1
+        writer._socket.sendall(frame)
+        with pytest.raises(NodeError, match=r"gone|closed"):
+            writer.request("sync")
+    assert request_once(embedded.nodes[0], "status")["streams"][STREAM]["ranks"] == [[0, "away"]]
+    with NodeClient(remote) as writer:
+        assert open_stream(writer, resume=True)["committed"] == -1
+
+
 def test_bytes_for_a_place_that_was_not_given_cut_the_peer_off(remote):
     with NodeClient(remote) as writer:
         open_stream(writer)

@@ -133,6 +133,20 @@ def test_a_node_that_had_no_rank_begins_with_the_first_step_of_the_one_that_move
     assert (steps_of(reply), reply["last"]) == ([7], 7)
 
 
+def test_a_part_that_comes_when_its_step_has_landed_without_it_joins_it(bench):
+    bench.open(0, writers=2, local_writers=1)
+    bench.land(0)
+    bench.land(1)
+    seen = bench.watch()["change"]
+    bench.open(1, writers=2, peer=60, settled=0, moved_from="bb7", local_writers=1)
+    bench.commit(60, 1, *bench.begin(60, 1, 2)["extents"])
+    (step,) = bench.watch(after=1, change=seen)["steps"]
+    assert (step["step"], step["ranks"], [block["rank"] for block in step["blocks"]]) == (1, 2, [0, 1])
+    epoch = bench.attach("fold")["epoch"]
+    bench.done(1, epoch)
+    assert bench.free_pages() == 16
+
+
 def test_a_step_that_a_rank_can_not_bring_is_discarded_for_all(bench):
     for rank in (0, 1):
         bench.open(rank, writers=2)

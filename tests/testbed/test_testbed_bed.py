@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.testbed import namespaces
+from benchmarks import namespaces
 from benchmarks.testbed.bed import TooSlowError, hpc_application
 from benchmarks.testbed.bed import test_bed as the_bed
 from benchmarks.testbed.needs import missing
@@ -58,14 +58,13 @@ def test_phases_are_announced_while_they_last(bed, tmp_path):
 
 
 def test_a_link_below_the_cap_is_refused_with_the_numbers(bed):
-    bed.hosts.run("storage", "tc class change dev both parent 1: classid 1:1 htb rate 400mbit")
+    change = "tc class change dev both parent 1: classid 1:1 htb burst 256k cburst 256k rate"
+    bed.hosts.run("storage", f"{change} 400mbit")
     try:
         with pytest.raises(TooSlowError, match=r"4\d MB/s of the link's 100, and 80% is needed"):
             bed.probe(KEY)
     finally:
-        bed.hosts.run(
-            "storage", "tc class change dev both parent 1: classid 1:1 htb rate 800mbit burst 256k cburst 256k"
-        )
+        bed.hosts.run("storage", f"{change} 800mbit")
 
 
 def test_an_error_of_a_part_is_an_error_of_the_bed(bed, capfd):
@@ -74,13 +73,17 @@ def test_an_error_of_a_part_is_an_error_of_the_bed(bed, capfd):
     assert "inputs/none" in capfd.readouterr().err
 
 
+def lose_the_server(board):
+    with the_bed([KEY], SIZE_BYTES) as bed, hpc_application(bed, 16 << 20, 0.1, board) as hpc:
+        hpc.await_phases(1)
+        for pid in namespaces._processes(bed.hosts.name("storage")):
+            os.kill(pid, signal.SIGKILL)
+        hpc.await_phases(50)
+
+
 def test_an_hpc_application_that_loses_its_server_is_an_error(tmp_path):
-    with the_bed([KEY], SIZE_BYTES) as bed, pytest.raises(RuntimeError, match="HPC application died"):  # noqa: SIM117
-        with hpc_application(bed, 16 << 20, 0.1, tmp_path) as hpc:
-            hpc.await_phases(1)
-            for pid in namespaces._processes(bed.hosts.name("storage")):
-                os.kill(pid, signal.SIGKILL)
-            hpc.await_phases(50)
+    with pytest.raises(RuntimeError, match="HPC application died"):
+        lose_the_server(tmp_path)
 
 
 SETS_UP = """
@@ -98,9 +101,8 @@ with ended_by_signal(), joined_hosts(HOSTS) as hosts:
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_takes_everything_down(how):
-    owner = subprocess.Popen(
-        [sys.executable, "-c", SETS_UP], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=ROOT
-    )
+    command = [sys.executable, "-c", SETS_UP]
+    owner = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=ROOT)
     tag = owner.stdout.readline().decode().strip()
     assert any(tag in name for name in left_behind())
     owner.send_signal(how)

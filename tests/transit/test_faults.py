@@ -62,25 +62,12 @@ def test_results_survive_killed_dask_workers(program, tmp_path, truth):
     mainjob.assert_equals_oracle(tmp_path / "out", truth)
 
 
-def test_results_survive_a_killed_analysis(program, tmp_path, truth):
+@pytest.mark.parametrize("victim", ["bbflow fold", "bbflow node"], ids=["analysis", "agent"])
+def test_results_survive_a_killed(program, tmp_path, truth, victim):
     process = mainjob.start_run(slow_config(tmp_path), mainjob.simulation(program, 2, STEPS))
     for count in (3, 30):
         wait_for_folds(tmp_path / "out", count)
-        find(process, "bbflow fold").kill()
-        time.sleep(0.5)
-    code, said = finish(process)
-    assert code == 0, said
-    mainjob.assert_equals_oracle(tmp_path / "out", truth)
-    raw = xr.open_zarr(tmp_path / "out" / "raw.zarr")
-    assert raw.step.values.tolist() == list(range(STEPS))
-    assert (raw.tas.values == truth.tas.values.astype("f4")).all()
-
-
-def test_results_survive_killed_agents(program, tmp_path, truth):
-    process = mainjob.start_run(slow_config(tmp_path), mainjob.simulation(program, 2, STEPS))
-    for count in (3, 30):
-        wait_for_folds(tmp_path / "out", count)
-        find(process, "bbflow node").kill()
+        find(process, victim).kill()
         time.sleep(0.5)
     code, said = finish(process)
     assert code == 0, said

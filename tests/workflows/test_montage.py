@@ -122,3 +122,38 @@ def test_the_truth_is_written_so_that_people_can_read_it(survey):
     directory, _ = survey
     content = json.loads((directory / "pfs" / montage.TRUTH).read_text())
     assert len(content["backgrounds"]) == SMALL["rows"] * SMALL["columns"]
+
+
+def test_a_burst_buffer_gives_the_same_mosaic_and_keeps_the_intermediate_files(survey, tmp_path):
+    directory, _ = survey
+    (tmp_path / "bb").mkdir()
+    config = tmp_path / "config.py"
+    config.write_text(
+        f"from pathlib import Path\nPFS, BB = {str(directory)!r}, Path({str(tmp_path / 'bb')!r})\n{CONFIG}"
+    )
+    out = tmp_path / "out"
+    done = run("mosaic", directory / "pfs", "--output", out, "--config", config, "--tool", "mProject")
+    assert done.returncode == 0, done.stderr
+    for name in ("mosaic.fits", "mosaic_area.fits"):
+        with fits.open(out / name) as with_bb, fits.open(directory / "out" / name) as without:
+            np.testing.assert_array_equal(with_bb[0].data, without[0].data)
+    assert sorted(path.name for path in out.iterdir()) == ["mosaic.fits", "mosaic.png", "mosaic_area.fits"]
+    assert not list((tmp_path / "bb").iterdir())
+
+
+CONFIG = """
+from bbflow_parsl import BurstBuffer, BurstBufferExecutor
+from parsl.config import Config
+from parsl.providers import LocalProvider
+
+burst_buffer = BurstBuffer(
+    directory=BB, capacity="64MiB", sources=[PFS], intermediate=[str(BB.parent / "out" / "work")],
+    results=[str(BB.parent / "out")],
+)
+executor = BurstBufferExecutor(
+    address="127.0.0.1", max_workers_per_node=2, cores_per_worker=1e-3, provider=LocalProvider(max_blocks=1),
+    burst_buffer=burst_buffer,
+)
+run_dir = str(BB.parent / "runinfo")
+config = Config(executors=[executor], run_dir=run_dir, strategy="none", initialize_logging=False)
+"""
