@@ -1,12 +1,14 @@
 import gc
 import subprocess
 import sys
+from contextlib import closing
 
 import numpy as np
 import programs
 import pytest
 import xarray as xr
 from bbflow_workflows import climate
+from nodes import Nodes
 from writers import clean_environment, finish, wait_for_file, watch, watch_until, write_config, writing
 
 from bbflow.errors import CapacityError, NodeError, StreamError
@@ -251,3 +253,15 @@ def test_opening_needs_no_dask_and_leaves_no_thread_or_socket_behind(two_nodes, 
     )
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == ("0 False\n", "")
+
+
+def test_a_dataset_outlives_an_agent_that_is_killed_and_started_again(opened, tmp_path):
+    with closing(Nodes(1, 1 << 20)) as nodes:
+        whole_run(nodes, tmp_path, ranks=2)
+        dataset = opened(nodes)
+        nodes.kill("bb0")
+        with pytest.raises(NodeError, match="bb0"):
+            dataset.tas[0].values.sum()
+        nodes.start("bb0")
+        assert (dataset.tas.values == expected_steps()[:, :4]).all()
+        assert request_once(nodes.nodes[0], "status")["streams"]["model"]["readers"] == 1
