@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchmarks.testbed.address import ACCESS_KEY, BUCKET, ENDPOINT, PORT, SECRET_KEY
 from benchmarks.testbed.namespaces import HOSTS, Hosts
-from benchmarks.testbed.needs import server_command
+from benchmarks.testbed.needs import server_command, server_name
 
 START_S = 20.0
 
@@ -36,7 +36,7 @@ def serving(hosts: Hosts) -> Iterator[None]:
 def _words(folder: Path) -> list[str]:
     command = server_command()
     assert command is not None, "needs.missing() says so first"
-    if Path(command[0]).name == "moto_server":
+    if server_name() == "moto_server":
         return [*command, "-H", HOSTS["storage"], "-p", str(PORT)]
     keys = ["--access", ACCESS_KEY, "--secret", SECRET_KEY, "--port", f"{HOSTS['storage']}:{PORT}"]
     return [*command, *keys, "--keep-alive", "--quiet", "posix", str(folder)]
