@@ -1,8 +1,10 @@
 """Network namespaces of the test bed: three hosts joined by a bridge, gone whatever happens."""
 
 import os
+import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -11,6 +13,7 @@ from itertools import count
 from pathlib import Path
 
 PREFIX = "bbflow-bed"
+MEMORY = Path("/dev/shm")
 HOSTS = {"storage": "10.77.0.1", "compute": "10.77.0.2", "hpc": "10.77.0.3"}
 """Each host's address; the bridge has a namespace to itself, so the machine's own network never sees any of it."""
 _NUMBERS = count()
@@ -61,13 +64,24 @@ def _join(hosts: Hosts, host: str, address: str) -> None:
 
 
 def sweep() -> None:
-    """Remove the namespaces that a killed owner left behind."""
+    """Remove the namespaces, and what is in memory, that a killed owner left behind."""
     listed = subprocess.run(["ip", "netns", "list"], check=True, capture_output=True, text=True, timeout=20).stdout
     names = [line.split()[0] for line in listed.splitlines() if line.startswith(f"{PREFIX}-")]
     for name in names:
-        owner = name.removeprefix(f"{PREFIX}-").partition(".")[0]
-        if not Path("/proc", owner).exists():
+        if not _owner_lives(name):
             _remove(name)
+    for folder in MEMORY.glob(f"{PREFIX}-*"):
+        if not _owner_lives(folder.name):
+            shutil.rmtree(folder)
+
+
+def folder_in_memory() -> "tempfile.TemporaryDirectory[str]":
+    """Make a directory in memory that goes with the block, or with the next bed."""
+    return tempfile.TemporaryDirectory(dir=MEMORY, prefix=f"{PREFIX}-{os.getpid()}.")
+
+
+def _owner_lives(name: str) -> bool:
+    return Path("/proc", name.removeprefix(f"{PREFIX}-").partition(".")[0]).exists()
 
 
 def _remove(name: str) -> None:

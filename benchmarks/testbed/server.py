@@ -2,14 +2,13 @@
 
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.testbed.address import ACCESS_KEY, BUCKET, ENDPOINT, PORT, SECRET_KEY
-from benchmarks.testbed.namespaces import HOSTS, Hosts
+from benchmarks.testbed.namespaces import HOSTS, Hosts, folder_in_memory
 from benchmarks.testbed.needs import server_command, server_name
 
 START_S = 20.0
@@ -18,7 +17,7 @@ START_S = 20.0
 @contextmanager
 def serving(hosts: Hosts) -> Iterator[None]:
     """Run the server until the block ends; its directory is in /dev/shm."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="bbflow-bed-pfs-") as name:
+    with folder_in_memory() as name:
         (Path(name) / BUCKET).mkdir()
         process = subprocess.Popen(
             hosts.inside("storage", *_words(Path(name))),
