@@ -181,7 +181,9 @@ class Stream:
         self.final.update({item["name"]: item for item in record["attributes"]})
         if self.status == "open" and sum(rank.closed for rank in self.ranks.values()) == self.local_writers:
             self.status = "closed"
-        return rank.keep([])
+        # A part of a step that another rank never wrote can't become visible any more.
+        incomplete = list(self.parts) if self.status == "closed" else []
+        return self._drop_parts(incomplete) + rank.keep([])
 
     def _abort(self, rank: int) -> list[Extent]:
         """End the stream; room in which other ranks may still be writing stays theirs until they go too."""
