@@ -34,8 +34,6 @@ class Terms:
     """How long it waits for ranks that have not opened the stream."""
     opened_s: float
     """When it opened it (seconds since the epoch)."""
-    resumed: bool
-    """Whether it came back, perhaps in the middle of a step that it began with an earlier agent."""
 
 
 class Writers:
@@ -99,7 +97,7 @@ class Writers:
             self._bound = self._store.streams[self._name]
         elif not message["resume"]:
             raise StreamError(f"rank {rank} of stream {self._name!r} is open already: give each rank its Rank")
-        self._terms[rank] = Terms(message["policy"], message["open_timeout_s"], self._clock(), message["resume"])
+        self._terms[rank] = Terms(message["policy"], message["open_timeout_s"], self._clock())
         progress = self._ranks[rank]
         # A discarded step leaves no record of the rank's own.
         behind = [step for step in self._stream.discarded if progress.committed < step <= message["settled"]]
@@ -131,7 +129,7 @@ class Writers:
         progress = self._ranks[rank]
         if step != progress.committed + 1:
             raise ProtocolError(f"rank {rank} began step {step} after step {progress.committed}")
-        self._check_partners(step)
+        self._check_can_be_whole(step)
         opened = self._open_steps.get(step) or self._decide(rank, step)
         if opened is None:
             return None
@@ -162,6 +160,14 @@ class Writers:
         self._open_steps[step] = OpenStep(is_full and policy == "Spill", self._clock())
         return self._open_steps[step]
 
+    def _check_can_be_whole(self, step: int) -> None:
+        left = [number for number, rank in self._ranks.items() if rank.closed and rank.committed < step]
+        if left and step not in self._stream.discarded:
+            raise StreamError(
+                f"rank {left[0]} of stream {self._name!r} has closed it before step {step}, which can't become whole "
+                "any more: all ranks must write the same number of steps"
+            )
+
     def _older_needs(self, rank: int, step: int) -> list[int] | None:
         needs = older_needs(self._ranks, self._stream.local_writers, step)
         if needs is None:
@@ -177,9 +183,11 @@ class Writers:
     def reserve(self, rank: int, step: int, size: int) -> Message | None:
         """Give a rank more room in its open step; None while it must wait."""
         self._check_alive()
-        has_begun = step in self._open_steps or self._terms[rank].resumed
-        if size <= 0 or self._ranks[rank].committed + 1 != step or not has_begun:
+        if size <= 0 or self._ranks[rank].committed + 1 != step:
             raise ProtocolError(f"rank {rank} asked for {size} bytes in step {step}, which is not its open step")
+        self._check_can_be_whole(step)
+        # It may have begun before this agent was started.
+        self._open_steps.setdefault(step, OpenStep(spill=False, began_s=self._clock()))
         return self._reserve(rank, step, size)
 
     def _reserve(self, rank: int, step: int, size: int) -> Message | None:
@@ -311,14 +319,6 @@ class Writers:
         """How long a rank may be away; None if it need not come back."""
         progress = self._ranks[rank]
         return None if progress.closed else progress.loss_timeout_s
-
-    def _check_partners(self, step: int) -> None:
-        left = [number for number, rank in self._ranks.items() if rank.closed and rank.committed < step]
-        if left and step not in self._stream.discarded:
-            raise StreamError(
-                f"step {step} of stream {self._name!r} can't become whole, since rank {left[0]} has closed the stream "
-                "before it: every rank must begin and end every step"
-            )
 
     def _check_alive(self) -> None:
         if self.is_stale:
