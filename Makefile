@@ -2,12 +2,15 @@
 VENV := .venv
 BIN := $(VENV)/bin
 OUT ?= bbflow-out
+TOOLS := PATH="$(CURDIR)/$(BIN):$$PATH"
+ADIOS2 := $(CURDIR)/$(VENV)/adios2
 CONFORMANCE := $(CURDIR)/$(VENV)/conformance
+MPI := $(CURDIR)/$(VENV)/mpi
 BUILD := $(CURDIR)/$(VENV)/climate
 SOURCES := setup.cfg setup.py pyproject.toml CMakeLists.txt \
 	$(wildcard adios2-engine/CMakeLists.txt adios2-engine/src/* bbflow/operators/kernel/*)
 
-.PHONY: demo test fuzz lint bench conformance parsl-suite clean check-tools
+.PHONY: demo test fuzz lint bench conformance test-mpi parsl-suite clean check-tools
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -22,7 +25,7 @@ DECODERS := -std=c++17 -g -O1 -Iadios2-engine/src adios2-engine/tests/program/de
 	$(patsubst %,adios2-engine/src/%.cpp,Crc32 Frame Json MessagePack Utf8 Value)
 fuzz: $(VENV)/.test
 	mkdir -p $(VENV)/corpus
-	for target in frames handshake index agent; do \
+	for target in frames handshake data index agent; do \
 		mkdir -p $(VENV)/corpus/$$target && \
 		$(BIN)/python tests/fuzz/fuzz.py $$target -max_total_time=$(FUZZ_SECONDS) -max_len=400 \
 			$(VENV)/corpus/$$target || exit 1; done
@@ -36,13 +39,21 @@ fuzz: $(VENV)/.test
 	fi
 
 lint: $(VENV)/.lint
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pre-commit run --all-files
+	$(TOOLS) pre-commit run --all-files
 
 bench: $(VENV)/.test
 	$(BIN)/python -m benchmarks
 
 conformance: $(CONFORMANCE)/.built
 	$(BIN)/python adios2-engine/conformance $(CONFORMANCE)/build
+
+# The engine and a program against an ADIOS2 with MPI, which is built once.
+test-mpi: $(MPI)/.installed
+	$(TOOLS) cmake -S adios2-engine -B $(MPI)/engine -G Ninja -DCMAKE_PREFIX_PATH=$(MPI)/adios2
+	$(TOOLS) cmake --build $(MPI)/engine
+	$(TOOLS) cmake -S adios2-engine/mpi -B $(MPI)/program -G Ninja -DCMAKE_PREFIX_PATH=$(MPI)/adios2
+	$(TOOLS) cmake --build $(MPI)/program
+	$(BIN)/python -m pytest adios2-engine/mpi --built $(MPI)
 
 # PARSL names a checkout of Parsl that you have; its suite runs with and without a burst buffer.
 parsl-suite: | check-tools
@@ -77,14 +88,22 @@ $(VENV)/.lint: $(VENV)/.installed
 	$(BIN)/python -m pip install -q '.[lint]'
 	@touch $@
 
-# ADIOS2's own tests are in its source distribution only, which stays out of the repository.
-$(CONFORMANCE)/.built: adios2-engine/conformance/CMakeLists.txt | $(VENV)/.test
+# ADIOS2's source distribution stays out of the repository.
+$(ADIOS2)/.unpacked: | $(VENV)/.test
 	version=$$($(BIN)/python -c 'import adios2; print(adios2.__version__)') && \
-	$(BIN)/python -m pip download -q --no-binary adios2 --no-deps -d $(CONFORMANCE) "adios2==$$version"
-	mkdir -p $(CONFORMANCE)/source
-	tar -xf $(CONFORMANCE)/adios2-*.tar.gz -C $(CONFORMANCE)/source --strip-components 1
+	$(BIN)/python -m pip download -q --no-binary adios2 --no-deps -d $(ADIOS2) "adios2==$$version"
+	mkdir -p $(ADIOS2)/source
+	tar -xf $(ADIOS2)/adios2-*.tar.gz -C $(ADIOS2)/source --strip-components 1
+	@touch $@
+
+$(CONFORMANCE)/.built: adios2-engine/conformance/CMakeLists.txt $(ADIOS2)/.unpacked
 	$(BIN)/cmake -S $(<D) -B $(CONFORMANCE)/build -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja \
-		-DADIOS2_SOURCE=$(CONFORMANCE)/source \
+		-DADIOS2_SOURCE=$(ADIOS2)/source \
 		-DADIOS2_DIR=$$($(BIN)/python -c 'import adios2, os; print(os.path.dirname(adios2.__file__))')/cmake/adios2
 	$(BIN)/cmake --build $(CONFORMANCE)/build
+	@touch $@
+
+$(MPI)/.installed: adios2-engine/mpi/adios2.cmake $(ADIOS2)/.unpacked
+	$(TOOLS) cmake -C $< -S $(ADIOS2)/source -B $(MPI)/build -G Ninja -DCMAKE_INSTALL_PREFIX=$(MPI)/adios2
+	$(TOOLS) cmake --build $(MPI)/build --target install
 	@touch $@

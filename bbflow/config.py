@@ -47,6 +47,10 @@ class RawConfig:
     """Only steps 0, n, 2n, …"""
     compression: str = "none"
     """none or zstd."""
+    policy: str = "no-action"
+    """Delay policy: how the drain gives way to I/O phases of others."""
+    phases: Path | None = None
+    """Where I/O phases are announced, those of the drain included."""
 
     @property
     def wanted(self) -> bool:
@@ -182,7 +186,9 @@ def _parse_raw(content: Any) -> RawConfig:
         return RawConfig()
     if isinstance(content, str):
         raise ConfigError(f"raw: {content!r} is neither all nor none nor a map; {nearest(content, ['all', 'none'])}")
-    raw = _section(RawConfig, content, "raw", variables=_names, every=_positive, compression=str)
+    raw = _section(
+        RawConfig, content, "raw", variables=_names, every=_positive, compression=str, policy=str, phases=Path
+    )
     if raw.compression not in ("none", "zstd"):
         raise ConfigError(f"raw: compression {raw.compression!r}: {nearest(raw.compression, ['none', 'zstd'])}")
     return raw

@@ -32,9 +32,34 @@ Contact FromJson(const Value &json)
     return contact;
 }
 
+/** Whether only programs of the node's own host reach its TCP address. */
+bool IsLoopback(const std::string &address)
+{
+    const auto startsWith = [&](const char *start) { return address.rfind(start, 0) == 0; };
+    return startsWith("127.") || startsWith("localhost:") || startsWith("[::1]:");
+}
+
+std::unique_ptr<Socket> SocketTo(const Node &node, const Deadline &deadline)
+{
+    try
+    {
+        return Socket::ToAddress(node.Tcp, deadline);
+    }
+    catch (const std::runtime_error &error)
+    {
+        if (!IsLoopback(node.Tcp) || node.IsHere())
+        {
+            throw;
+        }
+        throw std::runtime_error(std::string(error.what()) + ": BB node " + node.Name +
+                                 " serves its own host " + node.Host +
+                                 " only: start it with --listen ADDRESS");
+    }
+}
+
 std::unique_ptr<Wire> WireTo(const Node &node, const Deadline &deadline)
 {
-    std::unique_ptr<Socket> socket = Socket::ToAddress(node.Tcp, deadline);
+    std::unique_ptr<Socket> socket = SocketTo(node, deadline);
     if (node.Tls.empty())
     {
         return socket;

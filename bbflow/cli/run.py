@@ -24,6 +24,7 @@ from bbflow.events import EVENTS_FILE
 from bbflow.landing.embedded import EmbeddedNodes
 from bbflow.progress import Progress
 from bbflow.report import write_report
+from bbflow.staging.policies import checked_policy
 from bbflow.supervise import Supervisor
 
 
@@ -67,6 +68,7 @@ def run_simulation(options: argparse.Namespace, command: Sequence[str]) -> int:
     # A batch system ends a job with SIGTERM: what was committed is published as after Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     config = load_config(options.config)
+    checked_policy(config.raw.policy, config.raw.phases)
     _prepare_output(config.output, overwrite=options.overwrite)
     with _nodes(config, options.contact) as contact, Progress() as progress:
         analysis = [sys.executable, "-m", "bbflow", "fold", str(options.config), "--contact", str(contact)]

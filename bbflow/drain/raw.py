@@ -1,6 +1,7 @@
 """raw.zarr: the raw steps that are kept, one chunk for each step and variable."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,8 +45,20 @@ def is_drainable(block: Block, raw: RawConfig, time_variable: str) -> bool:
     return chosen and block.kind in ("GlobalArray", "GlobalValue") and block.type != "string"
 
 
-def drain_steps(work: DrainWork) -> int:
+def no_gate(size_bytes: int) -> AbstractContextManager[None]:
+    """Let everything pass."""
+    return nullcontext()
+
+
+def drain_steps(work: DrainWork, gate: Callable[[int], AbstractContextManager[None]] = no_gate) -> int:
     """Write raw steps; running it again writes the same.
+
+    Parameters
+    ----------
+    work
+        What to write.
+    gate
+        Is asked before each array of a step is written, with its bytes; the array is written in its ``with``.
 
     Returns
     -------
@@ -57,7 +70,8 @@ def drain_steps(work: DrainWork) -> int:
     for number, blocks in enumerate(work.steps, start=work.start):
         for name in dict.fromkeys(block.name for _, block in blocks):
             field = assemble([(pool, block) for pool, block in blocks if block.name == name])
-            group[name][number] = field  # type: ignore[index]
+            with gate(field.nbytes):
+                group[name][number] = field  # type: ignore[index]
             size += field.nbytes
     return size
 

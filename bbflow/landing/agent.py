@@ -195,6 +195,7 @@ class Agent:
             "held": len(stream.steps),
             "discarded": len(stream.discarded),
             "readers": len(stream.holds),
+            "waiting": self._writing.count(stream.name, [w.peer for w in self._waiting if w.message["op"] != "watch"]),
             "waited_s": writers.waited_s if writers else 0.0,
             "consumers": {name: cursor.step for name, cursor in stream.consumers.items()},
         }

@@ -2,6 +2,7 @@
 
 import socket
 import ssl
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
@@ -125,6 +126,11 @@ class NodeClient:
                 raise NodeError(f"BB node {self.node.name} closed the connection")
             self._reader.add(data)
         return reply
+
+    def interrupt(self) -> None:
+        """Make a request that another thread waits for fail at once."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Close the connection."""

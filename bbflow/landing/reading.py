@@ -56,7 +56,7 @@ class Reading:
         stream = self._store.streams.get(name)
         if stream is None:
             raise StreamError(f"there is no stream {name!r} on this node yet")
-        hold = Hold(after)
+        hold = Hold(after, follows=bool(message.get("follow", True)))
         stream.holds[peer] = hold
         self._peers[peer] = ReaderPeer(stream, hold)
         kept = (number for number in stream.steps if number > after)
@@ -103,7 +103,7 @@ class Reading:
         return True
 
     def _release(self, stream: Stream) -> None:
-        if stream.holds:
-            stream.read_through = max(stream.read_through, min(hold.passed for hold in stream.holds.values()))
+        if passed := [hold.passed for hold in stream.holds.values() if hold.follows]:
+            stream.read_through = max(stream.read_through, min(passed))
         if self._store.streams.get(stream.name) is stream:
             self._store.release(stream.name)

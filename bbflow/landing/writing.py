@@ -1,6 +1,6 @@
 """What writers ask of a node: from open to close, and coming back after a break."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from bbflow.errors import ProtocolError
@@ -93,6 +93,10 @@ class Writing:
     def transports(self, stream: str) -> dict[int, str]:
         """Give for each rank of a stream that is here how its blocks come."""
         return {peer.rank: peer.transport for peer in self._peers.values() if peer.stream == stream}
+
+    def count(self, stream: str, peers: Iterable[int]) -> int:
+        """Say how many of some peers write a stream."""
+        return sum(peer in self._peers and self._peers[peer].stream == stream for peer in peers)
 
     def _peer(self, peer: int) -> WriterPeer:
         try:

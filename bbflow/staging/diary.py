@@ -2,7 +2,8 @@
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median
 
@@ -103,7 +104,7 @@ class Diary:
         self._lock = threading.Lock()
         self._held: tuple[Decision, float] | None = None
         self.remaining_bytes = 0
-        """Still to be copied for the tasks that are admitted."""
+        """Still to be copied, for the tasks that are admitted or out of the BB."""
         self.staged_bytes = 0
         """Copied so far."""
 
@@ -121,6 +122,17 @@ class Diary:
         """Note a file that is to be copied."""
         with self._lock:
             self.remaining_bytes += file.size_bytes or 0
+
+    @contextmanager
+    def staging_out(self, size_bytes: int) -> Iterator[None]:
+        """Count a file that is staged out as something to be transferred, for as long as a ``with`` lasts."""
+        with self._lock:
+            self.remaining_bytes += size_bytes
+        try:
+            yield
+        finally:
+            with self._lock:
+                self.remaining_bytes -= size_bytes
 
     def copied(self, file: File, wave: int, fetcher: int, started_s: float, transferred_bytes: int) -> None:
         """Note a file that was copied, or that can't be."""

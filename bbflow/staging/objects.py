@@ -1,4 +1,4 @@
-"""S3 through obstore, the only module that imports it: a fourth of s3fs's work a request, and no retries of its own.
+"""S3 through obstore, the only module that imports it: less work a request than s3fs's, and no retries of its own.
 
 Retries belong to the transfer: a client that tries again by itself would read in the middle of a hold.
 """

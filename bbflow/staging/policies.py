@@ -4,6 +4,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from bbflow.errors import ConfigError, nearest
 from bbflow.phases import Phase, Prediction
@@ -236,6 +237,27 @@ def parse_policy(text: str) -> Policy:
             raise ConfigError(f"delay policy {name}: unknown setting {key!r}; {nearest(key, types)}")
         given[key] = _number(value, types[key], f"delay policy {name}: {key}")
     return kind(**given)
+
+
+def checked_policy(text: str, phases: Path | None) -> Policy:
+    """Make a policy, and see that it can do what it says.
+
+    Parameters
+    ----------
+    text
+        As for `parse_policy`.
+    phases
+        Where phases are announced.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such policy, or it could never see a phase.
+    """
+    policy = parse_policy(text)
+    if phases is None and not isinstance(policy, NoAction):
+        raise ConfigError(f"delay policy {text}: it needs 'phases', a directory where I/O phases are announced")
+    return policy
 
 
 def _number(text: str, kind: type, where: str) -> float | int:

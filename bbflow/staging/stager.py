@@ -214,7 +214,7 @@ class Stager:
         Future of int
             Its size in bytes. It fails with a `SourceError` if it can't be written.
         """
-        return self._uploads.submit(stage_out, path, url, self._sources, self.gate, self._retry)
+        return self._uploads.submit(self._stage_out, path, url)
 
     def state(self) -> StagerState:
         """Give how far everything is."""
@@ -302,6 +302,10 @@ class Stager:
     def _note_made(self, url: str) -> _Settled:
         path = self._shelf.path(url)
         return self._perform(self._waves.made(File(url, path.stat().st_size))) if path.exists() else []
+
+    def _stage_out(self, path: Path, url: str) -> int:
+        with self._diary.staging_out(path.stat().st_size):
+            return stage_out(path, url, self._sources, self.gate, self._retry)
 
     def _transfer(self, file: File, rank: int) -> int:
         return Transfer(file, self._sources, self._shelf, self.gate, self._retry, rank).run().transferred_bytes

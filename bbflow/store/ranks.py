@@ -69,7 +69,9 @@ class Hold:
     """It needs the steps above this one."""
     pins: set[int] = field(default_factory=set)
     """And these."""
+    follows: bool = True
+    """Whether it goes through all steps; otherwise it needs what it has pinned only."""
 
     def needs(self, step: int) -> bool:
         """Whether a step must stay for it."""
-        return step > self.passed or step in self.pins
+        return (self.follows and step > self.passed) or step in self.pins

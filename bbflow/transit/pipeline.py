@@ -14,13 +14,14 @@ from bbflow.errors import BbflowError, ConfigError, StreamError
 from bbflow.events import EventLog
 from bbflow.landing.contact import NodeAddress
 from bbflow.operators.calendars import Clock
+from bbflow.staging.policies import checked_policy
 from bbflow.transit.cluster import Cluster
 from bbflow.transit.consumers import DRAIN, FOLD, Consumers
 from bbflow.transit.live import live_dataset
 from bbflow.transit.opening import check_variables, make_clock, write_coordinates
 from bbflow.transit.stages import DrainStage, FoldStage
-from bbflow.transit.watch import Watcher
 from bbflow.view.stream import StreamView
+from bbflow.view.watch import Watcher
 
 LiveAnswer = queue.SimpleQueue[xr.Dataset | None]
 
@@ -52,12 +53,13 @@ class Pipeline:
     Raises
     ------
     ConfigError
-        If raw steps are to be drained from several hosts.
+        If raw steps are to be drained from several hosts, or the drain's delay policy isn't known.
     NodeError
         If a node doesn't answer.
     """
 
     def __init__(self, nodes: Sequence[NodeAddress], config: Config, cluster: Cluster) -> None:
+        checked_policy(config.raw.policy, config.raw.phases)
         self._nodes = {node.name: node for node in nodes}
         self._config = config
         self._cluster = cluster

@@ -8,7 +8,6 @@ from typing import Any
 from bbflow.cf import StreamAttributes
 from bbflow.config import Config
 from bbflow.drain.draining import DrainBatch, Draining, RawStep
-from bbflow.drain.raw import drain_steps
 from bbflow.events import EventLog
 from bbflow.landing.contact import NodeAddress
 from bbflow.operators.calendars import Clock
@@ -17,6 +16,7 @@ from bbflow.transit.cluster import Cluster
 from bbflow.transit.consumers import DRAIN, FOLD, Consumers, no_checkpoint
 from bbflow.transit.fold import fold_batch
 from bbflow.transit.folding import Batch, Folding, step_time
+from bbflow.transit.politeness import writing
 from bbflow.transit.publishing import Publishing
 from bbflow.transit.tasks import TaskBatch
 from bbflow.view.stream import StreamView
@@ -170,6 +170,7 @@ class DrainStage(Stage):
         cursors = {node: step for node, (step, _) in self.consumers.of(DRAIN).items()}
         pools = {node.name: node.pool for node in self.nodes.values()}
         self.draining = Draining(self.config, cursors, pools)
+        self._write = writing(self.config.raw)
         self._tasks: TaskBatch[DrainBatch] | None = None
 
     @property
@@ -187,7 +188,7 @@ class DrainStage(Stage):
         batch = self.draining.next_batch(steps, through)
         host = next(iter(self.nodes.values())).host
         works = [(batch.work, host)] if batch.numbers else []
-        self._tasks = TaskBatch(self.cluster, batch, drain_steps, works, self.wake)
+        self._tasks = TaskBatch(self.cluster, batch, self._write, works, self.wake)
 
     def _raw_step(self, number: int) -> RawStep:
         parts = {name: self.view.step(name, number) for name in self.view.taking_part}

@@ -1,6 +1,6 @@
 """The stream over all nodes: which steps are complete, and how it stands; without threads and sockets."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,6 +41,8 @@ class NodeView:
     """Steps that it dropped."""
     arrivals: tuple[Arrival, ...] = ()
     """Ranks that came from nodes that were lost."""
+    base: dict[str, Any] | None = None
+    """Attributes as they were before the oldest step that it showed first."""
 
     def ranks_in(self, step: int) -> int:
         """How many ranks land a part of a step here, if it lands."""
@@ -72,7 +74,9 @@ class StreamView:
         view.writers, view.local_writers = reply["writers"], reply["local_writers"]
         view.discarded = frozenset(reply["discarded"])
         view.arrivals = tuple(Arrival(*arrival) for arrival in reply["moved"])
-        self.attributes.update({item["name"]: item["value"] for item in reply["attributes"]})
+        self.attributes.update(_values(reply["attributes"]))
+        if view.base is None:
+            view.base = _values(reply["base"])
         for message in reply["steps"]:
             step = Step.from_wire(message)
             view.steps[step.number] = step
@@ -146,8 +150,24 @@ class StreamView:
         """Steps that a node dropped: they are missing in the whole stream."""
         return set().union(*(view.discarded for view in self.taking_part.values()))
 
+    def attributes_at(self, number: int) -> dict[str, Any]:
+        """Give the attributes as they were at the end of a step; those of the end with the last step."""
+        if self.ended and number >= self.frontier:
+            return dict(self.attributes)
+        found: dict[str, Any] = {}
+        for view in self.taking_part.values():
+            found.update(view.base or {})
+        for at in sorted({at for view in self.taking_part.values() for at in view.steps if at <= number}):
+            for view in self.taking_part.values():
+                found.update(_values(view.steps[at].attributes if at in view.steps else ()))
+        return found
+
     def forget(self, through: int) -> None:
         """Let go of the steps up to `through`, which are done with."""
         for view in self._nodes.values():
             for number in [number for number in view.steps if number <= through]:
                 del view.steps[number]
+
+
+def _values(attributes: Iterable[Message]) -> dict[str, Any]:
+    return {item["name"]: item["value"] for item in attributes}

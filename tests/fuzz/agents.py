@@ -8,6 +8,7 @@ from bbflow.errors import ProtocolError
 from bbflow.landing.agent import Agent
 from bbflow.store.extents import ALIGNMENT_BYTES as PAGE
 from bbflow.store.extents import Extents
+from bbflow.store.frames import encode
 from bbflow.store.node import NodeStore
 
 PAGES = 8
@@ -36,6 +37,7 @@ class Conversation:
 
     def handle(self, peer, message):
         for to, reply in self.agent.handle(peer, message):
+            encode(reply)
             if to in (0, 1) and reply.get("extents"):
                 self.extents[to] = reply["extents"]
         return True
@@ -66,7 +68,15 @@ class Conversation:
         step = self.step[peer]
         places = [tuple(extent) for extent in self.extents[peer]]
         blocks = [BLOCK | {"count": [size], "offset": offset, "bytes": size} for offset, size in places]
-        reader = {"stream": "weather", "after": -1, "step": step - 1, "steps": [step - 1], "offset": 0, "bytes": 64}
+        reader = {
+            "stream": "weather",
+            "after": -1,
+            "follow": True,
+            "step": step - 1,
+            "steps": [step - 1],
+            "offset": 0,
+            "bytes": 64,
+        }
         analysis = {"stream": "weather", "consumer": "fold", "epoch": 1, "checkpoint": b"c"}
         return dice.of([
             OPEN | {"rank": peer},
@@ -113,7 +123,18 @@ class Conversation:
         for stream in store.streams.values():
             for extent in stream.held_extents():
                 pool.take_at(extent)
+            assert all(
+                lies_in(block, stream.extents[step.number]) for step in stream.steps.values() for block in step.blocks
+            )
         assert pool.free_bytes == store.extents.free_bytes
+
+
+def lies_in(block, extents):
+    """Whether a block has its place in what its step holds."""
+    end = block.offset + block.bytes
+    return (
+        not block.bytes or block.file or any(start <= block.offset and end <= start + size for start, size in extents)
+    )
 
 
 def converse(dice):

@@ -9,7 +9,8 @@ from dice import Dice
 
 from bbflow.errors import ConfigError, ProtocolError
 from bbflow.landing.handshake import NodeHandshake
-from bbflow.store.frames import FrameReader, encode
+from bbflow.landing.link import raw_target
+from bbflow.store.frames import MAX_PAYLOAD_BYTES, FrameReader, encode
 from bbflow.store.node import NodeStore
 
 KEY = "ab" * 32
@@ -79,4 +80,13 @@ def index(data):
             store.close()
 
 
-TARGETS = {target.__name__: target for target in (frames, handshake, agent, index)}
+def data(data):
+    """What is said ahead of raw bytes: a place and a size that can be, or a refusal."""
+    message = Dice(data).mutate({"op": "data", "offset": 64, "bytes": 128, "crc": 7})
+    with contextlib.suppress(ProtocolError):
+        offset, size, _ = raw_target(message)
+        assert offset >= 0
+        assert 0 < size <= MAX_PAYLOAD_BYTES
+
+
+TARGETS = {target.__name__: target for target in (frames, handshake, data, agent, index)}

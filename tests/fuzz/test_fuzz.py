@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("atheris", reason="atheris has no wheel for this Python")
-RUNS = {"frames": 20000, "handshake": 20000, "index": 6000, "agent": 2000}
+RUNS = {"frames": 20000, "handshake": 20000, "data": 20000, "index": 6000, "agent": 2000}
 
 
 @pytest.mark.parametrize("target", RUNS)

@@ -343,7 +343,7 @@ def test_a_step_that_a_rank_will_not_bring_any_more_is_refused_to_the_others(ben
     bench.say(1, "close", steps=0)
     assert "rank 1 of stream 'weather' has closed it before step 1" in bench.replies[0]["error"]
     bench.say(0, "close", steps=1)
-    assert (bench.watch()["status"], steps_of(bench.watch())) == ("closed", [])
+    assert (bench.watch()["status"], steps_of(bench.watch())) == ("aborted", [])
     assert bench.free_pages() == 16
 
 

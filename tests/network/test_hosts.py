@@ -160,3 +160,21 @@ def test_a_reader_on_another_host_follows_while_the_ranks_write(hosts, cluster, 
     with on(hosts, "desk", sys.executable, "-c", READER, xml, **bbflow_adios2.environment(cluster)) as reader:
         write(hosts, cluster, xml, steps=60)
         assert finish(reader) == "read 60\n"
+
+
+XARRAY_READER = """
+import sys
+import numpy as np, xarray as xr
+expected = np.arange(300 * 1000, dtype="f8").reshape(300, 1000)
+with xr.open_dataset(sys.argv[1], engine="bbflow", stream="model", wait=True, chunks={}) as dataset:
+    assert dataset.field.chunks[1] == (150, 150), dataset.field.chunks
+    assert (dataset.field[3].values == expected + 3).all()
+    assert (dataset.field[:, 140:160, 5:12].values == expected[140:160, 5:12] + np.arange(5)[:, None, None]).all()
+    print("when", *dataset.when.values)
+"""
+
+
+def test_xarray_reads_the_blocks_of_both_nodes_over_the_network(hosts, cluster, tmp_path):
+    with on(hosts, "desk", sys.executable, "-W", "error", "-c", XARRAY_READER, cluster) as reader:
+        write(hosts, cluster, config(tmp_path))
+        assert finish(reader) == "when 0.0 0.5 1.0 1.5 2.0\n"

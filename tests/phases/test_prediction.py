@@ -45,3 +45,22 @@ def test_one_long_pause_does_not_spoil_the_period():
 
 def test_phases_that_all_began_at_once_predict_nothing():
     assert predict(phases([5, 5, 5, 5]), 6.0) is None
+
+
+def test_phases_that_others_made_longer_shift_the_next_by_as_much():
+    durations, phases, begin_s = [1.0, 1.9, 1.2, 1.7, 1.4, 1.0, 1.1], [], 0.0
+    for duration_s in durations:
+        phases.append(Phase("model", "pfs", begin_s, begin_s + duration_s))
+        begin_s += duration_s + 2.0
+    prediction = predict(phases, phases[-1].ended_s + 0.5)
+    assert prediction.begins_s == pytest.approx(begin_s)
+    assert prediction.confidence > 0.8
+    assert prediction.duration_s == pytest.approx(1.2)
+
+
+def test_phases_that_begin_by_the_clock_are_not_shifted_by_a_long_one():
+    durations = [1.0, 1.9, 1.2, 1.7, 1.4, 1.0, 1.8]
+    phases = [Phase("model", "pfs", 4.0 * n, 4.0 * n + duration_s) for n, duration_s in enumerate(durations)]
+    prediction = predict(phases, phases[-1].ended_s + 0.5)
+    assert prediction.begins_s == pytest.approx(28.0)
+    assert prediction.confidence > 0.8

@@ -127,7 +127,7 @@ def test_there_is_time_if_nothing_is_to_be_transferred():
     ("text", "words"),
     [
         ("full-dely", "did you mean 'full-delay'"),
-        ("partial-delay:limt=1", "did you mean 'limit'"),
+        ("partial-delay:limitt=1", "did you mean 'limit'"),
         ("scale-down:fetchers=0", "must be 1 or more"),
         ("scale-down:fetchers=1.5", "no whole number"),
         ("auto:limit=nan", "out of range"),

@@ -172,6 +172,16 @@ def test_a_phase_that_never_ends_delays_no_longer_than_allowed(make, as_file, st
         assert "delayed for 0.2 s, the most that is allowed" in one.gate.decision.reason
 
 
+def test_staging_out_waits_for_a_phase_too_and_no_longer_than_allowed(make, stager, tmp_path):
+    one = stager(policy=parse_policy("full-delay:max_delay_s=0.2"), phases=BoardSource(tmp_path / "phases"))
+    with io_phase("ocean-model", tmp_path / "phases"):
+        until(lambda: one.gate.decision.hold)
+        copied = one.stage_out(make("a.dat", MiB), str(tmp_path / "out.dat"))
+        time.sleep(0.1)
+        assert not copied.done()
+        assert copied.result(20) == MiB
+
+
 def test_a_hold_comes_in_the_middle_of_a_transfer_and_ends_well(make, stager, tmp_path):
     source = make("a.dat", 6 * MiB)
     with RangeServer(tmp_path / "source", bytes_per_s=20 * MiB) as server:

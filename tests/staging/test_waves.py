@@ -185,7 +185,7 @@ def test_two_tasks_of_one_name_are_refused():
         waves.add(task("same", "b"))
 
 
-@pytest.mark.parametrize("wrong", [{"slots": 0}, {"capacity_bytes": 0}, {"lookahead": -1}, {"oversize": "dirct"}])
+@pytest.mark.parametrize("wrong", [{"slots": 0}, {"capacity_bytes": 0}, {"lookahead": -1}, {"oversize": "directt"}])
 def test_settings_out_of_range_are_refused(wrong):
     with pytest.raises(ConfigError):
         Waves(**({"slots": 1, "capacity_bytes": 1} | wrong))

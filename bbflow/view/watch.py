@@ -54,3 +54,4 @@ class Watcher(threading.Thread):
     def stop(self) -> None:
         """End soon; the thread is a daemon and need not be joined."""
         self._stopped.set()
+        self._client.interrupt()

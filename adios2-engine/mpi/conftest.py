@@ -1,0 +1,71 @@
+"""What `make test-mpi` has built, run with real BB nodes."""
+
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from writers import clean_environment, finish
+
+import bbflow
+
+
+def pytest_addoption(parser):
+    """Say where Make has built the engine and the program."""
+    parser.addoption("--built", type=Path, help="the folder with engine/ and program/, as 'make test-mpi' gives it")
+
+
+class Bands:
+    """The MPI program `bands`."""
+
+    def __init__(self, built, contact, folder):
+        self._program = built / "program" / "bands"
+        self._folder = folder
+        self._environment = clean_environment(contact)
+        self.load_engine(built / "engine")
+
+    def load_engine(self, folder):
+        """Choose the folder of the engine's library."""
+        assert (folder / "libbbflow_adios2.so").exists()
+        self._environment["ADIOS2_PLUGIN_PATH"] = str(folder)
+
+    @contextmanager
+    def running(self, mode, config, ranks):
+        """Run it beside the test; it is killed if it is still there afterwards."""
+        mpiexec = Path(sys.executable).with_name("mpiexec")
+        process = subprocess.Popen(
+            [mpiexec, "-n", str(ranks), self._program, mode, config],
+            env=self._environment,
+            cwd=self._folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        with process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
+    def run(self, mode, config, ranks):
+        """Run it to its end, which must be a good one; give what it said."""
+        with self.running(mode, config, ranks) as process:
+            returncode, said = finish(process)
+        assert returncode == 0, said
+        return said
+
+
+@pytest.fixture
+def nodes():
+    """Two BB nodes of 1 MiB."""
+    with bbflow.start_nodes(2, "1MiB") as buffer:
+        yield buffer
+
+
+@pytest.fixture
+def bands(request, nodes, tmp_path):
+    """Starts the MPI program."""
+    built = request.config.getoption("built")
+    assert built is not None, "nothing is built: run 'make test-mpi'"
+    return Bands(built.resolve(), nodes.contact, tmp_path)

@@ -1,0 +1,72 @@
+"""The drain gives way to the I/O phases of other applications, and announces its own."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+
+from distributed import secede
+
+from bbflow.config import RawConfig
+from bbflow.drain.raw import DrainWork, drain_steps
+from bbflow.phases import BoardSource, io_phase
+from bbflow.staging import Gate, Policy
+from bbflow.staging.policies import checked_policy
+from bbflow.staging.watching import Load, Watch
+
+APPLICATION = "bbflow drain"
+"""Who is in the phase that the drain announces."""
+
+
+def writing(raw: RawConfig) -> Callable[[DrainWork], int]:
+    """Give what a drain task calls.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such policy, or it could never see a phase.
+    """
+    policy = checked_policy(raw.policy, raw.phases)
+    if raw.phases is None:
+        return drain_steps
+    return partial(drain_politely, policy=policy, phases=raw.phases)
+
+
+def drain_politely(work: DrainWork, policy: Policy, phases: Path) -> int:
+    """Write raw steps as a policy allows; give the bytes that were written.
+
+    Parameters
+    ----------
+    work
+        What to write.
+    policy
+        How to give way.
+    phases
+        Where phases are announced.
+    """
+    secede()  # while it waits, its thread is for folds
+    with ExitStack() as stack:
+        return drain_steps(work, stack.enter_context(giving_way(policy, phases)))
+
+
+@contextmanager
+def giving_way(policy: Policy, phases: Path) -> Iterator[Callable[[int], AbstractContextManager[None]]]:
+    """Give a gate for the drain; from the first chunk that passes, the drain's own phase is announced."""
+    gate = Gate(fetchers=1)
+    others = BoardSource(phases, ignore=[APPLICATION])
+    load = Load(remaining_bytes=1, deadline_s=None)
+    watch = Watch(policy, gate, others, lambda: load, time.time, lambda _: None, lambda _: None)
+    watch.start()
+    with ExitStack() as stack:
+        stack.callback(watch.close)
+        unannounced = [io_phase(APPLICATION, phases)]
+
+        @contextmanager
+        def chunk(size_bytes: int) -> Iterator[None]:
+            with gate.chunk(size_bytes):
+                if unannounced:
+                    stack.enter_context(unannounced.pop())
+                yield
+
+        yield chunk

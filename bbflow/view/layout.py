@@ -1,0 +1,220 @@
+"""Where each variable of a stream lies: the blocks of its steps as parts of one array."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from bbflow.cf import StreamAttributes
+from bbflow.errors import StreamError
+from bbflow.operators.blocks import as_fill
+from bbflow.records import Block
+
+JOINED = 2**64 - 2
+"""Length of the joined dimension in the shape of a joined array."""
+RANK = "rank"
+"""Dimension of values that each writer rank has for itself."""
+FILLS = {"i1": -127, "i2": -(2**15) + 1, "i4": -(2**31) + 1, "i8": -(2**63) + 2}
+FILLS |= {"u1": 2**8 - 1, "u2": 2**16 - 1, "u4": 2**32 - 1, "u8": 2**64 - 2}
+"""What stands for 'missing' in integers whose stream names nothing: as in netCDF."""
+
+Region = tuple[slice, ...]
+PlacedBlock = tuple[str, Block]
+"""The name of a node, and a block that lies there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A block as a part of its variable's array in one step."""
+
+    node: str
+    """Name of the node that has it."""
+    step: int
+    """Its step."""
+    block: Block
+    """Where it lies there."""
+    start: tuple[int, ...]
+    """Its first index in the variable's array."""
+    count: tuple[int, ...]
+    """Its shape there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """An array variable over some steps."""
+
+    name: str
+    """The variable."""
+    dtype: np.dtype[Any]
+    """Type of its values."""
+    dims: tuple[str, ...]
+    """Names of its dimensions, without time."""
+    shape: tuple[int, ...]
+    """Their lengths; the largest of all steps."""
+    steps: tuple[tuple[Piece, ...], ...]
+    """For each step its pieces."""
+    fill: Any
+    """What stands where no rank has put a value."""
+    has_holes: bool
+    """Whether there is such a place."""
+
+    @property
+    def chunks(self) -> tuple[tuple[int, ...], ...]:
+        """The blocks' own lengths in each dimension; whole dimensions if the blocks make no regular grid."""
+        pieces = next((pieces for pieces in self.steps if pieces), ())
+        cuts = [
+            sorted({0, size, *(p.start[axis] for p in pieces), *(p.start[axis] + p.count[axis] for p in pieces)})
+            for axis, size in enumerate(self.shape)
+        ]
+        lengths = tuple(tuple(end - begin for begin, end in pairwise(cut)) for cut in cuts)
+        is_regular = np.prod([len(own) for own in lengths]) <= 2 * len(pieces)
+        return lengths if is_regular else tuple((size,) for size in self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Single values over some steps, in memory."""
+
+    name: str
+    """The variable."""
+    dims: tuple[str, ...]
+    """Names of its dimensions, without time."""
+    values: np.ndarray[Any, Any]
+    """Of shape (steps, ...)."""
+    fill: Any
+    """What stands where a step has no value; None if each has one."""
+
+
+def lay_out(
+    steps: Sequence[Sequence[PlacedBlock]], numbers: Sequence[int], attributes: StreamAttributes
+) -> dict[str, Field | Series]:
+    """Put the blocks of some steps in order, variable by variable.
+
+    Parameters
+    ----------
+    steps
+        For each step its blocks, of all nodes.
+    numbers
+        The steps' numbers.
+    attributes
+        Names of dimensions and fill values are taken from them.
+
+    Raises
+    ------
+    StreamError
+        If a variable changes its type, kind or number of dimensions.
+    """
+    found: dict[str, list[list[PlacedBlock]]] = {}
+    for index, blocks in enumerate(steps):
+        for node, block in sorted(blocks, key=lambda placed: placed[1].rank):
+            found.setdefault(block.name, [[] for _ in steps])[index].append((node, block))
+    return {name: _variable(name, blocks, numbers, attributes) for name, blocks in found.items()}
+
+
+def _variable(
+    name: str, steps: Sequence[Sequence[PlacedBlock]], numbers: Sequence[int], attributes: StreamAttributes
+) -> Field | Series:
+    forms = {(block.type, block.kind, len(block.count)) for blocks in steps for _, block in blocks}
+    if len(forms) > 1:
+        said = " and ".join(f"{kind} of {type_} with {ndim} dimensions" for type_, kind, ndim in sorted(forms))
+        raise StreamError(f"{name} is {said} in different steps: leave it out with drop_variables={name!r}")
+    ((type_, kind, ndim),) = forms
+    if type_ == "string" or kind.endswith("Value"):
+        return _series(name, kind, steps, attributes)
+    laid = [
+        _place(number, [(node, block) for node, block in blocks]) for number, blocks in zip(numbers, steps, strict=True)
+    ]
+    shapes = [shape for shape, _ in laid if shape]
+    shape = tuple(max(sizes) for sizes in zip(*shapes, strict=True))
+    dtype = next(block.dtype for blocks in steps for _, block in blocks)
+    whole = int(np.prod(shape, dtype=object))
+    has_holes = any(sum(piece.block.points for piece in pieces) < whole for _, pieces in laid)
+    fill = _fill(attributes.fill_value(name), dtype)
+    return Field(name, dtype, _dims(name, kind, ndim, attributes), shape, tuple(p for _, p in laid), fill, has_holes)
+
+
+def _place(number: int, blocks: Sequence[PlacedBlock]) -> tuple[tuple[int, ...], tuple[Piece, ...]]:
+    """Give the shape of a variable in one step, and its pieces."""
+    if not blocks:
+        return (), ()
+    _, first = blocks[0]
+    if first.kind == "LocalArray":
+        return _stack(number, blocks)
+    if JOINED in first.shape:
+        return _join(number, blocks, first.shape.index(JOINED))
+    return first.shape, tuple(Piece(node, number, block, block.start, block.count) for node, block in blocks)
+
+
+def _stack(number: int, blocks: Sequence[PlacedBlock]) -> tuple[tuple[int, ...], tuple[Piece, ...]]:
+    pieces = tuple(
+        Piece(node, number, block, (index, *(0 for _ in block.count)), (1, *block.count))
+        for index, (node, block) in enumerate(blocks)
+    )
+    return (len(pieces), *(max(sizes) for sizes in zip(*(b.count for _, b in blocks), strict=True))), pieces
+
+
+def _join(number: int, blocks: Sequence[PlacedBlock], axis: int) -> tuple[tuple[int, ...], tuple[Piece, ...]]:
+    pieces: list[Piece] = []
+    length = 0
+    for node, block in blocks:
+        start = tuple(length if at == axis else 0 for at in range(len(block.count)))
+        pieces.append(Piece(node, number, block, start, block.count))
+        length += block.count[axis]
+    shape = blocks[0][1].shape
+    return (*shape[:axis], length, *shape[axis + 1 :]), tuple(pieces)
+
+
+def _dims(name: str, kind: str, ndim: int, attributes: StreamAttributes) -> tuple[str, ...]:
+    if kind != "LocalArray":
+        return attributes.dimensions(name, ndim)
+    named = attributes.dimensions(name, ndim + 1)
+    return named if named[0] != f"{name}_dim0" else (f"{name}_block", *attributes.dimensions(name, ndim))
+
+
+def _fill(value: float | int | None, dtype: np.dtype[Any]) -> Any:
+    if dtype.kind not in "iuf":
+        return dtype.type(complex(np.nan, np.nan))
+    own = as_fill(value, dtype)
+    if own is not None:
+        return own[()]
+    return dtype.type(np.nan) if dtype.kind == "f" else dtype.type(FILLS[dtype.str[1:]])
+
+
+def _series(
+    name: str, kind: str, steps: Sequence[Sequence[PlacedBlock]], attributes: StreamAttributes
+) -> Series:  # fmt: skip
+    first = next(block for blocks in steps for _, block in blocks)
+    own = [[block for _, block in blocks] for blocks in steps]
+    if kind == "GlobalValue":
+        values = [_number(blocks[-1].value) if blocks else None for blocks in own]
+        return _filled(name, (), values, first, attributes)
+    ranks = max(block.rank for blocks in own for block in blocks) + 1
+    dims = attributes.dimensions(name, 1)
+    table = [[_of_rank(blocks, rank) for rank in range(ranks)] for blocks in own]
+    return _filled(name, dims if dims[0] != f"{name}_dim0" else (RANK,), table, first, attributes)
+
+
+def _of_rank(blocks: Sequence[Block], rank: int) -> Any:
+    return next((_number(block.value) for block in blocks if block.rank == rank), None)
+
+
+def _number(value: Any) -> Any:
+    return complex(*value) if isinstance(value, list | tuple) else value
+
+
+def _filled(
+    name: str, dims: tuple[str, ...], values: Any, first: Block, attributes: StreamAttributes
+) -> Series:  # fmt: skip
+    table = np.array(values, dtype=object)
+    missing = np.array([value is None for value in table.flat], bool).reshape(table.shape)
+    is_text = first.type == "string"
+    fill = "" if is_text else _fill(attributes.fill_value(name), first.dtype)
+    table[missing] = fill
+    return Series(name, dims, table.astype(str if is_text else first.dtype), fill if missing.any() else None)
+
+
+def by_dimension(names: Sequence[str], sizes: Sequence[Any]) -> Mapping[str, Any]:
+    """Name some lengths by their dimensions."""
+    return dict(zip(names, sizes, strict=True))

@@ -1,0 +1,126 @@
+"""A lease: steps that stay on their nodes as long as someone looks at them."""
+
+import threading
+import weakref
+from collections.abc import Iterable
+from pathlib import Path
+
+from bbflow.errors import NodeError, StreamError
+from bbflow.landing.client import NodeClient
+from bbflow.landing.contact import NodeAddress, read_contact
+
+PART_BYTES = 16 << 20
+"""Most bytes that are asked for at once."""
+
+
+class Lease:
+    """Pins steps of one stream; they are let go when nobody refers to the lease any more.
+
+    Safe in several threads.
+
+    Parameters
+    ----------
+    contact
+        The contact file.
+    stream
+        The stream.
+    """
+
+    def __init__(self, contact: Path, stream: str) -> None:
+        self._contact = contact
+        self._stream = stream
+        self._lock = threading.Lock()
+        self._clients: dict[str, NodeClient] = {}
+        self._pins: dict[str, set[int]] = {}
+        weakref.finalize(self, _close_all, self._clients)
+
+    def pin(self, node: str, steps: Iterable[int]) -> set[int]:
+        """Hold steps on a node; give those that are still there.
+
+        Raises
+        ------
+        NodeError
+            If the node is gone.
+        StreamError
+            If it has no such stream.
+        """
+        with self._lock:
+            pinned = self._pin(self._client(node), sorted(steps))
+            self._pins.setdefault(node, set()).update(pinned)
+            return pinned
+
+    def unpin(self, node: str, steps: Iterable[int]) -> None:
+        """Let go of some steps."""
+        with self._lock:
+            self._client(node).request("unpin", steps=sorted(steps))
+            self._pins[node].difference_update(steps)
+
+    def check(self, node: str, step: int) -> NodeAddress:
+        """Make sure that a step is still there; an agent that was started again is asked to hold all steps again.
+
+        Returns
+        -------
+        NodeAddress
+            Where the node is.
+
+        Raises
+        ------
+        NodeError
+            If the node is gone.
+        StreamError
+            If the step is.
+        """
+        with self._lock:
+            self._check(node, step)
+            return self._client(node).node
+
+    def get(self, node: str, step: int, offset: int, target: memoryview) -> None:
+        """Read bytes of the pool of a node on another host.
+
+        Raises
+        ------
+        NodeError, StreamError
+            As for `check`.
+        """
+        with self._lock:
+            self._check(node, step)
+            client = self._client(node)
+            for begin in range(0, len(target), PART_BYTES):
+                client.get(step, offset + begin, target[begin : begin + PART_BYTES])
+
+    def _address(self, node: str) -> NodeAddress:
+        for address in read_contact(self._contact):
+            if address.name == node:
+                return address
+        raise NodeError(f"BB node {node} is not in {self._contact} any more: its steps are gone")
+
+    def _check(self, node: str, step: int) -> None:
+        try:
+            pinned = self._pin(self._client(node), [step])
+        except NodeError:
+            self._clients.pop(node).close()
+            pinned = self._pin(self._client(node), [step, *self._pins.get(node, ())])
+        if step not in pinned:
+            raise StreamError(
+                f"step {step} of stream {self._stream!r} is gone from BB node {node}: open the dataset again, "
+                "and keep it open while you read"
+            )
+
+    def _pin(self, client: NodeClient, steps: list[int]) -> set[int]:
+        return set(client.request("pin", steps=steps)["pinned"])
+
+    def _client(self, node: str) -> NodeClient:
+        if node not in self._clients:
+            client = NodeClient(self._address(node))
+            try:
+                client.request("join", stream=self._stream, after=-1, follow=False)
+            except BaseException:
+                client.close()
+                raise
+            self._clients[node] = client
+        return self._clients[node]
+
+
+def _close_all(clients: dict[str, NodeClient]) -> None:
+    for client in clients.values():
+        client.close()

@@ -1,0 +1,123 @@
+"""Reading pieces of a variable: a view of the pool on its own host, else its bytes over the network."""
+
+import socket
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bbflow.errors import StreamError
+from bbflow.store.pool import read_block
+from bbflow.view.layout import Field, Piece, Region
+from bbflow.view.lease import Lease
+
+Array = np.ndarray[Any, Any]
+
+
+class Source:
+    """Gives the values of one dataset's variables.
+
+    It can be pickled; in another process each array that it gives holds the steps that it needs for itself.
+
+    Parameters
+    ----------
+    contact
+        The contact file.
+    stream
+        The stream.
+    lease
+        Holds the steps of the dataset.
+    """
+
+    def __init__(self, contact: Path, stream: str, lease: Lease | None) -> None:
+        self._contact = contact
+        self._stream = stream
+        self._lease = lease
+        self._closed = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_lease": None}
+
+    def close(self) -> None:
+        """Let go of the steps, as soon as no array looks at them any more."""
+        self._closed, self._lease = True, None
+
+    def read(self, field: Field, index: int, region: Region) -> Array:
+        """Give a part of a variable in one step.
+
+        Parameters
+        ----------
+        field
+            The variable.
+        index
+            Which of its steps.
+        region
+            Begin and end in each dimension.
+
+        Returns
+        -------
+        numpy.ndarray
+            Of the region's shape. A region within one block is a read-only view of the pool, without a copy, and
+            keeps its step there as long as the array lives.
+        """
+        pieces = [(piece, common) for piece in field.steps[index] if (common := _overlap(piece, region)) is not None]
+        if len(pieces) == 1 and pieces[0][1] == region:
+            return self._part(pieces[0][0], region)
+        whole = np.full([at.stop - at.start for at in region], field.fill, field.dtype)
+        self._fill(whole, region, pieces)
+        return whole
+
+    def read_into(self, target: Array, field: Field, index: int, region: Region) -> None:
+        """Write a part of a variable in one step into an array, holes included."""
+        pieces = [(piece, common) for piece in field.steps[index] if (common := _overlap(piece, region)) is not None]
+        if sum(_points(common) for _, common in pieces) < target.size:
+            target[...] = field.fill
+        self._fill(target, region, pieces)
+
+    def _fill(self, target: Array, region: Region, pieces: list[tuple[Piece, Region]]) -> None:
+        for piece, common in pieces:
+            target[_within(common, tuple(at.start for at in region))] = self._part(piece, common)
+
+    def _part(self, piece: Piece, region: Region) -> Array:
+        if self._closed:
+            raise StreamError(f"the dataset of stream {self._stream!r} was closed: open it again")
+        lease = self._lease or Lease(self._contact, self._stream)
+        node = lease.check(piece.node, piece.step)
+        inside = _within(region, piece.start)
+        if piece.block.file or node.host == socket.gethostname():
+            block = read_block(node.pool, piece.block).reshape(piece.count)
+            return np.asarray(_Held(block[inside], lease))
+        return _fetch(lease, piece, inside)
+
+
+class _Held:
+    """Memory whose step stays as long as an array looks at it: it is the array's base."""
+
+    def __init__(self, array: Array, lease: Lease) -> None:
+        self.__array_interface__ = array.__array_interface__
+        self._owners = (array, lease)
+
+
+def _fetch(lease: Lease, piece: Piece, inside: Region) -> Array:
+    """Get the rows of a block that a part lies in: they are in one piece."""
+    rows = np.empty((inside[0].stop - inside[0].start, *piece.count[1:]), piece.block.dtype)
+    row_bytes = rows[0].nbytes
+    offset = piece.block.offset + inside[0].start * row_bytes
+    lease.get(piece.node, piece.step, offset, rows.reshape(-1).view(np.uint8).data)
+    return rows[(slice(None), *inside[1:])]
+
+
+def _overlap(piece: Piece, region: Region) -> Region | None:
+    common = tuple(
+        slice(max(at, wanted.start), min(at + size, wanted.stop))
+        for at, size, wanted in zip(piece.start, piece.count, region, strict=True)
+    )
+    return common if all(at.start < at.stop for at in common) else None
+
+
+def _within(region: Region, origin: tuple[int, ...]) -> Region:
+    return tuple(slice(at.start - zero, at.stop - zero) for at, zero in zip(region, origin, strict=True))
+
+
+def _points(region: Region) -> int:
+    return int(np.prod([at.stop - at.start for at in region], dtype=np.int64))

@@ -1,0 +1,102 @@
+"""bbflow stage: by hand, from the shell."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from bbflow.phases import io_phase
+
+BBFLOW = [sys.executable, "-m", "bbflow", "stage"]
+MiB = 1 << 20
+
+
+def stage(*words, check=True):
+    return subprocess.run([*BBFLOW, *map(str, words)], capture_output=True, text=True, check=check, timeout=60)
+
+
+@pytest.fixture
+def sources(tmp_path):
+    paths = [tmp_path / f"f{n}.dat" for n in range(4)]
+    for path in paths:
+        path.write_bytes(os.urandom(2 * MiB))
+    return paths
+
+
+def test_sources_are_staged_and_their_places_printed(sources, tmp_path):
+    said = stage(*sources, "--to", tmp_path / "bb", "--capacity", "10MiB").stdout.splitlines()
+    assert said[0].startswith("8 MiB staged in ")
+    for source, place in zip(sources, said[1:], strict=True):
+        assert Path(place).read_bytes() == source.read_bytes()
+    again = stage(*sources, "--to", tmp_path / "bb", "--capacity", "10MiB").stdout
+    assert again.startswith("0 B staged"), "what is there is taken over"
+
+
+def test_a_plan_runs_its_commands_beside_their_files_and_stages_outputs_out(sources, tmp_path):
+    copy = "import sys; open(sys.argv[-1], 'wb').write(b''.join(open(name, 'rb').read() for name in sys.argv[1:-1]))"
+    plan = [
+        {
+            "task": f"t{n}",
+            "inputs": [str(sources[n]), {"url": str(sources[0]), "size": "2MiB"}],
+            "outputs": [str(tmp_path / "out" / f"o{n}")],
+            "command": [sys.executable, "-c", copy, "{0}", "{1}", "{outputs}"],
+        }
+        for n in range(1, 4)
+    ]
+    (tmp_path / "plan.yml").write_text(yaml.safe_dump(plan))
+    picture = tmp_path / "picture.png"
+    with io_phase("ocean-model", tmp_path / "phases"):
+        words = [tmp_path / "plan.yml", "--to", tmp_path / "bb", "--capacity", "16MiB", "--slots", "2"]
+        words += ["--policy", "full-delay:max_delay_s=0.2", "--phases", tmp_path / "phases", "--picture", picture]
+        stage(*words)
+    for n in range(1, 4):
+        assert (tmp_path / "out" / f"o{n}").read_bytes() == sources[n].read_bytes() + sources[0].read_bytes()
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_killed_command_leaves_no_half_file_and_is_carried_on_with(tmp_path):
+    source = tmp_path / "large.dat"
+    source.write_bytes(os.urandom(64 * MiB))
+    words = [*BBFLOW, str(source), "--to", str(tmp_path / "bb"), "--capacity", "1GiB", "--phases", str(tmp_path / "p")]
+    partial = tmp_path / "bb" / "partial"
+    with io_phase("ocean-model", tmp_path / "p"):
+        slow = [*words, "--policy", "partial-delay"]
+        with subprocess.Popen(slow, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            end_s = time.monotonic() + 30
+            while not (partial.exists() and any(path.stat().st_size for path in partial.iterdir())):
+                assert time.monotonic() < end_s
+                time.sleep(0.01)
+            process.send_signal(signal.SIGKILL)
+    assert not list((tmp_path / "bb" / "files").glob("*/*"))
+    place = stage(source, "--to", tmp_path / "bb", "--capacity", "1GiB").stdout.splitlines()[1]
+    assert Path(place).read_bytes() == source.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "code"),
+    [
+        (["f0.dat", "--capacity", "1MiB"], "needs 2 MiB on the burst buffer at once", os.EX_TEMPFAIL),
+        (["f0.dat", "--capacity", "9MiB", "--policy", "ful-delay"], "did you mean 'full-delay'", os.EX_USAGE),
+        (["f0.dat", "--capacity", "9MiB", "--policy", "auto"], "without --phases or --observe", os.EX_USAGE),
+        (["f0.dat", "--capacity", "9MiB", "--observe", "disc:sda"], "did you mean 'disk:'", os.EX_USAGE),
+        (["f0.dat", "f0.dat", "--capacity", "9MiB"], "named twice", os.EX_USAGE),
+        (["nothing.dat", "--capacity", "9MiB"], "isn't there: check the URL", 1),
+        (["bad.yml", "--capacity", "9MiB"], "did you mean 'inputs'", os.EX_USAGE),
+        (["fails.yml", "--capacity", "9MiB"], "ended with code 1", 1),
+        (["lazy.yml", "--capacity", "9MiB"], "without making", 1),
+        (["f0.dat", "--capacity", "9MiB", "--picture", "no/p.png"], "isn't there, so the picture", os.EX_USAGE),
+    ],
+)
+def test_what_is_wrong_is_one_line_that_says_so(sources, tmp_path, monkeypatch, words, message, code):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bad.yml").write_text("- {task: t, input: [f0.dat]}")
+    (tmp_path / "fails.yml").write_text("- {task: t, inputs: [f0.dat], command: 'false'}")
+    (tmp_path / "lazy.yml").write_text("- {task: t, inputs: [f0.dat], outputs: [o.dat], command: 'true'}")
+    ended = stage(*words, "--to", tmp_path / "bb", check=False)
+    assert (ended.returncode, message in ended.stderr) == (code, True), ended.stderr
+    assert len(ended.stderr.strip().splitlines()) == 1

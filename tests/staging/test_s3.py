@@ -1,0 +1,81 @@
+"""Against a server that knows S3, multi-part uploads and their ETags included."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+
+import pytest
+
+from bbflow.errors import SourceError
+from bbflow.staging import File, Gate, Retry, Stager
+from bbflow.staging.sources import Sources
+from bbflow.staging.transfers import stage_out
+
+QUICK = Retry(attempts=3, first_s=0.01)
+
+
+@pytest.fixture(scope="module")
+def options():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    words = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        try:
+            make_bucket(url)
+            yield {"s3": {"endpoint_url": url, "key": "k", "secret": "s", "region": "us-east-1"}}
+        finally:
+            server.kill()
+
+
+def make_bucket(url, timeout_s=60):
+    end_s = time.monotonic() + timeout_s
+    while True:
+        try:
+            with urllib.request.urlopen(urllib.request.Request(f"{url}/bucket", method="PUT"), timeout=5):
+                return
+        except OSError:
+            assert time.monotonic() < end_s, "the server doesn't come up"
+            time.sleep(0.1)
+
+
+@pytest.mark.parametrize(("size_bytes", "checksum"), [(1000, True), (12_000_000, False)])
+def test_what_is_staged_out_is_staged_in_again_in_one_or_several_parts(options, tmp_path, size_bytes, checksum):
+    source, url = tmp_path / "in.dat", f"s3://bucket/deep/{size_bytes}.dat"
+    source.write_bytes(os.urandom(size_bytes))
+    assert stage_out(source, url, Sources(options), Gate(1), QUICK) == size_bytes
+    assert (Sources(options).facts(url).checksum is not None) == checksum
+    with Stager(tmp_path / "bb", 1 << 30, 1, options=options, retry=QUICK) as one:
+        assert one.submit("t", [File(url)]).result(60)[url].read_bytes() == source.read_bytes()
+
+
+def test_an_upload_that_breaks_off_never_appears(options):
+    sources = Sources(options)
+    with pytest.raises(RuntimeError), sources.create("s3://bucket/broken") as target:  # noqa: PT012 - it is one story
+        target.write(b"x" * 12_000_000)
+        raise RuntimeError
+    with pytest.raises(SourceError, match="isn't there"):
+        sources.facts("s3://bucket/broken")
+
+
+def test_the_environment_gives_credentials_and_endpoint(options, monkeypatch, tmp_path):
+    given = options["s3"]
+    names = {"AWS_ENDPOINT_URL": "endpoint_url", "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
+    for name, key in (names | {"AWS_REGION": "region"}).items():
+        monkeypatch.setenv(name, given[key])
+    (tmp_path / "a").write_bytes(b"abc")
+    assert stage_out(tmp_path / "a", "s3://bucket/a", Sources(), Gate(1), QUICK) == 3
+
+
+def test_a_users_profile_gives_credentials(options, monkeypatch, tmp_path):
+    (tmp_path / "credentials").write_text("[lab]\naws_access_key_id = k\naws_secret_access_key = s\n")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_PROFILE", "lab")
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID", raising=False)
+    there = {key: options["s3"][key] for key in ("endpoint_url", "region")}
+    (tmp_path / "b").write_bytes(b"abc")
+    assert stage_out(tmp_path / "b", "s3://bucket/b", Sources({"s3": there}), Gate(1), QUICK) == 3
