@@ -1,0 +1,92 @@
+"""What is fuzzed: each takes bytes, and whatever it raises is a bug."""
+
+import contextlib
+import tempfile
+from pathlib import Path
+
+from agents import ATTRIBUTE, BLOCK, MEMORY, OPEN, PAGE, converse
+from dice import Dice
+
+from bbflow.errors import ConfigError, ProtocolError
+from bbflow.landing.handshake import NodeHandshake
+from bbflow.landing.link import raw_target
+from bbflow.store.frames import MAX_PAYLOAD_BYTES, FrameReader, encode
+from bbflow.store.node import NodeStore
+
+KEY = "ab" * 32
+RANK = {"stream": "a", "rank": 0}
+TIMES = {"began_s": 1.0, "committed_s": 2.0}
+RECORDS = [
+    {"record": "format", "version": 2, "capacity": 8 * PAGE},
+    {"record": "open"} | RANK | {key: OPEN[key] for key in ("moved_from", "settled", "loss_timeout_s")}
+    | {"writers": 1, "local_writers": 1},
+    {"record": "attach", "stream": "a", "consumers": ["fold"], "epoch": 1},
+    {"record": "grant", "step": 0, "extents": [[0, PAGE]]} | RANK,
+    {"record": "commit", "step": 0, "extents": [[0, PAGE]], "attributes": [ATTRIBUTE]} | RANK | TIMES
+    | {"blocks": [BLOCK | {"count": [PAGE], "offset": 0, "bytes": PAGE}]},
+    {"record": "discard", "stream": "a", "step": 1},
+    {"record": "step", "stream": "a", "step": 2, "ranks": 1, "blocks": [], "extents": [], "attributes": []} | TIMES,
+    {"record": "evict", "stream": "a", "steps": [0]},
+    {"record": "done", "stream": "a", "consumer": "fold", "step": 0, "checkpoint": b"c"},
+    {"record": "close", "attributes": [ATTRIBUTE]} | RANK,
+    {"record": "abort"} | RANK,
+    {"record": "state", "stream": "b", "status": "open", "writers": 1, "announced": 1, "epoch": 1, "last": 0,
+     "landed_steps": 1, "landed_bytes": 1, "ranks": [[0, 0, 0, 4096, False, 1.0]], "moved": [[0, "bb1"]],
+     "base": [ATTRIBUTE], "final": [ATTRIBUTE], "discarded": [1], "consumers": {"fold": [0, b"c"]}},
+    {"record": "drop", "stream": "a"},
+]  # fmt: skip
+"""One of each."""
+
+
+def frames(data):
+    """Bytes of a peer: messages or one error, however they are cut."""
+    reader = FrameReader(4096)
+    with contextlib.suppress(ProtocolError):
+        for at in range(0, len(data), 7):
+            for message in reader.feed(data[at : at + 7]):
+                assert list(FrameReader().feed(encode(message))) == [message] or message != message
+
+
+def handshake(data):
+    """Messages of a stranger, who is never let in."""
+    dice = Dice(data)
+    node = NodeHandshake(KEY, {"name": "bb0", "host": "h"})
+    messages = [
+        {"op": "hello", "versions": [2, 2], "nonce": "0" * 32},
+        {"op": "prove", "proof": "0" * 64},
+    ]
+    with contextlib.suppress(ProtocolError):
+        while dice:
+            node.answer(dice.mutate(dice.of(messages)))
+    assert not node.done
+
+
+def agent(data):
+    """Requests of peers that have proved themselves."""
+    converse(Dice(data))
+
+
+def index(data):
+    """An index whose checksums are right and whose content is not: a clear error, or a node that works."""
+    dice = Dice(data)
+    with tempfile.TemporaryDirectory(prefix="bbflow-fuzz-", dir=MEMORY) as folder:
+        path = Path(folder)
+        NodeStore(path, 8 * PAGE).close()
+        chosen = [RECORDS[0], *(dice.of(RECORDS) for _ in range(dice.throw(12)))]
+        (path / "index").write_bytes(b"".join(encode(dice.mutate(record)) for record in chosen))
+        with contextlib.suppress(ProtocolError, ConfigError):
+            store = NodeStore(path, 8 * PAGE)
+            store.record({"record": "attach", "stream": "new", "consumers": [], "epoch": 1})
+            store.close()
+
+
+def data(data):
+    """What is said ahead of raw bytes: a place and a size that can be, or a refusal."""
+    message = Dice(data).mutate({"op": "data", "offset": 64, "bytes": 128, "crc": 7})
+    with contextlib.suppress(ProtocolError):
+        offset, size, _ = raw_target(message)
+        assert offset >= 0
+        assert 0 < size <= MAX_PAYLOAD_BYTES
+
+
+TARGETS = {target.__name__: target for target in (frames, handshake, data, agent, index)}

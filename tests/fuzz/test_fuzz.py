@@ -1,0 +1,21 @@
+"""A bounded run of the fuzzer on each target; `make fuzz` runs it for long."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("atheris", reason="atheris has no wheel for this Python")
+RUNS = {"frames": 20000, "handshake": 20000, "data": 20000, "index": 6000, "agent": 2000}
+
+
+@pytest.mark.parametrize("target", RUNS)
+def test_no_bytes_break_a_node(tmp_path, target):
+    script = Path(__file__).with_name("fuzz.py")
+    options = [f"-runs={RUNS[target]}", "-seed=1", "-max_len=300"]
+    done = subprocess.run(
+        [sys.executable, script, target, *options], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert f"Done {RUNS[target]} runs" in done.stderr
