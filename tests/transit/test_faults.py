@@ -55,7 +55,9 @@ def test_results_survive_killed_dask_workers(program, tmp_path, truth):
     for count in (3, 20):
         wait_for_folds(tmp_path / "out", count)
         analysis = find(process, "bbflow fold")
-        worker = next(child for child in analysis.children() if "spawn_main" in " ".join(child.cmdline()))
+        # Dask renames its workers where it can.
+        commands = ((child, " ".join(child.cmdline())) for child in analysis.children())
+        worker = next(child for child, command in commands if "spawn_main" in command or "dask worker" in command)
         worker.kill()
     code, said = finish(process)
     assert code == 0, said
