@@ -61,12 +61,12 @@ $(VENV)/.installed: $(SOURCES) | $(VENV)/bin/python
 	$(BIN)/python -m pip install -q -e '.[all]'
 	@touch $@
 
-$(VENV)/.test: $(VENV)/.installed
+$(VENV)/.test: $(SOURCES) | $(VENV)/bin/python
 	$(BIN)/python -m pip install -q -e '.[all,test]'
-	@touch $@
+	@touch $(VENV)/.installed $@
 
 $(VENV)/.lint: $(VENV)/.installed
-	$(BIN)/python -m pip install -q '.[lint]'
+	$(BIN)/python -m pip install -q -e '.[all,lint]'
 	@touch $@
 
 # ADIOS2's source distribution stays out of the repository.

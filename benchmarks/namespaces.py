@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -12,6 +13,7 @@ from itertools import count
 from pathlib import Path
 
 PREFIX = "bbflow-bed"
+MEMORY = Path("/dev/shm")
 _NUMBERS = count()
 
 
@@ -81,13 +83,24 @@ def _join(hosts: Hosts, host: str, address: str) -> None:
 
 
 def sweep() -> None:
-    """Remove the namespaces that a killed owner left behind."""
+    """Remove the namespaces, and what is in memory, that a killed owner left behind."""
     listed = subprocess.run(["ip", "netns", "list"], check=True, capture_output=True, text=True, timeout=20).stdout
     names = [line.split()[0] for line in listed.splitlines() if line.startswith(f"{PREFIX}-")]
     for name in names:
-        owner = name.removeprefix(f"{PREFIX}-").partition(".")[0]
-        if not Path("/proc", owner).exists():
+        if not _owner_lives(name):
             _remove(name)
+    for folder in MEMORY.glob(f"{PREFIX}-*"):
+        if not _owner_lives(folder.name):
+            shutil.rmtree(folder)
+
+
+def folder_in_memory() -> "tempfile.TemporaryDirectory[str]":
+    """Make a directory in memory that goes with the block, or with the next bed."""
+    return tempfile.TemporaryDirectory(dir=MEMORY, prefix=f"{PREFIX}-{os.getpid()}.")
+
+
+def _owner_lives(name: str) -> bool:
+    return Path("/proc", name.removeprefix(f"{PREFIX}-").partition(".")[0]).exists()
 
 
 def _remove(name: str) -> None:

@@ -15,7 +15,7 @@ namespace bbflow
 
 SpillFile::SpillFile(const std::string &directory, const std::string &stream, const size_t step,
                      const size_t rank)
-: m_Path(directory + "/" + NameOf(stream) + "." + std::to_string(step) + "." +
+: m_Phase(stream), m_Path(directory + "/" + NameOf(stream) + "." + std::to_string(step) + "." +
          std::to_string(rank) + ".spill"),
   m_File(-1)
 {
@@ -94,6 +94,7 @@ void SpillFile::Finish()
     {
         ThrowError();
     }
+    m_Phase.End();
 }
 
 void SpillFile::ThrowError() const

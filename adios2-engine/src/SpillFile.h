@@ -1,6 +1,7 @@
 #pragma once
 
 #include "Landing.h"
+#include "SpillPhase.h"
 
 #include <string>
 
@@ -41,6 +42,7 @@ public:
     const std::string &Path() const { return m_Path; }
 
 private:
+    SpillPhase m_Phase;
     std::string m_Path;
     int m_File;
     size_t m_Used = 0;

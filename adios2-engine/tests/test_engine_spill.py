@@ -3,6 +3,7 @@ import pytest
 from writers import finish, run_writer, steps_of, wait_for_file, watch, write_config, writing
 
 from bbflow.landing.client import request_once
+from bbflow.phases import Board
 from bbflow.store.frames import FrameReader
 
 WRITE = """
@@ -41,6 +42,18 @@ def test_steps_without_room_land_in_the_spill_directory_and_stay_part_of_the_str
             values = np.fromfile(block.file, "f8", block.bytes // 8, offset=block.offset) if block.file else None
             assert values is None or (values == value).all()
             assert (block.min, block.max) == (value, value)
+
+
+def test_a_rank_announces_that_it_writes_to_the_pfs_while_it_spills(small_node, tmp_path, monkeypatch):
+    board = tmp_path / "board"
+    board.mkdir()
+    monkeypatch.setenv("BBFLOW_PHASES", str(board))
+    with writing(small_node.contact, f"STEPS = 7\n{WRITE}", spilling(tmp_path)) as process:
+        returncode, said = finish(process)
+    assert returncode == 0, said
+    past = Board(board).past()
+    assert len(past) == 4
+    assert Board(board).read() == []
 
 
 def test_a_step_larger_than_the_pool_is_spilled(small_node, tmp_path):

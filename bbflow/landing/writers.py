@@ -129,6 +129,7 @@ class Writers:
         progress = self._ranks[rank]
         if step != progress.committed + 1:
             raise ProtocolError(f"rank {rank} began step {step} after step {progress.committed}")
+        self._check_can_be_whole(step)
         opened = self._open_steps.get(step) or self._decide(rank, step)
         if opened is None:
             return None
@@ -159,6 +160,14 @@ class Writers:
         self._open_steps[step] = OpenStep(is_full and policy == "Spill", self._clock())
         return self._open_steps[step]
 
+    def _check_can_be_whole(self, step: int) -> None:
+        left = [number for number, rank in self._ranks.items() if rank.closed and rank.committed < step]
+        if left and step not in self._stream.discarded:
+            raise StreamError(
+                f"rank {left[0]} of stream {self._name!r} has closed it before step {step}, which can't become whole "
+                "any more: all ranks must write the same number of steps"
+            )
+
     def _older_needs(self, rank: int, step: int) -> list[int] | None:
         needs = older_needs(self._ranks, self._stream.local_writers, step)
         if needs is None:
@@ -174,8 +183,11 @@ class Writers:
     def reserve(self, rank: int, step: int, size: int) -> Message | None:
         """Give a rank more room in its open step; None while it must wait."""
         self._check_alive()
-        if size <= 0 or self._ranks[rank].committed + 1 != step or step not in self._open_steps:
+        if size <= 0 or self._ranks[rank].committed + 1 != step:
             raise ProtocolError(f"rank {rank} asked for {size} bytes in step {step}, which is not its open step")
+        self._check_can_be_whole(step)
+        # It may have begun before this agent was started.
+        self._open_steps.setdefault(step, OpenStep(spill=False, began_s=self._clock()))
         return self._reserve(rank, step, size)
 
     def _reserve(self, rank: int, step: int, size: int) -> Message | None:

@@ -66,7 +66,7 @@ class NodeStore:
     def record(self, record: Message) -> None:
         """Write a record to the index, then let the stream change, then free what it no longer needs."""
         self._index.append(record)
-        self.extents.give_back(self._apply(record))
+        self._change(record)
         if self._index.size_bytes > self._compact_above_bytes:
             self._compact()
 
@@ -97,11 +97,13 @@ class NodeStore:
         try:
             self.record(record)
         except CapacityError:
-            self.extents.give_back(self._apply(record))
+            self._change(record)
 
     def release(self, name: str) -> None:
         """Free what a stream needed for a reader only, which has passed it."""
-        self.extents.give_back(self._streams[name].release())
+        stream = self._streams[name]
+        self.extents.give_back(stream.release())
+        _remove_stale_files(stream)
 
     def evict(self) -> bool:
         """Free the step that has been read and is the oldest of all streams; False if there is none."""
@@ -116,21 +118,26 @@ class NodeStore:
         steps = ((name, stream.evictable()) for name, stream in self._streams.items())
         return [(name, step) for name, step in steps if step is not None]
 
-    def _apply(self, record: Message) -> list[Extent]:
+    def _change(self, record: Message) -> None:
+        stream, freed = self._apply(record)
+        self.extents.give_back(freed)
+        _remove_stale_files(stream)
+
+    def _apply(self, record: Message) -> tuple[Stream, list[Extent]]:
         name = record["stream"]
         stream = self._streams.setdefault(name, Stream(name))
-        freed = self._streams.pop(name).drop() if record["record"] == "drop" else stream.apply(record)
-        for file in stream.stale_files:
-            Path(file).unlink(missing_ok=True)
-        stream.stale_files.clear()
-        return freed
+        if record["record"] == "drop":
+            return stream, self._streams.pop(name).drop()
+        return stream, stream.apply(record)
 
     def _recover(self, records: list[Message]) -> None:
         first = records[0]
         if first.get("record") != "format" or first.get("version") != FORMAT_VERSION:
             raise ConfigError(f"{self.directory} holds a store of another version: remove it or use another directory")
-        for record in records[1:]:
-            self._apply(record)
+        changed = [self._apply(record)[0] for record in records[1:]]
+        # Files of a stream that was dropped are gone since then: a later one may have files of the same names.
+        for stream in [*self._streams.values(), *changed[-1:]]:
+            _remove_stale_files(stream)
         self.extents = Extents(first["capacity"])
         for stream in self._streams.values():
             for extent in stream.held_extents():
@@ -142,3 +149,9 @@ class NodeStore:
     def close(self) -> None:
         """Close the index."""
         self._index.close()
+
+
+def _remove_stale_files(stream: Stream) -> None:
+    for file in stream.stale_files:
+        Path(file).unlink(missing_ok=True)
+    stream.stale_files.clear()

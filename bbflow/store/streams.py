@@ -179,9 +179,11 @@ class Stream:
         rank = self.ranks[record["rank"]]
         rank.closed = True
         self.final.update({item["name"]: item for item in record["attributes"]})
+        freed = rank.keep([])
         if self.status == "open" and sum(rank.closed for rank in self.ranks.values()) == self.local_writers:
-            self.status = "closed"
-        return rank.keep([])
+            self.status = "aborted" if self.parts else "closed"  # a step that some ranks left out is never whole
+            freed += self._drop_parts(list(self.parts))
+        return freed
 
     def _abort(self, rank: int) -> list[Extent]:
         """End the stream; room in which other ranks may still be writing stays theirs until they go too."""

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -11,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.namespaces import Hosts, joined_hosts
+from benchmarks.namespaces import Hosts, folder_in_memory, joined_hosts
 from benchmarks.testbed.address import HOSTS
 from benchmarks.testbed.server import serving
 from benchmarks.testbed.shaping import CAP_BYTES_PER_S, make_half_duplex
@@ -68,7 +67,7 @@ class Bed:
 def test_bed(keys: Sequence[str], size_bytes: int) -> Iterator[Bed]:
     """Set the bed up with objects of `size_bytes`; take everything down on the way out, whatever happened."""
     with (
-        tempfile.TemporaryDirectory(dir="/dev/shm", prefix="bbflow-bed-") as name,
+        folder_in_memory() as name,
         joined_hosts(HOSTS) as hosts,
         serving(hosts),
     ):

@@ -12,9 +12,9 @@ from benchmarks.rows import Row
 from benchmarks.testbed.bed import Bed, TooSlowError, test_bed
 from benchmarks.testbed.experiment import DENSE, SPARSE, Run, busy_runs, quiet_runs
 from benchmarks.testbed.job import Job
-from benchmarks.testbed.needs import missing
+from benchmarks.testbed.needs import missing, server_name
 from benchmarks.testbed.picture import draw
-from benchmarks.testbed.results import figures, rows
+from benchmarks.testbed.results import auto_to_better, figures, rows
 from benchmarks.testbed.shaping import CAP_BYTES_PER_S
 
 NAMES = {
@@ -52,8 +52,14 @@ def _measure(repeat: int, output: Path) -> list[Row]:
             (output / "testbed.json").write_text(text)
     measured = figures(repetitions)
     draw(measured, NAMES, plan.passes, output / "testbed.png")
-    probe = Row("probe: four readers, to the link's cap", rate / 1e6, "MB/s", rate / CAP_BYTES_PER_S)
-    return [probe, *rows(measured, NAMES)]
+    probe = Row(
+        f"probe: four readers of {server_name()}, to the link's cap", rate / 1e6, "MB/s", rate / CAP_BYTES_PER_S
+    )
+    compared = [
+        Row(f"{traffic}: Auto's application time, to the better of FullDelay's and PartialDelay's", ratio, "", ratio)
+        for traffic, ratio in auto_to_better(repetitions).items()
+    ]
+    return [probe, *rows(measured, NAMES), *compared]
 
 
 def _repetition(bed: Bed, number: int) -> list[Run]:

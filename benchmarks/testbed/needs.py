@@ -24,6 +24,11 @@ def server_command() -> list[str] | None:
     return None
 
 
+def server_name() -> str:
+    """Name the server that would be used."""
+    return Path((server_command() or ["none"])[0]).name
+
+
 def missing() -> str | None:
     """Say why the test bed can't be set up here, or None if it can; the kernel is asked by trying."""
     if os.geteuid() != 0:

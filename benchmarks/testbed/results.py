@@ -86,3 +86,20 @@ def rows(measured: Iterable[Figure], names: Mapping[str, str]) -> list[Row]:
         if figure.phase_s is not None:
             found.append(Row(f"{head}: HPC phase ({figure.phases})", figure.phase_s, "s", figure.phase_ratio))
     return found
+
+
+def auto_to_better(repetitions: Iterable[Sequence[Run]]) -> dict[str, float]:
+    """Compare Auto's application time with the better one of FullDelay's and PartialDelay's, in each repetition.
+
+    Returns
+    -------
+    dict of str to float
+        Traffic to the median of the ratios.
+    """
+    ratios: dict[str, list[float]] = defaultdict(list)
+    for runs in repetitions:
+        times_s = {(run.traffic, run.policy): run.outcome.map_s for run in runs if run.phases_s}
+        for traffic in {run.traffic for run in runs if (run.traffic, "auto") in times_s}:
+            better_s = min(times_s[traffic, "full-delay"], times_s[traffic, "partial-delay"])
+            ratios[traffic].append(times_s[traffic, "auto"] / better_s)
+    return {traffic: statistics.median(found) for traffic, found in ratios.items()}

@@ -2,15 +2,14 @@
 
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.namespaces import Hosts
+from benchmarks.namespaces import Hosts, folder_in_memory
 from benchmarks.testbed.address import ACCESS_KEY, BUCKET, ENDPOINT, HOSTS, PORT, SECRET_KEY
-from benchmarks.testbed.needs import server_command
+from benchmarks.testbed.needs import server_command, server_name
 
 START_S = 20.0
 
@@ -18,7 +17,7 @@ START_S = 20.0
 @contextmanager
 def serving(hosts: Hosts) -> Iterator[None]:
     """Run the server until the block ends; its directory is in /dev/shm."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="bbflow-bed-pfs-") as name:
+    with folder_in_memory() as name:
         (Path(name) / BUCKET).mkdir()
         process = subprocess.Popen(
             hosts.inside("storage", *_words(Path(name))),
@@ -36,7 +35,7 @@ def serving(hosts: Hosts) -> Iterator[None]:
 def _words(folder: Path) -> list[str]:
     command = server_command()
     assert command is not None, "needs.missing() says so first"
-    if Path(command[0]).name == "moto_server":
+    if server_name() == "moto_server":
         return [*command, "-H", HOSTS["storage"], "-p", str(PORT)]
     keys = ["--access", ACCESS_KEY, "--secret", SECRET_KEY, "--port", f"{HOSTS['storage']}:{PORT}"]
     return [*command, *keys, "--keep-alive", "--quiet", "posix", str(folder)]

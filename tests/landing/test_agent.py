@@ -333,3 +333,15 @@ def test_a_close_that_the_index_has_no_room_for_ends_as_aborted(bench):
         assert "free some of its file system" in bench.say(0, "close", steps=1)["error"]
         bench.hang_up(0)
         assert bench.watch()["status"] == "aborted"
+
+
+def test_a_step_that_a_rank_will_not_bring_any_more_is_refused_to_the_others(bench):
+    for rank in (0, 1):
+        bench.open(rank, writers=2)
+    bench.commit(0, 0, *bench.begin(0, 0, 2)["extents"])
+    assert bench.begin(0, 1, 2) is None
+    bench.say(1, "close", steps=0)
+    assert "rank 1 of stream 'weather' has closed it before step 1" in bench.replies[0]["error"]
+    bench.say(0, "close", steps=1)
+    assert (bench.watch()["status"], steps_of(bench.watch())) == ("aborted", [])
+    assert bench.free_pages() == 16

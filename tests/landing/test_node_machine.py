@@ -1,164 +1,182 @@
-"""A node's whole life in any order: land, fold, crash, reopen, drop."""
+"""A node's whole life in any order: land, fold, read, break off, crash, come back, drop."""
 
+import contextlib
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from peers import ANALYSIS, LOSS_S, PAGE, STREAM, Bench
+from hypothesis.stateful import initialize, invariant, precondition, rule
+from machine_readers import ReadersMachine
+from machine_writers import ranks, some_rank
+from model import GONE, IDLE, INSIDE, WAITING, Death, die_at
+from peers import ANALYSIS, PAGE, STREAM, Bench
 
-from bbflow.store.extents import align
+from bbflow.store import node as node_module
+from bbflow.store.extents import Extents
 
-RANKS = 2
 PAGES = 12
-IDLE, WAITING, INSIDE, GONE = "idle", "waiting", "inside", "gone"
+whole_records = st.integers(0, 2)
+shares = st.floats(0, 1)
 
 
-class NodeMachine(RuleBasedStateMachine):
-    """Keeps a plain model of what one node must hold, and compares."""
+class NodeMachine(ReadersMachine):
+    """Compares one node with a plain model of what it must hold, and lets its agent die."""
 
-    def __init__(self):
-        super().__init__()
-        self.folder = tempfile.TemporaryDirectory()
-        self.bench = Bench(Path(self.folder.name), PAGES)
-        self.landed = {}
+    @initialize(compact_bytes=st.sampled_from([1, 2000, 1 << 20]))
+    def start(self, compact_bytes):
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(node_module, "COMPACT_BYTES", compact_bytes)
+        self.temporary = tempfile.TemporaryDirectory()
+        self.folder = Path(self.temporary.name)
+        self.bench = Bench(self.folder / "node", PAGES)
         self.forget()
 
-    def forget(self):
-        self.status = "expected"
-        self.state = [GONE] * RANKS
-        self.step = [0] * RANKS
-        self.grants = [[] for _ in range(RANKS)]
-        self.committed = {}
-        self.landed.clear()
-        self.epoch = None
-        self.safe = -1
-
     def teardown(self):
-        self.bench.store.close()
-        self.folder.cleanup()
-
-    def collect(self):
-        """Take in what the agent said to waiting ranks meanwhile."""
-        for rank, state in enumerate(self.state):
-            reply = self.bench.replies.pop(rank, None)
-            if state != WAITING or reply is None:
-                continue
-            if reply["ok"]:
-                self.grants[rank] += [tuple(extent) for extent in reply["extents"]]
-                self.state[rank] = INSIDE
-            else:
-                self.lose(rank)
-
-    def lose(self, rank):
-        self.state[rank], self.grants[rank] = GONE, []
-        self.end("aborted")
-        self.bench.hang_up(rank)
-
-    def end(self, status):
-        if self.status == "open":
-            self.status = status
-            self.committed.clear()
-
-    @precondition(lambda self: self.status == "expected")
-    @rule()
-    def open(self):
-        for rank in range(RANKS):
-            assert self.bench.open(rank, writers=RANKS)["ok"]
-        self.state, self.status = [IDLE] * RANKS, "open"
+        try:
+            self.nobody_waits_for_ever()
+        finally:
+            self.bench.store.close()
+            self.temporary.cleanup()
+            self.patch.undo()
 
     @rule()
-    def attach(self):
-        reply = self.bench.attach("fold")
-        cursor, checkpoint = reply["cursors"]["fold"]
-        assert cursor == self.safe
-        assert checkpoint == (b"" if cursor < 0 else b"%d" % cursor)
-        self.epoch = reply["epoch"]
+    def crash(self):
+        self.reopen()
+        self.adopt()
 
-    @rule(rank=st.integers(0, RANKS - 1), pages=st.integers(0, 7))
-    def begin(self, rank, pages):
-        if self.state[rank] == IDLE:
-            self.bench.begin(rank, self.step[rank], pages)
-            self.replied_or_waits(rank)
-
-    @rule(rank=st.integers(0, RANKS - 1), pages=st.integers(1, 5))
-    def reserve(self, rank, pages):
-        if self.state[rank] == INSIDE:
-            self.bench.reserve(rank, self.step[rank], pages)
-            self.replied_or_waits(rank)
-
-    def replied_or_waits(self, rank):
-        self.state[rank] = WAITING
-        self.collect()
-
-    @rule(rank=st.integers(0, RANKS - 1), share=st.sampled_from([0.0, 0.3, 1.0]))
-    def commit(self, rank, share):
-        if self.state[rank] != INSIDE:
-            return
-        step = self.step[rank]
-        used = [(offset, int(size * share)) for offset, size in self.grants[rank]]
-        self.bench.commit(rank, step, *(extent for extent in used if extent[1]))
-        self.state[rank], self.grants[rank], self.step[rank] = IDLE, [], step + 1
-        if self.status == "open":
-            parts = self.committed.setdefault(step, [])
-            parts.append(sum(align(size) for _, size in used))
-            if len(parts) == RANKS:
-                self.landed[step] = sum(self.committed.pop(step))
-        self.collect()
-
-    @rule(rank=st.integers(0, RANKS - 1))
-    def close(self, rank):
-        if self.state[rank] == IDLE:
-            assert self.bench.say(rank, "close", steps=self.step[rank])["ok"]
-            self.state[rank] = GONE
-            if self.state == [GONE] * RANKS:
-                self.end("closed")
-            self.collect()
-
-    @rule(rank=st.integers(0, RANKS - 1))
-    def vanish(self, rank):
-        if self.state[rank] != GONE:
-            self.lose(rank)
-            self.collect()
-
-    @precondition(lambda self: self.epoch is not None and self.landed)
-    @rule(data=st.data())
-    def done(self, data):
-        step = data.draw(st.sampled_from(sorted(self.landed)))
-        assert self.bench.done(step, self.epoch, checkpoint=b"%d" % step)["ok"]
-        self.safe = step
-        for number in [number for number in self.landed if number <= step]:
-            del self.landed[number]
-        self.collect()
-
-    @rule()
-    def crash_and_reopen(self):
+    def reopen(self):
+        for writer in self.writers:
+            writer.is_away = writer.state != GONE
         self.bench.reopen()
-        self.bench.wait(LOSS_S)
-        self.state = [GONE] * RANKS
-        self.grants = [[] for _ in range(RANKS)]
-        self.end("aborted")
 
-    @precondition(lambda self: self.status in ("closed", "aborted") and self.state == [GONE] * RANKS)
+    def adopt(self):
+        """Take in what was decided but not said, and that an agent started again knows of no reader."""
+        kept = {step["step"] for step in self.bench.watch()["steps"]}
+        for step in self.held.spent - kept:
+            self.held.steps.pop(step, None)
+        self.collect()
+        self.held.readers.clear()
+        self.held.read_through = -1
+
+    def die_in(self, peer, message, whole, share):
+        """Let the agent die while it takes a message in: nobody gets a reply."""
+        die_at(self.bench.store, whole, share)
+        with contextlib.suppress(Death):
+            self.bench.agent.handle(peer, message)
+        self.reopen()
+
+    @some_rank(IDLE)
+    @rule(rank=ranks, pages=st.integers(1, 7), whole=whole_records, share=shares)
+    def crash_in_a_begin(self, rank, pages, whole, share):
+        writer = self.writers[rank]
+        if self.is_in(rank, IDLE):
+            writer.request = {"op": "begin", "step": writer.step, "bytes": pages * PAGE}
+            writer.state = WAITING
+            self.die_in(rank, writer.request, whole, share)
+            self.adopt()
+
+    @some_rank(INSIDE)
+    @rule(rank=ranks, whole=whole_records, share=shares)
+    def crash_in_a_commit(self, rank, whole, share):
+        writer = self.writers[rank]
+        if self.is_in(rank, INSIDE):
+            self.fill(rank, 1.0)
+            self.die_in(rank, writer.sent, whole, share)
+            if self.bench.store.streams[STREAM].ranks[rank].committed == writer.sent["step"]:
+                self.committed(rank)
+            self.adopt()
+
+    @some_rank(IDLE)
+    @rule(rank=ranks, whole=whole_records, share=shares)
+    def crash_in_a_close(self, rank, whole, share):
+        writer = self.writers[rank]
+        if self.is_in(rank, IDLE):
+            self.die_in(rank, {"op": "close", "steps": writer.step}, whole, share)
+            if self.bench.store.streams[STREAM].ranks[rank].closed:
+                self.closed(rank)
+                writer.state, writer.is_away = IDLE, True  # it doesn't know
+            self.adopt()
+            self.come_back(rank)
+            self.close(rank)
+
+    @precondition(lambda self: self.held.cursors)
+    @rule(data=st.data(), whole=whole_records, share=shares)
+    def crash_in_a_done(self, data, whole, share):
+        consumer = data.draw(st.sampled_from(sorted(self.held.cursors)))
+        if not (ahead := self.ahead_of(consumer)):
+            return
+        step = data.draw(st.sampled_from(ahead))
+        what = {"consumer": consumer, "epoch": self.epoch, "step": step, "checkpoint": b"%d" % step}
+        self.die_in(ANALYSIS, {"op": "done", "stream": STREAM} | what, whole, share)
+        cursor = self.bench.store.streams[STREAM].consumers[consumer].step
+        assert cursor in (self.held.cursors[consumer], step)
+        self.held.cursors[consumer] = cursor
+        self.held.release()
+        self.adopt()
+
+    @precondition(lambda self: self.status in ("closed", "aborted") and not any(w.state != GONE for w in self.writers))
     @rule()
     def drop(self):
         assert self.bench.say(ANALYSIS, "drop", stream=STREAM)["ok"]
+        for reader in self.held.readers:
+            self.bench.hang_up(reader)
         self.forget()
 
-    @invariant()
-    def what_is_free_and_what_is_held_make_the_capacity(self):
-        granted = sum(size for grants in self.grants for _, size in grants)
-        committed = sum(sum(parts) for parts in self.committed.values())
-        held = granted + committed + sum(self.landed.values())
-        assert self.bench.free_pages() * PAGE + held == PAGES * PAGE
+    @rule()
+    def nobody_waits_for_ever(self):
+        """When all others have done their part, every rank comes to its end."""
+        for reader in list(self.held.readers):
+            self.leave(reader)
+        self.attach(["fold"])
+        steps = [writer.step + (writer.state in (INSIDE, WAITING)) for writer in self.writers if writer.state != GONE]
+        for _ in range(4 * max(steps, default=0) + 8):
+            for rank in range(len(self.writers)):
+                self.go_on(rank, max(steps, default=0))
+            for step in self.ahead_of("fold"):
+                self.done_with("fold", step)
+        assert [writer.state for writer in self.writers] == [GONE] * len(self.writers)
+
+    def go_on(self, rank, steps):
+        writer = self.writers[rank]
+        self.come_back(rank)
+        if writer.state == INSIDE:
+            self.commit(rank, 1.0)
+        elif writer.state == IDLE and writer.step >= steps:
+            self.close(rank)
+        elif writer.state == IDLE:
+            expected = self.bench.store.streams[STREAM].ranks[rank].expected_bytes
+            self.begin(rank, (expected or PAGE) // PAGE)
 
     @invariant()
-    def every_committed_step_is_there_once_until_it_is_done(self):
+    def no_extent_is_held_twice_and_none_is_lost(self):
+        pool, streams = Extents(PAGES * PAGE), self.bench.store.streams.values()
+        for extent in (extent for stream in streams for extent in stream.held_extents()):
+            pool.take_at(extent)
+        assert pool.free_bytes == self.bench.free_pages() * PAGE
+        if not any(writer.is_away for writer in self.writers):
+            granted = sum(size for writer in self.writers for _, size in writer.grants)
+            assert pool.capacity - pool.free_bytes == granted + self.held.pool_bytes()
+
+    @invariant()
+    def every_committed_step_is_there_once_until_it_may_go(self):
         reply = self.bench.watch()
-        assert [step["step"] for step in reply["steps"]] == sorted(self.landed)
+        assert [step["step"] for step in reply["steps"]] == sorted(self.held.steps)
         assert reply["status"] == self.status
+
+    @invariant()
+    def what_is_kept_is_as_it_was_written(self):
+        pool = self.bench.store.pool()
+        assert all(place.is_intact(pool) for place in self.held.places())
+
+    @invariant()
+    def no_file_stays_that_nobody_needs(self):
+        files = set(self.folder.glob("*.spill"))
+        needed = {place.file for place in self.held.places()}
+        may_be = {place.file for writer in self.writers for place in writer.places} | self.unsettled_files
+        assert files <= needed | may_be
 
 
 TestNodeMachine = NodeMachine.TestCase
-TestNodeMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestNodeMachine.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)

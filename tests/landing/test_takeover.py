@@ -252,3 +252,30 @@ def test_a_dropped_stream_leaves_a_straggler_its_room_until_it_goes(bench):
     assert bench.free_pages() == 14
     bench.hang_up(1)
     assert bench.free_pages() == 16
+
+
+def test_a_rank_gets_more_room_in_its_open_step_from_an_agent_that_was_started_again(bench):
+    bench.open()
+    bench.begin(0, 0)
+    bench.reopen()
+    assert come_back(bench, settled=-1)["ok"]
+    assert bench.reserve(50, 0, 2)["status"] == "ok"
+
+
+def test_an_agent_started_again_leaves_the_files_of_a_stream_that_has_the_name_of_a_dropped_one(bench, tmp_path):
+    file = tmp_path / f"{STREAM}.0.0.spill"
+    spill_a_step(bench, file)
+    bench.say(ANALYSIS, "drop", stream=STREAM)
+    assert not file.exists()
+    spill_a_step(bench, file)
+    bench.reopen()
+    assert file.read_bytes() == b"data"
+
+
+def spill_a_step(bench, file):
+    file.write_bytes(b"data")
+    block = {"name": "v", "type": "int8_t", "kind": "LocalArray", "count": [4], "bytes": 4, "file": str(file)}
+    bench.open(policy="Spill")
+    bench.begin(0, 0)
+    bench.say(0, "commit", step=0, blocks=[block], attributes=[], waited_s=0.0)
+    bench.say(0, "close", steps=1)

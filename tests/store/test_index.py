@@ -1,4 +1,6 @@
 import os
+from bisect import bisect_right
+from copy import deepcopy
 
 import pytest
 
@@ -8,6 +10,21 @@ from bbflow.store.index import Index, replay
 from bbflow.store.node import NodeStore
 
 RECORDS = [{"record": "format", "version": 1}, {"record": "open", "stream": "a"}, {"record": "end", "stream": "a"}]
+
+FIRST = {"writers": 1, "local_writers": 1, "moved_from": "", "settled": -1, "loss_timeout_s": 1.0}
+RANK = {"stream": "a", "rank": 0}
+EMPTY = {"blocks": [], "attributes": [], "began_s": 1.0, "committed_s": 2.0}
+LIFE = [
+    {"record": "open"} | RANK | FIRST,
+    {"record": "attach", "stream": "a", "consumers": ["fold"], "epoch": 1},
+    {"record": "grant", "step": 0, "extents": [[0, 8192]]} | RANK,
+    {"record": "commit", "step": 0, "extents": [[0, 4096]]} | EMPTY | RANK,
+    {"record": "grant", "step": 1, "extents": [[4096, 4096]]} | RANK,
+    {"record": "done", "stream": "a", "consumer": "fold", "step": 0, "checkpoint": b"c"},
+    {"record": "commit", "step": 1, "extents": [[4096, 4096]]} | EMPTY | RANK,
+    {"record": "close", "attributes": []} | RANK,
+]
+"""A stream of one writer from its begin to its end."""
 
 
 def write_index(path, records):
@@ -87,3 +104,19 @@ def test_too_large_a_pool_is_an_error_with_both_numbers_and_leaves_no_file(tmp_p
         NodeStore(tmp_path, 1 << 60)
     assert not (tmp_path / "pool").exists()
     assert not (tmp_path / "index").exists()
+
+
+def test_a_node_carries_on_from_an_index_torn_at_any_byte_of_its_last_records(tmp_path):
+    store = NodeStore(tmp_path / "n", 1 << 16)
+    sizes, states = [], []
+    for record in LIFE:
+        store.record(record)
+        sizes.append((tmp_path / "n" / "index").stat().st_size)
+        states.append(deepcopy(dict(store.streams)))
+    store.close()
+    whole = (tmp_path / "n" / "index").read_bytes()
+    for torn in range(sizes[0], len(whole) + 1):
+        (tmp_path / "n" / "index").write_bytes(whole[:torn])
+        again = NodeStore(tmp_path / "n", 1 << 16)
+        assert again.streams == states[bisect_right(sizes, torn) - 1]
+        again.close()

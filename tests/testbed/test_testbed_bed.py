@@ -21,7 +21,12 @@ KEY, SIZE_BYTES = "inputs/one", 8 << 20
 
 def left_behind():
     listed = subprocess.run(["ip", "netns", "list"], check=True, capture_output=True, text=True).stdout
-    return [line for line in listed.splitlines() if line.startswith(namespaces.PREFIX)]
+    names = [*listed.splitlines(), *(path.name for path in namespaces.MEMORY.iterdir())]
+    return [name for name in names if name.startswith(namespaces.PREFIX)]
+
+
+def owned_by(tag, name):
+    return f"-{tag.partition('.')[0]}." in name
 
 
 @pytest.fixture(scope="module")
@@ -90,12 +95,13 @@ SETS_UP = """
 import sys, time
 from benchmarks.testbed.measuring import ended_by_signal
 from benchmarks.testbed.address import HOSTS
-from benchmarks.namespaces import joined_hosts
+from benchmarks.namespaces import folder_in_memory, joined_hosts
 import subprocess
 with ended_by_signal(), joined_hosts(HOSTS) as hosts:
     subprocess.Popen(hosts.inside("compute", "sleep", "1000"))
-    print(hosts.tag, flush=True)
-    time.sleep(60)
+    with folder_in_memory():
+        print(hosts.tag, flush=True)
+        time.sleep(60)
 """
 
 
@@ -104,11 +110,11 @@ def test_a_signal_takes_everything_down(how):
     command = [sys.executable, "-c", SETS_UP]
     owner = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=ROOT)
     tag = owner.stdout.readline().decode().strip()
-    assert any(tag in name for name in left_behind())
+    assert any(owned_by(tag, name) for name in left_behind())
     owner.send_signal(how)
     owner.wait(30)
     owner.stdout.close()
-    assert not any(tag in name for name in left_behind())
+    assert not any(owned_by(tag, name) for name in left_behind())
 
 
 def test_what_a_killed_owner_left_goes_with_the_next_bed():
@@ -118,9 +124,9 @@ def test_what_a_killed_owner_left_goes_with_the_next_bed():
     owner.kill()
     owner.wait(30)
     owner.stdout.close()
-    assert any(tag in name for name in left_behind())
+    assert any(owned_by(tag, name) for name in left_behind())
     namespaces.sweep()
-    assert not any(tag in name for name in left_behind())
+    assert not any(owned_by(tag, name) for name in left_behind())
     assert pids
     assert not any(Path(f"/proc/{pid}/exe").exists() for pid in pids)
 
@@ -128,3 +134,4 @@ def test_what_a_killed_owner_left_goes_with_the_next_bed():
 def test_the_bed_of_a_living_owner_stays(bed):
     namespaces.sweep()
     assert sum(f"-{bed.hosts.tag}-" in name for name in left_behind()) == 4
+    assert bed.folder.exists()

@@ -15,7 +15,7 @@ from benchmarks.testbed.experiment import (
 from benchmarks.testbed.job import Job, Outcome
 from benchmarks.testbed.measuring import NAMES
 from benchmarks.testbed.picture import draw
-from benchmarks.testbed.results import figures, rows
+from benchmarks.testbed.results import auto_to_better, figures, rows
 
 
 def run(policy, map_s, read_s, phases_s=(), alone_s=(), traffic=SPARSE.name):
@@ -56,6 +56,17 @@ def test_ratios_are_taken_within_a_repetition_and_medians_over_them():
     assert full.read_ratio == pytest.approx(0.25)
     assert full.phase_ratio == pytest.approx(1.02)
     assert full.phases == 12
+
+
+def test_auto_is_compared_with_the_better_one_of_its_own_repetition():
+    repetitions = [
+        [
+            run(policy, map_s, 1.0, (1.0,), (1.0,))
+            for policy, map_s in (("full-delay", full_s), ("partial-delay", partial_s), ("auto", auto_s))
+        ]
+        for full_s, partial_s, auto_s in ((10, 12, 11), (20, 16, 16), (30, 40, 27))
+    ]
+    assert auto_to_better(repetitions) == pytest.approx({SPARSE.name: 1.0})
 
 
 def test_runs_beside_no_traffic_have_no_phases():

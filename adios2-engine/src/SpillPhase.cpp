@@ -1,0 +1,19 @@
+#include "SpillPhase.h"
+
+namespace bbflow
+{
+
+namespace
+{
+
+/** A rank that dies holds nobody back for longer. */
+constexpr double LeaseSecs = 60.0;
+
+} // end empty namespace
+
+SpillPhase::SpillPhase(const std::string &stream)
+{
+    bbflow_phase_begin(&m_Phase, nullptr, stream.c_str(), "pfs", LeaseSecs);
+}
+
+} // end namespace bbflow
