@@ -10,7 +10,7 @@ BUILD := $(CURDIR)/$(VENV)/climate
 SOURCES := setup.cfg setup.py pyproject.toml CMakeLists.txt \
 	$(wildcard adios2-engine/CMakeLists.txt adios2-engine/src/* bbflow/operators/kernel/*)
 
-.PHONY: demo test lint bench conformance test-mpi parsl-suite clean check-tools
+.PHONY: demo test fuzz lint bench conformance test-mpi parsl-suite clean check-tools
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -18,6 +18,25 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest
+
+# FUZZ_SECONDS for each target; what breaks one is written to the working directory.
+FUZZ_SECONDS ?= 600
+DECODERS := -std=c++17 -g -O1 -Iadios2-engine/src adios2-engine/tests/program/decoders.cpp \
+	$(patsubst %,adios2-engine/src/%.cpp,Crc32 Frame Json MessagePack Utf8 Value)
+fuzz: $(VENV)/.test
+	mkdir -p $(VENV)/corpus
+	for target in frames handshake data index agent; do \
+		mkdir -p $(VENV)/corpus/$$target && \
+		$(BIN)/python tests/fuzz/fuzz.py $$target -max_total_time=$(FUZZ_SECONDS) -max_len=400 \
+			$(VENV)/corpus/$$target || exit 1; done
+	if command -v clang++ >/dev/null; then \
+		clang++ $(DECODERS) -fsanitize=fuzzer,address,undefined -DBBFLOW_LIBFUZZER -o $(VENV)/decoders && \
+		mkdir -p $(VENV)/corpus/decoders && \
+		$(VENV)/decoders -max_total_time=$(FUZZ_SECONDS) $(VENV)/corpus/decoders; \
+	else \
+		g++ $(DECODERS) -fsanitize=address,undefined -fno-sanitize-recover=all -o $(VENV)/decoders && \
+		$(VENV)/decoders $$(($(FUZZ_SECONDS) * 5000)) $$$$; \
+	fi
 
 lint: $(VENV)/.lint
 	$(TOOLS) pre-commit run --all-files

@@ -1,5 +1,6 @@
 """The records that pass between the layers: blocks, steps and their types."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -61,7 +62,18 @@ class Block:
     @property
     def points(self) -> int:
         """Number of elements."""
-        return int(np.prod(self.count, dtype=np.int64))
+        return math.prod(self.count)
+
+    @property
+    def is_well_formed(self) -> bool:
+        """Whether its values are of the types and in the ranges that FORMAT.md gives."""
+        texts = (self.name, self.type, self.kind, self.file or "")
+        counts = (*self.shape, *self.start, *self.count, self.offset, self.bytes, self.rank)
+        return (
+            all(isinstance(text, str) for text in texts)
+            and all(type(count) is int and 0 <= count < 1 << 64 for count in counts)
+            and (self.type in DTYPES or (self.type == "string" and not self.bytes))
+        )
 
     @classmethod
     def from_wire(cls, message: Mapping[str, Any]) -> "Block":
@@ -70,7 +82,7 @@ class Block:
         Raises
         ------
         ProtocolError
-            If a key is missing or the lengths don't fit together.
+            If a key is missing, a value is wrong, or the lengths don't fit together.
         """
         try:
             block = cls(
@@ -90,6 +102,10 @@ class Block:
             )
         except KeyError as error:
             raise ProtocolError(f"a block without {error} was committed") from None
+        except TypeError as error:
+            raise ProtocolError(f"a block with a list of a wrong type was committed ({error})") from None
+        if not block.is_well_formed:
+            raise ProtocolError(f"block of {str(block.name)[:100]} has a value of a wrong type, or one out of range")
         if block.bytes and block.points * block.dtype.itemsize != block.bytes:
             raise ProtocolError(
                 f"block of {block.name} with count {block.count} and type {block.type} can't be {block.bytes} bytes"

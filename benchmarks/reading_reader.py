@@ -13,10 +13,10 @@ from adios2.bindings import Mode, StepMode, StepStatus
 
 
 def main() -> None:
-    """Time a plain copy of as many bytes, and BeginStep, Get and EndStep of each step."""
+    """Time a plain copy of as many bytes, BeginStep, Get and EndStep of each step, and Get with a maximum."""
     io = adios2.Adios(sys.argv[1]).declare_io("field")
     engine = io.open(sys.argv[2], Mode.Read)
-    times: dict[str, list[float]] = {"memcpy": [], "get": [], "step": []}
+    times: dict[str, list[float]] = {"memcpy": [], "get": [], "step": [], "max": []}
     values = source = np.empty(0, np.float32)
     while True:
         start = perf_counter()
@@ -29,8 +29,11 @@ def main() -> None:
         got = perf_counter()
         engine.get(field, values, Mode.Sync)
         times["get"].append(perf_counter() - got)
+        values.max()
+        times["max"].append(perf_counter() - got)
+        looked = perf_counter()
         engine.end_step()
-        times["step"].append(perf_counter() - start)
+        times["step"].append(perf_counter() - start - (looked - got) + times["get"][-1])
         start = perf_counter()
         np.copyto(values, source)
         times["memcpy"].append(perf_counter() - start)

@@ -4,6 +4,7 @@ from pathlib import Path
 from bbflow.store.frames import FrameReader, encode
 
 GOLDEN = Path(__file__).parent / "golden" / "commit.bin"
+INDEX = GOLDEN.with_name("index.bin")
 
 COMMIT = {
     "op": "commit",
@@ -20,6 +21,19 @@ COMMIT = {
             "bytes": 129600,
             "min": 203.5,
             "max": 317.25,
+        },
+        {
+            "name": "points",
+            "type": "int8_t",
+            "kind": "JoinedArray",
+            "shape": [2**64 - 2, 3],
+            "start": [],
+            "count": [2, 3],
+            "offset": 64,
+            "bytes": 6,
+            "min": -128,
+            "max": 127,
+            "file": "/pfs/climate.300.7.spill",
         },
         *(
             {"name": name, "type": kind, "kind": "GlobalValue"}
@@ -54,3 +68,19 @@ def test_the_node_reads_the_golden_file():
 
 def test_python_s_frame_is_the_golden_file():
     assert encode(COMMIT) == GOLDEN.read_bytes()
+
+
+def test_the_engine_reads_the_golden_files(programs):
+    copied = [
+        subprocess.run([programs / "golden", "copy"], input=file.read_bytes(), capture_output=True, check=True).stdout
+        for file in (GOLDEN, INDEX)
+    ]
+    assert copied[0] == GOLDEN.read_bytes()
+    # MessagePack's binary is text to the engine, which reads no checkpoint.
+    expected = [as_text(message) for message in FrameReader().feed(INDEX.read_bytes())]
+    assert list(FrameReader().feed(copied[1])) == expected
+
+
+def as_text(message):
+    """Give a message with its binary as text."""
+    return {key: value.decode() if isinstance(value, bytes) else value for key, value in message.items()}

@@ -7,7 +7,7 @@ from bbflow.errors import CapacityError, ProtocolError, StreamError
 from bbflow.landing.analysing import Analysing, Request, check_watch, show
 from bbflow.landing.reading import Reading
 from bbflow.landing.writers import Clock
-from bbflow.landing.writing import Writing
+from bbflow.landing.writing import Writing, check_room
 from bbflow.records import Message
 from bbflow.store.node import NodeStore
 from bbflow.store.streams import Stream
@@ -77,6 +77,7 @@ class Agent:
         """
         op = str(message.get("op"))
         if op in self._writing.waits:
+            check_room(message)
             self._waiting.append(Waiting(peer, message))
             return self._settle()
         if op == "watch":
@@ -92,21 +93,24 @@ class Agent:
         return ([(peer, reply)] if reply is not None else []) + self._settle()
 
     def _ask(self, request: Request, peer: int, message: Message) -> Message | None:
-        op = message["op"]
         try:
             return request(peer, message)
         except (CapacityError, StreamError) as error:
-            if op == "commit":  # it has no reply: the writer learns of it when it is cut off
+            if message["op"] == "commit":  # it has no reply: the writer learns of it when it is cut off
                 raise ProtocolError(str(error)) from None
             return {"ok": False, "error": str(error)}
         except ProtocolError as error:
-            if op not in self._writing.waits:
-                raise
-            return {"ok": False, "error": str(error)}
+            return self._refuse(message, str(error))
         except KeyError as error:
-            raise ProtocolError(f"request {op!r} without {error}") from None
-        except (TypeError, ValueError, AttributeError) as error:
-            raise ProtocolError(f"request {op!r} with a value of a wrong type ({error})") from None
+            return self._refuse(message, f"request {message['op']!r} without {error}")
+        except (TypeError, ValueError, AttributeError, OverflowError) as error:
+            return self._refuse(message, f"request {message['op']!r} with a value of a wrong type ({error})")
+
+    def _refuse(self, message: Message, error: str) -> Message:
+        """Answer who waits: what it asked may be looked at while another peer is served, which must not pay for it."""
+        if message["op"] in (*self._writing.waits, "watch"):
+            return {"ok": False, "error": error}
+        raise ProtocolError(error)
 
     def disconnect(self, peer: int, *, by_itself: bool = True) -> list[Reply]:
         """Take in that a peer's connection is gone.

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from bbflow.errors import ProtocolError, StreamError
 from bbflow.records import Message
+from bbflow.store.check import is_number
 from bbflow.store.node import NodeStore
 from bbflow.store.streams import Stream
 
@@ -11,7 +12,7 @@ Request = Callable[[int, Message], Message | None]
 
 
 def check_watch(message: Message) -> None:
-    """Refuse a `watch` that lacks something.
+    """Refuse a `watch` that lacks something, or has it wrong.
 
     Raises
     ------
@@ -20,6 +21,10 @@ def check_watch(message: Message) -> None:
     """
     if missing := {"stream", "after", "change", "limit"} - message.keys():
         raise ProtocolError(f"request 'watch' without {', '.join(sorted(missing))}")
+    integers = [message[key] for key in ("after", "change", "limit")]
+    is_right = isinstance(message["stream"], str) and all(type(number) is int for number in integers)
+    if not is_right or message["limit"] < 0 or not is_number(message.get("timeout_s", 0.0)):
+        raise ProtocolError("request 'watch' with a value of a wrong type")
 
 
 def show(stream: Stream, message: Message, change: int) -> Message:

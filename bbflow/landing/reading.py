@@ -53,6 +53,8 @@ class Reading:
         if peer in self._peers:
             raise ProtocolError("a connection joined two streams")
         name, after = message["stream"], int(message["after"])
+        if not -1 <= after < 2**63:
+            raise ProtocolError(f"request 'join' after step {after}, which can't be")
         stream = self._store.streams.get(name)
         if stream is None:
             raise StreamError(f"there is no stream {name!r} on this node yet")

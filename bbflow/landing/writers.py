@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from bbflow.errors import CapacityError, ProtocolError, StreamError
 from bbflow.landing.admission import check_fits, fits_whole_step, older_needs, take
 from bbflow.records import Block, Message
+from bbflow.store.check import is_number
 from bbflow.store.extents import Extent, align
 from bbflow.store.node import NodeStore
 from bbflow.store.ranks import Rank
@@ -90,6 +91,7 @@ class Writers:
         may_close_again = message["resume"] and stream is not None and stream.status == "closed"
         if stream is not None and stream.status in ENDED and not may_close_again:
             raise StreamError(_why_ended(stream, resumes=message["resume"]))
+        terms = self._terms_of(message)
         if stream is None or rank not in stream.ranks:
             self._check_counts(stream, message)
             keys = ("rank", "writers", "local_writers", "moved_from", "settled", "loss_timeout_s")
@@ -97,12 +99,18 @@ class Writers:
             self._bound = self._store.streams[self._name]
         elif not message["resume"]:
             raise StreamError(f"rank {rank} of stream {self._name!r} is open already: give each rank its Rank")
-        self._terms[rank] = Terms(message["policy"], message["open_timeout_s"], self._clock())
+        self._terms[rank] = terms
         progress = self._ranks[rank]
         # A discarded step leaves no record of the rank's own.
         behind = [step for step in self._stream.discarded if progress.committed < step <= message["settled"]]
         progress.committed = max([progress.committed, *behind])
         return {"committed": progress.committed, "extents": progress.granted}
+
+    def _terms_of(self, message: Message) -> Terms:
+        policy, patience_s = message["policy"], message["open_timeout_s"]
+        if policy not in ("Block", "Discard", "Spill") or not is_number(patience_s):
+            raise ProtocolError(f"stream {self._name!r} was opened with policy {policy!r} and patience {patience_s!r}")
+        return Terms(policy, patience_s, self._clock())
 
     def _check_counts(self, stream: Stream | None, message: Message) -> None:
         rank, writers, local_writers = message["rank"], message["writers"], message["local_writers"]

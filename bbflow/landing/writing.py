@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from bbflow.errors import ProtocolError
 from bbflow.landing.writers import Clock, Writers
 from bbflow.records import Message
+from bbflow.store.check import is_count
 from bbflow.store.node import NodeStore
 from bbflow.store.streams import ENDED
 
@@ -37,6 +38,18 @@ class Away:
     """The writers that it belongs to."""
     until_s: float
     """When it counts as lost (seconds since the epoch)."""
+
+
+def check_room(message: Message) -> None:
+    """Refuse a `begin` or `reserve` that has a wrong step or size.
+
+    Raises
+    ------
+    ProtocolError
+        If it has.
+    """
+    if not (type(message.get("step")) is int and is_count(message.get("bytes"))):
+        raise ProtocolError(f"request {message['op']!r} without step and bytes, or with a value of a wrong type")
 
 
 class Writing:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from bbflow.errors import CapacityError, ConfigError, ProtocolError
 from bbflow.records import Message, Step
+from bbflow.store.check import check_record
 from bbflow.store.extents import Extent, Extents
 from bbflow.store.index import Index, replay
 from bbflow.store.pool import create_pool, map_pool_for_writing
@@ -64,7 +65,16 @@ class NodeStore:
         return self._pool
 
     def record(self, record: Message) -> None:
-        """Write a record to the index, then let the stream change, then free what it no longer needs."""
+        """Write a record to the index, then let the stream change, then free what it no longer needs.
+
+        Raises
+        ------
+        ProtocolError
+            If it isn't a record of FORMAT.md; nothing is written.
+        CapacityError
+            If there is no room for it.
+        """
+        check_record(record)
         self._index.append(record)
         self._change(record)
         if self._index.size_bytes > self._compact_above_bytes:
@@ -134,17 +144,24 @@ class NodeStore:
         first = records[0]
         if first.get("record") != "format" or first.get("version") != FORMAT_VERSION:
             raise ConfigError(f"{self.directory} holds a store of another version: remove it or use another directory")
+        try:
+            self._replay(records)
+        except (ProtocolError, LookupError, ValueError) as error:
+            raise ProtocolError(
+                f"{self.directory}/index is damaged ({error}): remove the directory, or use another one"
+            ) from None
+
+    def _replay(self, records: list[Message]) -> None:
+        for record in records:
+            check_record(record)
         changed = [self._apply(record)[0] for record in records[1:]]
+        self.extents = Extents(records[0]["capacity"])
+        for stream in self._streams.values():
+            for extent in stream.held_extents():
+                self.extents.take_at(extent)
         # Files of a stream that was dropped are gone since then: a later one may have files of the same names.
         for stream in [*self._streams.values(), *changed[-1:]]:
             _remove_stale_files(stream)
-        self.extents = Extents(first["capacity"])
-        for stream in self._streams.values():
-            for extent in stream.held_extents():
-                try:
-                    self.extents.take_at(extent)
-                except ValueError as error:
-                    raise ProtocolError(f"{self.directory}/index is damaged: {error}") from None
 
     def close(self) -> None:
         """Close the index."""

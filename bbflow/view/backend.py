@@ -99,7 +99,7 @@ class StepArray(BackendArray):
     def _read(self, key: tuple[int | slice, ...]) -> Array:
         ranges = [_range(at, size) for at, size in zip(key, self.shape, strict=True)]
         indices, *places = ranges
-        region = tuple(slice(min(at, default=0), max(at, default=-1) + 1) for at in places)
+        region = tuple(_extent(at) for at in places)
         if len(indices) == 1:
             values = self._source.read(self._field, indices[0], region)[np.newaxis]
         else:
@@ -177,6 +177,11 @@ def _lazy(field: Field, source: Source, axis: str, attributes: dict[str, Any], h
 
 def _range(at: int | slice, size: int) -> range:
     return range(*at.indices(size)) if isinstance(at, slice) else range(at, at + 1)
+
+
+def _extent(at: range) -> slice:
+    """Give the shortest slice that holds a range; `min` and `max` would go through it."""
+    return slice(min(at[0], at[-1]), max(at[0], at[-1]) + 1) if at else slice(0, 0)
 
 
 def _only_stream(contact: Path) -> str:

@@ -345,3 +345,26 @@ def test_a_step_that_a_rank_will_not_bring_any_more_is_refused_to_the_others(ben
     bench.say(0, "close", steps=1)
     assert (bench.watch()["status"], steps_of(bench.watch())) == ("aborted", [])
     assert bench.free_pages() == 16
+
+
+@pytest.mark.parametrize("wrong", [{"settled": None}, {"loss_timeout_s": "long"}, {"open_timeout_s": float("nan")}])
+def test_an_open_with_a_wrong_value_leaves_nothing(bench, wrong):
+    with pytest.raises(ProtocolError):
+        bench.open(**wrong)
+    bench.hang_up(0)
+    bench.reopen()
+    assert bench.say(7, "status")["streams"] == {}
+
+
+@pytest.mark.parametrize("wrong", [{"timeout_s": None}, {"after": "now"}, {"limit": -1}])
+def test_a_watch_with_a_wrong_value_is_refused_to_its_sender(bench, wrong):
+    with pytest.raises(ProtocolError, match="'watch' with a value of a wrong type"):
+        bench.watch(**wrong)
+
+
+@pytest.mark.parametrize("size", [0.5, None, 1 << 70])
+def test_a_size_that_is_none_takes_no_room(bench, size):
+    bench.open()
+    with pytest.raises(ProtocolError, match="wrong type"):
+        bench.say(0, "begin", step=0, bytes=size)
+    assert bench.free_pages() == 16

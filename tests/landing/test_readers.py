@@ -125,3 +125,23 @@ def test_bytes_are_given_out_of_the_blocks_of_a_held_step_only(written):
 def test_who_has_not_joined_can_not_read(written, op):
     with pytest.raises(ProtocolError, match="has not joined"):
         written.agent.handle(READER, {"op": op, "step": 0, "steps": [], "offset": 0, "bytes": 1})
+
+
+@pytest.mark.parametrize("after", [-2, 2**64 - 1])
+def test_a_reader_can_not_join_after_a_step_that_no_message_can_hold(written, after):
+    with pytest.raises(ProtocolError, match="which can't be"):
+        join(written, after=after)
+
+
+def test_a_reader_that_does_not_follow_holds_its_pins_only_and_is_not_asked_for_what_all_have_passed(written):
+    join(written)
+    written.say(READER + 1, "join", stream=STREAM, after=-1, follow=False)
+    assert written.say(READER + 1, "pin", steps=[0])["pinned"] == [0]
+    assert written.begin(0, 4, 4) is None
+    written.say(READER, "pass", step=1)
+    assert steps_of(written.watch()) == [0, 2, 3]
+    written.commit(0, 4, *written.replies[0]["extents"])
+    written.hang_up(READER)
+    assert written.begin(0, 5, 4) is None
+    written.hang_up(READER + 1)
+    assert steps_of(written.watch()) == [2, 3, 4]

@@ -77,7 +77,7 @@ def test_a_store_of_another_version_is_refused(tmp_path):
 
 
 def test_an_index_whose_extents_overlap_is_refused(tmp_path):
-    step = {"record": "step", "stream": "a", "blocks": [], "extents": [[0, 4096]]}
+    step = {"record": "step", "stream": "a", "ranks": 1, "extents": [[0, 4096]]} | EMPTY
     first = {"record": "format", "version": 2, "capacity": 1 << 16}
     write_index(tmp_path / "index", [first, step | {"step": 0}, step | {"step": 1}])
     with pytest.raises(ProtocolError, match="held twice"):
@@ -120,3 +120,24 @@ def test_a_node_carries_on_from_an_index_torn_at_any_byte_of_its_last_records(tm
         again = NodeStore(tmp_path / "n", 1 << 16)
         assert again.streams == states[bisect_right(sizes, torn) - 1]
         again.close()
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"record": "open"} | RANK | FIRST | {"settled": None},
+        {"record": "discard", "stream": "a"},
+        {"record": "grant", "step": 0, "extents": [[0, 100]]} | RANK,
+        {"record": "grant", "step": 0, "extents": [[0, 4096.0]]} | RANK,
+        {"record": "feast", "stream": "a"},
+    ],
+)
+def test_a_record_with_a_wrong_content_is_one_clear_error_and_is_never_written(tmp_path, record):
+    store = NodeStore(tmp_path / "n", 1 << 16)
+    with pytest.raises(ProtocolError):
+        store.record(record)
+    store.close()
+    with (tmp_path / "n" / "index").open("ab") as file:
+        file.write(encode(record))
+    with pytest.raises(ProtocolError, match="index is damaged"):
+        NodeStore(tmp_path / "n", 1 << 16)

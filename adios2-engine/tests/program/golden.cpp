@@ -1,10 +1,14 @@
-/** Writes the frame of one commit to standard output: what golden/commit.bin must hold. */
+/** Writes the frame of one commit to standard output: what golden/commit.bin must hold.
+ *
+ * `golden copy` reads frames from standard input and writes what it has read. */
 
 #include "Frame.h"
 
 #include <cstdint>
 #include <iostream>
+#include <iterator>
 #include <limits>
+#include <string>
 
 using bbflow::Value;
 
@@ -23,6 +27,22 @@ Value::Map ArrayBlock()
             {"bytes", uint64_t{129600}},
             {"min", 203.5},
             {"max", 317.25}};
+}
+
+/** A block without a place in the pool, of an array that is joined in its first dimension. */
+Value::Map SpilledBlock()
+{
+    return {{"name", "points"},
+            {"type", "int8_t"},
+            {"kind", "JoinedArray"},
+            {"shape", Value::Array{std::numeric_limits<uint64_t>::max() - 1, uint64_t{3}}},
+            {"start", Value::Array{}},
+            {"count", Value::FromDims({2, 3})},
+            {"offset", uint64_t{64}},
+            {"bytes", uint64_t{6}},
+            {"min", int64_t{-128}},
+            {"max", int64_t{127}},
+            {"file", "/pfs/climate.300.7.spill"}};
 }
 
 Value::Map SingleValue(const std::string &name, const std::string &type, Value value)
@@ -54,14 +74,28 @@ Value::Map Attribute(const std::string &name, const std::string &type, Value val
     return {{"name", name}, {"type", type}, {"value", std::move(value)}};
 }
 
+int Copy()
+{
+    std::string received{std::istreambuf_iterator<char>(std::cin), {}};
+    while (const auto message = bbflow::TakeMessage(received))
+    {
+        std::cout << bbflow::EncodeFrame(*message);
+    }
+    return std::cout.flush() && received.empty() ? 0 : 1;
+}
+
 } // namespace
 
-int main()
+int main(const int count, char **words)
 {
+    if (count == 2 && std::string(words[1]) == "copy")
+    {
+        return Copy();
+    }
     const Value::Map commit = {
         {"op", "commit"},
         {"step", uint64_t{300}},
-        {"blocks", Value::Array{ArrayBlock(), SingleValue("time", "double", 0.125),
+        {"blocks", Value::Array{ArrayBlock(), SpilledBlock(), SingleValue("time", "double", 0.125),
                                 SingleValue("label", "string", std::string(40, 'n') + " Größe"),
                                 SingleValue("phase", "double complex", Value::Array{1.0, -2.0})}},
         {"attributes", Value::Array{Attribute("tas/units", "string", "K"),
