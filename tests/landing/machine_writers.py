@@ -159,7 +159,7 @@ class WritersMachine(RuleBasedStateMachine):
     def closed(self, rank):
         self.writers[rank].state = GONE
         if all(writer.state == GONE for writer in self.writers):
-            self.end("closed")
+            self.end("aborted" if self.held.parts else "closed")
 
     @some_writer(lambda writer: writer.is_here)
     @rule(rank=ranks)
