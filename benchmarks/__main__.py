@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from benchmarks import fold, landing, landing_ranks, landing_tcp, main_job, memory, reading, testbed
+from benchmarks import control, fold, landing, landing_ranks, landing_tcp, main_job, memory, reading, testbed
 from benchmarks.rows import Row, markdown
 
 FIGURES = {
@@ -11,6 +11,7 @@ FIGURES = {
     "landing_ranks": landing_ranks,
     "landing_tcp": landing_tcp,
     "reading": reading,
+    "control": control,
     "fold": fold,
     "main_job": main_job,
     "memory": memory,

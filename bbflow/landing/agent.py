@@ -6,6 +6,7 @@ from typing import Any
 from bbflow.errors import CapacityError, ProtocolError, StreamError
 from bbflow.landing.analysing import Analysing, Request, check_watch, show
 from bbflow.landing.reading import Reading
+from bbflow.landing.waiting import Queues, Waiting
 from bbflow.landing.writers import Clock
 from bbflow.landing.writing import Writing, check_room
 from bbflow.records import Message
@@ -17,15 +18,15 @@ QUIET = {"sync", "pin", "unpin", "get", "join", "pass", "status"}
 """Requests after which nothing that a `watch` shows has changed."""
 
 
-@dataclass(slots=True)
-class Waiting:
-    """A request without a reply yet."""
+@dataclass(frozen=True, slots=True)
+class Watcher:
+    """A `watch` without a reply yet."""
 
     peer: int
     """Who waits."""
     message: Message
     """What was asked."""
-    deadline_s: float | None = None
+    deadline_s: float
     """When a reply is due at the latest."""
 
 
@@ -47,7 +48,8 @@ class Agent:
         self._identity = {"name": name, "host": host}
         self._clock = clock
         self._change = 0
-        self._waiting: list[Waiting] = []
+        self._waiting = Queues()
+        self._watchers: list[Watcher] = []
         self._writing = Writing(store, clock)
         self._reading = Reading(store)
         self._requests: dict[str, Request] = {
@@ -77,20 +79,26 @@ class Agent:
         """
         op = str(message.get("op"))
         if op in self._writing.waits:
-            check_room(message)
-            self._waiting.append(Waiting(peer, message))
-            return self._settle()
+            return self._admit(peer, message)
         if op == "watch":
             check_watch(message)
-            self._waiting.append(Waiting(peer, message, self._clock() + float(message.get("timeout_s", 0.0))))
-            return self._settle()
+            self._watchers.append(Watcher(peer, message, self._clock() + float(message.get("timeout_s", 0.0))))
+            return self._show()
         request = self._requests.get(op)
         if request is None:
             raise ProtocolError(f"unknown request {op!r}")
         reply = self._ask(request, peer, message)
-        if op not in QUIET:
+        if op not in QUIET and not (op == "commit" and self._writing.is_partial(peer, message["step"])):
             self._change += 1
         return ([(peer, reply)] if reply is not None else []) + self._settle()
+
+    def _admit(self, peer: int, message: Message) -> list[Reply]:
+        """Answer a request for room, or let it wait behind those that are alike."""
+        check_room(message)
+        waiting = Waiting(peer, message, self._writing.alike(peer, message))
+        is_first = not self._waiting.has_alike(waiting)
+        self._waiting.add(waiting)
+        return self._settle() if is_first else []
 
     def _ask(self, request: Request, peer: int, message: Message) -> Message | None:
         try:
@@ -108,7 +116,7 @@ class Agent:
 
     def _refuse(self, message: Message, error: str) -> Message:
         """Answer who waits: what it asked may be looked at while another peer is served, which must not pay for it."""
-        if message["op"] in (*self._writing.waits, "watch"):
+        if message["op"] in self._writing.waits:
             return {"ok": False, "error": error}
         raise ProtocolError(error)
 
@@ -122,48 +130,45 @@ class Agent:
         by_itself
             Whether the peer has ended; otherwise the network broke, and it may come back.
         """
-        self._waiting = [waiting for waiting in self._waiting if waiting.peer != peer]
+        self._waiting.remove(peer)
+        self._watchers = [watcher for watcher in self._watchers if watcher.peer != peer]
         wrote, read = self._writing.disconnect(peer, by_itself=by_itself), self._reading.disconnect(peer)
         self._change += wrote
         return self._settle() if wrote or read else []
 
     def expire(self) -> list[Reply]:
         """Do what is due by the clock: answer watchers, give up on ranks that don't come back."""
-        self._change += self._writing.expire()
-        return self._settle()
+        lost, is_impatient = self._writing.expire(), self._writing.is_impatient()
+        self._change += lost
+        return self._settle(each=is_impatient) if lost or is_impatient else self._show()
 
     def next_deadline_s(self) -> float | None:
         """When `expire` has something to do, in seconds since the epoch."""
-        watchers = [waiting.deadline_s for waiting in self._waiting if waiting.deadline_s is not None]
-        return min([*watchers, *self._writing.deadlines_s()], default=None)
+        return min([*(watcher.deadline_s for watcher in self._watchers), *self._writing.deadlines_s()], default=None)
 
-    def _settle(self) -> list[Reply]:
+    def _settle(self, *, each: bool = False) -> list[Reply]:
         """Answer every waiting request that can be answered; one answer may make room for the next."""
         replies: list[Reply] = []
-        progress = True
-        while progress:
-            progress = False
-            for waiting in list(self._waiting):
-                reply = self._try(waiting)
-                if reply is not None:
-                    self._waiting.remove(waiting)
-                    replies.append((waiting.peer, reply))
-                    progress = True
-        return replies
+        while answered := self._waiting.answer(self._try, each=each):
+            replies += answered
+        return replies + self._show()
 
     def _try(self, waiting: Waiting) -> Message | None:
-        message = waiting.message
-        if message["op"] == "watch":
-            return self._ask(lambda _, message: self._watch(waiting, message), waiting.peer, message)
-        reply = self._ask(self._writing.waits[message["op"]], waiting.peer, message)
+        reply = self._ask(self._writing.waits[waiting.message["op"]], waiting.peer, waiting.message)
         if reply is not None and reply.get("status") == "discard":
             self._change += 1
         return reply
 
-    def _watch(self, waiting: Waiting, message: Message) -> Message | None:
-        overdue = waiting.deadline_s is not None and self._clock() >= waiting.deadline_s
-        if message["change"] == self._change and not overdue:
-            return None
+    def _show(self) -> list[Reply]:
+        """Answer the watchers that have not seen the last change, or have waited for long enough."""
+        now_s = self._clock()
+        due = [item for item in self._watchers if item.message["change"] != self._change or now_s >= item.deadline_s]
+        if not due:
+            return []
+        self._watchers = [watcher for watcher in self._watchers if watcher not in due]
+        return [(watcher.peer, self._view(watcher.message)) for watcher in due]
+
+    def _view(self, message: Message) -> Message:
         stream = self._store.streams.get(message["stream"]) or Stream(message["stream"])
         return show(stream, message, self._change)
 
@@ -195,7 +200,7 @@ class Agent:
             "held": len(stream.steps),
             "discarded": len(stream.discarded),
             "readers": len(stream.holds),
-            "waiting": self._writing.count(stream.name, [w.peer for w in self._waiting if w.message["op"] != "watch"]),
+            "waiting": self._writing.count(stream.name, [w.peer for w in self._waiting]),
             "waited_s": writers.waited_s if writers else 0.0,
             "consumers": {name: cursor.step for name, cursor in stream.consumers.items()},
         }

@@ -1,6 +1,7 @@
 """The writers' side of one stream on one node: from open to close, rank by rank."""
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 
 from bbflow.errors import CapacityError, ProtocolError, StreamError
@@ -57,7 +58,10 @@ class Writers:
         self._terms: dict[int, Terms] = {}
         self._open_steps: dict[int, OpenStep] = {}
         self._waited_s: dict[int, float] = {}
+        self._whole_through: float = math.inf
         self._bound: Stream | None = store.streams.get(name)
+        for rank in self._bound.ranks.values() if self._bound else ():
+            self._note_closed(rank)
 
     @property
     def is_stale(self) -> bool:
@@ -168,7 +172,13 @@ class Writers:
         self._open_steps[step] = OpenStep(is_full and policy == "Spill", self._clock())
         return self._open_steps[step]
 
+    def _note_closed(self, rank: Rank) -> None:
+        if rank.closed:
+            self._whole_through = min(self._whole_through, rank.committed)
+
     def _check_can_be_whole(self, step: int) -> None:
+        if step <= self._whole_through:
+            return
         left = [number for number, rank in self._ranks.items() if rank.closed and rank.committed < step]
         if left and step not in self._stream.discarded:
             raise StreamError(
@@ -177,7 +187,8 @@ class Writers:
             )
 
     def _older_needs(self, rank: int, step: int) -> list[int] | None:
-        needs = older_needs(self._ranks, self._stream.local_writers, step)
+        is_older_settled = step <= self._stream.last + 1 and len(self._ranks) >= self._stream.local_writers
+        needs = [] if is_older_settled else older_needs(self._ranks, self._stream.local_writers, step)
         if needs is None:
             self._check_patience(rank)
         return needs
@@ -187,6 +198,12 @@ class Writers:
             if not self._store.evict():
                 return False
         return True
+
+    def alike(self, rank: int, step: int, size: int) -> Hashable:
+        """Give what `begin`s of ranks without room have in common; None for one with room."""
+        if rank not in self._terms or rank not in self._ranks or self._ranks[rank].granted:
+            return None
+        return self._name, id(self), self._terms[rank].policy, step, size
 
     def reserve(self, rank: int, step: int, size: int) -> Message | None:
         """Give a rank more room in its open step; None while it must wait."""
@@ -217,6 +234,18 @@ class Writers:
         return {"ok": True, "status": "ok", "extents": [extent]}
 
     def _room(self, rank: int, step: int, size: int) -> Extent | None:
+        needs = self._older_needs(rank, step)
+        if needs is not None:
+            needs = [*needs, *self._needs_of_others()]
+            if extent := take(self._store.extents, size, needs):
+                return extent
+        self._check_fits(rank, step, size)
+        while needs is not None and self._store.evict():
+            if extent := take(self._store.extents, size, needs):
+                return extent
+        return None
+
+    def _check_fits(self, rank: int, step: int, size: int) -> None:
         stream = self._stream
         later = [
             extent
@@ -226,13 +255,6 @@ class Writers:
             for extent in part.extents
         ]
         check_fits(self._store.extents.capacity, stream.ranks, step, size, [*stream.ranks[rank].granted, *later])
-        needs = self._older_needs(rank, step)
-        if needs is None:
-            return None
-        needs = [*needs, *self._needs_of_others()]
-        while (extent := take(self._store.extents, size, needs)) is None and self._store.evict():
-            pass
-        return extent
 
     def _needs_of_others(self) -> list[int]:
         """Bytes that streams which have less here need for their next step, so that none is shut out."""
@@ -311,6 +333,7 @@ class Writers:
             return
         wire = [_attribute(item) for item in attributes]
         self._store.record({"record": "close", "stream": self._name, "rank": rank, "attributes": wire})
+        self._note_closed(self._ranks[rank])
 
     def abort(self, rank: int) -> None:
         """Drop a rank's open step; the stream keeps what was committed and ends as aborted."""

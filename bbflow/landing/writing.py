@@ -1,6 +1,6 @@
 """What writers ask of a node: from open to close, and coming back after a break."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 
 from bbflow.errors import ProtocolError
@@ -135,6 +135,24 @@ class Writing:
         writer = self._peer(peer)
         return writer.writers.reserve(writer.rank, message["step"], message["bytes"])
 
+    def alike(self, peer: int, message: Message) -> Hashable:
+        """Give what requests for room have in common of which none can be answered if one can't."""
+        writer = self._peers.get(peer)
+        if writer is None or message["op"] == "reserve":
+            return peer
+        return writer.writers.alike(writer.rank, message["step"], message["bytes"]) or peer
+
+    def is_partial(self, peer: int, step: int) -> bool:
+        """Whether other ranks still have to commit a step that a peer has committed."""
+        writer = self._peers.get(peer)
+        stream = self._store.streams.get(writer.stream) if writer else None
+        return stream is not None and step in stream.parts
+
+    def is_impatient(self) -> bool:
+        """Whether a rank has waited for long enough for ranks that have not opened its stream."""
+        now_s = self._clock()
+        return any(end_s <= now_s for end_s in self._patience_ends_s())
+
     def check_target(self, peer: int, offset: int, size: int) -> None:
         """Refuse bytes that don't belong where the peer sends them.
 
@@ -208,8 +226,11 @@ class Writing:
     def deadlines_s(self) -> list[float]:
         """When something is decided by the clock alone, in seconds since the epoch."""
         now_s = self._clock()
-        patience = [writers.patience_ends_s() for writers in self._writers.values() if not writers.is_stale]
         return [
             *(away.until_s for away in self._away.values()),
-            *(end_s for end_s in patience if end_s is not None and end_s > now_s),
+            *(end_s for end_s in self._patience_ends_s() if end_s > now_s),
         ]
+
+    def _patience_ends_s(self) -> list[float]:
+        ends_s = (writers.patience_ends_s() for writers in self._writers.values() if not writers.is_stale)
+        return [end_s for end_s in ends_s if end_s is not None]

@@ -26,7 +26,7 @@ class Rank:
     @property
     def granted_bytes(self) -> int:
         """Bytes that it holds in its open step."""
-        return sum(size for _, size in self.granted)
+        return sum([size for _, size in self.granted])
 
     def outstanding_bytes(self, step: int) -> int | None:
         """Bytes that it may still ask for in `step`; None if nobody can know."""
@@ -34,7 +34,7 @@ class Rank:
             return 0
         if self.expected_bytes is None:
             return None
-        held = self.granted_bytes if self.committed + 1 == step else 0
+        held = self.granted_bytes if self.granted and self.committed + 1 == step else 0
         return max(self.expected_bytes - held, 0)
 
     def keep(self, extents: list[Extent]) -> list[Extent]:
