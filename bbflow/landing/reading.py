@@ -107,5 +107,4 @@ class Reading:
     def _release(self, stream: Stream) -> None:
         if passed := [hold.passed for hold in stream.holds.values() if hold.follows]:
             stream.read_through = max(stream.read_through, min(passed))
-        if self._store.streams.get(stream.name) is stream:
-            self._store.release(stream.name)
+        self._store.release(stream)

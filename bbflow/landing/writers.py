@@ -147,7 +147,7 @@ class Writers:
             return None
         if step in self._stream.discarded:
             progress.committed = step
-            self._store.release(self._name)
+            self._store.release(self._stream)
             return {"ok": True, "status": "discard", "extents": []}
         if progress.granted:
             return {"ok": True, "status": "ok", "extents": progress.granted}

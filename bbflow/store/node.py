@@ -109,9 +109,8 @@ class NodeStore:
         except CapacityError:
             self._change(record)
 
-    def release(self, name: str) -> None:
-        """Free what a stream needed for a reader only, which has passed it."""
-        stream = self._streams[name]
+    def release(self, stream: Stream) -> None:
+        """Free what a stream, which may have been dropped, needed for a reader only, which has passed it."""
         self.extents.give_back(stream.release())
         _remove_stale_files(stream)
 

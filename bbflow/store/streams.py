@@ -67,6 +67,8 @@ class Stream:
     read_through: int = -1
     """Every step up to this one has been passed by all readers that were there; not in the index."""
 
+    dropped: bool = False
+    """Whether the node has forgotten it: only its readers and stragglers still know it."""
     stale_files: list[str] = field(default_factory=list)
     """Files of spilled blocks that nobody needs any more; not in the index."""
 
@@ -200,9 +202,9 @@ class Stream:
 
     def release(self) -> list[Extent]:
         """Forget the steps that all consumers are past and no reader needs; give their extents."""
-        if not self.consumers:
+        if not self.consumers and not self.dropped:
             return []
-        safe = min(cursor.step for cursor in self.consumers.values())
+        safe = self.last if self.dropped else min(cursor.step for cursor in self.consumers.values())
         passed = [number for number in self.steps if number <= safe and not self.is_read(number)]
         return [extent for number in passed for extent in self._forget(number)]
 
@@ -274,9 +276,9 @@ class Stream:
         self.consumers = {name: Cursor(step, data) for name, (step, data) in record["consumers"].items()}
 
     def drop(self) -> list[Extent]:
-        """Forget all steps; room in which ranks may still be writing stays theirs until they go."""
-        freed = self._drop_parts(list(self.parts))
-        return freed + [extent for number in list(self.steps) for extent in self._forget(number)]
+        """Forget all steps; room where ranks may still be writing, or readers look, is freed when they go."""
+        self.dropped = True
+        return self._drop_parts(list(self.parts)) + self.release()
 
     def held_extents(self) -> list[Extent]:
         """All extents that the stream holds."""

@@ -1,7 +1,7 @@
 """Readers of a node: what they hold, and what goes when they have passed."""
 
 import pytest
-from peers import STREAM
+from peers import ANALYSIS, STREAM
 
 from bbflow.errors import ProtocolError
 
@@ -89,6 +89,24 @@ def test_a_pinned_step_stays_whatever_is_passed(written):
     assert steps_of(written.watch()) == [1, 2]
     written.say(READER, "unpin", steps=[1])
     assert steps_of(written.watch()) == [2]
+
+
+def test_what_a_reader_looks_at_outlives_its_dropped_stream(written):
+    join(written)
+    written.say(READER, "pin", steps=[1])
+    written.say(READER, "pass", step=2)
+    written.say(0, "close", steps=4)
+    written.say(ANALYSIS, "drop", stream=STREAM)
+    assert written.free_pages() == 8
+    assert "weather" not in written.store.streams
+    written.open(peer=5)
+    written.begin(5, 0, 8)
+    ((offset, size),) = written.agent._reading._peers[READER].stream.extents[1]
+    assert written.say(READER, "get", step=1, offset=offset, bytes=size)["ok"]
+    written.say(READER, "unpin", steps=[1])
+    assert written.free_pages() == 4
+    written.hang_up(READER)
+    assert written.free_pages() == 8
 
 
 def test_attributes_of_steps_that_are_gone_are_the_base_of_those_that_are_kept(bench):
