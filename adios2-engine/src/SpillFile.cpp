@@ -16,7 +16,7 @@ namespace bbflow
 SpillFile::SpillFile(const std::string &directory, const std::string &stream, const size_t step,
                      const size_t rank)
 : m_Phase(stream), m_Path(directory + "/" + NameOf(stream) + "." + std::to_string(step) + "." +
-         std::to_string(rank) + ".spill"),
+                          std::to_string(rank) + ".spill"),
   m_File(-1)
 {
     Open(O_CREAT | O_TRUNC);

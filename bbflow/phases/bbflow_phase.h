@@ -1,14 +1,16 @@
-/* Announce I/O phases to bbflow, so that staging and draining give way. One file, no library: include it.
+/* Announce I/O phases to bbflow, so that staging and draining give way. One file, no library:
+ * include it.
  *
  *     bbflow_phase phase;
  *     bbflow_phase_begin(&phase, NULL, "ocean-model", "pfs", 60.0);
  *     ... write ...
  *     bbflow_phase_end(&phase);
  *
- * The directory is that of the environment variable BBFLOW_PHASES unless one is given; without either nothing is
- * announced. The lease, in seconds, is for the case that this process dies: renew it if a phase may last longer.
- * In an MPI program one rank is enough. All functions give 0, or -1 with errno set; a failure harms nothing.
- * Needs C99 and POSIX (define _POSIX_C_SOURCE 200809L or later where the compiler is strict), or C++11.
+ * The directory is that of the environment variable BBFLOW_PHASES unless one is given; without
+ * either nothing is announced. The lease, in seconds, is for the case that this process dies: renew
+ * it if a phase may last longer. In an MPI program one rank is enough. All functions give 0, or -1
+ * with errno set; a failure harms nothing. Needs C99 and POSIX (define _POSIX_C_SOURCE 200809L or
+ * later where the compiler is strict), or C++11.
  */
 #ifndef BBFLOW_PHASE_H
 #define BBFLOW_PHASE_H
@@ -22,10 +24,10 @@
 
 typedef struct
 {
-    char path[4096];     /* of the announcement; empty if there is none */
+    char path[4096]; /* of the announcement; empty if there is none */
     char application[128];
     char file_system[128];
-    double began_s;      /* seconds since the epoch */
+    double began_s; /* seconds since the epoch */
 } bbflow_phase;
 
 static inline double bbflow_phase_now(void)
@@ -48,7 +50,8 @@ static inline void bbflow_phase_copy(char *to, size_t size, const char *from)
 }
 
 /* Write the announcement beside its place, then rename it: it is whole or absent. */
-static inline int bbflow_phase_write(const bbflow_phase *phase, const char *path, const char *key, double time_s)
+static inline int bbflow_phase_write(const bbflow_phase *phase, const char *path, const char *key,
+                                     double time_s)
 {
     char temporary[sizeof phase->path + 8];
     FILE *file;
@@ -59,8 +62,11 @@ static inline int bbflow_phase_write(const bbflow_phase *phase, const char *path
     {
         return -1;
     }
-    failed = fprintf(file, "{\"application\": \"%s\", \"file_system\": \"%s\", \"began_s\": %.6f, \"%s\": %.6f}\n",
-                     phase->application, phase->file_system, phase->began_s, key, time_s) < 0;
+    failed =
+        fprintf(
+            file,
+            "{\"application\": \"%s\", \"file_system\": \"%s\", \"began_s\": %.6f, \"%s\": %.6f}\n",
+            phase->application, phase->file_system, phase->began_s, key, time_s) < 0;
     failed |= fclose(file) != 0;
     if (failed || rename(temporary, path) != 0)
     {
@@ -81,8 +87,9 @@ static inline int bbflow_phase_renew(const bbflow_phase *phase, double lease_s)
 }
 
 /* Announce that an I/O phase begins; directory may be NULL. */
-static inline int bbflow_phase_begin(bbflow_phase *phase, const char *directory, const char *application,
-                                     const char *file_system, double lease_s)
+static inline int bbflow_phase_begin(bbflow_phase *phase, const char *directory,
+                                     const char *application, const char *file_system,
+                                     double lease_s)
 {
     char host[65] = "host";
     const char *where = directory != NULL ? directory : getenv("BBFLOW_PHASES");
@@ -97,8 +104,9 @@ static inline int bbflow_phase_begin(bbflow_phase *phase, const char *directory,
     bbflow_phase_copy(phase->file_system, sizeof phase->file_system, file_system);
     phase->began_s = bbflow_phase_now();
     gethostname(host, sizeof host - 1);
-    length = snprintf(phase->path, sizeof phase->path, "%s/c-%s-%ld-%ld-%u.phase", where, host, (long)getpid(),
-                      (long)(1e3 * (phase->began_s - 1e6 * (double)(long)(phase->began_s / 1e6))), number++);
+    length = snprintf(
+        phase->path, sizeof phase->path, "%s/c-%s-%ld-%ld-%u.phase", where, host, (long)getpid(),
+        (long)(1e3 * (phase->began_s - 1e6 * (double)(long)(phase->began_s / 1e6))), number++);
     if (length < 0 || (size_t)length >= sizeof phase->path)
     {
         phase->path[0] = '\0';
