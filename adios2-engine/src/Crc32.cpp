@@ -1,6 +1,6 @@
 #include "Crc32.h"
 
-#include <array>
+#include "CrcTable.h"
 
 namespace bbflow
 {
@@ -8,22 +8,7 @@ namespace bbflow
 namespace
 {
 
-constexpr std::array<uint32_t, 256> MakeTable()
-{
-    std::array<uint32_t, 256> table{};
-    for (uint32_t i = 0; i < 256; ++i)
-    {
-        uint32_t remainder = i;
-        for (int bit = 0; bit < 8; ++bit)
-        {
-            remainder = remainder & 1 ? 0xedb88320u ^ remainder >> 1 : remainder >> 1;
-        }
-        table[i] = remainder;
-    }
-    return table;
-}
-
-constexpr std::array<uint32_t, 256> Table = MakeTable();
+constexpr std::array<uint32_t, 256> Table = MakeCrcTable(0xedb88320u);
 
 } // end empty namespace
 

@@ -1,5 +1,7 @@
 #include "Crc32c.h"
 
+#include "CrcTable.h"
+
 #include <array>
 #include <cstddef>
 #include <cstring>
@@ -15,22 +17,7 @@ namespace bbflow
 namespace
 {
 
-constexpr std::array<uint32_t, 256> MakeTable()
-{
-    std::array<uint32_t, 256> table{};
-    for (uint32_t i = 0; i < 256; ++i)
-    {
-        uint32_t remainder = i;
-        for (int bit = 0; bit < 8; ++bit)
-        {
-            remainder = remainder & 1 ? 0x82f63b78u ^ remainder >> 1 : remainder >> 1;
-        }
-        table[i] = remainder;
-    }
-    return table;
-}
-
-constexpr std::array<uint32_t, 256> Table = MakeTable();
+constexpr std::array<uint32_t, 256> Table = MakeCrcTable(0x82f63b78u);
 
 uint32_t TakeByte(const uint32_t crc, const uint8_t byte)
 {

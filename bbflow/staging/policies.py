@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +44,7 @@ class Situation:
 
 
 @dataclass(frozen=True)
-class Policy:
+class Policy(ABC):
     """A delay policy."""
 
     max_delay_s: float = MAX_DELAY_S
@@ -55,9 +56,9 @@ class Policy:
             return Decision(reason=f"delayed for {self.max_delay_s:g} s, the most that is allowed")
         return self.choose(situation)
 
+    @abstractmethod
     def choose(self, situation: Situation) -> Decision:
         """Say what transfers may do, as long as they haven't been delayed too long."""
-        raise NotImplementedError
 
     def most_fetchers(self, fetchers: int) -> int:
         """Give how many fetchers it may ever use, of a usual number."""
