@@ -68,6 +68,10 @@ class Diagnostic:
         expressions = (self.of, *self.others.values())
         return tuple(dict.fromkeys(name for item in expressions for name in item.variables))
 
+    def transformed_dtype(self, dtype: DType) -> DType:
+        """Give the type that comes out of the transforms, for the type of the field."""
+        return np.dtype("f8") if self.transforms else np.dtype(dtype)
+
     def outer_dtype(self, dtype: DType) -> DType:
         """Give the type that the statistics fold, for the type that comes out of the transforms."""
         made = self.each.operator.dtype(dtype) if self.each else np.dtype(dtype)

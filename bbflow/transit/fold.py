@@ -20,7 +20,7 @@ from bbflow.operators.windows import Window
 from bbflow.transit.inputs import Inputs, extremes_of, open_inputs, partials
 from bbflow.transit.inner import inner_step
 from bbflow.transit.layouts import layout_of
-from bbflow.transit.shards import ShardState
+from bbflow.transit.shards import ShardKey, ShardState
 from bbflow.transit.spans import BASE, CARRIED, INNER, OUTER, Keys, Slot, plan_roll
 from bbflow.transit.states import combine_files, forget, map_source, map_target, next_file
 from bbflow.transit.steps import Carried, Then
@@ -50,12 +50,8 @@ class FoldWork:
 class PartialSteps:
     """What some blocks contribute to steps that depend on others too."""
 
-    diagnostic: str
-    """Of which field."""
-    start: tuple[int, ...]
-    """First index in the field."""
-    count: tuple[int, ...]
-    """Shape of the region."""
+    key: ShardKey
+    """The blocks."""
     numbers: tuple[int, ...]
     """The steps."""
     values: Array
@@ -101,7 +97,7 @@ def fold_batch(works: Sequence[FoldWork]) -> FoldReceipt:
 
 def _partial(work: FoldWork, local: Local) -> PartialSteps:
     values = partials(work.inputs, work.diagnostic, local)
-    return PartialSteps(work.diagnostic.name, local.start, local.count, work.inputs.numbers, values)
+    return PartialSteps(work.state.key, work.inputs.numbers, values)
 
 
 class ShardFold:

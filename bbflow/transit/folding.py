@@ -180,22 +180,23 @@ class Folding:
             The node that keeps such states, and its work.
         """
         node = min(places)
+        partials = [part for item in receipts for part in item.partials]
         works = []
-        for name, arrays in join_partials([part for item in receipts for part in item.partials], self.placements):
+        for name, numbers, arrays in join_partials(partials, self.placements, self._local):
             count = self.placements[name].shape
             key = ShardKey(node, name, (), ())
             state = self.states.get(key) or ShardState(key, (0,) * len(count), count)
-            steps = [(at, number) for at, number in enumerate(batch.steps) if number > state.last_step]
+            new = [(number, values) for number, values in zip(numbers, arrays, strict=True) if number > state.last_step]
             inputs = Inputs(
-                tuple(number for _, number in steps),
-                tuple(batch.times[at] for at, _ in steps),
+                tuple(number for number, _ in new),
+                tuple(batch.times[batch.steps.index(number)] for number, _ in new),
                 {},
                 places[node].pool,
-                arrays=tuple(arrays[at] for at, _ in steps),
+                arrays=tuple(values for _, values in new),
             )
             diagnostic = self._config.diagnostics[name]
             directory = places[node].state_directory
-            works += [FoldWork(state, diagnostic, inputs, batch.keys, None, directory, rows)] if steps else []
+            works += [FoldWork(state, diagnostic, inputs, batch.keys, None, directory, rows)] if new else []
         return node, works
 
     def lanes(self, works: Sequence[FoldWork], count: int) -> list[list[FoldWork]]:
@@ -215,12 +216,11 @@ class Folding:
         self.timeline.take(batch.times, batch.keys, batch.late)
         self.cursor = batch.through
 
-    def take_rows(self) -> dict[ShardKey, tuple[str, ...]]:
-        """Give the files of rows that were not published, and let go of them."""
-        rows = {key: state.rows for key, state in self.states.items() if state.rows}
-        for key in rows:
-            self.states[key] = replace(self.states[key], rows=())
-        return rows
+    def take_rows(self) -> list[ShardState]:
+        """Give the states with rows that were not published, and let go of the rows."""
+        holding = [state for state in self.states.values() if state.rows]
+        self.states.update({state.key: replace(state, rows=()) for state in holding})
+        return holding
 
     def checkpoint(self, node: str) -> bytes:
         """Give what a node must store with its cursor."""

@@ -1,43 +1,47 @@
 """Steps that depend on blocks of several ranks, such as a global mean: their contributions are joined step by step."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from math import prod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from bbflow.errors import BbflowError
 from bbflow.operators.family import Array
-from bbflow.operators.space import Placement
+from bbflow.operators.space import Local, Placement
 from bbflow.transit.fold import PartialSteps
+from bbflow.transit.shards import ShardKey
 
 
 def join_partials(
-    partials: Sequence[PartialSteps], placements: Mapping[str, Placement]
-) -> Iterator[tuple[str, Sequence[Array]]]:
+    partials: Sequence[PartialSteps], placements: Mapping[str, Placement], local: Callable[[ShardKey], Local | None]
+) -> Iterator[tuple[str, tuple[int, ...], Sequence[Array]]]:
     """Join the contributions to each field.
+
+    Parameters
+    ----------
+    partials
+        Of one batch.
+    placements
+        Diagnostic to where its field lies.
+    local
+        Gives what a shard has of its field.
 
     Yields
     ------
     tuple
-        A diagnostic's name, and for each step of the batch its values, of shape (points,).
+        A diagnostic's name, numbers of steps, and for each of them its values, of shape (points,).
+
+    Raises
+    ------
+    BbflowError
+        If the ranks don't have the same steps.
     """
     by_name: dict[str, list[PartialSteps]] = {}
-    for part in partials:
-        by_name.setdefault(part.diagnostic, []).append(part)
+    for part in sorted(partials, key=lambda part: (part.key.diagnostic, part.key.start, part.key.node)):
+        by_name.setdefault(part.key.diagnostic, []).append(part)
     for name, parts in by_name.items():
-        placement = placements[name]
-        joined = _join(sorted(parts, key=lambda part: (part.start, part.count)), placement)
-        yield name, [np.ascontiguousarray(values) for values in placement.finish(joined)]
-
-
-def _join(parts: Sequence[PartialSteps], placement: Placement) -> Array:
-    steps, components, _ = parts[0].values.shape
-    whole = np.full((steps, components, *placement.shape), np.nan)
-    reached = np.zeros(placement.shape, bool)
-    for part in parts:
-        place = tuple(slice(first, first + size) for first, size in zip(part.start, part.count, strict=True))
-        values = part.values.reshape(steps, components, *part.count)
-        known = whole[:, :, *place]
-        both = placement.merge(known.reshape(part.values.shape), part.values).reshape(values.shape)
-        whole[:, :, *place] = np.where(reached[place], both, values)
-        reached[place] = True
-    return whole.reshape(steps, components, max(prod(placement.shape), 1))
+        numbers = parts[0].numbers
+        if any(part.numbers != numbers for part in parts):
+            raise BbflowError(f"{name}: some ranks have no block of it in some of the steps {numbers[0]} to {numbers[-1]}")
+        placed = [(known, part.values) for part in parts if (known := local(part.key)) is not None]
+        joined = placements[name].finish(placements[name].assemble(len(numbers), placed))
+        yield name, numbers, [np.ascontiguousarray(values) for values in joined]
