@@ -82,7 +82,7 @@ class Folding:
         for number in view.steps_after(self.cursor)[: self._config.workers.batch_steps]:
             time = step_time(view, number, self._config.time.variable)
             date = clock.date(time)
-            step_keys = {window.name: window.key(date) for window in self.windows}
+            step_keys = {window.name: window.key(date, number) or () for window in self.windows}
             if steps and step_keys != keys:
                 break
             steps.append(number)
