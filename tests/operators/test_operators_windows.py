@@ -72,13 +72,13 @@ def test_a_wrong_time_axis_is_named(units, calendar, message):
 def test_windows_come_finest_first():
     windows = parse_windows(["run", "month"])
     assert windows == (MONTH, RUN)
-    assert finest(windows) is finest(windows[::-1]) is MONTH
+    assert finest(windows) == finest(windows[::-1]) == MONTH
     assert pickle.loads(pickle.dumps(windows)) == windows
 
 
 @pytest.mark.parametrize(
     ("names", "message"),
-    [(["mnth"], "did you mean 'month'"), ([], "valid are month, run"), (["run", "run"], "twice"), ([3], "3")],
+    [(["mnth"], "did you mean 'month'"), ([], "valid are .*month,.* run"), (["run", "run"], "twice"), ([3], "3")],
 )
 def test_wrong_windows_are_named(names, message):
     with pytest.raises(ConfigError, match=message):
