@@ -124,7 +124,9 @@ def _parse(name: str, chosen: Any, windows: list[Any]) -> Diagnostic:
         _parse_attributes(parts.get("attributes", {})),
     )
     if filters and diagnostic.each:
-        raise ConfigError("a filter keeps single steps, but 'each' makes one of many: give the filter a name of its own")
+        raise ConfigError(
+            "a filter keeps single steps, but 'each' makes one of many: give the filter a name of its own"
+        )
     return diagnostic
 
 

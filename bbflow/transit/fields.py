@@ -42,14 +42,15 @@ def field_of(
     diagnostic
         What is computed.
     blocks
-        A block of each of its variables.
+        A block of each variable.
     attributes
         Of the stream.
     placements
         Diagnostic to where its field lies, of those that have a `space`.
     """
     like = max((blocks[name] for name in diagnostic.of.variables), key=lambda block: len(block.shape))
-    dtype = diagnostic.of.dtype({name: block.dtype for name, block in blocks.items()})
+    types = {name: blocks[name].dtype for name in diagnostic.of.variables}
+    dtype = like.dtype if diagnostic.of.is_plain else diagnostic.of.dtype(types)
     placement = placements.get(diagnostic.name)
     if placement is not None:
         return _placed(diagnostic, placement, placement.dtype(dtype), attributes)

@@ -17,11 +17,11 @@ from bbflow.operators.filter import Extremes
 from bbflow.operators.fold import Tiles, fold_tiles
 from bbflow.operators.space import Local
 from bbflow.operators.windows import Window
-from bbflow.transit.inputs import Inputs, extremes_of, open_inputs, partials
 from bbflow.transit.inner import inner_step
+from bbflow.transit.inputs import Inputs, extremes_of, open_inputs, partials
 from bbflow.transit.layouts import layout_of
 from bbflow.transit.shards import ShardKey, ShardState
-from bbflow.transit.spans import BASE, CARRIED, INNER, OUTER, Keys, Slot, plan_roll
+from bbflow.transit.slots import BASE, CARRIED, INNER, OUTER, Keys, Slot, plan_roll
 from bbflow.transit.states import combine_files, forget, map_source, map_target, next_file
 from bbflow.transit.steps import Carried, Then
 
@@ -176,9 +176,7 @@ class ShardFold:
         for slot in roll.dropped:
             self._dropped += [self._files.pop(slot)] if slot in self._files else []
 
-    def _fold(
-        self, level: str, dtype: np.dtype[Any], steps: Tiles, extremes: Sequence[Extremes]
-    ) -> dict[str, Array]:
+    def _fold(self, level: str, dtype: np.dtype[Any], steps: Tiles, extremes: Sequence[Extremes]) -> dict[str, Array]:
         """Take steps into a level's base."""
         slot = BASE[level]
         layout = layout_of(self._diagnostic, level, dtype, self._old.count)

@@ -17,7 +17,7 @@ from bbflow.transit.fold import FoldReceipt, FoldWork
 from bbflow.transit.inputs import Inputs
 from bbflow.transit.series import join_partials
 from bbflow.transit.shards import ShardKey, ShardState
-from bbflow.transit.spans import Keys
+from bbflow.transit.slots import Keys
 from bbflow.transit.timeline import Timeline
 from bbflow.view.stream import StreamView
 

@@ -8,7 +8,7 @@ from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.family import Array, Steps
 from bbflow.transit.layouts import layout_of
 from bbflow.transit.shards import ShardState
-from bbflow.transit.spans import BASE, INNER, Slot, slots_of, whole_units
+from bbflow.transit.slots import BASE, INNER, Slot, slots_of, whole_units
 from bbflow.transit.states import combine_files
 from bbflow.transit.steps import then
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+
 import numpy as np
 
 from bbflow.operators.blocks import as_blocks, as_fill

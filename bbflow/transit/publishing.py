@@ -17,7 +17,8 @@ from bbflow.operators.calendars import Clock
 from bbflow.transit.cluster import Cluster
 from bbflow.transit.folding import Folding
 from bbflow.transit.reduce import ReducedSpan, finalize, merge_shards
-from bbflow.transit.results import Field, Results
+from bbflow.transit.fields import Field
+from bbflow.transit.results import Results
 from bbflow.transit.shards import ShardKey, ShardState
 from bbflow.transit.timeline import Closing
 
@@ -100,7 +101,11 @@ class Publishing:
                     self._submit(node, merge_shards, diagnostic, span, own) for node, own in sorted(shards.items())
                 ]
                 field, node = self._fields[name], min(shards)
-                pending[name] = field, diagnostic.operators, self._submit(node, finalize, diagnostic, field.shape, parts)
+                pending[name] = (
+                    field,
+                    diagnostic.operators,
+                    self._submit(node, finalize, diagnostic, field.shape, parts),
+                )
         return {name: (field, ops, future.result()) for name, (field, ops, future) in pending.items()}
 
     def _submit(self, node: str, function: Any, *arguments: Any) -> Any:

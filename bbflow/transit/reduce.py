@@ -15,7 +15,7 @@ from bbflow.operators.windows import Window
 from bbflow.transit.inner import files_of, inner_step
 from bbflow.transit.layouts import by_region, layout_of
 from bbflow.transit.shards import ShardState
-from bbflow.transit.spans import BASE, OUTER, WindowKey, slots_of
+from bbflow.transit.slots import BASE, OUTER, WindowKey, slots_of
 from bbflow.transit.states import combine_files
 
 
@@ -127,7 +127,7 @@ def _check_order(diagnostic: Diagnostic, parts: Sequence[Partial]) -> None:
         for right in parts[number + 1 :]:
             if _overlap(left, right):
                 raise BbflowError(
-                    f"{diagnostic.name}: its operators need the steps of a point in their order, but the point's blocks "
+                    f"{diagnostic.name}: operators need the steps of a point in their order, but the point's blocks "
                     "moved to another node or changed their shape within a window: take the operators out "
                     f"({', '.join(item.name for item in diagnostic.operators if not item.family.commutes)})"
                 )

@@ -82,6 +82,10 @@ class Results:
         """Whether a coordinate variable of this name is there."""
         return name in self._store.names(name)
 
+    def has(self, name: str) -> bool:
+        """Whether there is an array of this name."""
+        return name in self._store
+
     def add_coordinate(
         self, name: str, values: Array, dims: tuple[str, ...] = (), attributes: Mapping[str, Any] | None = None
     ) -> None:

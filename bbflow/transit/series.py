@@ -41,7 +41,9 @@ def join_partials(
     for name, parts in by_name.items():
         numbers = parts[0].numbers
         if any(part.numbers != numbers for part in parts):
-            raise BbflowError(f"{name}: some ranks have no block of it in some of the steps {numbers[0]} to {numbers[-1]}")
+            raise BbflowError(
+                f"{name}: some ranks have no block of it in some of the steps {numbers[0]} to {numbers[-1]}"
+            )
         placed = [(known, part.values) for part in parts if (known := local(part.key)) is not None]
         joined = placements[name].finish(placements[name].assemble(len(numbers), placed))
         yield name, numbers, [np.ascontiguousarray(values) for values in joined]

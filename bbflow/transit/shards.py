@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bbflow.records import Message
-from bbflow.transit.spans import Keys, Slot
+from bbflow.transit.slots import Keys, Slot
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +75,14 @@ class ShardState:
         node, diagnostic, start, count = message["key"]
         region_start, region_count = message["region"]
         keys = message["keys"]
+        last_step, last_time = message["last"]
         return cls(
             ShardKey(node, diagnostic, tuple(start), tuple(count)),
             tuple(region_start),
             tuple(region_count),
             message["dtype"],
-            *message["last"],
+            last_step,
+            last_time,
             None if keys is None else {name: None if key is None else tuple(key) for name, key in keys.items()},
             {Slot(level, window, tuple(key)): path for level, window, key, path in message["files"]},
             tuple(message["dropped"]),

@@ -1,7 +1,8 @@
 """The two stages that go through a stream side by side: fold with publication, and drain."""
 
+import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,11 @@ from bbflow.transit.consumers import DRAIN, FOLD, Consumers, no_checkpoint
 from bbflow.transit.fields import Field, field_of
 from bbflow.transit.fold import FoldReceipt, fold_batch
 from bbflow.transit.folding import Batch, Folding, step_time
+from bbflow.transit.opening import PlacedBlock
+from bbflow.transit.placing import StreamArrays, place_diagnostics, write_field_coordinates
 from bbflow.transit.politeness import writing
 from bbflow.transit.publishing import Publishing
+from bbflow.transit.results import Results
 from bbflow.transit.tasks import TaskBatch
 from bbflow.transit.timeline import Closing
 from bbflow.view.stream import StreamView
@@ -95,6 +99,15 @@ class FoldStage(Stage):
         """Whether no task runs."""
         return self._tasks is None
 
+    def open(self, blocks: Sequence[PlacedBlock], attributes: StreamAttributes, results: Results) -> None:
+        """Find the fields in the grid of a step: the first one, or the first one after a restart."""
+        arrays = StreamArrays(self.config.output / ".fields", blocks, self.nodes, self.cluster)
+        placed = place_diagnostics(self.config.diagnostics, arrays, attributes)
+        self.folding.placements = placed
+        for name, placement in placed.items():
+            write_field_coordinates(name, placement, attributes, results)
+        self.publishing.know(self._fields(blocks, attributes))
+
     def begin(self, attributes: StreamAttributes, clock: Clock) -> None:
         """Submit the next batch, if there is one and none runs."""
         if self._tasks is not None:
@@ -106,7 +119,7 @@ class FoldStage(Stage):
         for closing in self.folding.timeline.closing(batch.keys) if batch.steps else ():
             self.publish(closing)
         for number in batch.steps:
-            self.publishing.know(self._fields(number, attributes))
+            self.publishing.know(self._fields(self.view.blocks(number), attributes))
         works = self.folding.works(batch, self.view, attributes, self.nodes, str(self._rows_directory))
         lanes = max(self.cluster.threads // max(len(works), 1), 1)
         shared = [
@@ -116,11 +129,10 @@ class FoldStage(Stage):
         ]
         self._tasks = TaskBatch(self.cluster, batch, fold_batch, shared, self.wake)
 
-    def _fields(self, number: int, attributes: StreamAttributes) -> dict[str, Field]:
-        blocks = {block.name: block for _, block in self.view.blocks(number)}
-        placements = self.folding.placements
+    def _fields(self, placed: Sequence[PlacedBlock], attributes: StreamAttributes) -> dict[str, Field]:
+        blocks = {block.name: block for _, block in placed}
         return {
-            name: field_of(diagnostic, {name: blocks[name] for name in diagnostic.variables}, attributes, placements)
+            name: field_of(diagnostic, blocks, attributes, self.folding.placements)
             for name, diagnostic in self.config.diagnostics.items()
             if blocks.keys() >= set(diagnostic.variables)
         }
@@ -160,9 +172,8 @@ class FoldStage(Stage):
             for path in state.files.values():
                 for other in Path(path).parent.glob(f"{state.key.label}.*"):
                     other.unlink(missing_ok=True)
-        for file in self._rows_directory.iterdir():
-            file.unlink()
-        self._rows_directory.rmdir()
+        for directory in (self._rows_directory, self.config.output / ".fields"):
+            shutil.rmtree(directory, ignore_errors=True)
 
     def _pass_discarded(self) -> None:
         if self.view.frontier > self.folding.cursor and not self.view.steps_after(self.folding.cursor):

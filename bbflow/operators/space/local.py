@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from bbflow.operators.family import Array, Steps
 
 

@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
 from bbflow.operators.family import Array, DType
 from bbflow.operators.space.local import Local
 
