@@ -1,8 +1,10 @@
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,9 @@ ROOT = Path(__file__).parents[2]
 REASON = missing()
 pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
 KEY, SIZE_BYTES = "inputs/one", 8 << 20
+MOST_BYTES_PER_S = 1.05 * CAP_BYTES_PER_S
+"""The cap, and what the link's bucket lets through at once; two capacities would be nearly twice the cap."""
+PATIENCE_S = 120
 
 
 def left_behind():
@@ -35,20 +40,43 @@ def bed():
         yield bed
 
 
-def test_readers_fill_the_link_and_no_more(bed):
-    assert 0.8 * CAP_BYTES_PER_S <= bed.probe(KEY) <= 1.02 * CAP_BYTES_PER_S
+@pytest.fixture
+def filled(bed):
+    """The bytes per second of readers that fill the link; a machine too busy for that can't show what a cap does."""
+    try:
+        return bed.probe(KEY)
+    except TooSlowError as error:
+        pytest.skip(str(error))
 
 
-def test_reading_and_writing_share_one_capacity(bed, tmp_path):
-    with hpc_application(bed, 80 << 20, 0.1, tmp_path) as hpc:
-        hpc.await_phases(2)
-        alone_s = hpc.phases[-1][1] - hpc.phases[-1][0]
-        reader = bed.start("compute", "probe", KEY, "4")
-        hpc.await_phases(2)
-        beside_s = hpc.phases[-1][1] - hpc.phases[-1][0]
-        read = float(reader.communicate(timeout=30)[0])
-    assert beside_s > 1.3 * alone_s
-    assert read < 0.8 * CAP_BYTES_PER_S
+def test_readers_fill_the_link_and_no_more(filled):
+    assert filled <= MOST_BYTES_PER_S
+
+
+@contextmanager
+def reading(bed):
+    """Four readers for as long as the block lasts: when they began, and afterwards their bytes and when they ended."""
+    with bed.start("compute", "probe", KEY, "4", "while-open") as process:
+        try:
+            known = [json.loads(process.stdout.readline())]
+            yield known
+            known += json.loads(process.communicate(timeout=PATIENCE_S)[0])
+        finally:
+            process.kill()
+
+
+def test_reading_and_writing_share_one_capacity(bed, filled, tmp_path):
+    """Not a matter of speed: what both moved within the readers' life is bounded, on a busy machine too."""
+    phase_bytes = 80 << 20
+    with hpc_application(bed, phase_bytes, 0.1, tmp_path) as hpc, reading(bed) as known:
+        while not hpc.phases or hpc.phases[-1][0] < known[0]:
+            hpc.await_phases(1)
+        hpc.await_phases(1)
+    begun_s, read_bytes, ended_s = known
+    within = [phase for phase in hpc.phases if begun_s <= phase[0] and phase[1] <= ended_s]
+    assert read_bytes
+    assert len(within) >= 2
+    assert read_bytes + len(within) * phase_bytes <= MOST_BYTES_PER_S * (ended_s - begun_s)
 
 
 def test_phases_are_announced_while_they_last(bed, tmp_path):
