@@ -82,7 +82,7 @@ def test_reading_and_writing_share_one_capacity(bed, filled, tmp_path):
 def test_phases_are_announced_while_they_last(bed, tmp_path):
     with hpc_application(bed, 16 << 20, 0.05, tmp_path) as hpc:
         seen = set()
-        until_s = time.monotonic() + 30
+        until_s = time.monotonic() + PATIENCE_S
         while seen != {0, 1} and time.monotonic() < until_s:
             seen.add(len(list(tmp_path.glob("*.phase"))))
         hpc.await_phases(1)
@@ -94,7 +94,7 @@ def test_a_link_below_the_cap_is_refused_with_the_numbers(bed):
     change = "tc class change dev both parent 1: classid 1:1 htb burst 256k cburst 256k rate"
     bed.hosts.run("storage", f"{change} 400mbit")
     try:
-        with pytest.raises(TooSlowError, match=r"4\d MB/s of the link's 100, and 80% is needed"):
+        with pytest.raises(TooSlowError, match=r"\d+ MB/s of the link's 100, and 80% is needed"):
             bed.probe(KEY)
     finally:
         bed.hosts.run("storage", f"{change} 800mbit")
@@ -126,10 +126,11 @@ from benchmarks.testbed.address import HOSTS
 from benchmarks.namespaces import folder_in_memory, joined_hosts
 import subprocess
 with ended_by_signal(), joined_hosts(HOSTS) as hosts:
-    subprocess.Popen(hosts.inside("compute", "sleep", "1000"))
+    within = subprocess.Popen(hosts.inside("compute", "sh", "-c", "echo; exec sleep 1000"), stdout=subprocess.PIPE)
+    within.stdout.readline()
     with folder_in_memory():
         print(hosts.tag, flush=True)
-        time.sleep(60)
+        time.sleep(1000)
 """
 
 
@@ -140,7 +141,7 @@ def test_a_signal_takes_everything_down(how):
     tag = owner.stdout.readline().decode().strip()
     assert any(owned_by(tag, name) for name in left_behind())
     owner.send_signal(how)
-    owner.wait(30)
+    owner.wait(PATIENCE_S)
     owner.stdout.close()
     assert not any(owned_by(tag, name) for name in left_behind())
 
@@ -149,13 +150,13 @@ def test_what_a_killed_owner_left_goes_with_the_next_bed():
     owner = subprocess.Popen([sys.executable, "-c", SETS_UP], stdout=subprocess.PIPE, cwd=ROOT)
     tag = owner.stdout.readline().decode().strip()
     pids = namespaces._processes(namespaces.Hosts(tag).name("compute"))
-    owner.kill()
-    owner.wait(30)
-    owner.stdout.close()
+    assert pids
     assert any(owned_by(tag, name) for name in left_behind())
+    owner.kill()
+    owner.wait(PATIENCE_S)
+    owner.stdout.close()
     namespaces.sweep()
     assert not any(owned_by(tag, name) for name in left_behind())
-    assert pids
     assert not any(Path(f"/proc/{pid}/exe").exists() for pid in pids)
 
 
