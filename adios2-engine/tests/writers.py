@@ -13,7 +13,8 @@ from bbflow.landing.client import NodeClient, request_once
 from bbflow.records import Step
 from bbflow.store.pool import read_block
 
-PATIENCE_S = 20.0
+PATIENCE_S = 120.0
+"""How long anything may take: it ends a hang, and is no measure of speed."""
 LAUNCHERS = ("PMI", "MPI_LOCAL", "OMPI_", "MV2_", "SLURM_")
 
 # What every Python writer starts with: `here` is a folder that the test and its writers share.

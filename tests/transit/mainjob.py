@@ -56,7 +56,7 @@ def start_run(config, command, *options):
     )
 
 
-def run(config, command, *options, timeout=120):
+def run(config, command, *options, timeout=300):
     process = start_run(config, command, *options)
     said, _ = process.communicate(timeout=timeout)
     return process.returncode, said
