@@ -119,12 +119,17 @@ def watch_until(nodes, condition, stream="model"):
     raise AssertionError(f"it never came: {shown}")
 
 
+def wait_until(condition, what="it never came to that"):
+    """Wait until something holds."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline_s, what
+        time.sleep(0.005)
+
+
 def wait_for_file(path):
     """Wait until a writer tells something."""
-    deadline_s = time.monotonic() + PATIENCE_S
-    while not path.exists():
-        assert time.monotonic() < deadline_s, f"no writer told {path.name}"
-        time.sleep(0.005)
+    wait_until(path.exists, f"no writer told {path.name}")
 
 
 def steps_of(shown):
