@@ -40,6 +40,7 @@ class CoMoments(Family):
     """Expression of the other input (y); None for the time."""
     needed: frozenset[str] = SHARED
     """Names of the fields."""
+    counts = "count"
 
     @property
     def name(self) -> str:

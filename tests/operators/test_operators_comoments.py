@@ -187,6 +187,14 @@ def test_the_other_input_and_its_units_are_told():
     assert intercept.units("K", "days") == "K"
 
 
+@pytest.mark.parametrize(("parameters", "points"), [({"min_count": 3}, 2), ({"skipna": False}, 1), ({}, 3)])
+def test_min_count_and_skipna_are_about_pairs(parameters, points):
+    values = np.arange(12.0).reshape(4, 3)
+    other = np.array([[1, 1, 1], [2, 2, np.nan], [4, np.nan, np.nan], [5, 5, 5]])
+    result = result_of({"covariance": {"with": "psl"} | parameters}, values, others={"psl": Steps(list(other))})
+    assert np.isfinite(result).sum() == points
+
+
 def test_operators_of_one_other_input_share_a_state():
     families = layout_of(OPERATORS, np.zeros((1, 1))).families
     assert [family.name for family in families] == ["comoments(time)", "comoments(with psl)"]
