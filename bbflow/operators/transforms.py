@@ -70,8 +70,8 @@ class Deaccumulate(Transform):
         return "deaccumulate"
 
     def fields(self, dtype: DType) -> tuple[StateField, ...]:
-        """Give the last valid value, and whether there was one."""
-        return (StateField("previous", None), StateField("known", "u1"))
+        """Give the last valid value, in float64 as it comes of a transform before this one, and whether it is there."""
+        return (StateField("previous", "f8"), StateField("known", "u1"))
 
     def clear(self, views: Views) -> None:
         """No value yet: as if it had been 0."""

@@ -87,6 +87,14 @@ def test_deaccumulating_a_sum_gives_the_values_back():
     np.testing.assert_array_equal(transformed("deaccumulate", transformed("cumsum", values)), values)
 
 
+def test_what_is_carried_takes_the_values_that_another_transform_makes():
+    values = np.random.default_rng(1).normal(1e8, 1, (20, 30)).astype("f4")
+    transform = Deaccumulate()
+    views = state_of(transform, values.dtype, 30)
+    sums = transformed("cumsum", values)
+    np.testing.assert_array_equal(transform.apply(views, Steps(list(sums))), transformed("deaccumulate", sums))
+
+
 def test_a_sum_that_begins_anew_each_day_loses_nothing():
     values = np.random.default_rng(2).integers(1, 9, (5, 24, 6)).astype("i4")
     sums = values.cumsum(axis=1).reshape(120, 6)
@@ -135,7 +143,7 @@ def test_names_and_maps_become_transforms():
     [
         (["cumsm"], "unknown transform 'cumsm'; did you mean 'cumsum'"),
         ([{"cumsum": {"skpna": True}}], "transform 'cumsum': unknown parameter 'skpna'; did you mean 'skipna'"),
-        ([{"deaccumulate": {"first": "missin"}}], "first: unknown choice 'missin'; did you mean 'missing'"),
+        ([{"deaccumulate": {"first": "missing_"}}], "first: unknown choice 'missing_'; did you mean 'missing'"),
         ([{"deaccumulate": 3}], "transform 'deaccumulate': its parameters must be a map"),
         ([3], "3 is not a transform"),
         (["cumsum", "cumsum"], "twice"),
