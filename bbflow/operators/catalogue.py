@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 
 from bbflow.errors import ConfigError, nearest
-from bbflow.operators import ends, extreme_times, statistics
+from bbflow.operators import comoments, ends, exceedance, extreme_times, spells, statistics
 from bbflow.operators.operator import OperatorKind
 
-MODULES = (statistics, ends, extreme_times)
+MODULES = (statistics, ends, extreme_times, exceedance, spells, comoments)
 """Each has `KINDS`."""
 
 KINDS: Mapping[str, OperatorKind] = {kind.name: kind for module in MODULES for kind in module.KINDS}

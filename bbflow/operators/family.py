@@ -74,6 +74,8 @@ class Family(ABC):
 
     commutes = True
     """Whether states may be merged in any order; if not, the left one must hold the earlier steps."""
+    counts: str | None = None
+    """Field with the number of values that went in, where those aren't the input's valid ones."""
 
     @property
     @abstractmethod

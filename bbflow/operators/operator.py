@@ -61,7 +61,7 @@ class Operator:
     @property
     def families(self) -> tuple[Family, ...]:
         """All that must be kept, the counts that decide what is missing included."""
-        counted = (Moments.of(COUNT),) if self._counts else ()
+        counted = (Moments.of(COUNT),) if self._counts and self.family.counts is None else ()
         return (self.family, *counted, *(() if self.skipna else (Presence(),)))
 
     @property
@@ -89,7 +89,8 @@ class Operator:
         values = values.astype(self.dtype(layout.dtype), copy=False)
         if not self._counts:
             return values
-        count = views["moments"]["count"]
+        own = self.family.counts
+        count = views["moments"]["count"] if own is None else views[self.family.name][own]
         missing = count < (self.min_count or 0)
         if not self.skipna:
             missing |= count < views["presence"]["seen"]

@@ -70,7 +70,7 @@ def cdo(tmp_path, command, *inputs, outputs=1, missing=-999.0):
     results = [str(tmp_path / f"out{number}.nc") for number in range(outputs)]
     for name, values in zip(names, inputs, strict=True):
         write_netcdf(name, values, missing)
-    subprocess.run(["cdo", "-s", "-O", "-b", "F64", command, *names, *results], check=True, timeout=60)
+    subprocess.run(["cdo", "-s", "-O", "-b", "F64", *command.split(), *names, *results], check=True, timeout=60)
     return [read_netcdf(name) for name in results]
 
 
