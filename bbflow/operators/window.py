@@ -33,7 +33,8 @@ class Window:
     """How many unit spans' states live at once: 1 for a partition, n for a running window of n units, None for a
     climatology, whose keys are all published at the end of the run."""
     recurs: tuple[str, ...] = ()
-    """Of a climatology, the parts of the date with which a span begins that are its key, such as month and day."""
+    """Of a climatology, those parts of the date with which a span begins that are its key, such as month and day;
+    'season' is the month, with 0 for December, so that DJF comes first."""
     start: timedelta = timedelta(0)
     """How long after midnight days, and with them months and years, begin."""
     closed: str = "left"
@@ -57,7 +58,7 @@ class Window:
         if key is None or not self.recurs:
             return key
         begin, _ = self.spans.bounds(key, shifted, shifted)
-        return tuple(getattr(begin, part) for part in self.recurs)
+        return tuple(begin.month % 12 if part == "season" else getattr(begin, part) for part in self.recurs)
 
     def bounds(self, key: Key, first: cftime.datetime, last: cftime.datetime) -> Bounds:
         """Give a span's begin and end, in the calendar of its dates.

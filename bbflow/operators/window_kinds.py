@@ -100,7 +100,7 @@ def _make_season(months: tuple[tuple[int, ...], ...]) -> Window:
 
 
 def _make_clim_season(months: tuple[tuple[int, ...], ...]) -> Window:
-    return Window(f"clim_season{_season_suffix(months)}", Seasons(months), None, ("month",))
+    return Window(f"clim_season{_season_suffix(months)}", Seasons(months), None, ("season",))
 
 
 def _season_suffix(months: tuple[tuple[int, ...], ...]) -> str:
