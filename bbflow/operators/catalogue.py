@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 
 from bbflow.errors import ConfigError, nearest
-from bbflow.operators import percentiles, statistics
+from bbflow.operators import histogram, percentiles, statistics
 from bbflow.operators.operator import OperatorKind
 
-MODULES = (statistics, percentiles)
+MODULES = (statistics, percentiles, histogram)
 """Each has `KINDS`."""
 
 KINDS: Mapping[str, OperatorKind] = {kind.name: kind for module in MODULES for kind in module.KINDS}

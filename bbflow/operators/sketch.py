@@ -80,7 +80,7 @@ class Sketch(Family):
         return self.size * (self.top + 2)
 
     def fields(self, dtype: DType) -> tuple[StateField, ...]:
-        """Steps seen, valid values, the largest one, and the buffer followed by the runs."""
+        """Give steps seen, valid values, the largest one, and the buffer followed by the runs."""
         values = StateField("values", None, (self.rows,))
         return StateField("seen", "i4"), StateField("count", "i4"), MAX, values
 
