@@ -3,10 +3,19 @@
 from collections.abc import Mapping
 
 from bbflow.errors import ConfigError, nearest
-from bbflow.operators import comoments, ends, exceedance, extreme_times, spells, statistics
+from bbflow.operators import (
+    comoments,
+    ends,
+    exceedance,
+    extreme_times,
+    histogram,
+    percentiles,
+    spells,
+    statistics,
+)
 from bbflow.operators.operator import OperatorKind
 
-MODULES = (statistics, ends, extreme_times, exceedance, spells, comoments)
+MODULES = (statistics, ends, extreme_times, percentiles, histogram, exceedance, spells, comoments)
 """Each has `KINDS`."""
 
 KINDS: Mapping[str, OperatorKind] = {kind.name: kind for module in MODULES for kind in module.KINDS}
