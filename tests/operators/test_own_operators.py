@@ -1,4 +1,5 @@
 import pickle
+import re
 import subprocess
 import sys
 from importlib.metadata import EntryPoint
@@ -211,7 +212,7 @@ def test_groups_depend_neither_on_batches_nor_on_merges_nor_on_missing_steps(dat
     ("name", "message"),
     [
         ("Raising", r"examples:Raising failed: ValueError: too hot \(examples.py, line \d+\)"),
-        ("Shapeless", "its|map gave 'sum' of shape"),
+        ("Shapeless", "map gave 'sum' of shape .* the last axis must be the points"),
         ("Late", r"map gave 'sum' of shape \(1,\), not \(5,\)"),
     ],
 )
@@ -224,10 +225,7 @@ def test_what_fails_in_the_fold_is_the_operators_own_error(batch, name, message,
         assert np.isnan(result(bad, layout, state)).all()
     np.testing.assert_allclose(result(mean, layout, state), batch.mean(0))
     assert error_of(mean, errors) is None
-    with (
-        pytest.raises(AssertionError) if error_of(bad, errors) is None else pytest.raises(OperatorError, match=message)
-    ):
-        raise OperatorError(error_of(bad, errors))
+    assert re.search(message, error_of(bad, errors))
 
 
 @pytest.mark.parametrize("name", ["Unmergeable", "Endless", "Narrow"])
