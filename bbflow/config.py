@@ -9,6 +9,7 @@ import yaml
 
 from bbflow.errors import ConfigError, nearest
 from bbflow.operators.diagnostic import Diagnostic, parse_diagnostics
+from bbflow.operators.origin import look_in
 from bbflow.units import parse_bytes
 
 T = TypeVar("T")
@@ -98,7 +99,7 @@ class Config:
 
 
 def load_config(path: Path) -> Config:
-    """Read a configuration file.
+    """Read a configuration file; operators of one's own may be modules beside it.
 
     Raises
     ------
@@ -111,6 +112,7 @@ def load_config(path: Path) -> Config:
         raise ConfigError(f"can't read {path}: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+    look_in(str(path.resolve().parent))
     try:
         return parse_config(content)
     except ConfigError as error:
