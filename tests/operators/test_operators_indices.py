@@ -2,23 +2,24 @@
 
 import shutil
 import subprocess
+from itertools import chain
 
 import numpy as np
 import pytest
 import xarray as xr
 import yaml
+from bbflow.operators.diagnostic import parse_diagnostics
 
 from bbflow.errors import ConfigError
 from bbflow.operators import StateLayout, fold_steps
 from bbflow.operators.calendars import Clock
 from bbflow.operators.catalogue import KINDS
-from bbflow.operators.diagnostic import parse_diagnostics
 from bbflow.operators.family import Steps
 from bbflow.operators.indices import DEFAULT_UNITS, INDICES, index_meaning
 from bbflow.operators.names import NAMES, expand
 
 CLOCK = Clock("days since 1999-10-05", "noleap")
-STEPS_A_DAY, DAYS, POINTS = 4, 820, 5
+STEPS_A_DAY, DAYS, POINTS = 4, 500, 5
 TIMES = np.arange(STEPS_A_DAY * DAYS) / STEPS_A_DAY
 CDO = pytest.mark.skipif(shutil.which("cdo") is None, reason="needs the program cdo (Debian's package of that name)")
 
@@ -57,7 +58,7 @@ def evaluate(means, values):
     units = list(spans(diagnostic.each.window, dates).values())
     keeps = diagnostic.each.window.keeps
     lasts = range(keeps - 1, len(units))
-    chosen = [sum(units[last - keeps + 1 : last + 1], []) for last in lasts]
+    chosen = [list(chain(*units[last - keeps + 1 : last + 1])) for last in lasts]
     days = np.stack([statistic(diagnostic.each.operator, values[steps]) for steps in chosen])
     if diagnostic.then:
         days = np.stack(diagnostic.then.evaluate({"value": Steps(list(days))}))
@@ -125,7 +126,7 @@ def daily(values):
 def test_extremes_are_those_of_the_days(name, day, end):
     values = temperatures()
     days = getattr(daily(values), day)(axis=1)
-    years = np.split(days, [88, 88 + 365])
+    years = np.split(days, [88, 88 + 365])  # 1999 and 2000
     np.testing.assert_array_equal(evaluate(name, values), [getattr(year, end)(axis=0) for year in years])
 
 
@@ -136,12 +137,12 @@ def test_total_rain_is_that_of_wet_days():
     np.testing.assert_allclose(ours, [wet.sum(axis=0)], rtol=1e-12)
 
 
-@pytest.mark.parametrize("units", ["mm", "kg m-2 s-1", "m", "mm/day", "m s-1"])
-@pytest.mark.parametrize("name", ["Rx1day", "Rx5day", "CDD", "PRCPTOT", "SDII", "R10mm"])
+@pytest.mark.parametrize("units", ["mm", "m", "mm/day"])
+@pytest.mark.parametrize("name", ["Rx5day", "CDD", "SDII"])
 def test_rain_may_come_in_other_units(name, units):
     rates = rain_rates()
     step_s = 86400 / STEPS_A_DAY
-    factors = {"mm": step_s, "kg m-2 s-1": 1.0, "m": step_s / 1000, "mm/day": 86400.0, "m s-1": 1e-3}
+    factors = {"mm": step_s, "m": step_s / 1000, "mm/day": 86400.0}
     same = evaluate({name: {"units": units}}, rates * factors[units])
     np.testing.assert_allclose(same, evaluate(name, rates), rtol=1e-9)
 
