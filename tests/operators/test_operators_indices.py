@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import xarray as xr
 import yaml
-from bbflow.operators.diagnostic import parse_diagnostics
 
 from bbflow.errors import ConfigError
 from bbflow.operators import StateLayout, fold_steps
 from bbflow.operators.calendars import Clock
 from bbflow.operators.catalogue import KINDS
+from bbflow.operators.diagnostic import parse_diagnostics
 from bbflow.operators.family import Steps
 from bbflow.operators.indices import DEFAULT_UNITS, INDICES, index_meaning
 from bbflow.operators.names import NAMES, expand
