@@ -12,7 +12,7 @@ LAYERS = (
     {"operators", "store", "phases"},
     {"landing", "growing", "config"},
     {"drain", "staging", "view"},
-    {"transit"},
+    {"transit", "registered"},
     {"api", "report", "progress", "supervise"},
     {"cli"},
 )

@@ -37,4 +37,4 @@ def run(options: argparse.Namespace) -> int:
 
 def rescue_config(config: Config) -> Config:
     """Give a configuration that only drains: what is committed must not be lost with a failed analysis."""
-    return replace(config, variables={}, raw=RawConfig(), output=config.output / "rescued")
+    return replace(config, diagnostics={}, raw=RawConfig(), output=config.output / "rescued")

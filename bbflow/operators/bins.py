@@ -1,0 +1,131 @@
+"""Counts in bins with given edges."""
+
+import ctypes
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from bbflow.errors import BbflowError, ConfigError
+from bbflow.operators import kernel
+from bbflow.operators.family import Array, DType, Family, StateField, Steps, Views
+
+MOST_CELLS = 1 << 16
+"""A table of more cells would not stay in the cache."""
+MARGIN = 0.01
+"""Of a cell's width: so much may the kernel's arithmetic be off, and far less it is."""
+
+
+class _Bins(ctypes.Structure):
+    """``BbflowBins`` in Histogram.h."""
+
+    _fields_ = [
+        ("breaks", ctypes.c_void_p),
+        ("cells", ctypes.c_void_p),
+        ("start", ctypes.c_double),
+        ("cells_per_unit", ctypes.c_double),
+        ("cell_count", ctypes.c_uint64),
+        ("rows", ctypes.c_uint64),
+        ("one_step", ctypes.c_uint64),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class CellTable:
+    """Finds bins: the cell of an even grid gives a row that a comparison or a few correct."""
+
+    breaks: Array
+    """Row r ends before breaks[r]; float64 of shape (rows,), the last one NaN, which nothing reaches."""
+    cells: Array
+    """For each cell a row that doesn't begin after it; int32. The first and the last cell are endless."""
+    start: float
+    """Where cell 1 begins."""
+    cells_per_unit: float
+    """Cells in a unit of the values."""
+    one_step: bool
+    """Whether a value's row is always that of its cell or the next one."""
+
+
+@cache
+def _function() -> "ctypes._NamedFuncPointer":
+    function = kernel.load().bbflow_bins_fold
+    pointer, number = ctypes.c_void_p, ctypes.c_uint64
+    function.argtypes = [
+        ctypes.c_int, ctypes.POINTER(_Bins), pointer, number, pointer, number, pointer, number, number, pointer,
+    ]  # fmt: skip
+    function.restype = ctypes.c_int
+    return function
+
+
+@cache
+def cell_table(edges: tuple[float, ...]) -> CellTable:
+    """Make the table for some edges.
+
+    Cells that are narrower than every bin have at most one edge in them, so one comparison is enough.
+    """
+    breaks = np.array([*edges[:-1], np.nextafter(edges[-1], np.inf), np.nan])
+    extent, narrowest = edges[-1] - edges[0], float(np.diff(edges).min())
+    wanted = int(np.ceil(extent / narrowest * (1 - 1e-9)))
+    count = min(max(wanted, 1), MOST_CELLS)
+    width = extent / count
+    first = edges[0] + (np.arange(count + 1) - MARGIN) * width
+    # Where float64 hardly tells the edges apart, every search begins at the first row.
+    coarse = not width > 1e-9 * max(abs(edges[0]), abs(edges[-1]))
+    rows = np.zeros(count + 1) if coarse else np.searchsorted(breaks[:-1], first, side="right")
+    cells = np.array([0, *rows], "i4")
+    return CellTable(breaks, cells, edges[0], count / extent, not coarse and count == wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class Bins(Family):
+    """Keeps counts below the first edge, in each bin, and above the last edge."""
+
+    edges: tuple[float, ...]
+    """Ascending; a bin has its lower edge and not its upper one, but the last bin has both, as in numpy.histogram."""
+
+    def __post_init__(self) -> None:
+        steps = np.diff(self.edges)
+        if len(self.edges) < 2 or not (steps > 0).all() or not np.isfinite(self.edges[-1] - self.edges[0]):
+            raise ConfigError("edges must be at least two finite numbers, each greater than the one before")
+
+    @property
+    def name(self) -> str:
+        """Histograms with the same edges are shared."""
+        return "bins" + "_".join(map(repr, self.edges))
+
+    def fields(self, dtype: DType) -> tuple[StateField, ...]:
+        """Give the counts, those outside of the bins first and last."""
+        return (StateField("counts", "i4", (len(self.edges) + 1,)),)
+
+    def clear(self, views: Views) -> None:
+        """Nothing counted."""
+        views["counts"][...] = 0
+
+    def fold(self, views: Views, steps: Steps) -> None:
+        """Count values; they are compared as float64, to which 64-bit integers are rounded."""
+        self.fold_from(views, views, steps)
+
+    def fold_from(self, target: Views, source: Views | None, steps: Steps) -> None:
+        """Set target = source (+) steps in one pass."""
+        table = cell_table(self.edges)
+        bins = _Bins(
+            table.breaks.ctypes.data, table.cells.ctypes.data, table.start, table.cells_per_unit,
+            len(table.cells), len(table.breaks), table.one_step,
+        )  # fmt: skip
+        addresses = np.array([block.ctypes.data for block in steps.values], np.uintp)
+        code = _function()(
+            kernel.TYPES[steps.values[0].dtype], bins,
+            *((None, 0) if source is None else _rows(source["counts"])), *_rows(target["counts"]),
+            addresses.ctypes.data, len(addresses), target["counts"].shape[1],
+            None if steps.fill is None else steps.fill.ctypes.data,
+        )  # fmt: skip
+        if code != 0:
+            raise BbflowError(f"no memory to count in {len(self.edges) - 1} bins: give fewer")
+
+    def combine(self, left: Views, right: Views) -> dict[str, Array]:
+        """Add."""
+        return {"counts": left["counts"] + right["counts"]}
+
+
+def _rows(counts: Array) -> tuple[int, int]:
+    return counts.ctypes.data, counts.strides[0] // counts.itemsize

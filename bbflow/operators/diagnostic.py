@@ -1,0 +1,168 @@
+"""Diagnostics: what is computed of one field, from the stream's variables to the statistics over windows."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from bbflow.errors import ConfigError, nearest
+from bbflow.operators.expressions import Expression, parse_expression
+from bbflow.operators.family import DType
+from bbflow.operators.filter import Filter
+from bbflow.operators.operator import Operator
+from bbflow.operators.parse import parse_operators
+from bbflow.operators.space import Space, parse_space
+from bbflow.operators.transforms import Transform, parse_transforms
+from bbflow.operators.windows import Window, parse_windows
+
+VALUE = "value"
+"""What `then` calls the values that it gets."""
+KEYS = ("of", "space", "transforms", "each", "then", "operators", "windows", "attributes")
+
+
+@dataclass(frozen=True, slots=True)
+class Each:
+    """An inner statistic: its results are the steps of what follows."""
+
+    window: Window
+    """Over which spans."""
+    operator: Operator
+    """The statistic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """A field and its statistics; the parts are applied in the order of the fields below."""
+
+    name: str
+    """What its results are called."""
+    of: Expression
+    """Of variables of one step."""
+    space: Space | None = None
+    """Which points, or what is computed of them."""
+    transforms: tuple[Transform, ...] = ()
+    """Go through the steps in order."""
+    each: Each | None = None
+    """Makes few steps of many, such as the maximum of each day."""
+    then: Expression | None = None
+    """Of `value`: of the steps so far, or of what `each` made."""
+    operators: tuple[Operator, ...] = ()
+    """Statistics, each once."""
+    filters: tuple[Filter, ...] = ()
+    """What is kept as it is."""
+    windows: tuple[Window, ...] = ()
+    """Over which spans of time the statistics run."""
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    """CF attributes of the field, such as units, besides those of its variable."""
+
+    @property
+    def others(self) -> dict[str, Expression]:
+        """Further inputs of the operators, by their text."""
+        inner = (self.each.operator,) if self.each else ()
+        return {text: parse_expression(text) for item in (*self.operators, *inner) for text in item.inputs}
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """All variables of the stream that it needs."""
+        expressions = (self.of, *self.others.values())
+        return tuple(dict.fromkeys(name for item in expressions for name in item.variables))
+
+    def transformed_dtype(self, dtype: DType) -> DType:
+        """Give the type that comes out of the transforms, for the type of the field."""
+        return np.dtype("f8") if self.transforms else np.dtype(dtype)
+
+    def outer_dtype(self, dtype: DType) -> DType:
+        """Give the type that the statistics fold, for the type that comes out of the transforms."""
+        made = self.each.operator.dtype(dtype) if self.each else np.dtype(dtype)
+        return self.then.dtype({VALUE: made}) if self.then else made
+
+
+def parse_diagnostics(content: Any, windows: list[Any]) -> dict[str, Diagnostic]:
+    """Make diagnostics of the configuration's map of names to operators.
+
+    Parameters
+    ----------
+    content
+        Name to a list of operators, or to a map of `KEYS`.
+    windows
+        Those that hold where a diagnostic names none.
+
+    Raises
+    ------
+    ConfigError
+        If anything in it is wrong; the message names the diagnostic.
+    """
+    if not isinstance(content, Mapping):
+        raise ConfigError("'operators' must be a map from variable to a list of operators")
+    diagnostics = {}
+    for name, chosen in content.items():
+        try:
+            diagnostics[str(name)] = _parse(str(name), chosen, windows)
+        except ConfigError as error:
+            raise ConfigError(f"operators of {name}: {error}") from None
+    return diagnostics
+
+
+def _parse(name: str, chosen: Any, windows: list[Any]) -> Diagnostic:
+    parts = chosen if isinstance(chosen, Mapping) else {"operators": chosen}
+    for key in parts:
+        if key not in KEYS:
+            raise ConfigError(f"unknown key {key!r}; {nearest(str(key), KEYS)}")
+    operators = parse_operators(as_list(parts.get("operators"), "operators"))
+    filters = tuple(item for item in operators if isinstance(item, Filter))
+    diagnostic = Diagnostic(
+        name,
+        parse_expression(str(parts.get("of", f"`{name}`"))),
+        parse_space(parts["space"]) if "space" in parts else None,
+        parse_transforms(as_list(parts.get("transforms", []), "transforms")),
+        _parse_each(parts["each"]) if "each" in parts else None,
+        _parse_then(parts["then"]) if "then" in parts else None,
+        tuple(item for item in operators if isinstance(item, Operator)),
+        filters,
+        parse_windows(as_list(parts.get("windows", windows), "windows")),
+        _parse_attributes(parts.get("attributes", {})),
+    )
+    if filters and diagnostic.each:
+        raise ConfigError(
+            "a filter keeps single steps, but 'each' makes one of many: give the filter a name of its own"
+        )
+    return diagnostic
+
+
+def _parse_each(item: Any) -> Each:
+    """Read a map of one window to one operator, such as ``{day: max}``, or of `window` and `operator`."""
+    if isinstance(item, Mapping) and set(item) == {"window", "operator"}:
+        window, operator = item["window"], item["operator"]
+    elif isinstance(item, Mapping) and len(item) == 1:
+        ((window, operator),) = item.items()
+    else:
+        raise ConfigError(f"each: {item!r} is not a map of a window to an operator, such as {{day: max}}")
+    (inner,) = parse_windows([window])
+    operators = parse_operators([operator])
+    if inner.keeps is None:
+        raise ConfigError(f"each: {inner.name} is a climatology, which has no result before the run's end")
+    if len(operators) != 1 or not isinstance(operators[0], Operator) or operators[0].axis is not None:
+        raise ConfigError(f"each: {operator!r} must give one number for each point")
+    return Each(inner, replace(operators[0]))
+
+
+def _parse_then(text: Any) -> Expression:
+    expression = parse_expression(str(text))
+    for name in expression.variables:
+        if name != VALUE:
+            raise ConfigError(f"then: {name!r} is not known here, only {VALUE!r}: what came out of the parts before")
+    return expression
+
+
+def _parse_attributes(content: Any) -> dict[str, Any]:
+    if not isinstance(content, Mapping):
+        raise ConfigError("attributes must be a map, such as {units: m s-1}")
+    return {str(key): value for key, value in content.items()}
+
+
+def as_list(value: Any, where: str) -> list[Any]:
+    """Read a list; a single name stands for a list of one."""
+    if value is None:
+        raise ConfigError(f"{where} must be a list")
+    return list(value) if isinstance(value, list | tuple) else [value]

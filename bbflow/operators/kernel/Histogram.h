@@ -1,0 +1,52 @@
+#pragma once
+
+#include "Fold.h"
+
+#include <cstdint>
+
+/** Counts in rows: below the first edge, each bin, above the last edge. Its mirror is in bins.py. */
+struct BbflowBins
+{
+    const double *Breaks; ///< row r ends before Breaks[r]; one for each row, the last one is NaN
+    const int32_t *Cells; ///< for each cell of an even grid a row that doesn't begin after it
+    double Start;         ///< where cell 1 begins
+    double CellsPerUnit;  ///< how many cells are there in a unit of the values
+    uint64_t CellCount;   ///< the first and the last one are endless
+    uint64_t Rows;
+    uint64_t OneStep; ///< nonzero: a value's row is that of its cell or the next one
+};
+
+/** Counts of bins that are 2^Exponent wide; the first one begins at Origin times that. Its mirror is
+ * in grid.py. */
+struct BbflowGrid
+{
+    int32_t *Counts;   ///< Bins rows
+    uint64_t Stride;   ///< from row to row
+    int64_t *Origin;   ///< for each point
+    int32_t *Exponent; ///< for each point
+    int32_t *Last;     ///< for each point the last bin that isn't empty; -1: there is none
+    int32_t *Below;    ///< for each point how many values were -infinity
+    int32_t *Above;    ///< for each point how many values were infinity
+};
+
+/**
+ * Counts the values of some steps in given bins.
+ * @param type as in bbflow_fold
+ * @param source counts so far, or null
+ * @param target gets the counts; may be `source`
+ * @param fill a value that stands for 'missing', or null
+ * @return 0; 1 if there is no memory; 2 if the type is unknown
+ */
+BBFLOW_EXPORT int bbflow_bins_fold(int type, const BbflowBins *bins, const int32_t *source,
+                                   uint64_t sourceStride, int32_t *target, uint64_t targetStride,
+                                   const void *const *blocks, uint64_t steps, uint64_t points,
+                                   const void *fill);
+
+/** Counts the values of some steps in place, in bins as narrow as all values so far allow. */
+BBFLOW_EXPORT int bbflow_grid_fold(int type, uint64_t bins, const BbflowGrid *state,
+                                   const void *const *blocks, uint64_t steps, uint64_t points,
+                                   const void *fill);
+
+/** Adds a state to another one. */
+BBFLOW_EXPORT void bbflow_grid_merge(uint64_t bins, const BbflowGrid *state, const BbflowGrid *more,
+                                     uint64_t points);

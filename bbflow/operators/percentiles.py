@@ -1,0 +1,112 @@
+"""Percentiles and the median, of quantile sketches with a hard bound on the error of their ranks."""
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from bbflow.errors import ConfigError
+from bbflow.operators.family import Array, Views
+from bbflow.operators.operator import Operator, OperatorKind, Parameter
+from bbflow.operators.readers import flag, number, positive
+from bbflow.operators.sketch import Sketch, choose
+
+ERROR_PERCENT = 1.0
+STEPS = 8784
+"""A leap year of hours."""
+
+
+def percentile(views: Views, *, sketch: Sketch, q: float) -> Array:
+    """Give the percentile by nearest rank: of n valid values in order the one of rank ceil(n q / 100), 1 at least.
+
+    That is the definition of CDO's percentile operators by default, type 1 of Hyndman and Fan, "Sample quantiles in
+    statistical packages", The American Statistician 50 (1996), 361-365, and numpy's method "inverted_cdf".
+
+    What is kept up to a value weighs between the value's rank and the rank plus the sketch's `excess` e. So the
+    smallest value that weighs rank + e // 2 is at most (e + 1) // 2 ranks off.
+    """
+    count = views["count"].astype("i8")
+    share = Fraction(str(q)) / 100
+    rank = np.maximum(-(-count * share.numerator // share.denominator), 1)
+    values = sketch.find(views, rank + sketch.excess(views["seen"]) // 2)
+    values = np.where(rank >= count, views["max"], values)  # the largest is known exactly
+    missing = np.array(np.nan, values.dtype if values.dtype.kind == "f" else "f8")
+    return np.where(count > 0, values, missing)
+
+
+def rank_error(views: Views, *, sketch: Sketch) -> Array:
+    """Give the bound on the error of the ranks that was reached, in percent of the valid values."""
+    ranks = (sketch.excess(views["seen"]) + 1) // 2
+    return np.where(views["count"] > 0, 100.0 * ranks / views["count"], np.nan)
+
+
+def _percent(value: Any) -> float:
+    read = number(value)
+    if not 0 <= read <= 100:
+        raise ConfigError(f"{value!r} is no percentage: give numbers from 0 to 100")
+    return read
+
+
+def _percents(value: Any) -> tuple[float, ...]:
+    read = tuple(_percent(item) for item in (value if isinstance(value, list | tuple) else [value]))
+    if not read or len(set(read)) < len(read):
+        raise ConfigError(f"{value!r} is no list of different percentages, such as [10, 50, 90]")
+    return read
+
+
+def _error(value: Any) -> float:
+    read = number(value)
+    if not 0 < read <= 50:
+        raise ConfigError(f"{value!r} is no bound: give a percentage above 0 and not above 50")
+    return read
+
+
+def _operator(name: str, q: float, error: float, steps: int, cell_method: str, long_name: str) -> Operator:
+    sketch = choose(error / 100, steps)
+    return Operator(
+        name, sketch, percentile, cell_method, long_name, result=None, parameters=(("sketch", sketch), ("q", q))
+    )
+
+
+def _make_percentiles(q: tuple[float, ...], error: float, steps: int, bound: bool) -> tuple[Operator, ...]:
+    operators = []
+    for percent in q:
+        written = f"{percent:g}"
+        method = f"percentile (comment: {written} percent by nearest rank)"
+        name = f"p{written}".replace(".", "_")
+        operators.append(_operator(name, percent, error, steps, method, f"{written} percent quantile"))
+    return (*operators, *(_bound(item) for item in operators[:1] if bound))
+
+
+def _bound(operator: Operator) -> Operator:
+    parameters = tuple(item for item in operator.parameters if item[0] == "sketch")
+    method = "maximum (comment: error of the percentiles' ranks)"
+    return Operator(
+        "rank_error", operator.family, rank_error, method, "bound on the rank error of percentiles",
+        own_units="percent", parameters=parameters,
+    )  # fmt: skip
+
+
+def _make_median(error: float, steps: int) -> tuple[Operator, ...]:
+    return (_operator("median", 50.0, error, steps, "median", "median"),)
+
+
+_SKETCH = {
+    "error": Parameter(_error, "bound on the error of a rank, in percent of the window's steps", ERROR_PERCENT),
+    "steps": Parameter(positive, "most steps of a window that the bound holds for; beyond them it grows", STEPS),
+}
+
+KINDS = (
+    OperatorKind(
+        "percentiles",
+        "percentiles by nearest rank, each as p<q>",
+        _make_percentiles,
+        {
+            "q": Parameter(_percents, "percentages from 0 to 100"),
+            **_SKETCH,
+            "bound": Parameter(flag, "if true, 'rank_error' tells the bound that was reached at each point", False),
+        },
+        "percentiles: {q: [10, 90], error: 1, steps: 744}",
+    ),
+    OperatorKind("median", "the value of the middle rank", _make_median, _SKETCH, "median: {error: 1, steps: 744}"),
+)

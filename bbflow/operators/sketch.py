@@ -1,0 +1,196 @@
+"""Quantile sketches: of each point a few hundred values in sorted runs, whose ranks are known to a hard bound.
+
+A sketch is an input buffer of `size` values and one sorted run of `size` values for each level. A full buffer is
+sorted and becomes a run of level 0. Two runs of a level are merged and every other value is kept, which is a run of
+the next level, where each value stands for twice as many: the runs count like the digits of a binary number (Munro and
+Paterson, "Selection and sorting with limited storage", Theoretical Computer Science 12 (1980), 315-323; Manku,
+Rajagopalan and Lindsay, "Approximate medians and other quantiles in one pass and with limited memory", SIGMOD 1998,
+426-435; merging of states: Agarwal et al., "Mergeable summaries", PODS 2012, 23-34). The highest level never carries:
+whatever comes is merged into its run, whose weight so grows by steps of one unit.
+
+A missing value takes its place in the buffer, as a padding that sorts behind all values. So the number of steps alone
+says where everything is, for all points alike, and the runs of many points are sorted and merged side by side.
+"""
+
+import ctypes
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from bbflow.errors import BbflowError
+from bbflow.operators import kernel
+from bbflow.operators.family import Array, DType, Family, StateField, Steps, Views
+from bbflow.operators.moments import MAX, identity
+
+MOST_TOP = 24
+"""No sketch needs more levels: runs count to 2**24 before weights grow by single units."""
+
+
+class _Shape(ctypes.Structure):
+    """``BbflowSketchShape`` in Sketch.h."""
+
+    _fields_ = [("points", ctypes.c_uint64), ("size", ctypes.c_uint64), ("top", ctypes.c_uint64)]
+
+
+class _State(ctypes.Structure):
+    """``BbflowSketch`` in Sketch.h."""
+
+    _fields_ = [
+        ("seen", ctypes.c_void_p),
+        ("count", ctypes.c_void_p),
+        ("max", ctypes.c_void_p),
+        ("values", ctypes.c_void_p),
+        ("stride", ctypes.c_uint64),
+    ]
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    library = kernel.load()
+    shape, state, pointer = ctypes.POINTER(_Shape), ctypes.POINTER(_State), ctypes.c_void_p
+    for function, arguments in (
+        (library.bbflow_sketch_fold, (state, pointer, ctypes.c_uint64, pointer)),
+        (library.bbflow_sketch_merge, (state, state, state)),
+        (library.bbflow_sketch_copy, (state, state)),
+        (library.bbflow_sketch_find, (state, pointer, pointer)),
+    ):
+        function.argtypes = [ctypes.c_int, shape, *arguments]
+        function.restype = ctypes.c_int
+    return library
+
+
+@dataclass(frozen=True, slots=True)
+class Sketch(Family):
+    """Keeps runs of some size, and levels from 0 to some top."""
+
+    size: int
+    """Values of a run."""
+    top: int
+    """The highest level."""
+
+    @property
+    def name(self) -> str:
+        """Sketches of one size and top are shared."""
+        return f"sketch{self.size}_{self.top}"
+
+    @property
+    def rows(self) -> int:
+        """Values that are kept for each point."""
+        return self.size * (self.top + 2)
+
+    def fields(self, dtype: DType) -> tuple[StateField, ...]:
+        """Give steps seen, valid values, the largest one, and the buffer followed by the runs."""
+        values = StateField("values", None, (self.rows,))
+        return StateField("seen", "i4"), StateField("count", "i4"), MAX, values
+
+    def clear(self, views: Views) -> None:
+        """Nothing seen, so whatever the rows are, they hold nothing."""
+        views["seen"][...] = 0
+        views["count"][...] = 0
+        views["max"][...] = identity(MAX.name, views["max"].dtype)
+
+    def fold(self, views: Views, steps: Steps) -> None:
+        """Take steps into a state."""
+        addresses = np.array([block.ctypes.data for block in steps.values], np.uintp)
+        fill = None if steps.fill is None else steps.fill.ctypes.data
+        self._call("fold", views, _state(views), addresses.ctypes.data, len(addresses), fill)
+
+    def fold_from(self, target: Views, source: Views | None, steps: Steps) -> None:
+        """Set target = source (+) steps; of the source only the rows that hold something are copied."""
+        if source is None:
+            self.clear(target)
+        elif source["values"].ctypes.data != target["values"].ctypes.data:
+            self._call("copy", target, _state(source), _state(target))
+        self.fold(target, steps)
+
+    def combine(self, left: Views, right: Views) -> dict[str, Array]:
+        """Merge two states, whose points may have seen different numbers of steps."""
+        merged = {name: np.zeros(values.shape, values.dtype) for name, values in left.items()}
+        self._call("merge", merged, _state(left), _state(right), _state(merged))
+        return merged
+
+    def find(self, views: Views, weights: Array) -> Array:
+        """Give the smallest value up to which what is kept weighs at least so much.
+
+        Parameters
+        ----------
+        views
+            Fields of (inner..., points).
+        weights
+            At least 1, of shape (points,).
+
+        Returns
+        -------
+        numpy.ndarray
+            Of shape (points,) and the input's type; the largest valid value where all weigh less.
+        """
+        found = np.empty(views["max"].shape, views["max"].dtype)
+        wanted = np.ascontiguousarray(weights, "i8")
+        self._call("find", views, _state(views), wanted.ctypes.data, found.ctypes.data)
+        return found
+
+    def excess(self, seen: Array) -> Array:
+        """Give by how much the weight up to a value may exceed its rank at most; it is never less than the rank.
+
+        With c values of the merged runs up to x, the first, third, fifth, … of them are ceil(c / 2), which weigh twice
+        as much: the error of one merge is 0 or 1 in units of its weight 2**h. With R = seen // size runs there were
+        R // 2**(h + 1) merges at a level h, whatever the order of all merges was. At the top, runs of a and b units
+        become one by keeping the first of every a + b, which errs by at most a + b - 1 units; for t units in all
+        this is most if they come one by one: t (t - 1) / 2.
+
+        Parameters
+        ----------
+        seen
+            Steps of each point.
+
+        Returns
+        -------
+        numpy.ndarray
+            int64, of the shape of `seen`; 0 while there was no merge, that is below 2 `size` steps.
+        """
+        return excess(np.asarray(seen, "i8") // self.size, self.top)
+
+    def _call(self, name: str, views: Views, *arguments: object) -> None:
+        shape = _Shape(views["max"].size, self.size, self.top)
+        function = getattr(_library(), f"bbflow_sketch_{name}")
+        if function(kernel.TYPES[views["max"].dtype], shape, *arguments) != 0:
+            raise BbflowError(
+                f"no memory to {name} sketches of {self.rows} values a point: a few hundred KiB are needed besides "
+                "the state"
+            )
+
+
+def _state(views: Views) -> _State:
+    pointers = (views[name].ctypes.data for name in ("seen", "count", "max", "values"))
+    return _State(*pointers, views["values"].strides[0] // views["values"].itemsize)
+
+
+def excess(runs: Array, top: int) -> Array:
+    """Give `Sketch.excess` for numbers of runs."""
+    merges = sum((((runs >> (level + 1)) << level) for level in range(top)), np.zeros_like(runs))
+    units = runs >> top
+    return np.asarray(merges + ((units * (units - 1) // 2) << top))
+
+
+@cache
+def choose(error: float, steps: int) -> Sketch:
+    """Give the smallest sketch that keeps a bound.
+
+    Parameters
+    ----------
+    error
+        Bound on the error of a rank, as a share of the steps.
+    steps
+        The bound holds for any number of steps up to this one.
+    """
+    best = Sketch(steps // 2 + 1, 0)  # holds all of them
+    for size in range(steps // 2, 0, -1):
+        runs = np.arange(1, steps // size + 1)
+        for top in range(MOST_TOP):
+            if Sketch(size, top).rows >= best.rows or 1 << top > runs[-1]:
+                break
+            if ((excess(runs, top) + 1) // 2 <= error * size * runs).all():
+                best = Sketch(size, top)
+                break
+    return best
