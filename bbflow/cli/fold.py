@@ -5,6 +5,7 @@ Example:
 """
 
 import argparse
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,6 +33,8 @@ def run(options: argparse.Namespace) -> int:
         config = rescue_config(config)
     with connect(options.contact).analyse(config, options.scheduler) as analysis:
         outcome = analysis.wait()
+    for error in outcome.errors if outcome else ():
+        print(f"bbflow: {error}", file=sys.stderr)
     return 0 if outcome is not None and outcome.complete else INCOMPLETE
 
 

@@ -1,17 +1,19 @@
 """Diagnostics: what is computed of one field, from the stream's variables to the statistics over windows."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from bbflow.errors import ConfigError, nearest
+from bbflow.operators.catalogue import KINDS
 from bbflow.operators.expressions import Expression, parse_expression
 from bbflow.operators.family import DType
 from bbflow.operators.filter import Filter
+from bbflow.operators.names import expand
 from bbflow.operators.operator import Operator
-from bbflow.operators.parse import parse_operators
+from bbflow.operators.parse import FILTER, parse_operators
 from bbflow.operators.space import Space, parse_space
 from bbflow.operators.transforms import Transform, parse_transforms
 from bbflow.operators.windows import Window, parse_windows
@@ -35,8 +37,10 @@ class Each:
 class Diagnostic:
     """A field and its statistics; the parts are applied in the order of the fields below."""
 
+    key: str
+    """Tells it from all others of the configuration."""
     name: str
-    """What its results are called."""
+    """What its results are called, with the window and the operator."""
     of: Expression
     """Of variables of one step."""
     space: Space | None = None
@@ -95,23 +99,53 @@ def parse_diagnostics(content: Any, windows: list[Any]) -> dict[str, Diagnostic]
     """
     if not isinstance(content, Mapping):
         raise ConfigError("'operators' must be a map from variable to a list of operators")
-    diagnostics = {}
+    diagnostics: dict[str, Diagnostic] = {}
     for name, chosen in content.items():
+        parts = chosen if isinstance(chosen, Mapping) else {"operators": chosen}
         try:
-            diagnostics[str(name)] = _parse(str(name), chosen, windows)
+            check_keys(parts, KEYS)
+            for number, part in enumerate(expand(parts, {**KINDS, FILTER: None})):
+                key = str(name) if number == 0 else f"{name}_{number + 1}"
+                if key in diagnostics:
+                    raise ConfigError(f"{key!r} is a name that its parts need too: call the other one differently")
+                diagnostics[key] = _parse(key, str(name), part, windows)
         except ConfigError as error:
             raise ConfigError(f"operators of {name}: {error}") from None
+    _check_results(diagnostics.values())
     return diagnostics
 
 
-def _parse(name: str, chosen: Any, windows: list[Any]) -> Diagnostic:
-    parts = chosen if isinstance(chosen, Mapping) else {"operators": chosen}
-    for key in parts:
-        if key not in KEYS:
-            raise ConfigError(f"unknown key {key!r}; {nearest(str(key), KEYS)}")
+def _check_results(diagnostics: Iterable[Diagnostic]) -> None:
+    """See that no two results have one name."""
+    names: set[str] = set()
+    for item in diagnostics:
+        own = [f"{item.name}_{window.name}_{operator.name}" for window in item.windows for operator in item.operators]
+        twice = sorted(names.intersection(own))
+        if twice:
+            raise ConfigError(
+                f"operators of {item.name}: the result {twice[0]} is there twice: take one out, or give it a 'name'"
+            )
+        names.update(own)
+
+
+def check_keys(content: Any, valid: Iterable[str]) -> None:
+    """See that a map has known keys only.
+
+    Raises
+    ------
+    ConfigError
+        If not; the message names the nearest.
+    """
+    for key in content:
+        if key not in valid:
+            raise ConfigError(f"unknown key {key!r}; {nearest(str(key), valid)}")
+
+
+def _parse(key: str, name: str, parts: Mapping[str, Any], windows: list[Any]) -> Diagnostic:
     operators = parse_operators(as_list(parts.get("operators"), "operators"))
     filters = tuple(item for item in operators if isinstance(item, Filter))
     diagnostic = Diagnostic(
+        key,
         name,
         parse_expression(str(parts.get("of", f"`{name}`"))),
         parse_space(parts["space"]) if "space" in parts else None,
@@ -124,9 +158,7 @@ def _parse(name: str, chosen: Any, windows: list[Any]) -> Diagnostic:
         _parse_attributes(parts.get("attributes", {})),
     )
     if filters and diagnostic.each:
-        raise ConfigError(
-            "a filter keeps single steps, but 'each' makes one of many: give the filter a name of its own"
-        )
+        raise ConfigError("a filter keeps single steps, but 'each' makes one of many: put it under another name")
     return diagnostic
 
 
@@ -144,7 +176,7 @@ def _parse_each(item: Any) -> Each:
         raise ConfigError(f"each: {inner.name} is a climatology, which has no result before the run's end")
     if len(operators) != 1 or not isinstance(operators[0], Operator) or operators[0].axis is not None:
         raise ConfigError(f"each: {operator!r} must give one number for each point")
-    return Each(inner, replace(operators[0]))
+    return Each(inner, operators[0])
 
 
 def _parse_then(text: Any) -> Expression:

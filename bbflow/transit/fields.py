@@ -27,6 +27,8 @@ class Field:
     """Names of its dimensions."""
     attributes: Mapping[str, Any]
     """CF attributes of the field itself."""
+    other_units: Mapping[str, str]
+    """Units of the operators' further inputs, by their text."""
 
 
 def field_of(
@@ -51,11 +53,14 @@ def field_of(
     like = max((blocks[name] for name in diagnostic.of.variables), key=lambda block: len(block.shape))
     types = {name: blocks[name].dtype for name in diagnostic.of.variables}
     dtype = like.dtype if diagnostic.of.is_plain else diagnostic.of.dtype(types)
-    placement = placements.get(diagnostic.name)
+    placement = placements.get(diagnostic.key)
     if placement is not None:
         return _placed(diagnostic, placement, placement.dtype(dtype), attributes)
     dims = attributes.dimensions(like.name, len(like.shape))
-    return Field(diagnostic.name, _folded(diagnostic, dtype), like.shape, dims, _attributes(diagnostic, attributes))
+    own = _attributes(diagnostic, attributes)
+    return Field(
+        diagnostic.name, _folded(diagnostic, dtype), like.shape, dims, own, _other_units(diagnostic, attributes)
+    )
 
 
 def _placed(diagnostic: Diagnostic, placement: Placement, dtype: DType, attributes: StreamAttributes) -> Field:
@@ -63,13 +68,15 @@ def _placed(diagnostic: Diagnostic, placement: Placement, dtype: DType, attribut
     done = f"{own.get('cell_methods', '')} {placement.cell_methods}".strip()
     units = {"units": placement.own_units.format(units=own["units"])} if "units" in own and placement.own_units else {}
     along = [name for name, dims in placement.coordinate_dims.items() if dims != (name,) and "bnds" not in dims]
-    auxiliary = {"coordinates": " ".join(coordinate_name(diagnostic.name, name) for name in along)} if along else {}
+    auxiliary = {"coordinates": " ".join(coordinate_name(diagnostic.key, name) for name in along)} if along else {}
     dims = tuple(
-        coordinate_name(diagnostic.name, dim) if dim in placement.coordinates or dim == "point" else dim
+        coordinate_name(diagnostic.key, dim) if dim in placement.coordinates or dim == "point" else dim
         for dim in placement.dims
     )
     methods = {"cell_methods": done} if done else {}
-    return Field(diagnostic.name, _folded(diagnostic, dtype), placement.shape, dims, own | units | auxiliary | methods)
+    own |= units | auxiliary | methods
+    others = _other_units(diagnostic, attributes)
+    return Field(diagnostic.name, _folded(diagnostic, dtype), placement.shape, dims, own, others)
 
 
 def coordinate_name(diagnostic: str, name: str) -> str:
@@ -90,3 +97,9 @@ def _attributes(diagnostic: Diagnostic, attributes: StreamAttributes) -> dict[st
     if diagnostic.then is not None or diagnostic.transforms:
         own.pop("standard_name", None)
     return own | dict(diagnostic.attributes)
+
+
+def _other_units(diagnostic: Diagnostic, attributes: StreamAttributes) -> dict[str, str]:
+    """Give the units of further inputs that are variables themselves."""
+    plain = {text: item.variables[0] for text, item in diagnostic.others.items() if item.is_plain}
+    return {text: str(attributes.of(name).get("units", "1")) for text, name in plain.items()}

@@ -15,6 +15,7 @@ from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.family import Array
 from bbflow.operators.filter import Extremes
 from bbflow.operators.fold import Tiles, fold_tiles
+from bbflow.operators.guard import collecting
 from bbflow.operators.space import Local
 from bbflow.operators.windows import Window
 from bbflow.transit.inner import inner_step
@@ -44,6 +45,8 @@ class FoldWork:
     """Where the node keeps states."""
     rows_directory: str
     """Where rows that pass filters are put until they are published."""
+    off: Mapping[str, str]
+    """Users' operators that have failed, and are called no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,8 @@ class FoldReceipt:
     """The next states."""
     partials: tuple[PartialSteps, ...]
     """What must be merged with other blocks' before it can be folded."""
+    errors: Mapping[str, str]
+    """What failed in users' operators."""
     bytes: int
     """Bytes of the blocks."""
     started_s: float
@@ -86,13 +91,14 @@ def fold_batch(works: Sequence[FoldWork]) -> FoldReceipt:
     """
     started_s = time.time()
     states, parts = [], []
-    for work in works:
-        if work.local is None or work.local.complete or work.inputs.arrays:
-            states.append(ShardFold(work).fold())
-        else:
-            parts.append(_partial(work, work.local))
+    with collecting(works[0].off if works else None) as errors:
+        for work in works:
+            if work.local is None or work.local.complete or work.inputs.arrays:
+                states.append(ShardFold(work).fold())
+            else:
+                parts.append(_partial(work, work.local))
     size = sum(work.inputs.bytes for work in works)
-    return FoldReceipt(tuple(states), tuple(parts), size, started_s, time.time())
+    return FoldReceipt(tuple(states), tuple(parts), errors, size, started_s, time.time())
 
 
 def _partial(work: FoldWork, local: Local) -> PartialSteps:

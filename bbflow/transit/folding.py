@@ -53,6 +53,8 @@ class Folding:
         self._config = config
         self.cursor = min(step for step, _ in cursors.values())
         """Every step up to this one is folded."""
+        self.errors: dict[str, str] = {}
+        """What failed in users' operators, which are called no more."""
         self.states: dict[ShardKey, ShardState] = {}
         """The states that count."""
         self.placements: dict[str, Placement] = {}
@@ -136,7 +138,7 @@ class Folding:
             fills = {name: attributes.fill_value(name) for name in diagnostic.variables}
             for key, steps in self._blocks(diagnostic, batch, view).items():
                 local = self._local(key)
-                if local is None and diagnostic.name in self.placements:
+                if local is None and diagnostic.key in self.placements:
                     continue
                 region = (local.start, local.count) if local else (key.start, key.count)
                 numbers = tuple(number for number, _ in steps)
@@ -148,7 +150,8 @@ class Folding:
                     tuple(blocks for _, blocks in steps),
                 )
                 state = self.states.get(key) or ShardState(key, *region)
-                work = FoldWork(state, diagnostic, inputs, batch.keys, local, places[key.node].state_directory, rows)
+                directory = places[key.node].state_directory
+                work = FoldWork(state, diagnostic, inputs, batch.keys, local, directory, rows, self.errors)
                 works.setdefault(key.node, []).append(work)
         return works
 
@@ -196,7 +199,8 @@ class Folding:
             )
             diagnostic = self._config.diagnostics[name]
             directory = places[node].state_directory
-            works += [FoldWork(state, diagnostic, inputs, batch.keys, None, directory, rows)] if new else []
+            work = FoldWork(state, diagnostic, inputs, batch.keys, None, directory, rows, self.errors)
+            works += [work] if new else []
         return node, works
 
     def lanes(self, works: Sequence[FoldWork], count: int) -> list[list[FoldWork]]:
@@ -213,6 +217,7 @@ class Folding:
         """Let the results of a batch's tasks count."""
         for receipt in receipts:
             self.states.update({state.key: state for state in receipt.states})
+            self.errors.update(receipt.errors)
         self.timeline.take(batch.times, batch.keys, batch.late)
         self.cursor = batch.through
 
@@ -228,6 +233,7 @@ class Folding:
             {
                 "shards": [state.to_wire() for key, state in self.states.items() if key.node == node],
                 "timeline": self.timeline.to_wire(),
+                "errors": self.errors,
             }
         )
         return packed
@@ -238,6 +244,7 @@ class Folding:
             self.states[state.key] = state
         if is_oldest:
             self.timeline.restore(checkpoint["timeline"])
+            self.errors.update(checkpoint["errors"])
 
 
 def regions(diagnostic: Diagnostic, blocks: Iterable[tuple[str, Block]]) -> dict[ShardKey, dict[str, Block]]:
@@ -261,13 +268,13 @@ def regions(diagnostic: Diagnostic, blocks: Iterable[tuple[str, Block]]) -> dict
         if block.name in diagnostic.variables:
             _check_foldable(block)
             if block.shape:
-                key = ShardKey(node, diagnostic.name, block.start, block.count)
+                key = ShardKey(node, diagnostic.key, block.start, block.count)
                 found.setdefault(key, {})[block.name] = block
             else:
                 single[block.name] = node, block
     if not found and len(single) == len(diagnostic.variables):
         node = next(iter(single.values()))[0]
-        return {ShardKey(node, diagnostic.name, (), ()): {name: block for name, (_, block) in single.items()}}
+        return {ShardKey(node, diagnostic.key, (), ()): {name: block for name, (_, block) in single.items()}}
     present = {name for own in found.values() for name in own} | set(single)
     if not present.issuperset(diagnostic.variables):
         return {}

@@ -48,11 +48,11 @@ def _open_span(closing: Closing, results: Published, clock: Clock) -> xr.Dataset
     axis = f"time_{window.name}"
     start, end = bounds_of(closing, clock)
     variables = {
-        result_name(name, window.name, operator.name): (
-            (axis, *(f"{name}_{operator.name}_{own.name}" for own in (operator.axis,) if own), *field.dims),
+        result_name(field.name, window.name, operator.name): (
+            (axis, *(f"{field.name}_{operator.name}_{own.name}" for own in (operator.axis,) if own), *field.dims),
             arrays[operator.name][None],
         )
-        for name, (field, operators, arrays) in results.items()
+        for field, operators, arrays in results.values()
         for operator in operators
     }
     return xr.Dataset(

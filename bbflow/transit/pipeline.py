@@ -36,6 +36,12 @@ class Outcome:
     """Steps that were folded."""
     discarded: int
     """Steps that the engine discarded for lack of room."""
+    late: int = 0
+    """Steps that weren't later than the one before, and were left out."""
+    missing: int = 0
+    """Steps that, by the interval between the others, are missing in gaps."""
+    errors: tuple[str, ...] = ()
+    """What failed in users' operators."""
 
 
 class Pipeline:
@@ -235,19 +241,22 @@ class Pipeline:
 
     def _finish(self) -> Outcome:
         folding, publishing = self._fold.folding, self._fold.publishing
+        timeline = folding.timeline
         complete = self._view.status == "closed"
         status = "complete" if complete else "incomplete"
         discarded = len(self._view.discarded)
-        for closing in folding.timeline.closing(None):
+        for closing in timeline.closing(None):
             self._fold.publish(closing)
         if publishing.results is not None:
-            publishing.results.commit(bbflow_status=status)
-        steps = folding.cursor + 1 - discarded
+            counted = {"bbflow_late_steps": timeline.late, "bbflow_missing_steps": timeline.missing}
+            publishing.results.commit(bbflow_status=status, **counted)
+        steps = folding.cursor + 1 - discarded - timeline.late
         waited_s = self._consumers.waited_s()
         self._log.add("end", status=status, waited_s=waited_s, discarded=discarded, steps=steps, ended_s=time.time())
         self._consumers.drop()
         self._fold.remove_states()
-        return Outcome(complete, steps, discarded)
+        errors = tuple(dict.fromkeys(folding.errors.values()))
+        return Outcome(complete, steps, discarded, timeline.late, timeline.missing, errors)
 
     def _close(self) -> None:
         for watcher in self._watchers:

@@ -15,9 +15,9 @@ from bbflow.landing.contact import NodeAddress
 from bbflow.operators import Operator
 from bbflow.operators.calendars import Clock
 from bbflow.transit.cluster import Cluster
+from bbflow.transit.fields import Field
 from bbflow.transit.folding import Folding
 from bbflow.transit.reduce import ReducedSpan, finalize, merge_shards
-from bbflow.transit.fields import Field
 from bbflow.transit.results import Results
 from bbflow.transit.shards import ShardKey, ShardState
 from bbflow.transit.timeline import Closing
@@ -52,6 +52,8 @@ class Publishing:
         }
         self.results: Results | None = None
         """The store, once it is open."""
+        self.errors: dict[str, str] = {}
+        """What failed in users' operators, which are called no more."""
 
     def open(self, path: Path, attributes: StreamAttributes, clock: Clock) -> Results:
         """Open the store, or make it."""
@@ -78,7 +80,7 @@ class Publishing:
         """Write one window's span."""
         assert self.results is not None
         started_s = time.time()
-        size = self.results.publish(closing, self.reduce(closing, states))
+        size = self.results.publish(closing, self.reduce(closing, states), self.errors)
         name = closing.window.name
         label = "-".join(f"{number:02d}" for number in closing.whole.key) or name
         self._log.add("publish", window=name, label=label, started_s=started_s, ended_s=time.time(), bytes=size)
@@ -96,7 +98,7 @@ class Publishing:
             shards = _by_node(states, name)
             if closing.window in diagnostic.windows and diagnostic.operators and shards:
                 inner = diagnostic.each is not None and diagnostic.each.window.name in closing.inner
-                span = ReducedSpan(closing.window, closing.keys, inner)
+                span = ReducedSpan(closing.window, closing.keys, inner, self.errors)
                 parts = [
                     self._submit(node, merge_shards, diagnostic, span, own) for node, own in sorted(shards.items())
                 ]
@@ -106,7 +108,10 @@ class Publishing:
                     diagnostic.operators,
                     self._submit(node, finalize, diagnostic, field.shape, parts),
                 )
-        return {name: (field, ops, future.result()) for name, (field, ops, future) in pending.items()}
+        found = {name: (field, ops, *future.result()) for name, (field, ops, future) in pending.items()}
+        for *_, errors in found.values():
+            self.errors.update(errors)
+        return {name: (field, operators, arrays) for name, (field, operators, arrays, _) in found.items()}
 
     def _submit(self, node: str, function: Any, *arguments: Any) -> Any:
         return self._cluster.submit(function, *arguments, host=self._nodes[node].host, done=lambda: None)
@@ -125,10 +130,11 @@ class Publishing:
             for path in map(Path, state.rows):
                 name = path.name.split(".", 1)[0]
                 files.setdefault((state.key.diagnostic, name), []).append((state, path))
-        for (variable, name), parts in files.items():
+        for (diagnostic, name), parts in files.items():
             rows, places = _join_rows(parts)
-            told = f"{variable} {self._filters[variable, name]}"
-            self.results.add_rows(f"{variable}_{name}", told, self._fields[variable], rows, places, folding.cursor)
+            field = self._fields[diagnostic]
+            told = f"{field.name} {self._filters[diagnostic, name]}"
+            self.results.add_rows(f"{field.name}_{name}", told, field, rows, places, folding.cursor)
         return [path for parts in files.values() for _, path in parts]
 
 

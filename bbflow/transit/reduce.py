@@ -1,7 +1,7 @@
 """Merging the partial states of shards and nodes into fields."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from bbflow.operators import StateLayout
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.family import Array
 from bbflow.operators.fold import fold_tiles
+from bbflow.operators.guard import collecting
 from bbflow.operators.windows import Window
 from bbflow.transit.inner import files_of, inner_step
 from bbflow.transit.layouts import by_region, layout_of
@@ -31,6 +32,8 @@ class Partial:
     """NumPy's name of the type of the values after the transforms."""
     state: bytes | bytearray
     """As its `StateLayout` lays it out."""
+    errors: Mapping[str, str] = field(default_factory=dict)
+    """What failed in users' operators."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,8 @@ class ReducedSpan:
     """Its unit spans, oldest first: several of a running window."""
     inner_ends: bool
     """Whether what `each` makes of the steps so far belongs to it."""
+    off: Mapping[str, str]
+    """Users' operators that have failed, and are called no more."""
 
 
 def merge_shards(diagnostic: Diagnostic, span: ReducedSpan, shards: Sequence[ShardState]) -> Partial:
@@ -62,7 +67,9 @@ def merge_shards(diagnostic: Diagnostic, span: ReducedSpan, shards: Sequence[Sha
     Partial
         The smallest box around all of them.
     """
-    return merge(diagnostic, [_partial(diagnostic, span, shard) for shard in shards])
+    with collecting(span.off) as errors:
+        merged = merge(diagnostic, [_partial(diagnostic, span, shard) for shard in shards])
+    return replace(merged, errors=errors)
 
 
 def _partial(diagnostic: Diagnostic, span: ReducedSpan, shard: ShardState) -> Partial:
@@ -138,7 +145,9 @@ def _overlap(left: Partial, right: Partial) -> bool:
     return all(a < c + d and c < a + b for a, b, c, d in axes)
 
 
-def finalize(diagnostic: Diagnostic, shape: tuple[int, ...], parts: Sequence[Partial]) -> dict[str, Array]:
+def finalize(
+    diagnostic: Diagnostic, shape: tuple[int, ...], parts: Sequence[Partial]
+) -> tuple[dict[str, Array], dict[str, str]]:
     """Give the fields of a window's span over the whole variable.
 
     Parameters
@@ -152,14 +161,15 @@ def finalize(diagnostic: Diagnostic, shape: tuple[int, ...], parts: Sequence[Par
 
     Returns
     -------
-    dict
+    tuple
         Operator name to an array of `shape`, an operator's own axis before it; points that nobody wrote are as
-        without valid values.
+        without valid values. And what failed in users' operators.
     """
-    whole = merge_into(diagnostic, (0,) * len(shape), shape, parts)
-    layout: StateLayout = layout_of(diagnostic, OUTER, np.dtype(whole.dtype), shape)
-    results = {}
-    for operator in diagnostic.operators:
-        values = operator.finalize(layout, whole.state)
-        results[operator.name] = values.reshape(*values.shape[: values.ndim - 1], *shape)
-    return results
+    with collecting({name: text for part in parts for name, text in part.errors.items()}) as errors:
+        whole = merge_into(diagnostic, (0,) * len(shape), shape, parts)
+        layout: StateLayout = layout_of(diagnostic, OUTER, np.dtype(whole.dtype), shape)
+        results = {}
+        for operator in diagnostic.operators:
+            values = operator.finalize(layout, whole.state)
+            results[operator.name] = values.reshape(*values.shape[: values.ndim - 1], *shape)
+    return results, errors

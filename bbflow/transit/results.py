@@ -10,6 +10,7 @@ from bbflow.cf import CF_VERSION, StreamAttributes
 from bbflow.growing import GrowingZarr
 from bbflow.operators import Operator
 from bbflow.operators.calendars import Clock
+from bbflow.operators.guard import error_of
 from bbflow.operators.operator import Axis
 from bbflow.operators.windows import Window
 from bbflow.transit.fields import Field
@@ -36,7 +37,8 @@ def result_attributes(field: Field, window: Window, operator: Operator, clock: C
     """Give the CF attributes of a result."""
     own = dict(field.attributes)
     given = own.get("units", "1")
-    units = operator.units(given, clock.units.split()[0])
+    other = field.other_units.get(operator.inputs[0], "1") if operator.inputs else "1"
+    units = operator.units(given, clock.units.split()[0], time_units=clock.units, other=other)
     earlier = own.pop("cell_methods", "").replace("time: point", "").strip()
     attributes = own | {
         "units": units,
@@ -47,6 +49,8 @@ def result_attributes(field: Field, window: Window, operator: Operator, clock: C
         "bbflow_window": window.name,
         "bbflow_operator": operator.name,
     }
+    if operator.dated:
+        attributes["calendar"] = clock.calendar
     if units != given:
         attributes.pop("standard_name", None)  # it would promise the quantity's own units
     return attributes
@@ -98,6 +102,7 @@ class Results:
         self,
         closing: Closing,
         fields: Mapping[str, tuple[Field, Sequence[Operator], dict[str, Array]]],
+        errors: Mapping[str, str],
     ) -> int:
         """Write what a window's span came to; readers see all of it at once, or nothing.
 
@@ -107,6 +112,8 @@ class Results:
             Which window, and what of it was folded.
         fields
             Diagnostic to its description, its statistics, and their results by name.
+        errors
+            What failed in users' operators: their results say so.
 
         Returns
         -------
@@ -124,6 +131,8 @@ class Results:
                     self._create(name, field, window, operator)
                 self._store.write(name, at, arrays[operator.name][np.newaxis])
                 size += arrays[operator.name].nbytes
+                if (text := error_of(operator, errors)) is not None:
+                    self._store.describe(name, bbflow_error=text)
         time = f"time_{window.name}"
         self._store.write(f"{time}_bnds", at, np.array([[start, end]]))
         self._store.write(f"steps_{window.name}", at, np.array([span.steps]))

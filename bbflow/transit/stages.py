@@ -89,6 +89,7 @@ class FoldStage(Stage):
         super().__init__(*shared)
         self.folding = Folding(self.config, self.consumers.of(FOLD))
         self.publishing = Publishing(self.config, self.nodes, self.cluster, self.log)
+        self.publishing.errors = self.folding.errors
         self._rows_directory = self.config.output / ".rows"
         self._rows_directory.mkdir(parents=True, exist_ok=True)
         self._tasks: TaskBatch[Batch] | None = None

@@ -59,7 +59,12 @@ def fields(steps):
 
 def attributes(calendar):
     dims = {f"{name}/_ARRAY_DIMENSIONS": ["lat", "lon"] for name in ("tas", "u", "v")}
-    return dims | {"time/units": UNITS, "time/calendar": calendar, "tas/units": "K", "tas/standard_name": "air_temperature"}
+    return dims | {
+        "time/units": UNITS,
+        "time/calendar": calendar,
+        "tas/units": "K",
+        "tas/standard_name": "air_temperature",
+    }
 
 
 def run_stream(folder, config, steps, hours, calendar):
@@ -68,7 +73,9 @@ def run_stream(folder, config, steps, hours, calendar):
     streams.store(folder, values, times, attributes(calendar))
     results = streams.analyse(folder, config, ranks=2, nodes=2)
     dates = cftime.num2date(times, UNITS, calendar)
-    return results, xr.Dataset({name: (("time", "lat", "lon"), field) for name, field in values.items()}, {"time": dates})
+    return results, xr.Dataset(
+        {name: (("time", "lat", "lon"), field) for name, field in values.items()}, {"time": dates}
+    )
 
 
 @pytest.fixture(scope="module", params=["standard", "noleap", "360_day"])
