@@ -80,6 +80,8 @@ def cell_table(edges: tuple[float, ...]) -> CellTable:
 class Bins(Family):
     """Keeps counts below the first edge, in each bin, and above the last edge."""
 
+    own_tiles = True
+
     edges: tuple[float, ...]
     """Ascending; a bin has its lower edge and not its upper one, but the last bin has both, as in numpy.histogram."""
 

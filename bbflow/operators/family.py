@@ -69,6 +69,9 @@ class Family(ABC):
     commutes = True
     """Whether states may be merged in any order; if not, the left one must hold the earlier steps."""
 
+    own_tiles = False
+    """Whether it cuts any number of points into tiles by itself, as the compiled kernels do."""
+
     @property
     @abstractmethod
     def name(self) -> str:

@@ -99,8 +99,8 @@ def _fold_tiles(
     batch: Steps,
     intervals: Sequence[kernel.Interval],
 ) -> list[Array]:
-    """Fold tile by tile; the kernel, which filters too, cuts its own tiles and takes all points if it is alone."""
-    alone = all(isinstance(family, Moments) for family in layout.families)
+    """Fold tile by tile; a kernel cuts its own tiles and takes all points if it, with the filters, is alone."""
+    alone = not layout.families or (len(layout.families) == 1 and layout.families[0].own_tiles)
     size = layout.points if alone else tile_points(layout, len(batch.values))
     found: list[list[Array]] = [[] for _ in intervals]
     for part in parts_of(max(layout.points, 1), max(size, 1)):
@@ -120,8 +120,9 @@ def _fold_tiles(
 
 
 def tile_points(layout: StateLayout, steps: int) -> int:
-    """Give a number of points whose values in all steps, and whose state, fit into the cache."""
-    state_bytes = layout.nbytes // max(layout.points, 1)
+    """Give a number of points whose values in all steps fit into the cache, with the state that needs tiles."""
+    tiled = StateLayout(tuple(item for item in layout.families if not item.own_tiles), layout.dtype, layout.points)
+    state_bytes = tiled.nbytes // max(layout.points, 1)
     return max(TILE_BYTES // (steps * layout.dtype.itemsize + state_bytes), 256)
 
 
