@@ -1,5 +1,6 @@
 import shutil
 import subprocess
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -31,6 +32,7 @@ def histogram(**parameters):
 
 def numbers(dtype, *special):
     if dtype.kind == "f":
+        special = [float(dtype.type(item)) for item in special]
         return st.floats(width=32) | st.floats(-25, 25, width=16) | st.sampled_from([np.nan, 99.0, *special])
     limits = np.iinfo(dtype)
     return st.integers(max(limits.min, -30), 30) | st.integers(max(limits.min, -(2**53)), min(limits.max, 2**53))
@@ -56,7 +58,7 @@ def results(operators, layout, state):
 @given(st.data(), st.sampled_from(EDGES))
 @settings(deadline=None, max_examples=100)
 def test_given_edges_count_as_numpy_for_any_cuts_and_merges(data, edges):
-    values, fill = data.draw(fields(*(float(np.float32(edge)) for edge in edges)))
+    values, fill = data.draw(fields(*edges))
     operators = histogram(edges=edges)
     layout = layout_of(operators, values)
     parts = [folded(layout, values[part], fill=fill) for part in data.draw(cuts(len(values)))]
@@ -64,7 +66,7 @@ def test_given_edges_count_as_numpy_for_any_cuts_and_merges(data, edges):
     assert operators[0].axis.bounds == tuple(edges)
     for point in range(values.shape[1]):
         valid = valid_of(values[:, point], fill)
-        counts = [((valid >= a) & (valid < b)).sum() for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        counts = [((valid >= a) & (valid < b)).sum() for a, b in pairwise(edges)]
         counts[-1] += (valid == edges[-1]).sum()
         assert found["histogram"][:, point].tolist() == counts
         assert found["histogram_below"][point] == (valid < edges[0]).sum()
@@ -115,7 +117,7 @@ def test_points_beyond_a_tile_and_steps_beyond_a_byte_are_counted(steps, points)
     values = np.random.default_rng(points).normal(280, 10, (steps, points)).astype("f4")
     values[:, ::9] = values[0, ::9]
     given = histogram(range=[250, 300])
-    automatic = [item for item in parse_operators([{"histogram": {"name": "auto"}}])]
+    automatic = histogram(name="auto")
     layout = layout_of([*given, *automatic], values)
     state = folded(layout, values)
     found = results([*given, *automatic], layout, state)
