@@ -74,7 +74,7 @@ def cell_table(edges: tuple[float, ...]) -> CellTable:
     coarse = not width > 1e-9 * max(abs(edges[0]), abs(edges[-1]))
     rows = np.zeros(count + 1) if coarse else np.searchsorted(breaks[:-1], first, side="right")
     cells = np.array([0, *rows], "i4")
-    return CellTable(breaks, cells, edges[0], count / extent, not coarse and count == wanted)
+    return CellTable(breaks, cells, edges[0], count / extent, bool(not coarse and count == wanted))
 
 
 @dataclass(frozen=True, slots=True)
