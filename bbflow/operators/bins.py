@@ -61,24 +61,27 @@ def _function() -> "ctypes._NamedFuncPointer":
 def cell_table(edges: tuple[float, ...]) -> CellTable:
     """Make the table for some edges.
 
-    Cells that are narrower than every bin have at most one edge in them, so one comparison is enough.
+    Cells that are narrower than every bin, margins included, have at most one edge in them: then one comparison is
+    enough.
     """
     breaks = np.array([*edges[:-1], np.nextafter(edges[-1], np.inf), np.nan])
     extent, narrowest = edges[-1] - edges[0], float(np.diff(edges).min())
-    wanted = int(np.ceil(extent / narrowest * (1 - 1e-9)))
-    count = min(max(wanted, 1), MOST_CELLS)
+    wanted = min(np.ceil(extent / narrowest * (1 + 5 * MARGIN)), 2.0 * MOST_CELLS)
+    count = int(min(wanted, MOST_CELLS))
     width = extent / count
     first = edges[0] + (np.arange(count + 1) - MARGIN) * width
     # Where float64 hardly tells the edges apart, every search begins at the first row.
     coarse = not width > 1e-9 * max(abs(edges[0]), abs(edges[-1]))
     rows = np.zeros(count + 1) if coarse else np.searchsorted(breaks[:-1], first, side="right")
     cells = np.array([0, *rows], "i4")
-    return CellTable(breaks, cells, edges[0], count / extent, not coarse and count == wanted)
+    return CellTable(breaks, cells, edges[0], count / extent, bool(not coarse and count == wanted))
 
 
 @dataclass(frozen=True, slots=True)
 class Bins(Family):
     """Keeps counts below the first edge, in each bin, and above the last edge."""
+
+    own_tiles = True
 
     edges: tuple[float, ...]
     """Ascending; a bin has its lower edge and not its upper one, but the last bin has both, as in numpy.histogram."""

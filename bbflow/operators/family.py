@@ -77,6 +77,9 @@ class Family(ABC):
     counts: str | None = None
     """Field with the number of values that went in, where those aren't the input's valid ones."""
 
+    own_tiles = False
+    """Whether it cuts any number of points into tiles by itself, as the compiled kernels do."""
+
     @property
     @abstractmethod
     def name(self) -> str:

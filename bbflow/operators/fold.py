@@ -123,8 +123,9 @@ def fold_tiles(
     targets = layout.views(target)
     _check_target(targets)
     found: dict[str, list[Array]] = {item.name: [] for item in filters}
-    # The kernel, which filters too, cuts tiles of its own: it takes all points of steps that are there if it is alone.
-    alone = isinstance(batch, Steps) and all(isinstance(family, Moments) for family in layout.families)
+    # A kernel cuts tiles of its own: it takes all points of steps that are there if it, with the filters, is alone.
+    own_tiles = not layout.families or (len(layout.families) == 1 and layout.families[0].own_tiles)
+    alone = own_tiles and isinstance(batch, Steps)
     size = layout.points if alone else tile_points(layout, len(extremes))
     for part in parts_of(layout.points, size):
         tile = batch.part(part)
@@ -143,8 +144,9 @@ def fold_tiles(
 
 
 def tile_points(layout: StateLayout, steps: int) -> int:
-    """Give a number of points whose values in all steps, and whose state, fit into the cache."""
-    state_bytes = layout.nbytes // max(layout.points, 1)
+    """Give a number of points whose values in all steps fit into the cache, with the state that needs tiles."""
+    tiled = StateLayout(tuple(item for item in layout.families if not item.own_tiles), layout.dtype, layout.points)
+    state_bytes = tiled.nbytes // max(layout.points, 1)
     return max(TILE_BYTES // (steps * layout.dtype.itemsize + state_bytes), 256)
 
 

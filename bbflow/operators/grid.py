@@ -53,6 +53,8 @@ def _library() -> ctypes.CDLL:
 class Grid(Family):
     """Keeps counts in some bins for each point."""
 
+    own_tiles = True
+
     bins: int
     """How many, at least 2."""
 

@@ -30,6 +30,8 @@ FIELDS = (COUNT, SHIFT, FIRST, SECOND, MIN, MAX)
 class Moments(Family):
     """Keeps those of the fields that its operators need, and no more."""
 
+    own_tiles = True
+
     needed: frozenset[str]
     """Names of the fields."""
 

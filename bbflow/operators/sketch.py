@@ -64,6 +64,8 @@ def _library() -> ctypes.CDLL:
 class Sketch(Family):
     """Keeps runs of some size, and levels from 0 to some top."""
 
+    own_tiles = True
+
     size: int
     """Values of a run."""
     top: int

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <new>
 #include <vector>
@@ -62,6 +63,19 @@ GridRange RangeOf(const double least, const double largest, const uint64_t bins)
                      bins);
 }
 
+/** ldexp(1, exponent), which is slow in most libraries. */
+inline double PowerOf2(const int32_t exponent)
+{
+    if (exponent < -1022 || exponent > 1023)
+    {
+        return std::ldexp(1.0, exponent);
+    }
+    const uint64_t bits = uint64_t(exponent + 1023) << 52;
+    double power;
+    std::memcpy(&power, &bits, sizeof(power));
+    return power;
+}
+
 /** One point of a state. */
 class GridPoint
 {
@@ -72,6 +86,15 @@ public:
     }
 
     bool IsEmpty() const { return m_State.Last[m_At] < 0; }
+
+    /** Whether two values are in bins that are there. */
+    bool Has(const double least, const double largest) const
+    {
+        const double scale = PowerOf2(-m_State.Exponent[m_At]);
+        const double first = double(m_State.Origin[m_At]);
+        const int32_t last = m_State.Last[m_At];
+        return last >= 0 && least * scale >= first && largest * scale < first + last + 1;
+    }
 
     GridRange Range() const
     {
@@ -194,12 +217,13 @@ void FoldGridTile(const BbflowGrid &state, const uint64_t bins, GridWork &work,
     local.Stride = GridPoints;
     for (uint64_t i = 0; i < points; ++i)
     {
-        if (work.Least[i] <= work.Largest[i])
+        if (work.Least[i] <= work.Largest[i] &&
+            !GridPoint(local, bins, i).Has(work.Least[i], work.Largest[i]))
         {
             GridPoint(local, bins, i)
                 .Include(RangeOf(work.Least[i], work.Largest[i], bins), work.Scratch.data());
         }
-        work.Scale[i] = std::ldexp(1.0, -state.Exponent[i]);
+        work.Scale[i] = PowerOf2(-state.Exponent[i]);
         work.Origin[i] = double(state.Origin[i]);
     }
     for (uint64_t k = 0; k < steps; ++k)

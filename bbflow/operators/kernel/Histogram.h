@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-/** Counts in rows: below the first edge, each bin, above the last edge. Its mirror is in bins.py. */
+/** Counts in rows: below the first edge, each bin, above the last edge. See bins.py. */
 struct BbflowBins
 {
     const double *Breaks; ///< row r ends before Breaks[r]; one for each row, the last one is NaN
@@ -16,8 +16,7 @@ struct BbflowBins
     uint64_t OneStep; ///< nonzero: a value's row is that of its cell or the next one
 };
 
-/** Counts of bins that are 2^Exponent wide; the first one begins at Origin times that. Its mirror is
- * in grid.py. */
+/** Counts of bins that are 2^Exponent wide; the first begins at Origin times that. See grid.py. */
 struct BbflowGrid
 {
     int32_t *Counts;   ///< Bins rows

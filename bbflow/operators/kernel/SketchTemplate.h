@@ -10,6 +10,9 @@
 namespace bbflow
 {
 
+/** So many points take all steps in before the next ones: their counts stay in the cache. */
+constexpr uint64_t StretchPoints = 1024;
+
 /** How many steps sketches have taken in, and hence which of their rows hold something. */
 struct SketchFill
 {
@@ -252,8 +255,12 @@ void FoldSketch(const BbflowSketchShape &shape, const BbflowSketch &state,
     ForEqual(shape.Points, state.Seen, state.Seen,
              [&](const uint64_t at, const uint64_t points)
              {
-                 FoldStretch(work, shape, state, reinterpret_cast<const T *const *>(blocks), steps,
-                             static_cast<const T *>(fill), at, points);
+                 for (uint64_t i = 0; i < points; i += StretchPoints)
+                 {
+                     FoldStretch(work, shape, state, reinterpret_cast<const T *const *>(blocks),
+                                 steps, static_cast<const T *>(fill), at + i,
+                                 std::min(StretchPoints, points - i));
+                 }
              });
 }
 
