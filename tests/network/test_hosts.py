@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -178,3 +179,44 @@ def test_xarray_reads_the_blocks_of_both_nodes_over_the_network(hosts, cluster, 
     with on(hosts, "desk", sys.executable, "-W", "error", "-c", XARRAY_READER, cluster) as reader:
         write(hosts, cluster, config(tmp_path))
         assert finish(reader) == "when 0.0 0.5 1.0 1.5 2.0\n"
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory):
+    """A function that tells its host, and the sum of its values."""
+    folder = tmp_path_factory.mktemp("library")
+    (folder / "sum.cpp").write_text(SUM)
+    subprocess.run(["g++", "-shared", "-fPIC", folder / "sum.cpp", "-o", folder / "libsum.so"], check=True)
+    return folder / "libsum.so"
+
+
+SUM = """
+#include <cstddef>
+#include <cstdio>
+#include <unistd.h>
+extern "C" void map_sum(void *buf, size_t size, int fd)
+{
+    char host[100];
+    gethostname(host, sizeof(host));
+    double sum = 0;
+    for (size_t i = 0; i < size / sizeof(double); ++i)
+        sum += static_cast<const double *>(buf)[i];
+    dprintf(fd, "%s %.0f\\n", host, sum);
+}
+"""
+
+
+@pytest.mark.parametrize("is_launched", [False, True])
+def test_a_registered_function_gets_fetched_blocks_or_runs_beside_each_node(
+    hosts, cluster, library, tmp_path, is_launched
+):
+    words = ["-m", "bbflow", "register", "model", "--contact", cluster, "--variable", "field"]
+    words += ["--map", f"{library}:map_sum", "--output", tmp_path / "sums"]
+    if is_launched:
+        words += ["--launch", shlex.join(hosts.inside("{host}"))]
+    with on(hosts, "desk", sys.executable, *words) as registration:
+        write(hosts, cluster, config(tmp_path))
+        assert finish(registration) == ""
+    said = [line.split() for line in (tmp_path / "sums").read_text().splitlines()]
+    assert {host for host, _ in said} == ({"bbn1", "bbn2"} if is_launched else {"desk"})
+    assert sum(int(total) for _, total in said) == sum(300_000 * 299_999 // 2 + 300_000 * step for step in range(5))

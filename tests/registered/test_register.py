@@ -218,7 +218,7 @@ def test_a_rank_that_crashes_is_told_with_its_signal(two_nodes, ranks, tmp_path)
 def test_a_function_that_is_not_there_is_told_at_once(one_ended, functions, tmp_path, kind):
     good = Function(functions, "map_total")
     chosen = {"map": good, "reduce": good} | {kind: Function(functions, "nothing")}
-    with pytest.raises(ConfigError, match="can't use .*:nothing: .*undefined symbol"):
+    with pytest.raises(ConfigError, match=r"can.t use .*:nothing: .*undefined symbol"):
         register(Registration(one_ended.contact, "not there yet", output=tmp_path / "result", **chosen))
     assert visible(tmp_path) == []
 
