@@ -89,13 +89,10 @@ def one_ended(tmp_path_factory):
         yield nodes
 
 
-def test_blocks_of_all_nodes_are_mapped_and_reduced_to_one_output(two_nodes, functions, tmp_path):
-    ends = run(
-        two_nodes, tmp_path, "--variable", "tas",
-        "--map", f"{functions}:map_total", "--reduce", f"{functions}:reduce_total",
-    )  # fmt: skip
-    assert ends == (0, "")
-    assert (tmp_path / "result").read_text() == f"{TAS.sum():.1f} {TAS.max():.1f} {STEPS * RANKS}"
+def test_blocks_of_all_nodes_are_mapped_and_reduced_to_one_output(two_nodes, guide, tmp_path):
+    words = ("--map", f"{guide[0]}:map_total", "--reduce", f"{guide[0]}:reduce_total")
+    assert run(two_nodes, tmp_path, "--variable", "tas", *words) == (0, "")
+    assert (tmp_path / "result").read_text() == f"mean {TAS.mean():g} of {TAS.size} values\n"
     assert visible(tmp_path) == ["result"]
 
 
@@ -186,9 +183,9 @@ def test_an_aborted_stream_leaves_no_output(two_nodes, functions, tmp_path):
     assert visible(tmp_path) == []
 
 
-def test_ranks_read_the_logical_file_that_is_still_written(two_nodes, ranks, tmp_path):
+def test_ranks_read_the_logical_file_that_is_still_written(two_nodes, guide, tmp_path):
     with registering(
-        two_nodes, tmp_path / "result", "--mpi", "--variable", "tas", "--map", f"{ranks}:rank_sum"
+        two_nodes, tmp_path / "result", "--mpi", "--variable", "tas", "--map", f"{guide[1]}:mean"
     ) as registration:
         with stream(two_nodes, tmp_path, stop_after=2) as job:
             for rank in range(RANKS):
@@ -197,14 +194,14 @@ def test_ranks_read_the_logical_file_that_is_still_written(two_nodes, ranks, tmp
             (tmp_path / "go").touch()
             assert finish(job) == (0, "")
         assert end(registration) == (0, "")
-    assert (tmp_path / "result").read_text() == f"{TAS.sum():.1f} {TAS.size} of 2 ranks, float 4,5\n"
+    assert (tmp_path / "result").read_text() == f"mean {TAS.mean():g} of {TAS.size} values\n"
     assert visible(tmp_path) == ["result"]
 
 
 def test_ranks_reduce_what_each_has_written(two_nodes, ranks, tmp_path):
-    options = ("--mpi", "--variable", "tas", "--map", f"{ranks}:rank_say", "--reduce", f"{ranks}:rank_count")
+    options = ("--mpi", "--variable", "tas", "--map", f"{ranks}:rank_say", "--reduce", f"{ranks}:rank_copy")
     assert run(two_nodes, tmp_path, *options) == (0, "")
-    assert (tmp_path / "result").read_text() == "2: 12"
+    assert (tmp_path / "result").read_text() == "2 ranks\nfloat 4,5 of rank 0\nfloat 4,5 of rank 1\n"
 
 
 def test_a_rank_that_crashes_is_told_with_its_signal(two_nodes, ranks, tmp_path):
