@@ -220,3 +220,58 @@ def test_a_registered_function_gets_fetched_blocks_or_runs_beside_each_node(
     said = [line.split() for line in (tmp_path / "sums").read_text().splitlines()]
     assert {host for host, _ in said} == ({"bbn1", "bbn2"} if is_launched else {"desk"})
     assert sum(int(total) for _, total in said) == sum(300_000 * 299_999 // 2 + 300_000 * step for step in range(5))
+
+
+RANK_SUM = """
+#include <cstdio>
+#include <mpi.h>
+#include <unistd.h>
+extern "C" void rank_sum(int in_fd, int out_fd, MPI_Comm comm)
+{
+    int rank, size;
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &size);
+    double value, own = 0, whole = 0;
+    FILE *in = fdopen(dup(in_fd), "rb");
+    for (long at = 0; fread(&value, sizeof value, 1, in) == 1; ++at)
+        own += at % size == rank ? value : 0;
+    fclose(in);
+    MPI_Reduce(&own, &whole, 1, MPI_DOUBLE, MPI_SUM, 0, comm);
+    char host[100];
+    gethostname(host, sizeof host);
+    dprintf(out_fd, "%s %.0f\\n", host, whole);
+}
+"""
+
+SSH = """#!/bin/sh
+# Called as ssh is: options, host, command.
+while [ "${1#-}" != "$1" ]; do shift; done
+host=$1; shift
+exec %s sh -c "$*"
+"""
+
+
+@pytest.fixture
+def launcher(hosts, tmp_path):
+    """What mpiexec starts ranks on other hosts with; gives its environment, and the words that let hosts be named."""
+    script = tmp_path / "ssh"
+    script.write_text(SSH % shlex.join(hosts.inside("HOST")).replace("HOST", "$host"))
+    script.chmod(0o755)
+    (tmp_path / "hosts").write_text("".join(f"{address} {name}\n" for name, address in ADDRESSES.items()))
+    named = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"', tmp_path / "hosts"]
+    return {"HYDRA_LAUNCHER": "ssh", "HYDRA_LAUNCHER_EXEC": str(script)}, named
+
+
+def test_ranks_run_on_the_hosts_of_the_nodes_and_each_reads_the_logical_file(hosts, cluster, launcher, tmp_path):
+    (tmp_path / "ranks.cpp").write_text(RANK_SUM)
+    library = tmp_path / "libranks.so"
+    mpicxx = Path(sys.executable).with_name("mpicxx")
+    subprocess.run([mpicxx, "-shared", "-fPIC", tmp_path / "ranks.cpp", "-o", library], check=True)
+    environment, named = launcher
+    words = [*named, sys.executable, "-m", "bbflow", "register", "model", "--contact", cluster, "--variable", "field"]
+    words += ["--mpi", "--map", f"{library}:rank_sum", "--output", tmp_path / "sums"]
+    with on(hosts, "desk", *words, **environment) as registration:
+        write(hosts, cluster, config(tmp_path))
+        assert finish(registration) == ""
+    total = sum(300_000 * 299_999 // 2 + 300_000 * step for step in range(5))
+    assert (tmp_path / "sums").read_text() == f"bbn1 {total}\nbbn2 0\n"
