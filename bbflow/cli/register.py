@@ -27,6 +27,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--mpi", action="store_true", help="the functions take (int in_fd, int out_fd, MPI_Comm): a rank for each node"
     )
+    parser.add_argument(
+        "--launch",
+        metavar="WORDS",
+        help="run map beside BB nodes of other hosts with these words before it, such as 'ssh {host}' "
+        "(default: their blocks are fetched)",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -41,6 +47,7 @@ def run(options: argparse.Namespace) -> int:
             options.variable,
             parse_group(options.group) if options.group else None,
             options.mpi,
+            options.launch,
         )
     )
     if outcome.missing:

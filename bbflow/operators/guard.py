@@ -112,7 +112,8 @@ class Guarded(Family):
         """Call a method of the user's family, wherever its code runs."""
         if self.isolated:
             return isolation.call(self.origin, self.inner, method, *arguments)
-        return getattr(self.inner, method)(*arguments)
+        with np.errstate(all="ignore"):  # as the built-in ones do
+            return getattr(self.inner, method)(*arguments)
 
     def _fold(self, inner: Views, steps: Steps) -> None:
         found = _fields(self, steps.values[0].dtype)

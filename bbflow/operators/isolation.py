@@ -1,7 +1,6 @@
 """Users' code in a process of its own: what kills it kills nobody else."""
 
 import atexit
-import os
 import pickle
 import signal
 import subprocess
@@ -25,9 +24,9 @@ class Child:
     def __init__(self, origin: Origin) -> None:
         self._lock = threading.Lock()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "bbflow.operators.isolation"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-m", "bbflow.operators.isolated"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
-        _send(self._process.stdin, (sys.path, origin))
+        send(self._process.stdin, (sys.path, origin))
 
     def call(self, work: bytes) -> Any:
         """Give what a call gave.
@@ -39,7 +38,7 @@ class Child:
         """
         with self._lock:
             try:
-                _send(self._process.stdin, work)
+                send(self._process.stdin, work)
                 is_fine, value = pickle.load(self._process.stdout)  # type: ignore[arg-type]
             except (EOFError, OSError, pickle.UnpicklingError):
                 raise OperatorError(f"its process {ending(self._process.wait())}") from None
@@ -108,40 +107,8 @@ def close_all() -> None:
         _children.clear()
 
 
-def _send(pipe: IO[bytes] | None, message: Any) -> None:
+def send(pipe: IO[bytes] | None, message: Any) -> None:
+    """Write a message at once."""
     assert pipe is not None
     pickle.dump(message, pipe, protocol=5)
     pipe.flush()
-
-
-def _run(work: bytes) -> tuple[bool, Any]:
-    from bbflow.operators.guard import fails
-
-    try:
-        target, method, arguments, keys = pickle.loads(work)
-        function = getattr(target, method) if method else pickle.loads(target)
-        given = function(*arguments, **keys)
-        in_place = method in ("fold", "clear")
-        return True, arguments[0] if in_place else given
-    except (Exception, SystemExit) as error:
-        return False, fails(error)
-
-
-def _serve() -> None:
-    """Run what comes in on standard input; what the user's code prints goes to standard error."""
-    calls, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    paths, origin = pickle.load(calls)
-    sys.path += [path for path in paths if path not in sys.path]
-    origin.make_importable()
-    while True:
-        try:
-            work = pickle.load(calls)
-        except EOFError:
-            return
-        _send(replies, _run(work))
-
-
-if __name__ == "__main__":
-    _serve()

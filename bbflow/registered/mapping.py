@@ -1,6 +1,5 @@
 """The data-parallel map: each node's blocks are handed to the function where they lie."""
 
-import socket
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from itertools import zip_longest
@@ -12,6 +11,7 @@ from bbflow.registered.following import FollowedStep, Following, grouped
 from bbflow.registered.process import FunctionProcess
 from bbflow.registered.registration import Registration
 from bbflow.registered.runner import Part
+from bbflow.store.pool import read_block
 from bbflow.view.lease import Lease
 
 Placed = tuple[int, Block]
@@ -47,7 +47,9 @@ def map_blocks(registration: Registration, following: Following, scratch: Path, 
         As `Following.steps`.
     """
     processes = {
-        node.name: stack.enter_context(FunctionProcess(registration.map, scratch / f"{node.name}.map"))
+        node.name: stack.enter_context(
+            FunctionProcess(registration.map, scratch / f"{node.name}.map", registration.launcher(node.host))
+        )
         for node in following.nodes
     }
     for process in processes.values():
@@ -58,7 +60,8 @@ def map_blocks(registration: Registration, following: Following, scratch: Path, 
         for calls in zip_longest(*calls_by_node(group, each_block=registration.group is None)):
             busy = [call for call in calls if call is not None]
             for node, blocks in busy:
-                parts, in_pool = parts_of(node, blocks, lease, scratch)
+                is_beside = registration.is_beside(node.host)
+                parts, in_pool = parts_of(node, blocks) if is_beside else (fetch(node, blocks, lease, scratch), False)
                 processes[node.name].start(parts, describe(registration.stream, node, blocks), in_pool=in_pool)
             for node, blocks in busy:
                 processes[node.name].wait(f"step {blocks[0][0]} on BB node {node.name}")
@@ -77,24 +80,30 @@ def calls_by_node(group: Sequence[FollowedStep], *, each_block: bool) -> list[li
     ]
 
 
-def parts_of(node: NodeAddress, blocks: Sequence[Placed], lease: Lease, scratch: Path) -> tuple[list[Part], bool]:
-    """Give where the bytes of some blocks lie, and whether that is the pool; those of other hosts are fetched.
+def parts_of(node: NodeAddress, blocks: Sequence[Placed]) -> tuple[list[Part], bool]:
+    """Give where the bytes of some blocks lie on their host, and whether that is the pool."""
+    in_pool = not any(block.file for _, block in blocks)
+    return [(block.file or node.pool, block.offset, block.bytes) for _, block in blocks], in_pool
 
-    Single values are not in the pool, but there is none here: only arrays are mapped.
-    """
-    if node.host == socket.gethostname():
-        in_pool = not any(block.file for _, block in blocks)
-        return [(block.file or node.pool, block.offset, block.bytes) for _, block in blocks], in_pool
+
+def fetch(node: NodeAddress, blocks: Sequence[Placed], lease: Lease, scratch: Path) -> list[Part]:
+    """Bring the bytes of some blocks here from another host."""
     path = scratch / f"{node.name}.fetched"
     steps = {number for number, _ in blocks}
     lease.pin(node.name, steps)
     with path.open("wb") as file:
         for number, block in blocks:
-            fetched = bytearray(block.bytes)
-            lease.get(node.name, number, block.offset, memoryview(fetched))
-            file.write(fetched)
+            file.write(_fetched(node, number, block, lease))
     lease.unpin(node.name, steps)
-    return [(str(path), 0, sum(block.bytes for _, block in blocks))], False
+    return [(str(path), 0, sum(block.bytes for _, block in blocks))]
+
+
+def _fetched(node: NodeAddress, step: int, block: Block, lease: Lease) -> memoryview:
+    if block.file:  # it was spilled to a file system that all hosts see
+        return memoryview(read_block(node.pool, block).tobytes())
+    values = memoryview(bytearray(block.bytes))
+    lease.get(node.name, step, block.offset, values)
+    return values
 
 
 def describe(stream: str, node: NodeAddress, blocks: Sequence[Placed]) -> Mapping[str, str]:

@@ -22,15 +22,17 @@ class FunctionProcess:
         Of the form ``void func(void *buf, size_t size, int fd)``.
     target
         File that `fd` appends to; it is made.
+    launcher
+        Words that run a command elsewhere.
     """
 
-    def __init__(self, function: Function, target: Path) -> None:
+    def __init__(self, function: Function, target: Path, launcher: Sequence[str] = ()) -> None:
         self.target = target
         """What the function has written."""
         self._function = function
         words = [str(function.library), function.symbol, str(target)]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "bbflow.registered.runner", *words],
+            [*launcher, sys.executable, "-m", "bbflow.registered.runner", *words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

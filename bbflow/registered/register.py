@@ -54,8 +54,7 @@ def register(registration: Registration) -> Outcome:
 
 def _register_parallel(registration: Registration) -> Outcome:
     with ExitStack() as stack:
-        # Its own processes run on this host, so their intermediate results stay in its memory.
-        scratch = stack.enter_context(_folder(make_root(DEFAULT_DIRECTORY)))
+        scratch = stack.enter_context(_folder(_scratch(registration)))
         partial = stack.enter_context(_partial(registration.output))
         reduce = registration.reduce
         # It is started now, so that a wrong name is known now.
@@ -78,9 +77,7 @@ def _register_mpi(registration: Registration) -> Outcome:
     nodes = read_contact(registration.contact)
     output = registration.output
     with ExitStack() as stack:
-        # Ranks on other hosts write there too: the output's folder is one that all hosts see.
-        made = tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.parent)
-        scratch = stack.enter_context(_folder(Path(made)))
+        scratch = stack.enter_context(_folder(_scratch(registration)))
         partial = stack.enter_context(_partial(output))
         for function in (registration.map, registration.reduce):
             if function:
@@ -105,6 +102,14 @@ def _reduce_mpi(
     folder = _made(scratch / "reduce")
     task = Task(*_words(function), str(folder), output=str(partial), input=str(scratch / "all"))
     run_ranks(function, task, nodes, stack)
+
+
+def _scratch(registration: Registration) -> Path:
+    """Make a folder for what `map` writes: in memory, or where other hosts see it if they write too."""
+    if registration.mpi or registration.launch:
+        output = registration.output
+        return Path(tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.parent))
+    return make_root(DEFAULT_DIRECTORY)
 
 
 def _words(function: Function) -> tuple[str, str]:

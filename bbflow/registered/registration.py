@@ -1,5 +1,7 @@
 """What is registered: which functions for which stream, and where the result goes."""
 
+import shlex
+import socket
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,6 +63,16 @@ class Registration:
     """How many steps of a node are handed over at once; None: each block by itself."""
     mpi: bool = False
     """Whether both functions are of the form that takes a communicator."""
+    launch: str | None = None
+    """What starts a process on another host, with {host} for its name, such as ``ssh {host}``."""
+
+    def launcher(self, host: str) -> list[str]:
+        """Give the words before a command that runs beside a node on a host; none if it runs here."""
+        return shlex.split(self.launch.format(host=host)) if self.launch and host != socket.gethostname() else []
+
+    def is_beside(self, host: str) -> bool:
+        """Whether the function runs on a host, so that it sees the pool there."""
+        return self.launch is not None or host == socket.gethostname()
 
 
 def parse_group(text: str) -> int:

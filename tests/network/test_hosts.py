@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -178,3 +179,99 @@ def test_xarray_reads_the_blocks_of_both_nodes_over_the_network(hosts, cluster, 
     with on(hosts, "desk", sys.executable, "-W", "error", "-c", XARRAY_READER, cluster) as reader:
         write(hosts, cluster, config(tmp_path))
         assert finish(reader) == "when 0.0 0.5 1.0 1.5 2.0\n"
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory):
+    """A function that tells its host, and the sum of its values."""
+    folder = tmp_path_factory.mktemp("library")
+    (folder / "sum.cpp").write_text(SUM)
+    subprocess.run(["g++", "-shared", "-fPIC", folder / "sum.cpp", "-o", folder / "libsum.so"], check=True)
+    return folder / "libsum.so"
+
+
+SUM = """
+#include <cstddef>
+#include <cstdio>
+#include <unistd.h>
+extern "C" void map_sum(void *buf, size_t size, int fd)
+{
+    char host[100];
+    gethostname(host, sizeof(host));
+    double sum = 0;
+    for (size_t i = 0; i < size / sizeof(double); ++i)
+        sum += static_cast<const double *>(buf)[i];
+    dprintf(fd, "%s %.0f\\n", host, sum);
+}
+"""
+
+
+@pytest.mark.parametrize("is_launched", [False, True])
+def test_a_registered_function_gets_fetched_blocks_or_runs_beside_each_node(
+    hosts, cluster, library, tmp_path, is_launched
+):
+    words = ["-m", "bbflow", "register", "model", "--contact", cluster, "--variable", "field"]
+    words += ["--map", f"{library}:map_sum", "--output", tmp_path / "sums"]
+    if is_launched:
+        words += ["--launch", shlex.join(hosts.inside("{host}"))]
+    with on(hosts, "desk", sys.executable, *words) as registration:
+        write(hosts, cluster, config(tmp_path))
+        assert finish(registration) == ""
+    said = [line.split() for line in (tmp_path / "sums").read_text().splitlines()]
+    assert {host for host, _ in said} == ({"bbn1", "bbn2"} if is_launched else {"desk"})
+    assert sum(int(total) for _, total in said) == sum(300_000 * 299_999 // 2 + 300_000 * step for step in range(5))
+
+
+RANK_SUM = """
+#include <cstdio>
+#include <mpi.h>
+#include <unistd.h>
+extern "C" void rank_sum(int in_fd, int out_fd, MPI_Comm comm)
+{
+    int rank, size;
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &size);
+    double value, own = 0, whole = 0;
+    FILE *in = fdopen(dup(in_fd), "rb");
+    for (long at = 0; fread(&value, sizeof value, 1, in) == 1; ++at)
+        own += at % size == rank ? value : 0;
+    fclose(in);
+    MPI_Reduce(&own, &whole, 1, MPI_DOUBLE, MPI_SUM, 0, comm);
+    char host[100];
+    gethostname(host, sizeof host);
+    dprintf(out_fd, "%s %.0f\\n", host, whole);
+}
+"""
+
+SSH = """#!/bin/sh
+# Called as ssh is: options, host, command.
+while [ "${1#-}" != "$1" ]; do shift; done
+host=$1; shift
+exec %s sh -c "$*"
+"""
+
+
+@pytest.fixture
+def launcher(hosts, tmp_path):
+    """What mpiexec starts ranks on other hosts with; gives its environment, and the words that let hosts be named."""
+    script = tmp_path / "ssh"
+    script.write_text(SSH % shlex.join(hosts.inside("HOST")).replace("HOST", "$host"))
+    script.chmod(0o755)
+    (tmp_path / "hosts").write_text("".join(f"{address} {name}\n" for name, address in ADDRESSES.items()))
+    named = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"', tmp_path / "hosts"]
+    return {"HYDRA_LAUNCHER": "ssh", "HYDRA_LAUNCHER_EXEC": str(script)}, named
+
+
+def test_ranks_run_on_the_hosts_of_the_nodes_and_each_reads_the_logical_file(hosts, cluster, launcher, tmp_path):
+    (tmp_path / "ranks.cpp").write_text(RANK_SUM)
+    library = tmp_path / "libranks.so"
+    mpicxx = Path(sys.executable).with_name("mpicxx")
+    subprocess.run([mpicxx, "-shared", "-fPIC", tmp_path / "ranks.cpp", "-o", library], check=True)
+    environment, named = launcher
+    words = [*named, sys.executable, "-m", "bbflow", "register", "model", "--contact", cluster, "--variable", "field"]
+    words += ["--mpi", "--map", f"{library}:rank_sum", "--output", tmp_path / "sums"]
+    with on(hosts, "desk", *words, **environment) as registration:
+        write(hosts, cluster, config(tmp_path))
+        assert finish(registration) == ""
+    total = sum(300_000 * 299_999 // 2 + 300_000 * step for step in range(5))
+    assert (tmp_path / "sums").read_text() == f"bbn1 {total}\nbbn2 0\n"

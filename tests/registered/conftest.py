@@ -8,6 +8,7 @@ import pytest
 from bbflow.landing.embedded import EmbeddedNodes
 
 HERE = Path(__file__).parent
+GUIDE = HERE.parents[1] / "docs" / "own-operators.md"
 
 
 @pytest.fixture
@@ -20,23 +21,32 @@ def two_nodes():
 @pytest.fixture(scope="session")
 def functions(tmp_path_factory):
     """A library of functions that get a buffer."""
-    return compile_library(tmp_path_factory, "g++", "functions")
+    return compile_library(tmp_path_factory, "g++", (HERE / "functions.cpp").read_text())
 
 
 @pytest.fixture(scope="session")
 def ranks(tmp_path_factory):
     """A library of functions that get a communicator."""
-    beside = Path(sys.executable).with_name("mpicxx")
-    return compile_library(tmp_path_factory, str(beside) if beside.exists() else "mpicxx", "ranks")
+    return compile_library(tmp_path_factory, "mpicxx", (HERE / "ranks.cpp").read_text())
 
 
-def compile_library(tmp_path_factory, compiler, name):
-    found = shutil.which(compiler)
+@pytest.fixture(scope="session")
+def guide(tmp_path_factory):
+    """The two libraries of the guide."""
+    texts = [part.split("```")[0] for part in GUIDE.read_text().split("```cpp\n")[1:]]
+    compilers = ("g++", "mpicxx")
+    return [compile_library(tmp_path_factory, *both) for both in zip(compilers, texts, strict=True)]
+
+
+def compile_library(tmp_path_factory, compiler, text):
+    found = shutil.which(compiler, path=str(Path(sys.executable).parent)) or shutil.which(compiler)
     if found is None:
         pytest.skip(f"{compiler} is missing")
-    library = tmp_path_factory.mktemp(name) / f"lib{name}.so"
-    subprocess.run([found, "-shared", "-fPIC", "-O1", "-w", HERE / f"{name}.cpp", "-o", library], check=True)
-    return library
+    folder = tmp_path_factory.mktemp("library")
+    (folder / "own.cpp").write_text(text)
+    words = ["-shared", "-fPIC", "-O1", "-Wall", folder / "own.cpp", "-o", folder / "libown.so"]
+    subprocess.run([found, *words], check=True)
+    return folder / "libown.so"
 
 
 @pytest.fixture

@@ -89,13 +89,10 @@ def one_ended(tmp_path_factory):
         yield nodes
 
 
-def test_blocks_of_all_nodes_are_mapped_and_reduced_to_one_output(two_nodes, functions, tmp_path):
-    ends = run(
-        two_nodes, tmp_path, "--variable", "tas",
-        "--map", f"{functions}:map_total", "--reduce", f"{functions}:reduce_total",
-    )  # fmt: skip
-    assert ends == (0, "")
-    assert (tmp_path / "result").read_text() == f"{TAS.sum():.1f} {TAS.max():.1f} {STEPS * RANKS}"
+def test_blocks_of_all_nodes_are_mapped_and_reduced_to_one_output(two_nodes, guide, tmp_path):
+    words = ("--map", f"{guide[0]}:map_total", "--reduce", f"{guide[0]}:reduce_total")
+    assert run(two_nodes, tmp_path, "--variable", "tas", *words) == (0, "")
+    assert (tmp_path / "result").read_text() == f"mean {TAS.mean():g} of {TAS.size} values\n"
     assert visible(tmp_path) == ["result"]
 
 
@@ -158,20 +155,59 @@ def test_the_variable_must_be_one_array(one_ended, functions, tmp_path, variable
     assert (code, message in said) == (os.EX_USAGE, True), said
 
 
-def test_a_stream_that_needs_the_room_of_what_was_mapped_goes_on(functions, tmp_path, small_node):
-    code = "part = field(1 << 13)\nengine = io.open('out', Mode.Write)\n" + (
-        "for step in range(12):\n"
-        "    engine.begin_step()\n"
-        "    engine.put(part, np.full(1 << 13, float(step)), Mode.Sync)\n"
-        "    engine.end_step()\n"
-        "engine.close()\n"
-    )
-    with registering(small_node, tmp_path / "result", "--map", f"{functions}:map_environment") as registration:
-        with writing(small_node.contact, code, write_config(tmp_path)) as job:
+BULK = """
+part = field(1 << 13)
+engine = io.open("out", Mode.Write)
+for step in range(12):
+    engine.begin_step(StepMode.Append, -1.0)
+    engine.put(part, np.full(1 << 13, float(step)), Mode.Sync)
+    engine.end_step()
+engine.close()
+"""
+
+
+def mapped_steps(folder):
+    return [int(line.split("|")[4]) for line in (folder / "result").read_text().splitlines()]
+
+
+def test_what_was_mapped_makes_room_and_a_late_registration_says_what_is_gone(small_node, functions, tmp_path):
+    words = ("--map", f"{functions}:map_environment")
+    with registering(small_node, tmp_path / "result", *words) as registration:
+        with writing(small_node.contact, BULK, write_config(tmp_path)) as job:
             assert finish(job) == (0, "")
         assert end(registration) == (0, "")
-    lines = (tmp_path / "result").read_text().splitlines()
-    assert [line.split("|")[4] for line in lines] == [str(step) for step in range(12)]
+    assert mapped_steps(tmp_path) == list(range(12))
+    with registering(small_node, tmp_path / "result", *words) as late:
+        code, said = end(late)
+    left = mapped_steps(tmp_path)
+    assert (code, left) == (0, list(range(12 - len(left), 12)))
+    assert f"{12 - len(left)} of 12 steps were discarded, or gone before this registration" in said
+
+
+def test_blocks_that_were_spilled_are_mapped_too(small_node, functions, tmp_path):
+    spill = tmp_path / "spill"
+    spill.mkdir()
+    config = write_config(tmp_path, QueueFullPolicy="Spill", SpillDirectory=str(spill))
+    with writing(small_node.contact, BULK, config) as job:
+        code, said = finish(job)
+    assert (code, "spilled" in said) == (0, True)
+    with registering(small_node, tmp_path / "result", "--map", f"{functions}:map_environment") as registration:
+        assert end(registration) == (0, "")
+    assert mapped_steps(tmp_path) == list(range(12))
+
+
+def test_a_group_that_fills_its_node_is_an_error_and_the_simulation_goes_on(small_node, functions, tmp_path):
+    words = ("--map", f"{functions}:map_environment", "--group", "all")
+    with writing(small_node.contact, BULK, write_config(tmp_path)) as job:
+        with registering(small_node, tmp_path / "result", *words) as registration:
+            code, said = end(registration)
+        assert code == os.EX_TEMPFAIL
+        assert "steps of the group fill BB node bb0" in said
+        assert visible(tmp_path) == []
+        with registering(small_node, tmp_path / "result", "--map", f"{functions}:map_environment") as registration:
+            assert finish(job) == (0, "")
+            assert end(registration) == (0, "")
+    assert mapped_steps(tmp_path) == list(range(12))
 
 
 def test_an_aborted_stream_leaves_no_output(two_nodes, functions, tmp_path):
@@ -186,9 +222,9 @@ def test_an_aborted_stream_leaves_no_output(two_nodes, functions, tmp_path):
     assert visible(tmp_path) == []
 
 
-def test_ranks_read_the_logical_file_that_is_still_written(two_nodes, ranks, tmp_path):
+def test_ranks_read_the_logical_file_that_is_still_written(two_nodes, guide, tmp_path):
     with registering(
-        two_nodes, tmp_path / "result", "--mpi", "--variable", "tas", "--map", f"{ranks}:rank_sum"
+        two_nodes, tmp_path / "result", "--mpi", "--variable", "tas", "--map", f"{guide[1]}:mean"
     ) as registration:
         with stream(two_nodes, tmp_path, stop_after=2) as job:
             for rank in range(RANKS):
@@ -197,14 +233,14 @@ def test_ranks_read_the_logical_file_that_is_still_written(two_nodes, ranks, tmp
             (tmp_path / "go").touch()
             assert finish(job) == (0, "")
         assert end(registration) == (0, "")
-    assert (tmp_path / "result").read_text() == f"{TAS.sum():.1f} {TAS.size} of 2 ranks, float 4,5\n"
+    assert (tmp_path / "result").read_text() == f"mean {TAS.mean():g} of {TAS.size} values\n"
     assert visible(tmp_path) == ["result"]
 
 
 def test_ranks_reduce_what_each_has_written(two_nodes, ranks, tmp_path):
-    options = ("--mpi", "--variable", "tas", "--map", f"{ranks}:rank_say", "--reduce", f"{ranks}:rank_count")
+    options = ("--mpi", "--variable", "tas", "--map", f"{ranks}:rank_say", "--reduce", f"{ranks}:rank_copy")
     assert run(two_nodes, tmp_path, *options) == (0, "")
-    assert (tmp_path / "result").read_text() == "2: 12"
+    assert (tmp_path / "result").read_text() == "2 ranks\nfloat 4,5 of rank 0\nfloat 4,5 of rank 1\n"
 
 
 def test_a_rank_that_crashes_is_told_with_its_signal(two_nodes, ranks, tmp_path):
@@ -218,7 +254,7 @@ def test_a_rank_that_crashes_is_told_with_its_signal(two_nodes, ranks, tmp_path)
 def test_a_function_that_is_not_there_is_told_at_once(one_ended, functions, tmp_path, kind):
     good = Function(functions, "map_total")
     chosen = {"map": good, "reduce": good} | {kind: Function(functions, "nothing")}
-    with pytest.raises(ConfigError, match="can't use .*:nothing: .*undefined symbol"):
+    with pytest.raises(ConfigError, match=r"can.t use .*:nothing: .*undefined symbol"):
         register(Registration(one_ended.contact, "not there yet", output=tmp_path / "result", **chosen))
     assert visible(tmp_path) == []
 
