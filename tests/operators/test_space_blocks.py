@@ -1,6 +1,7 @@
 """However a variable is cut into blocks, the merged partial results are those of the whole."""
 
 import pickle
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -61,7 +62,7 @@ def decompositions(draw):
     """Boxes that cover the whole: each axis cut, or one of the boxes cut again."""
     cuts = [sorted(draw(st.sets(st.integers(1, size - 1), max_size=2))) for size in SHAPE]
     edges = [[0, *cut, size] for cut, size in zip(cuts, SHAPE, strict=True)]
-    spans = [list(zip(edge, edge[1:], strict=False)) for edge in edges]
+    spans = [list(pairwise(edge)) for edge in edges]
     boxes = [
         ((a, b, c), (d - a, e - b, f - c)) for a, d in spans[0] for b, e in spans[1] for c, f in spans[2]
     ]  # fmt: skip

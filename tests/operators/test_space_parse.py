@@ -76,7 +76,7 @@ def test_what_is_wrong_is_refused_with_what_would_be_right(item, says):
 
 @pytest.mark.parametrize(("space", "says"), [
     ({"mean": "lev"}, "no dimension 'lev'"),
-    ({"mean": "lan"}, "did you mean 'lat'"),
+    ({"mean": "latt"}, "did you mean 'lat'"),
     ({"box": {"lat": [80, 90]}}, "has no point: 'lat' goes from -75 to 75"),
     ({"select": {"lat": [51]}}, "'lat' has no 51; the nearest of its 7 values is 50"),
     ({"select": {"lat": [50, 50.0]}}, "twice"),
@@ -153,6 +153,14 @@ def test_an_area_integral_of_one_is_the_earths_surface():
     (area,) = placement.local((0, 0), (90, 12)).values(Steps([np.ones(90 * 12)]))
     np.testing.assert_allclose(area, 4 * np.pi * 6371000.0**2, rtol=1e-12)
     assert placement.own_units == "{units} m2"
+
+
+def test_a_single_latitude_has_a_mean_but_no_area_without_bounds():
+    grid = {"lat": np.array([5.0]), "lon": LONS}
+    (mean,) = resolved("fldmean", coordinates=grid).local((0, 0), (1, 12)).values(Steps([np.arange(12.0)]))
+    assert mean.tolist() == [5.5]
+    with pytest.raises(ConfigError, match="area of a single 'lat' is not known"):
+        resolved("fldint", coordinates=grid)
 
 
 def test_variables_that_a_space_needs_are_named():

@@ -84,7 +84,7 @@ def _nearest(lats: Array, lons: Array, lat: float, lon: float) -> tuple[int, int
 
 
 def _haversine(lats: Array, lat: float, apart: float) -> Array:
-    """Give what grows with the distance: hav(d) = hav(lat2 - lat1) + cos(lat1) cos(lat2) hav(lon2 - lon1)."""
+    """Give what grows with the distance: sin²(d/2) = sin²(Δlat/2) + cos lat cos lat' sin²(Δlon/2)."""
     half = np.deg2rad(lats - lat) / 2
     across = np.sin(np.deg2rad(apart) / 2) ** 2
     return np.asarray(np.sin(half) ** 2 + np.cos(np.deg2rad(lat)) * np.cos(np.deg2rad(lats)) * across)

@@ -21,10 +21,12 @@ STANDARD_NAMES = {
     **dict.fromkeys(("air_pressure", "height", "altitude", "depth", "model_level_number"), LEVEL),
 }
 UNITS = {
-    **dict.fromkeys(("degrees_north", "degree_north", "degree_n", "degrees_n", "degreen", "degreesn"), LAT),
-    **dict.fromkeys(("degrees_east", "degree_east", "degree_e", "degrees_e", "degreee", "degreese"), LON),
+    f"{word}{end}": kind
+    for kind, ends in ((LAT, ("_north", "_N", "N")), (LON, ("_east", "_E", "E")))
+    for word in ("degree", "degrees")
+    for end in ends
 }
-"""CF conventions, sections 4.1 and 4.2; in small letters."""
+"""CF conventions, sections 4.1 and 4.2."""
 
 NEAR_POLE = 88.0
 """Degrees."""
@@ -32,7 +34,7 @@ NEAR_POLE = 88.0
 
 def kind_of(name: str, attributes: Mapping[str, Any]) -> str | None:
     """Tell latitude, longitude and levels by CF attributes (CF conventions, chapter 4), else by name."""
-    units = str(attributes.get("units", "")).lower()
+    units = str(attributes.get("units", ""))
     standard = str(attributes.get("standard_name", "")).lower()
     if units in UNITS or standard in STANDARD_NAMES:
         return UNITS.get(units) or STANDARD_NAMES[standard]

@@ -171,7 +171,7 @@ def _reduce(draft: Draft, move: Reduce) -> Draft:
     weights = _chosen_weights(draft, move, places)
     factors = dict(zip(places, move.factors or [REDUCED] * len(places), strict=True))
     tracks = [
-        replace(track, factor=factors[place], weights=_track_weights(draft, track, weights))
+        replace(track, factor=factors[place], weights=_track_weights(draft, track, weights, move.how))
         if place in factors
         else track
         for place, track in enumerate(draft.tracks)
@@ -199,10 +199,13 @@ def _chosen_weights(draft: Draft, move: Reduce, places: Sequence[int]) -> str:
     return move.weights
 
 
-def _track_weights(draft: Draft, track: Track, weights: str) -> Array | None:
+def _track_weights(draft: Draft, track: Track, weights: str, how: str) -> Array | None:
     if weights != "area" or len(track.axes) > 1 or draft.grid.kind(track.axes[0]) not in (LAT, LON):
         return None
-    return area_weights(draft.grid, track.axes[0])[track.indices[0]]
+    shares = area_weights(draft.grid, track.axes[0])
+    if not shares.any() and how == "sum":
+        raise ConfigError(f"the area of a single {track.name!r} is not known: the stream must have its bounds")
+    return shares[track.indices[0]] if shares.any() else None
 
 
 APPLY: Mapping[type[Any], Callable[[Draft, Any], Draft]] = {

@@ -14,8 +14,8 @@ def area_weights(grid: Grid, axis: int) -> Array:
     """Give a dimension's share of the cells' areas, float64 of shape (size,).
 
     The area of a cell between two parallels and two meridians is R^2 (sin(north) - sin(south)) (east - west):
-    latitude's share is R (sin(north) - sin(south)), longitude's R (east - west). Other dimensions have 1, and so
-    has one of a single point without bounds, since its width is not known.
+    latitude's share is R (sin(north) - sin(south)), longitude's R (east - west). Other dimensions have 1; a single
+    point without bounds has 0, since its width is not known.
     """
     edges = np.deg2rad(grid.edges(axis))
     if grid.kind(axis) == LAT:
@@ -24,7 +24,7 @@ def area_weights(grid: Grid, axis: int) -> Array:
         weights = np.abs(np.diff(edges, axis=1))[:, 0]
     else:
         return np.ones(grid.shape[axis])
-    return EARTH_RADIUS_M * weights if weights.any() else np.ones(len(weights))
+    return EARTH_RADIUS_M * weights
 
 
 def fitted(name: str, values: Array, grid: Grid) -> Array:
