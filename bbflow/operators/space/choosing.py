@@ -36,7 +36,7 @@ def between_meridians(values: Array, west: float, east: float) -> tuple[Array, A
     own = values[chosen]
     if (np.diff(own) > 0).all():
         return chosen, own
-    return chosen, west + beyond[chosen]
+    return chosen, own + 360 * np.round((west + beyond[chosen] - own) / 360)
 
 
 def equal(name: str, values: Array, wanted: tuple[float, ...]) -> Array:

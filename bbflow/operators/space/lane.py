@@ -50,7 +50,7 @@ class Lane:
         """Whether the places are some neighbouring places of the result, each with all that it is made of."""
         if not isinstance(self.places, slice) or not self.factor:
             return False
-        return self.places.start % self.factor == 0 == self.length % self.factor
+        return bool(self.places.start % self.factor == 0 == self.length % self.factor)
 
     def groups(self) -> tuple[Array, Index]:
         """Give where each run of places of one target begins, and the targets (places in the region), each once."""

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from bbflow.operators.family import Array, Steps
 from bbflow.operators.space.lane import Lane, take, tiles
 from bbflow.operators.space.ways import WAYS
@@ -55,9 +57,9 @@ class Local:
         result = np.stack([way.empty(region) for _ in steps.values])
         for cuts, part in tiles(self.lanes):
             factor, place = _cut(self.factor, cuts), _place(part)
-            for step, values in enumerate(steps.values):
+            for target, values in zip(result, steps.values, strict=True):
                 found = way.reduce(take(values.reshape(self.block), part), steps.fill, factor, part)
-                result[(step, *place)] = way.merge(result[(step, *place)], found)
+                target[place] = way.merge(target[place], found)
         return result.reshape(len(steps.values), way.components, -1)
 
     def _selected(self, values: Array, fill: Array | None) -> Array:

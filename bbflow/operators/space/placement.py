@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
+import numpy as np
+
 from bbflow.operators.family import Array, DType
 from bbflow.operators.space.lane import Lane, as_index, take
 from bbflow.operators.space.local import Local
