@@ -62,8 +62,8 @@ def entries() -> Iterator[Entry]:
     for kind in KINDS.values():
         yield _kind("statistics", kind)
     yield Entry("statistics", parse.FILTER, *FILTER, _parameters(parse.FILTER_PARAMETERS))
-    for name, item in installed().items():
-        yield Entry("your own", name, f"of {item.value}", name)
+    for name, entry_point in installed().items():
+        yield Entry("your own", name, f"of {entry_point.value}", name)
     for transform in transforms.KINDS.values():
         yield _kind("transforms", transform)
     for window in window_kinds.KINDS.values():
