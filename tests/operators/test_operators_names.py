@@ -103,7 +103,7 @@ def test_every_name_has_an_example(name):
         ("TXx,25", "it has no threshold"),
         ({"fldmean": {"min_count": 3}}, "nothing takes min_count"),
         ({"runmean": {"min_count": 3}}, "takes steps, but got 0"),
-        ({"SU": {"treshold": 3}}, "did you mean 'threshold'"),
+        ({"SU": {"tthreshold": 3}}, "did you mean 'threshold'"),
         ({"SU": {"units": "F"}}, "units 'F' can't be converted"),
         ({"CDD": {"units": "mm/dy"}}, "did you mean 'mm/d"),
     ],
