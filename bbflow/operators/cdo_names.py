@@ -43,9 +43,9 @@ COUNTED: Mapping[str, tuple[str, Callable[[int], Any]]] = {
 }
 """Prefix to words and window, for those whose number of steps follows the name."""
 SPACES: Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
-    **{f"fld{how}": (f"{how} of the field, weighted by area", (), ()) for how in ("mean", "sum")},
-    **{f"fld{how}": (f"{how} of the field", (), ()) for how in ("min", "max")},
-    "fldint": ("integral of the field", (), ()),
+    "fldmean": ("mean of the field, weighted by area", (), ()),
+    **{f"fld{how}": (f"{how} of the field", (), ()) for how in ("sum", "min", "max")},
+    "fldint": ("sum of the field, weighted by area", (), ()),
     **{f"zon{how}": (f"{how} of each latitude", (), ()) for how in ("mean", "sum", "min", "max")},
     **{f"mer{how}": (f"{how} of each longitude", (), ()) for how in ("mean", "sum", "min", "max")},
     **{f"vert{how}": (f"{how} of all levels", (), ()) for how in ("mean", "sum", "min", "max")},

@@ -1,6 +1,7 @@
 """Names that people know from CDO, xarray and ETCCDI, read into the configuration's own terms."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from bbflow.errors import ConfigError, nearest
@@ -26,7 +27,13 @@ def is_name(item: Any, own: Mapping[str, Any]) -> bool:
 
 
 def meaning(item: Any) -> Meaning:
-    """Give the meaning of an item such as ``monmean``, ``"timpctl,90"``, ``{runmean: 5}`` or ``{resample: MS}``.
+    """Give the meaning of an item.
+
+    Parameters
+    ----------
+    item
+        Such as ``monmean``, ``"timpctl,90"``, ``{runmean: 5}``, ``{runmean: {steps: 5, min_count: 3}}`` or
+        ``{resample: MS}``.
 
     Raises
     ------
@@ -37,14 +44,26 @@ def meaning(item: Any) -> Meaning:
     if word not in NAMES:
         raise ConfigError(f"unknown name {word!r}; {nearest(word, NAMES)}")
     name = NAMES[word]
-    given = _given(name, item)
+    given, further = _given(name, item)
     if not len(name.takes) <= len(given) <= len(name.takes) + len(name.may_take):
         wanted = ", ".join(name.takes) or "nothing"
         raise ConfigError(f"{word!r} takes {wanted}, but got {len(given)} values: write it like {name.example}")
     try:
-        return name.make(*given)
+        return _with_parameters(name.make(*given), further)
     except ConfigError as error:
         raise ConfigError(f"{word!r}: {error}") from None
+
+
+def _with_parameters(means: Meaning, further: Mapping[str, Any]) -> Meaning:
+    """Hand on what a name's map says besides what the name takes: it's for the operator, such as min_count."""
+    if not further:
+        return means
+    if means.operator is None:
+        raise ConfigError(f"it has no operator, so nothing takes {', '.join(map(str, further))}")
+    operator, parameters = (
+        next(iter(means.operator.items())) if isinstance(means.operator, Mapping) else (means.operator, {})
+    )
+    return replace(means, operator={operator: {**parameters, **further}})
 
 
 def _word(item: Any) -> str:
@@ -53,13 +72,17 @@ def _word(item: Any) -> str:
     return str(item).partition(",")[0].strip()
 
 
-def _given(name: Name, item: Any) -> list[Any]:
+def _given(name: Name, item: Any) -> tuple[list[Any], dict[str, Any]]:
+    """Give what follows a name, and the parameters that it doesn't take itself."""
     if not isinstance(item, Mapping):
-        return [part.strip() for part in str(item).split(",")[1:]]
+        return [part.strip() for part in str(item).split(",")[1:]], {}
     (value,) = item.values()
     if value is None:
-        return []
-    return list(value) if isinstance(value, list | tuple) and not name.one_value else [value]
+        return [], {}
+    if isinstance(value, Mapping) and not name.one_value:
+        own = [value[key] for key in name.takes if key in value]
+        return own, {key: item for key, item in value.items() if key not in name.takes}
+    return (list(value) if isinstance(value, list | tuple) and not name.one_value else [value]), {}
 
 
 def expand(chosen: Mapping[str, Any], own: Mapping[str, Any]) -> list[dict[str, Any]]:
