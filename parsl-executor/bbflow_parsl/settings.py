@@ -1,7 +1,7 @@
 """What a user says about the burst buffer in Parsl's configuration."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,9 @@ class BurstBuffer:
     the way they go without bbflow.
     """
 
-    directory: str | os.PathLike[str] = "/dev/shm"
-    """On the burst buffer, at the same path for this process and the workers; each run makes its own one in it."""
+    directory: str | os.PathLike[str] | None = None
+    """On the burst buffer, at the same path for this process and the workers; each run makes its own one in it. If
+    None: /dev/shm, or nowhere where each node has a burst buffer of its own."""
     capacity: int | str = "4GiB"
     """Bytes that staged inputs and kept outputs may take together."""
     sources: Sequence[str] | None = None
@@ -34,6 +35,12 @@ class BurstBuffer:
     """Prefixes of the outputs that land on the burst buffer and are staged out behind the task's back."""
     outputs_share: float = 0.5
     """Share of the capacity that is for outputs, where `intermediate` or `results` is given."""
+    expected: Mapping[str, int | str] = field(default_factory=dict)
+    """Prefixes of outputs, to the room that a running task needs for each; the longest that matches counts."""
+    node_directory: str | None = None
+    """On the burst buffer that each node has for itself, if it has; variables such as $TMPDIR are the worker's."""
+    node_capacity: int | str = "4GiB"
+    """Bytes that files may take on each node."""
     slots: int | None = None
     """Tasks that run at once; if None, the executor's workers."""
     policy: Any = None
@@ -53,8 +60,22 @@ class BurstBuffer:
         for name in ("sources", "intermediate", "results"):
             if isinstance(getattr(self, name), str):
                 raise ConfigError(f"{name} is a text: write a list of prefixes, [{getattr(self, name)!r}]")
+        for size in (self.capacity, self.node_capacity, *self.expected.values()):
+            parse_bytes(size)
         if self.slots is not None and self.slots < 1:
             raise ConfigError(f"slots is {self.slots}: a burst buffer needs 1 or more, or None for the workers")
+
+    @property
+    def shared_directory(self) -> Path | None:
+        """On the burst buffer that all workers see; None if there is none."""
+        if self.directory is None:
+            return None if self.node_directory is not None else Path("/dev/shm")
+        return Path(self.directory)
+
+    def expected_bytes(self, url: str) -> int:
+        """Give the room that a running task needs for an output; 0 if nothing was said."""
+        matching = [prefix for prefix in self.expected if _matches(url, [prefix])]
+        return parse_bytes(self.expected[max(matching, key=len)]) if matching else 0
 
     @property
     def outputs_bytes(self) -> int:

@@ -166,6 +166,53 @@ class BurstBufferStaging(Staging, RepresentationMixin):
                     file.arrival.set_exception(error)
 
 
+class NodeStaging(Staging, RepresentationMixin):
+    """Leaves files to the workers, which stage them over the burst buffers of their own nodes.
+
+    Parameters
+    ----------
+    burst_buffer
+        Which files.
+    """
+
+    def __init__(self, burst_buffer: BurstBuffer) -> None:
+        self.burst_buffer = burst_buffer
+        register()
+
+    def can_stage_in(self, file: File) -> bool:
+        """Whether an input is fetched by the worker."""
+        return self.burst_buffer.stages_in(file.url) or self.can_stage_out(file)
+
+    def can_stage_out(self, file: File) -> bool:
+        """Whether an output lands on the node."""
+        return self.burst_buffer.keeps(file.url) or self.burst_buffer.stages_out(file.url)
+
+    def launch(self, outputs: Iterable[Any]) -> list[Place]:
+        """Leave all outputs to the worker."""
+        return []
+
+    def after_delivery(self, ran: Future[Any], results: Sequence[Place]) -> Future[Any]:
+        """Give the executor's future: the worker has staged out when the task has run."""
+        return ran
+
+    def publish(self, file: File | DataFuture) -> Future[None]:
+        """Give a future that is done: every output that the worker staged out is in its own place.
+
+        Raises
+        ------
+        LookupError
+            If the file isn't among the outputs that land on the burst buffer.
+        """
+        if not self.can_stage_out(file.file_obj if isinstance(file, DataFuture) else file):
+            raise LookupError(f"{file} isn't staged out: is it among the intermediate files?")
+        done: Future[None] = Future()
+        if isinstance(file, DataFuture):
+            file.add_done_callback(lambda made: _settle(done, [made]))
+        else:
+            done.set_result(None)
+        return done
+
+
 def _settle(future: Future[Any], done: Sequence[Future[Any]]) -> None:
     """Let a future have the first error of others, or the last one's result."""
     errors = [error for each in done if (error := each.exception()) is not None]
