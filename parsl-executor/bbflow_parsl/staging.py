@@ -93,9 +93,11 @@ class BurstBufferStaging(Staging, RepresentationMixin):
         results = []
         for file in outputs:
             place = self._places.get(file.local_path) if isinstance(file, File) and file.local_path else None
-            if place is not None and place.url.startswith("/") and self.outputs.write_directly_if_full(place):
+            if place is None:
+                continue
+            if not self.outputs.reserve(place, self.burst_buffer.expected_bytes(place.url)):
                 file.local_path = None
-            elif place is not None and place.is_result:
+            elif place.is_result:
                 results.append(place)
         return results
 

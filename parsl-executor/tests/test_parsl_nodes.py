@@ -113,7 +113,7 @@ def test_the_next_wave_comes_to_the_node_while_one_computes_and_no_more_tasks_co
     assert executor.max_workers_per_node == 2
     with site.load(executor):
         ahead = [note_computing(str(log), 4, inputs=[file(path)]) for path in paths]
-        assert sum(each.result(150) for each in ahead) == 3, "all but the last"
+        assert sum(each.result(60) for each in ahead) == 3, "all but the last"
     assert log.read_text().split() == ["begin", "end"] * 4
 
 

@@ -1,0 +1,72 @@
+"""Room for what running tasks are going to write, where their sizes are expected."""
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from bbflow_parsl import BurstBuffer
+from bbflow_parsl.outputs import Outputs
+from hypothesis import given
+from hypothesis import strategies as st
+from parsl import python_app
+from parsl.data_provider.files import File
+
+from bbflow.errors import ConfigError
+
+
+@pytest.fixture
+def outputs(tmp_path):
+    with ThreadPoolExecutor(1) as threads:
+        yield Outputs(tmp_path / "bb", 100, lambda path, url: threads.submit(path.read_bytes))
+
+
+@given(st.lists(st.tuples(st.integers(0, 60), st.booleans()), max_size=20))
+def test_what_running_tasks_may_write_never_exceeds_the_room(tasks):
+    from tempfile import TemporaryDirectory
+
+    with TemporaryDirectory() as name:
+        outputs = Outputs(Path(name) / "bb", 100, lambda path, url: Future())
+        for number, (size_bytes, ends) in enumerate(tasks):
+            writer = Future()
+            place = outputs.place(f"{name}/pfs/{number}", "x", writer, False, False)
+            if outputs.reserve(place, size_bytes):
+                place.path.write_text("x" * size_bytes)
+            assert outputs.room_bytes <= 100
+            if ends:
+                writer.set_result(None)
+                assert outputs.room_bytes <= 100
+
+
+def test_room_that_was_reserved_is_free_when_its_task_failed(outputs):
+    writer = Future()
+    assert outputs.reserve(outputs.place("/pfs/a", "a", writer, False, False), 100)
+    other = outputs.place("/pfs/b", "b", Future(), False, False)
+    writer.set_exception(RuntimeError())
+    assert outputs.reserve(other, 100)
+
+
+def test_the_longest_prefix_says_what_is_expected():
+    expected = {"/pfs": "1KiB", "/pfs/large": "1MiB"}
+    found = BurstBuffer(expected=expected)
+    assert [found.expected_bytes(url) for url in ("/pfs/a", "/pfs/large/a", "/pfs/larger", "/else/a")] == [
+        1024,
+        1 << 20,
+        1024,
+        0,
+    ]
+    with pytest.raises(ConfigError):
+        BurstBuffer(expected={"/pfs": "much"})
+
+
+def test_tasks_with_expected_sizes_never_write_more_than_there_is_room_for(site):
+    @python_app
+    def write(watch, outputs=()):
+        from pathlib import Path
+
+        Path(outputs[0]).write_text("x" * 30_000)
+        return sum(path.stat().st_size for path in Path(watch).rglob("*.txt"))
+
+    with site.load(site.threads(workers=4, capacity=200_000, expected={str(site.work): 30_000})):
+        made = [write(str(site.bb), outputs=[File(str(site.work / f"{n}.txt"))]) for n in range(16)]
+        assert max(each.result() for each in made) <= 100_000
+    assert list(site.work.iterdir()), "the rest was written to its own place"
