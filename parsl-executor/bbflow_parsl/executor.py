@@ -65,7 +65,7 @@ class BurstBufferMixin(ParslExecutor):
 
     def submit(self, func: Any, resource_specification: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         """Let a task start whose files are there; it has ended when its results are in their own places."""
-        results = self.staging.launch([*kwargs.get("outputs", []), kwargs.get("stdout"), kwargs.get("stderr")])
+        results = self.staging.launch(kwargs.get("outputs", []), [kwargs.get("stdout"), kwargs.get("stderr")])
         if self._site is not None:
             func = on_node(func, args, kwargs, self._site, self.burst_buffer)
         ran = super().submit(func, resource_specification, *args, **kwargs)  # type: ignore[safe-super]

@@ -123,7 +123,7 @@ class Outputs:
             if place.state is not State.AWAITED:
                 return True
             place.reserved_bytes = size_bytes
-        self._make_room()
+        self._make_room(warn=False)
         with self._lock:
             others_bytes = self.room_bytes - size_bytes
             if others_bytes + max(size_bytes, 1) <= self._capacity_bytes or not place.url.startswith("/"):
@@ -262,7 +262,7 @@ class Outputs:
             logger.error("%s can't be staged out to %s: %s", place.path, place.url, error)
             done.set_exception(error)
 
-    def _make_room(self) -> None:
+    def _make_room(self, warn: bool = True) -> None:
         with self._lock:
             going = victims(self._known, self._capacity_bytes)
             for place in going:
@@ -271,7 +271,7 @@ class Outputs:
                 else:
                     place.state = State.LEAVING
             over_bytes = excess_bytes(self._known, self._capacity_bytes)
-        if over_bytes > 0:
+        if over_bytes > 0 and warn:
             logger.warning("outputs in use are %s above their room on the burst buffer", format_bytes(over_bytes))
         for place in going:
             if place.state is State.LEAVING:

@@ -39,6 +39,8 @@ class Place:
     """Bytes of the file and its time of modification in nanoseconds, once it is written."""
     readers: int = 0
     """Tasks and transfers that hold it."""
+    is_stream: bool = False
+    """Whether it is standard output or error: a result of a task that failed too."""
     reserved_bytes: int = 0
     """Room that its task needs while it runs."""
     is_clean: bool = False

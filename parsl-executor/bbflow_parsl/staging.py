@@ -82,8 +82,13 @@ class BurstBufferStaging(Staging, RepresentationMixin):
         app_fu.add_done_callback(lambda _: self._places.pop(str(place.path), None))
         return place.staged_out if is_result else None
 
-    def launch(self, outputs: Iterable[Any]) -> list[Place]:
+    def launch(self, outputs: Iterable[Any], streams: Iterable[Any]) -> list[Place]:
         """Let a task that starts now write elsewhere what has no room on the burst buffer.
+
+        Parameters
+        ----------
+        outputs, streams
+            Its outputs, and its standard output and error, as far as they are Files.
 
         Returns
         -------
@@ -91,10 +96,12 @@ class BurstBufferStaging(Staging, RepresentationMixin):
             The results that it writes to the burst buffer.
         """
         results = []
-        for file in outputs:
+        streams = list(streams)
+        for file in (*outputs, *streams):
             place = self._places.get(file.local_path) if isinstance(file, File) and file.local_path else None
             if place is None:
                 continue
+            place.is_stream = any(file is stream for stream in streams)
             if not self.outputs.reserve(place, self.burst_buffer.expected_bytes(place.url)):
                 file.local_path = None
             elif place.is_result:
@@ -119,10 +126,8 @@ class BurstBufferStaging(Staging, RepresentationMixin):
         return delivered
 
     def _deliver(self, ran: Future[Any], results: Sequence[Place], delivered: Future[Any]) -> None:
-        if ran.exception() is not None or isinstance(ran.result(), RemoteExceptionWrapper):
-            copies = []
-        else:
-            copies = [self.outputs.deliver(place) for place in results]
+        failed = ran.exception() is not None or isinstance(ran.result(), RemoteExceptionWrapper)
+        copies = [self.outputs.deliver(place) for place in results if place.is_stream or not failed]
         when_all_done(copies, lambda: _settle(delivered, [*copies, ran]))
 
     def publish(self, file: File | DataFuture) -> Future[None]:
@@ -189,7 +194,7 @@ class NodeStaging(Staging, RepresentationMixin):
         """Whether an output lands on the node."""
         return self.burst_buffer.keeps(file.url) or self.burst_buffer.stages_out(file.url)
 
-    def launch(self, outputs: Iterable[Any]) -> list[Place]:
+    def launch(self, outputs: Iterable[Any], streams: Iterable[Any]) -> list[Place]:
         """Leave all outputs to the worker."""
         return []
 

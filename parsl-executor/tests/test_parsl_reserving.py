@@ -1,4 +1,4 @@
-"""Room for what running tasks are going to write, where their sizes are expected."""
+"""Room for what running tasks are going to write, where their sizes are expected; and what failed ones leave."""
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from bbflow_parsl import BurstBuffer
 from bbflow_parsl.outputs import Outputs
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from parsl import python_app
+from parsl import bash_app, python_app
 from parsl.data_provider.files import File
 
 from bbflow.errors import ConfigError
@@ -20,6 +20,7 @@ def outputs(tmp_path):
         yield Outputs(tmp_path / "bb", 100, lambda path, url: threads.submit(path.read_bytes))
 
 
+@settings(deadline=None, max_examples=40)
 @given(st.lists(st.tuples(st.integers(0, 60), st.booleans()), max_size=20))
 def test_what_running_tasks_may_write_never_exceeds_the_room(tasks):
     from tempfile import TemporaryDirectory
@@ -70,3 +71,16 @@ def test_tasks_with_expected_sizes_never_write_more_than_there_is_room_for(site)
         made = [write(site.bytes_on_bb, outputs=[File(str(site.work / f"{n}.txt"))]) for n in range(16)]
         assert max(each.result() for each in made) <= 100_000
     assert list(site.work.iterdir()), "the rest was written to its own place"
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_what_a_failed_task_said_is_in_its_place_and_its_outputs_are_not(site):
+    @bash_app
+    def fail(outputs=(), stderr=None):
+        return f"echo half > {outputs[0]}; echo why >&2; exit 3"
+
+    with site.load(site.threads()):
+        task = fail(outputs=[File(str(site.results / "x.txt"))], stderr=File(str(site.results / "said.txt")))
+        assert "exit code 3" in str(task.exception())
+    assert [path.name for path in site.results.iterdir()] == ["said.txt"]
+    assert (site.results / "said.txt").read_text().endswith("why\n")
