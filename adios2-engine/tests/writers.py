@@ -13,7 +13,8 @@ from bbflow.landing.client import NodeClient, request_once
 from bbflow.records import Step
 from bbflow.store.pool import read_block
 
-PATIENCE_S = 20.0
+PATIENCE_S = 120.0
+"""How long anything may take: it ends a hang, and is no measure of speed."""
 LAUNCHERS = ("PMI", "MPI_LOCAL", "OMPI_", "MV2_", "SLURM_")
 
 # What every Python writer starts with: `here` is a folder that the test and its writers share.
@@ -118,12 +119,17 @@ def watch_until(nodes, condition, stream="model"):
     raise AssertionError(f"it never came: {shown}")
 
 
+def wait_until(condition, what="it never came to that"):
+    """Wait until something holds."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline_s, what
+        time.sleep(0.005)
+
+
 def wait_for_file(path):
     """Wait until a writer tells something."""
-    deadline_s = time.monotonic() + PATIENCE_S
-    while not path.exists():
-        assert time.monotonic() < deadline_s, f"no writer told {path.name}"
-        time.sleep(0.005)
+    wait_until(path.exists, f"no writer told {path.name}")
 
 
 def steps_of(shown):

@@ -16,7 +16,7 @@ from bbflow.landing.contact import read_contact
 from benchmarks.namespaces import joined_hosts, missing
 
 ADDRESSES = {"compute": "10.77.0.1", "bbn1": "10.77.0.2", "bbn2": "10.77.0.3", "desk": "10.77.0.4"}
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 WRITER = """
 import sys
@@ -47,7 +47,7 @@ io = adios2.Adios(sys.argv[1]).declare_io("model")
 engine = io.open("out", Mode.Read)
 expected = np.arange(300 * 1000, dtype="f8").reshape(300, 1000)
 steps = 0
-while engine.begin_step(StepMode.Read, 30.0) == StepStatus.OK:
+while engine.begin_step(StepMode.Read, 120.0) == StepStatus.OK:
     field = io.inquire_variable("field")
     field.set_selection([[0, 0], [300, 1000]])
     whole = np.zeros((300, 1000))

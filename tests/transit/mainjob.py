@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import adios2
@@ -56,7 +57,7 @@ def start_run(config, command, *options):
     )
 
 
-def run(config, command, *options, timeout=120):
+def run(config, command, *options, timeout=300):
     process = start_run(config, command, *options)
     said, _ = process.communicate(timeout=timeout)
     return process.returncode, said
@@ -92,8 +93,27 @@ def shared_memory():
     return {name for name in os.listdir("/dev/shm") if name.startswith(ours)}
 
 
-def pools():
-    return {name for name in shared_memory() if name.startswith("bbflow-")}
+def left_behind(before, kind="", patience_s=60):
+    """Give what a run has left in shared memory: what is new there, and in no living process' use, and stays so."""
+    end_s = time.monotonic() + patience_s
+    while left := unused({name for name in shared_memory() - before if name.startswith(kind)}):
+        if time.monotonic() > end_s:
+            break
+        time.sleep(0.1)
+    return left
+
+
+def unused(names):
+    """Of what is in shared memory, give what no process has mapped: others on this machine may work beside us."""
+    mapped = "".join(maps_of(path) for path in Path("/proc").glob("[0-9]*/maps")) if names else ""
+    return {name for name in names if f"/dev/shm/{name}" not in mapped}
+
+
+def maps_of(path):
+    try:
+        return path.read_text()
+    except OSError:  # it has ended, or is another user's
+        return ""
 
 
 def assert_equals_oracle(output, truth, variables=("tas", "pr", "ta")):

@@ -24,13 +24,13 @@ def slow_config(directory):
 
 
 def wait_for_folds(output, count):
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         lines = (output / "events.jsonl").read_text().splitlines() if (output / "events.jsonl").exists() else []
         if sum('"fold"' in line for line in lines) >= count:
             return
         time.sleep(0.01)
-    raise AssertionError("nothing was folded within a minute")
+    raise AssertionError(f"{count} batches weren't folded within two minutes")
 
 
 def descendants(process):
@@ -38,15 +38,22 @@ def descendants(process):
 
 
 def find(process, *words):
-    for child in descendants(process):
-        command = " ".join(child.cmdline())
+    commands = {child: command_of(child) for child in descendants(process)}
+    for child, command in commands.items():
         if all(word in command for word in words):
             return child
-    raise AssertionError(f"no process with {words}: {[child.cmdline() for child in descendants(process)]}")
+    raise AssertionError(f"no process with {words}: {list(commands.values())}")
+
+
+def command_of(process):
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:  # it ended meanwhile
+        return ""
 
 
 def finish(process):
-    said, _ = process.communicate(timeout=120)
+    said, _ = process.communicate(timeout=300)
     return process.returncode, said
 
 
@@ -56,7 +63,7 @@ def test_results_survive_killed_dask_workers(program, tmp_path, truth):
         wait_for_folds(tmp_path / "out", count)
         analysis = find(process, "bbflow fold")
         # Dask renames its workers where it can.
-        commands = ((child, " ".join(child.cmdline())) for child in analysis.children())
+        commands = ((child, command_of(child)) for child in analysis.children())
         worker = next(child for child, command in commands if "spawn_main" in command or "dask worker" in command)
         worker.kill()
     code, said = finish(process)
@@ -98,22 +105,22 @@ def test_an_interrupt_leaves_no_process_and_no_shared_memory(program, tmp_path, 
     os.kill(process.pid, number)
     code, said = finish(process)
     assert code == 130, said
-    _, alive = psutil.wait_procs(children, timeout=10)
+    _, alive = psutil.wait_procs(children, timeout=60)
     assert not alive
-    assert mainjob.shared_memory() <= before
+    assert not mainjob.left_behind(before)
     assert xr.open_zarr(tmp_path / "out" / "results.zarr").attrs["bbflow_status"] == "incomplete"
 
 
 def test_a_killed_run_leaves_no_process_and_no_pool(program, tmp_path):
-    before = mainjob.pools()
+    before = mainjob.shared_memory()
     process = mainjob.start_run(mainjob.write_config(tmp_path), mainjob.simulation(program, 1, 100_000))
     wait_for_folds(tmp_path / "out", 2)
     children = descendants(process)
     process.kill()
     process.communicate()
-    _, alive = psutil.wait_procs(children, timeout=30)
+    _, alive = psutil.wait_procs(children, timeout=60)
     assert not alive
-    assert mainjob.pools() <= before
+    assert not mainjob.left_behind(before, "bbflow-")
 
 
 @pytest.mark.parametrize(
@@ -131,11 +138,11 @@ def test_a_killed_run_leaves_no_process_and_no_pool(program, tmp_path):
 def test_bad_input_gives_one_clear_message(program, tmp_path, changes, words):
     before = mainjob.shared_memory()
     config = mainjob.write_config(tmp_path, **changes)
-    code, said = mainjob.run(config, mainjob.simulation(program, 1, 60), timeout=60)
+    code, said = mainjob.run(config, mainjob.simulation(program, 1, 60))
     assert code not in (0, None), said
     assert words in said
     assert "Traceback" not in said
-    assert mainjob.shared_memory() <= before
+    assert not mainjob.left_behind(before)
 
 
 def test_a_simulation_that_cannot_start_is_named(tmp_path):

@@ -234,7 +234,7 @@ def test_the_climate_model_s_stream_is_read_as_its_results_are_named(opened, tmp
         )
         with model:
             dataset = opened(nodes, stream="climate", wait=True, chunks={})
-            _, said = model.communicate(timeout=60)
+            _, said = model.communicate(timeout=300)
         assert model.returncode == 0, said
         assert dict(dataset.ta.sizes) == {"time": 8, "plev": 3, "lat": 24, "lon": 48}
         assert dataset.ta.chunks[2] == (12, 12)
@@ -251,11 +251,11 @@ def test_opening_needs_no_dask_and_leaves_no_thread_or_socket_behind(two_nodes, 
         "    dataset.tas.mean().item()\n"
         "del dataset\n"
         "for thread in threading.enumerate():\n"
-        "    thread is threading.main_thread() or thread.join(2)\n"
+        "    thread is threading.main_thread() or thread.join(60)\n"
         "sockets = [f for f in os.listdir('/proc/self/fd') if 'socket' in os.path.realpath(f'/proc/self/fd/{f}')]\n"
         "print(len(sockets), 'bbflow.transit' in sys.modules)\n"
     )
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=300)
     assert (done.stdout, done.stderr) == ("0 False\n", "")
 
 
