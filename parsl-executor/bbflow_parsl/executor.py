@@ -12,7 +12,6 @@ from parsl.executors import HighThroughputExecutor
 from parsl.executors.base import ParslExecutor
 
 from bbflow.staging import Retry, Stager
-from bbflow.staging.policies import NoAction
 from bbflow.units import parse_bytes
 from bbflow_parsl.node import Site, leave
 from bbflow_parsl.nodetask import on_node
@@ -84,14 +83,14 @@ class BurstBufferMixin(ParslExecutor):
 
     def _start_staging(self, directory: Path) -> None:
         settings = self.burst_buffer
-        options = {"policy": settings.policy, "phases": settings.phases}
         self._stager = Stager(
             directory / "inputs",
             settings.inputs_bytes,
             settings.slots or slots_of(self, self._workers_per_slot),
             fetchers=settings.fetchers,
             lookahead=settings.lookahead,
-            **{name: value for name, value in options.items() if value is not None},
+            policy=settings.delay_policy,
+            phases=settings.phase_source,
             **settings.options,
         )
         self._outputs = Outputs(directory / "outputs", settings.outputs_bytes, self._stager.stage_out)
@@ -111,8 +110,8 @@ class BurstBufferMixin(ParslExecutor):
             nodes_of(self),
             self._workers_per_slot,
             settings.fetchers,
-            settings.policy or NoAction(),
-            settings.phases,
+            settings.delay_policy,
+            settings.phase_source,
             options.get("oversize") == "direct",
             options.get("options"),
             options.get("retry") or Retry(),

@@ -7,11 +7,16 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from bbflow.errors import ConfigError
+from bbflow.errors import ConfigError, nearest
+from bbflow.phases import BoardSource, PhaseSource
+from bbflow.staging import Policy, parse_policy
+from bbflow.staging.policies import NoAction
 from bbflow.units import parse_bytes
 
 SCHEMES = ("file", "http", "https", "s3")
 """What is staged in if a URL's prefix isn't asked for."""
+OPTIONS = ("oversize", "options", "retry", "events", "clock")
+"""Settings of `bbflow.staging.Stager` that have no field of their own here."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +48,10 @@ class BurstBuffer:
     """Bytes that files may take on each node."""
     slots: int | None = None
     """Tasks that run at once; if None, the executor's workers."""
-    policy: Any = None
-    """Delay policy of `bbflow.staging`; if None, transfers don't wait for anybody."""
-    phases: Any = None
-    """Who is in an I/O phase, as `bbflow.phases` sees it."""
+    policy: Policy | str = "no-action"
+    """Delay policy, such as ``full-delay`` or ``partial-delay:limit=0.1``: what transfers do in others' I/O phases."""
+    phases: PhaseSource | str | os.PathLike[str] | None = None
+    """Directory where those phases are announced, or what else sees them."""
     fetchers: int = 8
     """Transfers at once."""
     lookahead: int = 1
@@ -62,8 +67,24 @@ class BurstBuffer:
                 raise ConfigError(f"{name} is a text: write a list of prefixes, [{getattr(self, name)!r}]")
         for size in (self.capacity, self.node_capacity, *self.expected.values()):
             parse_bytes(size)
+        for name in self.options:
+            if name not in OPTIONS:
+                raise ConfigError(f"options has {name!r}, which no stager takes; {nearest(name, OPTIONS)}")
+        policy = self.delay_policy
+        if self.phases is None and not isinstance(policy, NoAction):
+            raise ConfigError(f"policy {self.policy}: it needs 'phases', a directory where I/O phases are announced")
         if self.slots is not None and self.slots < 1:
             raise ConfigError(f"slots is {self.slots}: a burst buffer needs 1 or more, or None for the workers")
+
+    @property
+    def delay_policy(self) -> Policy:
+        """What transfers do while others are in an I/O phase."""
+        return parse_policy(self.policy) if isinstance(self.policy, str) else self.policy
+
+    @property
+    def phase_source(self) -> PhaseSource | None:
+        """Where those phases are seen; nowhere if None."""
+        return BoardSource(Path(self.phases)) if isinstance(self.phases, str | os.PathLike) else self.phases
 
     @property
     def shared_directory(self) -> Path | None:

@@ -84,3 +84,23 @@ def test_what_a_failed_task_said_is_in_its_place_and_its_outputs_are_not(site):
         assert "exit code 3" in str(task.exception())
     assert [path.name for path in site.results.iterdir()] == ["said.txt"]
     assert (site.results / "said.txt").read_text().endswith("why\n")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"policy": "full-dely", "phases": "phases"}, "did you mean 'full-delay'"),
+        ({"policy": "full-delay"}, "it needs 'phases'"),
+        ({"options": {"oversise": "direct"}}, "did you mean 'oversize'"),
+        ({"node_capacity": "much"}, "much"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_at_once(changes, message):
+    with pytest.raises(ConfigError, match=message):
+        BurstBuffer(**changes)
+
+
+def test_a_policy_and_its_phases_are_given_as_text(tmp_path):
+    settings = BurstBuffer(policy="partial-delay:limit=0.1", phases=tmp_path / "phases")
+    assert settings.delay_policy.limit == 0.1
+    assert settings.phase_source.now() == []
