@@ -138,6 +138,6 @@ def test_a_living_run_is_left_alone_by_others(site):
 )
 def test_slots_are_all_workers_of_all_pilot_blocks(options, slots):
     from bbflow_parsl import BurstBufferExecutor
-    from bbflow_parsl.executor import slots_of
+    from bbflow_parsl.workers import slots_of
 
     assert slots_of(BurstBufferExecutor(address="127.0.0.1", **options)) == slots
