@@ -7,8 +7,8 @@ import numpy as np
 
 from bbflow.errors import ConfigError
 from bbflow.operators import kernel
-from bbflow.operators.accumulators import Array, DType
 from bbflow.operators.blocks import as_blocks, as_fill, largest_below, smallest_above
+from bbflow.operators.family import Array, DType, Steps
 
 Extremes = tuple[float, float] | None
 
@@ -70,8 +70,7 @@ class Filter:
         dtype, points = blocks[0].dtype, blocks[0].size
         checked = as_blocks(blocks, dtype, points)
         intervals = choose_intervals([self], dtype, [None] * len(checked))
-        fill = as_fill(fill_value, dtype)
-        passed = kernel.run(dtype, points, None, {}, checked, fill, list(intervals.values()))
+        passed = kernel.run({}, None, Steps(checked, as_fill(fill_value, dtype)), list(intervals.values()))
         return gather_rows([self], intervals, passed, checked, steps)[self.name]
 
     def interval(self, dtype: DType) -> tuple[Array, Array] | None:

@@ -1,7 +1,7 @@
 """The C++ fold kernel through ctypes, which lets other Python threads run meanwhile."""
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from bbflow.errors import BbflowError, MissingToolError
-from bbflow.operators.accumulators import ACCUMULATORS, Array, DType
+from bbflow.operators.family import Array, Steps, Views
 
 LIBRARY = "libbbflow_fold.so"
 TYPES = {np.dtype(name): code for code, name in enumerate(["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8"])}
@@ -17,7 +17,10 @@ TYPES = {np.dtype(name): code for code, name in enumerate(["i1", "i2", "i4", "i8
 ROW = np.dtype([("step", "i8"), ("index", "i8")])
 """``BbflowRow`` in Rows.h."""
 
-_Pointers = ctypes.c_void_p * len(ACCUMULATORS)
+FIELDS = ("count", "shift", "first", "second", "min", "max")
+"""``BbflowAccumulator`` in Fold.h."""
+
+_Pointers = ctypes.c_void_p * len(FIELDS)
 
 
 class _FilterTask(ctypes.Structure):
@@ -89,27 +92,15 @@ def load() -> ctypes.CDLL:
     return library
 
 
-def run(
-    dtype: DType,
-    points: int,
-    source: Mapping[str, Array] | None,
-    target: Mapping[str, Array],
-    blocks: Sequence[Array],
-    fill: Array | None,
-    intervals: Sequence[Interval],
-) -> list[Array]:
+def run(target: Views, source: Views | None, steps: Steps, intervals: Sequence[Interval]) -> list[Array]:
     """Fold and filter a batch of steps in one pass.
 
     Parameters
     ----------
-    dtype, points
-        Of each block.
-    source, target
-        Accumulators by name; no source stands for the identity.
-    blocks
-        One for each step: contiguous, aligned, of shape (points,).
-    fill
-        Of shape () and the same type, or None.
+    target, source
+        Accumulators by name; no source stands for the identity, no names for a filter alone.
+    steps
+        The batch: one block for each step, contiguous and aligned.
     intervals
         One for each filter.
 
@@ -124,6 +115,8 @@ def run(
     BbflowError
         If there is no memory for the rows.
     """
+    blocks, fill = steps.values, steps.fill
+    dtype, points = blocks[0].dtype, blocks[0].size
     library = load()
     addresses = np.array([block.ctypes.data for block in blocks], np.uintp)
     handles = [library.bbflow_rows_new() for _ in intervals]
@@ -155,11 +148,11 @@ def run(
             library.bbflow_rows_free(handle)
 
 
-def _pointers(views: Mapping[str, Array]) -> ctypes.Array[ctypes.c_void_p]:
+def _pointers(views: Views) -> ctypes.Array[ctypes.c_void_p]:
     pointers = _Pointers()
-    for accumulator in ACCUMULATORS:
-        if accumulator.name in views:
-            pointers[accumulator.slot] = views[accumulator.name].ctypes.data
+    for slot, name in enumerate(FIELDS):
+        if name in views:
+            pointers[slot] = views[name].ctypes.data
     return pointers
 
 

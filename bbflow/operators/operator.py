@@ -1,4 +1,4 @@
-"""The statistics: each is a few lines of data and the formula that ends it."""
+"""Operators: a family's state and the formula that ends it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -6,12 +6,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bbflow.operators.accumulators import COUNT, FIRST, MAX, MIN, SECOND, SHIFT, Accumulator, Array, DType
+from bbflow.operators.family import Array, DType, Family
+from bbflow.operators.moments import COUNT, Moments
+from bbflow.operators.presence import Presence
 
 if TYPE_CHECKING:
     from bbflow.operators.state import StateLayout
 
-Views = Mapping[str, Array]
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A dimension that a result has besides the variable's own."""
+
+    name: str
+    """Its name; the variable's is put before it."""
+    values: tuple[float, ...]
+    """Its coordinate."""
+    attributes: tuple[tuple[str, str], ...] = ()
+    """CF attributes of the coordinate."""
+    bounds: tuple[float, ...] = ()
+    """Edges of its cells, one more than values; empty if it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,21 +33,39 @@ class Operator:
     """A statistic over time, for each point."""
 
     name: str
-    """What the configuration calls it."""
-    needs: tuple[Accumulator, ...]
+    """What its results are called."""
+    family: Family
     """What must be kept for it."""
     formula: Callable[..., Array]
-    """Makes the result of the accumulators' views and the parameters."""
+    """Makes the result, of shape (axis, points), of the family's views and the parameters."""
     cell_method: str
     """The method of CF's cell_methods (CF conventions, appendix E)."""
     long_name: str
     """What stands before 'of air temperature'."""
     result: str | None = "f8"
-    """NumPy's name of the result's type; None for the variable's own, or float64 for integers."""
-    own_units: str | None = None
-    """Units of the result; None for the variable's."""
-    parameters: tuple[tuple[str, int], ...] = ()
-    """Names and values of what the configuration may change."""
+    """NumPy's name of the result's type; None for the input's own, or float64 for integers."""
+    own_units: str = "{units}"
+    """Units of the result; {units} stands for the input's, {time} for the unit of the stream's time."""
+    parameters: tuple[tuple[str, Any], ...] = ()
+    """Names and values of what the formula takes besides the views."""
+    axis: Axis | None = None
+    """A further dimension of the result, the first one."""
+    inputs: tuple[str, ...] = ()
+    """Expressions of further inputs, such as the other variable of a covariance."""
+    min_count: int | None = None
+    """Points with fewer valid values are missing in the result, as with xarray's min_count."""
+    skipna: bool = True
+    """If not, points with any missing value are missing in the result."""
+
+    @property
+    def families(self) -> tuple[Family, ...]:
+        """All that must be kept, the counts that decide what is missing included."""
+        counted = (Moments.of(COUNT),) if self._counts else ()
+        return (self.family, *counted, *(() if self.skipna else (Presence(),)))
+
+    @property
+    def _counts(self) -> bool:
+        return self.min_count is not None or not self.skipna
 
     def finalize(self, layout: "StateLayout", buffer: Any) -> Array:
         """Give the result of a state.
@@ -48,84 +80,63 @@ class Operator:
         Returns
         -------
         numpy.ndarray
-            Of shape (points,); NaN where there was no valid value (a count is 0 there).
+            Of shape (points,), or (axis, points); NaN where there was no valid value (a count is 0 there).
         """
+        views = layout.views(buffer)
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            values = self.formula(layout.views(buffer), **dict(self.parameters))
-        return values.astype(self.dtype(layout.dtype), copy=False)
+            values = np.asarray(self.formula(views[self.family.name], **dict(self.parameters)))
+        values = values.astype(self.dtype(layout.dtype), copy=False)
+        if not self._counts:
+            return values
+        count = views["moments"]["count"]
+        missing = count < (self.min_count or 0)
+        if not self.skipna:
+            missing |= count < views["presence"]["seen"]
+        return np.where(missing, np.nan, values).astype(values.dtype, copy=False)
 
     def dtype(self, dtype: DType) -> DType:
-        """Give the result's type for a variable's type."""
-        if self.result is not None:
-            return np.dtype(self.result)
-        return np.dtype(dtype) if np.dtype(dtype).kind == "f" else np.dtype("f8")
+        """Give the result's type for an input's type."""
+        own = np.dtype(dtype) if np.dtype(dtype).kind == "f" else np.dtype("f8")
+        chosen = own if self.result is None else np.dtype(self.result)
+        return np.dtype("f8") if self._counts and chosen.kind != "f" else chosen  # it may be missing
 
-    def units(self, units: str) -> str:
-        """Give the result's units for a variable's units."""
-        return units if self.own_units is None else self.own_units
-
-
-def mean(views: Views) -> Array:
-    """Give shift + first / n."""
-    return np.asarray(views["shift"] + views["first"] / views["count"])
+    def units(self, units: str, time: str = "1") -> str:
+        """Give the result's units for the input's, and the unit of the stream's time."""
+        return self.own_units.format(units=units, time=time)
 
 
-def std(views: Views, *, ddof: int) -> Array:
-    """Give sqrt((second - first**2 / n) / (n - ddof)).
-
-    The shifted-data formula of Chan, Golub and LeVeque (1983), see `accumulators`.
-    """
-    count, first = views["count"], views["first"]
-    squares = np.maximum(views["second"] - first * (first / count), 0.0)
-    return np.where(count > ddof, np.sqrt(squares / (count - ddof)), np.nan)
+REQUIRED = object()
+"""Stands for the default of a parameter that has none."""
 
 
-def total(views: Views) -> Array:
-    """Give shift * n + first."""
-    count = views["count"]
-    return np.where(count > 0, views["shift"].astype("f8") * count + views["first"], np.nan)
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """What the configuration may say of an operator."""
+
+    read: Callable[[Any], Any]
+    """Checks a value of the configuration and gives it in the form that the operator takes."""
+    meaning: str
+    """What it does, in a few words."""
+    default: Any = REQUIRED
+    """Used where the configuration gives none."""
 
 
-def minimum(views: Views) -> Array:
-    """Smallest valid value."""
-    return _where_any(views, "min")
+@dataclass(frozen=True, slots=True)
+class OperatorKind:
+    """What the configuration may name."""
+
+    name: str
+    """What the configuration calls it."""
+    summary: str
+    """What it computes, in one line."""
+    make: Callable[..., tuple[Operator, ...]]
+    """Makes the operators of the parameters."""
+    parameters: Mapping[str, Parameter]
+    """By name."""
+    example: str
+    """How the configuration writes it."""
 
 
-def maximum(views: Views) -> Array:
-    """Largest valid value."""
-    return _where_any(views, "max")
-
-
-def count(views: Views) -> Array:
-    """Give the number of valid values, apart from the state's buffer."""
-    return views["count"].copy()
-
-
-def _where_any(views: Views, name: str) -> Array:
-    values = views[name]
-    missing = np.array(np.nan, values.dtype if values.dtype.kind == "f" else "f8")
-    return np.where(views["count"] > 0, values, missing)
-
-
-MOMENTS = (COUNT, SHIFT, FIRST)
-
-# A count is the sum of 1 over the valid values; CF has no method of that name, and a bare 'sum' would
-# promise the sum of the quantity itself, so a comment says what was summed.
-STATISTICS: Mapping[str, Operator] = {
-    operator.name: operator
-    for operator in (
-        Operator("mean", MOMENTS, mean, "mean", "mean"),
-        Operator(
-            "std", (*MOMENTS, SECOND), std, "standard_deviation", "standard deviation",
-            parameters=(("ddof", 0),),
-        ),
-        Operator("sum", MOMENTS, total, "sum", "sum"),
-        Operator("min", (COUNT, MIN), minimum, "minimum", "minimum", result=None),
-        Operator("max", (COUNT, MAX), maximum, "maximum", "maximum", result=None),
-        Operator(
-            "count", (COUNT,), count, "sum (comment: of 1 for each valid value)", "number of valid values",
-            result="i4", own_units="1",
-        ),
-    )
-}  # fmt: skip
-"""All statistics by name."""
+def plain(summary: str, operator: Operator) -> OperatorKind:
+    """Give the kind of an operator that takes no parameters of its own."""
+    return OperatorKind(operator.name, summary, lambda: (operator,), {}, operator.name)

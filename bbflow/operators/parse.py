@@ -1,16 +1,24 @@
 """Operators as the configuration writes them."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from bbflow.errors import ConfigError, nearest
+from bbflow.operators.catalogue import KINDS, find_kind
 from bbflow.operators.filter import Filter
-from bbflow.operators.operator import STATISTICS, Operator
+from bbflow.operators.operator import REQUIRED, Operator, OperatorKind, Parameter
+from bbflow.operators.readers import flag, number, positive, text
 
 FILTER = "filter"
 FILTER_PARAMETERS = ("above", "below", "name")
+COMMON = {
+    "min_count": Parameter(positive, "points with fewer valid values are missing", None),
+    "skipna": Parameter(flag, "if false, points with any missing value are missing", True),
+    "name": Parameter(text, "what the result is called", None),
+}
+"""Parameters that every operator takes."""
 
 
 def parse_operators(items: Sequence[Any]) -> tuple[Operator | Filter, ...]:
@@ -26,23 +34,21 @@ def parse_operators(items: Sequence[Any]) -> tuple[Operator | Filter, ...]:
     ConfigError
         If a name or parameter is unknown, missing, wrong, or there twice.
     """
-    operators = tuple(_parse(item) for item in items)
+    operators = tuple(operator for item in items for operator in _parse(item))
     names = [operator.name for operator in operators]
     for name in names:
         if names.count(name) > 1:
-            raise ConfigError(f"operator {name!r} is there twice: take one out, or give filters a 'name'")
+            raise ConfigError(f"operator {name!r} is there twice: take one out, or give them a 'name'")
     if not operators:
-        raise ConfigError(f"no operators are given; valid are {', '.join(sorted([*STATISTICS, FILTER]))}")
+        raise ConfigError(f"no operators are given; valid are {', '.join(sorted([*KINDS, FILTER]))}")
     return operators
 
 
-def _parse(item: Any) -> Operator | Filter:
+def _parse(item: Any) -> tuple[Operator | Filter, ...]:
     name, parameters = _part(item)
     if name == FILTER:
-        return _parse_filter(parameters)
-    if name not in STATISTICS:
-        raise ConfigError(f"unknown operator {name!r}; {nearest(name, [*STATISTICS, FILTER])}")
-    return _with_parameters(STATISTICS[name], parameters)
+        return (_parse_filter(parameters),)
+    return make_operators(find_kind(name, FILTER), parameters)
 
 
 def _part(item: Any) -> tuple[str, Mapping[str, Any]]:
@@ -56,40 +62,66 @@ def _part(item: Any) -> tuple[str, Mapping[str, Any]]:
     raise ConfigError(f"{item!r} is not an operator: write its name, or a map of one name to its parameters")
 
 
-def _with_parameters(operator: Operator, parameters: Mapping[str, Any]) -> Operator:
-    known = dict(operator.parameters)
-    _check_names(operator.name, parameters, known)
-    for key, value in parameters.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise ConfigError(f"operator {operator.name!r}: {key} is {value!r}, not a whole number from 0")
-    return replace(operator, parameters=tuple((known | dict(parameters)).items()))
+def make_operators(kind: OperatorKind, parameters: Mapping[str, Any]) -> tuple[Operator, ...]:
+    """Make a kind's operators of what the configuration says.
+
+    Raises
+    ------
+    ConfigError
+        If a parameter is unknown, missing or wrong.
+    """
+    own = {name: value for name, value in parameters.items() if name not in COMMON}
+    _check_names(kind.name, own, kind.parameters)
+    values = {name: _value(kind.name, name, item, own) for name, item in kind.parameters.items()}
+    common = {name: _value(kind.name, name, item, parameters) for name, item in COMMON.items()}
+    try:
+        operators = kind.make(**values)
+    except ConfigError as error:
+        raise ConfigError(f"operator {kind.name!r}: {error}") from None
+    return _with_common(operators, **common)
+
+
+def _with_common(
+    operators: tuple[Operator, ...], min_count: int | None, skipna: bool, name: str | None
+) -> tuple[Operator, ...]:
+    counted = tuple(replace(item, min_count=min_count, skipna=skipna) for item in operators)
+    if name is None:
+        return counted
+    _check_name("name", name)
+    if len(counted) == 1:
+        return (replace(counted[0], name=name),)
+    return tuple(replace(item, name=f"{name}_{item.name}") for item in counted)
+
+
+def _value(operator: str, name: str, parameter: Parameter, given: Mapping[str, Any]) -> Any:
+    if name not in given:
+        if parameter.default is REQUIRED:
+            raise ConfigError(f"operator {operator!r} needs {name!r}: {parameter.meaning}")
+        return parameter.default
+    try:
+        return parameter.read(given[name])
+    except ConfigError as error:
+        raise ConfigError(f"operator {operator!r}: {name}: {error}") from None
 
 
 def _parse_filter(parameters: Mapping[str, Any]) -> Filter:
     _check_names(FILTER, parameters, FILTER_PARAMETERS)
-    limits = {key: _limit(key, parameters[key]) for key in ("above", "below") if key in parameters}
+    limit = Parameter(number, "", None)
+    limits = {key: _value(FILTER, key, limit, parameters) for key in ("above", "below") if key in parameters}
     if not limits:
         raise ConfigError("operator 'filter' needs a limit: give it 'above', 'below' or both")
     name = parameters.get("name", "between" if len(limits) == 2 else next(iter(limits)))
-    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) or name in STATISTICS:
-        raise ConfigError(f"operator 'filter': name {name!r} must be a word of letters, digits and _, and no operator")
+    _check_name("operator 'filter': name", name)
     return Filter(name, **limits)
 
 
-def _limit(key: str, value: Any) -> float:
-    # YAML reads 1e5 (without a dot) as a string, so strings that are numbers are taken.
-    try:
-        number = value if isinstance(value, int) and not isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
-        number = float("nan")
-    if isinstance(value, bool) or not abs(number) < float("inf"):
-        raise ConfigError(f"operator 'filter': {key} is {value!r}, not a finite number")
-    return number
+def _check_name(where: str, name: Any) -> None:
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) or name in KINDS:
+        raise ConfigError(f"{where} {name!r} must be a word of letters, digits and _, and no operator")
 
 
-def _check_names(operator: str, parameters: Mapping[str, Any], valid: Any) -> None:
+def _check_names(operator: str, parameters: Mapping[str, Any], valid: Iterable[str]) -> None:
+    known = [*valid, *(() if operator == FILTER else COMMON)]
     for key in parameters:
-        if not valid:
-            raise ConfigError(f"operator {operator!r} takes no parameters, but {key!r} was given")
-        if key not in valid:
-            raise ConfigError(f"operator {operator!r}: unknown parameter {key!r}; {nearest(str(key), valid)}")
+        if key not in known:
+            raise ConfigError(f"operator {operator!r}: unknown parameter {key!r}; {nearest(str(key), known)}")

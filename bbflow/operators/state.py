@@ -2,31 +2,32 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from bbflow.errors import BbflowError
-from bbflow.operators.accumulators import ACCUMULATORS, Accumulator, Array, DType, identity, merge
+from bbflow.operators.family import Array, DType, Family, StateField, Views
 from bbflow.operators.filter import Filter
 from bbflow.operators.kernel import TYPES
 from bbflow.operators.operator import Operator
 
 ALIGNMENT_BYTES = 64
-MERGED_POINTS = 1 << 14
-"""Points merged at a time, so that temporaries stay in the cache."""
+MERGED_BYTES = 1 << 20
+"""About so much of a family's state is merged at a time, so that temporaries stay in the cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateLayout:
-    """Which accumulators a state has, and where each begins."""
+    """Which families a state has, and where each field begins."""
 
-    accumulators: tuple[Accumulator, ...]
-    """In the kernel's order."""
+    families: tuple[Family, ...]
+    """In the order of their fields."""
     dtype: DType
-    """The variable's type."""
+    """The input's type."""
     points: int
-    """Length of each accumulator."""
+    """Length of each field's last axis."""
 
     @classmethod
     def of(cls, operators: Iterable[Operator | Filter], *, dtype: DType, points: int) -> "StateLayout":
@@ -35,9 +36,9 @@ class StateLayout:
         Parameters
         ----------
         operators
-            Statistics of one variable.
+            Statistics of one input.
         dtype
-            The variable's type: f4, f8, or an integer of 1 to 8 bytes; in the machine's byte order.
+            The input's type: f4, f8, or an integer of 1 to 8 bytes; in the machine's byte order.
         points
             Number of points.
 
@@ -52,25 +53,40 @@ class StateLayout:
                 f"operators can't fold values of type {dtype}: they fold f4, f8, and integers of 1 to 8 "
                 "bytes, in the machine's byte order"
             )
-        needed = {need for item in operators if isinstance(item, Operator) for need in item.needs}
-        return cls(tuple(item for item in ACCUMULATORS if item in needed), dtype, int(points))
+        families: dict[str, Family] = {}
+        for item in operators:
+            for family in item.families if isinstance(item, Operator) else ():
+                families[family.name] = families[family.name].join(family) if family.name in families else family
+        return cls(tuple(families[name] for name in sorted(families)), dtype, int(points))
+
+    @property
+    def commutes(self) -> bool:
+        """Whether states may be merged in any order; if not, only from the earlier to the later one."""
+        return all(family.commutes for family in self.families)
 
     @property
     def nbytes(self) -> int:
         """Bytes of one state."""
-        return sum(size for _, _, size in self._fields())
+        return sum(size for *_, size in self._fields())
 
-    def _fields(self) -> Iterator[tuple[Accumulator, int, int]]:
-        """Give each accumulator with its offset and its length with padding, both in bytes."""
+    @property
+    def signature(self) -> str:
+        """Tell what a state keeps: states of one signature and number of points can be merged."""
+        fields = [f"{family.name}.{field.name}:{field.dtype(self.dtype).str}" for family, field, _, _ in self._fields()]
+        return f"{self.dtype.str}({','.join(fields)})"
+
+    def _fields(self) -> Iterator[tuple[Family, StateField, int, int]]:
+        """Give each field with its offset and its length with padding, both in bytes."""
         offset = 0
-        for accumulator in self.accumulators:
-            size = self.points * accumulator.dtype(self.dtype).itemsize
-            padded = -(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
-            yield accumulator, offset, padded
-            offset += padded
+        for family in self.families:
+            for field in family.fields(self.dtype):
+                size = self.points * prod(field.inner) * field.dtype(self.dtype).itemsize
+                padded = -(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+                yield family, field, offset, padded
+                offset += padded
 
-    def views(self, buffer: Any) -> dict[str, Array]:
-        """Give the accumulators in a buffer, without a copy.
+    def views(self, buffer: Any) -> dict[str, dict[str, Array]]:
+        """Give the fields in a buffer, without a copy.
 
         Parameters
         ----------
@@ -80,7 +96,7 @@ class StateLayout:
         Returns
         -------
         dict
-            Accumulator name to an array of shape (points,), writable if the buffer is.
+            Family name to field name to an array of shape (inner, points), writable if the buffer is.
 
         Raises
         ------
@@ -90,37 +106,53 @@ class StateLayout:
         flat = memoryview(buffer).cast("B") if self.nbytes else memoryview(b"")
         if len(flat) < self.nbytes:
             raise BbflowError(
-                f"a state of {self.points} points with {', '.join(item.name for item in self.accumulators)} "
+                f"a state of {self.points} points with {', '.join(item.name for item in self.families)} "
                 f"needs {self.nbytes} bytes, but its buffer has {len(flat)}: it is cut short, or was made "
                 "for other operators"
             )
-        arrays = {}
-        for accumulator, offset, _ in self._fields():
-            dtype = accumulator.dtype(self.dtype)
-            raw = flat[offset : offset + self.points * dtype.itemsize]
-            arrays[accumulator.name] = np.frombuffer(raw, dtype) if self.points else np.empty(0, dtype)
-        return arrays
+        views: dict[str, dict[str, Array]] = {family.name: {} for family in self.families}
+        for family, field, offset, _ in self._fields():
+            dtype, shape = field.dtype(self.dtype), (*field.inner, self.points)
+            raw = flat[offset : offset + prod(shape) * dtype.itemsize]
+            values = np.frombuffer(raw, dtype).reshape(shape) if prod(shape) else np.empty(shape, dtype)
+            views[family.name][field.name] = values
+        return views
 
     def clear(self, buffer: Any) -> None:
         """Set a state to the identity: no value folded yet."""
         views = self.views(buffer)
-        for accumulator in self.accumulators:
-            views[accumulator.name][...] = identity(accumulator, self.dtype)
+        for family in self.families:
+            family.clear(views[family.name])
 
     def combine(self, left: Any, right: Any, target: Any) -> None:
-        """Merge two partial states; any order and any tree gives the same, up to rounding.
+        """Merge two partial states.
+
+        Any tree gives the same, up to rounding or the bound that an operator states; any order too if the layout
+        `commutes`.
 
         Parameters
         ----------
         left, right
-            States of this layout, of values that are not in both.
+            States of this layout, of values that are not in both; the left ones are earlier.
         target
             Gets the merged state; may be `left` or `right`.
         """
         sides = self.views(left), self.views(right)
         targets = self.views(target)
-        for start in range(0, self.points, MERGED_POINTS):
-            part = slice(start, start + MERGED_POINTS)
-            merged = merge(*({name: view[part] for name, view in side.items()} for side in sides))
-            for name, values in merged.items():
-                targets[name][part] = values
+        for family in self.families:
+            fields = family.fields(self.dtype)
+            bytes_per_point = sum(prod(field.inner) * field.dtype(self.dtype).itemsize for field in fields)
+            for part in parts_of(self.points, max(MERGED_BYTES // max(bytes_per_point, 1), 1)):
+                merged = family.combine(*(part_of(side[family.name], part) for side in sides))
+                for name, values in merged.items():
+                    targets[family.name][name][..., part] = values
+
+
+def parts_of(points: int, size: int) -> Iterator[slice]:
+    """Cut points into parts of at most some size."""
+    return (slice(start, min(start + size, points)) for start in range(0, points, size))
+
+
+def part_of(views: Views, points: slice) -> dict[str, Array]:
+    """Give some points of a family's views."""
+    return {name: values[..., points] for name, values in views.items()}

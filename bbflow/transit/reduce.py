@@ -11,6 +11,7 @@ from bbflow.transit.fold import combine_files
 from bbflow.transit.shards import ShardState
 
 Array = np.ndarray[Any, Any]
+Fields = dict[tuple[str, str], Array]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ def merge(operators: Sequence[Operator], parts: Sequence[Partial]) -> Partial:
     layout = _layout(operators, parts[0].dtype, count)
     state = bytearray(layout.nbytes)
     layout.clear(state)
-    whole = _views(layout, state, count)
+    whole = _fields(layout, state, count)
     for part in parts:
         region = tuple(
             slice(first - origin, first - origin + size)
@@ -76,16 +77,15 @@ def merge(operators: Sequence[Operator], parts: Sequence[Partial]) -> Partial:
     return Partial(start, count, parts[0].dtype, state)
 
 
-def _combine_into(
-    operators: Sequence[Operator], whole: dict[str, Array], region: tuple[slice, ...], part: Partial
-) -> None:
+def _combine_into(operators: Sequence[Operator], whole: Fields, region: tuple[slice, ...], part: Partial) -> None:
+    place: tuple[Any, ...] = (..., *region)
     layout = _layout(operators, part.dtype, part.count)
     merged = bytearray(layout.nbytes)
-    for name, view in _views(layout, merged, part.count).items():
-        view[...] = whole[name][region]
+    for name, view in _fields(layout, merged, part.count).items():
+        view[...] = whole[name][place]
     layout.combine(merged, part.state, merged)
-    for name, view in _views(layout, merged, part.count).items():
-        whole[name][region] = view
+    for name, view in _fields(layout, merged, part.count).items():
+        whole[name][place] = view
 
 
 def finalize(operators: Sequence[Operator], shape: tuple[int, ...], parts: Sequence[Partial]) -> dict[str, Array]:
@@ -110,12 +110,21 @@ def finalize(operators: Sequence[Operator], shape: tuple[int, ...], parts: Seque
     layout.clear(empty)
     origin = (0,) * len(shape)
     whole = merge(operators, [Partial(origin, shape, parts[0].dtype, empty), *parts])
-    return {operator.name: operator.finalize(layout, whole.state).reshape(shape) for operator in operators}
+    return {operator.name: _shaped(operator.finalize(layout, whole.state), shape) for operator in operators}
 
 
 def _layout(operators: Sequence[Operator], dtype: str, count: tuple[int, ...]) -> StateLayout:
     return StateLayout.of(operators, dtype=np.dtype(dtype), points=int(np.prod(count, dtype=np.int64)))
 
 
-def _views(layout: StateLayout, state: Any, count: tuple[int, ...]) -> dict[str, Array]:
-    return {name: view.reshape(count) for name, view in layout.views(state).items()}
+def _fields(layout: StateLayout, state: Any, count: tuple[int, ...]) -> Fields:
+    """Give all fields of a state with the region's shape as their last axes."""
+    return {
+        (family, name): view.reshape(*view.shape[:-1], *count)
+        for family, views in layout.views(state).items()
+        for name, view in views.items()
+    }
+
+
+def _shaped(values: Array, shape: tuple[int, ...]) -> Array:
+    return values.reshape(*values.shape[:-1], *shape)

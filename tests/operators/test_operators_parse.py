@@ -7,13 +7,13 @@ import pytest
 import yaml
 
 from bbflow.errors import ConfigError, MissingToolError
-from bbflow.operators import Filter, kernel, parse_operators
-from bbflow.operators.operator import STATISTICS
+from bbflow.operators import Filter, StateLayout, fold_steps, kernel, parse_operators
+from bbflow.operators.statistics import KINDS
 
 
 def test_names_and_maps_become_operators():
     mean, std, hot = parse_operators(yaml.safe_load("[mean, {std: {ddof: 1}}, {filter: {above: 310.0}}]"))
-    assert mean is STATISTICS["mean"] or mean == STATISTICS["mean"]
+    assert (mean,) == next(kind.make() for kind in KINDS if kind.name == "mean")
     assert dict(std.parameters) == {"ddof": 1}
     assert hot == Filter("above", above=310.0)
 
@@ -34,11 +34,11 @@ def test_a_filter_is_named_after_its_limits_unless_it_has_a_name(item, expected)
     ("items", "message"),
     [
         (["maen"], "unknown operator 'maen'; did you mean 'mean'"),
-        (["zzz"], "valid are count, filter, max"),
+        (["zzz"], "valid are "),
         ([{"std": {"dof": 1}}], "unknown parameter 'dof'; did you mean 'ddof'"),
-        ([{"std": {"ddof": -1}}], "ddof is -1"),
-        ([{"std": {"ddof": True}}], "ddof is True"),
-        ([{"mean": {"ddof": 1}}], "takes no parameters"),
+        ([{"std": {"ddof": -1}}], "ddof: -1 is not a whole number"),
+        ([{"std": {"ddof": True}}], "ddof: True is not a whole number"),
+        ([{"mean": {"ddof": 1}}], "unknown parameter 'ddof'; valid are min_count"),
         ([{"mean": 3}], "must be a map"),
         ([{"filter": {"abvoe": 1}}], "did you mean 'above'"),
         (["filter"], "needs a limit"),
@@ -62,15 +62,17 @@ def test_what_is_wrong_is_named_with_the_nearest_valid_name(items, message):
 
 def test_every_operator_describes_its_result_in_cf_terms():
     described = {
-        name: (item.cell_method, item.units("K"), item.dtype(np.dtype("f4")), item.dtype(np.dtype("i2")))
-        for name, item in STATISTICS.items()
+        item.name: (item.cell_method, item.units("K"), item.dtype(np.dtype("f4")), item.dtype(np.dtype("i2")))
+        for item in parse_operators([kind.name for kind in KINDS])
     }
     assert described == {
         "mean": ("mean", "K", "f8", "f8"),
         "std": ("standard_deviation", "K", "f8", "f8"),
+        "var": ("variance", "(K)2", "f8", "f8"),
         "sum": ("sum", "K", "f8", "f8"),
         "min": ("minimum", "K", "f4", "f8"),
         "max": ("maximum", "K", "f4", "f8"),
+        "range": ("range", "K", "f8", "f8"),
         "count": ("sum (comment: of 1 for each valid value)", "1", "i4", "i4"),
     }
 
@@ -94,3 +96,23 @@ def test_the_python_in_the_guide_runs():
     guide = Path(__file__).parents[2] / "docs" / "operators.md"
     code = "\n".join(part.split("```")[0] for part in guide.read_text().split("```python\n")[1:])
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, cwd=guide.parents[1])
+
+
+@pytest.mark.parametrize(
+    ("parameters", "expected"),
+    [
+        ({}, [2.0, 4.0, np.nan]),
+        ({"min_count": 2}, [2.0, np.nan, np.nan]),
+        ({"skipna": False}, [2.0, np.nan, np.nan]),
+        ({"skipna": False, "min_count": 4}, [np.nan, np.nan, np.nan]),
+    ],
+)
+def test_every_operator_takes_min_count_and_skipna_as_xarray_has_them(parameters, expected):
+    values = np.array([[1, 4, np.nan], [3, np.nan, np.nan], [2, np.nan, np.nan]], "f4")
+    (mean,) = parse_operators([{"mean": parameters}])
+    layout = StateLayout.of([mean], dtype=values.dtype, points=3)
+    parts = [bytearray(layout.nbytes) for _ in range(2)]
+    fold_steps(layout, None, parts[0], list(values[:1]))
+    fold_steps(layout, None, parts[1], list(values[1:]))
+    layout.combine(*parts, parts[0])
+    np.testing.assert_array_equal(mean.finalize(layout, parts[0]), expected)

@@ -1,0 +1,105 @@
+"""The contract of operators: what is kept for each point, how steps are folded into it, and how two states merge."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+DType = np.dtype[Any]
+Views = Mapping[str, Array]
+"""Field name to array, of shape (inner, points)."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateField:
+    """One array of a partial state."""
+
+    name: str
+    """Its name in the state's views."""
+    type: str | None
+    """NumPy's name of its type; None for the input's own."""
+    inner: tuple[int, ...] = ()
+    """What is kept for each point; empty for one number. The points are the last axis."""
+
+    def dtype(self, own: DType) -> DType:
+        """Give its type for an input's type."""
+        return own if self.type is None else np.dtype(self.type)
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Some points in consecutive steps, oldest first."""
+
+    values: Sequence[Array]
+    """For each step an array of shape (points,), contiguous, of one type; only read."""
+    fill: Array | None = None
+    """Value that stands for 'missing', besides NaN; of shape () and the values' type."""
+    times: Array = field(default_factory=lambda: np.empty(0))
+    """Time of each step, in the stream's units; float64 of shape (steps,)."""
+    numbers: Array = field(default_factory=lambda: np.empty(0, "i8"))
+    """Number of each step; int64 of shape (steps,)."""
+    others: Mapping[str, "Steps"] = field(default_factory=dict)
+    """Further inputs of the same points and steps, by name."""
+
+    def stacked(self) -> Array:
+        """Give the values as one array of shape (steps, points)."""
+        return np.stack(self.values)
+
+    def valid(self) -> Array:
+        """Say which values are neither NaN nor the fill value; bool of shape (steps, points)."""
+        values = self.stacked()
+        valid: Array = values == values
+        return valid if self.fill is None else valid & (values != self.fill)
+
+    def part(self, points: slice) -> "Steps":
+        """Give some of the points."""
+        others = {name: other.part(points) for name, other in self.others.items()}
+        return Steps([block[points] for block in self.values], self.fill, self.times, self.numbers, others)
+
+
+class Family(ABC):
+    """What a group of operators keeps of the steps: an associative merge with an identity.
+
+    Instances are frozen dataclasses: hashable, equal if they keep the same, small when pickled.
+    """
+
+    commutes = True
+    """Whether states may be merged in any order; if not, the left one must hold the earlier steps."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Tell what is kept, parameters included: families of one name share their fields in a state."""
+
+    @abstractmethod
+    def fields(self, dtype: DType) -> tuple[StateField, ...]:
+        """Give the arrays that are kept for an input's type."""
+
+    @abstractmethod
+    def clear(self, views: Views) -> None:
+        """Set a state to the identity: nothing folded yet."""
+
+    @abstractmethod
+    def fold(self, views: Views, steps: Steps) -> None:
+        """Take steps into a state, in place; they are later than those that it has."""
+
+    @abstractmethod
+    def combine(self, left: Views, right: Views) -> dict[str, Array]:
+        """Give the merged fields of two states as new arrays; no step is in both."""
+
+    def join(self, other: Self) -> Self:
+        """Give the family that keeps what both keep, where both have one name."""
+        return self
+
+    def fold_from(self, target: Views, source: Views | None, steps: Steps) -> None:
+        """Set target = source (+) steps; no source stands for the identity, and both may be the same memory."""
+        if source is None:
+            self.clear(target)
+        else:
+            for name, values in source.items():
+                if values.ctypes.data != target[name].ctypes.data:
+                    target[name][...] = values
+        self.fold(target, steps)

@@ -1,0 +1,31 @@
+"""How many values were seen, missing ones included: what skipna=false needs."""
+
+from dataclasses import dataclass
+
+from bbflow.operators.family import Array, DType, Family, StateField, Steps, Views
+
+
+@dataclass(frozen=True, slots=True)
+class Presence(Family):
+    """Counts the steps of each point."""
+
+    @property
+    def name(self) -> str:
+        """All operators share it."""
+        return "presence"
+
+    def fields(self, dtype: DType) -> tuple[StateField, ...]:
+        """One number."""
+        return (StateField("seen", "i4"),)
+
+    def clear(self, views: Views) -> None:
+        """Nothing seen."""
+        views["seen"][...] = 0
+
+    def fold(self, views: Views, steps: Steps) -> None:
+        """Count steps."""
+        views["seen"][...] += len(steps.values)
+
+    def combine(self, left: Views, right: Views) -> dict[str, Array]:
+        """Add."""
+        return {"seen": left["seen"] + right["seen"]}

@@ -1,0 +1,44 @@
+"""Reading what the configuration says of operators: each gives the value or raises `ConfigError`."""
+
+from typing import Any
+
+from bbflow.errors import ConfigError
+
+
+def whole_number(value: Any) -> int:
+    """Read a whole number from 0."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ConfigError(f"{value!r} is not a whole number from 0")
+    return value
+
+
+def positive(value: Any) -> int:
+    """Read a whole number from 1."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ConfigError(f"{value!r} is not a whole number from 1")
+    return value
+
+
+def number(value: Any) -> float:
+    """Read a finite number. YAML takes 1e5 (without a dot) for a string, so strings that are numbers are taken."""
+    try:
+        read = value if isinstance(value, int) and not isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        read = float("nan")
+    if isinstance(value, bool) or not abs(read) < float("inf"):
+        raise ConfigError(f"{value!r} is not a finite number")
+    return read
+
+
+def flag(value: Any) -> bool:
+    """Read true or false."""
+    if not isinstance(value, bool):
+        raise ConfigError(f"{value!r} is neither true nor false")
+    return value
+
+
+def text(value: Any) -> str:
+    """Read a string that isn't empty."""
+    if not isinstance(value, str) or not value.strip():
+        raise ConfigError(f"{value!r} is not a text")
+    return value.strip()
