@@ -37,6 +37,7 @@ def test_after_the_longest_delay_every_policy_lets_transfers_pass(name):
     policy = parse_policy(f"{name}:max_delay_s=30")
     decision = policy.decide(situation(phases=(PHASE,), delayed_s=30.0))
     assert (decision.hold, decision.bytes_per_s, decision.fetchers) == (False, None, None)
+    assert "30 s, the most that is allowed" in decision.reason
 
 
 def test_no_action_takes_no_notice_of_a_phase():
