@@ -52,7 +52,7 @@ def test_a_stream_and_its_operators_are_enough():
         ({"operators": {"t": {"of": "tas", "each": "day", "operators": ["max"]}}}, "such as {day: max}"),
         ({"operators": {"t": {"of": "tas", "each": {"clim_month": "max"}, "operators": ["max"]}}}, "is a climatology"),
         ({"operators": {"t": {"of": "tas", "then": "pr > 1", "operators": ["max"]}}}, "then: 'pr' is not known here"),
-        ({"operators": {"tas": ["mean", "monmean"], "windows": ["month"]}}, "is there twice"),
+        ({"operators": {"tas": ["mean", "monmean"]}}, "is there twice"),
         ({"time": {"calendarr": "noleap"}}, "time: unknown key 'calendarr'; did you mean 'calendar'?"),
         ({"open_timeout_s": "soon"}, "open_timeout_s: 'soon' can't be read as float"),
     ],
@@ -126,7 +126,8 @@ def test_the_documentation_names_every_key():
 
 
 def test_the_examples_of_the_documentation_can_be_read(tmp_path):
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    own = ROOT / "docs" / "own-operators.md"  # names a module that its own test writes
+    pages = [ROOT / "README.md", *(page for page in sorted((ROOT / "docs").glob("*.md")) if page != own)]
     examples = [text for page in pages for text in re.findall(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL)]
     plans = [text for text in examples if isinstance(yaml.safe_load(text), list)]
     assert plans

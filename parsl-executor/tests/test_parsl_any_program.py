@@ -10,7 +10,6 @@ from urllib.request import Request, urlopen
 
 import apps
 import pytest
-from conftest import Site
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from moto.server import ThreadedMotoServer
@@ -22,6 +21,7 @@ from bbflow.phases import Board, BoardSource
 from bbflow.staging import Gate, Retry, parse_policy
 from bbflow.staging.sources import Sources
 from bbflow.staging.transfers import stage_out
+from conftest import Site
 
 UNIT_BYTES = 1000
 

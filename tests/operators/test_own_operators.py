@@ -156,7 +156,7 @@ def test_the_guides_operator_is_a_file_of_less_than_30_lines(modules):
 
 
 def test_the_configuration_of_the_guide_finds_it_beside_itself(modules):
-    mean, share, very_hot = load_config(modules / "config.yml").variables["tas"].operators
+    mean, share, very_hot = load_config(modules / "config.yml").diagnostics["tas"].operators
     assert (share.name, very_hot.name, share.units("K")) == ("Share", "very_hot", "1")
     values = np.array([[300, 310], [305, 309], [306, np.nan]], "f4")
     layout = layout_of([mean, share, very_hot], values)
