@@ -3,6 +3,7 @@ import os
 import signal
 import time
 
+import bbflow_adios2
 import mainjob
 import psutil
 import pytest
@@ -112,7 +113,10 @@ def test_an_interrupt_leaves_no_process_and_no_shared_memory(program, tmp_path, 
 
 
 def test_a_killed_run_leaves_no_process_and_no_pool(program, tmp_path):
-    process = mainjob.start_run(mainjob.write_config(tmp_path), mainjob.simulation(program, 1, 100_000))
+    xml = tmp_path / "climate.xml"  # the simulation waits no minute for the nodes to come back
+    xml.write_text(bbflow_adios2.engine_xml("climate", NodeLossTimeoutSecs="1"))
+    command = mainjob.simulation(program, 1, 100_000, config=xml)
+    process = mainjob.start_run(mainjob.write_config(tmp_path), command)
     wait_for_folds(tmp_path / "out", 2)
     children, seen = descendants(process), mainjob.in_memory(process)
     process.kill()
