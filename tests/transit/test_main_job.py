@@ -20,10 +20,11 @@ def truth(program, tmp_path_factory):
 @pytest.fixture(scope="module")
 def finished(program, tmp_path_factory):
     directory = tmp_path_factory.mktemp("run")
-    before = mainjob.shared_memory()
-    code, said = mainjob.run(mainjob.write_config(directory), mainjob.simulation(program, 2, STEPS))
+    config, command = mainjob.write_config(directory), mainjob.simulation(program, 2, STEPS)
+    code, said, seen = mainjob.watched_run(config, command)
     assert code == 0, said
-    assert not mainjob.left_behind(before)
+    assert seen
+    assert not mainjob.left_behind(seen)
     return directory / "out"
 
 
