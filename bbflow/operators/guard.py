@@ -213,6 +213,18 @@ def guarded(operator: Operator, origin: Origin, *, isolated: bool) -> Operator:
     return replace(operator, family=operator.family if is_ours(operator.family) else guard, formula=formula)
 
 
+def isolate(operator: Operator) -> Operator:
+    """Give an operator whose user's code, if it has any, runs in a process of its own; its state stays the same.
+
+    For a batch whose worker died: then what killed it is that operator's error.
+    """
+    if not isinstance(operator.formula, GuardedFormula):
+        return operator
+    guard = replace(operator.formula.guard, isolated=True)
+    family = guard if isinstance(operator.family, Guarded) else operator.family
+    return replace(operator, family=family, formula=replace(operator.formula, guard=guard))
+
+
 def is_ours(family: Family) -> bool:
     """Whether no user's code runs in a family."""
     return type(family).__module__.startswith("bbflow.") and not isinstance(family, Functions | Grouped)

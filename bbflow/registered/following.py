@@ -1,7 +1,8 @@
 """Following a stream from its start to its end: every complete step is held until it is passed."""
 
 import queue
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -14,6 +15,15 @@ from bbflow.records import Block
 from bbflow.units import format_bytes
 from bbflow.view.stream import StreamView
 from bbflow.view.watch import POLL_S, Watcher
+
+
+def say(text: str) -> None:
+    """Say something to the user."""
+    print(f"bbflow: {text}", file=sys.stderr)
+
+
+def silent(text: str) -> None:
+    """Say nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +49,8 @@ class Following:
         The stream, which need not be there yet.
     variable
         Whose blocks; None: those of the only array.
+    tell
+        Says to the user that no step had the variable yet.
 
     Raises
     ------
@@ -46,10 +58,15 @@ class Following:
         If a node doesn't answer.
     """
 
-    def __init__(self, contact: Path, stream: str, variable: str | None = None) -> None:
+    def __init__(
+        self, contact: Path, stream: str, variable: str | None = None, tell: Callable[[str], None] = say
+    ) -> None:
         self.nodes = read_contact(contact)
         self.variable = variable
         self._stream = stream
+        self._tell = tell
+        self._unknown: str | None = None
+        self._has_come = False
         names = [node.name for node in self.nodes]
         self.view = StreamView(names, dict.fromkeys(names, -1))
         self.given = 0
@@ -72,7 +89,7 @@ class Following:
         CapacityError
             If no further step can come, since those that are held fill a node.
         ConfigError
-            If there is no such variable.
+            If no step has the variable.
         """
         last = -1
         while True:
@@ -85,6 +102,8 @@ class Following:
             if self.view.ended:
                 break
             self._take_news()
+        if self._unknown and self.given:
+            raise ConfigError(f"no step of stream {self._stream!r} has {self._unknown}")
         if self.view.status == "aborted":
             raise StreamError(f"stream {self._stream!r} was aborted by its writer after {self.given} complete steps")
 
@@ -120,16 +139,23 @@ class Following:
 
     def _step(self, number: int) -> FollowedStep:
         placed = self.view.blocks(number)
-        arrays = sorted({block.name for _, block in placed if block.kind.endswith("Array")})
+        name = self._choose(sorted({block.name for _, block in placed if block.kind.endswith("Array")}))
+        addresses = {node.name: node for node in self.nodes}
+        own = [(addresses[node], block) for node, block in placed if block.name == name and block.points]
+        return FollowedStep(number, name, tuple(sorted(own, key=lambda pair: pair[1].rank)))
+
+    def _choose(self, arrays: Sequence[str]) -> str:
+        """Give the variable; one that is not in every step is fine, but a name that never comes is a mistake."""
         if self.variable is None:
             if len(arrays) != 1:
                 raise ConfigError(f"stream {self._stream!r} has {len(arrays)} arrays: say which with --variable")
             (self.variable,) = arrays
-        if self.variable not in arrays:
-            raise ConfigError(f"step {number} has no array {self.variable!r}; {nearest(self.variable, arrays)}")
-        addresses = {node.name: node for node in self.nodes}
-        own = [(addresses[node], block) for node, block in placed if block.name == self.variable and block.points]
-        return FollowedStep(number, self.variable, tuple(sorted(own, key=lambda pair: pair[1].rank)))
+        if self.variable in arrays:
+            self._unknown, self._has_come = None, True
+        elif not self._has_come and not self._unknown:
+            self._unknown = f"an array {self.variable!r}; {nearest(self.variable, arrays)}"
+            self._tell(f"the first step of stream {self._stream!r} has not {self._unknown}")
+        return self.variable
 
     def _check_room(self) -> None:
         """Refuse to wait for steps that can't land before ours go."""

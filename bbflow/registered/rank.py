@@ -11,19 +11,21 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bbflow.cf import StreamAttributes
 from bbflow.errors import BbflowError
-from bbflow.registered.following import FollowedStep, Following
+from bbflow.registered.following import FollowedStep, Following, say, silent
 from bbflow.registered.mapping import dims
 from bbflow.registered.runner import load
 from bbflow.view.layout import Field, lay_out
 from bbflow.view.lease import Lease
-from bbflow.view.source import Source
+from bbflow.view.source import Array, Source
 
 MPICH_WORLD, STANDARD_WORLD = 0x44000000, 0x101
 """MPI_COMM_WORLD in the ABI that MPICH, Intel MPI, Cray MPICH and MVAPICH share, and in that of the MPI 5 standard."""
@@ -62,10 +64,13 @@ class Feeder(threading.Thread):
     ----------
     task
         Names the stream.
+    tell
+        Says something to the user.
     """
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, tell: Callable[[str], None]) -> None:
         super().__init__(daemon=True)
+        self._tell = tell
         self._task = task
         self.output, self._input = os.pipe()
         self.known = threading.Event()
@@ -75,11 +80,14 @@ class Feeder(threading.Thread):
 
     def run(self) -> None:
         """Write until the stream is closed, or nobody reads."""
+        contact = Path(self._task.contact)
         try:
-            contact = Path(self._task.contact)
-            with Following(contact, self._task.stream, self._task.variable) as following:
+            with Following(contact, self._task.stream, self._task.variable, self._tell) as following:
+                lease = Lease(contact, self._task.stream)
+                source = Source(contact, self._task.stream, lease)
                 for step in following.steps():
-                    self._write(self._read(step, following))
+                    if step.blocks:
+                        self._feed(step, following, lease, source)
                     following.pass_through(step.number)
         except BrokenPipeError:  # the function has read what it wanted
             pass
@@ -89,14 +97,19 @@ class Feeder(threading.Thread):
             self.known.set()
             os.close(self._input)
 
-    def _read(self, step: FollowedStep, following: Following) -> Any:
+    def _feed(self, step: FollowedStep, following: Following, lease: Lease, source: Source) -> None:
+        nodes = {node.name for node, _ in step.blocks}
+        for node in nodes:
+            lease.pin(node, [step.number])
+        self._write(self._read(step, following, source))
+        for node in nodes:
+            lease.unpin(node, [step.number])
+
+    def _read(self, step: FollowedStep, following: Following, source: Source) -> Array:
         placed = [(node.name, block) for node, block in step.blocks]
-        attributes = StreamAttributes(following.view.attributes)
-        field = lay_out([placed], [step.number], attributes)[step.variable]
+        field = lay_out([placed], [step.number], StreamAttributes(following.view.attributes))[step.variable]
         assert isinstance(field, Field)
         self._describe(step, field)
-        # A lease of its own: each process holds only the step that it reads.
-        source = Source(Path(self._task.contact), self._task.stream, Lease(Path(self._task.contact), self._task.stream))
         return source.read(field, 0, tuple(slice(0, length) for length in field.shape))
 
     def _describe(self, step: FollowedStep, field: Field) -> None:
@@ -107,17 +120,10 @@ class Feeder(threading.Thread):
             os.environ["BBFLOW_SHAPE"] = dims(field.shape)
             self.known.set()
 
-    def _write(self, values: Any) -> None:
-        for part in _contiguous(values):
-            while part:
-                part = part[os.write(self._input, part) :]
-
-
-def _contiguous(values: Any) -> Iterator[memoryview]:
-    if values.flags.c_contiguous:
-        yield memoryview(values.reshape(-1)).cast("B")
-    else:
-        yield memoryview(values.tobytes())
+    def _write(self, values: Array) -> None:
+        part = np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
+        while part:
+            part = part[os.write(self._input, part) :]
 
 
 def main(text: str) -> None:
@@ -134,7 +140,7 @@ def main(text: str) -> None:
     library.MPI_Comm_rank(world, ctypes.byref(number))
     out_path = task.output or f"{task.folder}/rank.{number.value:06d}"
     out_fd = os.open(out_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    feeder = None if task.input else Feeder(task)
+    feeder = None if task.input else Feeder(task, silent if number.value else say)
     if feeder:
         feeder.start()
         feeder.known.wait()

@@ -18,6 +18,7 @@ from bbflow.store.pool import map_pool
 
 Part = tuple[str, int, int]
 """Path of a file, first byte, bytes."""
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 def load(library: str, symbol: str) -> Any:
@@ -48,44 +49,51 @@ def main(library: str, symbol: str, intermediate: str) -> None:
     function.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     target = os.open(intermediate, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     print(json.dumps(None), file=replies, flush=True)
+    gathering = Gathering()
     for line in sys.stdin:
         request = json.loads(line)
         os.environ.update(request["environment"])
-        values = values_of(request["parts"], in_pool=request["in_pool"])
+        values = gathering.values(request["parts"], in_pool=request["in_pool"])
         function(values.ctypes.data, values.nbytes, target)
         print(json.dumps(None), file=replies, flush=True)
 
 
-def values_of(parts: Sequence[Part], *, in_pool: bool) -> "np.ndarray[Any, np.dtype[np.uint8]]":
-    """Give the bytes of some parts in one piece; a single one in a pool is where it lies there, and read-only."""
-    if in_pool and len(parts) == 1:
-        ((path, offset, size),) = parts
-        return np.frombuffer(map_pool(path), np.uint8, size, offset)
-    gathered = mmap.mmap(-1, max(sum(size for _, _, size in parts), 1))
-    with memoryview(gathered) as target:
-        begin = 0
-        for path, offset, size in parts:
-            read_into(target[begin : begin + size], path, offset)
-            begin += size
-    return np.frombuffer(gathered, np.uint8, begin)
+class Gathering:
+    """Gives the bytes of parts in one piece; its buffer is kept, since the first touch of pages is what costs."""
+
+    def __init__(self) -> None:
+        self._buffer = mmap.mmap(-1, mmap.PAGESIZE)
+
+    def values(self, parts: Sequence[Part], *, in_pool: bool) -> Bytes:
+        """Give the bytes of some parts, valid until the next call.
+
+        Parameters
+        ----------
+        parts
+            Where they lie.
+        in_pool
+            Whether that is a pool. A single part in a pool is given where it lies there, and read-only.
+        """
+        read = _mapped if in_pool else _read
+        if in_pool and len(parts) == 1:
+            return read(*parts[0])
+        size = sum(part[2] for part in parts)
+        if size > len(self._buffer):
+            self._buffer = mmap.mmap(-1, size)
+        whole = np.frombuffer(self._buffer, np.uint8, size)
+        ends = np.cumsum([part[2] for part in parts], dtype=np.int64).tolist()
+        for part, end in zip(parts, ends, strict=True):
+            whole[end - part[2] : end] = read(*part)
+        return whole
 
 
-def read_into(target: memoryview, path: str, offset: int) -> None:
-    """Read bytes of a file.
+def _mapped(path: str, offset: int, size: int) -> Bytes:
+    return np.frombuffer(map_pool(path), np.uint8, size, offset)
 
-    Raises
-    ------
-    EOFError
-        If it is too short.
-    """
-    with open(path, "rb", buffering=0) as file:
-        file.seek(offset)
-        filled = 0
-        while filled < len(target):
-            count = file.readinto(target[filled:])
-            if not count:
-                raise EOFError(f"{path} ends before byte {offset + len(target)}")
-            filled += count
+
+def _read(path: str, offset: int, size: int) -> Bytes:
+    # Not kept mapped: these files come and go.
+    return np.memmap(path, np.uint8, "r", offset, (size,))
 
 
 if __name__ == "__main__":

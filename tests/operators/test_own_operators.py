@@ -15,7 +15,7 @@ from laws import cuts, folded, layout_of, merged
 from bbflow.config import load_config
 from bbflow.errors import ConfigError, OperatorError
 from bbflow.operators import StateLayout, fold_steps, own, parse_operators
-from bbflow.operators.guard import collecting, error_of
+from bbflow.operators.guard import collecting, error_of, isolate
 
 GUIDE = Path(__file__).parents[2] / "docs" / "own-operators.md"
 
@@ -165,6 +165,11 @@ def test_the_configuration_of_the_guide_finds_it_beside_itself(modules):
     np.testing.assert_array_equal(result(very_hot, layout, state), [0, 1])
 
 
+def test_all_operators_of_the_guide_are_valid():
+    blocks = [part.split("```")[0] for part in GUIDE.read_text().split("```yaml\n")[1:]]
+    assert [len(parse_operators(yaml.safe_load(text)["operators"]["tas"])) for text in blocks] == [3, 1]
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_it_gives_the_same_for_any_cut_and_any_merge(data):
@@ -248,6 +253,23 @@ def test_a_crash_is_told_with_its_signal_and_hurts_nobody(batch):
     assert "its process was killed by SIGABRT" in error_of(bad, errors)
     np.testing.assert_allclose(result(mean, layout, state), batch.mean(0))
     assert np.isnan(result(bad, layout, state)).all()
+
+
+def test_operators_can_be_isolated_when_a_worker_has_died_and_keep_their_state(batch):
+    operators = parse_operators(["mean", "examples:Aborting", "examples:Last"])
+    layout = layout_of(operators, batch)
+    state = folded(layout, batch[:2])  # harmless so far
+    apart = [isolate(operator) for operator in operators]
+    again = layout_of(apart, batch)
+    assert again.signature == layout.signature
+    with collecting() as errors:
+        fold_steps(again, state, state, list(batch[2:]), steps=[2, 3])
+        mean, bad, last = (result(operator, again, state) for operator in apart)
+    assert [error_of(operator, errors) is None for operator in apart] == [True, False, True]
+    assert "SIGABRT" in error_of(apart[1], errors)
+    np.testing.assert_allclose(mean, batch.mean(0))
+    np.testing.assert_array_equal(last, batch[-1])
+    assert np.isnan(bad).all()
 
 
 def test_a_failed_operator_stays_switched_off_and_its_mark_stays_in_every_merge(batch):

@@ -147,7 +147,10 @@ def test_nothing_half_written_is_seen_whatever_goes_wrong(one_ended, functions, 
     assert visible(tmp_path) == []
 
 
-@pytest.mark.parametrize(("variable", "message"), [("tass", "did you mean 'tas'"), (None, "has 2 arrays")])
+@pytest.mark.parametrize(
+    ("variable", "message"),
+    [("tass", "no step of stream 'model' has an array 'tass'; did you mean 'tas'"), (None, "has 2 arrays")],
+)
 def test_the_variable_must_be_one_array(one_ended, functions, tmp_path, variable, message):
     options = ("--variable", variable) if variable else ()
     with registering(one_ended, tmp_path / "result", "--map", f"{functions}:map_total", *options) as registration:
@@ -248,6 +251,13 @@ def test_a_rank_that_crashes_is_told_with_its_signal(two_nodes, ranks, tmp_path)
     assert code == 1
     assert "rank_crash: a rank was killed by SIGSEGV" in said
     assert visible(tmp_path) == []
+
+
+def test_a_variable_need_not_be_in_every_step(one_ended, functions, tmp_path):
+    words = ("--variable", "lat", "--map", f"{functions}:map_environment")
+    with registering(one_ended, tmp_path / "result", *words) as registration:
+        assert end(registration) == (0, "")
+    assert mapped_steps(tmp_path) == [0]
 
 
 @pytest.mark.parametrize("kind", ["map", "reduce"])
