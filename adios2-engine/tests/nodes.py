@@ -4,7 +4,7 @@ import shutil
 import signal
 from pathlib import Path
 
-from writers import wait_until
+from processes import wait_until
 
 from bbflow.landing.contact import read_contact
 from bbflow.landing.embedded import make_root, spawn_node, wait_until_ready

@@ -2,6 +2,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import apps
@@ -90,17 +91,25 @@ with site.load(site.htex()):
 """
 
 
+def started_by(pid, root):
+    """Give a run's processes; its pilot is no child of it any more, but has the run's directory in its words."""
+    named = [each for each in psutil.process_iter(["cmdline"]) if str(root) in " ".join(each.info["cmdline"] or ())]
+    own = [each for each in named if each.pid != pid]
+    return [*own, *(child for each in (*own, psutil.Process(pid)) for child in each.children(recursive=True))]
+
+
 def test_what_a_killed_run_left_goes_when_the_next_one_starts(site):
     script = site.root / "script.py"
     script.write_text(SCRIPT)
     process = subprocess.Popen([sys.executable, script, site.root], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout.readline() == "running\n"
-        children = psutil.Process(process.pid).children(recursive=True)
+        children = started_by(process.pid, site.root)
         process.send_signal(signal.SIGKILL)
         process.wait()
         for child in children:  # the pilot would end by itself, when it misses its interchange
-            child.kill()
+            with suppress(psutil.NoSuchProcess):
+                child.kill()
         psutil.wait_procs(children, timeout=60)
     finally:
         process.kill()
@@ -138,6 +147,6 @@ def test_a_living_run_is_left_alone_by_others(site):
 )
 def test_slots_are_all_workers_of_all_pilot_blocks(options, slots):
     from bbflow_parsl import BurstBufferExecutor
-    from bbflow_parsl.executor import slots_of
+    from bbflow_parsl.workers import slots_of
 
     assert slots_of(BurstBufferExecutor(address="127.0.0.1", **options)) == slots

@@ -118,7 +118,7 @@ def test_a_task_that_starts_without_room_writes_to_the_files_own_place(desk):
     held = desk.outputs.hold(desk.url("a"))
     writer = Future()
     place = desk.outputs.place(desk.url("new/b"), "b", writer, False, False)
-    assert desk.outputs.write_directly_if_full(place)
+    assert not desk.outputs.reserve(place, 0)
     Path(place.url).write_text("b")
     writer.set_result(None)
     assert desk.outputs.hold(desk.url("new/b")) is None
@@ -128,7 +128,7 @@ def test_a_task_that_starts_without_room_writes_to_the_files_own_place(desk):
 
 def test_with_room_nothing_is_written_elsewhere(desk):
     place = desk.outputs.place(desk.url("b"), "b", Future(), False, False)
-    assert not desk.outputs.write_directly_if_full(place)
+    assert desk.outputs.reserve(place, 0)
 
 
 def test_a_task_that_the_memoiser_knows_finds_its_file_in_place(desk):

@@ -6,18 +6,16 @@ import shlex
 import shutil
 import subprocess
 import sys
-import time
-from contextlib import contextmanager
 from pathlib import Path
 
 import bbflow_adios2
 import pytest
+from processes import finish_well, running, wait_until
 
 from bbflow.landing.contact import read_contact
 from benchmarks.namespaces import joined_hosts, missing
 
 ADDRESSES = {"compute": "10.77.0.1", "bbn1": "10.77.0.2", "bbn2": "10.77.0.3", "desk": "10.77.0.4"}
-PATIENCE_S = 120.0
 
 WRITER = """
 import sys
@@ -73,28 +71,9 @@ def hosts():
         yield joined
 
 
-@contextmanager
 def on(hosts, host, *words, **environment):
     """Run a program on a host; it is killed if it is still there afterwards."""
-    process = subprocess.Popen(
-        hosts.inside(host, *map(str, words)),
-        env=os.environ | environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    with process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def finish(process):
-    said, _ = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 0, said
-    return said
+    return running(hosts.inside(host, *map(str, words)), os.environ | environment)
 
 
 @pytest.fixture
@@ -115,13 +94,6 @@ def cluster(hosts, tmp_path):
             shutil.rmtree(Path(node.directory).parent)
 
 
-def wait_until(condition):
-    deadline_s = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.02)
-
-
 def config(folder, **parameters):
     path = Path(folder) / "model.xml"
     path.write_text(bbflow_adios2.engine_xml("model", **parameters))
@@ -140,7 +112,7 @@ def write(hosts, contact, xml, steps=5, writers=2):
     ]  # fmt: skip
     with ranks[0] as first, ranks[1] as second:
         for process in (first, second):
-            finish(process)
+            finish_well(process)
 
 
 def test_steps_of_another_host_land_on_both_nodes_and_are_read_on_a_third_host(hosts, cluster, tmp_path):
@@ -149,9 +121,9 @@ def test_steps_of_another_host_land_on_both_nodes_and_are_read_on_a_third_host(h
     nodes = read_contact(cluster)
     assert {node.host for node in nodes} == {"bbn1", "bbn2"}
     with on(hosts, "desk", sys.executable, "-c", READER, xml, **bbflow_adios2.environment(cluster)) as reader:
-        assert finish(reader) == "read 5\n"
+        assert finish_well(reader) == "read 5\n"
     with on(hosts, "desk", sys.executable, "-m", "bbflow", "status", "--contact", cluster) as status:
-        said = finish(status)
+        said = finish_well(status)
     assert "ranks 0 closed" in said
     assert "ranks 1 closed" in said
 
@@ -160,7 +132,7 @@ def test_a_reader_on_another_host_follows_while_the_ranks_write(hosts, cluster, 
     xml = config(tmp_path)
     with on(hosts, "desk", sys.executable, "-c", READER, xml, **bbflow_adios2.environment(cluster)) as reader:
         write(hosts, cluster, xml, steps=60)
-        assert finish(reader) == "read 60\n"
+        assert finish_well(reader) == "read 60\n"
 
 
 XARRAY_READER = """
@@ -178,7 +150,7 @@ with xr.open_dataset(sys.argv[1], engine="bbflow", stream="model", wait=True, ch
 def test_xarray_reads_the_blocks_of_both_nodes_over_the_network(hosts, cluster, tmp_path):
     with on(hosts, "desk", sys.executable, "-W", "error", "-c", XARRAY_READER, cluster) as reader:
         write(hosts, cluster, config(tmp_path))
-        assert finish(reader) == "when 0.0 0.5 1.0 1.5 2.0\n"
+        assert finish_well(reader) == "when 0.0 0.5 1.0 1.5 2.0\n"
 
 
 @pytest.fixture(scope="session")
@@ -216,7 +188,7 @@ def test_a_registered_function_gets_fetched_blocks_or_runs_beside_each_node(
         words += ["--launch", shlex.join(hosts.inside("{host}"))]
     with on(hosts, "desk", sys.executable, *words) as registration:
         write(hosts, cluster, config(tmp_path))
-        assert finish(registration) == ""
+        assert finish_well(registration) == ""
     said = [line.split() for line in (tmp_path / "sums").read_text().splitlines()]
     assert {host for host, _ in said} == ({"bbn1", "bbn2"} if is_launched else {"desk"})
     assert sum(int(total) for _, total in said) == sum(300_000 * 299_999 // 2 + 300_000 * step for step in range(5))
@@ -272,6 +244,6 @@ def test_ranks_run_on_the_hosts_of_the_nodes_and_each_reads_the_logical_file(hos
     words += ["--mpi", "--map", f"{library}:rank_sum", "--output", tmp_path / "sums"]
     with on(hosts, "desk", *words, **environment) as registration:
         write(hosts, cluster, config(tmp_path))
-        assert finish(registration) == ""
+        assert finish_well(registration) == ""
     total = sum(300_000 * 299_999 // 2 + 300_000 * step for step in range(5))
     assert (tmp_path / "sums").read_text() == f"bbn1 {total}\nbbn2 0\n"

@@ -4,7 +4,7 @@ import math
 import re
 import sys
 import threading
-import time
+from contextlib import suppress
 from email.utils import formatdate
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,8 +15,8 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
 
-    def __init__(self, directory, bytes_per_s, ranges, enter, *rest):
-        self.directory, self.bytes_per_s, self.ranges, self.enter = directory, bytes_per_s, ranges, enter
+    def __init__(self, directory, ranges, enter, *rest):
+        self.directory, self.ranges, self.enter = directory, ranges, enter
         super().__init__(*rest)
 
     def do_HEAD(self):
@@ -49,17 +49,8 @@ class Handler(BaseHTTPRequestHandler):
         if body:
             with path.open("rb") as file:
                 file.seek(start)
-                self.send_slowly(memoryview(file.read(end - start)))
-
-    def send_slowly(self, content):
-        for at in range(0, len(content), 64 << 10):
-            part = content[at : at + (64 << 10)]
-            if self.bytes_per_s:
-                time.sleep(len(part) / self.bytes_per_s)
-            try:
-                self.wfile.write(part)
-            except ConnectionError:
-                return
+                with suppress(ConnectionError):
+                    self.wfile.write(file.read(end - start))
 
     def log_message(self, *_):
         pass
@@ -76,9 +67,9 @@ class RangeServer:
     It answers the first `allowed` GETs, and lets the others wait until `allow` raises that number.
     """
 
-    def __init__(self, directory, bytes_per_s=0, ranges=True, port=0, allowed=math.inf):
+    def __init__(self, directory, ranges=True, port=0, allowed=math.inf):
         self.requests, self.allowed, self._changed = [], allowed, threading.Condition()
-        self.server = Server(("127.0.0.1", port), partial(Handler, directory, bytes_per_s, ranges, self._enter))
+        self.server = Server(("127.0.0.1", port), partial(Handler, directory, ranges, self._enter))
         self.port = self.server.server_address[1]
         self.url = f"http://127.0.0.1:{self.port}"
 
