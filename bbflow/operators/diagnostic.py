@@ -59,6 +59,8 @@ class Diagnostic:
     """Over which spans of time the statistics run."""
     attributes: Mapping[str, Any] = field(default_factory=dict)
     """CF attributes of the field, such as units, besides those of its variable."""
+    units: str | None = None
+    """Units that the variable is taken to have; None if any will do, or the configuration tells them."""
 
     @property
     def others(self) -> dict[str, Expression]:
@@ -156,6 +158,7 @@ def _parse(key: str, name: str, parts: Mapping[str, Any], windows: list[Any]) ->
         filters,
         parse_windows(as_list(parts.get("windows", windows), "windows")),
         _parse_attributes(parts.get("attributes", {})),
+        parts.get("units"),
     )
     if filters and diagnostic.each:
         raise ConfigError("a filter keeps single steps, but 'each' makes one of many: put it under another name")

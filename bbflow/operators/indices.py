@@ -106,12 +106,14 @@ def index_meaning(index: Index, units: str | None = None, window: Any = "year", 
     ConfigError
         If the units are unknown.
     """
+    matters = index.day == "rain" or index.limit is not None
+    taken = DEFAULT_UNITS[index.day] if units is None and matters else None
     units = units or DEFAULT_UNITS[index.day]
     called = {"name": name or index.name}
     if index.day != "rain":
         zero = _known(units, TEMPERATURES)
         limits = _limits(index, zero)
-        return Meaning({index.statistic: called | limits}, window, each=_each("day", index.day), units=units)
+        return Meaning({index.statistic: called | limits}, window, each=_each("day", index.day), units=taken)
     factor = _known(units, {**RATES, **AMOUNTS})
     per_day = "mean" if units in RATES else "sum"
     inner = "day" if index.days == 1 else {"running": {"days": index.days}}
@@ -124,7 +126,7 @@ def index_meaning(index: Index, units: str | None = None, window: Any = "year", 
         each=_each(inner, per_day),
         then=None if then == "value" else then,
         attributes={"units": "mm"},
-        units=units,
+        units=taken,
     )
 
 
@@ -143,6 +145,12 @@ def _known(units: str, valid: Mapping[str, float]) -> float:
     if units not in valid:
         raise ConfigError(f"units {units!r} can't be converted; {nearest(units, valid)}")
     return valid[units]
+
+
+def same_units(left: str, right: str) -> bool:
+    """Whether two of the units that indices know are the same, however they are written."""
+    tables = (TEMPERATURES, RATES, AMOUNTS)
+    return left == right or any(left in table and table[left] == table.get(right) for table in tables)
 
 
 def index_names() -> Iterator[Name]:

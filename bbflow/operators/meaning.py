@@ -24,13 +24,13 @@ class Meaning:
     attributes: Mapping[str, str] = field(default_factory=dict)
     """CF attributes of the field that the operator gets."""
     units: str | None = None
-    """Units that the variable must have for all this to be right; None if any will do."""
+    """Units that the variable is taken to have; None if any will do, or the configuration tells them."""
 
     @property
     def parts(self) -> dict[str, Any]:
         """The diagnostic's keys with what it says of them, the operator apart."""
         keys = {"window": "windows", "transform": "transforms"}
-        said = {item.name: getattr(self, item.name) for item in fields(self) if item.name not in ("operator", "units")}
+        said = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "operator"}
         return {
             keys.get(name, name): [value] if name in keys else value
             for name, value in said.items()

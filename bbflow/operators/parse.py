@@ -9,6 +9,7 @@ from bbflow.errors import ConfigError
 from bbflow.operators.catalogue import KINDS, find_kind
 from bbflow.operators.filter import Filter
 from bbflow.operators.items import item_parts, read_parameters
+from bbflow.operators.names import NAMES
 from bbflow.operators.operator import Operator, OperatorKind, Parameter
 from bbflow.operators.readers import flag, number, positive, text
 
@@ -53,7 +54,9 @@ def _parse(item: Any) -> tuple[Operator | Filter, ...]:
     name, parameters = item_parts(item, "an operator")
     if name == FILTER:
         return (_parse_filter(parameters),)
-    return make_operators(find_kind(name, FILTER), parameters)
+    if name in NAMES and name not in KINDS:
+        raise ConfigError(f"{name!r} says more than an operator, which has no place here: {NAMES[name].summary}")
+    return make_operators(find_kind(name, FILTER, *NAMES), parameters)
 
 
 def make_operators(kind: OperatorKind, parameters: Mapping[str, Any]) -> tuple[Operator, ...]:

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 
 from bbflow.cf import StreamAttributes
+from bbflow.errors import ConfigError
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.family import DType
+from bbflow.operators.indices import same_units
 from bbflow.operators.space import Placement
 from bbflow.records import Block
 
@@ -49,7 +51,13 @@ def field_of(
         Of the stream.
     placements
         Diagnostic to where its field lies, of those that have a `space`.
+
+    Raises
+    ------
+    ConfigError
+        If a variable has other units than the diagnostic takes it to have.
     """
+    _check_units(diagnostic, attributes)
     like = max((blocks[name] for name in diagnostic.of.variables), key=lambda block: len(block.shape))
     types = {name: blocks[name].dtype for name in diagnostic.of.variables}
     dtype = like.dtype if diagnostic.of.is_plain else diagnostic.of.dtype(types)
@@ -82,6 +90,20 @@ def _placed(diagnostic: Diagnostic, placement: Placement, dtype: DType, attribut
 def coordinate_name(diagnostic: str, name: str) -> str:
     """Name a coordinate that differs from the stream's own."""
     return f"{diagnostic}_{name}"
+
+
+def _check_units(diagnostic: Diagnostic, attributes: StreamAttributes) -> None:
+    """See that an index gets what its thresholds are for; a variable that says nothing is taken to be right."""
+    if diagnostic.units is None or not diagnostic.of.is_plain:
+        return
+    variable = diagnostic.of.variables[0]
+    units = str(attributes.of(variable).get("units", diagnostic.units))
+    if not same_units(units, diagnostic.units):
+        names = ", ".join(operator.name for operator in diagnostic.operators)
+        raise ConfigError(
+            f"{names} of {diagnostic.name}: {variable} is in {units!r}, but {diagnostic.units!r} is expected: tell the "
+            f"index, as in SU: {{units: {units}}}"
+        )
 
 
 def _folded(diagnostic: Diagnostic, dtype: DType) -> str:

@@ -9,14 +9,17 @@ import pytest
 import xarray as xr
 import yaml
 
+from bbflow.cf import StreamAttributes
 from bbflow.errors import ConfigError
 from bbflow.operators import StateLayout, fold_steps
 from bbflow.operators.calendars import Clock
-from bbflow.operators.catalogue import KINDS
 from bbflow.operators.diagnostic import parse_diagnostics
 from bbflow.operators.family import Steps
-from bbflow.operators.indices import DEFAULT_UNITS, INDICES, index_meaning
-from bbflow.operators.names import NAMES, expand
+from bbflow.operators.indices import DEFAULT_UNITS as DEFAULT
+from bbflow.operators.indices import INDICES, index_meaning, same_units
+from bbflow.operators.names import NAMES, meaning
+from bbflow.records import Block
+from bbflow.transit.fields import field_of
 
 CLOCK = Clock("days since 1999-10-05", "noleap")
 STEPS_A_DAY, DAYS, POINTS = 4, 500, 5
@@ -52,8 +55,7 @@ def spans(window, dates):
 
 def evaluate(means, values):
     """What a diagnostic gives, by the records that a run takes: each, then, operator, window."""
-    (parts,) = expand({"operators": [means]}, KINDS)
-    diagnostic = parse_diagnostics({"x": parts}, [])["x"]
+    diagnostic = parse_diagnostics({"x": [means]}, [])["x"]
     dates = [CLOCK.date(time) for time in TIMES]
     units = list(spans(diagnostic.each.window, dates).values())
     keeps = diagnostic.each.window.keeps
@@ -156,16 +158,46 @@ def test_temperatures_may_come_in_degrees_celsius():
 
 @pytest.mark.parametrize("index", INDICES.values(), ids=lambda index: index.name)
 def test_an_index_says_which_units_it_takes_the_variable_to_have(index):
-    assert index_meaning(index).units == DEFAULT_UNITS[index.day]
-    assert index_meaning(index, units={"rain": "mm"}.get(index.day, "degC")).units in ("mm", "degC")
+    assert index_meaning(index).units == (None if index.name[0] == "T" and index.name != "TR" else DEFAULT[index.day])
+    assert index_meaning(index, units={"rain": "mm"}.get(index.day, "degC")).units is None
     with pytest.raises(ConfigError, match="can't be converted"):
         index_meaning(index, units="furlongs")
 
 
+@pytest.mark.parametrize(
+    ("left", "right", "same"),
+    [
+        ("K", "kelvin", True), ("K", "degC", False), ("kg m-2 s-1", "kg/m2/s", True), ("mm", "mm/day", False),
+        ("kg m-2 s-1", "mm/day", False), ("mm", "kg m-2", True), ("furlongs", "K", False), ("K", "furlongs", False),
+    ],
+)  # fmt: skip
+def test_units_are_the_same_however_they_are_written(left, right, same):
+    assert same_units(left, right) is same
+
+
+@pytest.mark.parametrize(
+    ("operator", "units", "wrong"),
+    [
+        ("SU", "K", False), ("SU", "degC", True), ({"SU": {"units": "degC"}}, "degC", False), ("TXx", "degC", False),
+        ("Rx5day", "mm/day", True), ("Rx5day", None, False),
+    ],
+)  # fmt: skip
+def test_a_variable_in_other_units_is_refused(operator, units, wrong):
+    (diagnostic,) = parse_diagnostics({"v": [operator]}, []).values()
+    told = {"v/_ARRAY_DIMENSIONS": ["x"]} | ({"v/units": units} if units else {})
+    attributes = StreamAttributes(told)
+    blocks = {"v": Block("v", "float", "GlobalArray", (5,), (0,), (5,))}
+    if wrong:
+        with pytest.raises(ConfigError, match="is expected: tell the index"):
+            field_of(diagnostic, blocks, attributes, {})
+    else:
+        assert field_of(diagnostic, blocks, attributes, {}).name == "v"
+
+
 @pytest.mark.parametrize("name", NAMES.values(), ids=lambda name: name.name)
 def test_every_name_means_a_diagnostic(name):
-    for parts in expand({"operators": [yaml.safe_load(name.example)]}, KINDS):
-        whole = parts | {"operators": parts["operators"] or ["mean"]}
-        diagnostic = parse_diagnostics({"tas": whole}, ["month"])["tas"]
-        assert len(diagnostic.operators) >= 1
-        assert len(diagnostic.windows) == 1
+    item = yaml.safe_load(name.example)
+    operators = [item] if meaning(item).operator else [item, "mean"]
+    (diagnostic,) = parse_diagnostics({"tas": operators}, ["month"]).values()
+    assert len(diagnostic.operators) >= 1
+    assert len(diagnostic.windows) == 1
