@@ -1,8 +1,9 @@
 """A task that finds its files on the burst buffer of the node it runs on, wherever that is."""
 
 import copy
+import logging
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +12,11 @@ from typing import Any
 from parsl.app.errors import RemoteExceptionWrapper
 from parsl.data_provider.files import File
 
-from bbflow.errors import CapacityError, ConfigError
-from bbflow_parsl.node import Node, Route, Site, node_of
+from bbflow.errors import CapacityError, ConfigError, SourceError
+from bbflow_parsl.node import Copy, Node, Route, Site, node_of
 from bbflow_parsl.settings import BurstBuffer, absolute
 
+logger = logging.getLogger(__name__)
 STREAMS, LISTS = ("stdout", "stderr"), {"inputs", "outputs"}
 Places = Mapping[str, Path]
 """URL of a File to where it is on the node."""
@@ -59,7 +61,7 @@ class NodeTask:
                     raise
                 yield self._direct()
                 return
-            paths = {copy.route.place: node.fetch(copy) for copy in copies}
+            paths = _fetched(node, copies)
             inputs = {route.url: paths[route.place] for route in self.inputs if route.place in paths}
             yield inputs | {route.url: node.output_path(name, route) for name, route in outputs.items()}
 
@@ -71,6 +73,19 @@ class NodeTask:
         for route in self.outputs:
             Path(route.place).parent.mkdir(parents=True, exist_ok=True)
         return {}
+
+
+def _fetched(node: Node, copies: Sequence[Copy]) -> dict[str, Path]:
+    """Give where each input is on the node; what can't be copied any more is read where it is, if a task can do so."""
+    paths = {}
+    for each in copies:
+        try:
+            paths[each.route.place] = node.fetch(each)
+        except SourceError as error:
+            if "://" in each.route.place:
+                raise
+            logger.warning("%s is read directly: %s", each.route.place, error)
+    return paths
 
 
 def relocated(args: tuple[Any, ...], kwargs: Mapping[str, Any], places: Places) -> tuple[list[Any], dict[str, Any]]:
