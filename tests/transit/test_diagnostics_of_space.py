@@ -37,6 +37,14 @@ class Broken(Hot):
         return {"hot": valid.sum(axis=0), "all": valid.sum(axis=0)}
 
 
+class DeadlyEnd(Hot):
+    """Takes its process down when it is published."""
+
+    def finalize(state):
+        import os
+        os.abort()
+
+
 class Deadly(Hot):
     """Takes its process down in the middle of the run."""
 
@@ -71,6 +79,7 @@ CONFIG = {
                 "own:Hot",
                 {"own:Broken": {"name": "broken"}},
                 {"own:Deadly": {"name": "deadly"}},
+                {"own:DeadlyEnd": {"name": "deadly_end"}},
             ],
         },
         "pr": ["monmean", "yearsum", {"filter": {"above": 3.0, "name": "heavy"}}],
@@ -231,7 +240,7 @@ def test_a_users_operator_counts_and_its_failure_is_its_own(run):
     results, whole = run
     hot = (whole.tas > 285).where(whole.tas.notnull()).resample(time="MS").mean()
     assert_same(results["tas_month_Hot"], hot)
-    for name, says in (("broken", "ValueError: no more of this"), ("deadly", "SIGABRT")):
+    for name, says in (("broken", "ValueError: no more of this"), ("deadly", "SIGABRT"), ("deadly_end", "SIGABRT")):
         result = results[f"tas_month_{name}"]
         assert says in result.attrs["bbflow_error"]
         assert result.isnull().all()
