@@ -1,6 +1,6 @@
 """The configuration of a run: what stands in CONFIG.yml, checked in full before anything starts."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -8,21 +8,11 @@ from typing import Any, TypeVar
 import yaml
 
 from bbflow.errors import ConfigError, nearest
-from bbflow.operators import Filter, Operator, parse_operators
-from bbflow.operators.windows import Window, parse_windows
+from bbflow.operators.diagnostic import Diagnostic, parse_diagnostics
+from bbflow.operators.origin import look_in
 from bbflow.units import parse_bytes
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class VariableConfig:
-    """What is computed of one variable."""
-
-    operators: tuple[Operator | Filter, ...]
-    """Statistics and filters, each once."""
-    windows: tuple[Window, ...]
-    """Over which spans of time the statistics run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +25,10 @@ class TimeConfig:
     """CF units; by default the attribute ``<variable>/units``."""
     calendar: str | None = None
     """CF calendar; by default the attribute ``<variable>/calendar``."""
+    interval: float | None = None
+    """Time between two steps, in those units, by which gaps are counted; by default the smallest one seen."""
+    late: str = "skip"
+    """What becomes of a step that isn't later than the one before: skip (it is counted) or error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +82,8 @@ class Config:
 
     stream: str
     """As in the engine's XML (parameter Stream, else the IO's name)."""
-    variables: Mapping[str, VariableConfig]
-    """What is computed, by variable."""
+    diagnostics: Mapping[str, Diagnostic]
+    """What is computed, by name."""
     output: Path = Path("bbflow-out")
     """Directory of results.zarr, raw.zarr, report.html and the pictures."""
     time: TimeConfig = field(default_factory=TimeConfig)
@@ -105,7 +99,7 @@ class Config:
 
 
 def load_config(path: Path) -> Config:
-    """Read a configuration file.
+    """Read a configuration file; operators of one's own may be modules beside it.
 
     Raises
     ------
@@ -118,6 +112,7 @@ def load_config(path: Path) -> Config:
         raise ConfigError(f"can't read {path}: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+    look_in(str(path.resolve().parent))
     try:
         return parse_config(content)
     except ConfigError as error:
@@ -140,9 +135,18 @@ def parse_config(content: Any) -> Config:
     windows = _list(content.get("windows", ["month", "run"]), "windows")
     return Config(
         stream=_as(str, content["stream"], "stream"),
-        variables=_parse_variables(content["operators"], windows),
+        diagnostics=parse_diagnostics(content["operators"], windows),
         output=Path(_as(str, content.get("output") or "bbflow-out", "output")),
-        time=_section(TimeConfig, content.get("time"), "time", variable=str, units=str, calendar=str),
+        time=_section(
+            TimeConfig,
+            content.get("time"),
+            "time",
+            variable=str,
+            units=str,
+            calendar=str,
+            interval=float,
+            late=_one_of("skip", "error"),
+        ),
         raw=_parse_raw(content.get("raw", "none")),
         nodes=_section(
             NodesConfig, content.get("nodes"), "nodes", count=_positive, capacity=parse_bytes, directory=Path
@@ -157,26 +161,6 @@ def parse_config(content: Any) -> Config:
         ),
         open_timeout_s=_as(float, content.get("open_timeout_s", 600.0), "open_timeout_s"),
     )
-
-
-def _parse_variables(content: Any, windows: list[Any]) -> dict[str, VariableConfig]:
-    if not isinstance(content, dict):
-        raise ConfigError("'operators' must be a map from variable to a list of operators")
-    variables = {}
-    for name, chosen in content.items():
-        where = f"operators of {name}"
-        if isinstance(chosen, dict):
-            _check_keys(chosen, {"operators", "windows"}, where)
-        else:
-            chosen = {"operators": chosen}
-        try:
-            variables[str(name)] = VariableConfig(
-                parse_operators(_list(chosen.get("operators"), where)),
-                parse_windows(_list(chosen.get("windows", windows), where)),
-            )
-        except ConfigError as error:
-            raise ConfigError(f"{where}: {error}") from None
-    return variables
 
 
 def _parse_raw(content: Any) -> RawConfig:
@@ -225,6 +209,15 @@ def _positive(value: Any) -> int:
     if number < 1 or (isinstance(value, float) and value != number):
         raise ConfigError(f"{value!r} must be a whole number, 1 or more")
     return number
+
+
+def _one_of(*valid: str) -> Callable[[Any], str]:
+    def read(value: Any) -> str:
+        if value not in valid:
+            raise ConfigError(f"unknown {value!r}; {nearest(str(value), valid)}")
+        return str(value)
+
+    return read
 
 
 def _names(value: Any) -> tuple[str, ...] | None:

@@ -40,6 +40,10 @@ class DamagedError(ProtocolError):
     """Bytes arrived that are no frame: the network or the peer is broken, and it may come back."""
 
 
+class OperatorError(BbflowError):
+    """A user's operator failed, crashed or gave something wrong: the others go on without it."""
+
+
 class MissingToolError(BbflowError):
     """A program or library that this machine lacks: install it."""
 

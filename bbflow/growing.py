@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,14 @@ class GrowingZarr:
         self._root = path.with_name(f".{path.name}.{os.getpid()}") if self._is_new else path
         if self._is_new:
             shutil.rmtree(self._root, ignore_errors=True)
+        self._open()
+        self._attributes: dict[str, Any] = dict(self._group.attrs)
+        self._metadata: dict[str, Any] = {}
+        self._changed = {name for name, _ in self._group.members(max_depth=None)}
+
+    def _open(self) -> None:
         self._group = zarr.open_group(self._root, mode="a", zarr_format=3, use_consolidated=False)
+        self._arrays: dict[str, Any] = {}
 
     @property
     def is_new(self) -> bool:
@@ -43,7 +50,7 @@ class GrowingZarr:
         return self._is_new
 
     def __contains__(self, name: str) -> bool:
-        return name in self._group
+        return name in self._metadata or name in self._changed
 
     def create(
         self,
@@ -70,6 +77,7 @@ class GrowingZarr:
         compression
             none or zstd.
         """
+        self._changed |= {name, *(str(parent) for parent in PurePosixPath(name).parents if str(parent) != ".")}
         self._group.create_array(
             name,
             shape=tuple(shape),
@@ -84,6 +92,7 @@ class GrowingZarr:
     def describe(self, name: str, **attributes: Any) -> None:
         """Set attributes of a group within the store."""
         self._array(name).update_attributes(attributes)
+        self._changed.add(name)
 
     def write(self, name: str, start: int, data: Array) -> None:
         """Write along the first dimension from index `start` on, and lengthen the array if need be."""
@@ -97,6 +106,7 @@ class GrowingZarr:
         array = self._array(name)
         if array.shape[0] < end:
             array.resize((end, *array.shape[1:]))
+            self._changed.add(name)
 
     def read(self, name: str) -> Array:
         """Give an array's values as they are now, committed or not."""
@@ -104,7 +114,7 @@ class GrowingZarr:
 
     def attribute(self, name: str, default: Any = None) -> Any:
         """Give an attribute of the store."""
-        return self._group.attrs.get(name, default)
+        return self._attributes.get(name, default)
 
     def names(self, dimension: str) -> list[str]:
         """Names of the arrays in the root whose first dimension is `dimension`."""
@@ -118,15 +128,15 @@ class GrowingZarr:
         find the store without consolidated metadata. This is their format in one write.
         """
         path = self._root / METADATA
-        root = json.loads(path.read_text())
-        root["attributes"] |= attributes
+        self._attributes |= attributes
+        for name in self._changed:
+            self._metadata[name] = json.loads((self._root / name / METADATA).read_text())
+        self._changed = set()
+        root = json.loads(path.read_text()) | {"attributes": self._attributes}
         root["consolidated_metadata"] = {
             "kind": "inline",
             "must_understand": False,
-            "metadata": {
-                name: json.loads((self._root / name / METADATA).read_text())
-                for name, _ in self._group.members(max_depth=None)
-            },
+            "metadata": dict(sorted(self._metadata.items())),
         }
         temporary = path.with_suffix(".new")
         temporary.write_text(json.dumps(root))
@@ -134,7 +144,9 @@ class GrowingZarr:
         if self._is_new:
             self._root.rename(self.path)
             self._root, self._is_new = self.path, False
-        self._group = zarr.open_group(self.path, mode="a", zarr_format=3, use_consolidated=False)
+            self._open()
 
     def _array(self, name: str) -> Any:
-        return self._group[name]
+        if name not in self._arrays:
+            self._arrays[name] = self._group[name]
+        return self._arrays[name]

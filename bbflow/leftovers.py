@@ -1,6 +1,7 @@
 """Shared memory that killed processes leave behind, of an MPI and of Python: nobody else removes it."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 SHARED_MEMORY = Path("/dev/shm")
@@ -24,10 +25,11 @@ def remove_leftovers(before: set[Path]) -> None:
     """
     new = segments() - before
     if new:
-        mapped = _mapped_files()
+        mapped = _mapped_inodes()
         for path in new:
-            if str(path) not in mapped:
-                path.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                if path.stat().st_ino not in mapped:
+                    path.unlink()
 
 
 def _is_own(path: Path) -> bool:
@@ -37,12 +39,16 @@ def _is_own(path: Path) -> bool:
         return False
 
 
-def _mapped_files() -> set[str]:
-    files: set[str] = set()
+def _mapped_inodes() -> set[int]:
+    """Give the inodes in /dev/shm that living processes have mapped.
+
+    Not their names: a semaphore is mapped before it gets its name, and is known to the kernel by its first one.
+    """
+    inodes: set[int] = set()
     for maps in Path("/proc").glob("[0-9]*/maps"):
         try:
             lines = maps.read_text().splitlines()
         except OSError:
             continue  # it has ended, or belongs to somebody else
-        files |= {line.split(maxsplit=5)[5] for line in lines if line.count("/dev/shm/")}
-    return files
+        inodes |= {int(line.split(maxsplit=5)[4]) for line in lines if line.count("/dev/shm/")}
+    return inodes

@@ -14,6 +14,8 @@ from pathlib import Path
 
 PREFIX = "bbflow-bed"
 MEMORY = Path("/dev/shm")
+PATIENCE_S = 120.0
+"""How long any one command may take: it ends a hang."""
 _NUMBERS = count()
 
 
@@ -35,7 +37,9 @@ class Hosts:
 
     def run(self, host: str, command: str) -> None:
         """Run one short command on a host; `subprocess.CalledProcessError` holds what it said."""
-        subprocess.run(self.inside(host, *command.split()), check=True, capture_output=True, text=True, timeout=20)
+        subprocess.run(
+            self.inside(host, *command.split()), check=True, capture_output=True, text=True, timeout=PATIENCE_S
+        )
 
 
 def missing() -> str | None:
@@ -66,7 +70,9 @@ def joined_hosts(addresses: Mapping[str, str]) -> Iterator[Hosts]:
     with ExitStack() as stack:
         for host in ("bridge", *addresses):
             stack.callback(_remove, hosts.name(host))
-            subprocess.run(["ip", "netns", "add", hosts.name(host)], check=True, capture_output=True, timeout=20)
+            subprocess.run(
+                ["ip", "netns", "add", hosts.name(host)], check=True, capture_output=True, timeout=PATIENCE_S
+            )
             hosts.run(host, "ip link set lo up")
         hosts.run("bridge", "ip link add br0 type bridge")
         hosts.run("bridge", "ip link set br0 up")
@@ -84,14 +90,16 @@ def _join(hosts: Hosts, host: str, address: str) -> None:
 
 def sweep() -> None:
     """Remove the namespaces, and what is in memory, that a killed owner left behind."""
-    listed = subprocess.run(["ip", "netns", "list"], check=True, capture_output=True, text=True, timeout=20).stdout
+    listed = subprocess.run(
+        ["ip", "netns", "list"], check=True, capture_output=True, text=True, timeout=PATIENCE_S
+    ).stdout
     names = [line.split()[0] for line in listed.splitlines() if line.startswith(f"{PREFIX}-")]
     for name in names:
         if not _owner_lives(name):
             _remove(name)
     for folder in MEMORY.glob(f"{PREFIX}-*"):
         if not _owner_lives(folder.name):
-            shutil.rmtree(folder)
+            shutil.rmtree(folder, ignore_errors=True)  # another owner may sweep too
 
 
 def folder_in_memory() -> "tempfile.TemporaryDirectory[str]":
@@ -106,7 +114,7 @@ def _owner_lives(name: str) -> bool:
 def _remove(name: str) -> None:
     if not Path("/run/netns", name).exists():
         return
-    until_s = time.monotonic() + 10
+    until_s = time.monotonic() + PATIENCE_S
     while (pids := _processes(name)) and time.monotonic() < until_s:
         for pid in pids:
             try:
@@ -114,10 +122,14 @@ def _remove(name: str) -> None:
             except ProcessLookupError:
                 continue
         time.sleep(0.02)
-    subprocess.run(["ip", "netns", "delete", name], check=True, timeout=20)
+    deleted = subprocess.run(["ip", "netns", "delete", name], capture_output=True, text=True, timeout=PATIENCE_S)
+    if Path("/run/netns", name).exists():  # else another owner's sweep was first
+        deleted.check_returncode()
 
 
 def _processes(name: str) -> list[int]:
     """List what still runs in a namespace; a zombie holds no network any more, so it isn't listed."""
-    found = subprocess.run(["ip", "netns", "pids", name], check=True, capture_output=True, text=True, timeout=20)
+    found = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, timeout=PATIENCE_S)
+    if Path("/run/netns", name).exists():
+        found.check_returncode()
     return [int(pid) for pid in found.stdout.split()]

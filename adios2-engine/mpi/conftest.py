@@ -1,12 +1,11 @@
 """What `make test-mpi` has built, run with real BB nodes."""
 
-import subprocess
 import sys
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from writers import clean_environment, finish
+from processes import finish_well, running
+from writers import clean_environment
 
 import bbflow
 
@@ -30,30 +29,16 @@ class Bands:
         assert (folder / "libbbflow_adios2.so").exists()
         self._environment["ADIOS2_PLUGIN_PATH"] = str(folder)
 
-    @contextmanager
     def running(self, mode, config, ranks):
         """Run it beside the test; it is killed if it is still there afterwards."""
         mpiexec = Path(sys.executable).with_name("mpiexec")
-        process = subprocess.Popen(
-            [mpiexec, "-n", str(ranks), self._program, mode, config],
-            env=self._environment,
-            cwd=self._folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        with process:
-            try:
-                yield process
-            finally:
-                process.kill()
+        command = [mpiexec, "-n", ranks, self._program, mode, config]
+        return running(command, self._environment, self._folder)
 
     def run(self, mode, config, ranks):
         """Run it to its end, which must be a good one; give what it said."""
         with self.running(mode, config, ranks) as process:
-            returncode, said = finish(process)
-        assert returncode == 0, said
-        return said
+            return finish_well(process)
 
 
 @pytest.fixture

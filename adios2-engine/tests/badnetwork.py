@@ -38,10 +38,13 @@ class BadNetwork:
         content = json.loads(nodes.contact.read_text())
         content["nodes"][0]["tcp"] = "{}:{}".format(*self._listener.getsockname())
         contact.write_text(json.dumps(content))
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
+        self._accepting.start()
 
     def close(self):
         """Let nobody through any more."""
+        self._listener.shutdown(socket.SHUT_RDWR)  # wakes who accepts
+        self._accepting.join()
         self._listener.close()
         for end in self._sockets:
             _reset(end)
@@ -50,8 +53,9 @@ class BadNetwork:
         with suppress(OSError):
             while True:
                 writer, _ = self._listener.accept()
+                self._sockets.append(writer)
                 node = socket.create_connection(split_address(self._nodes.nodes[0].tcp))
-                self._sockets += [writer, node]
+                self._sockets.append(node)
                 threading.Thread(target=self._carry_requests, args=(writer, node), daemon=True).start()
                 threading.Thread(target=self._carry_replies, args=(node, writer), daemon=True).start()
 
@@ -120,7 +124,6 @@ def _end(end):
 
 def _reset(end):
     """Close a connection as a network does that broke: not with its end, but with a reset."""
-    with suppress(OSError):
+    with end, suppress(OSError):  # the other side may have ended it before
         end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         end.shutdown(socket.SHUT_RD)
-        end.close()

@@ -4,6 +4,8 @@ import shutil
 import signal
 from pathlib import Path
 
+from processes import wait_until
+
 from bbflow.landing.contact import read_contact
 from bbflow.landing.embedded import make_root, spawn_node, wait_until_ready
 
@@ -26,14 +28,17 @@ class Nodes:
 
     def start(self, name, *options):
         """Start a node, on its directory if it had one before, with further options of ``bbflow node``."""
-        directory = self._root / name
-        before = read_contact(self.contact) if self.contact.exists() else ()
-        old = next((node.tcp for node in before if node.name == name), None)
+        directory, before = self._root / name, self._written()
         process = spawn_node(name, directory, self._capacity, self.contact, options=[*self._options, *options])
         self._processes[name] = process
         wait_until_ready(name, self.contact, process, directory.with_suffix(".log"))
-        while next(node.tcp for node in self.nodes if node.name == name) == old:
-            assert process.poll() is None, self.log(name)
+        # A node that is started again answers before it has put its new port into the contact file.
+        wait_until(lambda: process.poll() is not None or self._written() != before)
+        assert process.poll() is None, self.log(name)
+
+    def _written(self):
+        """When the contact file was written; it is a new file each time."""
+        return self.contact.exists() and (self.contact.stat().st_ino, self.contact.stat().st_mtime_ns)
 
     def kill(self, name):
         """Kill a node's agent; its directory stays."""

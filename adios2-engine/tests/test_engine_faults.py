@@ -1,5 +1,4 @@
 import signal
-import time
 
 import pytest
 from writers import (
@@ -9,6 +8,7 @@ from writers import (
     run_writer,
     steps_of,
     wait_for_file,
+    wait_until,
     watch,
     watch_until,
     write,
@@ -118,8 +118,5 @@ def test_a_step_that_lost_a_rank_never_lands_and_its_space_comes_back(node, tmp_
         wait_for_file(tmp_path / "ended.1")
         second.kill()
         second.wait()
-    deadline_s = time.monotonic() + 5.0
-    while (status := node_status(node))["free"] < status["capacity"] and time.monotonic() < deadline_s:
-        time.sleep(0.02)
-    assert status["free"] == status["capacity"]
+    wait_until(lambda: (status := node_status(node))["free"] == status["capacity"], "its space didn't come back")
     assert watch(node)["steps"] == []

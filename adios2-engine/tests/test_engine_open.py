@@ -1,23 +1,13 @@
-import time
-
-from writers import finish, run_writer, watch, write_config, writing
+from writers import finish, run_writer, wait_for_file, watch, write_config, writing
 
 from bbflow.landing.embedded import EmbeddedNodes
 
 ONE_STEP = """
-before = time.monotonic()
 tell("opening")
-try:
-    with adios2.Stream(io, "out", "w") as stream:
-        stream.begin_step()
-        stream.write("x", np.ones(4), [4], [0], [4])
-finally:
-    print("took", time.monotonic() - before, flush=True)
+with adios2.Stream(io, "out", "w") as stream:
+    stream.begin_step()
+    stream.write("x", np.ones(4), [4], [0], [4])
 """
-
-
-def seconds_in(said):
-    return float(next(line for line in said.splitlines() if line.startswith("took")).split()[1])
 
 
 def test_a_missing_contact_file_is_an_error_when_the_time_is_up(tmp_path):
@@ -26,21 +16,18 @@ def test_a_missing_contact_file_is_an_error_when_the_time_is_up(tmp_path):
     assert returncode != 0
     assert "none.json" in said
     assert "OpenTimeoutSecs=0.5" in said
-    assert 0.5 <= seconds_in(said) < 2.0
 
 
 def test_no_contact_at_all_is_an_error_at_once(tmp_path):
-    returncode, said = run_writer(None, ONE_STEP, write_config(tmp_path))
+    returncode, said = run_writer(None, ONE_STEP, write_config(tmp_path, OpenTimeoutSecs="86400"))
     assert returncode != 0
     assert "BBFLOW_CONTACT" in said
-    assert seconds_in(said) < 1.0
 
 
 def test_a_node_that_starts_late_is_waited_for(tmp_path):
     contact = tmp_path / "contact.json"
     with writing(contact, ONE_STEP, write_config(tmp_path)) as process:
-        while not (tmp_path / "opening").exists():
-            time.sleep(0.01)
+        wait_for_file(tmp_path / "opening")
         with EmbeddedNodes(1, 1 << 20, contact=contact) as late:
             returncode, said = finish(process)
             assert returncode == 0, said

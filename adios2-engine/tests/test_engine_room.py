@@ -9,6 +9,7 @@ from writers import (
     run_writer,
     steps_of,
     wait_for_file,
+    wait_until,
     watch,
     watch_until,
     write,
@@ -77,6 +78,7 @@ def test_block_waits_until_a_consumer_is_done(small_node, tmp_path):
     code = f"STEPS = 12\n{WRITE_STEPS}"
     with consumer(small_node) as done, writing(small_node.contact, code, write_config(tmp_path)) as process:
         placed = offsets(watch_until(small_node, lambda shown: shown["last"] == 3))
+        wait_until(lambda: node_status(small_node)["streams"]["model"]["waiting"] == 1)
         time.sleep(0.2)
         assert watch(small_node)["last"] == 3
         assert node_status(small_node)["free"] == 0

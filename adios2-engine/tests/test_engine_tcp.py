@@ -1,6 +1,17 @@
 import numpy as np
 import pytest
-from writers import arrays_of, node_status, run_writer, steps_of, wait_for_file, watch, write, write_config, writing
+from writers import (
+    arrays_of,
+    finish,
+    node_status,
+    run_writer,
+    steps_of,
+    wait_for_file,
+    watch,
+    write,
+    write_config,
+    writing,
+)
 
 TCP = {"Transport": "tcp"}
 
@@ -40,7 +51,7 @@ def test_the_node_shows_how_blocks_come(node, tmp_path):
         wait_for_file(tmp_path / "open")
         assert node_status(node)["streams"]["model"]["ranks"] == [[0, "tcp"]]
         (tmp_path / "go").touch()
-        assert process.wait(20) == 0
+        assert finish(process) == (0, "")
 
 
 def test_memory_that_is_overwritten_after_its_put_lands_as_it_was(big_node, tmp_path):

@@ -205,7 +205,7 @@ def test_a_reader_survives_its_node_s_restart(tmp_path, way):
 
     node = start()
     try:
-        config = write_config(tmp_path, Transport=way, NodeLossTimeoutSecs="20")
+        config = write_config(tmp_path, Transport=way, NodeLossTimeoutSecs="120")
         with writing(contact, WRITE_ON, config) as writer, reading(contact, READ_ON, config) as reader:
             (tmp_path / "go0").touch()
             wait_for_file(tmp_path / "read1")

@@ -15,7 +15,7 @@ def ask(programs):
     def run(nodes, *commands):
         lines = [json.dumps(nodes), *(json.dumps(command) for command in commands)]
         done = subprocess.run(
-            [programs / "view"], input="\n".join(lines) + "\n", capture_output=True, text=True, timeout=10
+            [programs / "view"], input="\n".join(lines) + "\n", capture_output=True, text=True, timeout=120
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         return [(word, int(step)) for word, step in (line.split() for line in done.stdout.splitlines())]

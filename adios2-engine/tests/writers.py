@@ -4,16 +4,15 @@ import os
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
 from pathlib import Path
 
 import bbflow_adios2
+from processes import PATIENCE_S, finish, finish_well, running, wait_until
 
 from bbflow.landing.client import NodeClient, request_once
 from bbflow.records import Step
 from bbflow.store.pool import read_block
 
-PATIENCE_S = 20.0
 LAUNCHERS = ("PMI", "MPI_LOCAL", "OMPI_", "MV2_", "SLURM_")
 
 # What every Python writer starts with: `here` is a folder that the test and its writers share.
@@ -64,30 +63,12 @@ def run_program(nodes, programs, mode, config, name="writer", **variables):
     )
 
 
-@contextmanager
 def writing(contact, code, config, ranks=1, rank=0, writers=1):
     """Run a Python writer beside the test; it is killed if it is still there afterwards."""
     command = [sys.executable, "-c", PREAMBLE + code, config, str(rank), str(writers)]
     if ranks > 1:
         command = [Path(sys.executable).with_name("mpiexec"), "-n", str(ranks), *command]
-    process = subprocess.Popen(
-        command,
-        env=clean_environment(contact),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    with process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def finish(process):
-    """Wait for a writer; give its exit code and what it said."""
-    said, _ = process.communicate(timeout=PATIENCE_S)
-    return process.returncode, said
+    return running(command, clean_environment(contact))
 
 
 def run_writer(contact, code, config):
@@ -98,8 +79,8 @@ def run_writer(contact, code, config):
 
 def write(contact, code, config):
     """Run a Python writer that must succeed."""
-    returncode, said = run_writer(contact, code, config)
-    assert returncode == 0, said
+    with writing(contact, code, config) as process:
+        finish_well(process)
 
 
 def watch(nodes, stream="model"):
@@ -120,10 +101,7 @@ def watch_until(nodes, condition, stream="model"):
 
 def wait_for_file(path):
     """Wait until a writer tells something."""
-    deadline_s = time.monotonic() + PATIENCE_S
-    while not path.exists():
-        assert time.monotonic() < deadline_s, f"no writer told {path.name}"
-        time.sleep(0.005)
+    wait_until(path.exists, f"no writer told {path.name}")
 
 
 def steps_of(shown):

@@ -17,8 +17,10 @@ COMMANDS = {
     "down": "stop what 'up' started",
     "node": "be one BB node",
     "status": "show BB nodes and their streams",
+    "operators": "list what the configuration may compute, with examples",
     "stage": "stage files to a burst buffer, giving way to others' I/O phases",
     "phase": "announce an I/O phase, or list those that last",
+    "register": "hand a stream to functions of a shared library, map and reduce",
     "drop": "forget an ended stream that nobody wants to fold",
 }
 EXIT_CODES = {

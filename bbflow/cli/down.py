@@ -15,7 +15,7 @@ from bbflow.errors import NodeError
 from bbflow.landing.client import request_once
 from bbflow.landing.contact import NodeAddress, read_contact, remove_node
 
-GONE_TIMEOUT_S = 10.0
+GONE_TIMEOUT_S = 60.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

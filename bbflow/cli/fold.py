@@ -5,6 +5,7 @@ Example:
 """
 
 import argparse
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,9 +33,11 @@ def run(options: argparse.Namespace) -> int:
         config = rescue_config(config)
     with connect(options.contact).analyse(config, options.scheduler) as analysis:
         outcome = analysis.wait()
+    for error in outcome.errors if outcome else ():
+        print(f"bbflow: {error}", file=sys.stderr)
     return 0 if outcome is not None and outcome.complete else INCOMPLETE
 
 
 def rescue_config(config: Config) -> Config:
     """Give a configuration that only drains: what is committed must not be lost with a failed analysis."""
-    return replace(config, variables={}, raw=RawConfig(), output=config.output / "rescued")
+    return replace(config, diagnostics={}, raw=RawConfig(), output=config.output / "rescued")

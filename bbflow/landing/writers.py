@@ -5,10 +5,10 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 
 from bbflow.errors import CapacityError, ProtocolError, StreamError
-from bbflow.landing.admission import check_fits, fits_whole_step, older_needs, take
-from bbflow.records import Block, Message
+from bbflow.landing.committing import commit_of, plain_attributes
+from bbflow.landing.room import find_room, make_room_for_step, needs_before
+from bbflow.records import Message
 from bbflow.store.check import is_number
-from bbflow.store.extents import Extent, align
 from bbflow.store.node import NodeStore
 from bbflow.store.ranks import Rank
 from bbflow.store.streams import ENDED, Stream
@@ -162,10 +162,10 @@ class Writers:
         policy = self._terms[rank].policy
         is_full = False
         if policy != "Block":
-            needs = self._older_needs(rank, step)
+            needs = self._needs_before(rank, step)
             if needs is None:
                 return None
-            is_full = not self._make_room(needs)
+            is_full = not make_room_for_step(self._store, self._stream, needs)
         if is_full and policy == "Discard" and step not in self._stream.discarded:
             self._store.record({"record": "discard", "stream": self._name, "step": step})
         self._open_steps = {number: opened for number, opened in self._open_steps.items() if number > self._stream.last}
@@ -186,18 +186,11 @@ class Writers:
                 "any more: all ranks must write the same number of steps"
             )
 
-    def _older_needs(self, rank: int, step: int) -> list[int] | None:
-        is_older_settled = step <= self._stream.last + 1 and len(self._ranks) >= self._stream.local_writers
-        needs = [] if is_older_settled else older_needs(self._ranks, self._stream.local_writers, step)
+    def _needs_before(self, rank: int, step: int) -> list[int] | None:
+        needs = needs_before(self._stream, step)
         if needs is None:
             self._check_patience(rank)
         return needs
-
-    def _make_room(self, needs: list[int]) -> bool:
-        while not fits_whole_step(self._store.extents, self._ranks, needs):
-            if not self._store.evict():
-                return False
-        return True
 
     def alike(self, rank: int, step: int, size: int) -> Hashable:
         """Give what `begin`s of ranks without room have in common; None for one with room."""
@@ -218,7 +211,7 @@ class Writers:
     def _reserve(self, rank: int, step: int, size: int) -> Message | None:
         spills = self._terms[rank].policy == "Spill"
         try:
-            extent = self._room(rank, step, size)
+            extent = find_room(self._store, self._stream, rank, step, size, self._needs_before(rank, step))
         except CapacityError:
             if not spills:
                 raise
@@ -232,38 +225,6 @@ class Writers:
             self._store.extents.give_back([extent])
             raise
         return {"ok": True, "status": "ok", "extents": [extent]}
-
-    def _room(self, rank: int, step: int, size: int) -> Extent | None:
-        needs = self._older_needs(rank, step)
-        if needs is not None:
-            needs = [*needs, *self._needs_of_others()]
-            if extent := take(self._store.extents, size, needs):
-                return extent
-        self._check_fits(rank, step, size)
-        while needs is not None and self._store.evict():
-            if extent := take(self._store.extents, size, needs):
-                return extent
-        return None
-
-    def _check_fits(self, rank: int, step: int, size: int) -> None:
-        stream = self._stream
-        later = [
-            extent
-            for number, parts in stream.parts.items()
-            if number >= step
-            for part in parts.values()
-            for extent in part.extents
-        ]
-        check_fits(self._store.extents.capacity, stream.ranks, step, size, [*stream.ranks[rank].granted, *later])
-
-    def _needs_of_others(self) -> list[int]:
-        """Bytes that streams which have less here need for their next step, so that none is shut out."""
-        own = _possession(self._stream)
-        behind = [
-            other for other in self._store.streams.values() if other.status == "open" and _possession(other) < own
-        ]
-        needs = [rank.outstanding_bytes(other.last + 1) for other in behind for rank in other.ranks.values()]
-        return [need for need in needs if need]
 
     def _check_patience(self, rank: int) -> None:
         stream, terms = self._stream, self._terms[rank]
@@ -301,17 +262,8 @@ class Writers:
             return
         if progress.committed + 1 != step:
             raise ProtocolError(f"rank {rank} committed step {step}, which is not its open step")
-        blocks = [Block.from_wire(block) for block in message["blocks"]]
-        used = [_used(extent, blocks) for extent in progress.granted]
-        if sum(count for _, count in used) != sum(1 for block in blocks if block.bytes and not block.file):
-            raise ProtocolError(f"rank {rank} committed a block outside of what it was given")
-        kept = [(offset, align(end)) for (offset, _), (end, _) in zip(progress.granted, used, strict=True) if end]
+        what = commit_of(rank, progress, message)
         began_s = self._open_steps[step].began_s if step in self._open_steps else self._clock()
-        what = {
-            "blocks": [block.to_wire() | {"rank": rank} for block in blocks],
-            "attributes": [_attribute(item) for item in message["attributes"]],
-            "extents": kept,
-        }
         times = {"began_s": began_s, "committed_s": self._clock()}
         self._store.record({"record": "commit", "stream": self._name, "rank": rank, "step": step} | what | times)
         self._waited_s[rank] = message["waited_s"]
@@ -331,7 +283,7 @@ class Writers:
         if self.is_stale:
             self._leave(rank)
             return
-        wire = [_attribute(item) for item in attributes]
+        wire = plain_attributes(attributes)
         self._store.record({"record": "close", "stream": self._name, "rank": rank, "attributes": wire})
         self._note_closed(self._ranks[rank])
 
@@ -356,23 +308,6 @@ class Writers:
             raise StreamError(f"stream {self._name!r} was dropped")
         if self._stream.status in ENDED:
             raise StreamError(f"stream {self._name!r} was aborted: another of its ranks is gone")
-
-
-def _possession(stream: Stream) -> tuple[int, str]:
-    """Put streams in order by how many steps they have on the node."""
-    return len(stream.steps) + len(stream.parts), stream.name
-
-
-def _used(extent: Extent, blocks: list[Block]) -> tuple[int, int]:
-    """Bytes of an extent that blocks reach into, and how many blocks lie in it."""
-    offset, size = extent
-    ends = [(block.offset, block.offset + block.bytes) for block in blocks if block.bytes and not block.file]
-    inside = [end - offset for begin, end in ends if offset <= begin and end <= offset + size]
-    return max(inside, default=0), len(inside)
-
-
-def _attribute(item: Message) -> Message:
-    return {key: item[key] for key in ("name", "type", "value")}
 
 
 def _why_ended(stream: Stream, *, resumes: bool) -> str:

@@ -45,8 +45,8 @@ def as_fill(fill_value: float | None, dtype: DType) -> Array | None:
     return np.asarray(number, dtype) if limits.min <= number <= limits.max else None
 
 
-def smallest_above(limit: float | None, dtype: DType) -> Array | None:
-    """Give the smallest value of a type that is greater than a limit.
+def smallest_above(limit: float | None, dtype: DType, *, inclusive: bool = False) -> Array | None:
+    """Give the smallest value of a type that is greater than a limit (or equal to it, if the limit is included).
 
     So ``value > limit``, compared exactly, is ``value >= smallest`` within the type.
 
@@ -56,26 +56,29 @@ def smallest_above(limit: float | None, dtype: DType) -> Array | None:
         Of shape (); the type's lowest value if there is no limit, None if nothing is greater.
     """
     if dtype.kind == "f":
-        return _next_float(limit, dtype, np.inf)
+        return _next_float(limit, dtype, np.inf, inclusive)
     limits = np.iinfo(dtype)
-    lowest = limits.min if limit is None else max(math.floor(limit) + 1, limits.min)
+    beyond = math.ceil if inclusive else lambda number: math.floor(number) + 1
+    lowest = limits.min if limit is None else max(beyond(limit), limits.min)
     return None if lowest > limits.max else np.asarray(lowest, dtype)
 
 
-def largest_below(limit: float | None, dtype: DType) -> Array | None:
+def largest_below(limit: float | None, dtype: DType, *, inclusive: bool = False) -> Array | None:
     """Give the largest value of a type that is less than a limit; see `smallest_above`."""
     if dtype.kind == "f":
-        return _next_float(limit, dtype, -np.inf)
+        return _next_float(limit, dtype, -np.inf, inclusive)
     limits = np.iinfo(dtype)
-    highest = limits.max if limit is None else min(math.ceil(limit) - 1, limits.max)
+    beyond = math.floor if inclusive else lambda number: math.ceil(number) - 1
+    highest = limits.max if limit is None else min(beyond(limit), limits.max)
     return None if highest < limits.min else np.asarray(highest, dtype)
 
 
-def _next_float(limit: float | None, dtype: DType, towards: float) -> Array:
+def _next_float(limit: float | None, dtype: DType, towards: float, inclusive: bool) -> Array:
     """Give the float next to a limit on the side of an infinity; the other infinity without a limit."""
     if limit is None:
         return np.asarray(-towards, dtype)
     with np.errstate(over="ignore"):
         rounded = np.asarray(np.float64(limit)).astype(dtype)
     beyond = float(rounded) > limit if towards > 0 else float(rounded) < limit
+    beyond |= inclusive and float(rounded) == limit
     return rounded if beyond else np.asarray(np.nextafter(rounded, dtype.type(towards)))

@@ -3,10 +3,20 @@
 from collections.abc import Mapping
 
 from bbflow.errors import ConfigError, nearest
-from bbflow.operators import histogram, percentiles, statistics
+from bbflow.operators import (
+    comoments,
+    ends,
+    exceedance,
+    extreme_times,
+    histogram,
+    percentiles,
+    spells,
+    statistics,
+)
 from bbflow.operators.operator import OperatorKind
+from bbflow.operators.own import find_own, installed
 
-MODULES = (statistics, percentiles, histogram)
+MODULES = (statistics, ends, extreme_times, percentiles, histogram, exceedance, spells, comoments)
 """Each has `KINDS`."""
 
 KINDS: Mapping[str, OperatorKind] = {kind.name: kind for module in MODULES for kind in module.KINDS}
@@ -14,20 +24,20 @@ KINDS: Mapping[str, OperatorKind] = {kind.name: kind for module in MODULES for k
 
 
 def find_kind(name: str, *others: str) -> OperatorKind:
-    """Give the kind of a name.
+    """Give the kind of a name; a built-in one comes before a user's.
 
     Parameters
     ----------
     name
-        As the configuration writes it.
+        As the configuration writes it; ``module:name`` is a user's own.
     others
         What else would be valid there, for the message.
 
     Raises
     ------
     ConfigError
-        If there is none; the message names the nearest.
+        If there is none, then the message names the nearest, or if the user's own can't be loaded.
     """
-    if name not in KINDS:
-        raise ConfigError(f"unknown operator {name!r}; {nearest(name, [*KINDS, *others])}")
-    return KINDS[name]
+    if (kind := KINDS.get(name) or find_own(name)) is None:
+        raise ConfigError(f"unknown operator {name!r}; {nearest(name, [*KINDS, *installed(), *others])}")
+    return kind

@@ -50,7 +50,13 @@ class Steps:
 
     def valid(self) -> Array:
         """Say which values are neither NaN nor the fill value; bool of shape (steps, points)."""
-        values = self.stacked()
+        return self._valid_of(self.stacked())
+
+    def valid_in(self, position: int) -> Array:
+        """Say the same of the step at a position alone; bool of shape (points,)."""
+        return self._valid_of(self.values[position])
+
+    def _valid_of(self, values: Array) -> Array:
         valid: Array = values == values
         return valid if self.fill is None else valid & (values != self.fill)
 
@@ -68,6 +74,8 @@ class Family(ABC):
 
     commutes = True
     """Whether states may be merged in any order; if not, the left one must hold the earlier steps."""
+    counts: str | None = None
+    """Field with the number of values that went in, where those aren't the input's valid ones."""
 
     own_tiles = False
     """Whether it cuts any number of points into tiles by itself, as the compiled kernels do."""

@@ -1,6 +1,6 @@
 """Filters: which values of a step are kept as they are."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,9 +69,10 @@ class Filter:
             return np.empty(0, row_dtype(np.dtype("f8")))
         dtype, points = blocks[0].dtype, blocks[0].size
         checked = as_blocks(blocks, dtype, points)
+        batch = Steps(checked, as_fill(fill_value, dtype), numbers=np.asarray(steps, "i8"))
         intervals = choose_intervals([self], dtype, [None] * len(checked))
-        passed = kernel.run({}, None, Steps(checked, as_fill(fill_value, dtype)), list(intervals.values()))
-        return gather_rows([self], intervals, passed, checked, steps)[self.name]
+        found = [gather_rows(batch, passed) for passed in kernel.run({}, None, batch, list(intervals.values()))]
+        return in_order(found, dtype)
 
     def interval(self, dtype: DType) -> tuple[Array, Array] | None:
         """Give the smallest and the largest value of a type that pass; None if none does."""
@@ -108,36 +109,30 @@ def choose_intervals(
     return intervals
 
 
-def gather_rows(
-    filters: Sequence[Filter],
-    intervals: Mapping[str, kernel.Interval],
-    passed: Sequence[Array],
-    blocks: Sequence[Array],
-    steps: Sequence[int],
-) -> dict[str, Array]:
+def gather_rows(tile: Steps, passed: Array, first: int = 0) -> Array:
     """Make rows of the places that the kernel found.
 
     Parameters
     ----------
-    filters
-        All of them.
-    intervals, passed
-        What the kernel looked for, and for each what it found (`kernel.ROW`), ordered by step.
-    blocks, steps
-        The batch.
-
-    Returns
-    -------
-    dict
-        Filter name to rows; empty ones where nothing passed.
+    tile
+        Where it looked.
+    passed
+        What it found (`kernel.ROW`), ordered by step.
+    first
+        Index of the tile's first point.
     """
-    dtype = row_dtype(blocks[0].dtype)
-    rows = {item.name: np.empty(0, dtype) for item in filters}
-    for name, places in zip(intervals, passed, strict=True):
-        rows[name] = np.empty(len(places), dtype)
-        rows[name]["step"] = np.asarray(steps, "i8")[places["step"]]
-        rows[name]["index"] = places["index"]
-        ends = np.searchsorted(places["step"], np.arange(len(blocks) + 1))
-        for block, start, end in zip(blocks, ends[:-1], ends[1:], strict=True):
-            rows[name]["value"][start:end] = block[places["index"][start:end]]
+    rows = np.empty(len(passed), row_dtype(tile.values[0].dtype))
+    rows["step"] = tile.numbers[passed["step"]]
+    rows["index"] = passed["index"] + first
+    ends = np.searchsorted(passed["step"], np.arange(len(tile.values) + 1))
+    for values, start, end in zip(tile.values, ends[:-1], ends[1:], strict=True):
+        rows["value"][start:end] = values[passed["index"][start:end]]
     return rows
+
+
+def in_order(tiles: Sequence[Array], dtype: DType) -> Array:
+    """Join the rows of tiles, which follow each other, in the order of steps and then indices."""
+    if not tiles:
+        return np.empty(0, row_dtype(dtype))
+    rows = np.concatenate(tiles)
+    return rows[np.argsort(rows["step"], kind="stable")]

@@ -1,7 +1,7 @@
 """The fold: a batch of steps into a partial state, and through the filters, in one pass."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from bbflow.errors import BbflowError
 from bbflow.operators import kernel
 from bbflow.operators.blocks import as_blocks, as_fill
 from bbflow.operators.family import Array, Steps, Views
-from bbflow.operators.filter import Extremes, Filter, choose_intervals, gather_rows, row_dtype
+from bbflow.operators.filter import Extremes, Filter, choose_intervals, gather_rows, in_order, row_dtype
 from bbflow.operators.moments import Moments
 from bbflow.operators.state import StateLayout, part_of, parts_of
 
@@ -73,10 +73,8 @@ def fold_steps(
             f"{len(blocks)} blocks, {len(numbers)} step numbers and {len(known)} extremes were given: each "
             "block needs one of both"
         )
-    targets = layout.views(target)
-    if not all(view.flags.writeable for views in targets.values() for view in views.values()):
-        raise BbflowError("the target buffer of a fold is read-only: map it for writing")
     if not blocks:
+        _check_target(layout.views(target))
         _copy(layout, source, target)
         return {item.name: np.empty(0, row_dtype(layout.dtype)) for item in filters}
     batch = Steps(
@@ -86,24 +84,50 @@ def fold_steps(
         np.asarray(numbers, "i8"),
         others or {},
     )
-    intervals = choose_intervals(filters, layout.dtype, known)
-    sources = None if source is None else layout.views(source)
-    passed = _fold_tiles(layout, sources, targets, batch, list(intervals.values()))
-    return gather_rows(filters, intervals, passed, batch.values, numbers)
+    return fold_tiles(layout, source, target, batch, known, filters)
 
 
-def _fold_tiles(
+class Tiles(Protocol):
+    """Steps of which any part of the points can be had."""
+
+    def part(self, points: slice) -> Steps:
+        """Give some of the points."""
+
+
+def fold_tiles(
     layout: StateLayout,
-    sources: Mapping[str, Views] | None,
-    targets: Mapping[str, Views],
-    batch: Steps,
-    intervals: Sequence[kernel.Interval],
-) -> list[Array]:
-    """Fold tile by tile; a kernel cuts its own tiles and takes all points if it, with the filters, is alone."""
-    alone = not layout.families or (len(layout.families) == 1 and layout.families[0].own_tiles)
-    size = layout.points if alone else tile_points(layout, len(batch.values))
-    found: list[list[Array]] = [[] for _ in intervals]
-    for part in parts_of(max(layout.points, 1), max(size, 1)):
+    source: Any,
+    target: Any,
+    batch: Tiles,
+    extremes: Sequence[Extremes],
+    filters: Sequence[Filter] = (),
+) -> dict[str, Array]:
+    """Set target = source (+) batch, tile by tile: each tile goes through everything before the next one is made.
+
+    Parameters
+    ----------
+    layout, source, target, filters
+        As for `fold_steps`.
+    batch
+        One step or more, of the layout's type and points.
+    extremes
+        For each step its smallest and largest value, or None.
+
+    Returns
+    -------
+    dict
+        Filter name to what passed.
+    """
+    intervals = choose_intervals(filters, layout.dtype, extremes)
+    sources = None if source is None else layout.views(source)
+    targets = layout.views(target)
+    _check_target(targets)
+    found: dict[str, list[Array]] = {item.name: [] for item in filters}
+    # A kernel cuts tiles of its own: it takes all points of steps that are there if it, with the filters, is alone.
+    own_tiles = not layout.families or (len(layout.families) == 1 and layout.families[0].own_tiles)
+    alone = own_tiles and isinstance(batch, Steps)
+    size = layout.points if alone else tile_points(layout, len(extremes))
+    for part in parts_of(layout.points, size):
         tile = batch.part(part)
         moments: tuple[Views, Views | None] = ({}, None)
         for family in layout.families:
@@ -113,10 +137,10 @@ def _fold_tiles(
                 moments = into, out_of
             else:
                 family.fold_from(into, out_of, tile)
-        for rows, passed in zip(found, kernel.run(*moments, tile, intervals), strict=True):
-            passed["index"] += part.start
-            rows.append(passed)
-    return [_in_order(rows) for rows in found]
+        passed = kernel.run(*moments, tile, list(intervals.values()))
+        for name, places in zip(intervals, passed, strict=True):
+            found[name].append(gather_rows(tile, places, part.start))
+    return {name: in_order(rows, layout.dtype) for name, rows in found.items()}
 
 
 def tile_points(layout: StateLayout, steps: int) -> int:
@@ -126,9 +150,9 @@ def tile_points(layout: StateLayout, steps: int) -> int:
     return max(TILE_BYTES // (steps * layout.dtype.itemsize + state_bytes), 256)
 
 
-def _in_order(tiles: Sequence[Array]) -> Array:
-    rows = np.concatenate(tiles)
-    return rows[np.argsort(rows["step"], kind="stable")]
+def _check_target(targets: Mapping[str, Views]) -> None:
+    if not all(view.flags.writeable for views in targets.values() for view in views.values()):
+        raise BbflowError("the target buffer of a fold is read-only: map it for writing")
 
 
 def _copy(layout: StateLayout, source: Any, target: Any) -> None:

@@ -17,17 +17,17 @@ BINS = 50
 
 def counts(views: Views) -> Array:
     """Give the counts in bins with given edges."""
-    return np.asarray(views["counts"][1:-1])
+    return np.array(views["counts"][1:-1])
 
 
 def below(views: Views) -> Array:
     """Give the count below the first edge."""
-    return np.asarray(views["counts"][0])
+    return np.array(views["counts"][0])
 
 
 def above(views: Views) -> Array:
     """Give the count above the last edge."""
-    return np.asarray(views["counts"][-1])
+    return np.array(views["counts"][-1])
 
 
 def field(views: Views, *, name: str) -> Array:

@@ -45,7 +45,8 @@ class Operator:
     result: str | None = "f8"
     """NumPy's name of the result's type; None for the input's own, or float64 for integers."""
     own_units: str = "{units}"
-    """Units of the result; {units} stands for the input's, {time} for the unit of the stream's time."""
+    """Units of the result; {units} stands for the input's, {other} for those of the first further input, {time} for
+    the unit of the stream's time and {time_units} for its units with the reference date."""
     parameters: tuple[tuple[str, Any], ...] = ()
     """Names and values of what the formula takes besides the views."""
     axis: Axis | None = None
@@ -60,7 +61,7 @@ class Operator:
     @property
     def families(self) -> tuple[Family, ...]:
         """All that must be kept, the counts that decide what is missing included."""
-        counted = (Moments.of(COUNT),) if self._counts else ()
+        counted = (Moments.of(COUNT),) if self._counts and self.family.counts is None else ()
         return (self.family, *counted, *(() if self.skipna else (Presence(),)))
 
     @property
@@ -88,7 +89,8 @@ class Operator:
         values = values.astype(self.dtype(layout.dtype), copy=False)
         if not self._counts:
             return values
-        count = views["moments"]["count"]
+        own = self.family.counts
+        count = views["moments"]["count"] if own is None else views[self.family.name][own]
         missing = count < (self.min_count or 0)
         if not self.skipna:
             missing |= count < views["presence"]["seen"]
@@ -100,9 +102,26 @@ class Operator:
         chosen = own if self.result is None else np.dtype(self.result)
         return np.dtype("f8") if self._counts and chosen.kind != "f" else chosen  # it may be missing
 
-    def units(self, units: str, time: str = "1") -> str:
-        """Give the result's units for the input's, and the unit of the stream's time."""
-        return self.own_units.format(units=units, time=time)
+    @property
+    def dated(self) -> bool:
+        """Whether the result is a time on the stream's axis, whose calendar then belongs to its attributes."""
+        return "{time_units}" in self.own_units
+
+    def units(self, units: str, time: str = "1", *, time_units: str = "1", other: str = "1") -> str:
+        """Give the result's units.
+
+        Parameters
+        ----------
+        units
+            The input's.
+        time
+            The unit of the stream's time, such as 'days'.
+        time_units
+            The units of the stream's time, such as 'days since 2000-01-01'.
+        other
+            Those of the first further input.
+        """
+        return self.own_units.format(units=units, time=time, time_units=time_units, other=other)
 
 
 REQUIRED = object()

@@ -1,8 +1,9 @@
 """Reading what the configuration says of operators: each gives the value or raises `ConfigError`."""
 
+from collections.abc import Callable
 from typing import Any
 
-from bbflow.errors import ConfigError
+from bbflow.errors import ConfigError, nearest
 
 
 def whole_number(value: Any) -> int:
@@ -42,3 +43,14 @@ def text(value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ConfigError(f"{value!r} is not a text")
     return value.strip()
+
+
+def one_of(*names: str) -> Callable[[Any], str]:
+    """Give what reads one of some words."""
+
+    def read(value: Any) -> str:
+        if value not in names:
+            raise ConfigError(f"unknown choice {value!r}; {nearest(str(value), names)}")
+        return str(value)
+
+    return read

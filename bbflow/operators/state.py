@@ -150,7 +150,7 @@ class StateLayout:
 
 def parts_of(points: int, size: int) -> Iterator[slice]:
     """Cut points into parts of at most some size."""
-    return (slice(start, min(start + size, points)) for start in range(0, points, size))
+    return (slice(start, min(start + size, points)) for start in range(0, points, max(size, 1)))
 
 
 def part_of(views: Views, points: slice) -> dict[str, Array]:

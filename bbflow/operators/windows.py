@@ -1,117 +1,130 @@
-"""Windows: the spans of time over which statistics run."""
+"""Windows as the configuration writes them."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-import cftime  # type: ignore[import-untyped]
-
 from bbflow.errors import ConfigError, nearest
+from bbflow.operators.frequencies import EXAMPLES, GROUPS, frequency_window
+from bbflow.operators.operator import REQUIRED
+from bbflow.operators.readers import text
+from bbflow.operators.spans import Run, Steps
+from bbflow.operators.window import Window, finest
+from bbflow.operators.window_kinds import KINDS, WindowKind
 
-Key = tuple[int, ...]
-Bounds = tuple[cftime.datetime, cftime.datetime]
+__all__ = ["WINDOWS", "Window", "finest", "parse_window", "parse_windows"]
 
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """Cuts time into spans; those of a finer window lie within those of every coarser one.
-
-    A span's key is a tuple of numbers; keys of later spans are greater.
-    """
-
-    name: str
-    """What the configuration calls it."""
-    level: int
-    """The finer, the greater."""
-    key_of: Callable[[cftime.datetime], Key]
-    """Says which span a date is in."""
-    bounds_of: Callable[[Key, cftime.datetime, cftime.datetime], Bounds]
-    """Says where a span begins and ends."""
-
-    def key(self, date: cftime.datetime) -> Key:
-        """Give the span that a date is in, such as (2000, 1) for a month."""
-        return self.key_of(date)
-
-    def bounds(self, key: Key, first: cftime.datetime, last: cftime.datetime) -> Bounds:
-        """Give a span's begin and end, in the calendar of its dates.
-
-        Parameters
-        ----------
-        key
-            The span.
-        first, last
-            Dates of the first and the last step in it.
-
-        Returns
-        -------
-        tuple of cftime.datetime
-            Of a span of the calendar its own bounds, the end not in it; of the whole run `first` and `last`.
-        """
-        return self.bounds_of(key, first, last)
+COMMON = ("name", "closed")
+"""Parameters that every window takes."""
 
 
-def _month_key(date: cftime.datetime) -> Key:
-    return date.year, date.month
-
-
-def _month_bounds(key: Key, first: cftime.datetime, last: cftime.datetime) -> Bounds:
-    start = _midnight(first.replace(year=key[0], month=key[1], day=1))
-    # No month has more than 31 days or fewer than 20 (October 1582), so this is a date in the next one.
-    return start, _midnight((start + timedelta(days=31)).replace(day=1))
-
-
-def _midnight(date: cftime.datetime) -> cftime.datetime:
-    return date.replace(hour=0, minute=0, second=0, microsecond=0)
-
-
-def _run_key(date: cftime.datetime) -> Key:
-    return ()
-
-
-def _run_bounds(key: Key, first: cftime.datetime, last: cftime.datetime) -> Bounds:
-    return first, last
-
-
-WINDOWS: Mapping[str, Window] = {
-    window.name: window
-    for window in (
-        Window("run", 0, _run_key, _run_bounds),
-        Window("month", 30, _month_key, _month_bounds),
-    )
-}
-"""All windows by name; a level between leaves room for year (10), season (20) and day (40)."""
-
-
-def finest(windows: Iterable[Window]) -> Window:
-    """Give the window that steps are folded into; coarser ones are combined of its spans.
-
-    Parameters
-    ----------
-    windows
-        At least one.
-    """
-    return max(windows, key=lambda window: window.level)
-
-
-def parse_windows(names: Sequence[Any]) -> tuple[Window, ...]:
-    """Make windows of their names.
+def parse_windows(items: Sequence[Any]) -> tuple[Window, ...]:
+    """Make windows of a list such as ``["month", {"years": 10}, {"season": {"months": "JJAS"}}, "MS"]``.
 
     Returns
     -------
     tuple of Window
-        Finest first, whatever the order of the names.
+        Finest first, whatever the order of the items.
 
     Raises
     ------
     ConfigError
-        If there is none, or a name is unknown or there twice.
+        If there is none, or a name or parameter is unknown, wrong, or there twice.
     """
-    if not names:
-        raise ConfigError(f"no windows are given; valid are {', '.join(sorted(WINDOWS))}")
+    if not items:
+        raise ConfigError(f"no windows are given; valid are {', '.join(KINDS)}")
+    windows = [parse_window(item) for item in items]
+    names = [window.name for window in windows]
     for name in names:
-        if name not in WINDOWS:
-            raise ConfigError(f"unknown window {name!r}; {nearest(str(name), WINDOWS)}")
-        if list(names).count(name) > 1:
-            raise ConfigError(f"window {name!r} is there twice: take one out")
-    return tuple(sorted((WINDOWS[name] for name in names), key=lambda window: -window.level))
+        if names.count(name) > 1:
+            raise ConfigError(f"window {name!r} is there twice: take one out, or give them a 'name'")
+    return tuple(sorted(windows, key=lambda window: -window.level))
+
+
+def parse_window(item: Any) -> Window:
+    """Make a window of a name, a map of one name to its parameters, or xarray's name.
+
+    Raises
+    ------
+    ConfigError
+        If it's none of these.
+    """
+    name, value = _part(item)
+    if name in ("resample", "groupby"):
+        return _of_xarray(name, value)
+    if name not in KINDS:
+        meant = _meant(name) if value is None else None
+        if meant is None:
+            raise ConfigError(f"unknown window {name!r}; {nearest(name, [*KINDS, 'resample', 'groupby'])}")
+        return parse_window(meant)
+    return _make(KINDS[name], value)
+
+
+def _part(item: Any) -> tuple[str, Any]:
+    if isinstance(item, Mapping) and len(item) == 1:
+        ((name, value),) = item.items()
+        return str(name), value
+    if isinstance(item, Mapping):
+        raise ConfigError(f"{dict(item)!r} is not a window: write a map of one name to its parameters")
+    return str(item), None
+
+
+def _meant(name: str) -> Any:
+    return GROUPS.get(name) or frequency_window(name)
+
+
+def _of_xarray(call: str, value: Any) -> Window:
+    """Read what stands in the brackets of resample(time="MS") and groupby("time.month")."""
+    if isinstance(value, Mapping):
+        value = value.get("time") if len(value) == 1 else None
+    meant = GROUPS.get(str(value)) if call == "groupby" else frequency_window(str(value))
+    if meant is None:
+        raise ConfigError(
+            f"{call}: {value!r} has no window; {nearest(str(value), GROUPS if call == 'groupby' else EXAMPLES)}"
+        )
+    return parse_window(meant)
+
+
+def _make(kind: WindowKind, value: Any) -> Window:
+    given = dict(value) if isinstance(value, Mapping) else {} if value is None else {_main(kind, value): value}
+    valid = [*kind.parameters, *COMMON]
+    for key in given:
+        if key not in valid:
+            raise ConfigError(f"window {kind.name!r}: unknown parameter {key!r}; {nearest(str(key), valid)}")
+    try:
+        window = kind.make(**{name: _value(kind, name, given) for name in kind.parameters})
+        return _with_common(window, given)
+    except ConfigError as error:
+        raise ConfigError(f"window {kind.name!r}: {error}") from None
+
+
+def _main(kind: WindowKind, value: Any) -> str:
+    if kind.main is None:
+        raise ConfigError(f"window {kind.name!r} takes no value, but it is {value!r}")
+    return kind.main
+
+
+def _value(kind: WindowKind, name: str, given: Mapping[str, Any]) -> Any:
+    parameter = kind.parameters[name]
+    if name in given:
+        return parameter.read(given[name])
+    if parameter.default is REQUIRED:
+        raise ConfigError(f"it needs {name!r}: {parameter.meaning}")
+    return parameter.default
+
+
+def _with_common(window: Window, given: Mapping[str, Any]) -> Window:
+    name = text(given.get("name", window.name))
+    if not re.fullmatch(r"[A-Za-z0-9_]+", name):
+        raise ConfigError(f"name {name!r} must be a word of letters, digits and _")
+    closed = given.get("closed", "left")
+    if closed not in ("left", "right"):
+        raise ConfigError(f"closed: {closed!r} is neither left nor right")
+    if closed == "right" and isinstance(window.spans, Steps | Run):
+        raise ConfigError("closed: steps have no boundary to be closed on; take it out")
+    return replace(window, name=name, closed=closed)
+
+
+WINDOWS: Mapping[str, Window] = {name: parse_window(name) for name in ("run", "month")}
+"""Those of the default configuration."""

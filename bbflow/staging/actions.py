@@ -16,6 +16,16 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
+class Check:
+    """See that a copy, which nobody used for a while, is still one of its source; copy it again if it isn't."""
+
+    file: File
+    """Which copy."""
+    wave: int
+    """Number of the wave that wants it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Evict:
     """Remove a file from the BB; what follows in the list counts on its room."""
 
@@ -43,4 +53,4 @@ class Refused:
     """Why."""
 
 
-Action = Stage | Evict | Ready | Refused
+Action = Stage | Check | Evict | Ready | Refused

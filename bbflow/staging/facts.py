@@ -1,8 +1,22 @@
 """What a source tells of a file, and how it refuses."""
 
+import errno
+import os
 from dataclasses import dataclass
 
 from bbflow.errors import SourceError
+
+LASTING = {
+    errno.EEXIST,
+    errno.EISDIR,
+    errno.ELOOP,
+    errno.ENAMETOOLONG,
+    errno.ENOTDIR,
+    errno.EROFS,
+}
+"""Errors of a file system that don't pass by themselves, beside a missing file and a missing permission."""
+PASSING_STATUS = {408, 425, 429}
+"""What HTTP servers say to a client that may come again; other numbers from 400 to 499 don't pass by themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,3 +46,24 @@ def missing(url: str) -> SourceError:
 def forbidden(url: str) -> SourceError:
     """Say that a file may not be used."""
     return SourceError(f"{url}: no permission; check its owner, or the credentials of its store")
+
+
+def impossible(url: str, error: Exception, status: int | None = None) -> SourceError | None:
+    """Say that something can't be done with a file, however often it is tried; None if it may pass.
+
+    Parameters
+    ----------
+    url
+        Which file.
+    error
+        What its client raised.
+    status
+        What an HTTP server said.
+    """
+    if isinstance(error, NotImplementedError):
+        return SourceError(f"{url}: this kind of store can't do that; name another place")
+    if isinstance(error, OSError) and error.errno in LASTING:
+        return SourceError(f"{url} can't be used: {os.strerror(error.errno)}; check the path")
+    if status is not None and 400 <= status < 500 and status not in PASSING_STATUS:
+        return SourceError(f"{url}: the server refuses ({status}: {error}); check the URL and the rights")
+    return None

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 
 PAUSE_S = 0.05
 """A pause holds every transfer within this time: a chunk is made small enough."""
-LEAST_CHUNK_BYTES, MOST_CHUNK_BYTES = 32 << 10, 8 << 20
+CHUNK_S = PAUSE_S / 3
+"""A chunk is to take so long: rates are guessed from the last chunks, and a phase is seen only at the next look."""
+LEAST_CHUNK_BYTES, MOST_CHUNK_BYTES = 4 << 10, 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +168,7 @@ class Gate:
 
 
 def next_chunk_bytes(rate_bytes_per_s: float, pace_bytes_per_s: float | None) -> int:
-    """Give a chunk that takes half of `PAUSE_S`, within 32 KiB and 8 MiB.
+    """Give a chunk that takes `CHUNK_S`, within 4 KiB and 8 MiB.
 
     Parameters
     ----------
@@ -176,7 +178,7 @@ def next_chunk_bytes(rate_bytes_per_s: float, pace_bytes_per_s: float | None) ->
         What all fetchers together may take.
     """
     rate = min(rate_bytes_per_s, pace_bytes_per_s or math.inf)
-    return int(min(max(rate * PAUSE_S / 2, LEAST_CHUNK_BYTES), MOST_CHUNK_BYTES))
+    return int(min(max(rate * CHUNK_S, LEAST_CHUNK_BYTES), MOST_CHUNK_BYTES))
 
 
 def next_rate(rate_bytes_per_s: float, size_bytes: int, elapsed_s: float, latency_s: float) -> float:
@@ -195,5 +197,5 @@ def next_rate(rate_bytes_per_s: float, size_bytes: int, elapsed_s: float, latenc
         return rate_bytes_per_s
     latency_s = latency_s if math.isfinite(latency_s) else 0.0
     newest = size_bytes / max(elapsed_s - latency_s, elapsed_s / 10)
-    old = rate_bytes_per_s or LEAST_CHUNK_BYTES / (PAUSE_S / 2)
+    old = rate_bytes_per_s or LEAST_CHUNK_BYTES / CHUNK_S
     return min(old + 0.3 * (newest - old), 2 * old)

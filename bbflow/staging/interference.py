@@ -12,6 +12,8 @@ from statistics import median
 
 ALONE_SHARE = 0.02
 """A phase counts as undisturbed if transfers ran at less than this share of their highest rate."""
+LEAST_LOSS = 0.02
+"""A phase that is longer by less than this may be so by chance."""
 LEAST_PHASES = 2
 """Of each kind, alone and disturbed, for a fit."""
 
@@ -36,7 +38,7 @@ class Interference:
     """Predicts the slowdown of an application by our rate."""
 
     capacity_bytes_per_s: float
-    """What the shared part can carry; infinite if no slowdown was seen."""
+    """What the shared part can carry."""
     fitted: bool = True
     """Whether it comes from observed phases, not from a guess."""
 
@@ -52,6 +54,9 @@ class Interference:
 
 def fit_interference(samples: Sequence[PhaseSample]) -> Interference | None:
     """Fit the capacity C by least squares of 1 - T/D = r / C; T is the median of undisturbed phases.
+
+    A loss (1 - T/D) can't be told from noise below what the undisturbed phases differ among themselves, nor below
+    `LEAST_LOSS`. So a capacity is never infinite: it is at most what such a loss would mean.
 
     Parameters
     ----------
@@ -70,6 +75,8 @@ def fit_interference(samples: Sequence[PhaseSample]) -> Interference | None:
     if min(len(alone), len(disturbed)) < LEAST_PHASES:
         return None
     undisturbed_s = median(alone)
+    spread_s = 1.4826 * median(abs(duration_s - undisturbed_s) for duration_s in alone)
+    least = max(LEAST_LOSS, spread_s / undisturbed_s) * sum(sample.bytes_per_s for sample in disturbed)
     lost = sum(sample.bytes_per_s * (1 - undisturbed_s / sample.duration_s) for sample in disturbed)
     squares = sum(sample.bytes_per_s**2 for sample in disturbed)
-    return Interference(squares / lost if lost > 0 else math.inf)
+    return Interference(squares / max(lost, least))

@@ -13,7 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from bbflow.errors import ConfigError, MissingToolError, nearest
+from bbflow.errors import ConfigError, MissingToolError, SourceError, nearest
 from bbflow.staging.facts import Facts, forbidden, missing
 
 OPTIONS = {
@@ -114,6 +114,8 @@ class ObjectStore:
             raise missing(url) from error
         except (errors.PermissionDeniedError, errors.UnauthenticatedError) as error:
             raise forbidden(url) from error
+        except (errors.InvalidPathError, errors.NotSupportedError) as error:
+            raise SourceError(f"{url} can't be used: {' '.join(str(error).split())[:200]}") from error
 
 
 def _md5(url: str, etag: str | None) -> str | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bbflow.errors import ConfigError, nearest
 from bbflow.phases import Phase, Prediction
-from bbflow.staging.gate import Decision
+from bbflow.staging.gate import PAUSE_S, Decision
 from bbflow.staging.interference import Interference
 
 MAX_DELAY_S = 600.0
@@ -39,6 +39,8 @@ class Situation:
     """When the next wave could begin to compute, in seconds since the epoch; None if nothing computes."""
     peak_bytes_per_s: float | None = None
     """Rate of all fetchers together without a phase; None if it isn't known yet."""
+    free_share: float = 1.0
+    """Share of the time in which nobody was in a phase lately."""
     model: Interference | None = None
     """Fitted from observed phases; None if there were too few."""
 
@@ -90,14 +92,21 @@ class FullDelay(Policy):
 
 @dataclass(frozen=True)
 class PartialDelay(Policy):
-    """In a phase, transfers run at a pace that keeps the application's predicted slowdown under a limit."""
+    """In a phase, transfers run at a pace that keeps the application's predicted slowdown under a limit.
+
+    Where the next phase is predicted, they go over to that pace before it begins.
+    """
 
     limit: float = 0.05
     """Tolerable slowdown: 0.05 is a phase that lasts 5% longer than alone."""
+    confidence: float = 0.6
+    """Predictions below it are not used."""
 
     def choose(self, situation: Situation) -> Decision:
-        """Pace in a phase."""
-        return paced(situation, self.limit) if situation.phases else Decision()
+        """Pace in a phase, and when one is about to begin."""
+        if situation.phases:
+            return paced(situation, self.limit)
+        return paced_before_predicted(situation, self.limit, self.confidence)
 
 
 @dataclass(frozen=True)
@@ -146,7 +155,9 @@ class Auto(Policy):
     def choose(self, situation: Situation) -> Decision:
         """Take no action if nobody would feel it, wait if there is time, else go on at a pace under the limit."""
         if not situation.phases:
-            return before_predicted(situation, self.confidence) if has_time(situation) else Decision()
+            if has_time(situation):
+                return before_predicted(situation, self.confidence)
+            return paced_before_predicted(situation, self.limit, self.confidence)
         peak = situation.peak_bytes_per_s
         if situation.model is not None and peak is not None and situation.model.slowdown(peak) <= self.limit:
             return Decision(reason="the model expects no slowdown above the limit")
@@ -170,6 +181,17 @@ def before_predicted(situation: Situation, confidence: float) -> Decision:
     return Decision(stop_s=next_one.begins_s - next_one.tolerance_s, reason="a phase is expected")
 
 
+def paced_before_predicted(situation: Situation, limit: float, confidence: float) -> Decision:
+    """Let what can end before the next phase begin; when that is due, go on at the pace that it would allow.
+
+    A chunk at full speed that runs into the phase would slow it down by itself.
+    """
+    decision = before_predicted(situation, confidence)
+    if decision.stop_s is None or situation.now_s + PAUSE_S < decision.stop_s:
+        return decision
+    return paced(situation, limit)
+
+
 def paced(situation: Situation, limit: float) -> Decision:
     """Pace transfers so that the predicted slowdown stays under a limit.
 
@@ -177,24 +199,22 @@ def paced(situation: Situation, limit: float) -> Decision:
     either, the least pace is used.
     """
     model = situation.model or Interference(situation.peak_bytes_per_s or 0.0, fitted=False)
-    pace = model.pace(limit)
-    if math.isinf(pace):
-        return Decision(reason="the model expects no slowdown")
+    whose = f"I/O phase of {names(situation)}" if situation.phases else "a phase is expected"
     return Decision(
-        bytes_per_s=max(pace, LEAST_PACE_BYTES_PER_S),
+        bytes_per_s=max(model.pace(limit), LEAST_PACE_BYTES_PER_S),
         fetchers=1,
-        reason=f"I/O phase of {names(situation)}: slowdown up to {limit:.0%}",
+        reason=f"{whose}: slowdown up to {limit:.0%}",
     )
 
 
 def has_time(situation: Situation) -> bool:
-    """Whether the transfers keep the wave's deadline if they wait until the phase, now or predicted, has ended."""
+    """Whether the transfers keep the wave's deadline if they wait in phases: this one, or the next, and later ones."""
     if situation.remaining_bytes == 0:
         return True
     if situation.deadline_s is None or situation.peak_bytes_per_s is None:
         return False
-    end_s = phase_end_s(situation)
-    return end_s is not None and end_s + situation.remaining_bytes / situation.peak_bytes_per_s <= situation.deadline_s
+    end_s, rate = phase_end_s(situation), situation.peak_bytes_per_s * situation.free_share
+    return end_s is not None and rate > 0 and end_s + situation.remaining_bytes / rate <= situation.deadline_s
 
 
 def phase_end_s(situation: Situation) -> float | None:

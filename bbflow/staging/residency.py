@@ -14,6 +14,7 @@ class State(Enum):
     COMING = "being copied"
     AWAITED = "a task is going to make it"
     HERE = "whole"
+    UNCHECKED = "whole, but nobody used it for a while: its source may have changed, to be checked before use"
 
 
 @dataclass(slots=True)
@@ -28,6 +29,8 @@ class Entry:
     """Admitted tasks that use it and are not final."""
     made: bool = False
     """Whether a task made it here: it has no other copy, and goes only when released."""
+    copied: bool = False
+    """Whether it is a copy of its source."""
 
     @property
     def size_bytes(self) -> int:
@@ -37,7 +40,12 @@ class Entry:
     @property
     def may_go(self) -> bool:
         """Whether removing it loses nothing and disturbs nobody."""
-        return not self.pins and not self.made and self.state in (State.HERE, State.FOUND)
+        return not self.pins and not self.made and (self.state is State.HERE or self.is_doubtful)
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether it is to be checked before use."""
+        return self.state in (State.FOUND, State.UNCHECKED)
 
 
 class Residency:
@@ -88,6 +96,7 @@ class Residency:
         self._entries[entry.file.url] = entry
         self.used_bytes += entry.size_bytes
         self._coming += entry.state is State.COMING
+        entry.copied = entry.state is State.COMING
         self._settle(entry.file.url)
 
     def drop(self, url: str) -> None:
@@ -103,6 +112,7 @@ class Residency:
         self._coming += (state is State.COMING) - (entry.state is State.COMING)
         self.used_bytes -= entry.size_bytes
         entry.state, entry.file, entry.made = state, file or entry.file, entry.made or made
+        entry.copied = not entry.made and (entry.copied or state is State.COMING)
         self.used_bytes += entry.size_bytes
         self._settle(url)
 
@@ -112,7 +122,10 @@ class Residency:
         self._settle(url)
 
     def want(self, url: str, key: str, order: int) -> None:
-        """Note a user: a task that is not final."""
+        """Note a user: a task that is not final. A copy that had none is to be checked before use."""
+        entry = self._entries.get(url)
+        if entry is not None and entry.copied and entry.may_go and url not in self._users:
+            entry.state = State.UNCHECKED
         self._users.setdefault(url, {})[key] = order
         self._idle.pop(url, None)
 

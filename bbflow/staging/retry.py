@@ -67,6 +67,7 @@ def persist(
         except Exception as error:  # what a client raises depends on the protocol
             failures = 1 if progress() > before else failures + 1
             if failures >= retry.attempts:
-                reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+                cause = error.__cause__ or error  # a client may give another error the name of a missing file
+                reason = f"{type(cause).__name__}: {cause}" if str(cause) else type(cause).__name__
                 raise SourceError(f"{url}: gave up after {failures} failures in a row ({reason}); see to it") from error
         sleep(retry.wait_s(failures, random.random()))

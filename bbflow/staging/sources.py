@@ -11,7 +11,7 @@ import fsspec
 from fsspec.core import split_protocol
 
 from bbflow.errors import ConfigError, MissingToolError, SourceError
-from bbflow.staging.facts import Facts, forbidden, missing
+from bbflow.staging.facts import Facts, forbidden, impossible, missing
 from bbflow.staging.objects import ObjectStore
 
 LOCAL = ("file", "local")
@@ -200,6 +200,8 @@ def refusals(url: str) -> Iterator[None]:
             raise forbidden(url) from error
         if status in (404, 410) or (isinstance(error, FileNotFoundError) and error.__cause__ is None):
             raise missing(url) from error
+        if lasting := impossible(url, error, status):
+            raise lasting from error
         raise
 
 

@@ -2,7 +2,6 @@
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -12,15 +11,17 @@ from typing import Any, Self
 from bbflow.errors import BbflowError, ConfigError
 from bbflow.events import EventLog
 from bbflow.phases import PhaseSource
-from bbflow.staging.actions import Action, Evict, Ready, Refused, Stage
+from bbflow.staging.actions import Action, Check, Evict, Ready, Refused, Stage
 from bbflow.staging.diary import Diary
 from bbflow.staging.fetchers import Fetchers
 from bbflow.staging.files import File, Location, Task
-from bbflow.staging.gate import Decision, Gate
+from bbflow.staging.gate import Closed, Decision, Gate
 from bbflow.staging.policies import NoAction, Policy
+from bbflow.staging.probes import Probes
 from bbflow.staging.retry import Retry, persist
 from bbflow.staging.shelf import Shelf
 from bbflow.staging.sources import Sources, local_path
+from bbflow.staging.submissions import Submission, sort_out
 from bbflow.staging.transfers import Transfer, stage_out
 from bbflow.staging.watching import Watch
 from bbflow.staging.waves import Waves
@@ -28,14 +29,6 @@ from bbflow.staging.waves import Waves
 Locations = Mapping[str, Location]
 """URL to where a task finds the file, or is to put it."""
 _Settled = list[tuple[str, Locations | Exception]]
-
-
-@dataclass(slots=True)
-class _Submission:
-    """A task whose turn has not come, or whose sizes aren't all known."""
-
-    task: Task
-    sizes: dict[str, Future[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +109,8 @@ class Stager:
         self._sources = Sources(options)
         self._retry = retry or Retry()
         self._lock = threading.Lock()
-        self._submissions: deque[_Submission] = deque()
+        self._submissions: list[Submission] = []
+        self._submitted = 0
         self._tasks: dict[str, Task] = {}
         self._futures: dict[str, Future[Locations]] = {}
         self._made: set[str] = set()
@@ -124,7 +118,7 @@ class Stager:
         self._diary = Diary(events, clock, slots)
         self.gate = Gate(fetchers, clock)
         """Every chunk passes it."""
-        self._probes = ThreadPoolExecutor(4, "bbflow-probe")
+        self._probes = Probes(self._size)
         self._uploads = ThreadPoolExecutor(2, "bbflow-stage-out")
         self._fetchers = Fetchers(policy.most_fetchers(fetchers), self._transfer, self._fetched, clock)
         self._watch = Watch(policy, self.gate, phases, self._diary.load, clock, self._diary.decided, self._diary.phase)
@@ -167,10 +161,11 @@ class Stager:
                 why = "the stager is closed" if self._closed else "there is a task of this name: name it differently"
                 raise ConfigError(f"task {key!r} can't be staged: {why}")
             unknown = {file.url for file in inputs if file.size_bytes is None} - self._made
-            sizes = {url: self._probes.submit(self._size, url) for url in sorted(unknown)}
+            sizes = {url: self._probes.ask(url) for url in sorted(unknown)}
             self._tasks[key] = task
             self._made |= {file.url for file in outputs}
-            self._submissions.append(_Submission(task, sizes))
+            self._submissions.append(Submission(task, self._submitted, sizes))
+            self._submitted += 1
             future = self._futures[key] = Future()
         for size in sizes.values():
             size.add_done_callback(lambda _: self._plan())
@@ -237,7 +232,7 @@ class Stager:
             futures = list(self._futures.items())
         self.gate.close()
         self._watch.close()
-        self._probes.shutdown(cancel_futures=True)
+        self._probes.close()
         self._uploads.shutdown(cancel_futures=True)
         self._fetchers.close()
         self._diary.close()
@@ -248,34 +243,38 @@ class Stager:
     # From here on: what the threads do.
 
     def _size(self, url: str) -> int:
-        return persist(lambda: self._sources.facts(url), url, self._retry).size_bytes
+        return persist(lambda: self._sources.facts(url), url, self._retry, sleep=self._sleep).size_bytes
+
+    def _sleep(self, wait_s: float) -> None:
+        if self._probes.is_closed.wait(wait_s):
+            raise Closed
 
     def _plan(self) -> None:
-        """Plan the submitted tasks whose sizes are known, in program order."""
+        """Plan the submitted tasks whose sizes are known; one that becomes known later takes its place among them."""
         with self._lock:
             settled: _Settled = []
-            while self._submissions and all(size.done() for size in self._submissions[0].sizes.values()):
-                submission = self._submissions.popleft()
+            plannable, self._submissions = sort_out(self._submissions)
+            for submission in plannable:
                 if self._tasks.get(submission.task.key) is submission.task and not self._closed:
                     settled += self._add(submission)
         self._settle(settled)
 
-    def _add(self, submission: _Submission) -> _Settled:
+    def _add(self, submission: Submission) -> _Settled:
         task = submission.task
         try:
             sizes = {url: size.result() for url, size in submission.sizes.items()}
         except Exception as error:
             return [(task.key, error)]
         inputs = tuple(replace(f, size_bytes=sizes[f.url]) if f.url in sizes else f for f in task.inputs)
-        self._diary.submitted(task.key, self._waves.next_wave)
-        return self._perform(self._waves.add(Task(task.key, inputs, task.outputs)))
+        self._diary.submitted(task.key, submission.order // self._waves.slots)
+        return self._perform(self._waves.add(Task(task.key, inputs, task.outputs), submission.order))
 
     def _perform(self, actions: Sequence[Action]) -> _Settled:
         """Do what the plan wants; the lock is held. Give what futures are to be told without it."""
         settled: _Settled = []
         for action in actions:
             match action:
-                case Stage(file, wave):
+                case Stage(file, wave) | Check(file, wave):
                     self._diary.wanted(file)
                     self._fetchers.fetch(file, wave)
                 case Evict(url):
@@ -305,10 +304,11 @@ class Stager:
 
     def _stage_out(self, path: Path, url: str) -> int:
         with self._diary.staging_out(path.stat().st_size):
-            return stage_out(path, url, self._sources, self.gate, self._retry)
+            return stage_out(path, url, self._sources, self.gate, self._retry, self._sleep)
 
     def _transfer(self, file: File, rank: int) -> int:
-        return Transfer(file, self._sources, self._shelf, self.gate, self._retry, rank).run().transferred_bytes
+        transfer = Transfer(file, self._sources, self._shelf, self.gate, self._retry, rank, self._sleep)
+        return transfer.run().transferred_bytes
 
     def _fetched(
         self, file: File, wave: int, fetcher: int, started_s: float, read_bytes: int, error: Exception | None

@@ -161,7 +161,14 @@ def _room(shelf: Shelf, url: str) -> Iterator[None]:
         ) from error
 
 
-def stage_out(path: Path, url: str, sources: Sources, gate: Gate, retry: Retry) -> int:
+def stage_out(
+    path: Path,
+    url: str,
+    sources: Sources,
+    gate: Gate,
+    retry: Retry,
+    sleep: Callable[[float], object] = time.sleep,
+) -> int:
     """Copy a file from the burst buffer to where a URL says; it appears there whole.
 
     Parameters
@@ -172,6 +179,8 @@ def stage_out(path: Path, url: str, sources: Sources, gate: Gate, retry: Retry) 
         Where to; what is there is replaced.
     sources, gate, retry
         How, who says when, and what happens after a failure.
+    sleep
+        Waits so many seconds.
 
     Returns
     -------
@@ -183,7 +192,7 @@ def stage_out(path: Path, url: str, sources: Sources, gate: Gate, retry: Retry) 
     SourceError
         If it can't be written there.
     """
-    return persist(lambda: _write(path, url, sources, gate), url, retry)
+    return persist(lambda: _write(path, url, sources, gate), url, retry, sleep=sleep)
 
 
 def _write(path: Path, url: str, sources: Sources, gate: Gate) -> int:

@@ -87,9 +87,32 @@ class Memory:
         return median(durations) if durations else None
 
     @property
+    def free_share(self) -> float:
+        """Share of the time in which nobody was in a phase."""
+        return free_share([phase for past in self.past.values() for phase in past])
+
+    @property
     def model(self) -> Interference | None:
         """The interference model, as far as the phases allow one."""
         return fit_interference(self.samples)
+
+
+def free_share(past: Sequence[Phase]) -> float:
+    """Give the share of the time without a phase, from the first one's begin to the last one's; 1 if there was none.
+
+    Parameters
+    ----------
+    past
+        Phases; what overlaps counts once.
+    """
+    phases = sorted(past, key=lambda phase: phase.began_s)
+    if len(phases) < 2 or phases[0].began_s == phases[-1].began_s:
+        return 1.0
+    free_s, until_s = 0.0, phases[0].began_s
+    for phase in phases:
+        free_s += max(phase.began_s - until_s, 0.0)
+        until_s = max(until_s, phase.ended_s or phase.began_s)
+    return free_s / (phases[-1].began_s - phases[0].began_s)
 
 
 class Watch:
@@ -107,6 +130,8 @@ class Watch:
         Gives seconds since the epoch.
     on_decision, on_phase
         Called with every new decision, and with every phase that has ended.
+    poll_s
+        How often it looks.
     """
 
     def __init__(
@@ -118,29 +143,36 @@ class Watch:
         clock: Callable[[], float],
         on_decision: Callable[[Decision], None],
         on_phase: Callable[[Phase], None],
+        poll_s: float = POLL_S,
     ) -> None:
         self._policy, self._gate, self._source, self._load, self._clock = policy, gate, source, load, clock
         self._on_decision, self._on_phase = on_decision, on_phase
         self._memory = Memory()
-        if source is not None:
-            self._memory.recall(source.past())
+        self._poll_s = poll_s
         self._delayed_since_s: float | None = None
         self._peak = PeakRate()
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="bbflow-phases", daemon=True)
+        self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Decide once, then go on in a thread."""
+        """Decide once, then go on in a thread; after `close` it can be started again."""
+        self._memory.lasting.clear()  # of what ended while nobody looked, nobody knows how long it was
+        if self._source is not None and (past := self._source.past()):
+            self._memory.past.clear()
+            self._memory.recall(past)
         self.step()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(self._ended,), name="bbflow-phases", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         """End the thread."""
         self._ended.set()
-        self._thread.join()
+        if self._thread is not None:
+            self._thread.join()
 
-    def _run(self) -> None:
-        while not self._ended.wait(POLL_S):
+    def _run(self, ended: threading.Event) -> None:
+        while not ended.wait(self._poll_s):
             self.step()
 
     def step(self) -> None:
@@ -171,6 +203,7 @@ class Watch:
             remaining_bytes=load.remaining_bytes,
             deadline_s=load.deadline_s,
             peak_bytes_per_s=self._peak.bytes_per_s,
+            free_share=self._memory.free_share,
             model=self._memory.model,
         )
 

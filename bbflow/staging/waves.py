@@ -1,11 +1,12 @@
 """Waves: which files are staged when, and which tasks may run. Events in, actions out; no clock, no threads."""
 
+from bisect import insort
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from bbflow.errors import BbflowError, CapacityError, ConfigError, SourceError, nearest
-from bbflow.staging.actions import Action, Evict, Ready, Refused, Stage
+from bbflow.staging.actions import Action, Check, Evict, Ready, Refused, Stage
 from bbflow.staging.files import File, Task, total_bytes
 from bbflow.staging.residency import Entry, Residency, State
 from bbflow.units import format_bytes
@@ -88,19 +89,22 @@ class Waves:
         """Files that have room on the BB, also those that are only coming."""
         return self._bb.urls
 
-    @property
-    def next_wave(self) -> int:
-        """Number of the wave that the next task belongs to, counted from 0."""
-        return self._added // self.slots
-
     def wave_of(self, key: str) -> int:
         """Give the number of a task's wave, counted from 0; the task must not be final."""
         return self._tasks[key].order // self.slots
 
     # Events
 
-    def add(self, task: Task) -> list[Action]:
+    def add(self, task: Task, order: int | None = None) -> list[Action]:
         """Take the next task of the program.
+
+        Parameters
+        ----------
+        task
+            With its sizes.
+        order
+            Its place in the program, if tasks that come after it were taken earlier: it goes before those that are not
+            admitted yet. By default it is the last.
 
         Raises
         ------
@@ -109,12 +113,12 @@ class Waves:
         """
         if task.key in self._tasks:
             raise ConfigError(f"task {task.key!r} is there already: give each task a name of its own")
-        progress = _Progress(task, self._added)
+        progress = _Progress(task, self._added if order is None else order)
+        self._added = max(self._added, progress.order + 1)
         self._tasks[task.key] = progress
         for file in (*task.inputs, *task.outputs):
-            self._bb.want(file.url, task.key, self._added)
-        self._added += 1
-        self._queue.append(progress)
+            self._bb.want(file.url, task.key, progress.order)
+        insort(self._queue, progress, key=lambda each: each.order)
         return self._advance()
 
     def staged(self, url: str) -> list[Action]:
@@ -213,7 +217,7 @@ class Waves:
         """Give files on the BB that the task is going to make anew, or that are another version than it wants."""
         outputs = [file.url for file in task.outputs if file.url in self._bb]
         entries = [(file, self._bb.get(file.url)) for file in task.inputs]
-        old = [f.url for f, e in entries if e and e.state is State.FOUND and f.size_bytes not in (None, e.size_bytes)]
+        old = [f.url for f, e in entries if e and e.is_doubtful and f.size_bytes not in (None, e.size_bytes)]
         return list(dict.fromkeys((*outputs, *old)))
 
     def _new_files(self, task: Task, replaced: list[str]) -> list[File]:
@@ -245,16 +249,20 @@ class Waves:
         return actions if head.missing else [*actions, head.ready]
 
     def _hold(self, head: _Progress, file: File) -> list[Action]:
-        """Hold an input for a task, and let it come if it isn't there."""
-        stage = file.url not in self._bb or self._bb[file.url].state is State.FOUND
-        if file.url not in self._bb:
+        """Hold an input for a task, and let it come if it isn't there, or may be out of date."""
+        entry = self._bb.get(file.url)
+        needed: list[Action] = []
+        if entry is None:
+            needed = [Stage(file, head.order // self.slots)]
             self._bb.put(Entry(file, State.COMING))
-        elif stage:
+        elif entry.is_doubtful:
+            kind = Check if entry.state is State.UNCHECKED else Stage
+            needed = [kind(file, head.order // self.slots)]
             self._bb.become(file.url, State.COMING)
         self._bb.pin(file.url, head.task.key)
         if self._bb[file.url].state is not State.HERE:
             head.missing.add(file.url)
-        return [Stage(file, head.order // self.slots)] if stage else []
+        return needed
 
     def _without_room(self, head: _Progress) -> list[Action]:
         if self._direct:

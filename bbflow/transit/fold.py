@@ -4,18 +4,27 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bbflow.config import VariableConfig
-from bbflow.operators import Filter, Operator, StateLayout, fold_steps
+from bbflow.operators import StateLayout
+from bbflow.operators.diagnostic import Diagnostic
+from bbflow.operators.family import Array
+from bbflow.operators.filter import Extremes
+from bbflow.operators.fold import Tiles, fold_tiles
+from bbflow.operators.guard import collecting
+from bbflow.operators.space import Local
 from bbflow.operators.windows import Window
-from bbflow.records import Block
-from bbflow.store.pool import read_block
-from bbflow.transit.shards import ShardState, WindowKey
-from bbflow.transit.states import map_source, map_target, next_file
+from bbflow.transit.inner import inner_step
+from bbflow.transit.inputs import Inputs, extremes_of, open_inputs, partials
+from bbflow.transit.layouts import layout_of
+from bbflow.transit.shards import ShardKey, ShardState
+from bbflow.transit.slots import BASE, CARRIED, INNER, OUTER, Keys, Slot, plan_roll
+from bbflow.transit.states import combine_files, forget, map_source, map_target, next_file
+from bbflow.transit.steps import Carried, Then
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,24 +33,32 @@ class FoldWork:
 
     state: ShardState
     """The state that counts now."""
-    config: VariableConfig
+    diagnostic: Diagnostic
     """What is computed."""
-    steps: tuple[tuple[int, Block], ...]
-    """Step numbers and blocks, oldest first; all in one span of the finest window."""
-    base_key: WindowKey
-    """That span."""
-    reset: frozenset[str]
-    """Coarser windows whose span ended with the last one: they start anew."""
-    fill_value: float | int | None
-    """Value that stands for 'missing', besides NaN."""
-    times: Mapping[int, float]
-    """Step number to time, for the rows that pass filters."""
-    pool: str
-    """Path of the node's pool."""
+    inputs: Inputs
+    """Steps, all in one span of every window."""
+    keys: Keys
+    """Those spans."""
+    local: Local | None
+    """Which points of the blocks, or what of them, if not all."""
     state_directory: str
     """Where the node keeps states."""
     rows_directory: str
     """Where rows that pass filters are put until they are published."""
+    off: Mapping[str, str]
+    """Users' operators that have failed, and are called no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartialSteps:
+    """What some blocks contribute to steps that depend on others too."""
+
+    key: ShardKey
+    """The blocks."""
+    numbers: tuple[int, ...]
+    """The steps."""
+    values: Array
+    """Of shape (steps, components, points)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +67,10 @@ class FoldReceipt:
 
     states: tuple[ShardState, ...]
     """The next states."""
+    partials: tuple[PartialSteps, ...]
+    """What must be merged with other blocks' before it can be folded."""
+    errors: Mapping[str, str]
+    """What failed in users' operators."""
     bytes: int
     """Bytes of the blocks."""
     started_s: float
@@ -69,102 +90,133 @@ def fold_batch(works: Sequence[FoldWork]) -> FoldReceipt:
         One for each shard.
     """
     started_s = time.time()
-    states = tuple(_fold_shard(work) for work in works)
-    size = sum(block.bytes for work in works for _, block in work.steps)
-    return FoldReceipt(states, size, started_s, time.time())
+    states, parts = [], []
+    with collecting(works[0].off if works else None) as errors:
+        for work in works:
+            if work.local is None or work.local.complete or work.inputs.arrays:
+                states.append(ShardFold(work).fold())
+            else:
+                parts.append(_partial(work, work.local))
+    size = sum(work.inputs.bytes for work in works)
+    return FoldReceipt(tuple(states), tuple(parts), errors, size, started_s, time.time())
 
 
-def _fold_shard(work: FoldWork) -> ShardState:
-    operators, filters = split(work.config.operators)
-    base, *coarser = work.config.windows
-    dtype, points = np.dtype(work.state.dtype), max(work.steps[0][1].points, 1)
-    layout = StateLayout.of(operators, dtype=dtype, points=points)
-    rolls = work.state.base_key is not None and work.state.base_key != work.base_key
-    files = _roll(work, layout, coarser) if rolls else dict(work.state.files)
-    current = files.get(base.name)
-    target_path = next_file(work.state_directory, work.state.key.label, base.name, work.state.files.get(base.name))
-    blocks = [_values(work.pool, block) for _, block in work.steps]
-    rows = fold_steps(
-        layout,
-        map_source(current) if current else None,
-        map_target(target_path, max(layout.nbytes, 1)),
-        blocks,
-        fill_value=work.fill_value,
-        filters=filters,
-        steps=[number for number, _ in work.steps],
-        extremes=[_extremes(block) for _, block in work.steps],
-    )
-    files[base.name] = target_path
-    return replace(
-        work.state,
-        last_step=work.steps[-1][0],
-        base_key=work.base_key,
-        files=files,
-        rows=work.state.rows + _keep_rows(work, rows),
-    )
+def _partial(work: FoldWork, local: Local) -> PartialSteps:
+    values = partials(work.inputs, work.diagnostic, local)
+    return PartialSteps(work.state.key, work.inputs.numbers, values)
 
 
-def _roll(work: FoldWork, layout: StateLayout, coarser: Sequence[Window]) -> dict[str, str]:
-    """Combine the finest window's closed span into the coarser ones, and let it start anew."""
-    old = dict(work.state.files)
-    base_name = work.config.windows[0].name
-    files: dict[str, str] = {}
-    for window in coarser:
-        if window.name in work.reset:
-            continue
-        path = next_file(work.state_directory, work.state.key.label, window.name, old.get(window.name))
-        target = map_target(path, max(layout.nbytes, 1))
-        combine_files(layout, [old.get(window.name), old[base_name]], target)
-        files[window.name] = path
-    return files
+class ShardFold:
+    """Takes a batch into the states of one shard.
+
+    Parameters
+    ----------
+    work
+        What is to be done.
+    """
+
+    def __init__(self, work: FoldWork) -> None:
+        self._work = work
+        self._diagnostic = work.diagnostic
+        self._old = work.state
+        self._files = dict(work.state.files)
+        self._dropped: list[str] = []
+
+    def fold(self) -> ShardState:
+        """Give the next state."""
+        forget(self._old.dropped)
+        work = self._work
+        steps = self._open()
+        dtype = steps.part(slice(0, 1)).values[0].dtype
+        if self._old.keys is not None and self._old.keys != work.keys:
+            self._close_spans(self._old.keys, dtype)
+        level = INNER if self._diagnostic.each else OUTER
+        if level == OUTER and self._diagnostic.then is not None:
+            steps = Then(steps, self._diagnostic.then)
+        rows = self._fold(level, dtype, steps, extremes_of(work.inputs, self._diagnostic, work.local))
+        return replace(
+            self._old,
+            dtype=dtype.str,
+            last_step=work.inputs.numbers[-1],
+            last_time=work.inputs.times[-1],
+            keys=work.keys,
+            files=self._files,
+            dropped=tuple(self._dropped),
+            rows=self._old.rows + keep_rows(work, rows),
+        )
+
+    def _open(self) -> Tiles:
+        """Give the steps as they come out of the transforms."""
+        work, count = self._work, self._old.count
+        steps = open_inputs(work.inputs, self._diagnostic, work.local, max(prod(count), 1))
+        if not self._diagnostic.transforms:
+            return steps
+        slot = BASE[CARRIED]
+        layout = layout_of(self._diagnostic, CARRIED, steps.part(slice(0, 1)).values[0].dtype, count)
+        source = map_source(self._files[slot]) if slot in self._files else None
+        target = self._target(slot, layout)
+        return Carried(
+            steps, self._diagnostic.transforms, None if source is None else layout.views(source), layout.views(target)
+        )
+
+    def _close_spans(self, old: Keys, dtype: np.dtype[Any]) -> None:
+        """Hand on what the spans that end came to, and let the base start anew."""
+        each = self._diagnostic.each
+        if each and old[each.window.name] != self._work.keys[each.window.name]:
+            step = inner_step(self._diagnostic, self._old)
+            if step is not None:
+                self._fold(OUTER, dtype, step, [None])
+        if each:
+            self._roll(INNER, (each.window,), old, dtype)
+        self._roll(OUTER, self._diagnostic.windows, old, dtype)
+
+    def _roll(self, level: str, windows: Sequence[Window], old: Keys, dtype: np.dtype[Any]) -> None:
+        if all(old[window.name] == self._work.keys[window.name] for window in windows):
+            return
+        base = self._files.pop(BASE[level], None)
+        roll = plan_roll(level, windows, old, self._work.keys, self._files)
+        layout = layout_of(self._diagnostic, level, dtype, self._old.count)
+        for slot in roll.merged if base is not None else ():
+            paths = [path for path in (self._files.get(slot), base) if path is not None]
+            combine_files(layout, paths, self._target(slot, layout))
+        for slot in roll.dropped:
+            self._dropped += [self._files.pop(slot)] if slot in self._files else []
+
+    def _fold(self, level: str, dtype: np.dtype[Any], steps: Tiles, extremes: Sequence[Extremes]) -> dict[str, Array]:
+        """Take steps into a level's base."""
+        slot = BASE[level]
+        layout = layout_of(self._diagnostic, level, dtype, self._old.count)
+        current = self._files.get(slot)
+        source = map_source(current) if current else None
+        return fold_tiles(layout, source, self._target(slot, layout), steps, extremes, self._diagnostic.filters)
+
+    def _target(self, slot: Slot, layout: StateLayout) -> Any:
+        """Map the file that gets a slot's next state."""
+        path = next_file(self._work.state_directory, self._old.key.label, slot.label, self._old.files.get(slot))
+        self._files[slot] = path
+        return map_target(path, max(layout.nbytes, 1))
 
 
-def combine_files(layout: StateLayout, paths: Sequence[str | None], target: Any) -> None:
-    """Merge the states of some files into a buffer; None stands for a state without any step."""
-    layout.clear(target)
-    for path in paths:
-        if path is not None:
-            layout.combine(target, map_source(path), target)
-
-
-def split(
-    operators: Sequence[Operator | Filter],
-) -> tuple[tuple[Operator, ...], tuple[Filter, ...]]:
-    """Part the statistics from the filters."""
-    statistics = tuple(item for item in operators if not isinstance(item, Filter))
-    filters = tuple(item for item in operators if isinstance(item, Filter))
-    return statistics, filters
-
-
-def _values(pool: str, block: Block) -> np.ndarray[Any, Any]:
-    if block.bytes == 0:
-        return np.array([block.value], block.dtype)
-    return read_block(pool, block).reshape(-1)
-
-
-def _extremes(block: Block) -> tuple[float, float] | None:
-    return None if block.min is None or block.max is None else (block.min, block.max)
-
-
-def _with_time(rows: np.ndarray[Any, Any], work: FoldWork) -> np.ndarray[Any, Any]:
-    timed = np.empty(len(rows), [*rows.dtype.descr, ("time", "f8")])
-    for name in rows.dtype.names or ():
-        timed[name] = rows[name]
-    timed["time"] = [work.times[step] for step in rows["step"].tolist()]
-    return timed
-
-
-def _keep_rows(work: FoldWork, rows: dict[str, np.ndarray[Any, Any]]) -> tuple[str, ...]:
+def keep_rows(work: FoldWork, rows: Mapping[str, Array]) -> tuple[str, ...]:
     """Write the rows that passed to files whose names a repeated task gives again."""
     kept = []
-    first, last = work.steps[0][0], work.steps[-1][0]
+    first, last = work.inputs.numbers[0], work.inputs.numbers[-1]
     for name, passed in rows.items():
         if len(passed):
             label = f"{work.state.key.node}.{work.state.key.label}"
             path = Path(work.rows_directory) / f"{name}.{label}.{first:010d}-{last:010d}.npy"
             temporary = path.with_suffix(f".{os.getpid()}.tmp")
             with temporary.open("wb") as file:
-                np.save(file, _with_time(passed, work))
+                np.save(file, _with_time(passed, work.inputs))
             temporary.rename(path)
             kept.append(str(path))
     return tuple(kept)
+
+
+def _with_time(rows: Array, inputs: Inputs) -> Array:
+    times = dict(zip(inputs.numbers, inputs.times, strict=True))
+    timed = np.empty(len(rows), [*rows.dtype.descr, ("time", "f8")])
+    for name in rows.dtype.names or ():
+        timed[name] = rows[name]
+    timed["time"] = [times[step] for step in rows["step"].tolist()]
+    return timed

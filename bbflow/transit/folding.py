@@ -8,27 +8,18 @@ import msgpack
 
 from bbflow.cf import StreamAttributes
 from bbflow.config import Config
-from bbflow.errors import ConfigError, nearest
+from bbflow.errors import ConfigError, StreamError, nearest
 from bbflow.operators.calendars import Clock
-from bbflow.operators.windows import Window
+from bbflow.operators.diagnostic import Diagnostic
+from bbflow.operators.space import Local, Placement
 from bbflow.records import Block
 from bbflow.transit.fold import FoldReceipt, FoldWork
-from bbflow.transit.shards import ShardKey, ShardState, WindowKey, shard_of
+from bbflow.transit.inputs import Inputs
+from bbflow.transit.series import join_partials
+from bbflow.transit.shards import ShardKey, ShardState
+from bbflow.transit.slots import Keys
+from bbflow.transit.timeline import Timeline
 from bbflow.view.stream import StreamView
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """The part of a window's current span that was folded."""
-
-    key: WindowKey
-    """Which span, such as (2000, 1)."""
-    first: float
-    """Time of its first step, in the stream's units."""
-    last: float
-    """Time of its last step."""
-    steps: int
-    """How many steps are in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +27,15 @@ class Batch:
     """Steps that are folded together: all in one span of every window."""
 
     steps: tuple[int, ...]
-    """Their numbers."""
+    """Their numbers; none if all that is there is late."""
     times: tuple[float, ...]
     """Their times."""
-    keys: Mapping[str, WindowKey]
+    keys: Keys
     """Window name to the span that they are in."""
+    through: int
+    """Every step up to this one is folded or left out with this batch."""
+    late: int = 0
+    """Steps that are left out."""
 
 
 class Folding:
@@ -58,45 +53,56 @@ class Folding:
         self._config = config
         self.cursor = min(step for step, _ in cursors.values())
         """Every step up to this one is folded."""
+        self.errors: dict[str, str] = {}
+        """What failed in users' operators, which are called no more."""
         self.states: dict[ShardKey, ShardState] = {}
         """The states that count."""
-        self.spans: dict[str, Span] = {}
-        """Window name to its open span."""
+        self.placements: dict[str, Placement] = {}
+        """Diagnostic to where its field lies, of those that have a `space`."""
+        diagnostics = config.diagnostics.values()
+        published = [window for item in diagnostics for window in item.windows]
+        inner = [item.each.window for item in diagnostics if item.each]
+        unique = list({window.name: window for window in published}.values())
+        self.timeline = Timeline(unique, inner, config.time.interval)
+        """The spans of time that are alive."""
         for step, checkpoint in cursors.values():
             if checkpoint:
                 self._restore(msgpack.unpackb(checkpoint), is_oldest=step == self.cursor)
         self._lanes: dict[ShardKey, int] = {}
-
-    @property
-    def windows(self) -> tuple[Window, ...]:
-        """All windows that any variable uses, finest first."""
-        longest = max((item.windows for item in self._config.variables.values()), key=len, default=())
-        others = [w for item in self._config.variables.values() for w in item.windows if w not in longest]
-        return tuple(dict.fromkeys([*longest, *others]))
+        self._locals: dict[ShardKey, Local | None] = {}
 
     def next_batch(self, view: StreamView, clock: Clock) -> Batch | None:
-        """Give the next steps to fold, or None if none is complete."""
-        steps: list[int] = []
-        times: list[float] = []
-        keys: dict[str, WindowKey] = {}
+        """Give the next steps to fold, or None if none is complete.
+
+        Raises
+        ------
+        StreamError
+            If a step isn't later than the one before, and the configuration makes that an error.
+        """
+        batch: Batch | None = None
+        last: float | None = None
         for number in view.steps_after(self.cursor)[: self._config.workers.batch_steps]:
             time = step_time(view, number, self._config.time.variable)
+            if self.timeline.is_late(time, last):
+                self._refuse_late(number, time)
+                batch = replace(batch or Batch((), (), {}, number), through=number)
+                batch = replace(batch, late=batch.late + 1)
+                continue
             date = clock.date(time)
-            step_keys = {window.name: window.key(date) for window in self.windows}
-            if steps and step_keys != keys:
+            keys = {window.name: window.key(date, number) for window in self.timeline.windows}
+            if batch is not None and batch.steps and batch.keys != keys:
                 break
-            steps.append(number)
-            times.append(time)
-            keys = step_keys
-        return Batch(tuple(steps), tuple(times), keys) if steps else None
+            batch = batch or Batch((), (), keys, number)
+            batch = replace(batch, steps=(*batch.steps, number), times=(*batch.times, time), keys=keys, through=number)
+            last = time
+        return batch
 
-    def closing(self, batch: Batch | None) -> list[Window]:
-        """Windows whose open span ends before `batch`; all of them if there is no further batch."""
-        return [
-            window
-            for window in self.windows
-            if window.name in self.spans and (batch is None or self.spans[window.name].key != batch.keys[window.name])
-        ]
+    def _refuse_late(self, number: int, time: float) -> None:
+        if self._config.time.late == "error":
+            raise StreamError(
+                f"step {number} has the time {time:g}, which isn't later than the step before: let the simulation "
+                "write ascending times, or set time: late: skip to leave such steps out"
+            )
 
     def works(
         self,
@@ -124,77 +130,110 @@ class Folding:
         Raises
         ------
         ConfigError
-            If a variable has blocks without a place in a global array.
+            If a variable has blocks without a place in a global array, or those of an expression's variables don't
+            cover the same regions.
         """
-        reset = frozenset(window.name for window in self.closing(batch))
         works: dict[str, list[FoldWork]] = {}
-        for key, blocks in self._blocks(batch, view).items():
-            config = self._config.variables[key.variable]
-            state = self.states.get(key) or ShardState(key, blocks[0][1].dtype.str)
-            works.setdefault(key.node, []).append(
-                FoldWork(
-                    state=state,
-                    config=config,
-                    steps=tuple(blocks),
-                    base_key=batch.keys[config.windows[0].name],
-                    reset=reset,
-                    fill_value=attributes.fill_value(key.variable),
-                    times=dict(zip(batch.steps, batch.times, strict=True)),
-                    pool=places[key.node].pool,
-                    state_directory=places[key.node].state_directory,
-                    rows_directory=rows,
+        for diagnostic in self._config.diagnostics.values():
+            fills = {name: attributes.fill_value(name) for name in diagnostic.variables}
+            for key, steps in self._blocks(diagnostic, batch, view).items():
+                local = self._local(key)
+                if local is None and diagnostic.key in self.placements:
+                    continue
+                region = (local.start, local.count) if local else (key.start, key.count)
+                numbers = tuple(number for number, _ in steps)
+                inputs = Inputs(
+                    numbers,
+                    tuple(batch.times[batch.steps.index(number)] for number in numbers),
+                    fills,
+                    places[key.node].pool,
+                    tuple(blocks for _, blocks in steps),
                 )
-            )
+                state = self.states.get(key) or ShardState(key, *region)
+                directory = places[key.node].state_directory
+                work = FoldWork(state, diagnostic, inputs, batch.keys, local, directory, rows, self.errors)
+                works.setdefault(key.node, []).append(work)
         return works
 
-    def _blocks(self, batch: Batch, view: StreamView) -> dict[ShardKey, list[tuple[int, Block]]]:
-        blocks: dict[ShardKey, list[tuple[int, Block]]] = {}
+    def _local(self, key: ShardKey) -> Local | None:
+        placement = self.placements.get(key.diagnostic)
+        if placement is not None and key not in self._locals:
+            self._locals[key] = placement.local(key.start, key.count)
+        return self._locals.get(key)
+
+    def _blocks(
+        self, diagnostic: Diagnostic, batch: Batch, view: StreamView
+    ) -> dict[ShardKey, list[tuple[int, dict[str, Block]]]]:
+        found: dict[ShardKey, list[tuple[int, dict[str, Block]]]] = {}
         for number in batch.steps:
-            for node in view.taking_part:
-                step = view.step(node, number)
-                for block in step.blocks if step else ():
-                    if block.name in self._config.variables:
-                        _check_foldable(block)
-                        key = shard_of(node, block)
-                        known = self.states.get(key)
-                        if known is None or known.last_step < number:
-                            blocks.setdefault(key, []).append((number, block))
-        return blocks
+            for key, blocks in regions(diagnostic, view.blocks(number)).items():
+                known = self.states.get(key)
+                if known is None or known.last_step < number:
+                    found.setdefault(key, []).append((number, blocks))
+        return found
+
+    def series_works(
+        self, batch: Batch, receipts: Sequence[FoldReceipt], places: Mapping[str, Any], rows: str
+    ) -> tuple[str, list[FoldWork]]:
+        """Cut the work on what blocks of several ranks have contributed to.
+
+        Returns
+        -------
+        tuple
+            The node that keeps such states, and its work.
+        """
+        node = min(places)
+        partials = [part for item in receipts for part in item.partials]
+        works = []
+        for name, numbers, arrays in join_partials(partials, self.placements, self._local):
+            count = self.placements[name].shape
+            key = ShardKey(node, name, (), ())
+            state = self.states.get(key) or ShardState(key, (0,) * len(count), count)
+            new = [(number, values) for number, values in zip(numbers, arrays, strict=True) if number > state.last_step]
+            inputs = Inputs(
+                tuple(number for number, _ in new),
+                tuple(batch.times[batch.steps.index(number)] for number, _ in new),
+                {},
+                places[node].pool,
+                arrays=tuple(values for _, values in new),
+            )
+            diagnostic = self._config.diagnostics[name]
+            directory = places[node].state_directory
+            work = FoldWork(state, diagnostic, inputs, batch.keys, None, directory, rows, self.errors)
+            works += [work] if new else []
+        return node, works
 
     def lanes(self, works: Sequence[FoldWork], count: int) -> list[list[FoldWork]]:
         """Share a node's work out over `count` workers; a shard stays with the lane it began in."""
         loads = [0] * count
         shared: list[list[FoldWork]] = [[] for _ in range(count)]
-        for work in sorted(works, key=lambda work: -work.steps[0][1].bytes):
+        for work in sorted(works, key=lambda work: -work.inputs.bytes):
             lane = self._lanes.setdefault(work.state.key, loads.index(min(loads))) % count
-            loads[lane] += sum(block.bytes for _, block in work.steps)
+            loads[lane] += work.inputs.bytes
             shared[lane].append(work)
         return [lane for lane in shared if lane]
 
     def take(self, batch: Batch, receipts: Iterable[FoldReceipt]) -> None:
         """Let the results of a batch's tasks count."""
-        for window in self.closing(batch):
-            del self.spans[window.name]
         for receipt in receipts:
             self.states.update({state.key: state for state in receipt.states})
-        for name, key in batch.keys.items():
-            old = self.spans.get(name, Span(key, batch.times[0], batch.times[-1], 0))
-            self.spans[name] = Span(key, old.first, batch.times[-1], old.steps + len(batch.steps))
-        self.cursor = batch.steps[-1]
+            self.errors.update(receipt.errors)
+        self.timeline.take(batch.times, batch.keys, batch.late)
+        self.cursor = batch.through
 
-    def take_rows(self) -> dict[ShardKey, tuple[str, ...]]:
-        """Give the files of rows that were not published, and let go of them."""
-        rows = {key: state.rows for key, state in self.states.items() if state.rows}
-        for key in rows:
-            self.states[key] = replace(self.states[key], rows=())
-        return rows
+    def take_rows(self) -> list[ShardState]:
+        """Give the states with rows that were not published, and let go of the rows."""
+        holding = [state for state in self.states.values() if state.rows]
+        self.states.update({state.key: replace(state, rows=()) for state in holding})
+        return holding
 
     def checkpoint(self, node: str) -> bytes:
         """Give what a node must store with its cursor."""
         packed: bytes = msgpack.packb(
             {
                 "shards": [state.to_wire() for key, state in self.states.items() if key.node == node],
-                "spans": {name: [span.key, span.first, span.last, span.steps] for name, span in self.spans.items()},
+                "timeline": self.timeline.to_wire(),
+                "errors": self.errors,
             }
         )
         return packed
@@ -204,10 +243,55 @@ class Folding:
             state = ShardState.from_wire(message)
             self.states[state.key] = state
         if is_oldest:
-            self.spans = {
-                name: Span(tuple(key), first, last, steps)
-                for name, (key, first, last, steps) in checkpoint["spans"].items()
-            }
+            self.timeline.restore(checkpoint["timeline"])
+            self.errors.update(checkpoint["errors"])
+
+
+def regions(diagnostic: Diagnostic, blocks: Iterable[tuple[str, Block]]) -> dict[ShardKey, dict[str, Block]]:
+    """Find the regions of a step that have a block of each of a diagnostic's variables.
+
+    Parameters
+    ----------
+    diagnostic
+        What is computed.
+    blocks
+        All blocks of the step, each with the name of its node.
+
+    Raises
+    ------
+    ConfigError
+        If a block can't be folded, or the variables' blocks don't cover the same regions.
+    """
+    found: dict[ShardKey, dict[str, Block]] = {}
+    single: dict[str, tuple[str, Block]] = {}
+    for node, block in blocks:
+        if block.name in diagnostic.variables:
+            _check_foldable(block)
+            if block.shape:
+                key = ShardKey(node, diagnostic.key, block.start, block.count)
+                found.setdefault(key, {})[block.name] = block
+            else:
+                single[block.name] = node, block
+    if not found and len(single) == len(diagnostic.variables):
+        node = next(iter(single.values()))[0]
+        return {ShardKey(node, diagnostic.key, (), ()): {name: block for name, (_, block) in single.items()}}
+    present = {name for own in found.values() for name in own} | set(single)
+    if not present.issuperset(diagnostic.variables):
+        return {}
+    _check_regions(diagnostic, found, set(single))
+    return {key: own | {name: block for name, (_, block) in single.items()} for key, own in found.items()}
+
+
+def _check_regions(diagnostic: Diagnostic, found: Mapping[ShardKey, Mapping[str, Block]], single: set[str]) -> None:
+    wanted = set(diagnostic.variables) - single
+    for key, own in found.items():
+        lacking = sorted(wanted - set(own))
+        if lacking:
+            raise ConfigError(
+                f"operators of {diagnostic.name}: {', '.join(sorted(own))} has a block at {key.start} of shape "
+                f"{key.count} on BB node {key.node}, but {', '.join(lacking)} has none there: variables of one "
+                "expression must be decomposed in the same way"
+            )
 
 
 def step_time(view: StreamView, number: int, variable: str) -> float:

@@ -1,18 +1,17 @@
 """The live result: what is published plus the open spans, as one dataset in memory."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 
 import xarray as xr
 
 from bbflow.operators.calendars import Clock
-from bbflow.operators.windows import Window
-from bbflow.transit.folding import Span
 from bbflow.transit.publishing import Published
-from bbflow.transit.results import result_name
+from bbflow.transit.results import bounds_of, result_name
+from bbflow.transit.timeline import Closing
 
 
-def live_dataset(store: Path, fields: Mapping[Window, tuple[Span, Published]], clock: Clock) -> xr.Dataset:
+def live_dataset(store: Path, fields: Sequence[tuple[Closing, Published]], clock: Clock) -> xr.Dataset:
     """Join what ``results.zarr`` has with the spans that are open.
 
     Parameters
@@ -20,7 +19,7 @@ def live_dataset(store: Path, fields: Mapping[Window, tuple[Span, Published]], c
     store
         Path of the store.
     fields
-        For each window its open span, and its results so far.
+        Each open span, and its results so far.
     clock
         The stream's calendar.
 
@@ -31,9 +30,9 @@ def live_dataset(store: Path, fields: Mapping[Window, tuple[Span, Published]], c
     """
     with xr.open_zarr(store) as published:
         dataset: xr.Dataset = published.load()
-    for window, (span, results) in fields.items():
-        opened = _open_span(window, span, results, clock)
-        axis = f"time_{window.name}"
+    for closing, results in fields:
+        opened = _open_span(closing, results, clock)
+        axis = f"time_{closing.window.name}"
         names = [name for name in dataset.data_vars if axis in dataset[name].dims]
         rest = dataset.drop_vars([*names, axis], errors="ignore")
         if names:
@@ -44,20 +43,24 @@ def live_dataset(store: Path, fields: Mapping[Window, tuple[Span, Published]], c
     return dataset
 
 
-def _open_span(window: Window, span: Span, results: Published, clock: Clock) -> xr.Dataset:
+def _open_span(closing: Closing, results: Published, clock: Clock) -> xr.Dataset:
+    window, span = closing.window, closing.whole
     axis = f"time_{window.name}"
-    bounds = window.bounds(span.key, clock.date(span.first), clock.date(span.last))
-    start, end = (clock.number(date) for date in bounds)
+    start, end = bounds_of(closing, clock)
     variables = {
-        result_name(name, window.name, operator.name): ((axis, *field.dims), arrays[operator.name][None])
-        for name, (field, operators, arrays) in results.items()
+        result_name(field.name, window.name, operator.name): (
+            (axis, *(f"{field.name}_{operator.name}_{own.name}" for own in (operator.axis,) if own), *field.dims),
+            arrays[operator.name][None],
+        )
+        for field, operators, arrays in results.values()
         for operator in operators
     }
     return xr.Dataset(
         {
             **variables,
             f"steps_{window.name}": ((axis,), [span.steps]),
-            f"{axis}_bnds": ((axis, "bnds"), [list(bounds)]),
+            f"missing_{window.name}": ((axis,), [span.missing]),
+            f"{axis}_bnds": ((axis, "bnds"), [[clock.date(start), clock.date(end)]]),
         },
         coords={axis: [clock.date((start + end) / 2)]},
     )

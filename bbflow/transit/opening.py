@@ -54,7 +54,8 @@ def check_variables(config: Config, names: Iterable[str]) -> None:
         If not; the message gives the nearest name that is there.
     """
     there = set(names)
-    for where, wanted in (("operators", config.variables), ("raw", config.raw.variables or ())):
+    needed = [name for item in config.diagnostics.values() for name in item.variables]
+    for where, wanted in (("operators", needed), ("raw", config.raw.variables or ())):
         for name in wanted:
             if name not in there:
                 raise ConfigError(
@@ -79,10 +80,11 @@ def write_coordinates(
         if lacking:
             parts = [(nodes[node].pool, block) for node, block in own]
             host = nodes[own[0][0]].host
-            values = cluster.submit(_read, parts, host=host, done=lambda: None).result()
+            values = cluster.submit(read_whole, parts, host=host, done=lambda: None).result()
             for store in lacking:
                 store.add_coordinate(dim, values)
 
 
-def _read(parts: Sequence[tuple[str, Block]]) -> np.ndarray[Any, Any]:
+def read_whole(parts: Sequence[tuple[str, Block]]) -> np.ndarray[Any, Any]:
+    """Read all blocks of a variable, each with its pool's path, into one array; a task where the blocks lie."""
     return assemble(parts).copy()

@@ -36,6 +36,12 @@ class Outcome:
     """Steps that were folded."""
     discarded: int
     """Steps that the engine discarded for lack of room."""
+    late: int = 0
+    """Steps that weren't later than the one before, and were left out."""
+    missing: int = 0
+    """Steps that, by the interval between the others, are missing in gaps."""
+    errors: tuple[str, ...] = ()
+    """What failed in users' operators."""
 
 
 class Pipeline:
@@ -157,7 +163,7 @@ class Pipeline:
             self._drain.take()
             self._drain.begin()
         self._view.forget(self._cursor)
-        if self._asked and self._fold.folding.spans:
+        if self._asked and self._fold.folding.timeline.begun:
             dataset = self._live_dataset(self._clock)
             for answer in self._asked:
                 answer.put(dataset)
@@ -207,7 +213,7 @@ class Pipeline:
             return True
         folding = self._fold.folding
         ready = self._view.steps_after(self._cursor)
-        if not ready and not (self._view.ended and folding.spans):
+        if not ready and not (self._view.ended and folding.timeline.begun):
             return False
         blocks = self._view.blocks(ready[0]) if ready else []
         if self._cursor < 0:
@@ -219,17 +225,12 @@ class Pipeline:
         if self._drain is not None:
             stores.append(self._drain.draining.open(self._config.output / "raw.zarr", attributes))
         write_coordinates(blocks, stores, attributes, self._nodes, self._cluster)
-        self._fold.publishing.know_fields((block for _, block in blocks), attributes)
-        self._fold.publishing.know_states(folding.states.values(), attributes)
+        self._fold.open(blocks, attributes, results)
         return True
 
     def _live_dataset(self, clock: Clock) -> xr.Dataset:
         folding, publishing = self._fold.folding, self._fold.publishing
-        fields = {
-            window: (folding.spans[window.name], publishing.reduce(window, folding))
-            for window in folding.windows
-            if window.name in folding.spans
-        }
+        fields = [(closing, publishing.reduce(closing, folding.states)) for closing in folding.timeline.open()]
         return live_dataset(self._config.output / "results.zarr", fields, clock)
 
     # The end
@@ -240,19 +241,22 @@ class Pipeline:
 
     def _finish(self) -> Outcome:
         folding, publishing = self._fold.folding, self._fold.publishing
+        timeline = folding.timeline
         complete = self._view.status == "closed"
         status = "complete" if complete else "incomplete"
         discarded = len(self._view.discarded)
-        for window in folding.closing(None):
-            self._fold.publish(window)
+        for closing in timeline.closing(None):
+            self._fold.publish(closing)
         if publishing.results is not None:
-            publishing.results.commit(bbflow_status=status)
-        steps = folding.cursor + 1 - discarded
+            counted = {"bbflow_late_steps": timeline.late, "bbflow_missing_steps": timeline.missing}
+            publishing.results.commit(bbflow_status=status, **counted)
+        steps = folding.cursor + 1 - discarded - timeline.late
         waited_s = self._consumers.waited_s()
         self._log.add("end", status=status, waited_s=waited_s, discarded=discarded, steps=steps, ended_s=time.time())
         self._consumers.drop()
         self._fold.remove_states()
-        return Outcome(complete, steps, discarded)
+        errors = tuple(dict.fromkeys(folding.errors.values()))
+        return Outcome(complete, steps, discarded, timeline.late, timeline.missing, errors)
 
     def _close(self) -> None:
         for watcher in self._watchers:

@@ -1,17 +1,23 @@
 """Merging the partial states of shards and nodes into fields."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from bbflow.operators import Operator, StateLayout
-from bbflow.transit.fold import combine_files
+from bbflow.errors import BbflowError
+from bbflow.operators import StateLayout
+from bbflow.operators.diagnostic import Diagnostic
+from bbflow.operators.family import Array
+from bbflow.operators.fold import fold_tiles
+from bbflow.operators.guard import collecting
+from bbflow.operators.windows import Window
+from bbflow.transit.inner import files_of, inner_step
+from bbflow.transit.layouts import by_region, layout_of
 from bbflow.transit.shards import ShardState
-
-Array = np.ndarray[Any, Any]
-Fields = dict[tuple[str, str], Array]
+from bbflow.transit.slots import BASE, OUTER, WindowKey, slots_of
+from bbflow.transit.states import combine_files
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,112 +25,151 @@ class Partial:
     """A partial state of a region, in memory: what nodes hand to each other."""
 
     start: tuple[int, ...]
-    """First index in the global array."""
+    """First index in the field."""
     count: tuple[int, ...]
     """Shape of the region."""
     dtype: str
-    """NumPy's name of the variable's type."""
+    """NumPy's name of the type of the values after the transforms."""
     state: bytes | bytearray
     """As its `StateLayout` lays it out."""
+    errors: Mapping[str, str] = field(default_factory=dict)
+    """What failed in users' operators."""
 
 
-def merge_shards(operators: Sequence[Operator], window: str, base: str, shards: Sequence[ShardState]) -> Partial:
-    """Merge what one node has of a window; the task runs where the state files are.
+@dataclass(frozen=True, slots=True)
+class ReducedSpan:
+    """What of a window is to be reduced."""
+
+    window: Window
+    """Which window."""
+    keys: tuple[WindowKey, ...]
+    """Its unit spans, oldest first: several of a running window."""
+    inner_ends: bool
+    """Whether what `each` makes of the steps so far belongs to it."""
+    off: Mapping[str, str]
+    """Users' operators that have failed, and are called no more."""
+
+
+def merge_shards(diagnostic: Diagnostic, span: ReducedSpan, shards: Sequence[ShardState]) -> Partial:
+    """Merge what one node has of a window's span; the task runs where the state files are.
 
     Parameters
     ----------
-    operators
-        The variable's statistics.
-    window
-        Name of the window.
-    base
-        Name of the variable's finest window, whose open span belongs to every window.
+    diagnostic
+        What is computed.
+    span
+        Which span.
     shards
-        States of one variable on one node; their regions may overlap.
+        Its states on one node; their regions may overlap.
 
     Returns
     -------
     Partial
         The smallest box around all of them.
     """
-    parts = []
-    for shard in shards:
-        layout = _layout(operators, shard.dtype, shard.key.count)
-        state = bytearray(layout.nbytes)
-        closed = [] if window == base else [shard.files.get(window)]
-        combine_files(layout, [*closed, shard.files[base]], state)
-        parts.append(Partial(shard.key.start, shard.key.count, shard.dtype, state))
-    return merge(operators, parts)
+    with collecting(span.off) as errors:
+        merged = merge(diagnostic, [_partial(diagnostic, span, shard) for shard in shards])
+    return replace(merged, errors=errors)
 
 
-def merge(operators: Sequence[Operator], parts: Sequence[Partial]) -> Partial:
+def _partial(diagnostic: Diagnostic, span: ReducedSpan, shard: ShardState) -> Partial:
+    layout = layout_of(diagnostic, OUTER, np.dtype(shard.dtype), shard.count)
+    state = bytearray(layout.nbytes)
+    combine_files(layout, files_of(shard.files, [*slots_of(OUTER, span.window, span.keys)]), state)
+    if shard.keys is not None and shard.keys[span.window.name] in span.keys:
+        base = bytearray(layout.nbytes)
+        combine_files(layout, files_of(shard.files, [BASE[OUTER]]), base)
+        step = inner_step(diagnostic, shard) if span.inner_ends else None
+        if step is not None:
+            fold_tiles(layout, base, base, step, [None])
+        layout.combine(state, base, state)
+    return Partial(shard.start, shard.count, shard.dtype, state)
+
+
+def merge(diagnostic: Diagnostic, parts: Sequence[Partial]) -> Partial:
     """Merge partial states, of regions that may overlap, into one of the smallest box around them."""
     if len(parts) == 1:
         return parts[0]
     start = tuple(min(part.start[axis] for part in parts) for axis in range(len(parts[0].start)))
     end = tuple(max(part.start[axis] + part.count[axis] for part in parts) for axis in range(len(start)))
     count = tuple(last - first for first, last in zip(start, end, strict=True))
-    layout = _layout(operators, parts[0].dtype, count)
-    state = bytearray(layout.nbytes)
-    layout.clear(state)
-    whole = _fields(layout, state, count)
+    return merge_into(diagnostic, start, count, parts)
+
+
+def merge_into(
+    diagnostic: Diagnostic, start: tuple[int, ...], count: tuple[int, ...], parts: Sequence[Partial]
+) -> Partial:
+    """Merge partial states into one of a box; what no part covers is without any step.
+
+    Raises
+    ------
+    BbflowError
+        If an operator needs the order of steps, and two nodes have some of the same time for the same points.
+    """
+    layout = layout_of(diagnostic, OUTER, np.dtype(parts[0].dtype), count)
+    if not layout.commutes:
+        _check_order(diagnostic, parts)
+    whole = bytearray(layout.nbytes)
+    layout.clear(whole)
+    fields = by_region(layout, whole, count)
     for part in parts:
-        region = tuple(
-            slice(first - origin, first - origin + size)
-            for first, origin, size in zip(part.start, start, part.count, strict=True)
-        )
-        _combine_into(operators, whole, region, part)
-    return Partial(start, count, parts[0].dtype, state)
+        own = layout_of(diagnostic, OUTER, np.dtype(part.dtype), part.count)
+        merged = bytearray(own.nbytes)
+        place: tuple[Any, ...] = (..., *_region(start, part))
+        for name, view in by_region(own, merged, part.count).items():
+            view[...] = fields[name][place]
+        own.combine(merged, part.state, merged)
+        for name, view in by_region(own, merged, part.count).items():
+            fields[name][place] = view
+    return Partial(start, count, parts[0].dtype, whole)
 
 
-def _combine_into(operators: Sequence[Operator], whole: Fields, region: tuple[slice, ...], part: Partial) -> None:
-    place: tuple[Any, ...] = (..., *region)
-    layout = _layout(operators, part.dtype, part.count)
-    merged = bytearray(layout.nbytes)
-    for name, view in _fields(layout, merged, part.count).items():
-        view[...] = whole[name][place]
-    layout.combine(merged, part.state, merged)
-    for name, view in _fields(layout, merged, part.count).items():
-        whole[name][place] = view
+def _region(origin: tuple[int, ...], part: Partial) -> Iterator[slice]:
+    for at, first, size in zip(origin, part.start, part.count, strict=True):
+        yield slice(first - at, first - at + size)
 
 
-def finalize(operators: Sequence[Operator], shape: tuple[int, ...], parts: Sequence[Partial]) -> dict[str, Array]:
-    """Give the fields of a window over the whole variable.
+def _check_order(diagnostic: Diagnostic, parts: Sequence[Partial]) -> None:
+    for number, left in enumerate(parts):
+        for right in parts[number + 1 :]:
+            if _overlap(left, right):
+                raise BbflowError(
+                    f"{diagnostic.name}: operators need the steps of a point in their order, but the point's blocks "
+                    "moved to another node or changed their shape within a window: take the operators out "
+                    f"({', '.join(item.name for item in diagnostic.operators if not item.family.commutes)})"
+                )
+
+
+def _overlap(left: Partial, right: Partial) -> bool:
+    axes = zip(left.start, left.count, right.start, right.count, strict=True)
+    return all(a < c + d and c < a + b for a, b, c, d in axes)
+
+
+def finalize(
+    diagnostic: Diagnostic, shape: tuple[int, ...], parts: Sequence[Partial]
+) -> tuple[dict[str, Array], dict[str, str]]:
+    """Give the fields of a window's span over the whole variable.
 
     Parameters
     ----------
-    operators
-        The variable's statistics.
+    diagnostic
+        What is computed.
     shape
-        Global shape.
+        Of the field.
     parts
         One for each node.
 
     Returns
     -------
-    dict
-        Operator name to an array of `shape`; points that nobody wrote are as without valid values.
+    tuple
+        Operator name to an array of `shape`, an operator's own axis before it; points that nobody wrote are as
+        without valid values. And what failed in users' operators.
     """
-    layout = _layout(operators, parts[0].dtype, shape)
-    empty = bytearray(layout.nbytes)
-    layout.clear(empty)
-    origin = (0,) * len(shape)
-    whole = merge(operators, [Partial(origin, shape, parts[0].dtype, empty), *parts])
-    return {operator.name: _shaped(operator.finalize(layout, whole.state), shape) for operator in operators}
-
-
-def _layout(operators: Sequence[Operator], dtype: str, count: tuple[int, ...]) -> StateLayout:
-    return StateLayout.of(operators, dtype=np.dtype(dtype), points=int(np.prod(count, dtype=np.int64)))
-
-
-def _fields(layout: StateLayout, state: Any, count: tuple[int, ...]) -> Fields:
-    """Give all fields of a state with the region's shape as their last axes."""
-    return {
-        (family, name): view.reshape(*view.shape[:-1], *count)
-        for family, views in layout.views(state).items()
-        for name, view in views.items()
-    }
-
-
-def _shaped(values: Array, shape: tuple[int, ...]) -> Array:
-    return values.reshape(*values.shape[:-1], *shape)
+    with collecting({name: text for part in parts for name, text in part.errors.items()}) as errors:
+        whole = merge_into(diagnostic, (0,) * len(shape), shape, parts)
+        layout: StateLayout = layout_of(diagnostic, OUTER, np.dtype(whole.dtype), shape)
+        results = {}
+        for operator in diagnostic.operators:
+            values = operator.finalize(layout, whole.state)
+            results[operator.name] = values.reshape(*values.shape[: values.ndim - 1], *shape)
+    return results, errors

@@ -1,7 +1,6 @@
 """results.zarr: the published statistics, with CF metadata, growing while the simulation runs."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,30 +10,50 @@ from bbflow.cf import CF_VERSION, StreamAttributes
 from bbflow.growing import GrowingZarr
 from bbflow.operators import Operator
 from bbflow.operators.calendars import Clock
+from bbflow.operators.guard import error_of
+from bbflow.operators.operator import Axis
 from bbflow.operators.windows import Window
-from bbflow.transit.folding import Span
+from bbflow.transit.fields import Field
+from bbflow.transit.timeline import Closing
 
 Array = np.ndarray[Any, Any]
 ROWS_PER_CHUNK = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
-    """What the store must know about a variable."""
-
-    name: str
-    """The variable."""
-    dtype: str
-    """NumPy's name of its type."""
-    shape: tuple[int, ...]
-    """Global shape."""
-    dims: tuple[str, ...]
-    """Names of its dimensions."""
-
-
 def result_name(variable: str, window: str, operator: str) -> str:
     """Name of a result, such as ``tas_month_mean``."""
     return f"{variable}_{window}_{operator}"
+
+
+def bounds_of(closing: Closing, clock: Clock) -> tuple[float, float]:
+    """Give where a span begins and ends, in the stream's units."""
+    span = closing.whole
+    dates = closing.window.bounds(span.key, clock.date(span.first), clock.date(span.last))
+    start, end = (clock.number(date) for date in dates)
+    return start, end
+
+
+def result_attributes(field: Field, window: Window, operator: Operator, clock: Clock) -> dict[str, Any]:
+    """Give the CF attributes of a result."""
+    own = dict(field.attributes)
+    given = own.get("units", "1")
+    other = field.other_units.get(operator.inputs[0], "1") if operator.inputs else "1"
+    units = operator.units(given, clock.units.split()[0], time_units=clock.units, other=other)
+    earlier = own.pop("cell_methods", "").replace("time: point", "").strip()
+    attributes = own | {
+        "units": units,
+        "long_name": f"{operator.long_name} of {own.get('long_name', field.name)}",
+        "cell_methods": f"{earlier} {window.cell_methods(operator.cell_method)}".strip(),
+        "bbflow_long_name": own.get("long_name", field.name),
+        "bbflow_variable": field.name,
+        "bbflow_window": window.name,
+        "bbflow_operator": operator.name,
+    }
+    if operator.dated:
+        attributes["calendar"] = clock.calendar
+    if units != given:
+        attributes.pop("standard_name", None)  # it would promise the quantity's own units
+    return attributes
 
 
 class Results:
@@ -67,32 +86,42 @@ class Results:
         """Whether a coordinate variable of this name is there."""
         return name in self._store.names(name)
 
-    def add_coordinate(self, name: str, values: Array) -> None:
-        """Write a coordinate variable."""
-        self._store.create(name, (name,), values.shape, values.dtype, self._attributes.of(name), chunks=values.shape)
+    def has(self, name: str) -> bool:
+        """Whether there is an array of this name."""
+        return name in self._store
+
+    def add_coordinate(
+        self, name: str, values: Array, dims: tuple[str, ...] = (), attributes: Mapping[str, Any] | None = None
+    ) -> None:
+        """Write a coordinate variable; by default one of the stream's, along itself."""
+        given = self._attributes.of(name) if attributes is None else attributes
+        self._store.create(name, dims or (name,), values.shape, values.dtype, given, chunks=values.shape)
         self._store.write(name, 0, values)
 
     def publish(
         self,
-        window: Window,
-        span: Span,
+        closing: Closing,
         fields: Mapping[str, tuple[Field, Sequence[Operator], dict[str, Array]]],
+        errors: Mapping[str, str],
     ) -> int:
         """Write what a window's span came to; readers see all of it at once, or nothing.
 
         Parameters
         ----------
-        window, span
+        closing
             Which window, and what of it was folded.
         fields
-            Variable to its description, its statistics, and their results by name.
+            Diagnostic to its description, its statistics, and their results by name.
+        errors
+            What failed in users' operators: their results say so.
 
         Returns
         -------
         int
             Bytes written.
         """
-        start, end = self._bounds(window, span)
+        window, span = closing.window, closing.whole
+        start, end = bounds_of(closing, self._clock)
         at = self._index(window, start)
         size = 0
         for field, operators, arrays in fields.values():
@@ -102,17 +131,15 @@ class Results:
                     self._create(name, field, window, operator)
                 self._store.write(name, at, arrays[operator.name][np.newaxis])
                 size += arrays[operator.name].nbytes
+                if (text := error_of(operator, errors)) is not None:
+                    self._store.describe(name, bbflow_error=text)
         time = f"time_{window.name}"
         self._store.write(f"{time}_bnds", at, np.array([[start, end]]))
         self._store.write(f"steps_{window.name}", at, np.array([span.steps]))
+        self._store.write(f"missing_{window.name}", at, np.array([span.missing]))
         self._store.write(time, at, np.array([(start + end) / 2]))
         self._store.commit()
         return size
-
-    def _bounds(self, window: Window, span: Span) -> tuple[float, float]:
-        dates = window.bounds(span.key, self._clock.date(span.first), self._clock.date(span.last))
-        start, end = (self._clock.number(date) for date in dates)
-        return start, end
 
     def _index(self, window: Window, start: float) -> int:
         """Where a span lies on its window's axis: it may have been published before, in part."""
@@ -126,30 +153,36 @@ class Results:
     def _create_axis(self, window: Window) -> None:
         time = f"time_{window.name}"
         cf = {"units": self._clock.units, "calendar": self._clock.calendar}
+        bounds = "bounds" if window.keeps is not None else "climatology"
         self._store.create(
-            time, (time,), (0,), "f8", cf | {"standard_name": "time", "axis": "T", "bounds": f"{time}_bnds"}, (512,)
+            time, (time,), (0,), "f8", cf | {"standard_name": "time", "axis": "T", bounds: f"{time}_bnds"}, (512,)
         )
         self._store.create(f"{time}_bnds", (time, "bnds"), (0, 2), "f8", cf, (512, 2))
         counts = {"long_name": f"steps of the simulation in each {window.name}", "units": "1"}
         self._store.create(f"steps_{window.name}", (time,), (0,), "i8", counts, (512,))
+        gaps = {"long_name": f"steps that are missing in each {window.name}, by the steps' interval", "units": "1"}
+        self._store.create(f"missing_{window.name}", (time,), (0,), "i8", gaps, (512,))
 
     def _create(self, name: str, field: Field, window: Window, operator: Operator) -> None:
-        own = self._attributes.of(field.name)
-        units = operator.units(own.get("units", "1"))
-        earlier = own.pop("cell_methods", "").replace("time: point", "").strip()
-        attributes = own | {
-            "units": units,
-            "long_name": f"{operator.long_name} of {own.get('long_name', field.name)}",
-            "cell_methods": f"{earlier} time: {operator.cell_method}".strip(),
-            "bbflow_long_name": own.get("long_name", field.name),
-            "bbflow_variable": field.name,
-            "bbflow_window": window.name,
-            "bbflow_operator": operator.name,
-        }
-        if units != own.get("units", "1"):
-            attributes.pop("standard_name", None)  # it would promise the quantity's own units
+        dims, shape = field.dims, field.shape
+        if operator.axis is not None:
+            axis = self._create_operator_axis(f"{field.name}_{operator.name}_{operator.axis.name}", operator.axis)
+            dims, shape = (axis, *dims), (len(operator.axis.values), *shape)
+        attributes = result_attributes(field, window, operator, self._clock)
         dtype = operator.dtype(np.dtype(field.dtype))
-        self._store.create(name, (f"time_{window.name}", *field.dims), (0, *field.shape), dtype, attributes)
+        self._store.create(name, (f"time_{window.name}", *dims), (0, *shape), dtype, attributes)
+
+    def _create_operator_axis(self, name: str, axis: Axis) -> str:
+        if name not in self._store:
+            attributes = dict(axis.attributes)
+            if axis.bounds:
+                edges = np.stack([axis.bounds[:-1], axis.bounds[1:]], axis=-1)
+                self._store.create(f"{name}_bnds", (name, "bnds"), edges.shape, "f8", {}, chunks=edges.shape)
+                self._store.write(f"{name}_bnds", 0, edges)
+                attributes["bounds"] = f"{name}_bnds"
+            self._store.create(name, (name,), (len(axis.values),), "f8", attributes, chunks=(len(axis.values),))
+            self._store.write(name, 0, np.array(axis.values))
+        return name
 
     def add_rows(
         self, table: str, description: str, field: Field, rows: Array, places: Sequence[Array], through: int
@@ -192,7 +225,7 @@ class Results:
 
     def _create_table(self, table: str, field: Field, columns: Mapping[str, Array]) -> None:
         cf_time = {"units": self._clock.units, "calendar": self._clock.calendar, "standard_name": "time"}
-        described = {"value": self._attributes.of(field.name), "time": cf_time, "step": {"units": "1"}}
+        described = {"value": field.attributes, "time": cf_time, "step": {"units": "1"}}
         for name, values in columns.items():
             attributes = described.get(name) or self._attributes.of(name)
             self._store.create(f"{table}/{name}", ("point",), (0,), values.dtype, attributes, (ROWS_PER_CHUNK,))

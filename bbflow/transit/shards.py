@@ -1,4 +1,4 @@
-"""Shards: the parts of a variable that one node folds, and where their partial states lie."""
+"""Shards: the parts of a field that one node folds, and where their partial states lie."""
 
 import re
 import zlib
@@ -6,29 +6,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from bbflow.records import Block, Message
-
-WindowKey = tuple[int, ...]
+from bbflow.records import Message
+from bbflow.transit.slots import Keys, Slot
 
 
 @dataclass(frozen=True, slots=True)
 class ShardKey:
-    """One region of one variable on one node: all blocks with this selection are folded together."""
+    """One region of one field on one node: what comes of all blocks with this selection is folded together."""
 
     node: str
     """The BB node that has the blocks."""
-    variable: str
-    """The variable."""
+    diagnostic: str
+    """The field's diagnostic."""
     start: tuple[int, ...]
-    """First index in the global array."""
+    """First index in the global arrays of its variables."""
     count: tuple[int, ...]
     """Shape of the region; empty for a single value."""
 
     @property
     def label(self) -> str:
         """A short name that fits into a file name and is the same in every process."""
-        place = zlib.crc32(repr((self.variable, self.start, self.count)).encode())
-        return f"{re.sub(r'[^A-Za-z0-9_-]', '_', self.variable)}-{place:08x}"
+        place = zlib.crc32(repr((self.diagnostic, self.start, self.count)).encode())
+        return f"{re.sub(r'[^A-Za-z0-9_-]', '_', self.diagnostic)}-{place:08x}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,43 +36,55 @@ class ShardState:
 
     key: ShardKey
     """Which shard."""
-    dtype: str
-    """NumPy's name of the blocks' type."""
+    start: tuple[int, ...]
+    """First index in the field that its results are for."""
+    count: tuple[int, ...]
+    """Shape of that region."""
+    dtype: str = ""
+    """NumPy's name of the values' type after the transforms; empty before the first step."""
     last_step: int = -1
     """Every step up to this one is in the states."""
-    base_key: WindowKey | None = None
-    """Span of the finest window that is being folded now."""
-    files: Mapping[str, str] = field(default_factory=dict)
-    """Window name to state file: the finest window's open span, and of the others what closed before it."""
+    last_time: float = 0.0
+    """Time of that step, in the stream's units."""
+    keys: Keys | None = None
+    """Spans that this step is in; None before the first one."""
+    files: Mapping[Slot, str] = field(default_factory=dict)
+    """State files by their place."""
+    dropped: tuple[str, ...] = ()
+    """Files that go when this state counts."""
     rows: tuple[str, ...] = ()
     """Files with rows that passed a filter and are not published yet."""
 
     def to_wire(self) -> Message:
         """Give a map for a checkpoint."""
+        key = self.key
         return {
-            "key": [self.key.node, self.key.variable, self.key.start, self.key.count],
+            "key": [key.node, key.diagnostic, key.start, key.count],
+            "region": [self.start, self.count],
             "dtype": self.dtype,
-            "last_step": self.last_step,
-            "base_key": self.base_key,
-            "files": dict(self.files),
+            "last": [self.last_step, self.last_time],
+            "keys": None if self.keys is None else dict(self.keys),
+            "files": [[*slot, path] for slot, path in self.files.items()],
+            "dropped": self.dropped,
             "rows": self.rows,
         }
 
     @classmethod
     def from_wire(cls, message: Mapping[str, Any]) -> "ShardState":
         """Take a state out of a checkpoint."""
-        node, variable, start, count = message["key"]
-        base_key = message["base_key"]
+        node, diagnostic, start, count = message["key"]
+        region_start, region_count = message["region"]
+        keys = message["keys"]
+        last_step, last_time = message["last"]
         return cls(
-            ShardKey(node, variable, tuple(start), tuple(count)),
+            ShardKey(node, diagnostic, tuple(start), tuple(count)),
+            tuple(region_start),
+            tuple(region_count),
             message["dtype"],
-            message["last_step"],
-            None if base_key is None else tuple(base_key),
-            message["files"],
+            last_step,
+            last_time,
+            None if keys is None else {name: None if key is None else tuple(key) for name, key in keys.items()},
+            {Slot(level, window, tuple(key)): path for level, window, key, path in message["files"]},
+            tuple(message["dropped"]),
             tuple(message["rows"]),
         )
-
-
-def shard_of(node: str, block: Block) -> ShardKey:
-    """Say which shard a block belongs to."""
-    return ShardKey(node, block.name, block.start, block.count)

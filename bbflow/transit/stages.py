@@ -1,7 +1,8 @@
 """The two stages that go through a stream side by side: fold with publication, and drain."""
 
+import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,18 @@ from bbflow.drain.draining import DrainBatch, Draining, RawStep
 from bbflow.events import EventLog
 from bbflow.landing.contact import NodeAddress
 from bbflow.operators.calendars import Clock
-from bbflow.operators.windows import Window
 from bbflow.transit.cluster import Cluster
 from bbflow.transit.consumers import DRAIN, FOLD, Consumers, no_checkpoint
-from bbflow.transit.fold import fold_batch
+from bbflow.transit.fields import Field, field_of
+from bbflow.transit.fold import FoldReceipt, fold_batch
 from bbflow.transit.folding import Batch, Folding, step_time
+from bbflow.transit.opening import PlacedBlock
+from bbflow.transit.placing import StreamArrays, place_diagnostics, write_field_coordinates
 from bbflow.transit.politeness import writing
 from bbflow.transit.publishing import Publishing
+from bbflow.transit.results import Results
 from bbflow.transit.tasks import TaskBatch
+from bbflow.transit.timeline import Closing
 from bbflow.view.stream import StreamView
 
 
@@ -84,14 +89,25 @@ class FoldStage(Stage):
         super().__init__(*shared)
         self.folding = Folding(self.config, self.consumers.of(FOLD))
         self.publishing = Publishing(self.config, self.nodes, self.cluster, self.log)
+        self.publishing.errors = self.folding.errors
         self._rows_directory = self.config.output / ".rows"
         self._rows_directory.mkdir(parents=True, exist_ok=True)
         self._tasks: TaskBatch[Batch] | None = None
+        self._receipts: list[FoldReceipt] = []
 
     @property
     def idle(self) -> bool:
         """Whether no task runs."""
         return self._tasks is None
+
+    def open(self, blocks: Sequence[PlacedBlock], attributes: StreamAttributes, results: Results) -> None:
+        """Find the fields in the grid of a step: the first one, or the first one after a restart."""
+        arrays = StreamArrays(self.config.output / ".fields", blocks, self.nodes, self.cluster)
+        placed = place_diagnostics(self.config.diagnostics, arrays, attributes)
+        self.folding.placements = placed
+        for name, placement in placed.items():
+            write_field_coordinates(name, placement, attributes, results)
+        self.publishing.know(self._fields(blocks, attributes))
 
     def begin(self, attributes: StreamAttributes, clock: Clock) -> None:
         """Submit the next batch, if there is one and none runs."""
@@ -101,10 +117,10 @@ class FoldStage(Stage):
         if batch is None:
             self._pass_discarded()
             return
+        for closing in self.folding.timeline.closing(batch.keys) if batch.steps else ():
+            self.publish(closing)
         for number in batch.steps:
-            self.publishing.know_fields((block for _, block in self.view.blocks(number)), attributes)
-        for window in self.folding.closing(batch):
-            self.publish(window)
+            self.publishing.know(self._fields(self.view.blocks(number), attributes))
         works = self.folding.works(batch, self.view, attributes, self.nodes, str(self._rows_directory))
         lanes = max(self.cluster.threads // max(len(works), 1), 1)
         shared = [
@@ -114,23 +130,37 @@ class FoldStage(Stage):
         ]
         self._tasks = TaskBatch(self.cluster, batch, fold_batch, shared, self.wake)
 
+    def _fields(self, placed: Sequence[PlacedBlock], attributes: StreamAttributes) -> dict[str, Field]:
+        blocks = {block.name: block for _, block in placed}
+        return {
+            name: field_of(diagnostic, blocks, attributes, self.folding.placements)
+            for name, diagnostic in self.config.diagnostics.items()
+            if blocks.keys() >= set(diagnostic.variables)
+        }
+
     def take(self) -> None:
         """Let the batch count if its tasks are done."""
-        receipts = self._tasks.results() if self._tasks else None
+        receipts: list[FoldReceipt] | None = self._tasks.results() if self._tasks else None
         if self._tasks is None or receipts is None:
             return
-        batch, started_s, ended_s = self._tasks.batch, self._tasks.started_s, time.time()
-        if receipts:
-            started_s = min(receipt.started_s for receipt in receipts)
-            ended_s = max(receipt.ended_s for receipt in receipts)
-        self._tasks = None
-        self.folding.take(batch, receipts)
+        batch = self._tasks.batch
+        self._receipts += receipts
+        if any(receipt.partials for receipt in receipts):
+            node, works = self.folding.series_works(batch, receipts, self.nodes, str(self._rows_directory))
+            self._tasks = TaskBatch(self.cluster, batch, fold_batch, [(works, self.nodes[node].host)], self.wake)
+            return
+        started_s = min((receipt.started_s for receipt in self._receipts), default=self._tasks.started_s)
+        ended_s = max((receipt.ended_s for receipt in self._receipts), default=time.time())
+        size = sum(receipt.bytes for receipt in self._receipts)
+        self.folding.take(batch, self._receipts)
+        self._tasks, self._receipts = None, []
         self._commit()
-        self.log_batch("fold", batch.steps, started_s, ended_s, sum(receipt.bytes for receipt in receipts))
+        if batch.steps:
+            self.log_batch("fold", batch.steps, started_s, ended_s, size)
 
-    def publish(self, window: Window) -> None:
-        """Write a window's open span, and the rows that passed filters."""
-        self.publishing.publish(window, self.folding.spans[window.name], self.folding)
+    def publish(self, closing: Closing) -> None:
+        """Write a window's span, and the rows that passed filters."""
+        self.publishing.publish(closing, self.folding.states)
         files = self.publishing.publish_rows(self.folding)
         if files:
             self._commit()
@@ -143,9 +173,8 @@ class FoldStage(Stage):
             for path in state.files.values():
                 for other in Path(path).parent.glob(f"{state.key.label}.*"):
                     other.unlink(missing_ok=True)
-        for file in self._rows_directory.iterdir():
-            file.unlink()
-        self._rows_directory.rmdir()
+        for directory in (self._rows_directory, self.config.output / ".fields"):
+            shutil.rmtree(directory, ignore_errors=True)
 
     def _pass_discarded(self) -> None:
         if self.view.frontier > self.folding.cursor and not self.view.steps_after(self.folding.cursor):

@@ -9,7 +9,11 @@ that counts.
 import mmap
 import os
 import uuid
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
+
+from bbflow.operators import StateLayout
 
 PROCESS = uuid.uuid4().hex[:12]
 """Names this process's files; a number such as the pid could come back."""
@@ -17,9 +21,9 @@ PROCESS = uuid.uuid4().hex[:12]
 _mapped: dict[str, tuple[int, mmap.mmap]] = {}
 
 
-def next_file(directory: str, label: str, window: str, current: str | None) -> str:
+def next_file(directory: str, shard: str, slot: str, current: str | None) -> str:
     """Give the one of this process's two files that is not the current state."""
-    names = (f"{directory}/{label}.{window}.{PROCESS}.{number}" for number in (0, 1))
+    names = (f"{directory}/{shard}.{slot}.{PROCESS}.{number}" for number in (0, 1))
     return next(name for name in names if name != current)
 
 
@@ -45,3 +49,19 @@ def map_source(path: str) -> mmap.mmap:
         return known[1]
     with open(path, "rb") as file:
         return mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+
+
+def combine_files(layout: StateLayout, paths: Iterable[str], target: Any) -> None:
+    """Merge the states of some files, the earlier ones first, into a buffer."""
+    layout.clear(target)
+    for path in paths:
+        layout.combine(target, map_source(path), target)
+
+
+def forget(paths: Iterable[str]) -> None:
+    """Remove states that are done with, and unmap what others have removed."""
+    paths = list(paths)
+    for path in paths:
+        Path(path).unlink(missing_ok=True)
+    for path in [path for path in _mapped if paths and not Path(path).exists()]:
+        del _mapped[path]

@@ -54,7 +54,8 @@ class Bed:
 
     def probe(self, key: str) -> float:
         """Return bytes per second that four readers get; raises `TooSlowError` below 80% of the cap."""
-        rate = float(self.run("compute", "probe", key, "4"))
+        begun_s, (received_bytes, ended_s) = map(json.loads, self.run("compute", "probe", key, "4").splitlines())
+        rate: float = received_bytes / (ended_s - begun_s)
         if rate < NEEDED_SHARE * CAP_BYTES_PER_S:
             raise TooSlowError(
                 f"four readers get {rate / 1e6:.0f} MB/s of the link's {CAP_BYTES_PER_S / 1e6:.0f}, and "

@@ -11,7 +11,7 @@ from benchmarks.namespaces import Hosts, folder_in_memory
 from benchmarks.testbed.address import ACCESS_KEY, BUCKET, ENDPOINT, HOSTS, PORT, SECRET_KEY
 from benchmarks.testbed.needs import server_command, server_name
 
-START_S = 20.0
+START_S = 120.0
 
 
 @contextmanager

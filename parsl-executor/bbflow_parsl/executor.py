@@ -1,7 +1,6 @@
 """Executors with a burst buffer: they own the planner's life, its slots, and the clean-up."""
 
-import math
-import os
+import uuid
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -11,13 +10,16 @@ from parsl.data_provider.data_manager import default_staging
 from parsl.data_provider.files import File
 from parsl.executors import HighThroughputExecutor
 from parsl.executors.base import ParslExecutor
-from parsl.providers import LocalProvider
 
-from bbflow.staging import Stager
+from bbflow.staging import Retry, Stager
+from bbflow.units import parse_bytes
+from bbflow_parsl.node import Site, leave
+from bbflow_parsl.nodetask import on_node
 from bbflow_parsl.outputs import Outputs
 from bbflow_parsl.rundirs import RunDirectory
 from bbflow_parsl.settings import BurstBuffer
-from bbflow_parsl.staging import BurstBufferStaging
+from bbflow_parsl.staging import BurstBufferStaging, NodeStaging
+from bbflow_parsl.workers import nodes_of, slots_of, with_more_workers, workers_per_slot
 
 
 class BurstBufferMixin(ParslExecutor):
@@ -37,18 +39,24 @@ class BurstBufferMixin(ParslExecutor):
     def __init__(self, *arguments: Any, burst_buffer: BurstBuffer | None = None, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.burst_buffer = burst_buffer or BurstBuffer()
-        self.staging = BurstBufferStaging(self.burst_buffer)
+        is_shared = self.burst_buffer.shared_directory is not None
+        self.staging = BurstBufferStaging(self.burst_buffer) if is_shared else NodeStaging(self.burst_buffer)
         others = default_staging if self.storage_access is None else self.storage_access
         self.storage_access = [self.staging, *others]
+        self._site: Site | None = None
         self._run: RunDirectory | None = None
         self._stager: Stager | None = None
         self._outputs: Outputs | None = None
 
     def start(self) -> None:
         """Start the planner, then the executor."""
-        self._run = RunDirectory(Path(self.burst_buffer.directory), self.label)
+        shared = self.burst_buffer.shared_directory
         try:
-            self._start_staging(self._run.path)
+            if self.burst_buffer.node_directory is not None:
+                self._site = self._new_site(self.burst_buffer.node_directory)
+            if shared is not None:
+                self._run = RunDirectory(shared, self.label)
+                self._start_staging(self._run.path)
             super().start()
         except BaseException:
             self._close()
@@ -56,7 +64,9 @@ class BurstBufferMixin(ParslExecutor):
 
     def submit(self, func: Any, resource_specification: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         """Let a task start whose files are there; it has ended when its results are in their own places."""
-        results = self.staging.launch([*kwargs.get("outputs", []), kwargs.get("stdout"), kwargs.get("stderr")])
+        results = self.staging.launch(kwargs.get("outputs", []), [kwargs.get("stdout"), kwargs.get("stderr")])
+        if self._site is not None:
+            func = on_node(func, args, kwargs, self._site, self.burst_buffer)
         ran = super().submit(func, resource_specification, *args, **kwargs)  # type: ignore[safe-super]
         return self.staging.after_delivery(ran, results)
 
@@ -73,20 +83,43 @@ class BurstBufferMixin(ParslExecutor):
 
     def _start_staging(self, directory: Path) -> None:
         settings = self.burst_buffer
-        options = {"policy": settings.policy, "phases": settings.phases}
         self._stager = Stager(
             directory / "inputs",
             settings.inputs_bytes,
-            settings.slots or slots_of(self),
+            settings.slots or slots_of(self, self._workers_per_slot),
             fetchers=settings.fetchers,
             lookahead=settings.lookahead,
-            **{name: value for name, value in options.items() if value is not None},
+            policy=settings.delay_policy,
+            phases=settings.phase_source,
             **settings.options,
         )
         self._outputs = Outputs(directory / "outputs", settings.outputs_bytes, self._stager.stage_out)
+        assert isinstance(self.staging, BurstBufferStaging)
         self.staging.start(self._stager, self._outputs)
 
+    @property
+    def _workers_per_slot(self) -> int:
+        return workers_per_slot(self.burst_buffer, vars(self)) if isinstance(self, HighThroughputExecutor) else 1
+
+    def _new_site(self, directory: str) -> Site:
+        settings, options = self.burst_buffer, self.burst_buffer.options
+        return Site(
+            directory,
+            uuid.uuid4().hex[:12],
+            parse_bytes(settings.node_capacity),
+            nodes_of(self),
+            self._workers_per_slot,
+            settings.fetchers,
+            settings.delay_policy,
+            settings.phase_source,
+            options.get("oversize") == "direct",
+            options.get("options"),
+            options.get("retry") or Retry(),
+        )
+
     def _close(self) -> None:
+        if self._site is not None:
+            leave(self._site)
         run, self._run = self._run, None
         if run is None:
             return
@@ -102,29 +135,11 @@ class BurstBufferMixin(ParslExecutor):
 class BurstBufferExecutor(BurstBufferMixin, HighThroughputExecutor):
     """A HighThroughputExecutor whose tasks find their files on a burst buffer.
 
-    Takes what `parsl.executors.HighThroughputExecutor` takes, and `burst_buffer`.
+    Takes what `parsl.executors.HighThroughputExecutor` takes, and `burst_buffer`. Where each node has a burst buffer of
+    its own, it starts more workers than `max_workers_per_node` and its like say, of which no more than those compute
+    at once: the others fetch for the tasks that come next on their node.
     """
 
-
-def slots_of(executor: ParslExecutor) -> int:
-    """Give how many tasks an executor runs at once, at most, with all its pilot blocks.
-
-    Parameters
-    ----------
-    executor
-        One of Parsl's, or a subclass.
-    """
-    threads = getattr(executor, "max_threads", None)
-    if threads:
-        return int(threads)
-    provider = getattr(executor, "provider", None)
-    blocks = getattr(provider, "max_blocks", 1) * getattr(provider, "nodes_per_block", 1)
-    workers = getattr(executor, "workers_per_node", 1)
-    if isinstance(provider, LocalProvider) and workers == 1 and _is_guess(executor):
-        workers = max(1, math.floor((os.cpu_count() or 1) / getattr(executor, "cores_per_worker", 1)))
-    return max(1, int(workers) * int(blocks))
-
-
-def _is_guess(executor: ParslExecutor) -> bool:
-    """Whether Parsl knows no limit of the workers on a node: a pilot then starts one for each core."""
-    return getattr(executor, "max_workers_per_node", None) == math.inf
+    def __init__(self, *arguments: Any, burst_buffer: BurstBuffer | None = None, **options: Any) -> None:
+        burst_buffer = burst_buffer or BurstBuffer()
+        super().__init__(burst_buffer=burst_buffer, **with_more_workers(burst_buffer, arguments, options))

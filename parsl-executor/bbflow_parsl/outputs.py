@@ -47,6 +47,12 @@ class Outputs:
         with self._lock:
             return sum(place.size_bytes for place in self._known if place.is_there)
 
+    @property
+    def room_bytes(self) -> int:
+        """Bytes that outputs take, those included that running tasks may need."""
+        with self._lock:
+            return sum(place.room_bytes for place in self._known)
+
     def place(self, url: str, name: str, writer: Future[Any], is_result: bool, reuse: bool) -> Place:
         """Choose where a task writes a file.
 
@@ -98,15 +104,34 @@ class Outputs:
                 self._forget(place)
         self._make_room()
 
-    def write_directly_if_full(self, place: Place) -> bool:
-        """Let a task that starts now write to the file's own place, if there is no room here."""
+    def reserve(self, place: Place, size_bytes: int) -> bool:
+        """Keep room for what a task that starts now writes; without room, it is to write to the file's own place.
+
+        Parameters
+        ----------
+        place
+            Where it would write.
+        size_bytes
+            What it is expected to write; with 0, a single free byte is room enough.
+
+        Returns
+        -------
+        bool
+            Whether it writes here.
+        """
         with self._lock:
-            if place.state is not State.AWAITED or self.used_bytes < self._capacity_bytes:
-                return False
-            place.state, place.is_clean = State.GONE, True
+            if place.state is not State.AWAITED:
+                return True
+            place.reserved_bytes = size_bytes
+        self._make_room(warn=False)
+        with self._lock:
+            others_bytes = self.room_bytes - size_bytes
+            if others_bytes + max(size_bytes, 1) <= self._capacity_bytes or not place.url.startswith("/"):
+                return True
+            place.state, place.is_clean, place.reserved_bytes = State.GONE, True, 0
             self._known.remove(place)
         Path(place.url).parent.mkdir(parents=True, exist_ok=True)
-        return True
+        return False
 
     def deliver(self, place: Place) -> Future[None]:
         """Copy a result, which its task has written, to its own place; done at once if the task made nothing."""
@@ -237,7 +262,7 @@ class Outputs:
             logger.error("%s can't be staged out to %s: %s", place.path, place.url, error)
             done.set_exception(error)
 
-    def _make_room(self) -> None:
+    def _make_room(self, warn: bool = True) -> None:
         with self._lock:
             going = victims(self._known, self._capacity_bytes)
             for place in going:
@@ -246,7 +271,7 @@ class Outputs:
                 else:
                     place.state = State.LEAVING
             over_bytes = excess_bytes(self._known, self._capacity_bytes)
-        if over_bytes > 0:
+        if over_bytes > 0 and warn:
             logger.warning("outputs in use are %s above their room on the burst buffer", format_bytes(over_bytes))
         for place in going:
             if place.state is State.LEAVING:

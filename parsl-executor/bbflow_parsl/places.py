@@ -39,6 +39,10 @@ class Place:
     """Bytes of the file and its time of modification in nanoseconds, once it is written."""
     readers: int = 0
     """Tasks and transfers that hold it."""
+    is_stream: bool = False
+    """Whether it is standard output or error: a result of a task that failed too."""
+    reserved_bytes: int = 0
+    """Room that its task needs while it runs."""
     is_clean: bool = False
     """Whether it lies in its own place too."""
     is_superseded: bool = False
@@ -61,10 +65,15 @@ class Place:
         """Whether nobody holds it, and nothing is lost once it is copied."""
         return self.state is State.HERE and not self.readers and (self.is_clean or not self.is_stuck)
 
+    @property
+    def room_bytes(self) -> int:
+        """What it takes, or may take before its task has ended."""
+        return self.reserved_bytes if self.state is State.AWAITED else self.size_bytes
+
 
 def excess_bytes(places: Iterable[Place], capacity_bytes: int) -> int:
-    """Give by how many bytes what stays is above the capacity; below zero if there is room."""
-    return sum(place.size_bytes for place in places if place.state is State.HERE) - capacity_bytes
+    """Give by how many bytes what stays, and what is being made, is above the capacity; below zero if there is room."""
+    return sum(place.room_bytes for place in places if place.state in (State.HERE, State.AWAITED)) - capacity_bytes
 
 
 def victims(places: Iterable[Place], capacity_bytes: int) -> list[Place]:

@@ -1,17 +1,22 @@
 """What a user says about the burst buffer in Parsl's configuration."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from bbflow.errors import ConfigError
+from bbflow.errors import ConfigError, nearest
+from bbflow.phases import BoardSource, PhaseSource
+from bbflow.staging import Policy, parse_policy
+from bbflow.staging.policies import NoAction
 from bbflow.units import parse_bytes
 
 SCHEMES = ("file", "http", "https", "s3")
 """What is staged in if a URL's prefix isn't asked for."""
+OPTIONS = ("oversize", "options", "retry", "events", "clock")
+"""Settings of `bbflow.staging.Stager` that have no field of their own here."""
 
 
 @dataclass(frozen=True)
@@ -22,8 +27,9 @@ class BurstBuffer:
     the way they go without bbflow.
     """
 
-    directory: str | os.PathLike[str] = "/dev/shm"
-    """On the burst buffer, at the same path for this process and the workers; each run makes its own one in it."""
+    directory: str | os.PathLike[str] | None = None
+    """On the burst buffer, at the same path for this process and the workers; each run makes its own one in it. If
+    None: /dev/shm, or nowhere where each node has a burst buffer of its own."""
     capacity: int | str = "4GiB"
     """Bytes that staged inputs and kept outputs may take together."""
     sources: Sequence[str] | None = None
@@ -34,12 +40,18 @@ class BurstBuffer:
     """Prefixes of the outputs that land on the burst buffer and are staged out behind the task's back."""
     outputs_share: float = 0.5
     """Share of the capacity that is for outputs, where `intermediate` or `results` is given."""
+    expected: Mapping[str, int | str] = field(default_factory=dict)
+    """Prefixes of outputs, to the room that a running task needs for each; the longest that matches counts."""
+    node_directory: str | None = None
+    """On the burst buffer that each node has for itself, if it has; variables such as $TMPDIR are the worker's."""
+    node_capacity: int | str = "4GiB"
+    """Bytes that files may take on each node."""
     slots: int | None = None
     """Tasks that run at once; if None, the executor's workers."""
-    policy: Any = None
-    """Delay policy of `bbflow.staging`; if None, transfers don't wait for anybody."""
-    phases: Any = None
-    """Who is in an I/O phase, as `bbflow.phases` sees it."""
+    policy: Policy | str = "no-action"
+    """Delay policy, such as ``full-delay`` or ``partial-delay:limit=0.1``: what transfers do in others' I/O phases."""
+    phases: PhaseSource | str | os.PathLike[str] | None = None
+    """Directory where those phases are announced, or what else sees them."""
     fetchers: int = 8
     """Transfers at once."""
     lookahead: int = 1
@@ -53,8 +65,38 @@ class BurstBuffer:
         for name in ("sources", "intermediate", "results"):
             if isinstance(getattr(self, name), str):
                 raise ConfigError(f"{name} is a text: write a list of prefixes, [{getattr(self, name)!r}]")
+        for size in (self.capacity, self.node_capacity, *self.expected.values()):
+            parse_bytes(size)
+        for name in self.options:
+            if name not in OPTIONS:
+                raise ConfigError(f"options has {name!r}, which no stager takes; {nearest(name, OPTIONS)}")
+        policy = self.delay_policy
+        if self.phases is None and not isinstance(policy, NoAction):
+            raise ConfigError(f"policy {self.policy}: it needs 'phases', a directory where I/O phases are announced")
         if self.slots is not None and self.slots < 1:
             raise ConfigError(f"slots is {self.slots}: a burst buffer needs 1 or more, or None for the workers")
+
+    @property
+    def delay_policy(self) -> Policy:
+        """What transfers do while others are in an I/O phase."""
+        return parse_policy(self.policy) if isinstance(self.policy, str) else self.policy
+
+    @property
+    def phase_source(self) -> PhaseSource | None:
+        """Where those phases are seen; nowhere if None."""
+        return BoardSource(Path(self.phases)) if isinstance(self.phases, str | os.PathLike) else self.phases
+
+    @property
+    def shared_directory(self) -> Path | None:
+        """On the burst buffer that all workers see; None if there is none."""
+        if self.directory is None:
+            return None if self.node_directory is not None else Path("/dev/shm")
+        return Path(self.directory)
+
+    def expected_bytes(self, url: str) -> int:
+        """Give the room that a running task needs for an output; 0 if nothing was said."""
+        matching = [prefix for prefix in self.expected if _matches(url, [prefix])]
+        return parse_bytes(self.expected[max(matching, key=len)]) if matching else 0
 
     @property
     def outputs_bytes(self) -> int:

@@ -82,8 +82,13 @@ class BurstBufferStaging(Staging, RepresentationMixin):
         app_fu.add_done_callback(lambda _: self._places.pop(str(place.path), None))
         return place.staged_out if is_result else None
 
-    def launch(self, outputs: Iterable[Any]) -> list[Place]:
+    def launch(self, outputs: Iterable[Any], streams: Iterable[Any]) -> list[Place]:
         """Let a task that starts now write elsewhere what has no room on the burst buffer.
+
+        Parameters
+        ----------
+        outputs, streams
+            Its outputs, and its standard output and error, as far as they are Files.
 
         Returns
         -------
@@ -91,11 +96,15 @@ class BurstBufferStaging(Staging, RepresentationMixin):
             The results that it writes to the burst buffer.
         """
         results = []
-        for file in outputs:
+        streams = list(streams)
+        for file in (*outputs, *streams):
             place = self._places.get(file.local_path) if isinstance(file, File) and file.local_path else None
-            if place is not None and place.url.startswith("/") and self.outputs.write_directly_if_full(place):
+            if place is None:
+                continue
+            place.is_stream = any(file is stream for stream in streams)
+            if not self.outputs.reserve(place, self.burst_buffer.expected_bytes(place.url)):
                 file.local_path = None
-            elif place is not None and place.is_result:
+            elif place.is_result:
                 results.append(place)
         return results
 
@@ -117,10 +126,8 @@ class BurstBufferStaging(Staging, RepresentationMixin):
         return delivered
 
     def _deliver(self, ran: Future[Any], results: Sequence[Place], delivered: Future[Any]) -> None:
-        if ran.exception() is not None or isinstance(ran.result(), RemoteExceptionWrapper):
-            copies = []
-        else:
-            copies = [self.outputs.deliver(place) for place in results]
+        failed = ran.exception() is not None or isinstance(ran.result(), RemoteExceptionWrapper)
+        copies = [self.outputs.deliver(place) for place in results if place.is_stream or not failed]
         when_all_done(copies, lambda: _settle(delivered, [*copies, ran]))
 
     def publish(self, file: File | DataFuture) -> Future[None]:
@@ -164,6 +171,53 @@ class BurstBufferStaging(Staging, RepresentationMixin):
             for file in files:
                 if not file.arrival.done():
                     file.arrival.set_exception(error)
+
+
+class NodeStaging(Staging, RepresentationMixin):
+    """Leaves files to the workers, which stage them over the burst buffers of their own nodes.
+
+    Parameters
+    ----------
+    burst_buffer
+        Which files.
+    """
+
+    def __init__(self, burst_buffer: BurstBuffer) -> None:
+        self.burst_buffer = burst_buffer
+        register()
+
+    def can_stage_in(self, file: File) -> bool:
+        """Whether an input is fetched by the worker."""
+        return self.burst_buffer.stages_in(file.url) or self.can_stage_out(file)
+
+    def can_stage_out(self, file: File) -> bool:
+        """Whether an output lands on the node."""
+        return self.burst_buffer.keeps(file.url) or self.burst_buffer.stages_out(file.url)
+
+    def launch(self, outputs: Iterable[Any], streams: Iterable[Any]) -> list[Place]:
+        """Leave all outputs to the worker."""
+        return []
+
+    def after_delivery(self, ran: Future[Any], results: Sequence[Place]) -> Future[Any]:
+        """Give the executor's future: the worker has staged out when the task has run."""
+        return ran
+
+    def publish(self, file: File | DataFuture) -> Future[None]:
+        """Give a future that is done: every output that the worker staged out is in its own place.
+
+        Raises
+        ------
+        LookupError
+            If the file isn't among the outputs that land on the burst buffer.
+        """
+        if not self.can_stage_out(file.file_obj if isinstance(file, DataFuture) else file):
+            raise LookupError(f"{file} isn't staged out: is it among the intermediate files?")
+        done: Future[None] = Future()
+        if isinstance(file, DataFuture):
+            file.add_done_callback(lambda made: _settle(done, [made]))
+        else:
+            done.set_result(None)
+        return done
 
 
 def _settle(future: Future[Any], done: Sequence[Future[Any]]) -> None:

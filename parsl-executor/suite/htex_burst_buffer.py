@@ -2,6 +2,7 @@
 
 With BB_RESULTS=/ in the environment every output does so too. Two tests fail then, by their nature: one wants the path
 of an input to be the one that the app named, one counts the empty files that its failing tasks leave.
+With BB_NODE=DIRECTORY files go over the node's own burst buffer there.
 """
 
 import os
@@ -14,6 +15,7 @@ from parsl.launchers import SimpleLauncher
 from parsl.providers import LocalProvider
 
 DIRECTORY = Path(os.environ.get("BB_DIRECTORY", tempfile.gettempdir()))
+NODE = os.environ.get("BB_NODE")
 RESULTS = list(filter(None, [os.environ.get("BB_RESULTS")]))
 
 
@@ -28,7 +30,13 @@ def fresh_config():
                 cores_per_worker=1,
                 encrypted=True,
                 provider=LocalProvider(init_blocks=1, max_blocks=1, launcher=SimpleLauncher()),
-                burst_buffer=BurstBuffer(directory=DIRECTORY, capacity="64MiB", results=RESULTS),
+                burst_buffer=BurstBuffer(
+                    directory=None if NODE else DIRECTORY,
+                    capacity="64MiB",
+                    results=RESULTS,
+                    node_directory=NODE,
+                    node_capacity="64MiB",
+                ),
             )
         ],
         strategy="none",

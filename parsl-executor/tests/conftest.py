@@ -49,7 +49,7 @@ class Site:
             max_workers_per_node=workers,
             cores_per_worker=1e-3,
             heartbeat_period=1,
-            heartbeat_threshold=3,
+            heartbeat_threshold=60,
             provider=provider or LocalProvider(init_blocks=1, max_blocks=1),
             burst_buffer=replace(self.burst_buffer, **changes),
         )
@@ -99,7 +99,7 @@ class Gate:
             def do_GET(self):
                 if "Range" not in self.headers:
                     gate.asked.set()
-                    assert gate.opened.wait(30)
+                    assert gate.opened.wait(300)
                 super().do_GET()
 
             def log_message(self, *words):

@@ -31,7 +31,7 @@ with adios2.Stream(io, "weather", "w") as stream:
 
 def bbflow(*words, code=0, **keywords):
     done = subprocess.run(
-        [sys.executable, "-m", "bbflow", *map(str, words)], text=True, capture_output=True, timeout=60, **keywords
+        [sys.executable, "-m", "bbflow", *map(str, words)], text=True, capture_output=True, timeout=300, **keywords
     )
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr

@@ -20,7 +20,7 @@ from pathlib import Path
 from bbflow.landing.embedded import EmbeddedNodes
 nodes = EmbeddedNodes(2, 1 << 20, Path(sys.argv[1]))
 print("up", flush=True)
-time.sleep(60)
+time.sleep(1000)
 """
 
 
@@ -31,7 +31,7 @@ def short():
         yield Path(directory)
 
 
-def wait_until(condition, timeout_s=15.0):
+def wait_until(condition, timeout_s=60.0):
     deadline_s = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline_s

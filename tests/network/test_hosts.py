@@ -2,21 +2,20 @@
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
-import time
-from contextlib import contextmanager
 from pathlib import Path
 
 import bbflow_adios2
 import pytest
+from processes import finish_well, running, wait_until
 
 from bbflow.landing.contact import read_contact
 from benchmarks.namespaces import joined_hosts, missing
 
 ADDRESSES = {"compute": "10.77.0.1", "bbn1": "10.77.0.2", "bbn2": "10.77.0.3", "desk": "10.77.0.4"}
-PATIENCE_S = 60.0
 
 WRITER = """
 import sys
@@ -47,7 +46,7 @@ io = adios2.Adios(sys.argv[1]).declare_io("model")
 engine = io.open("out", Mode.Read)
 expected = np.arange(300 * 1000, dtype="f8").reshape(300, 1000)
 steps = 0
-while engine.begin_step(StepMode.Read, 30.0) == StepStatus.OK:
+while engine.begin_step(StepMode.Read, 120.0) == StepStatus.OK:
     field = io.inquire_variable("field")
     field.set_selection([[0, 0], [300, 1000]])
     whole = np.zeros((300, 1000))
@@ -72,28 +71,9 @@ def hosts():
         yield joined
 
 
-@contextmanager
 def on(hosts, host, *words, **environment):
     """Run a program on a host; it is killed if it is still there afterwards."""
-    process = subprocess.Popen(
-        hosts.inside(host, *map(str, words)),
-        env=os.environ | environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    with process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def finish(process):
-    said, _ = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 0, said
-    return said
+    return running(hosts.inside(host, *map(str, words)), os.environ | environment)
 
 
 @pytest.fixture
@@ -114,13 +94,6 @@ def cluster(hosts, tmp_path):
             shutil.rmtree(Path(node.directory).parent)
 
 
-def wait_until(condition):
-    deadline_s = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.02)
-
-
 def config(folder, **parameters):
     path = Path(folder) / "model.xml"
     path.write_text(bbflow_adios2.engine_xml("model", **parameters))
@@ -139,7 +112,7 @@ def write(hosts, contact, xml, steps=5, writers=2):
     ]  # fmt: skip
     with ranks[0] as first, ranks[1] as second:
         for process in (first, second):
-            finish(process)
+            finish_well(process)
 
 
 def test_steps_of_another_host_land_on_both_nodes_and_are_read_on_a_third_host(hosts, cluster, tmp_path):
@@ -148,9 +121,9 @@ def test_steps_of_another_host_land_on_both_nodes_and_are_read_on_a_third_host(h
     nodes = read_contact(cluster)
     assert {node.host for node in nodes} == {"bbn1", "bbn2"}
     with on(hosts, "desk", sys.executable, "-c", READER, xml, **bbflow_adios2.environment(cluster)) as reader:
-        assert finish(reader) == "read 5\n"
+        assert finish_well(reader) == "read 5\n"
     with on(hosts, "desk", sys.executable, "-m", "bbflow", "status", "--contact", cluster) as status:
-        said = finish(status)
+        said = finish_well(status)
     assert "ranks 0 closed" in said
     assert "ranks 1 closed" in said
 
@@ -159,7 +132,7 @@ def test_a_reader_on_another_host_follows_while_the_ranks_write(hosts, cluster, 
     xml = config(tmp_path)
     with on(hosts, "desk", sys.executable, "-c", READER, xml, **bbflow_adios2.environment(cluster)) as reader:
         write(hosts, cluster, xml, steps=60)
-        assert finish(reader) == "read 60\n"
+        assert finish_well(reader) == "read 60\n"
 
 
 XARRAY_READER = """
@@ -177,4 +150,100 @@ with xr.open_dataset(sys.argv[1], engine="bbflow", stream="model", wait=True, ch
 def test_xarray_reads_the_blocks_of_both_nodes_over_the_network(hosts, cluster, tmp_path):
     with on(hosts, "desk", sys.executable, "-W", "error", "-c", XARRAY_READER, cluster) as reader:
         write(hosts, cluster, config(tmp_path))
-        assert finish(reader) == "when 0.0 0.5 1.0 1.5 2.0\n"
+        assert finish_well(reader) == "when 0.0 0.5 1.0 1.5 2.0\n"
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory):
+    """A function that tells its host, and the sum of its values."""
+    folder = tmp_path_factory.mktemp("library")
+    (folder / "sum.cpp").write_text(SUM)
+    subprocess.run(["g++", "-shared", "-fPIC", folder / "sum.cpp", "-o", folder / "libsum.so"], check=True)
+    return folder / "libsum.so"
+
+
+SUM = """
+#include <cstddef>
+#include <cstdio>
+#include <unistd.h>
+extern "C" void map_sum(void *buf, size_t size, int fd)
+{
+    char host[100];
+    gethostname(host, sizeof(host));
+    double sum = 0;
+    for (size_t i = 0; i < size / sizeof(double); ++i)
+        sum += static_cast<const double *>(buf)[i];
+    dprintf(fd, "%s %.0f\\n", host, sum);
+}
+"""
+
+
+@pytest.mark.parametrize("is_launched", [False, True])
+def test_a_registered_function_gets_fetched_blocks_or_runs_beside_each_node(
+    hosts, cluster, library, tmp_path, is_launched
+):
+    words = ["-m", "bbflow", "register", "model", "--contact", cluster, "--variable", "field"]
+    words += ["--map", f"{library}:map_sum", "--output", tmp_path / "sums"]
+    if is_launched:
+        words += ["--launch", shlex.join(hosts.inside("{host}"))]
+    with on(hosts, "desk", sys.executable, *words) as registration:
+        write(hosts, cluster, config(tmp_path))
+        assert finish_well(registration) == ""
+    said = [line.split() for line in (tmp_path / "sums").read_text().splitlines()]
+    assert {host for host, _ in said} == ({"bbn1", "bbn2"} if is_launched else {"desk"})
+    assert sum(int(total) for _, total in said) == sum(300_000 * 299_999 // 2 + 300_000 * step for step in range(5))
+
+
+RANK_SUM = """
+#include <cstdio>
+#include <mpi.h>
+#include <unistd.h>
+extern "C" void rank_sum(int in_fd, int out_fd, MPI_Comm comm)
+{
+    int rank, size;
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &size);
+    double value, own = 0, whole = 0;
+    FILE *in = fdopen(dup(in_fd), "rb");
+    for (long at = 0; fread(&value, sizeof value, 1, in) == 1; ++at)
+        own += at % size == rank ? value : 0;
+    fclose(in);
+    MPI_Reduce(&own, &whole, 1, MPI_DOUBLE, MPI_SUM, 0, comm);
+    char host[100];
+    gethostname(host, sizeof host);
+    dprintf(out_fd, "%s %.0f\\n", host, whole);
+}
+"""
+
+SSH = """#!/bin/sh
+# Called as ssh is: options, host, command.
+while [ "${1#-}" != "$1" ]; do shift; done
+host=$1; shift
+exec %s sh -c "$*"
+"""
+
+
+@pytest.fixture
+def launcher(hosts, tmp_path):
+    """What mpiexec starts ranks on other hosts with; gives its environment, and the words that let hosts be named."""
+    script = tmp_path / "ssh"
+    script.write_text(SSH % shlex.join(hosts.inside("HOST")).replace("HOST", "$host"))
+    script.chmod(0o755)
+    (tmp_path / "hosts").write_text("".join(f"{address} {name}\n" for name, address in ADDRESSES.items()))
+    named = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"', tmp_path / "hosts"]
+    return {"HYDRA_LAUNCHER": "ssh", "HYDRA_LAUNCHER_EXEC": str(script)}, named
+
+
+def test_ranks_run_on_the_hosts_of_the_nodes_and_each_reads_the_logical_file(hosts, cluster, launcher, tmp_path):
+    (tmp_path / "ranks.cpp").write_text(RANK_SUM)
+    library = tmp_path / "libranks.so"
+    mpicxx = Path(sys.executable).with_name("mpicxx")
+    subprocess.run([mpicxx, "-shared", "-fPIC", tmp_path / "ranks.cpp", "-o", library], check=True)
+    environment, named = launcher
+    words = [*named, sys.executable, "-m", "bbflow", "register", "model", "--contact", cluster, "--variable", "field"]
+    words += ["--mpi", "--map", f"{library}:rank_sum", "--output", tmp_path / "sums"]
+    with on(hosts, "desk", *words, **environment) as registration:
+        write(hosts, cluster, config(tmp_path))
+        assert finish_well(registration) == ""
+    total = sum(300_000 * 299_999 // 2 + 300_000 * step for step in range(5))
+    assert (tmp_path / "sums").read_text() == f"bbn1 {total}\nbbn2 0\n"

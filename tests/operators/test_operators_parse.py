@@ -34,6 +34,8 @@ def test_a_filter_is_named_after_its_limits_unless_it_has_a_name(item, expected)
     ("items", "message"),
     [
         (["maen"], "unknown operator 'maen'; did you mean 'mean'"),
+        (["monmaen"], "unknown operator 'monmaen'; did you mean 'monmean'"),
+        (["monmean"], "'monmean' says more than an operator"),
         (["zzz"], "valid are "),
         ([{"std": {"dof": 1}}], "unknown parameter 'dof'; did you mean 'ddof'"),
         ([{"std": {"ddof": -1}}], "ddof: -1 is not a whole number"),

@@ -2,12 +2,14 @@ import pickle
 
 import cftime
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bbflow.errors import ConfigError
 from bbflow.operators.calendars import CALENDARS, Clock
-from bbflow.operators.windows import WINDOWS, finest, parse_windows
+from bbflow.operators.window_kinds import KINDS
+from bbflow.operators.windows import WINDOWS, finest, parse_window, parse_windows
 
 MONTH, RUN = WINDOWS["month"], WINDOWS["run"]
 
@@ -72,14 +74,97 @@ def test_a_wrong_time_axis_is_named(units, calendar, message):
 def test_windows_come_finest_first():
     windows = parse_windows(["run", "month"])
     assert windows == (MONTH, RUN)
-    assert finest(windows) is finest(windows[::-1]) is MONTH
+    assert finest(windows) == finest(windows[::-1]) == MONTH
     assert pickle.loads(pickle.dumps(windows)) == windows
 
 
 @pytest.mark.parametrize(
     ("names", "message"),
-    [(["mnth"], "did you mean 'month'"), ([], "valid are month, run"), (["run", "run"], "twice"), ([3], "3")],
+    [(["mnth"], "did you mean 'month'"), ([], "valid are .*month,.* run"), (["run", "run"], "twice"), ([3], "3")],
 )
 def test_wrong_windows_are_named(names, message):
     with pytest.raises(ConfigError, match=message):
         parse_windows(names)
+
+
+@pytest.mark.parametrize(
+    ("item", "own"),
+    [
+        ("MS", "month"), ("M", "month"), ("D", "day"), ("h", "hour"), ("6h", {"hours": 6}), ("6H", {"hours": 6}),
+        ("W", "week"), ("W-SAT", {"week": "sunday"}), ("QS-DEC", "season"), ("QE-FEB", "season"),
+        ("QS", {"months": 3}), ("QS-FEB", {"months": {"count": 3, "start": 2}}), ("YS", "year"), ("A", "year"),
+        ("YS-OCT", {"year": 10}), ("YE-SEP", {"year": "october"}), ("10YS", {"years": 10}), ("2MS", {"months": 2}),
+        ("time.month", "clim_month"), ("time.season", "clim_season"), ("time.hour", "clim_hour"),
+        ({"groupby": "time.dayofyear"}, {"clim_dayofyear": {"by": "number"}}), ({"groupby": "time.year"}, "year"),
+        ({"resample": "MS"}, "month"), ({"resample": {"time": "D"}}, "day"),
+        ({"running": 5}, {"running": {"steps": 5}}),
+        ({"season": "JJAS"}, {"season": {"months": [6, 7, 8, 9]}}), ({"day": 720}, {"day": {"start": "12:00"}}),
+        ({"season": ["JJA", "DJF"]}, {"season": [[12, 1, 2], ["jun", "jul", "aug"]]}),
+        ({"season": ["DJF", "MAM", "JJA", "SON"]}, "season"),
+    ],
+)  # fmt: skip
+def test_one_window_has_several_names(item, own):
+    assert parse_window(item) == parse_window(own)
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
+def test_every_window_has_an_example_that_is_one(kind):
+    window = parse_window(yaml.safe_load(kind.example or kind.name))
+    assert window.name.startswith(kind.name)
+    assert kind.main is None or kind.main in kind.parameters
+
+
+@pytest.mark.parametrize(
+    ("item", "message"),
+    [
+        ("mont", "did you mean 'month'"),
+        ({"groupby": "time.moth"}, "did you mean 'time.month'"),
+        ({"resample": "QS-DEZ"}, "did you mean 'QS-DEC'"),
+        ({"month": {"start": 3}}, "unknown parameter 'start'"),
+        ({"month": 3}, "takes no value, but it is 3"),
+        ("years", "needs 'count': how many"),
+        ({"years": 0}, "not a whole number from 1"),
+        ({"year": "okt"}, "'okt' is no month; did you mean 'oct'"),
+        ({"year": 13}, "13 is no month"),
+        ({"week": "son"}, "no weekday"),
+        ({"day": "25:00"}, "no time of day"),
+        ({"days": {"count": 5, "since": "2000-02-30"}}, "no date"),
+        ({"season": "JAS2"}, "first letters"),
+        ({"season": "J"}, "first letters"),
+        ({"season": [1, 3]}, "not consecutive"),
+        ({"season": ["DJF", "JFM"]}, "two seasons"),
+        ({"running": {"days": 5, "hours": 3}}, "got 2 of them"),
+        ({"running": {"days": 1}}, "no running window"),
+        ({"clim_dayofyear": "day"}, "neither date nor number"),
+        ({"month": {"closed": "both"}}, "neither left nor right"),
+        ({"run": {"closed": "right"}}, "take it out"),
+        ({"month": {"name": "a b"}}, "must be a word"),
+        ({"month": None, "day": None}, "a map of one name"),
+    ],
+)
+def test_a_wrong_window_is_named(item, message):
+    with pytest.raises(ConfigError, match=message):
+        parse_window(item)
+
+
+def test_an_instant_at_midnight_belongs_to_the_day_that_it_ends_if_the_window_is_closed_right():
+    date = cftime.datetime(2000, 3, 1, calendar="noleap")
+    left, right = parse_window("month"), parse_window({"month": {"closed": "right", "name": "month_right"}})
+    assert (left.key(date), right.key(date)) == ((2000, 3), (2000, 2))
+    assert right.bounds((2000, 2), date, date)[1] == date
+    assert [window.name for window in parse_windows(["month", {"month": {"closed": "right", "name": "ended"}}])]
+
+
+@pytest.mark.parametrize(
+    ("item", "method", "told"),
+    [
+        ("month", "mean", "time: mean"),
+        ("clim_month", "mean", "time: mean within years time: mean over years"),
+        ("clim_hour", "maximum", "time: maximum within days time: maximum over days"),
+        ("clim_month", "sum (comment: of 1)", "time: sum within years time: sum over years (comment: of 1)"),
+        ("clim_season", "variance",
+         "time: variance within years time: variance over years (comment: of all values at once)"),
+    ],
+)  # fmt: skip
+def test_cell_methods_say_what_was_done(item, method, told):
+    assert parse_window(item).cell_methods(method) == told

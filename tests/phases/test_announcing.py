@@ -31,6 +31,13 @@ int main(int count, char **words)
 """
 
 
+def until(condition, timeout_s=60):
+    end_s = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < end_s, "it never came to that"
+        time.sleep(0.01)
+
+
 class Clock:
     def __init__(self):
         self.now_s = 1000.0
@@ -62,9 +69,9 @@ def test_a_lease_ends_the_announcement_of_the_dead_and_renewal_keeps_that_of_the
 
 
 def test_io_phase_renews_its_lease_and_ends_with_the_block(tmp_path):
-    with io_phase("ocean-model", tmp_path, lease_s=0.15):
-        time.sleep(0.4)
-        assert [phase.application for phase in BoardSource(tmp_path).now()] == ["ocean-model"]
+    with io_phase("ocean-model", tmp_path, lease_s=0.6) as first:
+        until(lambda: any(item.expires_s > first.expires_s for item in Board(tmp_path).read()))
+    assert Board(tmp_path).read() == []
     assert BoardSource(tmp_path).now() == []
 
 
@@ -150,19 +157,19 @@ def test_a_program_in_c_announces_by_one_header(tmp_path, compiler):
     program = tmp_path / "program"
     options = ["-Wall", "-Wextra", "-Werror", "-I", str(C_HEADER.parent), "-o", str(program), "-"]
     subprocess.run([*words, *options], input=C_PROGRAM, text=True, check=True)
-    board = Board(tmp_path / "board")
+    board, begun_s = Board(tmp_path / "board"), time.time()
     with subprocess.Popen(
         [program, board.directory], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as running:
         assert running.stdout.readline() == "begun\n"
         (item,) = board.read()
         assert item.phase.application == "ocean _model_"
-        assert 110 < item.expires_s - time.time() <= 120
-        assert abs(item.phase.began_s - time.time()) < 20
+        assert begun_s - 1 <= item.phase.began_s <= time.time() + 1
+        assert begun_s + 119 <= item.expires_s <= time.time() + 121, "renewed from 60 s to 120 s"
         running.stdin.close()
-        assert running.wait(20) == 0
+        assert running.wait(60) == 0
     assert board.read() == []
     (past,) = board.past()
     assert past.application == "ocean _model_"
-    assert 0 <= past.duration_s < 20
+    assert 0 <= past.duration_s <= time.time() - begun_s + 1
     assert json.loads(next(board.directory.glob("*.past")).read_text())["file_system"] == "pfs"

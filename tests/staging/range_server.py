@@ -1,9 +1,10 @@
-"""An HTTP server that gives ranges of files at a limited rate; a program of its own, or a thread of a test."""
+"""An HTTP server that gives ranges of files, as many as it may; a program of its own, or a thread of a test."""
 
+import math
 import re
 import sys
 import threading
-import time
+from contextlib import suppress
 from email.utils import formatdate
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,8 +15,8 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
 
-    def __init__(self, directory, bytes_per_s, ranges, requests, *rest):
-        self.directory, self.bytes_per_s, self.ranges, self.requests = directory, bytes_per_s, ranges, requests
+    def __init__(self, directory, ranges, enter, *rest):
+        self.directory, self.ranges, self.enter = directory, ranges, enter
         super().__init__(*rest)
 
     def do_HEAD(self):
@@ -34,7 +35,7 @@ class Handler(BaseHTTPRequestHandler):
         size = path.stat().st_size
         wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", "")) if self.ranges else None
         start, end = (int(wanted[1]), min(int(wanted[2]) + 1, size)) if wanted else (0, size)
-        self.requests.append((self.command, start, end - start))
+        self.enter(self.command, start, end - start)
         self.send_response(206 if wanted else 200)
         if wanted:
             self.send_header("Content-Range", f"bytes {start}-{end - 1}/{size}")
@@ -48,17 +49,8 @@ class Handler(BaseHTTPRequestHandler):
         if body:
             with path.open("rb") as file:
                 file.seek(start)
-                self.send_slowly(memoryview(file.read(end - start)))
-
-    def send_slowly(self, content):
-        for at in range(0, len(content), 64 << 10):
-            part = content[at : at + (64 << 10)]
-            if self.bytes_per_s:
-                time.sleep(len(part) / self.bytes_per_s)
-            try:
-                self.wfile.write(part)
-            except ConnectionError:
-                return
+                with suppress(ConnectionError):
+                    self.wfile.write(file.read(end - start))
 
     def log_message(self, *_):
         pass
@@ -70,11 +62,14 @@ class Server(ThreadingHTTPServer):
 
 
 class RangeServer:
-    """A server in a thread; `requests` is a list of (method, start, length) in the order in which they came."""
+    """A server in a thread; `requests` is a list of (method, start, length) in the order in which they came.
 
-    def __init__(self, directory, bytes_per_s=0, ranges=True, port=0):
-        self.requests = []
-        self.server = Server(("127.0.0.1", port), partial(Handler, directory, bytes_per_s, ranges, self.requests))
+    It answers the first `allowed` GETs, and lets the others wait until `allow` raises that number.
+    """
+
+    def __init__(self, directory, ranges=True, port=0, allowed=math.inf):
+        self.requests, self.allowed, self._changed = [], allowed, threading.Condition()
+        self.server = Server(("127.0.0.1", port), partial(Handler, directory, ranges, self._enter))
         self.port = self.server.server_address[1]
         self.url = f"http://127.0.0.1:{self.port}"
 
@@ -86,12 +81,24 @@ class RangeServer:
         self.server.shutdown()
         self.server.server_close()
 
+    def _enter(self, method, start, length):
+        with self._changed:
+            self.requests.append((method, start, length))
+            number = len(self.gets)
+            self._changed.wait_for(lambda: method != "GET" or number <= self.allowed)
+
+    def allow(self, allowed=math.inf):
+        """Answer so many GETs, counted from the first."""
+        with self._changed:
+            self.allowed = allowed
+            self._changed.notify_all()
+
     @property
     def gets(self):
         return [request for request in self.requests if request[0] == "GET"]
 
 
 if __name__ == "__main__":
-    program = RangeServer(Path(sys.argv[1]), bytes_per_s=float(sys.argv[3]), port=int(sys.argv[2]))
+    program = RangeServer(Path(sys.argv[1]), port=int(sys.argv[2]), allowed=float(sys.argv[3]))
     print(program.port, flush=True)
     program.server.serve_forever()

@@ -10,7 +10,7 @@ from bbflow.errors import ConfigError
 from bbflow.phases import Phase, Prediction
 from bbflow.staging import Decision, Situation, parse_policy
 from bbflow.staging.diary import Slots, kind_of, starving_s
-from bbflow.staging.interference import Interference, PhaseSample, fit_interference
+from bbflow.staging.interference import LEAST_LOSS, Interference, PhaseSample, fit_interference
 from bbflow.staging.policies import LEAST_PACE_BYTES_PER_S, POLICIES, has_time
 from bbflow.staging.watching import Load, Memory, PeakRate, Watch
 
@@ -37,6 +37,7 @@ def test_after_the_longest_delay_every_policy_lets_transfers_pass(name):
     policy = parse_policy(f"{name}:max_delay_s=30")
     decision = policy.decide(situation(phases=(PHASE,), delayed_s=30.0))
     assert (decision.hold, decision.bytes_per_s, decision.fetchers) == (False, None, None)
+    assert "30 s, the most that is allowed" in decision.reason
 
 
 def test_no_action_takes_no_notice_of_a_phase():
@@ -66,7 +67,6 @@ def test_partial_delay_paces_by_the_model_then_by_the_own_rate_then_least():
     assert policy.decide(situation(**phase, model=model, peak_bytes_per_s=1.0)).bytes_per_s == pytest.approx(20 * MB)
     assert policy.decide(situation(**phase, peak_bytes_per_s=50 * MB)).bytes_per_s == pytest.approx(10 * MB)
     assert policy.decide(situation(**phase)).bytes_per_s == LEAST_PACE_BYTES_PER_S
-    assert policy.decide(situation(**phase, model=Interference(math.inf))).bytes_per_s is None
 
 
 def test_scaling_changes_the_number_of_fetchers_only():
@@ -96,10 +96,13 @@ def test_auto_takes_no_action_if_the_model_says_that_nobody_feels_it():
     assert (decision.hold, decision.bytes_per_s) == (False, None)
 
 
-def test_auto_stops_before_a_predicted_phase_only_if_there_is_time():
+def test_auto_stops_before_a_predicted_phase_if_there_is_time_and_else_goes_on_at_a_pace():
     keys = {"predicted": SOON, "remaining_bytes": 100 * MB, "peak_bytes_per_s": 50 * MB}
     assert parse_policy("auto").decide(situation(**keys, deadline_s=118.0)).stop_s == 109.5
-    assert parse_policy("auto").decide(situation(**keys, deadline_s=116.0)) == Decision()
+    assert parse_policy("auto").decide(situation(**keys, now_s=109.4, deadline_s=118.0)).stop_s == 109.5
+    late = parse_policy("auto:limit=0.25").decide(situation(**keys, now_s=109.47, deadline_s=116.0))
+    assert late.bytes_per_s == pytest.approx(10 * MB)
+    assert parse_policy("auto").decide(situation(**keys, now_s=110.6, deadline_s=116.0)) == Decision()
 
 
 @given(
@@ -158,9 +161,8 @@ def test_the_model_needs_phases_of_both_kinds_and_sees_when_there_is_no_slowdown
     assert fit_interference([beside] * 5) is None
     assert fit_interference([alone, alone, beside]) is None
     assert fit_interference([alone, alone, beside, beside]).capacity_bytes_per_s == pytest.approx(1e8)
-    assert math.isinf(
-        fit_interference([alone, alone, PhaseSample(1.0, 10**8), PhaseSample(0.9, 10**8)]).capacity_bytes_per_s
-    )
+    unhurt = [alone, alone, PhaseSample(1.0, 10**8), PhaseSample(0.9, 9 * 10**7)]
+    assert fit_interference(unhurt).capacity_bytes_per_s == pytest.approx(1e8 / LEAST_LOSS)
     assert Interference(1e8).slowdown(1e8) == math.inf
 
 

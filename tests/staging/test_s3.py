@@ -1,7 +1,7 @@
 """Against a server that knows S3, multi-part uploads and their ETags included."""
 
 import os
-import socket
+import re
 import subprocess
 import sys
 import time
@@ -18,29 +18,26 @@ QUICK = Retry(attempts=3, first_s=0.01)
 
 
 @pytest.fixture(scope="module")
-def options():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    url = f"http://127.0.0.1:{port}"
-    words = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+def options(tmp_path_factory):
+    log = tmp_path_factory.mktemp("moto") / "log"
+    words = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
+    with log.open("w") as file, subprocess.Popen(words, stdout=file, stderr=file) as server:
         try:
-            make_bucket(url)
-            yield {"s3": {"endpoint_url": url, "key": "k", "secret": "s", "region": "us-east-1"}}
+            url = address_in(log, server)
+            with urllib.request.urlopen(urllib.request.Request(f"{url}/bucket", method="PUT"), timeout=60):
+                yield {"s3": {"endpoint_url": url, "key": "k", "secret": "s", "region": "us-east-1"}}
         finally:
             server.kill()
 
 
-def make_bucket(url, timeout_s=60):
+def address_in(log, server, timeout_s=60):
+    """Wait until a server says where it listens: the kernel has chosen its port."""
     end_s = time.monotonic() + timeout_s
-    while True:
-        try:
-            with urllib.request.urlopen(urllib.request.Request(f"{url}/bucket", method="PUT"), timeout=5):
-                return
-        except OSError:
-            assert time.monotonic() < end_s, "the server doesn't come up"
-            time.sleep(0.1)
+    while not (found := re.search(r"http://127\.0\.0\.1:\d+", log.read_text())):
+        assert server.poll() is None, log.read_text()
+        assert time.monotonic() < end_s, "the server doesn't come up"
+        time.sleep(0.05)
+    return found[0]
 
 
 @pytest.mark.parametrize(("size_bytes", "checksum"), [(1000, True), (12_000_000, False)])

@@ -6,6 +6,8 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -13,16 +15,17 @@ from range_server import RangeServer
 
 from bbflow.errors import CapacityError, ConfigError, SourceError
 from bbflow.staging import Decision, File, Gate, Retry
-from bbflow.staging.gate import Closed
+from bbflow.staging.gate import PAUSE_S, Closed
 from bbflow.staging.shelf import Shelf
 from bbflow.staging.sources import Sources
 from bbflow.staging.transfers import Transfer, stage_out
 
 QUICK = Retry(attempts=3, first_s=0.01)
+PATIENT = Retry(attempts=1000, first_s=0.05, longest_s=0.2)
 MiB = 1 << 20
 
 
-def until(condition, timeout_s=20):
+def until(condition, timeout_s=60):
     end_s = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < end_s, "it never came to that"
@@ -61,6 +64,7 @@ def test_a_copy_of_the_same_version_is_taken_over_and_of_another_is_not(make, as
     copy(as_file(source))
     assert copy(as_file(source)).transferred_bytes == 0
     source.write_bytes(os.urandom(MiB))
+    os.utime(source, (1, 1))  # the file system's clock may not have ticked since
     again = copy(as_file(source))
     assert again.transferred_bytes == MiB
     assert again.path.read_bytes() == source.read_bytes()
@@ -141,71 +145,86 @@ def test_another_size_than_planned_is_refused(make, copy):
         copy(File(str(source), 99))
 
 
+def stopped_gate():
+    """A gate whose clock stands still, with a pace: after the first chunk none is ever due."""
+    gate = Gate(1, clock=lambda: 1000.0)
+    gate.apply(Decision(bytes_per_s=MiB))
+    return gate
+
+
 def test_a_source_that_changes_during_the_copy_is_copied_again(make, as_file, copy):
     source = make("in.dat", 4 * MiB)
-    gate = Gate(1)
-    gate.apply(Decision(bytes_per_s=40 * MiB))
+    gate = stopped_gate()
     changed = os.urandom(4 * MiB)
-    change = threading.Thread(target=lambda: (until(lambda: gate.passed_bytes > MiB), source.write_bytes(changed)))
-    change.start()
+
+    def change():
+        until(lambda: gate.passed_bytes)
+        source.write_bytes(changed)
+        os.utime(source, (1, 1))
+        gate.apply(Decision())
+
+    changing = threading.Thread(target=change)
+    changing.start()
     receipt = copy(as_file(source), gate)
-    change.join()
+    changing.join()
     assert receipt.path.read_bytes() == changed
     assert receipt.transferred_bytes > 4 * MiB
 
 
 def test_a_source_that_always_changes_is_given_up(make, as_file, copy):
     source = make("in.dat", MiB)
-    ended = threading.Event()
+    times = count(1)
 
-    def change():
-        while not ended.wait(0.001):
-            os.utime(source)
+    class Meddling(Gate):
+        """The source changes whenever a chunk of it passes."""
 
-    changing = threading.Thread(target=change)
-    changing.start()
-    gate = Gate(1)
-    gate.apply(Decision(bytes_per_s=20 * MiB))
+        @contextmanager
+        def chunk(self, size_bytes, rank=None):
+            with super().chunk(size_bytes, rank):
+                if size_bytes:
+                    os.utime(source, (0, next(times)))
+                yield
+
     with pytest.raises(SourceError, match=r"gave up after 3 failures in a row .*changed while it was copied"):
-        copy(as_file(source), gate)
-    ended.set()
-    changing.join()
+        copy(as_file(source), Meddling(1))
 
 
 def test_a_pause_lets_no_byte_be_asked_for_and_no_chunk_of_more_than_its_share_is_under_way(make, copy, tmp_path):
-    source = make("in.dat", 8 * MiB)
-    gate = Gate(1)
-    with RangeServer(tmp_path / "source", bytes_per_s=10 * MiB) as server:
+    source, bytes_per_s = make("in.dat", 8 * MiB), 10 * MiB
+    with RangeServer(tmp_path / "source", allowed=12) as server:
+        # The bytes that are asked for move the clock: the machine's own pace doesn't count.
+        gate = Gate(1, clock=lambda: sum(length for _, _, length in server.gets) / bytes_per_s)
         thread = threading.Thread(target=copy, args=(File(f"{server.url}/in.dat"), gate))
         thread.start()
-        until(lambda: gate.passed_bytes > 2 * MiB)
+        until(lambda: len(server.gets) > 12)
         gate.apply(Decision(hold=True))
+        server.allow()
         until(lambda: gate.in_flight == 0)
         asked = len(server.requests)
         time.sleep(0.2)
         assert len(server.requests) == asked
-        largest_bytes = max(length for _, _, length in server.gets)
         gate.apply(Decision())
         thread.join()
-    assert largest_bytes <= 10 * MiB * 0.05, "a chunk takes longer than a pause may"
+        largest_bytes = max(length for _, _, length in server.gets)
+    assert largest_bytes <= bytes_per_s * PAUSE_S, "a chunk takes longer than a pause may"
     assert copy(File(str(source))).path.read_bytes() == source.read_bytes()
 
 
 def test_a_server_that_is_killed_and_comes_back_costs_no_byte_twice(make, copy, shelf, tmp_path):
     source = make("in.dat", 4 * MiB)
-    server = start_server(tmp_path / "source", "0", 16 * MiB)
+    server = start_server(tmp_path / "source", "0", 8)
     port = server.stdout.readline().strip()
     gate = Gate(1)
     receipts = []
     file = File(f"http://127.0.0.1:{port}/in.dat")
-    thread = threading.Thread(target=lambda: receipts.append(copy(file, gate, Retry(attempts=30, first_s=0.05))))
+    thread = threading.Thread(target=lambda: receipts.append(copy(file, gate, PATIENT)))
     thread.start()
-    until(lambda: gate.passed_bytes > MiB)
+    until(lambda: shelf.partial(file.url).exists() and shelf.partial(file.url).stat().st_size)
     server.kill()
     server.wait()
     server.stdout.close()
     assert not shelf.path(file.url).exists(), "half a file is seen"
-    server = start_server(tmp_path / "source", port, 0)
+    server = start_server(tmp_path / "source", port, "inf")
     thread.join()
     server.kill()
     server.wait()
@@ -214,9 +233,9 @@ def test_a_server_that_is_killed_and_comes_back_costs_no_byte_twice(make, copy, 
     assert receipts[0].transferred_bytes == 4 * MiB
 
 
-def start_server(directory, port, bytes_per_s):
+def start_server(directory, port, allowed):
     program = Path(__file__).with_name("range_server.py")
-    words = [sys.executable, str(program), str(directory), str(port), str(bytes_per_s)]
+    words = [sys.executable, str(program), str(directory), str(port), str(allowed)]
     return subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
 
 
@@ -227,11 +246,12 @@ def test_a_server_that_stays_away_is_given_up(copy):
 
 def test_a_closed_gate_leaves_the_partial_file_for_the_next_life(make, as_file, copy, shelf):
     source = make("in.dat", 4 * MiB)
-    gate = Gate(1)
-    gate.apply(Decision(bytes_per_s=20 * MiB))
-    threading.Thread(target=lambda: (until(lambda: gate.passed_bytes > MiB), gate.close())).start()
+    gate = stopped_gate()
+    closing = threading.Thread(target=lambda: (until(lambda: gate.passed_bytes), gate.close()))
+    closing.start()
     with pytest.raises(Closed):
         copy(as_file(source), gate)
+    closing.join()
     left_bytes = shelf.partial(str(source)).stat().st_size
     assert left_bytes > 0
     receipt = copy(as_file(source))

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bbflow.errors import CapacityError, ConfigError, SourceError
-from bbflow.staging.actions import Evict, Ready, Refused, Stage
+from bbflow.staging.actions import Check, Evict, Ready, Refused, Stage
 from bbflow.staging.files import File, Task
 from bbflow.staging.waves import Waves
 
@@ -70,7 +70,8 @@ def test_what_nobody_uses_stays_until_its_room_is_needed():
     waves.add(task("first", "a"))
     waves.staged("a")
     assert waves.final("first") == []
-    assert waves.add(task("late", "a")) == [Ready("late")]
+    assert waves.add(task("late", "a")) == [Check(File("a", 10), 1)], "meanwhile its source may have changed"
+    assert waves.staged("a") == [Ready("late")]
 
 
 def test_a_wanted_file_goes_only_when_nothing_runs_and_the_farthest_use_goes_first():
@@ -206,6 +207,10 @@ class World:
                     assert file.url not in self.sizes, "staged twice in one residency"
                     self.sizes[file.url] = file.size_bytes
                     self.coming.add(file.url)
+                case Check(file, _):
+                    assert self.sizes[file.url] == file.size_bytes
+                    assert file.url not in self.coming
+                    self.coming.add(file.url)
                 case Evict(url):
                     assert url not in self.coming
                     assert not any(url in self.urls(key) for key in self.running), "evicted while it is used"
@@ -306,8 +311,10 @@ def test_with_room_for_everything_each_file_is_staged_exactly_once(data, tasks, 
     def apply(actions):
         for action in actions:
             assert not isinstance(action, Evict | Refused)
-            (staged if isinstance(action, Stage) else running).append(action)
-            coming.extend(staged_urls([action]))
+            if isinstance(action, Stage | Check):
+                coming.append(action.file.url)
+            if not isinstance(action, Check):
+                (staged if isinstance(action, Stage) else running).append(action)
 
     while waiting or coming or running:
         choice = data.draw(

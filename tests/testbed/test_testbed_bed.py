@@ -1,8 +1,10 @@
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,9 @@ ROOT = Path(__file__).parents[2]
 REASON = missing()
 pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
 KEY, SIZE_BYTES = "inputs/one", 8 << 20
+MOST_BYTES_PER_S = 1.05 * CAP_BYTES_PER_S
+"""The cap, and what the link's bucket lets through at once; two capacities would be nearly twice the cap."""
+PATIENCE_S = 120
 
 
 def left_behind():
@@ -35,26 +40,49 @@ def bed():
         yield bed
 
 
-def test_readers_fill_the_link_and_no_more(bed):
-    assert 0.8 * CAP_BYTES_PER_S <= bed.probe(KEY) <= 1.02 * CAP_BYTES_PER_S
+@pytest.fixture
+def filled(bed):
+    """The bytes per second of readers that fill the link; a machine too busy for that can't show what a cap does."""
+    try:
+        return bed.probe(KEY)
+    except TooSlowError as error:
+        pytest.skip(str(error))
 
 
-def test_reading_and_writing_share_one_capacity(bed, tmp_path):
-    with hpc_application(bed, 80 << 20, 0.1, tmp_path) as hpc:
-        hpc.await_phases(2)
-        alone_s = hpc.phases[-1][1] - hpc.phases[-1][0]
-        reader = bed.start("compute", "probe", KEY, "4")
-        hpc.await_phases(2)
-        beside_s = hpc.phases[-1][1] - hpc.phases[-1][0]
-        read = float(reader.communicate(timeout=30)[0])
-    assert beside_s > 1.3 * alone_s
-    assert read < 0.8 * CAP_BYTES_PER_S
+def test_readers_fill_the_link_and_no_more(filled):
+    assert filled <= MOST_BYTES_PER_S
+
+
+@contextmanager
+def reading(bed):
+    """Four readers for as long as the block lasts: when they began, and afterwards their bytes and when they ended."""
+    with bed.start("compute", "probe", KEY, "4", "while-open") as process:
+        try:
+            known = [json.loads(process.stdout.readline())]
+            yield known
+            known += json.loads(process.communicate(timeout=PATIENCE_S)[0])
+        finally:
+            process.kill()
+
+
+def test_reading_and_writing_share_one_capacity(bed, filled, tmp_path):
+    """Not a matter of speed: what both moved within the readers' life is bounded, on a busy machine too."""
+    phase_bytes = 80 << 20
+    with hpc_application(bed, phase_bytes, 0.1, tmp_path) as hpc, reading(bed) as known:
+        while not hpc.phases or hpc.phases[-1][0] < known[0]:
+            hpc.await_phases(1)
+        hpc.await_phases(1)
+    begun_s, read_bytes, ended_s = known
+    within = [phase for phase in hpc.phases if begun_s <= phase[0] and phase[1] <= ended_s]
+    assert read_bytes
+    assert len(within) >= 2
+    assert read_bytes + len(within) * phase_bytes <= MOST_BYTES_PER_S * (ended_s - begun_s)
 
 
 def test_phases_are_announced_while_they_last(bed, tmp_path):
     with hpc_application(bed, 16 << 20, 0.05, tmp_path) as hpc:
         seen = set()
-        until_s = time.monotonic() + 30
+        until_s = time.monotonic() + PATIENCE_S
         while seen != {0, 1} and time.monotonic() < until_s:
             seen.add(len(list(tmp_path.glob("*.phase"))))
         hpc.await_phases(1)
@@ -66,7 +94,7 @@ def test_a_link_below_the_cap_is_refused_with_the_numbers(bed):
     change = "tc class change dev both parent 1: classid 1:1 htb burst 256k cburst 256k rate"
     bed.hosts.run("storage", f"{change} 400mbit")
     try:
-        with pytest.raises(TooSlowError, match=r"4\d MB/s of the link's 100, and 80% is needed"):
+        with pytest.raises(TooSlowError, match=r"\d+ MB/s of the link's 100, and 80% is needed"):
             bed.probe(KEY)
     finally:
         bed.hosts.run("storage", f"{change} 800mbit")
@@ -98,10 +126,11 @@ from benchmarks.testbed.address import HOSTS
 from benchmarks.namespaces import folder_in_memory, joined_hosts
 import subprocess
 with ended_by_signal(), joined_hosts(HOSTS) as hosts:
-    subprocess.Popen(hosts.inside("compute", "sleep", "1000"))
+    within = subprocess.Popen(hosts.inside("compute", "sh", "-c", "echo; exec sleep 1000"), stdout=subprocess.PIPE)
+    within.stdout.readline()
     with folder_in_memory():
         print(hosts.tag, flush=True)
-        time.sleep(60)
+        time.sleep(1000)
 """
 
 
@@ -112,7 +141,7 @@ def test_a_signal_takes_everything_down(how):
     tag = owner.stdout.readline().decode().strip()
     assert any(owned_by(tag, name) for name in left_behind())
     owner.send_signal(how)
-    owner.wait(30)
+    owner.wait(PATIENCE_S)
     owner.stdout.close()
     assert not any(owned_by(tag, name) for name in left_behind())
 
@@ -121,13 +150,13 @@ def test_what_a_killed_owner_left_goes_with_the_next_bed():
     owner = subprocess.Popen([sys.executable, "-c", SETS_UP], stdout=subprocess.PIPE, cwd=ROOT)
     tag = owner.stdout.readline().decode().strip()
     pids = namespaces._processes(namespaces.Hosts(tag).name("compute"))
-    owner.kill()
-    owner.wait(30)
-    owner.stdout.close()
+    assert pids
     assert any(owned_by(tag, name) for name in left_behind())
+    owner.kill()
+    owner.wait(PATIENCE_S)
+    owner.stdout.close()
     namespaces.sweep()
     assert not any(owned_by(tag, name) for name in left_behind())
-    assert pids
     assert not any(Path(f"/proc/{pid}/exe").exists() for pid in pids)
 
 

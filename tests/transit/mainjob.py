@@ -1,13 +1,17 @@
 """Runs of the main job for tests: the example simulation, small, and its oracle."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import adios2
 import numpy as np
+import psutil
 import xarray as xr
 import yaml
 from bbflow_workflows import climate
@@ -56,10 +60,24 @@ def start_run(config, command, *options):
     )
 
 
-def run(config, command, *options, timeout=120):
+def run(config, command, *options, timeout=300):
+    code, said, _ = watched_run(config, command, *options, timeout=timeout)
+    return code, said
+
+
+def watched_run(config, command, *options, timeout=300):
+    """Run to the end; give exit code, what was said, and what it had in shared memory."""
     process = start_run(config, command, *options)
-    said, _ = process.communicate(timeout=timeout)
-    return process.returncode, said
+    seen, end_s = set(), time.monotonic() + timeout
+    while True:
+        with suppress(psutil.NoSuchProcess):
+            seen |= in_memory(process)
+        try:
+            said, _ = process.communicate(timeout=0.2)
+        except subprocess.TimeoutExpired:
+            assert time.monotonic() < end_s, "the run doesn't end"
+            continue
+        return process.returncode, said, seen
 
 
 def oracle(program, directory, steps, calendar="noleap"):
@@ -87,13 +105,25 @@ def _missing(values):
     return np.where(values == np.float32(FILL), np.nan, values.astype("f8"))
 
 
-def shared_memory():
-    ours = ("bbflow-", "mpich_shm_", "sem.mp-")
-    return {name for name in os.listdir("/dev/shm") if name.startswith(ours)}
+def in_memory(process):
+    """Give what a run's processes have mapped in shared memory: others on this machine may use it too."""
+    maps = "".join(maps_of(child.pid) for child in psutil.Process(process.pid).children(recursive=True))
+    return set(re.findall(r"/dev/shm/([^/\s]+)", maps))
 
 
-def pools():
-    return {name for name in shared_memory() if name.startswith("bbflow-")}
+def maps_of(pid):
+    try:
+        return Path(f"/proc/{pid}/maps").read_text()
+    except OSError:  # it has ended
+        return ""
+
+
+def left_behind(names, patience_s=60):
+    """Give what of this still is in shared memory after a while."""
+    end_s = time.monotonic() + patience_s
+    while (left := names & set(os.listdir("/dev/shm"))) and time.monotonic() < end_s:
+        time.sleep(0.1)
+    return left
 
 
 def assert_equals_oracle(output, truth, variables=("tas", "pr", "ta")):

@@ -3,6 +3,7 @@ import os
 import signal
 import time
 
+import bbflow_adios2
 import mainjob
 import psutil
 import pytest
@@ -24,13 +25,13 @@ def slow_config(directory):
 
 
 def wait_for_folds(output, count):
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         lines = (output / "events.jsonl").read_text().splitlines() if (output / "events.jsonl").exists() else []
         if sum('"fold"' in line for line in lines) >= count:
             return
         time.sleep(0.01)
-    raise AssertionError("nothing was folded within a minute")
+    raise AssertionError(f"{count} batches weren't folded within two minutes")
 
 
 def descendants(process):
@@ -38,15 +39,22 @@ def descendants(process):
 
 
 def find(process, *words):
-    for child in descendants(process):
-        command = " ".join(child.cmdline())
+    commands = {child: command_of(child) for child in descendants(process)}
+    for child, command in commands.items():
         if all(word in command for word in words):
             return child
-    raise AssertionError(f"no process with {words}: {[child.cmdline() for child in descendants(process)]}")
+    raise AssertionError(f"no process with {words}: {list(commands.values())}")
+
+
+def command_of(process):
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:  # it ended meanwhile
+        return ""
 
 
 def finish(process):
-    said, _ = process.communicate(timeout=120)
+    said, _ = process.communicate(timeout=300)
     return process.returncode, said
 
 
@@ -56,7 +64,7 @@ def test_results_survive_killed_dask_workers(program, tmp_path, truth):
         wait_for_folds(tmp_path / "out", count)
         analysis = find(process, "bbflow fold")
         # Dask renames its workers where it can.
-        commands = ((child, " ".join(child.cmdline())) for child in analysis.children())
+        commands = ((child, command_of(child)) for child in analysis.children())
         worker = next(child for child, command in commands if "spawn_main" in command or "dask worker" in command)
         worker.kill()
     code, said = finish(process)
@@ -91,29 +99,32 @@ def test_a_simulation_that_dies_in_a_step_leaves_results_of_the_committed_ones(p
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
 def test_an_interrupt_leaves_no_process_and_no_shared_memory(program, tmp_path, number):
-    before = mainjob.shared_memory()
     process = mainjob.start_run(mainjob.write_config(tmp_path), mainjob.simulation(program, 2, 100_000))
     wait_for_folds(tmp_path / "out", 5)
-    children = descendants(process)
+    children, seen = descendants(process), mainjob.in_memory(process)
     os.kill(process.pid, number)
     code, said = finish(process)
     assert code == 130, said
-    _, alive = psutil.wait_procs(children, timeout=10)
+    _, alive = psutil.wait_procs(children, timeout=60)
     assert not alive
-    assert mainjob.shared_memory() <= before
+    assert any(name.startswith("bbflow-") for name in seen)
+    assert not mainjob.left_behind(seen)
     assert xr.open_zarr(tmp_path / "out" / "results.zarr").attrs["bbflow_status"] == "incomplete"
 
 
 def test_a_killed_run_leaves_no_process_and_no_pool(program, tmp_path):
-    before = mainjob.pools()
-    process = mainjob.start_run(mainjob.write_config(tmp_path), mainjob.simulation(program, 1, 100_000))
+    xml = tmp_path / "climate.xml"  # the simulation waits no minute for the nodes to come back
+    xml.write_text(bbflow_adios2.engine_xml("climate", NodeLossTimeoutSecs="1"))
+    command = mainjob.simulation(program, 1, 100_000, config=xml)
+    process = mainjob.start_run(mainjob.write_config(tmp_path), command)
     wait_for_folds(tmp_path / "out", 2)
-    children = descendants(process)
+    children, seen = descendants(process), mainjob.in_memory(process)
     process.kill()
     process.communicate()
-    _, alive = psutil.wait_procs(children, timeout=30)
+    _, alive = psutil.wait_procs(children, timeout=60)
     assert not alive
-    assert mainjob.pools() <= before
+    assert any(name.startswith("bbflow-") for name in seen)
+    assert not mainjob.left_behind({name for name in seen if name.startswith("bbflow-")})
 
 
 @pytest.mark.parametrize(
@@ -129,13 +140,12 @@ def test_a_killed_run_leaves_no_process_and_no_pool(program, tmp_path):
     ],
 )
 def test_bad_input_gives_one_clear_message(program, tmp_path, changes, words):
-    before = mainjob.shared_memory()
     config = mainjob.write_config(tmp_path, **changes)
-    code, said = mainjob.run(config, mainjob.simulation(program, 1, 60), timeout=60)
+    code, said, seen = mainjob.watched_run(config, mainjob.simulation(program, 1, 60))
     assert code not in (0, None), said
     assert words in said
     assert "Traceback" not in said
-    assert mainjob.shared_memory() <= before
+    assert not mainjob.left_behind(seen)
 
 
 def test_a_simulation_that_cannot_start_is_named(tmp_path):

@@ -17,7 +17,7 @@ from benchmarks.namespaces import joined_hosts, missing
 
 ADDRESSES = {"compute": "10.77.0.1", "bbn1": "10.77.0.2", "bbn2": "10.77.0.3"}
 STEPS = 130
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from bbflow.staging import parse_policy
 from bbflow.transit.politeness import APPLICATION, giving_way, writing
 
 
-def until(condition, timeout_s=60):
+def until(condition, timeout_s=120):
     end_s = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < end_s, "it never came to that"
@@ -36,7 +36,7 @@ def test_the_drain_waits_for_others_and_announces_itself_only_while_it_writes(tm
         time.sleep(0.1)
         assert passed == []
         assert [item.phase.application for item in Board(tmp_path).read()] == ["ocean-model"]
-    draining.join(20)
+    draining.join(120)
     assert passed == [(number, [APPLICATION]) for number in range(3)]
     assert Board(tmp_path).read() == []
 
@@ -57,7 +57,7 @@ def test_raw_steps_of_a_run_wait_for_the_end_of_a_phase_while_folds_go_on(progra
         until(lambda: months(tmp_path) == [124])
         drained = list((tmp_path / "out" / "raw.zarr").glob("tas/c/*"))
         assert drained == []
-    said, _ = process.communicate(timeout=60)
+    said, _ = process.communicate(timeout=300)
     assert process.returncode == 0, said
     assert xr.open_zarr(tmp_path / "out" / "raw.zarr").sizes["time"] == 130
     assert {phase.application for phase in Board(tmp_path / "phases").past()} == {"ocean-model", APPLICATION}

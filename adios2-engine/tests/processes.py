@@ -1,0 +1,47 @@
+"""Programs that run beside a test, and waiting for what they do. A bound ends a hang; it is no measure of speed."""
+
+import subprocess
+import time
+from contextlib import contextmanager
+
+PATIENCE_S = 120.0
+
+
+@contextmanager
+def running(command, env=None, cwd=None):
+    """Run a program beside the test; it is killed if it is still there afterwards."""
+    process = subprocess.Popen(
+        [str(word) for word in command],
+        env=env,
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def finish(process):
+    """Wait for a program; give its exit code and what it said."""
+    said, _ = process.communicate(timeout=PATIENCE_S)
+    return process.returncode, said
+
+
+def finish_well(process):
+    """Wait for a program that must succeed; give what it said."""
+    returncode, said = finish(process)
+    assert returncode == 0, said
+    return said
+
+
+def wait_until(condition, what="it never came to that"):
+    """Wait until something holds."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline_s, what
+        time.sleep(0.005)

@@ -1,0 +1,62 @@
+"""List the operators, windows, spaces and known names that the configuration may use, with an example each.
+
+Example:
+  bbflow operators
+  bbflow operators std
+  bbflow operators timpctl,90
+"""
+
+import argparse
+from collections.abc import Iterable
+from itertools import groupby
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from bbflow.operators.listing import SECTIONS, Entry, find, overview
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("name", nargs="?", metavar="NAME", help="tell of this one only, with its parameters")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command."""
+    console = Console()
+    if options.name is None:
+        console.print(overview_table(overview()))
+    else:
+        for entry in find(options.name):
+            console.print(entry_table(entry))
+    return 0
+
+
+def overview_table(entries: Iterable[Entry]) -> Table:
+    """Tabulate what there is, by section."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
+    for name in ("name", "what it is", "example"):
+        table.add_column(name, overflow="fold")
+    ordered = sorted(entries, key=lambda entry: SECTIONS.index(entry.section))
+    for section, items in groupby(ordered, key=lambda entry: entry.section):
+        table.add_row(Text(section, style="bold"))
+        for entry in items:
+            table.add_row(Text(f"  {entry.name}"), Text(entry.summary), Text(entry.example, style="cyan"))
+    return table
+
+
+def entry_table(entry: Entry) -> Table:
+    """Tell all of one."""
+    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False, title_justify="left", title_style="bold")
+    table.title = f"{entry.name} ({entry.section})"
+    table.add_column()
+    table.add_column(overflow="fold")
+    table.add_row("", Text(entry.summary))
+    table.add_row("example", Text(entry.example, style="cyan"))
+    if entry.means:
+        table.add_row("means", Text(entry.means, style="cyan"))
+    for name, told in entry.parameters:
+        table.add_row(Text(name), Text(told))
+    return table

@@ -1,0 +1,135 @@
+"""CDO's names of statistics, by product of what they run over and what they compute.
+
+After the manual of CDO 2, section 2.8 (statistical values).
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from bbflow.operators.meaning import Meaning, Name
+from bbflow.operators.readers import number, positive
+
+STATISTICS: Mapping[str, tuple[str, Any]] = {
+    "mean": ("mean", "mean"),
+    "avg": ("mean, missing where any value is", {"mean": {"skipna": False}}),
+    "sum": ("sum", "sum"),
+    "min": ("minimum", "min"),
+    "max": ("maximum", "max"),
+    "range": ("range", "range"),
+    "std": ("standard deviation", "std"),
+    "std1": ("standard deviation of a sample", {"std": {"ddof": 1}}),
+    "var": ("variance", "var"),
+    "var1": ("variance of a sample", {"var": {"ddof": 1}}),
+    "count": ("number of valid values", "count"),
+}
+"""Suffix to words and operator."""
+WINDOWS: Mapping[str, tuple[str, Any]] = {
+    "tim": ("all steps", "run"),
+    "hour": ("each hour", "hour"),
+    "day": ("each day", "day"),
+    "mon": ("each month", "month"),
+    "seas": ("each season", "season"),
+    "year": ("each year", "year"),
+    "dhour": ("the same hour of all days", "clim_hour"),
+    "yhour": ("the same hour of the same date of all years", "clim_hourofyear"),
+    "yday": ("the same date of all years", "clim_dayofyear"),
+    "ymon": ("the same month of all years", "clim_month"),
+    "yseas": ("the same season of all years", "clim_season"),
+}
+"""Prefix to words and window."""
+COUNTED: Mapping[str, tuple[str, Callable[[int], Any]]] = {
+    "timsel": ("each n steps", lambda count: {"steps": count}),
+    "run": ("the n last steps", lambda count: {"running": {"steps": count}}),
+}
+"""Prefix to words and window, for those whose number of steps follows the name."""
+SPACES: Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
+    "fldmean": ("mean of the field, weighted by area", (), ()),
+    **{f"fld{how}": (f"{how} of the field", (), ()) for how in ("sum", "min", "max")},
+    "fldint": ("sum of the field, weighted by area", (), ()),
+    **{f"zon{how}": (f"{how} of each latitude", (), ()) for how in ("mean", "sum", "min", "max")},
+    **{f"mer{how}": (f"{how} of each longitude", (), ()) for how in ("mean", "sum", "min", "max")},
+    **{f"vert{how}": (f"{how} of all levels", (), ()) for how in ("mean", "sum", "min", "max")},
+    **{f"gridbox{how}": (f"{how} of x times y points", ("4", "4"), ()) for how in ("mean", "sum", "min", "max")},
+    "sellonlatbox": ("a box", ("350", "20", "-30", "30"), ()),
+    "sellevel": ("some levels", ("85000",), ("50000",)),
+}
+"""Name to words and example of what must, and what may, follow; `space` reads the rest itself."""
+WITH_CONSTANT: Mapping[str, str] = {
+    "addc": "+", "subc": "-", "mulc": "*", "divc": "/",
+    "gtc": ">", "gec": ">=", "ltc": "<", "lec": "<=", "eqc": "==", "nec": "!=",
+}  # fmt: skip
+
+
+def cdo_names() -> Iterator[Name]:
+    """Give all names."""
+    for suffix, (what, operator) in STATISTICS.items():
+        for prefix, (over, window) in WINDOWS.items():
+            yield _fixed(f"{prefix}{suffix}", f"{what} over {over}", Meaning(operator, window))
+        for prefix, (over, counted) in COUNTED.items():
+            yield _counted(f"{prefix}{suffix}", f"{what} over {over}", operator, counted)
+    yield from _percentiles()
+    for name, (summary, takes, may_take) in SPACES.items():
+        yield _space(name, summary, takes, may_take)
+    for name, sign in WITH_CONSTANT.items():
+        yield _constant(name, sign)
+    yield _fixed("timcumsum", "sum of all steps so far", Meaning(transform="cumsum"))
+    difference = {"deaccumulate": {"first": "missing", "resets": False}}
+    yield _fixed("deltat", "difference from the step before", Meaning(transform=difference))
+    for name, operator in (("timcor", "correlation"), ("timcovar", "covariance")):
+        yield _with_other(name, operator)
+
+
+def _fixed(name: str, summary: str, meaning: Meaning) -> Name:
+    return Name(name, summary, lambda: meaning, name)
+
+
+def _counted(name: str, summary: str, operator: Any, window: Callable[[int], Any]) -> Name:
+    return Name(name, summary, lambda count: Meaning(operator, window(_whole(count))), f"{name},5", ("steps",))
+
+
+def _percentiles() -> Iterator[Name]:
+    for prefix, (over, window) in WINDOWS.items():
+        name = f"{prefix}pctl"
+        make = _percentile_of(window)
+        yield Name(name, f"percentile over {over}", make, f"{name},90", ("percentage",))
+    for prefix, (over, counted) in COUNTED.items():
+        name = f"{prefix}pctl"
+        summary = f"percentile over {over}"
+        yield Name(name, summary, _percentile_of_steps(counted), f"{name},90,5", ("percentage", "steps"))
+
+
+def _percentile_of(window: Any) -> Callable[[Any], Meaning]:
+    return lambda percent: Meaning(_percentile(percent), window)
+
+
+def _percentile_of_steps(window: Callable[[int], Any]) -> Callable[[Any, Any], Meaning]:
+    return lambda percent, count: Meaning(_percentile(percent), window(_whole(count)))
+
+
+def _percentile(percent: Any) -> Any:
+    return {"percentiles": {"q": [number(percent)]}}
+
+
+def _space(name: str, summary: str, takes: tuple[str, ...], may_take: tuple[str, ...]) -> Name:
+    example = ",".join((name, *takes))
+    whole = ("number",) * len(takes)
+    return Name(name, summary, lambda *given: Meaning(space=",".join((name, *map(str, given)))), example, whole,
+                ("number",) * 1000 if may_take else ())  # fmt: skip
+
+
+def _constant(name: str, sign: str) -> Name:
+    def make(constant: Any) -> Meaning:
+        return Meaning(then=f"value {sign} ({number(constant)!r})")
+
+    return Name(name, f"value {sign} a number", make, f"{name},273.15", ("number",))
+
+
+def _with_other(name: str, operator: str) -> Name:
+    def make(other: str) -> Meaning:
+        return Meaning({operator: {"with": other}}, "run")
+
+    return Name(name, f"{operator} with another variable over all steps", make, f"{name},psl", ("variable",))
+
+
+def _whole(value: Any) -> int:
+    return positive(int(value) if isinstance(value, str) and value.isdigit() else value)

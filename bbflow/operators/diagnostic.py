@@ -1,0 +1,203 @@
+"""Diagnostics: what is computed of one field, from the stream's variables to the statistics over windows."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from bbflow.errors import ConfigError, nearest
+from bbflow.operators.catalogue import KINDS
+from bbflow.operators.expressions import Expression, parse_expression
+from bbflow.operators.family import DType
+from bbflow.operators.filter import Filter
+from bbflow.operators.names import expand
+from bbflow.operators.operator import Operator
+from bbflow.operators.parse import FILTER, parse_operators
+from bbflow.operators.space import Space, parse_space
+from bbflow.operators.transforms import Transform, parse_transforms
+from bbflow.operators.windows import Window, parse_windows
+
+VALUE = "value"
+"""What `then` calls the values that it gets."""
+KEYS = ("of", "space", "transforms", "each", "then", "operators", "windows", "attributes")
+
+
+@dataclass(frozen=True, slots=True)
+class Each:
+    """An inner statistic: its results are the steps of what follows."""
+
+    window: Window
+    """Over which spans."""
+    operator: Operator
+    """The statistic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """A field and its statistics; the parts are applied in the order of the fields below."""
+
+    key: str
+    """Tells it from all others of the configuration."""
+    name: str
+    """What its results are called, with the window and the operator."""
+    of: Expression
+    """Of variables of one step."""
+    space: Space | None = None
+    """Which points, or what is computed of them."""
+    transforms: tuple[Transform, ...] = ()
+    """Go through the steps in order."""
+    each: Each | None = None
+    """Makes few steps of many, such as the maximum of each day."""
+    then: Expression | None = None
+    """Of `value`: of the steps so far, or of what `each` made."""
+    operators: tuple[Operator, ...] = ()
+    """Statistics, each once."""
+    filters: tuple[Filter, ...] = ()
+    """What is kept as it is."""
+    windows: tuple[Window, ...] = ()
+    """Over which spans of time the statistics run."""
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    """CF attributes of the field, such as units, besides those of its variable."""
+    units: str | None = None
+    """Units that the variable is taken to have; None if any will do, or the configuration tells them."""
+
+    @property
+    def others(self) -> dict[str, Expression]:
+        """Further inputs of the operators, by their text."""
+        inner = (self.each.operator,) if self.each else ()
+        return {text: parse_expression(text) for item in (*self.operators, *inner) for text in item.inputs}
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """All variables of the stream that it needs."""
+        expressions = (self.of, *self.others.values())
+        return tuple(dict.fromkeys(name for item in expressions for name in item.variables))
+
+    def transformed_dtype(self, dtype: DType) -> DType:
+        """Give the type that comes out of the transforms, for the type of the field."""
+        return np.dtype("f8") if self.transforms else np.dtype(dtype)
+
+    def outer_dtype(self, dtype: DType) -> DType:
+        """Give the type that the statistics fold, for the type that comes out of the transforms."""
+        made = self.each.operator.dtype(dtype) if self.each else np.dtype(dtype)
+        return self.then.dtype({VALUE: made}) if self.then else made
+
+
+def parse_diagnostics(content: Any, windows: list[Any]) -> dict[str, Diagnostic]:
+    """Make diagnostics of the configuration's map of names to operators.
+
+    Parameters
+    ----------
+    content
+        Name to a list of operators, or to a map of `KEYS`.
+    windows
+        Those that hold where a diagnostic names none.
+
+    Raises
+    ------
+    ConfigError
+        If anything in it is wrong; the message names the diagnostic.
+    """
+    if not isinstance(content, Mapping):
+        raise ConfigError("'operators' must be a map from variable to a list of operators")
+    diagnostics: dict[str, Diagnostic] = {}
+    for name, chosen in content.items():
+        parts = chosen if isinstance(chosen, Mapping) else {"operators": chosen}
+        try:
+            check_keys(parts, KEYS)
+            for number, part in enumerate(expand(parts, {**KINDS, FILTER: None})):
+                key = str(name) if number == 0 else f"{name}_{number + 1}"
+                if key in diagnostics:
+                    raise ConfigError(f"{key!r} is a name that its parts need too: call the other one differently")
+                diagnostics[key] = _parse(key, str(name), part, windows)
+        except ConfigError as error:
+            raise ConfigError(f"operators of {name}: {error}") from None
+    _check_results(diagnostics.values())
+    return diagnostics
+
+
+def _check_results(diagnostics: Iterable[Diagnostic]) -> None:
+    """See that no two results have one name."""
+    names: set[str] = set()
+    for item in diagnostics:
+        own = [f"{item.name}_{window.name}_{operator.name}" for window in item.windows for operator in item.operators]
+        twice = sorted(names.intersection(own))
+        if twice:
+            raise ConfigError(
+                f"operators of {item.name}: the result {twice[0]} is there twice: take one out, or give it a 'name'"
+            )
+        names.update(own)
+
+
+def check_keys(content: Any, valid: Iterable[str]) -> None:
+    """See that a map has known keys only.
+
+    Raises
+    ------
+    ConfigError
+        If not; the message names the nearest.
+    """
+    for key in content:
+        if key not in valid:
+            raise ConfigError(f"unknown key {key!r}; {nearest(str(key), valid)}")
+
+
+def _parse(key: str, name: str, parts: Mapping[str, Any], windows: list[Any]) -> Diagnostic:
+    operators = parse_operators(as_list(parts.get("operators"), "operators"))
+    filters = tuple(item for item in operators if isinstance(item, Filter))
+    diagnostic = Diagnostic(
+        key,
+        name,
+        parse_expression(str(parts.get("of", f"`{name}`"))),
+        parse_space(parts["space"]) if "space" in parts else None,
+        parse_transforms(as_list(parts.get("transforms", []), "transforms")),
+        _parse_each(parts["each"]) if "each" in parts else None,
+        _parse_then(parts["then"]) if "then" in parts else None,
+        tuple(item for item in operators if isinstance(item, Operator)),
+        filters,
+        parse_windows(as_list(parts.get("windows", windows), "windows")),
+        _parse_attributes(parts.get("attributes", {})),
+        parts.get("units"),
+    )
+    if filters and diagnostic.each:
+        raise ConfigError("a filter keeps single steps, but 'each' makes one of many: put it under another name")
+    return diagnostic
+
+
+def _parse_each(item: Any) -> Each:
+    """Read a map of one window to one operator, such as ``{day: max}``, or of `window` and `operator`."""
+    if isinstance(item, Mapping) and set(item) == {"window", "operator"}:
+        window, operator = item["window"], item["operator"]
+    elif isinstance(item, Mapping) and len(item) == 1:
+        ((window, operator),) = item.items()
+    else:
+        raise ConfigError(f"each: {item!r} is not a map of a window to an operator, such as {{day: max}}")
+    (inner,) = parse_windows([window])
+    operators = parse_operators([operator])
+    if inner.keeps is None:
+        raise ConfigError(f"each: {inner.name} is a climatology, which has no result before the run's end")
+    if len(operators) != 1 or not isinstance(operators[0], Operator) or operators[0].axis is not None:
+        raise ConfigError(f"each: {operator!r} must give one number for each point")
+    return Each(inner, operators[0])
+
+
+def _parse_then(text: Any) -> Expression:
+    expression = parse_expression(str(text))
+    for name in expression.variables:
+        if name != VALUE:
+            raise ConfigError(f"then: {name!r} is not known here, only {VALUE!r}: what came out of the parts before")
+    return expression
+
+
+def _parse_attributes(content: Any) -> dict[str, Any]:
+    if not isinstance(content, Mapping):
+        raise ConfigError("attributes must be a map, such as {units: m s-1}")
+    return {str(key): value for key, value in content.items()}
+
+
+def as_list(value: Any, where: str) -> list[Any]:
+    """Read a list; a single name stands for a list of one."""
+    if value is None:
+        raise ConfigError(f"{where} must be a list")
+    return list(value) if isinstance(value, list | tuple) else [value]

@@ -1,0 +1,114 @@
+"""Users' code in a process of its own: what kills it kills nobody else."""
+
+import atexit
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+from typing import IO, Any
+
+from bbflow.errors import OperatorError
+from bbflow.operators.origin import Origin
+
+
+class Child:
+    """A process that runs one user's code, one call at a time.
+
+    Parameters
+    ----------
+    origin
+        Where the code is.
+    """
+
+    def __init__(self, origin: Origin) -> None:
+        self._lock = threading.Lock()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "bbflow.operators.isolated"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        send(self._process.stdin, (sys.path, origin))
+
+    def call(self, work: bytes) -> Any:
+        """Give what a call gave.
+
+        Raises
+        ------
+        OperatorError
+            If it raised, or the process is dead.
+        """
+        with self._lock:
+            try:
+                send(self._process.stdin, work)
+                is_fine, value = pickle.load(self._process.stdout)  # type: ignore[arg-type]
+            except (EOFError, OSError, pickle.UnpicklingError):
+                raise OperatorError(f"its process {ending(self._process.wait())}") from None
+        if not is_fine:
+            raise OperatorError(value)
+        return value
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it can be called."""
+        return self._process.poll() is None
+
+    def close(self) -> None:
+        """Let it end."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+        self._process.wait()
+
+
+def ending(code: int) -> str:
+    """Tell how a process has ended."""
+    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended itself with code {code}"
+
+
+_children: dict[Origin, Child] = {}
+_lock = threading.Lock()
+
+
+def call(origin: Origin, target: Any, method: str, *arguments: Any, **keys: Any) -> Any:
+    """Call a method of a user's object in the process that this code has for itself.
+
+    Arrays are copied there and back. Methods that work in place give the changed arrays.
+
+    Parameters
+    ----------
+    origin
+        Where the code is: one process for each.
+    target
+        The object, or a pickled function.
+    method
+        The object's method; empty for a function.
+    *arguments, **keys
+        What it is called with.
+
+    Raises
+    ------
+    OperatorError
+        If it raised, or its process died.
+    """
+    with _lock:
+        known = _children.get(origin)
+        if known is None or not known.is_alive:
+            if known is not None:
+                known.close()
+            known = _children[origin] = Child(origin)
+    return known.call(pickle.dumps((target, method, arguments, keys), protocol=5))
+
+
+@atexit.register
+def close_all() -> None:
+    """Let all processes of users' code end."""
+    with _lock:
+        for child in _children.values():
+            child.close()
+        _children.clear()
+
+
+def send(pipe: IO[bytes] | None, message: Any) -> None:
+    """Write a message at once."""
+    assert pipe is not None
+    pickle.dump(message, pipe, protocol=5)
+    pipe.flush()

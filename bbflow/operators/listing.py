@@ -1,0 +1,142 @@
+"""All that the configuration may name, with an example each, for ``bbflow operators``."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bbflow.errors import ConfigError, nearest
+from bbflow.operators import names, parse, transforms, window_kinds
+from bbflow.operators.catalogue import KINDS
+from bbflow.operators.cdo_names import COUNTED, STATISTICS, WINDOWS
+from bbflow.operators.frequencies import frequency_window
+from bbflow.operators.operator import REQUIRED, Parameter
+from bbflow.operators.own import installed
+
+SECTIONS = (
+    "statistics",
+    "your own",
+    "transforms",
+    "windows",
+    "spaces",
+    *(f"names of {origin}" for origin in names.ORIGINS),
+)
+"""What there is, in order."""
+FILTER = ("values above a limit, below another, or between both, as rows", "filter: {above: 310.0}")
+SPACES: Mapping[str, tuple[str, str]] = {
+    "box": ("what lies between coordinates", "box: {lat: [-30, 30], lon: [350, 20]}"),
+    "points": ("the grid points nearest to places", "points: [[53.6, 10.0], [48.1, 11.6]]"),
+    "mask": ("where a field of the stream is neither 0 nor missing", "mask: sftlf > 50"),
+    "levels": ("some levels, by their coordinate", "levels: [85000, 50000]"),
+    "select": ("some values of a coordinate", "select: {lat: [0.5, 10.5]}"),
+    "isel": ("some indices of a dimension", "isel: {lev: [0, -1]}"),
+    "mean": ("mean over dimensions, weighted by area where latitude is one", "mean: [lat, lon]"),
+    "sum": ("sum over dimensions", "{sum: [lat, lon], weights: area}"),
+    "min": ("minimum over dimensions", "min: [lon]"),
+    "max": ("maximum over dimensions", "max: [lon]"),
+    "coarsen": ("boxes of so many points", "{coarsen: {lat: 2, lon: 2}, how: max}"),
+}
+"""What a space may say, with an example."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Something that the configuration may name."""
+
+    section: str
+    """What it is: a statistic, a window, …"""
+    name: str
+    """Its name."""
+    summary: str
+    """What it does, in one line."""
+    example: str
+    """How the configuration writes it."""
+    parameters: tuple[tuple[str, str], ...] = ()
+    """What it takes, each with its meaning and default."""
+    means: str = ""
+    """Of a name that people know, what it stands for."""
+
+
+def entries() -> Iterator[Entry]:
+    """Give all of them."""
+    for kind in KINDS.values():
+        yield _kind("statistics", kind)
+    yield Entry("statistics", parse.FILTER, *FILTER, _parameters(parse.FILTER_PARAMETERS))
+    for name, entry_point in installed().items():
+        yield Entry("your own", name, f"of {entry_point.value}", name)
+    for transform in transforms.KINDS.values():
+        yield _kind("transforms", transform)
+    for window in window_kinds.KINDS.values():
+        yield _kind("windows", window)
+    for name, (summary, example) in SPACES.items():
+        yield Entry("spaces", name, summary, example)
+    for origin, known in names.ORIGINS.items():
+        for item in known.values():
+            yield Entry(f"names of {origin}", item.name, item.summary, item.example)
+
+
+def _kind(section: str, kind: Any) -> Entry:
+    return Entry(section, kind.name, kind.summary, kind.example or kind.name, _parameters(kind.parameters))
+
+
+def _parameters(parameters: Mapping[str, Parameter]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, _told(parameter)) for name, parameter in parameters.items())
+
+
+def _told(parameter: Parameter) -> str:
+    if parameter.default is REQUIRED:
+        return f"{parameter.meaning} (required)"
+    plain = isinstance(parameter.default, bool | int | float | str)
+    return f"{parameter.meaning} (default {parameter.default})" if plain else parameter.meaning
+
+
+def overview() -> Iterator[Entry]:
+    """Give all of them, with CDO's statistics over time in one line for each window."""
+    suffixes = " ".join([*STATISTICS, "pctl,N"])
+    folded = {f"{prefix}{suffix}" for prefix in (*WINDOWS, *COUNTED) for suffix in (*STATISTICS, "pctl")}
+    for entry in entries():
+        if entry.name not in folded:
+            yield entry
+    for prefix, (over, _) in (*WINDOWS.items(), *COUNTED.items()):
+        example = names.NAMES[f"{prefix}mean"].example
+        yield Entry("names of CDO", f"{prefix}…", f"over {over}: {suffixes}", example)
+
+
+def find(written: str) -> list[Entry]:
+    """Give what is called so.
+
+    Parameters
+    ----------
+    written
+        A name, or a known one with what follows it, such as ``timpctl,90``, or a frequency such as ``QS-DEC``.
+
+    Raises
+    ------
+    ConfigError
+        If nothing is; the message names the nearest.
+    """
+    word = written.partition(",")[0]
+    found = [_with_meaning(entry, written) for entry in entries() if entry.name == word]
+    window = frequency_window(written)
+    if window is not None:
+        found.append(Entry("names of xarray", written, "a window by its frequency", written, means=_flow(window)))
+    if not found:
+        raise ConfigError(f"nothing is called {written!r}; {nearest(word, {entry.name for entry in entries()})}")
+    return found
+
+
+def _with_meaning(entry: Entry, written: str) -> Entry:
+    if not entry.section.startswith("names of"):
+        return entry
+    try:
+        means = names.meaning(written)
+    except ConfigError:  # what must follow it isn't there, or doesn't fit in a word
+        return entry
+    parts = means.parts | ({"operators": [means.operator]} if means.operator is not None else {})
+    assumed = f" of a variable in {means.units}" if means.units else ""
+    return Entry(entry.section, entry.name, entry.summary, entry.example, means=_flow(parts) + assumed)
+
+
+def _flow(value: Any) -> str:
+    """Write a value as YAML's flow style."""
+    return json.dumps(value).replace('"', "")

@@ -1,0 +1,219 @@
+"""Finding a space's points in a grid."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from bbflow.errors import ConfigError
+from bbflow.operators.family import Array, Steps
+from bbflow.operators.space import choosing
+from bbflow.operators.space.grid import LAT, LON, Grid
+from bbflow.operators.space.moves import Box, Mask, Move, Points, Reduce, Select, SelectIndex
+from bbflow.operators.space.naming import cell_methods, own_units, result_coordinates
+from bbflow.operators.space.placement import Placement
+from bbflow.operators.space.track import REDUCED, Track
+from bbflow.operators.space.weights import area_weights, checked_weights, fitted
+
+POINT = "point"
+"""Name of the dimension of a list of points."""
+
+
+def resolve(
+    moves: Sequence[Move],
+    dims: tuple[str, ...],
+    shape: tuple[int, ...],
+    coordinates: Mapping[str, Array],
+    variables: Callable[[str], Array],
+    attributes: Mapping[str, Mapping[str, Any]],
+) -> Placement:
+    """Find the points; see `Space.resolve`."""
+    draft = Draft.of(Grid(dims, shape, coordinates, attributes), variables)
+    for move in moves:
+        draft = APPLY[type(move)](draft, move)
+    return draft.placement()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Draft:
+    """A placement as far as the moves have come."""
+
+    grid: Grid
+    """The variable's."""
+    variables: Callable[[str], Array]
+    """Gives fields of the stream."""
+    tracks: tuple[Track, ...]
+    """By the first of the axes."""
+    shifted: Mapping[str, Array]
+    """Longitudes of a box that goes beyond the coordinate's range, by dimension."""
+    factors: tuple[Array, ...] = ()
+    """Masks and weights, of the grid's rank."""
+    reduction: Reduce | None = None
+    """If there was one."""
+
+    @classmethod
+    def of(cls, grid: Grid, variables: Callable[[str], Array]) -> "Draft":
+        """Give what keeps all points."""
+        every = enumerate(zip(grid.dims, grid.shape, strict=True))
+        return cls(grid, variables, tuple(Track(dim, (axis,), (np.arange(size),)) for axis, (dim, size) in every), {})
+
+    def find(self, name: str) -> int:
+        """Find a track by the name of its dimension; it must not be reduced yet."""
+        names = [track.name for track in self.tracks]
+        if name not in names:
+            name = self.grid.dims[self.grid.axis(name)]
+        if name not in names:
+            raise ConfigError(f"{name!r} has become a list of points, of the dimension {POINT!r}")
+        if self.tracks[names.index(name)].factor != 1:
+            raise ConfigError(f"{name!r} is reduced already: select its points before that")
+        return names.index(name)
+
+    def values(self, place: int) -> Array:
+        """Give the coordinate of a track of one dimension, at its places."""
+        track = self.tracks[place]
+        if len(track.axes) > 1:
+            raise ConfigError(f"dimension {track.name!r} has no coordinate: use isel")
+        if track.name in self.shifted:
+            return self.shifted[track.name]
+        return np.asarray(self.grid.coordinate(track.axes[0])[track.indices[0]], "f8")
+
+    def chosen(self, place: int, chosen: Array, what: str) -> "Draft":
+        """Keep some of a track's places.
+
+        Raises
+        ------
+        ConfigError
+            If there are none, or one is there twice.
+        """
+        track = self.tracks[place]
+        if not len(chosen):
+            values = self.values(place)
+            raise ConfigError(f"{what} has no point: {track.name!r} goes from {values.min():g} to {values.max():g}")
+        if len(np.unique(chosen)) < len(chosen):
+            raise ConfigError(f"{what} has a point of {track.name!r} twice: take one out")
+        kept = replace(track, indices=tuple(indices[chosen] for indices in track.indices))
+        shifted = {name: values[chosen] if name == track.name else values for name, values in self.shifted.items()}
+        return replace(self, tracks=(*self.tracks[:place], kept, *self.tracks[place + 1 :]), shifted=shifted)
+
+    def placement(self) -> Placement:
+        """Give the placement."""
+        kept = tuple(track for track in self.tracks if track.factor)
+        coordinates, coordinate_dims = result_coordinates(self.grid, kept, self.shifted)
+        return Placement(
+            dims=tuple(track.name for track in kept),
+            shape=tuple(track.size for track in kept),
+            coordinates=coordinates,
+            coordinate_dims=coordinate_dims,
+            cell_methods=cell_methods(self.grid, self.tracks, self.reduction),
+            own_units=own_units(self.reduction),
+            how=self.reduction.how if self.reduction else "select",
+            tracks=self.tracks,
+            factors=self.factors,
+        )
+
+
+def _box(draft: Draft, box: Box) -> Draft:
+    place = draft.find(box.dim)
+    values, what = draft.values(place), f"box {{{box.dim}: [{box.low:g}, {box.high:g}]}}"
+    track = draft.tracks[place]
+    if draft.grid.kind(track.axes[0]) != LON:
+        return draft.chosen(place, choosing.between(values, box.low, box.high), what)
+    chosen, longitudes = choosing.between_meridians(values, box.low, box.high)
+    after = draft.chosen(place, chosen, what)
+    if np.array_equal(longitudes, values[chosen]):
+        return after
+    return replace(after, shifted={**after.shifted, track.name: longitudes})
+
+
+def _select(draft: Draft, select: Select) -> Draft:
+    place = draft.find(select.dim)
+    chosen = choosing.equal(draft.tracks[place].name, draft.values(place), select.values)
+    return draft.chosen(place, chosen, f"select {select.dim}")
+
+
+def _select_index(draft: Draft, select: SelectIndex) -> Draft:
+    place = draft.find(select.dim)
+    track = draft.tracks[place]
+    for index in select.indices:
+        if not -track.places <= index < track.places:
+            raise ConfigError(f"isel: {track.name!r} has no index {index}; it has {track.places} points")
+    return draft.chosen(place, np.array(select.indices) % track.places, f"isel {select.dim}")
+
+
+def _points(draft: Draft, points: Points) -> Draft:
+    lat, lon = draft.find(LAT), draft.find(LON)
+    rows, columns = choosing.nearest_points(draft.values(lat), draft.values(lon), points.places)
+    first, second = draft.tracks[lat], draft.tracks[lon]
+    axes, indices = (*first.axes, *second.axes), (first.indices[0][rows], second.indices[0][columns])
+    tracks = [track for track in draft.tracks if track not in (first, second)]
+    tracks.append(Track(POINT, axes, indices))
+    return replace(draft, tracks=tuple(sorted(tracks, key=lambda track: min(track.axes))))
+
+
+def _mask(draft: Draft, mask: Mask) -> Draft:
+    if draft.reduction:
+        raise ConfigError(f"mask {mask.expression.text!r} comes after the {draft.reduction.how}: put it first")
+    fields = {name: np.asarray(draft.variables(name)) for name in mask.expression.variables}
+    shapes = {field.shape for field in fields.values()}
+    if len(shapes) > 1:
+        raise ConfigError(f"mask {mask.expression.text!r}: its variables have different shapes")
+    flat = {name: Steps([field.reshape(-1)]) for name, field in fields.items()}
+    (values,) = mask.expression.evaluate(flat)
+    kept = (values != 0) & ~np.isnan(values)
+    return replace(draft, factors=(*draft.factors, fitted(mask.expression.text, kept.reshape(*shapes), draft.grid)))
+
+
+def _reduce(draft: Draft, move: Reduce) -> Draft:
+    places = [draft.find(name) for name in move.dims]
+    if len(set(places)) < len(places):
+        raise ConfigError(f"{move.how}: a dimension of {', '.join(move.dims)} is there twice")
+    weights = _chosen_weights(draft, move, places)
+    factors = dict(zip(places, move.factors or [REDUCED] * len(places), strict=True))
+    tracks = [
+        replace(track, factor=factors[place], weights=_track_weights(draft, track, weights, move.how))
+        if place in factors
+        else track
+        for place, track in enumerate(draft.tracks)
+    ]
+    reduction = replace(move, weights=weights)
+    after = replace(draft, tracks=tuple(tracks), reduction=reduction)
+    if weights in ("area", "none"):
+        return after
+    field = checked_weights(weights, np.asarray(draft.variables(weights)))
+    return replace(after, factors=(*draft.factors, fitted(weights, field, draft.grid)))
+
+
+def _chosen_weights(draft: Draft, move: Reduce, places: Sequence[int]) -> str:
+    kinds = {
+        draft.grid.kind(axis)
+        for place in places
+        for axis in draft.tracks[place].axes
+        if len(draft.tracks[place].axes) == 1
+    }
+    if move.weights is None:
+        return "area" if move.how == "mean" and LAT in kinds else "none"
+    needed = {LAT, LON} if move.how == "sum" else {LAT}
+    if move.weights == "area" and not (needed & kinds if move.how == "mean" else needed <= kinds):
+        raise ConfigError(f"{move.how} over {', '.join(move.dims)} has no area: take out weights, or name a variable")
+    return move.weights
+
+
+def _track_weights(draft: Draft, track: Track, weights: str, how: str) -> Array | None:
+    if weights != "area" or len(track.axes) > 1 or draft.grid.kind(track.axes[0]) not in (LAT, LON):
+        return None
+    shares = area_weights(draft.grid, track.axes[0])
+    if not shares.any() and how == "sum":
+        raise ConfigError(f"the area of a single {track.name!r} is not known: the stream must have its bounds")
+    return shares[track.indices[0]] if shares.any() else None
+
+
+APPLY: Mapping[type[Any], Callable[[Draft, Any], Draft]] = {
+    Box: _box,
+    Select: _select,
+    SelectIndex: _select_index,
+    Points: _points,
+    Mask: _mask,
+    Reduce: _reduce,
+}
+"""What each move does."""

@@ -1,0 +1,198 @@
+"""Ways of making one value of many: their mergeable components, and how these end."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bbflow.operators.family import Array, DType
+from bbflow.operators.space.lane import Lane
+
+SMALL_GROUP = 16
+"""Groups of up to so many places are reduced faster member by member than one by one."""
+
+
+class Way(ABC):
+    """How values are reduced: components for each point that merge in any order, and the end."""
+
+    components: int
+    """How many numbers are kept for each point."""
+
+    @abstractmethod
+    def empty(self, shape: tuple[int, ...]) -> Array:
+        """Give components of nothing; float64 of shape (k, *shape)."""
+
+    @abstractmethod
+    def reduce(self, values: Array, fill: Array | None, factor: Array | None, lanes: Sequence[Lane]) -> Array:
+        """Give the components of some values.
+
+        Parameters
+        ----------
+        values
+            One axis for each lane.
+        fill
+            What stands for 'missing', besides NaN.
+        factor
+            Weight of each value, that broadcasts against them; 0 leaves it out. None for 1.
+        lanes
+            Say which places go together, and their weights.
+
+        Returns
+        -------
+        numpy.ndarray
+            float64, k arrays with one axis for each lane: of the targets that it has.
+        """
+
+    @abstractmethod
+    def merge(self, left: Array, right: Array) -> Array:
+        """Merge components of different values."""
+
+    @abstractmethod
+    def finish(self, parts: Array) -> Array:
+        """Give the values of components along axis -2; NaN where nothing was valid."""
+
+    def dtype(self, dtype: DType) -> DType:
+        """Give the type that holds the results of an input's type exactly, as far as they are float64's."""
+        return np.dtype("f8")
+
+
+@dataclass(frozen=True, slots=True)
+class Weighted(Way):
+    """Means and sums: the weighted sum, and the sum of the weights, of what is valid."""
+
+    mean: bool
+    """Whether the one is divided by the other."""
+    components = 2
+
+    def empty(self, shape: tuple[int, ...]) -> Array:
+        """Give zeros."""
+        return np.zeros((2, *shape))
+
+    def reduce(self, values: Array, fill: Array | None, factor: Array | None, lanes: Sequence[Lane]) -> Array:
+        """Give the sums; see `Way.reduce`. If nothing is missing, the sum of the weights is that of the places."""
+        wide = values.astype("f8", order="C")
+        if fill is None:
+            sums = _contract(wide if factor is None else wide * factor, lanes)
+            if np.isfinite(sums).all():
+                return np.stack([sums, _all_weights(factor, lanes, sums.shape)])
+        valid = _valid(values, fill, factor)
+        np.copyto(wide, 0.0, where=~valid)
+        weights = valid.astype("f8") if factor is None else np.where(valid, factor, 0.0)
+        return np.stack([_contract(wide if factor is None else wide * weights, lanes), _contract(weights, lanes)])
+
+    def merge(self, left: Array, right: Array) -> Array:
+        """Add them."""
+        return np.asarray(left + right)
+
+    def finish(self, parts: Array) -> Array:
+        """Divide them, or give the first where there is any weight."""
+        sums, weights = parts[..., 0, :], parts[..., 1, :]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.where(weights > 0, sums / weights if self.mean else sums, np.nan)
+
+
+@dataclass(frozen=True, slots=True)
+class Extreme(Way):
+    """The smallest or the largest valid value; of places that are only selected each is its own largest."""
+
+    largest: bool
+    """Which of them."""
+    components = 1
+
+    def empty(self, shape: tuple[int, ...]) -> Array:
+        """Give NaN."""
+        return np.full((1, *shape), np.nan)
+
+    def reduce(self, values: Array, fill: Array | None, factor: Array | None, lanes: Sequence[Lane]) -> Array:
+        """Give the extremes; see `Way.reduce`."""
+        if fill is None and factor is None:
+            found = self._reduce(values, lanes, np.maximum if self.largest else np.minimum)
+            if found.dtype.kind != "f" or not np.isnan(found).any():  # the slower fmin and fmax aren't needed
+                return found.astype("f8")[np.newaxis]
+        valid = _valid(values, fill, factor)
+        floats = values if values.dtype.kind == "f" else values.astype("f8")
+        kept = np.where(valid, floats, np.asarray(np.nan, floats.dtype))
+        return self._reduce(kept, lanes, np.fmax if self.largest else np.fmin).astype("f8")[np.newaxis]
+
+    def _reduce(self, values: Array, lanes: Sequence[Lane], ufunc: Any) -> Array:
+        for axis, lane in reversed(list(enumerate(lanes))):
+            if not lane.factor:
+                values = ufunc.reduce(values, axis=axis, keepdims=True)
+            elif lane.factor > 1:
+                values = _group(ufunc, values, lane, axis)
+        return values
+
+    def merge(self, left: Array, right: Array) -> Array:
+        """Give the more extreme ones."""
+        return np.asarray(np.fmax(left, right) if self.largest else np.fmin(left, right))
+
+    def finish(self, parts: Array) -> Array:
+        """Give the only component."""
+        return np.asarray(parts[..., 0, :])
+
+    def dtype(self, dtype: DType) -> DType:
+        """Give the float types themselves, float64 for integers."""
+        return np.dtype(dtype) if np.dtype(dtype).kind == "f" else np.dtype("f8")
+
+
+WAYS: Mapping[str, Way] = {
+    "mean": Weighted(mean=True),
+    "sum": Weighted(mean=False),
+    "min": Extreme(largest=False),
+    "max": Extreme(largest=True),
+    "select": Extreme(largest=True),
+}
+"""By name; 'select' is what becomes of places that are not reduced: at most one block has each."""
+
+
+def _valid(values: Array, fill: Array | None, factor: Array | None) -> Array:
+    valid: Array = values == values
+    if fill is not None:
+        valid &= values != fill
+    return valid if factor is None else valid & (factor != 0)
+
+
+def _contract(values: Array, lanes: Sequence[Lane]) -> Array:
+    """Sum over the lanes that are reduced, with their weights; float64, one axis for each lane."""
+    for axis, lane in reversed(list(enumerate(lanes))):
+        if lane.factor == 1:
+            continue
+        if lane.factor:
+            weighted = values if lane.weights is None else values * _along(lane.weights, axis, values.ndim)
+            values = _group(np.add, weighted, lane, axis)
+        elif lane.weights is None:
+            values = values.sum(axis=axis, keepdims=True)
+        else:
+            values = np.expand_dims(np.tensordot(values, lane.weights, axes=(axis, 0)), axis)
+    return values
+
+
+def _group(ufunc: Any, values: Array, lane: Lane, axis: int) -> Array:
+    """Reduce the places of each target; whole small groups by their first places, then their second, and so on."""
+    if not lane.whole_groups or lane.factor > SMALL_GROUP:
+        return np.asarray(ufunc.reduceat(values, lane.groups()[0], axis=axis))
+    before = (slice(None),) * axis
+    members = [values[(*before, slice(first, None, lane.factor))] for first in range(lane.factor)]
+    result = ufunc(members[0], members[1])
+    for member in members[2:]:
+        ufunc(result, member, out=result)
+    return np.asarray(result)
+
+
+def _all_weights(factor: Array | None, lanes: Sequence[Lane], shape: tuple[int, ...]) -> Array:
+    """Give the sums of the weights if every value is valid."""
+    if factor is not None:
+        full = np.broadcast_to(factor, [lane.length for lane in lanes]).astype("f8")
+        return _contract(full, lanes)
+    weights = np.ones((1,) * len(lanes))
+    for axis, lane in enumerate(lanes):
+        if lane.factor != 1:
+            own = np.ones(lane.length) if lane.weights is None else lane.weights
+            weights = weights * _along(np.add.reduceat(own, lane.groups()[0]), axis, len(lanes))
+    return np.broadcast_to(weights, shape)
+
+
+def _along(weights: Array, axis: int, rank: int) -> Array:
+    return weights.reshape([-1 if place == axis else 1 for place in range(rank)])

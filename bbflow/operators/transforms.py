@@ -1,0 +1,197 @@
+"""Transforms: what is done to each step before the statistics, with a little that is carried from step to step.
+
+They see the steps in order and have no merge: what comes out of a step depends on the steps before it.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bbflow.errors import ConfigError, nearest
+from bbflow.operators.family import Array, DType, StateField, Steps, Views
+from bbflow.operators.items import item_parts, read_parameters
+from bbflow.operators.operator import Parameter
+from bbflow.operators.readers import flag, one_of
+
+
+class Transform(ABC):
+    """Makes a step of a step. Instances are frozen dataclasses: hashable, equal if they do the same."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """What the configuration calls it."""
+
+    @abstractmethod
+    def fields(self, dtype: DType) -> tuple[StateField, ...]:
+        """Give what is carried from step to step for an input's type."""
+
+    @abstractmethod
+    def clear(self, views: Views) -> None:
+        """Set the state before the first step."""
+
+    @abstractmethod
+    def apply(self, views: Views, steps: Steps) -> list[Array]:
+        """Give the transformed steps, and keep in the views what the next ones need.
+
+        Parameters
+        ----------
+        views
+            The fields, of shape (points,); changed in place.
+        steps
+            The next ones: each comes once, and in the order of time.
+
+        Returns
+        -------
+        list of numpy.ndarray
+            One new array for each step, float64 of shape (points,); NaN where missing, whatever the fill value.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Deaccumulate(Transform):
+    """Gives what was added since the last valid value of a point, such as the rain of a step of the rain so far.
+
+    A value less than the one before tells that the sum began anew: then all of it was added since. So a missing
+    value loses nothing, unless the sum began anew after it.
+    """
+
+    first: str = "value"
+    """What comes of a point's first valid value: 'value', all of it, as if the sum began at 0; or 'missing'."""
+    resets: bool = True
+    """Whether a sum may begin anew; if not, falling values give negative differences."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return "deaccumulate"
+
+    def fields(self, dtype: DType) -> tuple[StateField, ...]:
+        """Give the last valid value, in float64 as it comes of a transform before this one, and whether it is there."""
+        return (StateField("previous", "f8"), StateField("known", "u1"))
+
+    def clear(self, views: Views) -> None:
+        """No value yet: as if it had been 0."""
+        views["previous"][...] = 0
+        views["known"][...] = 0
+
+    def apply(self, views: Views, steps: Steps) -> list[Array]:
+        """Subtract step by step."""
+        return [self._difference(views, block, steps.valid_in(at)) for at, block in enumerate(steps.values)]
+
+    def _difference(self, views: Views, block: Array, valid: Array) -> Array:
+        previous, known = views["previous"], views["known"]
+        with np.errstate(invalid="ignore", over="ignore"):  # infinite values: as in IEEE 754
+            added = np.subtract(block, previous, dtype="f8")
+        if self.resets:
+            np.copyto(added, block, where=block < previous)
+        np.copyto(added, block if self.first == "value" else np.nan, where=known == 0)
+        np.copyto(added, np.nan, where=~valid)
+        np.copyto(previous, block, where=valid)
+        np.bitwise_or(known, valid, out=known)
+        return np.asarray(added)
+
+
+@dataclass(frozen=True, slots=True)
+class CumulativeSum(Transform):
+    """Gives the sum of all values so far, in float64."""
+
+    skipna: bool = True
+    """Whether a missing value adds nothing, as in CDO's timcumsum; if not, all that follow are missing."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return "cumsum"
+
+    def fields(self, dtype: DType) -> tuple[StateField, ...]:
+        """Give the sum so far."""
+        return (StateField("sum", "f8"),)
+
+    def clear(self, views: Views) -> None:
+        """Nothing so far."""
+        views["sum"][...] = 0
+
+    def apply(self, views: Views, steps: Steps) -> list[Array]:
+        """Add step by step."""
+        sums = []
+        for position, block in enumerate(steps.values):
+            valid = steps.valid_in(position)
+            with np.errstate(invalid="ignore", over="ignore"):
+                np.add(views["sum"], block, out=views["sum"], where=valid)
+            if not self.skipna:
+                np.copyto(views["sum"], np.nan, where=~valid)
+            sums.append(views["sum"].copy())
+        return sums
+
+
+@dataclass(frozen=True, slots=True)
+class TransformKind:
+    """What the configuration may name."""
+
+    name: str
+    """What the configuration calls it."""
+    summary: str
+    """What it does, in one line."""
+    make: Callable[..., Transform]
+    """Makes the transform of the parameters."""
+    parameters: Mapping[str, Parameter]
+    """By name."""
+    example: str
+    """How the configuration writes it."""
+
+
+KINDS: Mapping[str, TransformKind] = {
+    kind.name: kind
+    for kind in (
+        TransformKind(
+            "deaccumulate",
+            "what each step added to a sum that is written as it grows",
+            Deaccumulate,
+            {
+                "first": Parameter(one_of("value", "missing"), "what comes of the first value", "value"),
+                "resets": Parameter(flag, "whether a value less than the one before begins a new sum", True),
+            },
+            "deaccumulate: {first: missing}",
+        ),
+        TransformKind(
+            "cumsum",
+            "the sum of all steps so far",
+            CumulativeSum,
+            {"skipna": Parameter(flag, "if false, all is missing after a missing value", True)},
+            "cumsum",
+        ),
+    )
+}
+"""All transforms by name."""
+
+
+def parse_transforms(items: Sequence[Any]) -> tuple[Transform, ...]:
+    """Make transforms of a list such as ``["cumsum"]`` or ``[{"deaccumulate": {"first": "missing"}}]``.
+
+    Parameters
+    ----------
+    items
+        Each a name, or a map of one name to its parameters; the first one is applied first. May be empty.
+
+    Raises
+    ------
+    ConfigError
+        If a name or parameter is unknown or wrong, or a transform is there twice.
+    """
+    transforms = tuple(_parse(item) for item in items)
+    names = [transform.name for transform in transforms]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"transform {name!r} is there twice: take one out")
+    return transforms
+
+
+def _parse(item: Any) -> Transform:
+    name, parameters = item_parts(item, "a transform")
+    if name not in KINDS:
+        raise ConfigError(f"unknown transform {name!r}; {nearest(name, KINDS)}")
+    return KINDS[name].make(**read_parameters(f"transform {name!r}", KINDS[name].parameters, parameters))

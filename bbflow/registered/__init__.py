@@ -1,0 +1,1 @@
+"""Functions of shared libraries that are registered for a stream, as the active burst buffer has them."""

@@ -1,0 +1,42 @@
+"""What `each` makes: the result of an inner span that ends, as a step of the statistics."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from bbflow.operators.diagnostic import Diagnostic
+from bbflow.operators.family import Array, Steps
+from bbflow.transit.layouts import layout_of
+from bbflow.transit.shards import ShardState
+from bbflow.transit.slots import BASE, INNER, Slot, slots_of, whole_units
+from bbflow.transit.states import combine_files
+from bbflow.transit.steps import then
+
+
+def inner_step(diagnostic: Diagnostic, state: ShardState) -> Steps | None:
+    """Give the result of the inner span that is open, as one step of the statistics.
+
+    Returns
+    -------
+    Steps or None
+        None if there is none: no step so far, or a running window that isn't full yet.
+    """
+    each = diagnostic.each
+    if each is None or state.keys is None or BASE[INNER] not in state.files:
+        return None
+    current = state.keys[each.window.name]
+    own = [slot.key for slot in state.files if slot.level == INNER and slot.window == each.window.name]
+    keys = None if current is None else whole_units(each.window, own, current)
+    if keys is None:
+        return None
+    layout = layout_of(diagnostic, INNER, np.dtype(state.dtype), state.count)
+    buffer = bytearray(layout.nbytes)
+    combine_files(layout, files_of(state.files, [*slots_of(INNER, each.window, keys), BASE[INNER]]), buffer)
+    values: Array = each.operator.finalize(layout, buffer)
+    steps = Steps([values], None, np.array([state.last_time]), np.array([state.last_step]))
+    return then(diagnostic.then, steps) if diagnostic.then else steps
+
+
+def files_of(files: Mapping[Slot, str], slots: list[Slot]) -> list[str]:
+    """Give the files of those slots that have one, in their order."""
+    return [files[slot] for slot in slots if slot in files]

@@ -1,0 +1,155 @@
+"""What a shard folds: the blocks where they lie, or what an expression and a choice of points make of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from bbflow.operators.blocks import as_blocks, as_fill
+from bbflow.operators.diagnostic import Diagnostic
+from bbflow.operators.expressions import Expression
+from bbflow.operators.family import Array, Steps
+from bbflow.operators.filter import Extremes
+from bbflow.operators.fold import Tiles
+from bbflow.operators.space import Local
+from bbflow.records import Block
+from bbflow.store.pool import read_block
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """Some steps of one region."""
+
+    numbers: tuple[int, ...]
+    """The steps' numbers, oldest first."""
+    times: tuple[float, ...]
+    """Their times, in the stream's units."""
+    fills: Mapping[str, float | int | None]
+    """Variable to the value that stands for 'missing', besides NaN."""
+    pool: str
+    """Path of the node's pool."""
+    blocks: tuple[Mapping[str, Block], ...] = ()
+    """For each step the blocks of the variables; none if there are arrays."""
+    arrays: tuple[Array, ...] = ()
+    """For each step the field's values, of shape (points,), where they were made elsewhere."""
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the blocks."""
+        return sum(block.bytes for blocks in self.blocks for block in blocks.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """Steps that expressions make of variables, tile by tile."""
+
+    of: Expression
+    """The field."""
+    others: Mapping[str, Expression]
+    """Further inputs of the operators."""
+    variables: Mapping[str, Steps]
+    """Their inputs."""
+
+    def part(self, points: slice) -> Steps:
+        """Evaluate some of the points."""
+        tiles = {name: steps.part(points) for name, steps in self.variables.items()}
+        others = {text: evaluate(item, tiles) for text, item in self.others.items()}
+        field = evaluate(self.of, tiles)
+        return Steps(field.values, field.fill, field.times, field.numbers, others)
+
+
+def evaluate(expression: Expression, variables: Mapping[str, Steps]) -> Steps:
+    """Give an expression's steps; those of a variable itself are not copied."""
+    if expression.is_plain:
+        return variables[expression.variables[0]]
+    like = next(iter(variables.values()))
+    return Steps(expression.evaluate(variables), None, like.times, like.numbers)
+
+
+def open_inputs(inputs: Inputs, diagnostic: Diagnostic, local: Local | None, points: int) -> Tiles:
+    """Give the field's values.
+
+    Parameters
+    ----------
+    inputs
+        Where they come from.
+    diagnostic
+        What is wanted of them.
+    local
+        Which points of the blocks, if not all; only if each result depends on these blocks alone.
+    points
+        How many values a step of the field has.
+    """
+    order = np.asarray(inputs.times, "f8"), np.asarray(inputs.numbers, "i8")
+    if inputs.arrays:
+        return Steps(inputs.arrays, None, *order)
+    variables = read_variables(inputs, diagnostic)
+    if local is None:
+        evaluated = Evaluated(diagnostic.of, diagnostic.others, variables)
+        plain = diagnostic.of.is_plain and not diagnostic.others
+        return evaluated.part(slice(None)) if plain else evaluated
+    others = {text: Steps(_local(local, item, variables), None, *order) for text, item in diagnostic.others.items()}
+    return Steps(_local(local, diagnostic.of, variables), None, *order, others)
+
+
+def read_variables(inputs: Inputs, diagnostic: Diagnostic) -> dict[str, Steps]:
+    """Map the blocks of each variable; single values are repeated for every point."""
+    order = np.asarray(inputs.times, "f8"), np.asarray(inputs.numbers, "i8")
+    size = max(block.points for block in inputs.blocks[0].values()) or 1
+    variables = {}
+    for name in diagnostic.variables:
+        own = [blocks[name] for blocks in inputs.blocks]
+        dtype = np.dtype(own[0].dtype)
+        values = as_blocks([_values(inputs.pool, block, size) for block in own], dtype, size)
+        variables[name] = Steps(values, as_fill(inputs.fills[name], dtype), *order)
+    return variables
+
+
+def _values(pool: str, block: Block, points: int) -> Array:
+    if block.bytes == 0:
+        return np.full(points, block.value, block.dtype)
+    return read_block(pool, block).reshape(-1)
+
+
+def _local(local: Local, expression: Expression, variables: Mapping[str, Steps]) -> list[Array]:
+    """Choose or reduce step by step: an expression's values of one step are in memory at a time."""
+    count = len(next(iter(variables.values())).values)
+    made = []
+    for step in range(count):
+        one = {name: one_step(steps, step) for name, steps in variables.items()}
+        made += [np.ascontiguousarray(values).reshape(-1) for values in local.values(evaluate(expression, one))]
+    return made
+
+
+def one_step(steps: Steps, at: int) -> Steps:
+    """Give one of the steps."""
+    part = slice(at, at + 1)
+    others = {name: one_step(other, at) for name, other in steps.others.items()}
+    return Steps(steps.values[part], steps.fill, steps.times[part], steps.numbers[part], others)
+
+
+def partials(inputs: Inputs, diagnostic: Diagnostic, local: Local) -> Array:
+    """Give what the blocks contribute to each step's results.
+
+    Returns
+    -------
+    numpy.ndarray
+        Of shape (steps, components, points).
+    """
+    variables = read_variables(inputs, diagnostic)
+    steps = range(len(inputs.numbers))
+    parts = ({name: one_step(item, at) for name, item in variables.items()} for at in steps)
+    return np.concatenate([local.partial(evaluate(diagnostic.of, one)) for one in parts])
+
+
+def extremes_of(inputs: Inputs, diagnostic: Diagnostic, local: Local | None) -> list[Extremes]:
+    """Give each step's smallest and largest value, where the blocks tell those of what is folded."""
+    same = diagnostic.of.is_plain and local is None and not diagnostic.transforms and diagnostic.then is None
+    if not same or not inputs.blocks:
+        return [None] * len(inputs.numbers)
+    name = diagnostic.of.variables[0]
+    return [_extremes(blocks[name]) for blocks in inputs.blocks]
+
+
+def _extremes(block: Block) -> Extremes:
+    return None if block.min is None or block.max is None else (block.min, block.max)

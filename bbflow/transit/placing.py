@@ -1,0 +1,132 @@
+"""Where the fields of diagnostics with a `space` lie: found once, in the grid that the first step shows."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bbflow.cf import StreamAttributes
+from bbflow.errors import ConfigError, nearest
+from bbflow.landing.contact import NodeAddress
+from bbflow.operators.diagnostic import Diagnostic
+from bbflow.operators.family import Array
+from bbflow.operators.space import Placement
+from bbflow.records import Block
+from bbflow.transit.cluster import Cluster
+from bbflow.transit.fields import coordinate_name
+from bbflow.transit.opening import PlacedBlock, read_whole
+from bbflow.transit.results import Results
+
+
+class StreamArrays:
+    """Whole variables of one step: coordinates, masks and weights.
+
+    What was read is kept in files, since an analysis that carries on after a crash doesn't see the first step again.
+
+    Parameters
+    ----------
+    directory
+        Where the files are.
+    blocks
+        All blocks of the step, each with the name of its node.
+    nodes
+        Their addresses.
+    cluster
+        Where blocks are read.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        blocks: Sequence[PlacedBlock],
+        nodes: Mapping[str, NodeAddress],
+        cluster: Cluster,
+    ) -> None:
+        self._directory = directory
+        self._nodes, self._cluster = nodes, cluster
+        self._blocks: dict[str, list[PlacedBlock]] = {}
+        for node, block in blocks:
+            self._blocks.setdefault(block.name, []).append((node, block))
+
+    def block(self, name: str) -> Block:
+        """Give one block of a variable.
+
+        Raises
+        ------
+        ConfigError
+            If there is none in the step.
+        """
+        if name not in self._blocks:
+            raise ConfigError(f"the first step has no variable {name!r}; {nearest(name, self._blocks)}")
+        return self._blocks[name][0][1]
+
+    def __contains__(self, name: str) -> bool:
+        return self._file(name).exists() or name in self._blocks
+
+    def __getitem__(self, name: str) -> Array:
+        file = self._file(name)
+        if not file.exists():
+            self.block(name)
+            self._directory.mkdir(parents=True, exist_ok=True)
+            temporary = file.with_suffix(".new.npy")
+            np.save(temporary, self._read(name))
+            temporary.rename(file)
+        values: Array = np.load(file)
+        return values
+
+    def _file(self, name: str) -> Path:
+        return self._directory / f"{name.replace('/', '%2F')}.npy"
+
+    def _read(self, name: str) -> Array:
+        own = self._blocks[name]
+        parts = [(self._nodes[node].pool, block) for node, block in own]
+        host = self._nodes[own[0][0]].host
+        values: Array = self._cluster.submit(read_whole, parts, host=host, done=lambda: None).result()
+        return values
+
+
+def place_diagnostics(
+    diagnostics: Mapping[str, Diagnostic], arrays: StreamArrays, attributes: StreamAttributes
+) -> dict[str, Placement]:
+    """Find the points of each diagnostic that has a `space`.
+
+    Raises
+    ------
+    ConfigError
+        If a dimension, coordinate or variable is missing; the message names the diagnostic.
+    """
+    placed = {}
+    for name, diagnostic in diagnostics.items():
+        if diagnostic.space is not None:
+            try:
+                placed[name] = _place(diagnostic, arrays, attributes)
+            except ConfigError as error:
+                raise ConfigError(f"operators of {name}: space: {error}") from None
+    return placed
+
+
+def _place(diagnostic: Diagnostic, arrays: StreamArrays, attributes: StreamAttributes) -> Placement:
+    assert diagnostic.space is not None
+    blocks = [arrays.block(name) for name in diagnostic.of.variables]
+    like = max(blocks, key=lambda block: len(block.shape))
+    dims = attributes.dimensions(like.name, len(like.shape))
+    wanted = [name for dim in dims for name in (dim, f"{dim}_bnds", f"{dim}_bounds")]
+    coordinates = {name: arrays[name] for name in wanted if name in arrays}
+    described: dict[str, dict[str, Any]] = {name: attributes.of(name) for name in coordinates}
+    return diagnostic.space.resolve(dims, like.shape, coordinates, arrays.__getitem__, described)
+
+
+def write_field_coordinates(name: str, placement: Placement, attributes: StreamAttributes, results: Results) -> None:
+    """Write the coordinates of a field that differ from the stream's own, each under the diagnostic's name."""
+    for own, values in placement.coordinates.items():
+        written = coordinate_name(name, own)
+        if not results.has(written):
+            dims = tuple(
+                coordinate_name(name, dim) if dim in placement.coordinates or dim == "point" else dim
+                for dim in placement.coordinate_dims[own]
+            )
+            described = dict(attributes.of(own))
+            if "bounds" in described:
+                described["bounds"] = coordinate_name(name, described["bounds"])
+            results.add_coordinate(written, values, dims, described)

@@ -1,0 +1,116 @@
+"""Which states a shard keeps: one of the open base span, and one for each span of a window that is alive."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+from bbflow.operators.windows import Window
+
+WindowKey = tuple[int, ...]
+Keys = Mapping[str, WindowKey | None]
+"""Window name to the span that a step is in; None if it is in none."""
+
+OUTER, INNER, CARRIED = "outer", "each", "carried"
+"""The statistics' own states, those of `each`, and what the transforms carry from step to step."""
+
+
+class Slot(NamedTuple):
+    """The place of one state."""
+
+    level: str
+    """`OUTER`, `INNER` or `CARRIED`."""
+    window: str = ""
+    """Name of the window; empty for the base: the steps since any window's span has changed."""
+    key: WindowKey = ()
+    """The window's span."""
+
+    @property
+    def label(self) -> str:
+        """A word that fits into a file name."""
+        return ".".join((self.level, self.window or "base", "_".join(map(str, self.key))))
+
+
+BASE = {level: Slot(level) for level in (OUTER, INNER, CARRIED)}
+
+
+@dataclass(frozen=True, slots=True)
+class Roll:
+    """What becomes of the states when a base span closes."""
+
+    merged: tuple[Slot, ...]
+    """The base is merged into these."""
+    dropped: tuple[Slot, ...]
+    """These are done with."""
+
+
+def plan_roll(level: str, windows: Sequence[Window], old: Keys, new: Keys, slots: Iterable[Slot]) -> Roll:
+    """Say what becomes of the states of a level.
+
+    Parameters
+    ----------
+    level
+        Which one.
+    windows
+        Of that level.
+    old, new
+        Spans of the base that closes, and of the step that comes next.
+    slots
+        What is kept so far.
+    """
+    merged: list[Slot] = []
+    dropped: list[Slot] = []
+    for window in windows:
+        own = {slot for slot in slots if slot.level == level and slot.window == window.name}
+        before, after = old[window.name], new[window.name]
+        if before is not None:
+            own.add(Slot(level, window.name, before))
+        alive = living(window, [slot.key for slot in own], after)
+        dropped += [slot for slot in own if slot.key not in alive]
+        if before is not None and before in alive:
+            merged.append(Slot(level, window.name, before))
+    return Roll(tuple(merged), tuple(dropped))
+
+
+def living(window: Window, keys: Iterable[WindowKey], current: WindowKey | None) -> set[WindowKey]:
+    """Give the spans whose states are needed further: of a running window the newest ones, of a climatology all.
+
+    Parameters
+    ----------
+    window
+        The window.
+    keys
+        Spans that have a state.
+    current
+        The span of the step that comes next.
+    """
+    known = sorted(set(keys))
+    if window.keeps is None:
+        return set(known)
+    others = [key for key in known if key != current]
+    # The current span takes a place, whether it has a state of its own yet or not.
+    return set(others[max(len(others) - window.keeps + 1, 0) :]) | (set(known) - set(others))
+
+
+def slots_of(level: str, window: Window, keys: Iterable[WindowKey]) -> tuple[Slot, ...]:
+    """Give the places of some spans' states, oldest first."""
+    return tuple(Slot(level, window.name, key) for key in keys)
+
+
+def whole_units(window: Window, keys: Iterable[WindowKey], current: WindowKey) -> list[WindowKey] | None:
+    """Give the units of the span that ends with the current one, oldest first; None if some are missing.
+
+    Parameters
+    ----------
+    window
+        A window that isn't a climatology.
+    keys
+        Units that have a state.
+    current
+        The unit that ends.
+    """
+    assert window.keeps is not None
+    units = sorted({*keys, current})
+    units = units[: units.index(current) + 1][-window.keeps :]
+    neighbours = all(window.follows(a, b) for a, b in pairwise(units))
+    return units if len(units) == window.keeps and neighbours else None

@@ -1,0 +1,62 @@
+"""Steps on their way to the statistics: through transforms, and through the expression after them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bbflow.operators.diagnostic import VALUE
+from bbflow.operators.expressions import Expression
+from bbflow.operators.family import Array, Steps, Views
+from bbflow.operators.fold import Tiles
+from bbflow.operators.state import part_of
+from bbflow.operators.transforms import Transform
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """Steps that transforms have gone through; what they carry is read from one state and written to another."""
+
+    steps: Tiles
+    """Where they come from."""
+    transforms: tuple[Transform, ...]
+    """In their order."""
+    source: Mapping[str, Views] | None
+    """For each transform what it carries so far; None before the first step."""
+    target: Mapping[str, Views]
+    """Where that goes."""
+
+    def part(self, points: slice) -> Steps:
+        """Transform some of the points; a second time gives the same."""
+        steps = self.steps.part(points)
+        for number, transform in enumerate(self.transforms):
+            views = part_of(self.target[str(number)], points)
+            if self.source is None:
+                transform.clear(views)
+            else:
+                _copy(part_of(self.source[str(number)], points), views)
+            values = transform.apply(views, steps)
+            steps = Steps(values, None, steps.times, steps.numbers, steps.others)
+        return steps
+
+
+def _copy(source: Mapping[str, Array], target: Views) -> None:
+    for name, values in source.items():
+        target[name][...] = values
+
+
+@dataclass(frozen=True, slots=True)
+class Then:
+    """Steps of which an expression is taken."""
+
+    steps: Tiles
+    """Where they come from."""
+    expression: Expression
+    """Of `value`."""
+
+    def part(self, points: slice) -> Steps:
+        """Evaluate some of the points."""
+        return then(self.expression, self.steps.part(points))
+
+
+def then(expression: Expression, steps: Steps) -> Steps:
+    """Give an expression of some steps."""
+    return Steps(expression.evaluate({VALUE: steps}), None, steps.times, steps.numbers, steps.others)

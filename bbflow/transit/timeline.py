@@ -1,0 +1,182 @@
+"""Which spans of time are alive, which end, and which steps are late or missing; without any I/O."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bbflow.operators.windows import Window
+from bbflow.transit.slots import Keys, WindowKey, living, whole_units
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The part of a window's unit span that was folded."""
+
+    key: WindowKey
+    """Which span, such as (2000, 1)."""
+    first: float
+    """Time of its first step, in the stream's units."""
+    last: float
+    """Time of its last step."""
+    steps: int
+    """How many steps are in it."""
+    missing: int = 0
+    """How many steps, by the interval between the others, were expected in gaps before its steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """A window's span that ends, or is looked at."""
+
+    window: Window
+    """Which window."""
+    spans: tuple[Span, ...]
+    """Its unit spans, oldest first: several of a running window."""
+    inner: frozenset[str]
+    """Inner windows that end with it: what `each` makes of their last spans belongs to it."""
+
+    @property
+    def keys(self) -> tuple[WindowKey, ...]:
+        """Its unit spans."""
+        return tuple(span.key for span in self.spans)
+
+    @property
+    def whole(self) -> Span:
+        """All of its unit spans as one, with the key of the last."""
+        first, last = self.spans[0], self.spans[-1]
+        steps, missing = sum(span.steps for span in self.spans), sum(span.missing for span in self.spans)
+        return Span(last.key, first.first, last.last, steps, missing)
+
+
+class Timeline:
+    """Follows the times of the steps.
+
+    Parameters
+    ----------
+    published
+        Windows whose spans are published.
+    inner
+        Windows of `each`.
+    interval
+        Time between two steps, in the stream's units; the smallest one seen if None.
+    """
+
+    def __init__(self, published: Sequence[Window], inner: Sequence[Window], interval: float | None = None) -> None:
+        self._published, self._inner = tuple(published), tuple(inner)
+        self._interval = interval
+        self._spans: dict[str, dict[WindowKey, Span]] = {window.name: {} for window in self.windows}
+        self._current: Keys | None = None
+        self.last: float | None = None
+        """Time of the last step."""
+        self.late = 0
+        """Steps that weren't later than the one before: they were left out."""
+        self.missing = 0
+        """Steps that were expected in gaps."""
+
+    @property
+    def windows(self) -> tuple[Window, ...]:
+        """All windows, each once."""
+        return tuple({window.name: window for window in (*self._published, *self._inner)}.values())
+
+    @property
+    def begun(self) -> bool:
+        """Whether any step was taken."""
+        return self._current is not None
+
+    def is_late(self, time: float, before: float | None = None) -> bool:
+        """Whether a step isn't later than the one before it, by default the last one that was taken."""
+        last = self.last if before is None else before
+        return last is not None and time <= last
+
+    def closing(self, keys: Keys | None) -> list[Closing]:
+        """Give what ends before a step with some spans, or with the stream.
+
+        Parameters
+        ----------
+        keys
+            The spans of the next step; None if there is none.
+        """
+        if self._current is None:
+            return []
+        ended = {name for name, key in self._current.items() if keys is None or keys[name] != key}
+        inner = frozenset(window.name for window in self._inner if window.name in ended)
+        found = []
+        for window in self._published:
+            if window.keeps is None:
+                spans = sorted(self._spans[window.name].items()) if keys is None else []
+                found += [Closing(window, (span,), inner) for _, span in spans]
+            elif window.name in ended:
+                found += self._of(window, inner)
+        return found
+
+    def open(self) -> list[Closing]:
+        """Give what is open now, as if every inner span ended."""
+        inner = frozenset(window.name for window in self._inner)
+        found = []
+        for window in self._published if self._current is not None else ():
+            if window.keeps is None:
+                found += [Closing(window, (span,), inner) for _, span in sorted(self._spans[window.name].items())]
+            else:
+                found += self._of(window, inner)
+        return found
+
+    def _of(self, window: Window, inner: frozenset[str]) -> list[Closing]:
+        assert self._current is not None
+        current, spans = self._current[window.name], self._spans[window.name]
+        keys = None if current is None else whole_units(window, spans, current)
+        return [] if keys is None else [Closing(window, tuple(spans[key] for key in keys), inner)]
+
+    def take(self, times: Iterable[float], keys: Keys, late: int) -> None:
+        """Take a batch in.
+
+        Parameters
+        ----------
+        times
+            Of its steps, ascending.
+        keys
+            The spans that all of them are in.
+        late
+            How many steps were left out.
+        """
+        self.late += late
+        for time in times:
+            missing = self._missing_before(time)
+            self.missing += missing
+            for window in self.windows:
+                self._add(window, keys[window.name], time, missing)
+            self.last, self._current = time, dict(keys)
+
+    def _add(self, window: Window, key: WindowKey | None, time: float, missing: int) -> None:
+        spans = self._spans[window.name]
+        alive = living(window, spans, key)
+        self._spans[window.name] = spans = {known: span for known, span in spans.items() if known in alive}
+        if key is not None:
+            old = spans.get(key, Span(key, time, time, 0))
+            spans[key] = replace(old, last=time, steps=old.steps + 1, missing=old.missing + missing)
+
+    def _missing_before(self, time: float) -> int:
+        if self.last is None:
+            return 0
+        passed = time - self.last
+        if self._interval is None or self._interval > passed > 0:
+            self._interval = passed
+        return max(round(passed / self._interval) - 1, 0)
+
+    def to_wire(self) -> Mapping[str, Any]:
+        """Give a map for a checkpoint."""
+        return {
+            "spans": {
+                name: [[span.key, span.first, span.last, span.steps, span.missing] for span in spans.values()]
+                for name, spans in self._spans.items()
+            },
+            "current": None if self._current is None else dict(self._current),
+            "numbers": [self._interval, self.last, self.late, self.missing],
+        }
+
+    def restore(self, message: Mapping[str, Any]) -> None:
+        """Take the place of the one that gave a map."""
+        for name, spans in message["spans"].items():
+            self._spans[name] = {tuple(key): Span(tuple(key), *rest) for key, *rest in spans}
+        current = message["current"]
+        self._current = current and {name: None if key is None else tuple(key) for name, key in current.items()}
+        self._interval, self.last, self.late, self.missing = message["numbers"]

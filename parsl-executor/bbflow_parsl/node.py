@@ -1,0 +1,266 @@
+"""A node's burst buffer as its worker processes use it: they copy in and out, and compute in turn."""
+
+import hashlib
+import os
+import subprocess
+import sys
+import threading
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bbflow.errors import ConfigError
+from bbflow.phases import PhaseSource
+from bbflow.staging import File, Gate, Policy, Retry
+from bbflow.staging.policies import NoAction
+from bbflow.staging.retry import persist
+from bbflow.staging.shelf import Shelf
+from bbflow.staging.sources import Sources
+from bbflow.staging.transfers import Transfer, stage_out
+from bbflow_parsl import sweeping
+from bbflow_parsl.locks import lock, one_of
+from bbflow_parsl.nodestore import WHOLE, NodeStore
+from bbflow_parsl.sharing import Share, SharedGate
+
+
+@dataclass(frozen=True)
+class Site:
+    """What the workers on the nodes need to know."""
+
+    directory: str
+    """On each node; variables in it are those of the worker."""
+    run: str
+    """Name of this run."""
+    capacity_bytes: int
+    """Room for files on a node."""
+    nodes: int
+    """How many there are at most."""
+    workers_per_slot: int
+    """Worker processes for each task that may compute: while one computes, the others fetch."""
+    fetchers: int
+    """Transfers of a node at once."""
+    policy: Policy = field(default_factory=NoAction)
+    """What transfers do while others are in an I/O phase."""
+    phases: PhaseSource | None = None
+    """Where those phases are seen."""
+    is_direct: bool = False
+    """Whether a task whose files can't fit reads them directly."""
+    sources: Mapping[str, Mapping[str, Any]] | None = None
+    """Protocol to options of its store."""
+    retry: Retry = field(default_factory=Retry)
+    """What happens after a failed read or write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One file of a task, and where it comes from or goes to."""
+
+    url: str
+    """As the task's File has it."""
+    place: str
+    """Where it lies, or is to lie, for all nodes: a path or a URL."""
+    is_shared: bool = False
+    """Whether that is on a burst buffer which all nodes share: nobody needs to wait for the PFS."""
+    size_bytes: int = 0
+    """Room to reserve for an output."""
+    is_stream: bool = False
+    """Whether it is standard output or error, which is wanted of a task that failed too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """An input as it is now."""
+
+    route: Route
+    """Which one."""
+    name: str
+    """Of its entry: another version has another name."""
+    size_bytes: int
+    """Its size."""
+
+
+class Node:
+    """The burst buffer of the node that this process runs on.
+
+    Parameters
+    ----------
+    site
+        As the run has it.
+
+    Raises
+    ------
+    ConfigError
+        If the directory can't be used.
+    """
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        parent = Path(os.path.expandvars(os.path.expanduser(site.directory)))
+        if "$" in str(parent):
+            raise ConfigError(f"node_directory {site.directory}: the worker has no such variable: set it (worker_init)")
+        try:
+            self.directory, self._alive = _join(parent, f"bbflow-node-{os.getuid()}-", site.run)
+            self._store = NodeStore(self.directory, site.capacity_bytes)
+        except OSError as error:
+            raise ConfigError(f"can't use the node's burst buffer {parent}: {error.strerror}") from None
+        self._sources = Sources(site.sources)
+        self._fetchers = site.policy.most_fetchers(site.fetchers)
+        self._gates: dict[int, SharedGate] = {}
+
+    def close(self) -> None:
+        """Leave: the directory goes once the node's last process has left, or died."""
+        os.close(self._alive)
+
+    def look(self, routes: Sequence[Route]) -> list[Copy]:
+        """Give the inputs that can be copied, as they are now; a path without a regular file is the task's business.
+
+        Raises
+        ------
+        SourceError
+            If a URL can't be had.
+        """
+        found = {}
+        for route in routes:
+            if "://" in route.place or os.path.isfile(route.place):
+                facts = persist(partial(self._sources.facts, route.place), route.place, self._site.retry)
+                version = f"{route.place}\n{facts.version or uuid.uuid4().hex}\n{facts.size_bytes}"
+                name = hashlib.sha256(version.encode()).hexdigest()[:24]
+                found[route.place] = Copy(route, name, facts.size_bytes)
+        return list(found.values())
+
+    @contextmanager
+    def holding(self, inputs: Sequence[Copy], outputs: Mapping[str, Route]) -> Iterator[None]:
+        """Hold room for a task's files, by the names of their entries."""
+        wanted = {copy.name: copy.size_bytes for copy in inputs}
+        with self._store.holding(wanted | {name: route.size_bytes for name, route in outputs.items()}):
+            yield
+
+    def fetch(self, copy: Copy) -> Path:
+        """Copy an input to the node, unless it is there or comes; it must be held."""
+        with self._store.fetching(copy.name):
+            path = self._store.whole(copy.name)
+            return path or self._fetch(copy)
+
+    def _fetch(self, copy: Copy) -> Path:
+        entry = self._store.entry(copy.name)
+        file = File(copy.route.place, copy.size_bytes)
+        shelf = Shelf(entry / "coming")
+        try:
+            with self._gate(copy.route) as gate:
+                receipt = Transfer(file, self._sources, shelf, gate, self._site.retry).run()
+        finally:
+            shelf.close()
+        path = entry / WHOLE / receipt.path.name
+        path.parent.mkdir(exist_ok=True)
+        receipt.path.replace(path)
+        return path
+
+    def output_path(self, name: str, route: Route) -> Path:
+        """Give where a task writes an output, whose room is held."""
+        path = self._store.entry(name) / "made" / (route.place.rpartition("/")[2] or "file")
+        path.parent.mkdir(exist_ok=True)
+        return path
+
+    def deliver(self, name: str, route: Route) -> None:
+        """Copy an output, if the task made it, to its place for all; it stays here for tasks of this node."""
+        path = self.output_path(name, route)
+        if not path.exists():
+            return
+        self._store.resize(name, path.stat().st_size)
+        with self._gate(route) as gate:
+            stage_out(path, route.place, self._sources, gate, self._site.retry)
+        for copy in self.look([route]):
+            if copy.size_bytes == path.stat().st_size:
+                path.parent.rename(path.parent.with_name(WHOLE))
+                self._store.rename(name, copy.name)
+
+    def computing(self) -> AbstractContextManager[object]:
+        """Be one of the tasks that compute, for as long as a ``with`` lasts."""
+        workers, pool = os.environ.get("PARSL_WORKER_COUNT"), os.environ.get("PARSL_WORKER_POOL_ID")
+        if self._site.workers_per_slot == 1 or workers is None:
+            return nullcontext()
+        return one_of(self.directory / f"slots-{pool}", max(int(workers) // self._site.workers_per_slot, 1))
+
+    @contextmanager
+    def _gate(self, route: Route) -> Iterator[Gate]:
+        """Be one of the node's fetchers, and give the gate that its chunks pass."""
+        if route.is_shared:
+            yield Gate(1)
+            return
+        site = self._site
+        with one_of(self.directory / "fetchers", self._fetchers) as number:
+            if number not in self._gates:
+                share = Share(
+                    site.policy.max_delay_s,
+                    policy=site.policy,
+                    number=number,
+                    fetchers=self._fetchers,
+                    nodes=site.nodes,
+                )
+                self._gates[number] = SharedGate(share, site.phases)
+            with self._gates[number].watched() as gate:
+                yield gate
+
+
+_nodes: dict[tuple[str, str], Node] = {}
+_joining = threading.Lock()
+
+
+def node_of(site: Site) -> Node:
+    """Give this process's node; it is joined once."""
+    with _joining:
+        key = (site.run, os.path.expandvars(site.directory))
+        if key not in _nodes:
+            _nodes[key] = Node(site)
+        return _nodes[key]
+
+
+def leave(site: Site) -> None:
+    """Leave a node that this process has joined, if it has."""
+    with _joining:
+        for key in [key for key in _nodes if key[0] == site.run]:
+            _nodes.pop(key).close()
+
+
+def _join(parent: Path, prefix: str, run: str) -> tuple[Path, int]:
+    """Make a run's directory or join those who use it; what dead runs left goes."""
+    for path in parent.glob(f"{prefix}*"):
+        if path.name != prefix + run:
+            sweeping.remove_if_dead(str(path), wait=False)
+    directory = parent / (prefix + run)
+    while True:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            alive = lock(directory / sweeping.ALIVE, shared=True)
+        except FileNotFoundError:
+            continue  # it was removed in this moment, as nobody was left
+        assert alive is not None
+        try:
+            if os.path.samestat(os.fstat(alive), os.stat(directory / sweeping.ALIVE)):
+                break
+        except FileNotFoundError:
+            pass
+        os.close(alive)
+    if lock_once(directory / "swept"):
+        _start_sweeper(directory)
+    return directory, alive
+
+
+def lock_once(path: Path) -> bool:
+    """Make a file; give whether it is the first time."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        return False
+    return True
+
+
+def _start_sweeper(directory: Path) -> None:
+    words = [sys.executable, "-I", sweeping.__file__, str(directory)]
+    nowhere = subprocess.DEVNULL
+    process = subprocess.Popen(words, stdin=nowhere, stdout=nowhere, stderr=nowhere, start_new_session=True)
+    process.returncode = 0  # nobody waits for it: it outlives this process

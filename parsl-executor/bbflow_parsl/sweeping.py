@@ -1,0 +1,32 @@
+"""Removes a run's directory from a node once none of its workers lives: a program of its own, as workers are killed.
+
+It is run as a file, and imports nothing but the standard library: it is there as long as the workers are.
+"""
+
+import fcntl
+import os
+import shutil
+import sys
+
+ALIVE = "alive"
+"""Locked, together with others, by every worker process that uses the directory."""
+
+
+def remove_if_dead(directory: str, wait: bool) -> None:
+    """Remove a directory if no worker uses it, or once none does."""
+    try:
+        descriptor = os.open(os.path.join(directory, ALIVE), os.O_RDWR)
+    except OSError:
+        return  # it is gone, or not ours, or being made right now
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except OSError:
+        return
+    else:
+        shutil.rmtree(directory, ignore_errors=True)
+    finally:
+        os.close(descriptor)
+
+
+if __name__ == "__main__":
+    remove_if_dead(sys.argv[1], wait=True)

@@ -1,0 +1,51 @@
+import pickle
+
+import numpy as np
+import pytest
+import yaml
+from laws import folded, layout_of
+
+from bbflow.operators import Filter, parse_operators
+from bbflow.operators.catalogue import KINDS
+from bbflow.operators.family import Steps
+from bbflow.operators.transforms import KINDS as TRANSFORMS
+from bbflow.operators.transforms import parse_transforms
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
+def test_the_example_of_every_operator_is_valid_and_gives_results(kind):
+    operators = parse_operators([yaml.safe_load(kind.example)])
+    assert not any(isinstance(operator, Filter) for operator in operators)
+    assert pickle.loads(pickle.dumps(operators)) == operators
+    values = np.random.default_rng(0).normal(size=(9, 20)).astype("f4")
+    others = {name: Steps(list(values[::-1])) for operator in operators for name in operator.inputs}
+    layout = layout_of(operators, values)
+    state = folded(layout, values, others=others)
+    for operator in operators:
+        result = operator.finalize(layout, state)
+        assert result.shape[-1] == 20
+        assert result.dtype == operator.dtype(values.dtype)
+        assert np.isfinite(result).all()
+        assert operator.units("K", "days", time_units="days since 2000-01-01", other="Pa")
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
+def test_results_are_no_part_of_the_state(kind):
+    """A result is published while the next steps are folded into the same buffer."""
+    operators = parse_operators([yaml.safe_load(kind.example)])
+    values = np.ones((3, 4))
+    others = {name: Steps(list(values)) for operator in operators for name in operator.inputs}
+    layout = layout_of(operators, values)
+    state = folded(layout, values, others=others)
+    results = [operator.finalize(layout, state) for operator in operators]
+    before = [result.copy() for result in results]
+    state[:] = b"\x7f" * len(state)
+    for result, earlier in zip(results, before, strict=True):
+        np.testing.assert_array_equal(result, earlier)
+
+
+@pytest.mark.parametrize("kind", TRANSFORMS.values(), ids=lambda kind: kind.name)
+def test_the_example_of_every_transform_is_valid(kind):
+    (transform,) = parse_transforms([yaml.safe_load(kind.example)])
+    assert transform.name == kind.name
+    assert pickle.loads(pickle.dumps(transform)) == transform

@@ -1,0 +1,203 @@
+"""The indices, computed by the operators that they mean, against CDO's eca_ and etccdi_ and against NumPy."""
+
+import shutil
+import subprocess
+from itertools import chain
+
+import numpy as np
+import pytest
+import xarray as xr
+import yaml
+
+from bbflow.cf import StreamAttributes
+from bbflow.errors import ConfigError
+from bbflow.operators import StateLayout, fold_steps
+from bbflow.operators.calendars import Clock
+from bbflow.operators.diagnostic import parse_diagnostics
+from bbflow.operators.family import Steps
+from bbflow.operators.indices import DEFAULT_UNITS as DEFAULT
+from bbflow.operators.indices import INDICES, index_meaning, same_units
+from bbflow.operators.names import NAMES, meaning
+from bbflow.records import Block
+from bbflow.transit.fields import field_of
+
+CLOCK = Clock("days since 1999-10-05", "noleap")
+STEPS_A_DAY, DAYS, POINTS = 4, 500, 5
+TIMES = np.arange(STEPS_A_DAY * DAYS) / STEPS_A_DAY
+CDO = pytest.mark.skipif(shutil.which("cdo") is None, reason="needs the program cdo (Debian's package of that name)")
+
+
+def temperatures():
+    random = np.random.default_rng(4)
+    season = 283 + 15 * np.sin(2 * np.pi * TIMES / 365)
+    return (season[:, None] + random.normal(0, 5, (len(TIMES), POINTS))).astype("f4")
+
+
+def rain_rates():
+    """Rain on some days only, in kg m-2 s-1."""
+    random = np.random.default_rng(5)
+    wet = np.repeat(random.random((DAYS, POINTS)) < 0.4, STEPS_A_DAY, axis=0)
+    return np.where(wet, random.exponential(10 / 86400, wet.shape), 0.0)
+
+
+def statistic(operator, values):
+    layout = StateLayout.of([operator], dtype=values.dtype, points=POINTS)
+    state = bytearray(layout.nbytes)
+    fold_steps(layout, None, state, list(np.ascontiguousarray(values)))
+    return operator.finalize(layout, state)
+
+
+def spans(window, dates):
+    """Which steps are in each unit span, and the dates of the last one."""
+    keys = [window.key(date, step) for step, date in enumerate(dates)]
+    return {key: [at for at, own in enumerate(keys) if own == key] for key in dict.fromkeys(keys)}
+
+
+def evaluate(means, values):
+    """What a diagnostic gives, by the records that a run takes: each, then, operator, window."""
+    diagnostic = parse_diagnostics({"x": [means]}, [])["x"]
+    dates = [CLOCK.date(time) for time in TIMES]
+    units = list(spans(diagnostic.each.window, dates).values())
+    keeps = diagnostic.each.window.keeps
+    lasts = range(keeps - 1, len(units))
+    chosen = [list(chain(*units[last - keeps + 1 : last + 1])) for last in lasts]
+    days = np.stack([statistic(diagnostic.each.operator, values[steps]) for steps in chosen])
+    if diagnostic.then:
+        days = np.stack(diagnostic.then.evaluate({"value": Steps(list(days))}))
+    outer = spans(diagnostic.windows[0], [dates[units[last][-1]] for last in lasts])
+    (operator,) = diagnostic.operators
+    return np.stack([statistic(operator, days[steps]) for steps in outer.values()])
+
+
+def write(path, values, units):
+    place = {"lat": ("lat", [0.0], {"units": "degrees_north"}),
+             "lon": ("lon", np.arange(POINTS) * 1.0, {"units": "degrees_east"})}  # fmt: skip
+    time = ("time", TIMES, {"units": CLOCK.units, "calendar": CLOCK.calendar, "standard_name": "time"})
+    field = (("time", "lat", "lon"), values.reshape(-1, 1, POINTS), {"units": units})
+    xr.Dataset({"v": field}, {"time": time, **place}).to_netcdf(path, engine="scipy")
+
+
+def cdo(command, target):
+    done = subprocess.run(["cdo", "-s", *command.split(), target], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    with xr.open_dataset(target, engine="scipy", decode_times=False) as result:
+        name = next(name for name in result.data_vars if "bnds" not in name)
+        return result[name].values.reshape(-1, POINTS)
+
+
+@CDO
+@pytest.mark.parametrize(
+    ("name", "day"),
+    [
+        ("eca_su", "max"), ("eca_fd", "min"), ("eca_tr", "min"), ("eca_id", "max"), ("etccdi_su", "max"),
+        ("etccdi_fd", "min"), ("etccdi_tr", "min"), ("etccdi_id", "max"), ("eca_su,20", "max"), ("eca_tr,15", "min"),
+    ],
+)  # fmt: skip
+def test_temperature_indices_are_cdos(name, day, tmp_path):
+    values = temperatures()
+    write(tmp_path / "in.nc", values, "K")
+    theirs = cdo(f"{name} -day{day} {tmp_path / 'in.nc'}", tmp_path / "out.nc")
+    assert np.ptp(theirs) > 0
+    np.testing.assert_array_equal(evaluate(name, values), theirs)
+
+
+@CDO
+@pytest.mark.parametrize(
+    ("name", "input_of"),
+    [
+        ("eca_cdd", ""), ("eca_cwd", ""), ("eca_r1mm", ""), ("eca_r10mm", ""), ("eca_r20mm", ""), ("eca_rx1day", ""),
+        ("eca_rx5day", "-runsum,5"), ("eca_sdii", ""), ("etccdi_rx1day", ""), ("eca_cdd,2", ""),
+    ],
+)  # fmt: skip
+def test_rain_indices_are_cdos(name, input_of, tmp_path):
+    values = rain_rates()
+    write(tmp_path / "in.nc", values, "kg m-2 s-1")
+    daily = f"{input_of} -setattribute,v@units=mm -mulc,86400 -daymean {tmp_path / 'in.nc'}"
+    theirs = cdo(f"{name} {daily}", tmp_path / "out.nc")
+    assert theirs.max() > 0
+    np.testing.assert_allclose(evaluate(name, values), theirs, rtol=1e-6)
+
+
+def daily(values):
+    return values.reshape(DAYS, STEPS_A_DAY, POINTS)
+
+
+@pytest.mark.parametrize(
+    ("name", "day", "end"), [("TXx", "max", "max"), ("TNx", "min", "max"), ("TXn", "max", "min"), ("TNn", "min", "min")]
+)
+def test_extremes_are_those_of_the_days(name, day, end):
+    values = temperatures()
+    days = getattr(daily(values), day)(axis=1)
+    years = np.split(days, [88, 88 + 365])  # 1999 and 2000
+    np.testing.assert_array_equal(evaluate(name, values), [getattr(year, end)(axis=0) for year in years])
+
+
+def test_total_rain_is_that_of_wet_days():
+    days = daily(rain_rates()).mean(axis=1) * 86400
+    wet = np.where(days >= 1, days, 0.0)
+    ours = evaluate({"PRCPTOT": {"window": "run"}}, rain_rates())
+    np.testing.assert_allclose(ours, [wet.sum(axis=0)], rtol=1e-12)
+
+
+@pytest.mark.parametrize("units", ["mm", "m", "mm/day"])
+@pytest.mark.parametrize("name", ["Rx5day", "CDD", "SDII"])
+def test_rain_may_come_in_other_units(name, units):
+    rates = rain_rates()
+    step_s = 86400 / STEPS_A_DAY
+    factors = {"mm": step_s, "m": step_s / 1000, "mm/day": 86400.0}
+    same = evaluate({name: {"units": units}}, rates * factors[units])
+    np.testing.assert_allclose(same, evaluate(name, rates), rtol=1e-9)
+
+
+def test_temperatures_may_come_in_degrees_celsius():
+    values = temperatures().astype("f8")
+    for name in ("SU", "FD", "TR", "ID"):
+        ours = evaluate({name: {"units": "degC"}}, values - 273.15)
+        np.testing.assert_array_equal(ours, evaluate(name, values))
+
+
+@pytest.mark.parametrize("index", INDICES.values(), ids=lambda index: index.name)
+def test_an_index_says_which_units_it_takes_the_variable_to_have(index):
+    assert index_meaning(index).units == (None if index.name[0] == "T" and index.name != "TR" else DEFAULT[index.day])
+    assert index_meaning(index, units={"rain": "mm"}.get(index.day, "degC")).units is None
+    with pytest.raises(ConfigError, match="can't be converted"):
+        index_meaning(index, units="furlongs")
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "same"),
+    [
+        ("K", "kelvin", True), ("K", "degC", False), ("kg m-2 s-1", "kg/m2/s", True), ("mm", "mm/day", False),
+        ("kg m-2 s-1", "mm/day", False), ("mm", "kg m-2", True), ("furlongs", "K", False), ("K", "furlongs", False),
+    ],
+)  # fmt: skip
+def test_units_are_the_same_however_they_are_written(left, right, same):
+    assert same_units(left, right) is same
+
+
+@pytest.mark.parametrize(
+    ("operator", "units", "wrong"),
+    [
+        ("SU", "K", False), ("SU", "degC", True), ({"SU": {"units": "degC"}}, "degC", False), ("TXx", "degC", False),
+        ("Rx5day", "mm/day", True), ("Rx5day", None, False),
+    ],
+)  # fmt: skip
+def test_a_variable_in_other_units_is_refused(operator, units, wrong):
+    (diagnostic,) = parse_diagnostics({"v": [operator]}, []).values()
+    told = {"v/_ARRAY_DIMENSIONS": ["x"]} | ({"v/units": units} if units else {})
+    attributes = StreamAttributes(told)
+    blocks = {"v": Block("v", "float", "GlobalArray", (5,), (0,), (5,))}
+    if wrong:
+        with pytest.raises(ConfigError, match="is expected: tell the index"):
+            field_of(diagnostic, blocks, attributes, {})
+    else:
+        assert field_of(diagnostic, blocks, attributes, {}).name == "v"
+
+
+@pytest.mark.parametrize("name", NAMES.values(), ids=lambda name: name.name)
+def test_every_name_means_a_diagnostic(name):
+    item = yaml.safe_load(name.example)
+    operators = [item] if meaning(item).operator else [item, "mean"]
+    (diagnostic,) = parse_diagnostics({"tas": operators}, ["month"]).values()
+    assert len(diagnostic.operators) >= 1
+    assert len(diagnostic.windows) == 1

@@ -1,0 +1,177 @@
+import re
+import shutil
+import subprocess
+
+import pytest
+import yaml
+
+from bbflow.errors import ConfigError
+from bbflow.operators.catalogue import KINDS
+from bbflow.operators.cdo_names import COUNTED, STATISTICS, WINDOWS
+from bbflow.operators.names import NAMES, ORIGINS, expand, is_name, meaning
+from bbflow.operators.windows import parse_window
+
+OWN_KINDS = {"mean": None, "max": None, "min": None, "std": None, "sum": None, "cumsum": None}
+
+
+@pytest.mark.parametrize("prefix", WINDOWS)
+@pytest.mark.parametrize("suffix", STATISTICS)
+def test_cdo_names_a_window_and_a_statistic(prefix, suffix):
+    means = meaning(prefix + suffix)
+    assert (means.operator, means.window) == (STATISTICS[suffix][1], WINDOWS[prefix][1])
+    assert parse_window(means.window).name
+    assert means.parts == {"windows": [means.window]}
+
+
+@pytest.mark.parametrize(
+    ("item", "operator", "window"),
+    [
+        ("timmean", "mean", "run"),
+        ("monmean", "mean", "month"),
+        ("ymonmean", "mean", "clim_month"),
+        ("ydaymean", "mean", "clim_dayofyear"),
+        ("yearmax", "max", "year"),
+        ("seasstd1", {"std": {"ddof": 1}}, "season"),
+        ("dayrange", "range", "day"),
+        ("hourmin", "min", "hour"),
+        ("monavg", {"mean": {"skipna": False}}, "month"),
+        ("timpctl,90", {"percentiles": {"q": [90]}}, "run"),
+        ({"timpctl": 90}, {"percentiles": {"q": [90]}}, "run"),
+        ({"ymonpctl": 2.5}, {"percentiles": {"q": [2.5]}}, "clim_month"),
+        ("runmean,5", "mean", {"running": {"steps": 5}}),
+        ({"runmean": 5}, "mean", {"running": {"steps": 5}}),
+        ("timselsum, 10", "sum", {"steps": 10}),
+        ("timselpctl,90,10", {"percentiles": {"q": [90]}}, {"steps": 10}),
+        ({"runpctl": [90, 5]}, {"percentiles": {"q": [90]}}, {"running": {"steps": 5}}),
+        ("timcor,psl", {"correlation": {"with": "psl"}}, "run"),
+        ({"monmean": {"min_count": 20}}, {"mean": {"min_count": 20}}, "month"),
+        ({"monavg": {"name": "all"}}, {"mean": {"skipna": False, "name": "all"}}, "month"),
+        ({"runmean": {"steps": 5, "min_count": 3}}, {"mean": {"min_count": 3}}, {"running": {"steps": 5}}),
+        ({"quantile": 0.9}, {"percentiles": {"q": [90]}}, None),
+        ({"quantile": {"q": [0.07, 0.1]}}, {"percentiles": {"q": [7, 10]}}, None),
+        ("idxmax", "argmax", None),
+    ],
+)
+def test_a_name_means_an_operator_and_its_window(item, operator, window):
+    means = meaning(item)
+    assert (means.operator, means.window) == (operator, window)
+
+
+@pytest.mark.parametrize(
+    ("item", "parts"),
+    [
+        ("fldmean", {"space": "fldmean"}),
+        ("sellonlatbox,350,20,-30,30", {"space": "sellonlatbox,350,20,-30,30"}),
+        ({"sellevel": [85000, 50000]}, {"space": "sellevel,85000,50000"}),
+        ({"coarsen": {"lat": 2}}, {"space": {"coarsen": {"lat": 2}}}),
+        ("timcumsum", {"transforms": ["cumsum"]}),
+        ("cumsum", {"transforms": ["cumsum"]}),
+        ({"resample": "MS"}, {"windows": [{"resample": "MS"}]}),
+        ({"groupby": "time.month"}, {"windows": [{"groupby": "time.month"}]}),
+        ({"rolling": {"time": 5}}, {"windows": [{"running": 5}]}),
+        ("gec,-1.5", {"then": "value >= (-1.5)"}),
+        ({"addc": "1e3"}, {"then": "value + (1000.0)"}),
+    ],
+)  # fmt: skip
+def test_a_name_without_an_operator_means_a_part_of_the_diagnostic(item, parts):
+    means = meaning(item)
+    assert (means.operator, means.parts) == (None, parts)
+    assert all(parse_window(window) for window in parts.get("windows", []))
+
+
+@pytest.mark.parametrize("name", NAMES.values(), ids=lambda name: name.name)
+def test_every_name_has_an_example(name):
+    item = yaml.safe_load(name.example)
+    assert is_name(item, {})
+    assert meaning(item) == meaning(item)
+    assert name.summary
+
+
+@pytest.mark.parametrize(
+    ("item", "message"),
+    [
+        ("monmaen", "unknown name 'monmaen'; did you mean 'monmean'"),
+        ("ymonmena", "did you mean 'ymonmean'"),
+        ("etccdi_cddd", "did you mean 'etccdi_cdd'"),
+        ("timpctl", "takes percentage, but got 0 values: write it like timpctl,90"),
+        ("monmean,5", "takes nothing, but got 1"),
+        ("timselmean,10,2", "takes steps, but got 2"),
+        ("timpctl,ninety", "'ninety' is not a finite number"),
+        ("runmean,0", "whole number from 1"),
+        ("runmean,2.5", "whole number from 1"),
+        ({"quantile": 90}, "from 0 to 1"),
+        ("TXx,25", "it has no threshold"),
+        ({"fldmean": {"min_count": 3}}, "nothing takes min_count"),
+        ({"runmean": {"min_count": 3}}, "takes steps, but got 0"),
+        ({"SU": {"tthreshold": 3}}, "did you mean 'threshold'"),
+        ({"SU": {"units": "F"}}, "units 'F' can't be converted"),
+        ({"CDD": {"units": "mm/dy"}}, "did you mean 'mm/d"),
+    ],
+)
+def test_a_wrong_name_is_named(item, message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        meaning(item)
+
+
+def test_our_own_operators_come_first():
+    assert not is_name("cumsum", OWN_KINDS)
+    assert not is_name({"std": {"ddof": 1}}, {})
+    assert is_name("cumsum", KINDS)
+
+
+def test_each_window_makes_a_diagnostic_and_parts_hold_for_all():
+    chosen = {"operators": ["fldmean", "monmean", "yearmax", "monmax", "mean", "sum"], "windows": ["day"], "of": "u"}
+    shared = {"of": "u", "space": "fldmean"}
+    assert expand(chosen, OWN_KINDS) == [
+        shared | {"windows": ["month"], "operators": ["mean", "max"]},
+        shared | {"windows": ["year"], "operators": ["max"]},
+        shared | {"windows": ["day"], "operators": ["mean", "sum"]},
+    ]
+
+
+def test_windows_without_an_operator_replace_the_given_ones_for_operators_that_have_none():
+    chosen = {"operators": [{"resample": "MS"}, {"groupby": "time.hour"}, "max", "timmean"], "windows": ["day"]}
+    assert expand(chosen, OWN_KINDS) == [
+        {"windows": [{"resample": "MS"}, {"groupby": "time.hour"}], "operators": ["max"]},
+        {"windows": ["run"], "operators": ["mean"]},
+    ]
+
+
+def test_transforms_follow_those_that_are_given():
+    chosen = {"operators": ["cumsum", "last"], "transforms": ["deaccumulate"]}
+    assert expand(chosen, {}) == [{"transforms": ["deaccumulate", "cumsum"], "operators": ["last"]}]
+
+
+def test_what_others_wrote_stays_as_it_is():
+    chosen = {"operators": ["mean", {"std": {"ddof": 1}}, {"filter": {"above": 3}}, "nonsense"]}
+    assert expand(chosen, KINDS) == [chosen]
+    assert expand({"operators": "fldmean"}, KINDS) == [{"space": "fldmean", "operators": []}]
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        {"operators": ["fldmean", "zonmean"]},
+        {"operators": ["fldmean", "mean"], "space": "zonmean"},
+        {"operators": ["TXx"], "each": {"day": "min"}},
+        {"operators": ["mulc,2", "addc,3"]},
+    ],
+)
+def test_a_part_is_said_once(chosen):
+    with pytest.raises(ConfigError, match="take one out"):
+        expand(chosen, {})
+
+
+@pytest.mark.skipif(shutil.which("cdo") is None, reason="needs the program cdo (Debian's package of that name)")
+def test_every_statistic_of_cdo_over_time_has_a_name():
+    listed = subprocess.run(["cdo", "--operators"], capture_output=True, text=True, timeout=60).stdout
+    theirs = {line.split()[0] for line in listed.splitlines() if line.strip()}
+    prefixes, suffixes = "|".join([*WINDOWS, *COUNTED]), "|".join([*STATISTICS, "pctl"])
+    statistics = {name for name in theirs if re.fullmatch(f"({prefixes})({suffixes})", name)}
+    assert len(statistics) > 130
+    assert statistics <= set(ORIGINS["CDO"])
+    invented = set(ORIGINS["CDO"]) - theirs
+    assert all(re.fullmatch("(dhour|yhour|yday|ymon|yseas|run|timsel)(count|range|pctl)", name) or name == "vertsum"
+               for name in invented), invented  # fmt: skip
+    indices = {name for name in ORIGINS["ETCCDI"] if "_" in name}
+    assert indices <= theirs

@@ -1,0 +1,61 @@
+"""What keeps an application within its limit before a phase, and what the busy time between phases means."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bbflow.phases import Phase, Prediction
+from bbflow.staging import Decision, Situation, parse_policy
+from bbflow.staging.gate import CHUNK_S, PAUSE_S, next_chunk_bytes
+from bbflow.staging.interference import PhaseSample, fit_interference
+from bbflow.staging.policies import has_time
+from bbflow.staging.watching import free_share
+
+MB = 1e6
+SOON = Prediction(begins_s=110.0, duration_s=5.0, confidence=0.9, tolerance_s=0.5)
+
+
+def situation(**keys):
+    return Situation(**({"now_s": 100.0, "fetchers": 8} | keys))
+
+
+def test_partial_delay_is_at_its_pace_already_when_a_predicted_phase_is_due():
+    policy = parse_policy("partial-delay:limit=0.25")
+    keys = {"predicted": SOON, "peak_bytes_per_s": 50 * MB}
+    far = policy.decide(situation(**keys))
+    assert (far.stop_s, far.bytes_per_s) == (109.5, None), "no chunk begins that would run into the phase"
+    for now_s in (109.5 - PAUSE_S, 109.5, 110.4):
+        assert policy.decide(situation(**keys, now_s=now_s)).bytes_per_s == pytest.approx(10 * MB)
+    assert policy.decide(situation(**keys, now_s=110.6)) == Decision(), "it didn't come"
+
+
+def test_partial_delay_takes_no_notice_of_a_guess():
+    guess = Prediction(110.0, 5.0, confidence=0.3, tolerance_s=0.5)
+    assert parse_policy("partial-delay").decide(situation(predicted=guess, now_s=110.0)) == Decision()
+
+
+@settings(deadline=None)
+@given(st.floats(5e3 / CHUNK_S, 1e8), st.one_of(st.none(), st.floats(1e3, 1e11)))
+def test_a_chunk_ends_in_time_for_a_pause_even_if_the_rate_was_taken_for_the_double(rate, pace):
+    assert next_chunk_bytes(2 * rate, pace) / rate <= PAUSE_S
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(0.5, 2.0), min_size=2, max_size=8), st.lists(st.floats(0.1, 2.0), min_size=2, max_size=8))
+def test_a_fitted_capacity_is_finite_and_above_zero_whatever_the_noise(alone_s, beside_s):
+    samples = [PhaseSample(each_s, 0) for each_s in alone_s] + [PhaseSample(each_s, 10**8) for each_s in beside_s]
+    assert 0 < fit_interference(samples).capacity_bytes_per_s < 1e12
+
+
+def test_time_in_which_somebody_is_in_a_phase_is_no_time_for_transfers():
+    keys = {"phases": (Phase("a", "pfs", 100.0),), "phase_s": 2.0, "remaining_bytes": 100, "peak_bytes_per_s": 10.0}
+    assert has_time(situation(**keys, deadline_s=112.0))
+    assert not has_time(situation(**keys, deadline_s=112.0, free_share=0.5))
+    assert has_time(situation(**keys, deadline_s=122.0, free_share=0.5))
+    assert not has_time(situation(**keys, deadline_s=1e9, free_share=0.0))
+
+
+def test_the_free_share_counts_what_overlaps_once():
+    phases = [Phase("a", "pfs", 0.0, 2.0), Phase("b", "pfs", 1.0, 3.0), Phase("a", "pfs", 10.0, 12.0)]
+    assert free_share(phases) == pytest.approx(0.7)
+    assert free_share(phases[:1]) == free_share([]) == 1.0

@@ -1,0 +1,107 @@
+"""Real streams of given fields, and what an analysis makes of them."""
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import ExitStack
+
+import bbflow_adios2
+import numpy as np
+import xarray as xr
+
+from bbflow import start_nodes
+
+WRITER = """
+import json, sys
+import adios2
+import numpy as np
+from adios2.bindings import Mode
+
+folder, rank, ranks = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+told = json.load(open(f"{folder}/stream.json"))
+io = adios2.Adios(f"{folder}/engine.xml").declare_io("fields")
+when = io.define_variable("time", np.zeros(1))
+for name, value in told["attributes"].items():
+    io.define_attribute(name, value)
+
+def part(shape):
+    # One axis of several is divided; a single one is the first rank's.
+    axis = told["axis"]
+    if len(shape) == 1:
+        return ([0], list(shape)) if rank == 0 else None
+    first, end = shape[axis] * rank // ranks, shape[axis] * (rank + 1) // ranks
+    starts = [first if at == axis else 0 for at in range(len(shape))]
+    return starts, [end - first if at == axis else size for at, size in enumerate(shape)]
+
+variables = {}
+for name in told["fields"]:
+    values = np.load(f"{folder}/{name}.npy", mmap_mode="r")
+    steady = name in told["steady"]
+    shape = values.shape if steady else values.shape[1:]
+    place = part(shape)
+    if place:
+        region = tuple(slice(first, first + size) for first, size in zip(*place))
+        variable = io.define_variable(name, np.empty(0, values.dtype), list(shape), *place, True)
+        variables[name] = variable, values, region, steady
+
+engine = io.open("fields", Mode.Write)
+for step, time in enumerate(told["times"]):
+    engine.begin_step()
+    if rank == 0:
+        engine.put(when, np.array([time]), Mode.Sync)
+    for variable, values, region, steady in variables.values():
+        if not steady or step == 0:
+            engine.put(variable, np.array((values if steady else values[step])[region]), Mode.Sync)
+    engine.end_step()
+engine.close()
+"""
+"""Writes one rank's part of every field; arguments: folder, rank, number of ranks."""
+
+
+def store(folder, fields, times, attributes, *, steady=(), axis=0):
+    """Put fields where the writers find them.
+
+    Fields are of shape (steps, …), those of `steady` without steps: they are in the first step only. Axis is the
+    one that ranks divide.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, values in fields.items():
+        np.save(folder / f"{name}.npy", values)
+    told = {
+        "fields": list(fields),
+        "steady": list(steady),
+        "times": [float(time) for time in times],
+        "attributes": attributes,
+        "axis": axis,
+    }
+    (folder / "stream.json").write_text(json.dumps(told))
+    (folder / "writer.py").write_text(WRITER)
+    (folder / "engine.xml").write_text(bbflow_adios2.engine_xml("fields"))
+
+
+def analyse(folder, config, *, ranks=1, nodes=1, capacity="64MiB"):
+    """Write a stored stream while an analysis folds it; gives the published results, loaded."""
+    config = {"stream": "fields", "output": str(folder / "out"), "workers": {"threads": 1}} | config
+    with ExitStack() as stack:
+        burst_buffer = stack.enter_context(start_nodes(nodes, capacity))
+        analysis = stack.enter_context(burst_buffer.analyse(config))
+        environment = os.environ | bbflow_adios2.environment(burst_buffer.contact) | {"PMI_SIZE": str(ranks)}
+        writers = [
+            subprocess.Popen(
+                [sys.executable, folder / "writer.py", folder, str(rank), str(ranks)],
+                env=environment | {"PMI_RANK": str(rank)},
+            )
+            for rank in range(ranks)
+        ]
+        try:
+            assert [writer.wait(300) for writer in writers] == [0] * ranks
+            outcome = analysis.wait(300)
+        finally:
+            for writer in writers:
+                writer.kill()
+                writer.wait()
+    assert outcome is not None
+    assert outcome.complete
+    with xr.open_zarr(folder / "out" / "results.zarr") as results:
+        return results.load()

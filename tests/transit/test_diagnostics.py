@@ -1,0 +1,176 @@
+"""Windows, cascades and expressions over real streams, against xarray on the whole."""
+
+import cftime
+import numpy as np
+import pytest
+import streams
+import xarray as xr
+
+UNITS = "hours since 2000-11-15"
+MONDAY = cftime.datetime(2000, 11, 13, calendar="standard")
+TAS = ["mean", "max", {"std": {"ddof": 1}}, "count"]
+
+SLOW = {
+    "windows": ["month", {"season": "DJF"}, "year", "clim_month", "run"],
+    "operators": {
+        "tas": TAS,
+        "wind": {
+            "of": "sqrt(u**2 + v**2)",
+            "operators": ["mean", "max"],
+            "windows": ["month"],
+            "attributes": {"units": "m s-1", "standard_name": "wind_speed"},
+        },
+        "hot": {"of": "tas > 285", "operators": ["sum", "mean"], "windows": ["month"]},
+    },
+}
+"""Of a stream with a step every five days, for four years."""
+
+FAST = {
+    "windows": ["month"],
+    "operators": {
+        "tas": {"operators": TAS, "windows": ["day", "month", {"running": {"days": 5}}]},
+        "txx": {"of": "tas", "each": {"day": "max"}, "operators": ["max", "mean"], "windows": ["month", "year"]},
+        "rx5day": {
+            "of": "u",
+            "each": {"window": {"running": {"days": 5}}, "operator": "sum"},
+            "operators": ["max", "count"],
+            "windows": ["year"],
+        },
+        "sdii": {
+            "of": "tas",
+            "each": {"day": "mean"},
+            "then": "where(value >= 285, value, nan)",
+            "operators": ["mean"],
+            "windows": ["run"],
+        },
+        "weekly": {"of": "v", "each": {"week": "mean"}, "operators": ["max", "count"], "windows": ["month"]},
+    },
+}
+"""Of a stream with two steps a day, for four months."""
+
+
+def fields(steps):
+    random = np.random.default_rng(steps)
+    shape = steps, 4, 6
+    tas = (280 + 10 * np.sin(np.arange(steps) / 100)[:, None, None] + random.normal(0, 5, shape)).astype("f4")
+    tas[random.random(shape) < 0.05] = np.nan
+    tas[:, 1, 2] = np.nan
+    return {"tas": tas, "u": random.normal(0, 5, shape), "v": random.normal(3, 5, shape)}
+
+
+def attributes(calendar):
+    dims = {f"{name}/_ARRAY_DIMENSIONS": ["lat", "lon"] for name in ("tas", "u", "v")}
+    return dims | {
+        "time/units": UNITS,
+        "time/calendar": calendar,
+        "tas/units": "K",
+        "tas/standard_name": "air_temperature",
+    }
+
+
+def run_stream(folder, config, steps, hours, calendar):
+    """Results of one stream, and the stream itself as a dataset."""
+    values, times = fields(steps), float(hours) * np.arange(steps)
+    streams.store(folder, values, times, attributes(calendar))
+    results = streams.analyse(folder, config, ranks=2, nodes=2)
+    dates = cftime.num2date(times, UNITS, calendar)
+    return results, xr.Dataset(
+        {name: (("time", "lat", "lon"), field) for name, field in values.items()}, {"time": dates}
+    )
+
+
+@pytest.fixture(scope="module", params=["standard", "noleap", "360_day"])
+def slow(request, tmp_path_factory):
+    return run_stream(tmp_path_factory.mktemp("slow"), SLOW, 300, 120, request.param)
+
+
+@pytest.fixture(scope="module")
+def fast(tmp_path_factory):
+    return run_stream(tmp_path_factory.mktemp("fast"), FAST, 240, 12, "standard")
+
+
+def assert_same(result, expected, rtol=1e-6):
+    assert result.shape == expected.shape
+    np.testing.assert_allclose(result.values.astype("f8"), expected.values.astype("f8"), rtol=rtol)
+
+
+def assert_resampled(stream, window, frequency):
+    results, whole = stream
+    grouped = whole.tas.astype("f8").resample(time=frequency)
+    assert_same(results[f"tas_{window}_mean"], grouped.mean())
+    assert_same(results[f"tas_{window}_max"], grouped.max())
+    assert_same(results[f"tas_{window}_std"], grouped.std(ddof=1), 1e-4)
+    assert_same(results[f"tas_{window}_count"], grouped.count())
+    assert list(results[f"steps_{window}"]) == [len(part.time) for _, part in grouped]
+
+
+def test_days_are_xarrays(fast):
+    assert_resampled(fast, "day", "D")
+
+
+@pytest.mark.parametrize(("window", "frequency"), [("month", "MS"), ("year", "YS")])
+def test_months_and_years_are_xarrays_in_every_calendar(slow, window, frequency):
+    assert_resampled(slow, window, frequency)
+
+
+def test_a_season_leaves_the_other_months_out(slow):
+    results, whole = slow
+    winter = whole.tas.astype("f8").sel(time=whole.time.dt.season == "DJF")
+    expected = winter.resample(time="QS-DEC").mean()
+    assert_same(results["tas_season_djf_mean"], expected.dropna("time", how="all"))
+
+
+def test_a_climatology_takes_the_same_months_of_all_years(slow):
+    results, whole = slow
+    expected = whole.tas.astype("f8").groupby("time.month")
+    assert_same(results["tas_clim_month_mean"], expected.mean())
+    assert_same(results["tas_clim_month_count"], expected.count())
+
+
+def test_a_running_window_ends_with_every_day_that_has_all_before_it(fast):
+    results, whole = fast
+    steps = whole.tas.astype("f8").rolling(time=10, min_periods=1)
+    assert_same(results["tas_running5day_mean"], steps.mean()[9::2], 1e-5)
+
+
+def test_an_expression_is_computed_step_by_step(slow):
+    results, whole = slow
+    wind = np.sqrt(whole.u**2 + whole.v**2)
+    assert_same(results["wind_month_mean"], wind.resample(time="MS").mean())
+    assert_same(results["wind_month_max"], wind.resample(time="MS").max())
+    assert results["wind_month_mean"].attrs["standard_name"] == "wind_speed"
+    hot = (whole.tas > 285).where(whole.tas.notnull()).resample(time="MS")
+    assert_same(results["hot_month_sum"], hot.sum(min_count=1))
+    assert_same(results["hot_month_mean"], hot.mean())
+
+
+def test_statistics_of_daily_statistics(fast):
+    results, whole = fast
+    daily = whole.tas.astype("f8").resample(time="D").max()
+    assert_same(results["txx_month_max"], daily.resample(time="MS").max())
+    assert_same(results["txx_month_mean"], daily.resample(time="MS").mean())
+    assert_same(results["txx_year_mean"], daily.resample(time="YS").mean())
+
+
+def test_an_expression_of_daily_values_picks_the_days(fast):
+    results, whole = fast
+    daily = whole.tas.astype("f8").resample(time="D").mean()
+    assert_same(results["sdii_run_mean"], daily.where(daily >= 285).mean("time", keepdims=True))
+
+
+def test_running_sums_within_a_year_follow_each_other_across_its_begin(fast):
+    results, whole = fast
+    days = whole.u.resample(time="D").sum()
+    five = days.rolling(time=5).sum()
+    assert_same(results["rx5day_year_max"], five.resample(time="YS").max())
+    assert_same(results["rx5day_year_count"], five.resample(time="YS").count())
+
+
+def test_a_week_belongs_to_the_month_in_which_it_ends(fast):
+    results, whole = fast
+    numbers = [(date - MONDAY).days // 7 for date in whole.time.values]
+    weeks = whole.v.assign_coords(week=("time", numbers)).groupby("week")
+    last = [part.time.values[-1] for _, part in weeks]
+    weekly = weeks.mean().rename(week="time").assign_coords(time=last).resample(time="MS")
+    assert_same(results["weekly_month_max"], weekly.max())
+    assert_same(results["weekly_month_count"], weekly.count())
