@@ -18,6 +18,7 @@ from bbflow.landing.contact import NodeAddress, read_contact
 from bbflow.landing.embedded import DEFAULT_DIRECTORY, EmbeddedNodes
 from bbflow.records import Message
 from bbflow.transit.cluster import Cluster
+from bbflow.transit.decoding import open_results
 from bbflow.transit.pipeline import Outcome, Pipeline
 from bbflow.units import parse_bytes
 
@@ -184,7 +185,7 @@ class Analysis:
             if self._thread.is_alive():
                 raise
         self.wait()
-        with xr.open_zarr(self._output / "results.zarr") as published:
+        with open_results(self._output / "results.zarr") as published:
             results: xr.Dataset = published.load()
         return results
 

@@ -10,9 +10,12 @@ import yaml
 from bbflow.errors import ConfigError, nearest
 from bbflow.operators.diagnostic import Diagnostic, parse_diagnostics
 from bbflow.operators.origin import look_in
+from bbflow.operators.readers import flag
 from bbflow.units import parse_bytes
 
 T = TypeVar("T")
+
+KEYS = {"stream", "operators", "windows", "output", "time", "raw", "netcdf", "nodes", "workers", "open_timeout_s"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,8 @@ class Config:
     """Embedded nodes, where no contact file is given."""
     workers: WorkersConfig = field(default_factory=WorkersConfig)
     """Dask workers, where no scheduler is given."""
+    netcdf: bool = False
+    """Whether the results are written as NetCDF too, at the end."""
     open_timeout_s: float = 600.0
     """How long to wait for the stream to open."""
 
@@ -131,8 +136,7 @@ def parse_config(content: Any) -> Config:
     ConfigError
         If a key is unknown or missing, or a value is wrong.
     """
-    keys = {"stream", "operators", "windows", "output", "time", "raw", "nodes", "workers", "open_timeout_s"}
-    _check_keys(content, keys, "the configuration")
+    _check_keys(content, KEYS, "the configuration")
     for key in ("stream", "operators"):
         if not content.get(key):
             raise ConfigError(f"the key {key!r} is missing: say which stream, and which operators by variable")
@@ -163,6 +167,7 @@ def parse_config(content: Any) -> Config:
             threads=_positive,
             batch_steps=_positive,
         ),
+        netcdf=_as(flag, content.get("netcdf") or False, "netcdf"),
         open_timeout_s=_as(float, content.get("open_timeout_s", 600.0), "open_timeout_s"),
     )
 

@@ -49,7 +49,7 @@ class GrowingZarr:
         """Whether nothing was committed yet."""
         return self._is_new
 
-    def __contains__(self, name: str) -> bool:
+    def __contains__(self, name: object) -> bool:
         return name in self._metadata or name in self._changed
 
     def create(

@@ -166,7 +166,7 @@ def _covariance(*, ddof: int, **parameters: str) -> tuple[Operator, ...]:
     return (
         Operator(
             "covariance", CoMoments(other), covariance,
-            f"mean (comment: covariance with {other})", f"covariance with {other}",
+            "mean (comment: of the product of anomalies)", f"covariance with {other}",
             own_units="({units}) ({other})", parameters=(("ddof", ddof),), inputs=(other,),
         ),
     )  # fmt: skip
@@ -177,7 +177,7 @@ def _correlation(**parameters: str) -> tuple[Operator, ...]:
     return (
         Operator(
             "correlation", CoMoments(other, SHARED | {"xx", "yy"}), correlation,
-            f"mean (comment: correlation with {other})", f"correlation with {other}",
+            "mean (comment: of the product of standardised anomalies)", f"correlation with {other}",
             own_units="1", inputs=(other,),
         ),
     )  # fmt: skip

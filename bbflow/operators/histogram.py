@@ -50,10 +50,13 @@ def _count(name: str, family: Bins | Grid, formula: Any, where: str, **more: Any
     return Operator(name, family, formula, method, f"number of values {where}", result="i4", own_units="1", **more)
 
 
+BIN = (("long_name", "middle of the bin"), ("units", "{units}"), ("standard_name", "{standard_name}"))
+
+
 def _given(edges: tuple[float, ...]) -> tuple[Operator, ...]:
     family = Bins(edges)
     middles = tuple((a + b) / 2 for a, b in pairwise(edges))
-    axis = Axis("bin", middles, (("long_name", "middle of the bin"),), edges)
+    axis = Axis("bin", middles, BIN, edges)
     return (
         _count("histogram", family, counts, "in each bin", axis=axis),
         _count("histogram_below", family, below, "below the first edge"),
@@ -65,7 +68,7 @@ def _automatic(bins: int) -> tuple[Operator, ...]:
     if bins < 2:
         raise ConfigError("automatic edges need at least 2 bins")
     family = Grid(bins)
-    axis = Axis("bin", tuple(map(float, range(bins))), (("long_name", "number of the bin"),))
+    axis = Axis("bin", tuple(map(float, range(bins))), (("long_name", "number of the bin"), ("units", "1")))
     edge = "point (comment: {} of each point's bins)".format
     return (
         _count("histogram", family, field, "in each bin", parameters=(("name", "counts"),), axis=axis),

@@ -23,7 +23,7 @@ class Axis:
     values: tuple[float, ...]
     """Its coordinate."""
     attributes: tuple[tuple[str, str], ...] = ()
-    """CF attributes of the coordinate."""
+    """CF attributes of the coordinate; {units} or {standard_name} alone stand for the input's."""
     bounds: tuple[float, ...] = ()
     """Edges of its cells, one more than values; empty if it has none."""
 

@@ -72,7 +72,7 @@ def _make_percentiles(q: tuple[float, ...], error: float, steps: int, bound: boo
     operators = []
     for percent in q:
         written = f"{percent:g}"
-        method = f"percentile (comment: {written} percent by nearest rank)"
+        method = f"point (comment: {written} percent quantile by nearest rank)"
         name = f"p{written}".replace(".", "_")
         operators.append(_operator(name, percent, error, steps, method, f"{written} percent quantile"))
     return (*operators, *(_bound(item) for item in operators[:1] if bound))

@@ -8,11 +8,23 @@ import numpy as np
 
 from bbflow.cf import StreamAttributes
 from bbflow.errors import ConfigError
-from bbflow.operators.diagnostic import Diagnostic
+from bbflow.operators import Operator
+from bbflow.operators.calendars import Clock
+from bbflow.operators.diagnostic import Diagnostic, Each
 from bbflow.operators.family import DType
 from bbflow.operators.indices import same_units
 from bbflow.operators.space import Placement
 from bbflow.records import Block
+
+DIFFERENCES = ("range", "standard_deviation", "variance")
+"""CF's methods that make differences of temperatures (CF conventions 1.11, section 3.1.2 and appendix E)."""
+TEMPERATURES = ("K", "kelvin", "degC", "degF", "Celsius", "celsius", "degree_Celsius", "degrees_Celsius")
+OF_VALUES = frozenset(
+    ("valid_min", "valid_max", "valid_range", "actual_range", "flag_values", "flag_masks", "flag_meanings")
+)
+"""Attributes that are about the single values of a variable, not about its statistics."""
+REFERENCES = frozenset(("ancillary_variables", "bounds", "cell_measures", "formula_terms", "grid_mapping"))
+"""Attributes that name variables which the results don't have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +50,7 @@ def field_of(
     blocks: Mapping[str, Block],
     attributes: StreamAttributes,
     placements: Mapping[str, Placement],
+    clock: Clock,
 ) -> Field:
     """Describe a diagnostic's field.
 
@@ -51,6 +64,8 @@ def field_of(
         Of the stream.
     placements
         Diagnostic to where its field lies, of those that have a `space`.
+    clock
+        The stream's calendar.
 
     Raises
     ------
@@ -63,18 +78,22 @@ def field_of(
     dtype = like.dtype if diagnostic.of.is_plain else diagnostic.of.dtype(types)
     placement = placements.get(diagnostic.key)
     if placement is not None:
-        return _placed(diagnostic, placement, placement.dtype(dtype), attributes)
+        return _placed(diagnostic, placement, placement.dtype(dtype), attributes, clock)
     dims = attributes.dimensions(like.name, len(like.shape))
-    own = _attributes(diagnostic, attributes)
-    return Field(
-        diagnostic.name, _folded(diagnostic, dtype), like.shape, dims, own, _other_units(diagnostic, attributes)
-    )
+    others = _other_units(diagnostic, attributes)
+    own = _after_each(diagnostic, _attributes(diagnostic, attributes), others, clock)
+    return Field(diagnostic.name, _folded(diagnostic, dtype), like.shape, dims, own, others)
 
 
-def _placed(diagnostic: Diagnostic, placement: Placement, dtype: DType, attributes: StreamAttributes) -> Field:
-    own = _attributes(diagnostic, attributes)
+def _placed(
+    diagnostic: Diagnostic, placement: Placement, dtype: DType, attributes: StreamAttributes, clock: Clock
+) -> Field:
+    own = {name: value for name, value in _attributes(diagnostic, attributes).items() if name != "coordinates"}
     done = f"{own.get('cell_methods', '')} {placement.cell_methods}".strip()
-    units = {"units": placement.own_units.format(units=own["units"])} if "units" in own and placement.own_units else {}
+    if placement.own_units != "{units}":
+        own.pop("standard_name", None)
+        units = own.pop("units", None)
+        own |= {"units": placement.own_units.format(units=units)} if units and placement.own_units else {}
     along = [name for name, dims in placement.coordinate_dims.items() if dims != (name,) and "bnds" not in dims]
     auxiliary = {"coordinates": " ".join(coordinate_name(diagnostic.key, name) for name in along)} if along else {}
     dims = tuple(
@@ -82,9 +101,80 @@ def _placed(diagnostic: Diagnostic, placement: Placement, dtype: DType, attribut
         for dim in placement.dims
     )
     methods = {"cell_methods": done} if done else {}
-    own |= units | auxiliary | methods
     others = _other_units(diagnostic, attributes)
+    own = _after_each(diagnostic, own | auxiliary | methods, others, clock)
     return Field(diagnostic.name, _folded(diagnostic, dtype), placement.shape, dims, own, others)
+
+
+def reinterpreted(
+    own: Mapping[str, Any], operator: Operator, other_units: Mapping[str, str], clock: Clock
+) -> dict[str, Any]:
+    """Give what a statistic leaves of its input's attributes: other units are another quantity.
+
+    The standard name stays where the quantity does; the variance keeps it too, as appendix E of the CF conventions
+    has it, and a count gets its own. Units that depend on unknown ones are left out.
+
+    Parameters
+    ----------
+    own
+        The input's attributes.
+    operator
+        The statistic.
+    other_units
+        Those of further inputs, by their text, where known.
+    clock
+        The stream's calendar.
+    """
+    kept = {name: value for name, value in own.items() if name not in ("units", "standard_name", "units_metadata")}
+    units = _result_units(own, operator, other_units, clock.units)
+    method = operator.cell_method.partition(" ")[0]
+    same = operator.own_units == "{units}"
+    if units is not None:
+        kept["units"] = units
+    if operator.dated:
+        kept |= {"calendar": clock.calendar, "standard_name": "time"}
+    elif operator.name == "count":
+        kept["standard_name"] = "number_of_observations"
+    elif "standard_name" in own and (method == "variance" or same):
+        kept["standard_name"] = own["standard_name"]
+    if own.get("units") in TEMPERATURES and method in DIFFERENCES:
+        kept["units_metadata"] = "temperature: difference"
+    elif "units_metadata" in own and same:
+        kept["units_metadata"] = own["units_metadata"]
+    return kept
+
+
+def _result_units(
+    own: Mapping[str, Any], operator: Operator, other_units: Mapping[str, str], time_units: str
+) -> str | None:
+    """Give a result's units; None if they depend on units that are unknown."""
+    known = {"units": own.get("units"), "other": other_units.get(operator.inputs[0]) if operator.inputs else None}
+    if any(value is None and f"{{{name}}}" in operator.own_units for name, value in known.items()):
+        return None
+    units, other = (str(value) for value in known.values())
+    return operator.units(units, time_units.split()[0], time_units=time_units, other=other)
+
+
+def _after_each(
+    diagnostic: Diagnostic, own: dict[str, Any], other_units: Mapping[str, str], clock: Clock
+) -> dict[str, Any]:
+    """Give what is known of the results of `each`, which are the field that is folded."""
+    each = diagnostic.each
+    if each is None:
+        return own
+    made = reinterpreted(own, each.operator, other_units, clock)
+    earlier = str(own.get("cell_methods", "")).replace("time: point", "").strip()
+    made["cell_methods"] = f"{earlier} {inner_methods(each)}".strip()
+    if diagnostic.then is not None:
+        made.pop("standard_name", None)
+    return made | dict(diagnostic.attributes)
+
+
+def inner_methods(each: Each) -> str:
+    """Give CF's cell methods of an inner statistic, such as 'time: maximum (comment: in each day)'."""
+    method, _, comment = each.operator.cell_method.partition(" (comment: ")
+    told = f"{comment.removesuffix(')')}, " if comment else ""
+    return f"time: {method} (comment: {told}in each {each.window.name})"
 
 
 def coordinate_name(diagnostic: str, name: str) -> str:
@@ -118,10 +208,12 @@ def _attributes(diagnostic: Diagnostic, attributes: StreamAttributes) -> dict[st
         own.setdefault("long_name", diagnostic.of.variables[0])
     if diagnostic.then is not None or diagnostic.transforms:
         own.pop("standard_name", None)
-    return own | dict(diagnostic.attributes)
+    kept = {name: value for name, value in own.items() if name not in OF_VALUES | REFERENCES}
+    return kept | dict(diagnostic.attributes)
 
 
 def _other_units(diagnostic: Diagnostic, attributes: StreamAttributes) -> dict[str, str]:
     """Give the units of further inputs that are variables themselves."""
     plain = {text: item.variables[0] for text, item in diagnostic.others.items() if item.is_plain}
-    return {text: str(attributes.of(name).get("units", "1")) for text, name in plain.items()}
+    units = {text: attributes.of(name).get("units") for text, name in plain.items()}
+    return {text: str(value) for text, value in units.items() if value is not None}

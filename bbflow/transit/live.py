@@ -2,12 +2,16 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import xarray as xr
 
 from bbflow.operators.calendars import Clock
+from bbflow.transit.attributes import axis_attributes, axis_name, result_attributes
+from bbflow.transit.decoding import decoded
 from bbflow.transit.publishing import Published
-from bbflow.transit.results import bounds_of, result_name
+from bbflow.transit.results import result_name
+from bbflow.transit.stamps import bounds_of, stamp_of, time_attributes
 from bbflow.transit.timeline import Closing
 
 
@@ -26,41 +30,50 @@ def live_dataset(store: Path, fields: Sequence[tuple[Closing, Published]], clock
     Returns
     -------
     xarray.Dataset
-        In memory, with the names, dimensions and coordinates of the store.
+        In memory, with the names, dimensions, coordinates and attributes of the store.
     """
-    with xr.open_zarr(store) as published:
+    with xr.open_zarr(store, decode_cf=False) as published:
         dataset: xr.Dataset = published.load()
     for closing, results in fields:
-        opened = _open_span(closing, results, clock)
         axis = f"time_{closing.window.name}"
+        before = float(dataset[axis].values[-1]) if axis in dataset and dataset.sizes[axis] else None
+        opened = _open_span(closing, results, clock, before)
         names = [name for name in dataset.data_vars if axis in dataset[name].dims]
         rest = dataset.drop_vars([*names, axis], errors="ignore")
         if names:
             opened = xr.concat(
-                [dataset[names], opened], axis, data_vars="all", coords="minimal", compat="override", join="override"
+                [dataset[names], opened],
+                axis,
+                data_vars="all",
+                coords="minimal",
+                compat="override",
+                join="override",
+                combine_attrs="override",
             )
         dataset = rest.merge(opened, compat="override", join="override", combine_attrs="override")
-    return dataset
+    return decoded(dataset)
 
 
-def _open_span(closing: Closing, results: Published, clock: Clock) -> xr.Dataset:
+def _open_span(closing: Closing, results: Published, clock: Clock, before: float | None) -> xr.Dataset:
     window, span = closing.window, closing.whole
-    axis = f"time_{window.name}"
-    start, end = bounds_of(closing, clock)
-    variables = {
-        result_name(field.name, window.name, operator.name): (
-            (axis, *(f"{field.name}_{operator.name}_{own.name}" for own in (operator.axis,) if own), *field.dims),
-            arrays[operator.name][None],
-        )
-        for field, operators, arrays in results.values()
-        for operator in operators
-    }
+    time = f"time_{window.name}"
+    variables: dict[str, Any] = {}
+    coordinates: dict[str, Any] = {time: ((time,), [stamp_of(closing, clock, before)], time_attributes(window, clock))}
+    for field, operators, arrays in results.values():
+        for operator in operators:
+            own: tuple[str, ...] = ()
+            if operator.axis is not None:
+                own = (axis_name(field, operator, operator.axis),)
+                coordinates[own[0]] = (own, list(operator.axis.values), axis_attributes(operator.axis, field))
+            name = result_name(field.name, window.name, operator.name)
+            attributes = result_attributes(field, window, operator, clock)
+            variables[name] = ((time, *own, *field.dims), arrays[operator.name][None], attributes)
     return xr.Dataset(
         {
             **variables,
-            f"steps_{window.name}": ((axis,), [span.steps]),
-            f"missing_{window.name}": ((axis,), [span.missing]),
-            f"{axis}_bnds": ((axis, "bnds"), [[clock.date(start), clock.date(end)]]),
+            f"steps_{window.name}": ((time,), [span.steps]),
+            f"missing_{window.name}": ((time,), [span.missing]),
+            f"{time}_bnds": ((time, "bnds"), [list(bounds_of(closing, clock))]),
         },
-        coords={axis: [clock.date((start + end) / 2)]},
+        coords=coordinates,
     )

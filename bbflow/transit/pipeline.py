@@ -18,6 +18,7 @@ from bbflow.staging.policies import checked_policy
 from bbflow.transit.cluster import Cluster
 from bbflow.transit.consumers import DRAIN, FOLD, Consumers
 from bbflow.transit.live import live_dataset
+from bbflow.transit.netcdf import check_netcdf, write_netcdf
 from bbflow.transit.opening import check_variables, make_clock, write_coordinates
 from bbflow.transit.stages import DrainStage, FoldStage
 from bbflow.view.stream import StreamView
@@ -59,13 +60,16 @@ class Pipeline:
     Raises
     ------
     ConfigError
-        If raw steps are to be drained from several hosts, or the drain's delay policy isn't known.
+        If raw steps are to be drained from several hosts, the drain's delay policy isn't known, or NetCDF is wanted
+        without netCDF4.
     NodeError
         If a node doesn't answer.
     """
 
     def __init__(self, nodes: Sequence[NodeAddress], config: Config, cluster: Cluster) -> None:
         checked_policy(config.raw.policy, config.raw.phases)
+        if config.netcdf:
+            check_netcdf()
         self._nodes = {node.name: node for node in nodes}
         self._config = config
         self._cluster = cluster
@@ -250,6 +254,8 @@ class Pipeline:
         if publishing.results is not None:
             counted = {"bbflow_late_steps": timeline.late, "bbflow_missing_steps": timeline.missing}
             publishing.results.commit(bbflow_status=status, **counted)
+            if self._config.netcdf:
+                write_netcdf(publishing.results.path)
         steps = folding.cursor + 1 - discarded - timeline.late
         waited_s = self._consumers.waited_s()
         self._log.add("end", status=status, waited_s=waited_s, discarded=discarded, steps=steps, ended_s=time.time())

@@ -117,16 +117,40 @@ def _place(diagnostic: Diagnostic, arrays: StreamArrays, attributes: StreamAttri
     return diagnostic.space.resolve(dims, like.shape, coordinates, arrays.__getitem__, described)
 
 
+def write_referenced(
+    blocks: Sequence[PlacedBlock], arrays: StreamArrays, attributes: StreamAttributes, results: Results
+) -> None:
+    """Write what the variables' and coordinates' attributes name: auxiliary coordinates, and the bounds of all."""
+    names = {block.name for _, block in blocks}
+    auxiliary = {other for name in names for other in str(attributes.of(name).get("coordinates", "")).split()}
+    coordinates = auxiliary | {name for name in names if results.has(name)}
+    for name in sorted(coordinates):
+        bounds = str(attributes.of(name).get("bounds", ""))
+        if bounds in names and not results.has(bounds):
+            _write_whole(bounds, arrays, attributes, results)
+            results.refer(name, bounds)
+        if name in names and not results.has(name):
+            _write_whole(name, arrays, attributes, results)
+
+
+def _write_whole(name: str, arrays: StreamArrays, attributes: StreamAttributes, results: Results) -> None:
+    values = arrays[name]
+    if values.ndim:
+        dims = attributes.dimensions(name, values.ndim)
+        results.add_coordinate(name, values, tuple(dims))
+
+
 def write_field_coordinates(name: str, placement: Placement, attributes: StreamAttributes, results: Results) -> None:
     """Write the coordinates of a field that differ from the stream's own, each under the diagnostic's name."""
-    for own, values in placement.coordinates.items():
+    bounds = {own.removesuffix("_bnds"): own for own in placement.coordinates if own.endswith("_bnds")}
+    for own in sorted(placement.coordinates, key=lambda own: own not in bounds.values()):  # bounds come first
         written = coordinate_name(name, own)
         if not results.has(written):
             dims = tuple(
                 coordinate_name(name, dim) if dim in placement.coordinates or dim == "point" else dim
                 for dim in placement.coordinate_dims[own]
             )
-            described = dict(attributes.of(own))
-            if "bounds" in described:
-                described["bounds"] = coordinate_name(name, described["bounds"])
-            results.add_coordinate(written, values, dims, described)
+            described = {key: value for key, value in attributes.of(own).items() if key != "bounds"}
+            if own in bounds:
+                described["bounds"] = coordinate_name(name, bounds[own])
+            results.add_coordinate(written, placement.coordinates[own], dims, described)

@@ -1,19 +1,28 @@
 """results.zarr: the published statistics, with CF metadata, growing while the simulation runs."""
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bbflow.cf import CF_VERSION, StreamAttributes
+from bbflow.cf import StreamAttributes
 from bbflow.growing import GrowingZarr
 from bbflow.operators import Operator
 from bbflow.operators.calendars import Clock
 from bbflow.operators.guard import error_of
 from bbflow.operators.operator import Axis
 from bbflow.operators.windows import Window
+from bbflow.transit.attributes import (
+    axis_attributes,
+    axis_name,
+    result_attributes,
+    store_attributes,
+    with_known_references,
+)
 from bbflow.transit.fields import Field
+from bbflow.transit.stamps import bounds_of, stamp_of, time_attributes
 from bbflow.transit.timeline import Closing
 
 Array = np.ndarray[Any, Any]
@@ -23,37 +32,6 @@ ROWS_PER_CHUNK = 1 << 16
 def result_name(variable: str, window: str, operator: str) -> str:
     """Name of a result, such as ``tas_month_mean``."""
     return f"{variable}_{window}_{operator}"
-
-
-def bounds_of(closing: Closing, clock: Clock) -> tuple[float, float]:
-    """Give where a span begins and ends, in the stream's units."""
-    span = closing.whole
-    dates = closing.window.bounds(span.key, clock.date(span.first), clock.date(span.last))
-    start, end = (clock.number(date) for date in dates)
-    return start, end
-
-
-def result_attributes(field: Field, window: Window, operator: Operator, clock: Clock) -> dict[str, Any]:
-    """Give the CF attributes of a result."""
-    own = dict(field.attributes)
-    given = own.get("units", "1")
-    other = field.other_units.get(operator.inputs[0], "1") if operator.inputs else "1"
-    units = operator.units(given, clock.units.split()[0], time_units=clock.units, other=other)
-    earlier = own.pop("cell_methods", "").replace("time: point", "").strip()
-    attributes = own | {
-        "units": units,
-        "long_name": f"{operator.long_name} of {own.get('long_name', field.name)}",
-        "cell_methods": f"{earlier} {window.cell_methods(operator.cell_method)}".strip(),
-        "bbflow_long_name": own.get("long_name", field.name),
-        "bbflow_variable": field.name,
-        "bbflow_window": window.name,
-        "bbflow_operator": operator.name,
-    }
-    if operator.dated:
-        attributes["calendar"] = clock.calendar
-    if units != given:
-        attributes.pop("standard_name", None)  # it would promise the quantity's own units
-    return attributes
 
 
 class Results:
@@ -77,10 +55,7 @@ class Results:
         self._attributes = attributes
         self._clock = clock
         if self._store.is_new:
-            heritage = attributes.of_stream
-            self._store.commit(
-                **heritage | {"Conventions": CF_VERSION, "bbflow_stream": stream, "bbflow_status": "running"}
-            )
+            self._store.commit(**store_attributes(attributes.of_stream, stream, datetime.now(UTC)))
 
     def is_coordinate(self, name: str) -> bool:
         """Whether a coordinate variable of this name is there."""
@@ -94,9 +69,16 @@ class Results:
         self, name: str, values: Array, dims: tuple[str, ...] = (), attributes: Mapping[str, Any] | None = None
     ) -> None:
         """Write a coordinate variable; by default one of the stream's, along itself."""
-        given = self._attributes.of(name) if attributes is None else attributes
+        given = dict(self._attributes.of(name) if attributes is None else attributes)
+        if given.get("bounds") not in self._store:
+            given.pop("bounds", None)
         self._store.create(name, dims or (name,), values.shape, values.dtype, given, chunks=values.shape)
         self._store.write(name, 0, values)
+
+    def refer(self, name: str, bounds: str) -> None:
+        """Let a coordinate that was written name its bounds."""
+        if name in self._store:
+            self._store.describe(name, bounds=bounds)
 
     def publish(
         self,
@@ -137,7 +119,8 @@ class Results:
         self._store.write(f"{time}_bnds", at, np.array([[start, end]]))
         self._store.write(f"steps_{window.name}", at, np.array([span.steps]))
         self._store.write(f"missing_{window.name}", at, np.array([span.missing]))
-        self._store.write(time, at, np.array([(start + end) / 2]))
+        before = float(self._store.read(time)[at - 1]) if at else None
+        self._store.write(time, at, np.array([stamp_of(closing, self._clock, before)]))
         self._store.commit()
         return size
 
@@ -153,10 +136,7 @@ class Results:
     def _create_axis(self, window: Window) -> None:
         time = f"time_{window.name}"
         cf = {"units": self._clock.units, "calendar": self._clock.calendar}
-        bounds = "bounds" if window.keeps is not None else "climatology"
-        self._store.create(
-            time, (time,), (0,), "f8", cf | {"standard_name": "time", "axis": "T", bounds: f"{time}_bnds"}, (512,)
-        )
+        self._store.create(time, (time,), (0,), "f8", time_attributes(window, self._clock), (512,))
         self._store.create(f"{time}_bnds", (time, "bnds"), (0, 2), "f8", cf, (512, 2))
         counts = {"long_name": f"steps of the simulation in each {window.name}", "units": "1"}
         self._store.create(f"steps_{window.name}", (time,), (0,), "i8", counts, (512,))
@@ -166,15 +146,16 @@ class Results:
     def _create(self, name: str, field: Field, window: Window, operator: Operator) -> None:
         dims, shape = field.dims, field.shape
         if operator.axis is not None:
-            axis = self._create_operator_axis(f"{field.name}_{operator.name}_{operator.axis.name}", operator.axis)
+            axis = self._create_operator_axis(field, operator, operator.axis)
             dims, shape = (axis, *dims), (len(operator.axis.values), *shape)
-        attributes = result_attributes(field, window, operator, self._clock)
+        attributes = with_known_references(result_attributes(field, window, operator, self._clock), self._store)
         dtype = operator.dtype(np.dtype(field.dtype))
         self._store.create(name, (f"time_{window.name}", *dims), (0, *shape), dtype, attributes)
 
-    def _create_operator_axis(self, name: str, axis: Axis) -> str:
+    def _create_operator_axis(self, field: Field, operator: Operator, axis: Axis) -> str:
+        name = axis_name(field, operator, axis)
         if name not in self._store:
-            attributes = dict(axis.attributes)
+            attributes: dict[str, Any] = axis_attributes(axis, field)
             if axis.bounds:
                 edges = np.stack([axis.bounds[:-1], axis.bounds[1:]], axis=-1)
                 self._store.create(f"{name}_bnds", (name, "bnds"), edges.shape, "f8", {}, chunks=edges.shape)

@@ -18,8 +18,8 @@ from bbflow.transit.consumers import DRAIN, FOLD, Consumers, no_checkpoint
 from bbflow.transit.fields import Field, field_of
 from bbflow.transit.fold import FoldReceipt, FoldWork, fold_batch
 from bbflow.transit.folding import Batch, Folding, step_time
-from bbflow.transit.opening import PlacedBlock
-from bbflow.transit.placing import StreamArrays, place_diagnostics, write_field_coordinates
+from bbflow.transit.opening import PlacedBlock, make_clock
+from bbflow.transit.placing import StreamArrays, place_diagnostics, write_field_coordinates, write_referenced
 from bbflow.transit.politeness import writing
 from bbflow.transit.publishing import Publishing
 from bbflow.transit.results import Results
@@ -104,6 +104,7 @@ class FoldStage(Stage):
     def open(self, blocks: Sequence[PlacedBlock], attributes: StreamAttributes, results: Results) -> None:
         """Find the fields in the grid of a step: the first one, or the first one after a restart."""
         arrays = StreamArrays(self.config.output / ".fields", blocks, self.nodes, self.cluster)
+        write_referenced(blocks, arrays, attributes, results)
         placed = place_diagnostics(self.config.diagnostics, arrays, attributes)
         self.folding.placements = placed
         for name, placement in placed.items():
@@ -138,8 +139,9 @@ class FoldStage(Stage):
 
     def _fields(self, placed: Sequence[PlacedBlock], attributes: StreamAttributes) -> dict[str, Field]:
         blocks = {block.name: block for _, block in placed}
+        clock = make_clock(self.config.time, attributes)
         return {
-            name: field_of(diagnostic, blocks, attributes, self.folding.placements)
+            name: field_of(diagnostic, blocks, attributes, self.folding.placements, clock)
             for name, diagnostic in self.config.diagnostics.items()
             if blocks.keys() >= set(diagnostic.variables)
         }

@@ -189,9 +189,9 @@ def test_a_variable_in_other_units_is_refused(operator, units, wrong):
     blocks = {"v": Block("v", "float", "GlobalArray", (5,), (0,), (5,))}
     if wrong:
         with pytest.raises(ConfigError, match="is expected: tell the index"):
-            field_of(diagnostic, blocks, attributes, {})
+            field_of(diagnostic, blocks, attributes, {}, Clock("days since 2000-01-01"))
     else:
-        assert field_of(diagnostic, blocks, attributes, {}).name == "v"
+        assert field_of(diagnostic, blocks, attributes, {}, Clock("days since 2000-01-01")).name == "v"
 
 
 @pytest.mark.parametrize("name", NAMES.values(), ids=lambda name: name.name)

@@ -16,15 +16,27 @@ METHODS = {"mean": "mean", "sum": "sum", "min": "minimum", "max": "maximum"}
 
 
 def cell_methods(grid: Grid, tracks: Sequence[Track], reduction: Reduce | None) -> str:
-    """Give CF's cell methods of a reduction: 'area' stands for latitude and longitude together."""
+    """Give CF's cell methods of a reduction: 'area' stands for latitude and longitude together.
+
+    Dimensions have their standard names, since those that are reduced to nothing are dimensions no more (CF
+    conventions, section 7.3).
+    """
     if reduction is None:
         return ""
     reduced = [track for track in tracks if track.factor != 1]
     horizontal = [track for track in reduced if len(track.axes) == 1 and grid.kind(track.axes[0]) in (LAT, LON)]
-    names = [track.name for track in reduced if len(horizontal) < 2 or track not in horizontal]
+    names = [_standard_name(grid, track) for track in reduced if len(horizontal) < 2 or track not in horizontal]
     named = "".join(f"{name}: " for name in (*names, *(["area"] if len(horizontal) == 2 else [])))
     comment = "" if reduction.weights in (None, "area", "none") else f" (comment: weighted by {reduction.weights})"
     return f"{named}{METHODS[reduction.how]}{comment}"
+
+
+def _standard_name(grid: Grid, track: Track) -> str:
+    if len(track.axes) > 1:
+        return track.name
+    kind = grid.kind(track.axes[0])
+    given = grid.attributes.get(track.name, {}).get("standard_name", track.name)
+    return {LAT: "latitude", LON: "longitude"}.get(kind or "", str(given))
 
 
 def own_units(reduction: Reduce | None) -> str:

@@ -1,0 +1,70 @@
+"""CF attributes of the results and of their store."""
+
+from collections.abc import Container, Mapping
+from datetime import datetime
+from typing import Any
+
+from bbflow.cf import CF_VERSION
+from bbflow.operators import Operator
+from bbflow.operators.calendars import Clock
+from bbflow.operators.operator import Axis
+from bbflow.operators.windows import Window
+from bbflow.transit.fields import Field, reinterpreted
+
+
+def result_attributes(field: Field, window: Window, operator: Operator, clock: Clock) -> dict[str, Any]:
+    """Give the CF attributes of a result."""
+    own = dict(field.attributes)
+    earlier = str(own.pop("cell_methods", "")).replace("time: point", "").strip()
+    return reinterpreted(own, operator, field.other_units, clock) | {
+        "long_name": f"{operator.long_name} of {own.get('long_name', field.name)}",
+        "cell_methods": f"{earlier} {window.cell_methods(operator.cell_method)}".strip(),
+        "bbflow_long_name": own.get("long_name", field.name),
+        "bbflow_variable": field.name,
+        "bbflow_window": window.name,
+        "bbflow_operator": operator.name,
+    }
+
+
+def with_known_references(attributes: Mapping[str, Any], known: Container[str]) -> dict[str, Any]:
+    """Leave names of variables out that aren't in the store."""
+    kept = dict(attributes)
+    names = [name for name in str(kept.pop("coordinates", "")).split() if name in known]
+    return kept | ({"coordinates": " ".join(names)} if names else {})
+
+
+def axis_name(field: Field, operator: Operator, axis: Axis) -> str:
+    """Name a dimension that an operator's results have besides their field's."""
+    return f"{field.name}_{operator.name}_{axis.name}"
+
+
+def axis_attributes(axis: Axis, field: Field) -> dict[str, str]:
+    """Give the attributes of an operator's axis; what stands in braces is the field's own, or is left out."""
+    found = {name: _filled(value, field.attributes) for name, value in axis.attributes}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _filled(value: str, own: Mapping[str, Any]) -> str | None:
+    if not value.startswith("{"):
+        return value
+    given = own.get(value.strip("{}"))
+    return None if given is None else str(given)
+
+
+def store_attributes(heritage: Mapping[str, Any], stream: str, made: datetime) -> dict[str, Any]:
+    """Give the store's attributes: the stream's, and how the results came to be (CF conventions, section 2.6.2).
+
+    Parameters
+    ----------
+    heritage
+        The stream's own.
+    stream
+        Its name.
+    made
+        When the store was made.
+    """
+    line = f"{made.isoformat(timespec='seconds')} bbflow: statistics of stream {stream}, while it was written"
+    earlier = str(heritage.get("history", "")).strip()
+    defaults = {"title": f"Statistics of stream {stream}", "source": f"stream {stream} of a simulation"}
+    own = {"Conventions": CF_VERSION, "bbflow_stream": stream, "bbflow_status": "running"}
+    return defaults | dict(heritage) | {"history": f"{line}\n{earlier}".strip()} | own

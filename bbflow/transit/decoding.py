@@ -1,0 +1,32 @@
+"""Results as xarray shows them: with dates, where it can."""
+
+from pathlib import Path
+
+import xarray as xr
+
+STANDARD = ("standard", "gregorian", "proleptic_gregorian")
+"""Calendars of which xarray has a value for a missing date."""
+
+
+def open_results(path: Path) -> xr.Dataset:
+    """Open ``results.zarr``; nothing but coordinates is loaded."""
+    return decoded(xr.open_zarr(path, decode_cf=False))
+
+
+def decoded(raw: xr.Dataset) -> xr.Dataset:
+    """Decode by the CF conventions, but leave results that are times of other calendars than the standard one.
+
+    xarray takes a missing one for the reference date, and can't open a variable whose first value is missing.
+
+    Parameters
+    ----------
+    raw
+        As the store has it.
+    """
+    left = {
+        name
+        for name, array in raw.data_vars.items()
+        if "bbflow_operator" in array.attrs and array.attrs.get("calendar", STANDARD[0]) not in STANDARD
+    }
+    found: xr.Dataset = xr.decode_cf(raw, decode_times={str(name): name not in left for name in raw.variables})
+    return found

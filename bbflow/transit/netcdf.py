@@ -1,0 +1,111 @@
+"""NetCDF-4 copies of ``results.zarr``: one file for each window."""
+
+import os
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import dask
+import numpy as np
+import xarray as xr
+
+from bbflow.errors import ConfigError
+
+DEFLATE = {"zlib": True, "complevel": 1, "shuffle": True}
+"""What every reader of NetCDF-4 can read, at the level that costs least."""
+
+
+def check_netcdf() -> None:
+    """See that NetCDF can be written.
+
+    Raises
+    ------
+    ConfigError
+        If netCDF4 isn't installed.
+    """
+    if find_spec("netCDF4") is None:
+        raise ConfigError("netcdf: netCDF4 isn't installed: pip install 'bbflow[netcdf]', or take the key out")
+
+
+def write_netcdf(results: Path) -> tuple[Path, ...]:
+    """Copy what a store has: each window's results into a file beside it, such as ``results_month.nc``.
+
+    A file appears whole, or stays as it was.
+
+    Parameters
+    ----------
+    results
+        Path of ``results.zarr``.
+
+    Returns
+    -------
+    tuple of Path
+        The files.
+    """
+    written = []
+    with xr.open_zarr(results, decode_cf=False, chunks={}) as dataset:
+        for window in windows_of(dataset):
+            path = results.with_name(f"{results.stem}_{window}.nc")
+            _write(window_dataset(dataset, window), path)
+            written.append(path)
+    return tuple(written)
+
+
+def windows_of(dataset: xr.Dataset) -> Iterator[str]:
+    """Give the windows that a store has results of."""
+    yield from dict.fromkeys(
+        str(array.attrs["bbflow_window"]) for array in dataset.data_vars.values() if "bbflow_window" in array.attrs
+    )
+
+
+def window_dataset(dataset: xr.Dataset, window: str) -> xr.Dataset:
+    """Give one window's results with their coordinates and bounds; its axis is called time, as elsewhere.
+
+    Parameters
+    ----------
+    dataset
+        The whole store, not decoded.
+    window
+        Which window.
+    """
+    axis = f"time_{window}"
+    own = [str(name) for name, array in dataset.data_vars.items() if axis in array.dims]
+    named = {str(dim) for name in own for dim in dataset[name].dims if dim in dataset.variables}
+    found = dataset[sorted({*own, *_referenced(dataset, {*own, *named})})]
+    if axis in found.variables and "time" not in found.variables and "time" not in found.dims:
+        found = found.rename({axis: "time", f"{axis}_bnds": "time_bnds"})
+        for key in ("bounds", "climatology"):
+            if key in found["time"].attrs:
+                found["time"].attrs[key] = "time_bnds"
+    return found
+
+
+def _referenced(dataset: xr.Dataset, names: set[str]) -> set[str]:
+    """Give variables and what their attributes name: auxiliary coordinates and bounds."""
+    known = {
+        other
+        for name in names
+        for key in ("coordinates", "bounds", "climatology")
+        for other in str(dataset[name].attrs.get(key, "")).split()
+        if other in dataset.variables
+    }
+    return names if known <= names else _referenced(dataset, names | known)
+
+
+def _write(dataset: xr.Dataset, path: Path) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    encoding = {str(name): encoding_of(array) for name, array in dataset.variables.items()}
+    for array in dataset.variables.values():
+        array.encoding = {}
+    unlimited = [dim for dim in dataset.dims if str(dim).startswith("time")]
+    with dask.config.set(scheduler="synchronous"):  # a worker of the run's cluster would write one file from afar
+        dataset.to_netcdf(temporary, engine="netcdf4", format="NETCDF4", encoding=encoding, unlimited_dims=unlimited)
+    temporary.rename(path)
+
+
+def encoding_of(array: xr.Variable) -> Mapping[str, Any]:
+    """Say how a variable is stored: results can be missing, coordinates can't."""
+    result = "bbflow_operator" in array.attrs
+    missing = np.array(np.nan, array.dtype) if result and array.dtype.kind == "f" else None
+    return {"_FillValue": missing} | (DEFLATE if array.ndim > 1 else {})

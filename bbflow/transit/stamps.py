@@ -1,0 +1,69 @@
+"""Where a span lies on the time axis of its window."""
+
+from datetime import timedelta
+
+import cftime  # type: ignore[import-untyped]
+
+from bbflow.operators.calendars import Clock
+from bbflow.operators.windows import Window
+from bbflow.transit.timeline import Closing
+
+LEAP_YEARS_APART = 8
+"""Years between two leap years, at most."""
+
+
+def time_attributes(window: Window, clock: Clock) -> dict[str, str]:
+    """Give the CF attributes of a window's time axis."""
+    bounds = "bounds" if window.keeps is not None else "climatology"
+    return {
+        "units": clock.units,
+        "calendar": clock.calendar,
+        "standard_name": "time",
+        "axis": "T",
+        bounds: f"time_{window.name}_bnds",
+    }
+
+
+def bounds_of(closing: Closing, clock: Clock) -> tuple[float, float]:
+    """Give where a span begins and ends, in the stream's units."""
+    span = closing.whole
+    dates = closing.window.bounds(span.key, clock.date(span.first), clock.date(span.last))
+    start, end = (clock.number(date) for date in dates)
+    return start, end
+
+
+def stamp_of(closing: Closing, clock: Clock, before: float | None = None) -> float:
+    """Give the time of a span: its middle.
+
+    A climatology's is the middle of the first of its spans, or of one so many years (or days) later that the
+    axis ascends, as coordinates must: its spans are in the order of their keys, January to December, also if the
+    stream began in November.
+
+    Parameters
+    ----------
+    closing
+        The span.
+    clock
+        The stream's calendar.
+    before
+        The time of the span before it on the axis.
+    """
+    window = closing.window
+    if window.keeps is not None:
+        return sum(bounds_of(closing, clock)) / 2
+    first = clock.date(closing.whole.first)
+    begin, end = window.bounds(closing.whole.key, first, first)
+    middle = begin + (end - begin) / 2
+    while before is not None and clock.number(middle) <= before:
+        middle = middle + timedelta(days=1) if window.recurs == ("hour",) else a_year_later(middle)
+    return clock.number(middle)
+
+
+def a_year_later(date: cftime.datetime) -> cftime.datetime:
+    """Give the same date of the next year that has it."""
+    for years in range(1, LEAP_YEARS_APART + 1):
+        try:
+            return date.replace(year=date.year + years)
+        except ValueError:  # 29 February
+            continue
+    raise AssertionError(f"{date} doesn't come again")
