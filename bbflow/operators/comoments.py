@@ -166,7 +166,7 @@ def _covariance(*, ddof: int, **parameters: str) -> tuple[Operator, ...]:
     return (
         Operator(
             "covariance", CoMoments(other), covariance,
-            "mean (comment: of the product of anomalies)", f"covariance with {other}",
+            "mean (of the product of anomalies)", f"covariance with {other}",
             own_units="({units}) ({other})", parameters=(("ddof", ddof),), inputs=(other,),
         ),
     )  # fmt: skip
@@ -177,7 +177,7 @@ def _correlation(**parameters: str) -> tuple[Operator, ...]:
     return (
         Operator(
             "correlation", CoMoments(other, SHARED | {"xx", "yy"}), correlation,
-            "mean (comment: of the product of standardised anomalies)", f"correlation with {other}",
+            "mean (of the product of standardised anomalies)", f"correlation with {other}",
             own_units="1", inputs=(other,),
         ),
     )  # fmt: skip
@@ -189,11 +189,11 @@ def _trend(intercept: bool) -> tuple[Operator, ...]:
 
 OVER_TIME = CoMoments(None, SHARED | {"yy"})
 TREND = Operator(
-    "trend", OVER_TIME, slope, "mean (comment: slope of the least-squares line over time)", "linear trend",
+    "trend", OVER_TIME, slope, "mean (slope of the least-squares line over time)", "linear trend",
     own_units="({units})/({time})",
 )  # fmt: skip
 INTERCEPT = Operator(
-    "intercept", OVER_TIME, intercept, "mean (comment: least-squares line at time 0)", "linear trend at time 0",
+    "intercept", OVER_TIME, intercept, "mean (least-squares line at time 0)", "linear trend at time 0",
 )  # fmt: skip
 WITH = Parameter(text, "expression of the other variable")
 KINDS = (

@@ -69,7 +69,7 @@ def value(views: Views) -> Array:
 
 
 def _kind(name: str, summary: str, family: End) -> OperatorKind:
-    return plain(summary, Operator(name, family, value, f"point (comment: {summary})", summary, result=None))
+    return plain(summary, Operator(name, family, value, f"point ({summary})", summary, result=None))
 
 
 KINDS = (

@@ -76,7 +76,7 @@ def _make(above: float | None, below: float | None, inclusive: bool, fraction: b
 
 def _count(limits: Limits) -> Operator:
     return Operator(
-        "exceedance", Exceedance(limits), within, f"sum (comment: of 1 for each value {limits})",
+        "exceedance", Exceedance(limits), within, f"sum (of 1 for each value {limits})",
         f"number of values {limits}", result="i4", own_units="1",
     )  # fmt: skip
 
@@ -84,7 +84,7 @@ def _count(limits: Limits) -> Operator:
 def _fraction(limits: Limits) -> Operator:
     return Operator(
         "exceedance", Exceedance(limits, share=True), fraction,
-        f"mean (comment: of 1 for each value {limits} and 0 for the others)",
+        f"mean (of 1 for each value {limits} and 0 for the others)",
         f"fraction of values {limits}", own_units="1",
     )  # fmt: skip
 

@@ -62,7 +62,7 @@ def time_of(views: Views) -> Array:
 
 def _kind(name: str, extreme: str, adjective: str) -> OperatorKind:
     summary = f"time of the {adjective} value"
-    method = f"point (comment: {summary}, the first one of equals)"
+    method = f"point ({summary}, the first one of equals)"
     return plain(summary, Operator(name, ExtremeTime(extreme), time_of, method, summary, own_units="{time_units}"))
 
 

@@ -46,7 +46,7 @@ def width(views: Views) -> Array:
 
 
 def _count(name: str, family: Bins | Grid, formula: Any, where: str, **more: Any) -> Operator:
-    method = f"sum (comment: of 1 for each valid value {where})"
+    method = f"sum (of 1 for each valid value {where})"
     return Operator(name, family, formula, method, f"number of values {where}", result="i4", own_units="1", **more)
 
 
@@ -69,7 +69,7 @@ def _automatic(bins: int) -> tuple[Operator, ...]:
         raise ConfigError("automatic edges need at least 2 bins")
     family = Grid(bins)
     axis = Axis("bin", tuple(map(float, range(bins))), (("long_name", "number of the bin"), ("units", "1")))
-    edge = "point (comment: {} of each point's bins)".format
+    edge = "point ({} of each point's bins)".format
     return (
         _count("histogram", family, field, "in each bin", parameters=(("name", "counts"),), axis=axis),
         _count("histogram_below", family, field, "that were -infinity", parameters=(("name", "below"),)),

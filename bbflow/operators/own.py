@@ -158,7 +158,7 @@ def _operator(name: str, found: Any, family: Family) -> Operator:
         name,
         family,
         family.finalize,  # type: ignore[attr-defined]
-        cell_method=getattr(found, "cell_method", f"point (comment: {name})"),
+        cell_method=getattr(found, "cell_method", f"point ({name})"),
         long_name=getattr(found, "long_name", name),
         result=result,
         own_units=getattr(found, "units", "{units}"),

@@ -72,7 +72,7 @@ def _make_percentiles(q: tuple[float, ...], error: float, steps: int, bound: boo
     operators = []
     for percent in q:
         written = f"{percent:g}"
-        method = f"point (comment: {written} percent quantile by nearest rank)"
+        method = f"point ({written} percent quantile by nearest rank)"
         name = f"p{written}".replace(".", "_")
         operators.append(_operator(name, percent, error, steps, method, f"{written} percent quantile"))
     return (*operators, *(_bound(item) for item in operators[:1] if bound))
@@ -80,7 +80,7 @@ def _make_percentiles(q: tuple[float, ...], error: float, steps: int, bound: boo
 
 def _bound(operator: Operator) -> Operator:
     parameters = tuple(item for item in operator.parameters if item[0] == "sketch")
-    method = "maximum (comment: error of the percentiles' ranks)"
+    method = "maximum (error of the percentiles' ranks)"
     return Operator(
         "rank_error", operator.family, rank_error, method, "bound on the rank error of percentiles",
         own_units="percent", parameters=parameters,

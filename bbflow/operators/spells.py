@@ -123,7 +123,7 @@ def _longest(above: float | None, below: float | None, inclusive: bool) -> tuple
     limits = Limits(above, below, inclusive)
     text = f"longest run of steps {limits}"
     family = Spells(limits, 1, frozenset({"longest"}))
-    return (Operator("longest_spell", family, longest, f"maximum (comment: {text})", text, "i4", "1"),)
+    return (Operator("longest_spell", family, longest, f"maximum ({text})", text, "i4", "1"),)
 
 
 def _counting(name: str, formula: Callable[..., Array], summary: str, method: str) -> OperatorKind:
@@ -148,6 +148,6 @@ KINDS = (
         PARAMETERS,
         "longest_spell: {below: 1.0}",
     ),
-    _counting("spell_count", runs, "number of", "sum (comment: of 1 for each of the"),
-    _counting("spell_steps", steps, "number of steps in", "sum (comment: of 1 for each step of the"),
+    _counting("spell_count", runs, "number of", "sum (of 1 for each of the"),
+    _counting("spell_steps", steps, "number of steps in", "sum (of 1 for each step of the"),
 )

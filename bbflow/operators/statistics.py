@@ -86,7 +86,7 @@ KINDS = (
     plain(
         "number of valid values",
         Operator(
-            "count", Moments.of(COUNT), count, "sum (comment: of 1 for each valid value)", "number of valid values",
+            "count", Moments.of(COUNT), count, "sum (of 1 for each valid value)", "number of valid values",
             result="i4", own_units="1",
         ),
     ),

@@ -90,7 +90,7 @@ class Window:
             return f"time: {method}"
         period = "days" if self.recurs == ("hour",) else "years"
         name, _, comment = method.partition(" ")
-        told = comment or ("" if name in NESTED_METHODS else "(comment: of all values at once)")
+        told = comment or ("" if name in NESTED_METHODS else "(of all values at once)")
         return f"time: {name} within {period} time: {name} over {period} {told}".rstrip()
 
     @property

@@ -49,7 +49,7 @@ def write_report(output: Path) -> Path:
         timeline=timeline,
         notes=(*_notes(events), *results.notes),
     )
-    _write_pictures(output / "figures", [*page.maps, *filter(None, (series, timeline))])
+    _write_pictures(output / "figures", [*page.maps, *series, *filter(None, (timeline,))])
     report = output / "report.html"
     _replace(report, render_page(page).encode())
     return report

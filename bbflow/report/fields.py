@@ -53,10 +53,19 @@ class Statistic:
     """Which level or index of the dimensions that are not shown, such as ``500 hPa``."""
     last: Array
     """The last window; shape as `axes`."""
-    means: Array
-    """Area-weighted mean of each window; shape (windows,)."""
+    lines: Array
+    """Area-weighted mean of each window, of shape (windows, 1); of a short list of points each, (windows, points)."""
     weighted: bool
     """Whether there were latitudes to weight by."""
+    places: tuple[str, ...] = ()
+    """The points of such a list."""
+
+    @property
+    def means(self) -> Array:
+        """Area-weighted mean of each window; shape (windows,). The points of a list count the same."""
+        present = np.isfinite(self.lines)
+        total = np.where(present, self.lines, 0.0).sum(axis=1)
+        return np.where(present.any(axis=1), total / np.maximum(present.sum(axis=1), 1), np.nan)
 
     @property
     def uniform(self) -> bool:

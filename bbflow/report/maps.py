@@ -1,4 +1,4 @@
-"""Maps of the results: for each variable the last month beside the whole run, one row a statistic."""
+"""Maps of the results: for each variable the last span of each window, one row a statistic."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -14,6 +14,9 @@ OPERATORS = ("mean", "std", "min", "max", "sum", "count")
 """The order of rows; others follow."""
 _MOST_CELLS = 900
 _OWN_SCALE = ("sum", "count")  # grow with the window's length
+_WINDOWS = ("run", "month", "year", "season", "day", "clim_month")
+"""The ones that come first where there are too many; others follow."""
+_MOST_WINDOWS = 3
 _MOST_ROWS = 4  # of a figure: more would not fit a page
 
 
@@ -28,7 +31,7 @@ def draw_maps(statistics: Sequence[Statistic]) -> list[Picture]:
     """
     pictures = []
     for variable in dict.fromkeys(statistic.variable for statistic in statistics):
-        placed = [item for item in statistics if item.variable == variable and item.axes]
+        placed = _shown([item for item in statistics if item.variable == variable and item.axes and not item.places])
         operators = in_order({item.operator for item in placed if not item.uniform})
         for first in range(0, len(operators), _MOST_ROWS):
             part = operators[first : first + _MOST_ROWS]
@@ -36,6 +39,16 @@ def draw_maps(statistics: Sequence[Statistic]) -> list[Picture]:
             uniform = [item for item in placed if item.uniform] if first == 0 else []
             pictures.append(_draw_variable(variable, placed, part, uniform, suffix))
     return pictures
+
+
+def _shown(placed: Sequence[Statistic]) -> list[Statistic]:
+    """Leave out the windows that don't fit into a row."""
+    names = sorted({item.window for item in placed}, key=_importance)[:_MOST_WINDOWS]
+    return [item for item in placed if item.window in names]
+
+
+def _importance(window: str) -> tuple[int, str]:
+    return (_WINDOWS.index(window) if window in _WINDOWS else len(_WINDOWS), window)
 
 
 def in_order(operators: Iterable[str]) -> list[str]:
@@ -200,6 +213,8 @@ def _caption(placed: Sequence[Statistic], operators: Sequence[str], uniform: Seq
     last = {item.window: item.labels[-1] for item in placed}
     if operators and last.keys() == {"month", "run"}:
         sentences.append(f"Left the last month ({last['month']}), right the whole run ({last['run']}).")
+    elif operators and len(last) > 1:
+        sentences.append("Of each window the last span.")
     if any(operator not in _OWN_SCALE for operator in operators) and len(first.axes) == 2:
         sentences.append("Panels of one row share a scale, which spans the middle 98 % of the values.")
     if any(not np.isfinite(item.last).all() for item in placed) and len(first.axes) == 2:

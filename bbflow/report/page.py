@@ -13,6 +13,8 @@ from bbflow.report.picture import Picture
 from bbflow.report.results import Results
 from bbflow.report.summary import Summary
 
+_MOST_COLUMNS = 6
+
 
 @dataclass(frozen=True, slots=True)
 class Page:
@@ -24,8 +26,8 @@ class Page:
     """What was read of the results store."""
     maps: Sequence[Picture]
     """One or more for each variable."""
-    series: Picture | None
-    """Means over time."""
+    series: Sequence[Picture]
+    """Means over time, one or more for each window."""
     timeline: Picture | None
     """Of the run."""
     notes: Sequence[str]
@@ -122,9 +124,9 @@ def means_table(results: Results) -> tuple[list[str], list[MeansRow]]:
         Operators (columns) and variables (rows); both empty if there is no such result.
     """
     run = [item for item in results.statistics if item.window == "run" and item.operator != "count"]
-    operators = in_order({item.operator for item in run})
+    operators = in_order({item.operator for item in run})[:_MOST_COLUMNS]
     rows = []
-    for variable in dict.fromkeys(item.variable for item in run):
+    for variable in dict.fromkeys(item.variable for item in run if item.operator in operators):
         of_variable = [item for item in results.statistics if item.variable == variable]
         display = displays(of_variable)
         own = {item.operator: item for item in run if item.variable == variable}

@@ -1,7 +1,7 @@
 """Reading ``results.zarr`` for the report, whatever part of it is there."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,18 @@ import zarr
 
 from bbflow.report.canvas import Array
 from bbflow.report.fields import Axis, Statistic, area_mean, axis_kind, choose_level
+
+MOST_PLACES = 8
+"""Of a list of points that are told apart."""
+_RECURRING = {
+    "clim_hour": "%H h",
+    "clim_hourofyear": "%d %b, %H h",
+    "clim_dayofyear": "%d %b",
+    "clim_dayofyear_number": "day %j",
+    "clim_month": "%b",
+    "clim_season": "around %b",
+}
+"""How climatologies name their spans, by the middle of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +47,8 @@ class Results:
     """running, complete or incomplete."""
     statistics: tuple[Statistic, ...] = ()
     """In the order of the store's names."""
-    steps: tuple[int, ...] = ()
-    """Steps in each month, where known."""
+    steps: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Steps in each span, by window, where known."""
     tables: tuple[FilterTable, ...] = ()
     """Filters' tables."""
     notes: tuple[str, ...] = ()
@@ -62,10 +74,12 @@ def read_results(path: Path) -> Results:
 
 def _open(path: Path) -> xr.Dataset:
     consolidated = zarr.open_group(path, mode="r").metadata.consolidated_metadata is not None
+    raw = xr.open_zarr(path, consolidated=consolidated, chunks=None, decode_cf=False)
+    numbers = {str(name): "bbflow_operator" not in array.attrs for name, array in raw.variables.items()}
     try:
-        dataset: xr.Dataset = xr.open_zarr(path, consolidated=consolidated, chunks=None)
+        dataset: xr.Dataset = xr.decode_cf(raw, decode_times=numbers)  # the time of a maximum is drawn as a number
     except ValueError:  # times in units or a calendar that can't be decoded
-        dataset = xr.open_zarr(path, consolidated=consolidated, chunks=None, decode_times=False)
+        dataset = xr.decode_cf(raw, decode_times=False)
     return dataset
 
 
@@ -85,7 +99,11 @@ def _read(path: Path, dataset: xr.Dataset) -> Results:
         stream=_text(dataset.attrs.get("bbflow_stream")),
         status=_text(dataset.attrs.get("bbflow_status")),
         statistics=tuple(statistics),
-        steps=tuple(map(int, dataset["steps_month"].values)) if "steps_month" in dataset else (),
+        steps={
+            str(name).removeprefix("steps_"): tuple(map(int, array.values))
+            for name, array in dataset.data_vars.items()
+            if str(name).startswith("steps_") and array.ndim == 1
+        },
         tables=tuple(_tables(path)),
         notes=tuple(notes),
     )
@@ -102,10 +120,11 @@ def _statistic(dataset: xr.Dataset, name: str) -> Statistic:
     shown = axes[-2:]
     windows = array.isel(hidden)
     last = np.empty(0)
-    means = []
+    places = _places(dataset, array, shown)
+    lines = []
     for index in range(array.sizes[time]):  # one window at a time: memory stays that of one field
         last = np.asarray(windows.isel({time: index}).values, "f8")
-        means.append(area_mean(last, shown))
+        lines.append(last if places else np.array([area_mean(last, shown)]))
     attributes = array.attrs
     return Statistic(
         name=name,
@@ -118,9 +137,21 @@ def _statistic(dataset: xr.Dataset, name: str) -> Statistic:
         axes=shown,
         level=level,
         last=last,
-        means=np.asarray(means),
+        lines=np.asarray(lines),
+        places=places,
         weighted=any(axis.kind == "lat" and axis.units for axis in shown),
     )
+
+
+def _places(dataset: xr.Dataset, array: xr.DataArray, axes: tuple[Axis, ...]) -> tuple[str, ...]:
+    """Name the points of a short list by their auxiliary coordinates; of anything else none."""
+    if len(axes) != 1 or axes[0].name in dataset.coords or not 0 < len(axes[0].values) <= MOST_PLACES:
+        return ()
+    along = [name for name, coordinate in array.coords.items() if coordinate.dims == (axes[0].name,)]
+    named = [Axis(str(name), axis_kind(str(name), array[name].attrs), array[name].values, "") for name in along]
+    units = {"lat": "°N", "lon": "°E"}
+    told = [[f"{axis.values[at]:g}{units.get(axis.kind, '')}" for axis in named] for at in range(len(axes[0].values))]
+    return tuple(" ".join(words) for words in told) if named else ()
 
 
 def _axis(dataset: xr.Dataset, dim: str) -> Axis:
@@ -138,6 +169,8 @@ def _labels(dataset: xr.Dataset, time: str, window: str) -> tuple[str, ...]:
     if time not in dataset.coords:
         return tuple(str(index) for index in range(dataset.sizes[time]))
     times: Array = dataset[time].values
+    if window in _RECURRING:
+        return tuple(_recurring(value, window) for value in times)
     bounds = str(dataset[time].attrs.get("bounds") or dataset[time].encoding.get("bounds") or "")
     if bounds not in dataset:
         return tuple(_date(value, window) for value in times)
@@ -152,6 +185,12 @@ def _date(value: Any, window: str) -> str:
     if isinstance(value, np.datetime64):
         return str(np.datetime_as_string(value, unit="D"))[:length]
     return value.strftime("%Y-%m-%d")[:length] if hasattr(value, "strftime") else f"{value:g}"
+
+
+def _recurring(value: Any, window: str) -> str:
+    if isinstance(value, np.datetime64):
+        value = value.astype("datetime64[us]").item()
+    return str(value.strftime(_RECURRING[window])) if hasattr(value, "strftime") else f"{value:g}"
 
 
 def _tables(path: Path) -> Iterator[FilterTable]:

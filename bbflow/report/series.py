@@ -1,6 +1,7 @@
-"""Area-weighted means of the monthly results over time, as small multiples."""
+"""Area-weighted means of the results over time, as small multiples."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import cycle
 
 import numpy as np
 
@@ -10,26 +11,52 @@ from bbflow.report.maps import describe, displays, in_order
 from bbflow.report.picture import Picture
 from bbflow.report.quantities import Display
 
+SEVERAL = (BLUE, "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#24303c", GREY)
+"""Colours of several lines, which most people can tell apart (Okabe and Ito)."""
+_MOST_COLUMNS = 5
+_TITLES = {
+    "month": "month by month",
+    "day": "day by day",
+    "year": "year by year",
+    "clim_month": "the same month of all years",
+    "clim_season": "the same season of all years",
+    "clim_hour": "the same hour of all days",
+    "clim_dayofyear": "the same day of all years",
+}
 
-def draw_series(statistics: Sequence[Statistic], steps: Sequence[int]) -> Picture | None:
-    """Draw a row of panels for each variable, a panel for each statistic.
+
+def draw_series(statistics: Sequence[Statistic], steps: Mapping[str, Sequence[int]]) -> list[Picture]:
+    """Draw a row of panels for each variable, a panel for each statistic, one picture for each window.
 
     Parameters
     ----------
     statistics
-        Of all variables; only those of months are drawn. A count that stays the same all over is left out.
+        Of all variables and windows but the whole run. A count that stays the same all over is left out.
     steps
-        Steps in each month, where known.
+        Steps in each span, by window, where known.
 
     Returns
     -------
-    Picture or None
-        None if there is no monthly result.
+    list of Picture
+        Months first; more than five statistics take more pictures.
     """
-    monthly = [item for item in statistics if item.window == "month"]
-    drawn = [item for item in monthly if item.operator != "count" or not item.uniform]
-    if not drawn:
-        return None
+    drawn = [item for item in statistics if item.window != "run" and (item.operator != "count" or not item.uniform)]
+    windows = sorted({item.window for item in drawn}, key=lambda name: (name != "month", name))
+    pictures = []
+    for window in windows:
+        own = [item for item in drawn if item.window == window]
+        operators = in_order({item.operator for item in own})
+        for first in range(0, len(operators), _MOST_COLUMNS):
+            part = [item for item in own if item.operator in operators[first : first + _MOST_COLUMNS]]
+            number = "" if first == 0 else f"_{first // _MOST_COLUMNS + 1}"
+            name = f"series{'' if window == 'month' else f'_{window}'}{number}"
+            pictures.append(_draw_window(name, part, statistics, steps.get(window, ())))
+    return pictures
+
+
+def _draw_window(
+    name: str, drawn: Sequence[Statistic], statistics: Sequence[Statistic], steps: Sequence[int]
+) -> Picture:
     variables = list(dict.fromkeys(item.variable for item in drawn))
     operators = in_order({item.operator for item in drawn})
     with figure(1.45 * len(variables) + 0.35) as drawing:
@@ -46,22 +73,28 @@ def draw_series(statistics: Sequence[Statistic], steps: Sequence[int]) -> Pictur
                 _draw_panel(axes, own[operator], shown, ticks=3 if len(operators) <= 3 else 2)
                 axes.set_title(f"{describe([own[operator]])}, {operator} ({shown.units})")
         png = to_png(drawing)
-    return Picture("series", "Global means, month by month", _caption(drawn, steps), png)
+    window = drawn[0].window
+    return Picture(name, f"Means over all cells, {_TITLES.get(window, window)}", _caption(drawn, steps), png)
 
 
 def _draw_panel(axes: Axes, item: Statistic, display: Display, ticks: int) -> None:
-    values = display.apply(item.means)
-    months = np.arange(len(values))
-    axes.plot(months, values, color=BLUE, linewidth=1.2, marker="o" if len(values) <= 36 else "", markersize=2.5)
+    values = display.apply(item.lines)
+    spans = np.arange(len(values))
+    for column, colour in zip(range(values.shape[1]), cycle(SEVERAL), strict=False):
+        label = item.places[column] if item.places else None
+        mark = "o" if len(values) <= 36 else ""
+        axes.plot(spans, values[:, column], color=colour, linewidth=1.2, marker=mark, markersize=2.5, label=label)
+    if item.places:
+        axes.legend(fontsize=5, frameon=False, loc="best")
     axes.grid(axis="y", linewidth=0.3, color=GREY, alpha=0.6)
     axes.spines[["top", "right"]].set_visible(False)
     axes.margins(x=0.03)
-    axes.set_ylim(*_span(values, float(np.nanmax(np.abs(item.means * display.factor), initial=0.0))))
+    axes.set_ylim(*_span(values, float(np.nanmax(np.abs(item.lines * display.factor), initial=0.0))))
     axes.locator_params(axis="y", nbins=4)
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:.6g}".replace("-", "\N{MINUS SIGN}"))
     stride = -(-len(values) // ticks)
-    stride = -(-stride // 12) * 12 if stride > 6 else stride  # whole years where there are some
-    axes.set_xticks(months[::stride], list(item.labels)[::stride])
+    stride = -(-stride // 12) * 12 if stride > 6 and item.window == "month" else stride  # whole years
+    axes.set_xticks(spans[::stride], list(item.labels)[::stride])
 
 
 def _span(values: Array, magnitude: float) -> tuple[float, float]:
@@ -78,12 +111,14 @@ def _span(values: Array, magnitude: float) -> tuple[float, float]:
 def _caption(drawn: Sequence[Statistic], steps: Sequence[int]) -> str:
     weighted = all(item.weighted for item in drawn)
     sentences = [
-        "Mean over all cells of each monthly statistic, "
+        "Mean over all cells of each statistic, "
         + ("weighted by the cosine of latitude." if weighted else "weighted by area where latitudes are known.")
     ]
+    if any(item.places for item in drawn):
+        sentences.append("Of a list of points, each is drawn.")
     levels = sorted({f"{item.variable} at {item.level}" for item in drawn if item.level})
     if levels:
         sentences.append(f"Drawn of {', '.join(levels)}.")
     if len(steps) > 1 and steps[-1] < max(steps):
-        sentences.append(f"The last month holds {steps[-1]} steps, the fullest {max(steps)}.")
+        sentences.append(f"The last span holds {steps[-1]} steps, the fullest {max(steps)}.")
     return " ".join(sentences)

@@ -18,6 +18,8 @@ from bbflow.records import Block
 
 DIFFERENCES = ("range", "standard_deviation", "variance")
 """CF's methods that make differences of temperatures (CF conventions 1.11, section 3.1.2 and appendix E)."""
+ON_SCALE = ("mean", "minimum", "maximum", "median", "point")
+"""CF's methods that keep a temperature one."""
 TEMPERATURES = ("K", "kelvin", "degC", "degF", "Celsius", "celsius", "degree_Celsius", "degrees_Celsius")
 OF_VALUES = frozenset(
     ("valid_min", "valid_max", "valid_range", "actual_range", "flag_values", "flag_masks", "flag_meanings")
@@ -139,9 +141,17 @@ def reinterpreted(
         kept["standard_name"] = own["standard_name"]
     if own.get("units") in TEMPERATURES and method in DIFFERENCES:
         kept["units_metadata"] = "temperature: difference"
-    elif "units_metadata" in own and same:
+    elif same and method in ON_SCALE and _is_on_scale(own):
+        kept["units_metadata"] = own.get("units_metadata", "temperature: on_scale")
+    elif same and "units_metadata" in own:
         kept["units_metadata"] = own["units_metadata"]
     return kept
+
+
+def _is_on_scale(own: Mapping[str, Any]) -> bool:
+    """Whether it is a temperature, and no difference of two."""
+    name = str(own.get("standard_name", ""))
+    return own.get("units") in TEMPERATURES and name.endswith("temperature")
 
 
 def _result_units(
@@ -171,10 +181,10 @@ def _after_each(
 
 
 def inner_methods(each: Each) -> str:
-    """Give CF's cell methods of an inner statistic, such as 'time: maximum (comment: in each day)'."""
-    method, _, comment = each.operator.cell_method.partition(" (comment: ")
+    """Give CF's cell methods of an inner statistic, such as 'time: maximum (in each day)'."""
+    method, _, comment = each.operator.cell_method.partition(" (")
     told = f"{comment.removesuffix(')')}, " if comment else ""
-    return f"time: {method} (comment: {told}in each {each.window.name})"
+    return f"time: {method} ({told}in each {each.window.name})"
 
 
 def coordinate_name(diagnostic: str, name: str) -> str:

@@ -101,6 +101,6 @@ def test_wrong_limits_are_named(item, message):
 def test_the_limits_are_in_the_cf_words():
     (number,) = parse_operators([{"exceedance": {"above": 298.15}}])
     (share,) = parse_operators([{"exceedance": {"above": 1, "below": 2, "inclusive": True, "fraction": True}}])
-    assert number.cell_method == "sum (comment: of 1 for each value above 298.15)"
+    assert number.cell_method == "sum (of 1 for each value above 298.15)"
     assert share.long_name == "fraction of values at or above 1 and at or below 2"
     assert number.units("K") == share.units("K") == "1"

@@ -75,7 +75,7 @@ def test_every_operator_describes_its_result_in_cf_terms():
         "min": ("minimum", "K", "f4", "f8"),
         "max": ("maximum", "K", "f4", "f8"),
         "range": ("range", "K", "f8", "f8"),
-        "count": ("sum (comment: of 1 for each valid value)", "1", "i4", "i4"),
+        "count": ("sum (of 1 for each valid value)", "1", "i4", "i4"),
     }
 
 

@@ -160,9 +160,9 @@ def test_an_instant_at_midnight_belongs_to_the_day_that_it_ends_if_the_window_is
         ("month", "mean", "time: mean"),
         ("clim_month", "mean", "time: mean within years time: mean over years"),
         ("clim_hour", "maximum", "time: maximum within days time: maximum over days"),
-        ("clim_month", "sum (comment: of 1)", "time: sum within years time: sum over years (comment: of 1)"),
+        ("clim_month", "sum (of 1)", "time: sum within years time: sum over years (of 1)"),
         ("clim_season", "variance",
-         "time: variance within years time: variance over years (comment: of all values at once)"),
+         "time: variance within years time: variance over years (of all values at once)"),
     ],
 )  # fmt: skip
 def test_cell_methods_say_what_was_done(item, method, told):

@@ -8,10 +8,10 @@ from contextlib import ExitStack
 
 import bbflow_adios2
 import numpy as np
-import xarray as xr
 
 from bbflow import start_nodes
 from bbflow.operators.origin import look_in
+from bbflow.transit.decoding import open_results
 
 WRITER = """
 import json, sys
@@ -109,5 +109,5 @@ def analyse(folder, config, *, ranks=1, nodes=1, capacity="64MiB", modules=None)
                 writer.wait()
     assert outcome is not None
     assert outcome.complete
-    with xr.open_zarr(folder / "out" / "results.zarr") as results:
+    with open_results(folder / "out" / "results.zarr") as results:
         return results.load()

@@ -27,7 +27,7 @@ def cell_methods(grid: Grid, tracks: Sequence[Track], reduction: Reduce | None) 
     horizontal = [track for track in reduced if len(track.axes) == 1 and grid.kind(track.axes[0]) in (LAT, LON)]
     names = [_standard_name(grid, track) for track in reduced if len(horizontal) < 2 or track not in horizontal]
     named = "".join(f"{name}: " for name in (*names, *(["area"] if len(horizontal) == 2 else [])))
-    comment = "" if reduction.weights in (None, "area", "none") else f" (comment: weighted by {reduction.weights})"
+    comment = "" if reduction.weights in (None, "area", "none") else f" (weighted by {reduction.weights})"
     return f"{named}{METHODS[reduction.how]}{comment}"
 
 
