@@ -50,7 +50,10 @@ def _count(name: str, family: Bins | Grid, formula: Any, where: str, **more: Any
     return Operator(name, family, formula, method, f"number of values {where}", result="i4", own_units="1", **more)
 
 
-BIN = (("long_name", "middle of the bin"), ("units", "{units}"), ("standard_name", "{standard_name}"))
+BIN = (
+    ("long_name", "middle of the bin"),
+    *((name, f"{{{name}}}") for name in ("units", "standard_name", "units_metadata")),
+)
 
 
 def _given(edges: tuple[float, ...]) -> tuple[Operator, ...]:

@@ -23,7 +23,7 @@ class Axis:
     values: tuple[float, ...]
     """Its coordinate."""
     attributes: tuple[tuple[str, str], ...] = ()
-    """CF attributes of the coordinate; {units} or {standard_name} alone stand for the input's."""
+    """CF attributes of the coordinate; {units} or another name in braces stands for the input's own."""
     bounds: tuple[float, ...] = ()
     """Edges of its cells, one more than values; empty if it has none."""
 

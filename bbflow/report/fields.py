@@ -119,3 +119,13 @@ def area_mean(values: Array, axes: tuple[Axis, ...]) -> float:
     present = np.isfinite(values)
     total = float(weights[present].sum())
     return float((values[present] * weights[present]).sum()) / total if total > 0 else float("nan")
+
+
+def degrees(value: float, kind: str) -> str:
+    """Write a latitude or longitude as atlases do."""
+    if kind == "lon":
+        value = (value + 180) % 360 - 180
+        letter = "" if value in (0, -180) else "E" if value > 0 else "W"
+    else:
+        letter = "" if value == 0 else "N" if value > 0 else "S"
+    return f"{abs(value):g}°{letter}"

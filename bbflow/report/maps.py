@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from bbflow.report.canvas import Array, Axes, add_scale, bands, draw_bands, figure, to_png
-from bbflow.report.fields import Axis, Statistic
+from bbflow.report.fields import Axis, Statistic, degrees
 from bbflow.report.picture import Picture
 from bbflow.report.quantities import Display, choose_display
 
@@ -178,23 +178,14 @@ def _label(axes: Axes, which: str, axis: Axis) -> None:
         step = {"lat": 30, "lon": 60}[axis.kind]
         low, high = float(axis.values.min()), float(axis.values.max())
         if high - low < 3 * step:
-            side.set_major_formatter(lambda value, _: _degrees(value, axis.kind))
+            side.set_major_formatter(lambda value, _: degrees(value, axis.kind))
             return
         ticks = np.arange(np.ceil(low / step - 0.1) * step, high + 0.1 * step, step)
-        side.set_ticks(list(ticks), [_degrees(tick, axis.kind) for tick in ticks])
+        side.set_ticks(list(ticks), [degrees(tick, axis.kind) for tick in ticks])
         return
     if axis.kind == "plev" and which == "y":
         axes.invert_yaxis()
     side.set_label_text(f"{axis.name} ({axis.units})" if axis.units else axis.name)
-
-
-def _degrees(value: float, kind: str) -> str:
-    if kind == "lon":
-        value = (value + 180) % 360 - 180
-        letter = "" if value in (0, -180) else "E" if value > 0 else "W"
-    else:
-        letter = "" if value == 0 else "N" if value > 0 else "S"
-    return f"{abs(value):g}°{letter}"
 
 
 def _row_height(axes: Sequence[Axis], columns: int) -> float:

@@ -10,7 +10,7 @@ import xarray as xr
 import zarr
 
 from bbflow.report.canvas import Array
-from bbflow.report.fields import Axis, Statistic, area_mean, axis_kind, choose_level
+from bbflow.report.fields import Axis, Statistic, area_mean, axis_kind, choose_level, degrees
 
 MOST_PLACES = 8
 """Of a list of points that are told apart."""
@@ -149,9 +149,12 @@ def _places(dataset: xr.Dataset, array: xr.DataArray, axes: tuple[Axis, ...]) ->
         return ()
     along = [name for name, coordinate in array.coords.items() if coordinate.dims == (axes[0].name,)]
     named = [Axis(str(name), axis_kind(str(name), array[name].attrs), array[name].values, "") for name in along]
-    units = {"lat": "°N", "lon": "°E"}
-    told = [[f"{axis.values[at]:g}{units.get(axis.kind, '')}" for axis in named] for at in range(len(axes[0].values))]
+    told = [[_place(axis, float(axis.values[at])) for axis in named] for at in range(len(axes[0].values))]
     return tuple(" ".join(words) for words in told) if named else ()
+
+
+def _place(axis: Axis, value: float) -> str:
+    return degrees(value, axis.kind) if axis.kind in ("lat", "lon") else f"{value:g}"
 
 
 def _axis(dataset: xr.Dataset, dim: str) -> Axis:

@@ -71,7 +71,8 @@ def _draw_window(
                     continue
                 shown = display[operator]
                 _draw_panel(axes, own[operator], shown, ticks=3 if len(operators) <= 3 else 2)
-                axes.set_title(f"{describe([own[operator]])}, {operator} ({shown.units})")
+                units = "" if shown.units in ("", "1") else f" ({shown.units})"
+                axes.set_title(f"{describe([own[operator]])}, {operator}{units}")
         png = to_png(drawing)
     window = drawn[0].window
     return Picture(name, f"Means over all cells, {_TITLES.get(window, window)}", _caption(drawn, steps), png)

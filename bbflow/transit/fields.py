@@ -141,10 +141,8 @@ def reinterpreted(
         kept["standard_name"] = own["standard_name"]
     if own.get("units") in TEMPERATURES and method in DIFFERENCES:
         kept["units_metadata"] = "temperature: difference"
-    elif same and method in ON_SCALE and _is_on_scale(own):
-        kept["units_metadata"] = own.get("units_metadata", "temperature: on_scale")
     elif same and "units_metadata" in own:
-        kept["units_metadata"] = own["units_metadata"]
+        kept["units_metadata"] = own["units_metadata"] if method in ON_SCALE else "temperature: unknown"
     return kept
 
 
@@ -174,6 +172,8 @@ def _after_each(
         return own
     made = reinterpreted(own, each.operator, other_units, clock)
     earlier = str(own.get("cell_methods", "")).replace("time: point", "").strip()
+    told = own.get("long_name", diagnostic.of.text)
+    made["long_name"] = f"{each.operator.long_name} of {told} in each {each.window.name}"
     made["cell_methods"] = f"{earlier} {inner_methods(each)}".strip()
     if diagnostic.then is not None:
         made.pop("standard_name", None)
@@ -219,7 +219,8 @@ def _attributes(diagnostic: Diagnostic, attributes: StreamAttributes) -> dict[st
     if diagnostic.then is not None or diagnostic.transforms:
         own.pop("standard_name", None)
     kept = {name: value for name, value in own.items() if name not in OF_VALUES | REFERENCES}
-    return kept | dict(diagnostic.attributes)
+    on_scale = {"units_metadata": "temperature: on_scale"} if _is_on_scale(own) else {}
+    return on_scale | kept | dict(diagnostic.attributes)
 
 
 def _other_units(diagnostic: Diagnostic, attributes: StreamAttributes) -> dict[str, str]:

@@ -78,6 +78,7 @@ def window_dataset(dataset: xr.Dataset, window: str) -> xr.Dataset:
         for key in ("bounds", "climatology"):
             if key in found["time"].attrs:
                 found["time"].attrs[key] = "time_bnds"
+    found.attrs = {key: value for key, value in found.attrs.items() if not key.endswith("_committed")}
     return found
 
 
