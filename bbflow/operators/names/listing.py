@@ -72,8 +72,8 @@ def entries() -> Iterator[Entry]:
         yield _kind("windows", window)
     for name, (summary, example) in SPACES.items():
         yield Entry("spaces", name, summary, example)
-    for origin, known in known.ORIGINS.items():
-        for item in known.values():
+    for origin, names in known.ORIGINS.items():
+        for item in names.values():
             yield Entry(f"names of {origin}", item.name, item.summary, item.example)
 
 
