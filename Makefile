@@ -41,7 +41,7 @@ fuzz: $(VENV)/.test
 lint: $(VENV)/.lint
 	$(TOOLS) pre-commit run --all-files
 
-bench: $(VENV)/.test
+bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks
 
 conformance: $(CONFORMANCE)/.built
@@ -83,6 +83,10 @@ $(VENV)/.installed: $(SOURCES) | $(VENV)/bin/python
 $(VENV)/.test: $(SOURCES) | $(VENV)/bin/python
 	$(BIN)/python -m pip install -q -e '.[all,test]'
 	@touch $(VENV)/.installed $@
+
+$(VENV)/.bench: $(VENV)/.test
+	$(BIN)/python -m pip install -q -e '.[all,bench]'
+	@touch $@
 
 $(VENV)/.lint: $(VENV)/.installed
 	$(BIN)/python -m pip install -q -e '.[all,lint]'

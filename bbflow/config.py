@@ -1,7 +1,7 @@
 """The configuration of a run: what stands in CONFIG.yml, checked in full before anything starts."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -96,6 +96,10 @@ class Config:
     """Dask workers, where no scheduler is given."""
     open_timeout_s: float = 600.0
     """How long to wait for the stream to open."""
+
+    def isolated(self) -> "Config":
+        """Give the same configuration with users' operators in processes of their own."""
+        return replace(self, diagnostics={key: item.isolated() for key, item in self.diagnostics.items()})
 
 
 def load_config(path: Path) -> Config:

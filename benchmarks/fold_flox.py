@@ -24,5 +24,5 @@ def measure(fields: np.ndarray, edges: np.ndarray, repeat: int) -> dict[str, dic
 
     return {
         "statistics": {f"xarray+flox: {name}": run(name) for name in ("mean", "std", "min", "max")},
-        "percentiles": {"xarray+flox: quantile 0.9": run("quantile", finalize_kwargs={"q": 0.9})},
+        "percentiles": {"xarray+flox: quantile 0.9": run("quantile", q=0.9)},
     }

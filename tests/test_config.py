@@ -53,6 +53,15 @@ def test_a_stream_and_its_operators_are_enough():
         ({"operators": {"t": {"of": "tas", "each": {"clim_month": "max"}, "operators": ["max"]}}}, "is a climatology"),
         ({"operators": {"t": {"of": "tas", "then": "pr > 1", "operators": ["max"]}}}, "then: 'pr' is not known here"),
         ({"operators": {"tas": ["mean", "monmean"]}}, "is there twice"),
+        (
+            {
+                "operators": {
+                    "tas": ["mean"],
+                    "pr": {"operators": ["mean"], "windows": [{"month": {"closed": "right"}}]},
+                }
+            },
+            "the window month is cut differently elsewhere",
+        ),
         ({"time": {"calendarr": "noleap"}}, "time: unknown key 'calendarr'; did you mean 'calendar'?"),
         ({"open_timeout_s": "soon"}, "open_timeout_s: 'soon' can't be read as float"),
     ],

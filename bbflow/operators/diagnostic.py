@@ -1,7 +1,7 @@
 """Diagnostics: what is computed of one field, from the stream's variables to the statistics over windows."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,10 @@ from bbflow.operators.catalogue import KINDS
 from bbflow.operators.expressions import Expression, parse_expression
 from bbflow.operators.family import DType
 from bbflow.operators.filter import Filter
+from bbflow.operators.guard import isolate
 from bbflow.operators.names import expand
 from bbflow.operators.operator import Operator
+from bbflow.operators.own import installed
 from bbflow.operators.parse import FILTER, parse_operators
 from bbflow.operators.space import Space, parse_space
 from bbflow.operators.transforms import Transform, parse_transforms
@@ -68,6 +70,11 @@ class Diagnostic:
         inner = (self.each.operator,) if self.each else ()
         return {text: parse_expression(text) for item in (*self.operators, *inner) for text in item.inputs}
 
+    def isolated(self) -> "Diagnostic":
+        """Give the same diagnostic with users' code in processes of their own; its states stay the same."""
+        each = self.each and replace(self.each, operator=isolate(self.each.operator))
+        return replace(self, each=each, operators=tuple(isolate(item) for item in self.operators))
+
     @property
     def variables(self) -> tuple[str, ...]:
         """All variables of the stream that it needs."""
@@ -106,15 +113,28 @@ def parse_diagnostics(content: Any, windows: list[Any]) -> dict[str, Diagnostic]
         parts = chosen if isinstance(chosen, Mapping) else {"operators": chosen}
         try:
             check_keys(parts, KEYS)
-            for number, part in enumerate(expand(parts, {**KINDS, FILTER: None})):
+            for number, part in enumerate(expand(parts, dict.fromkeys([*KINDS, *installed(), FILTER]))):
                 key = str(name) if number == 0 else f"{name}_{number + 1}"
                 if key in diagnostics:
                     raise ConfigError(f"{key!r} is a name that its parts need too: call the other one differently")
                 diagnostics[key] = _parse(key, str(name), part, windows)
         except ConfigError as error:
             raise ConfigError(f"operators of {name}: {error}") from None
+    _check_windows(diagnostics.values())
     _check_results(diagnostics.values())
     return diagnostics
+
+
+def _check_windows(diagnostics: Iterable[Diagnostic]) -> None:
+    """See that windows of one name are the same: their results share an axis."""
+    known: dict[str, Window] = {}
+    for item in diagnostics:
+        for window in (*item.windows, *((item.each.window,) if item.each else ())):
+            if known.setdefault(window.name, window) != window:
+                raise ConfigError(
+                    f"operators of {item.name}: the window {window.name} is cut differently elsewhere: let all of "
+                    "that name have the same parameters"
+                )
 
 
 def _check_results(diagnostics: Iterable[Diagnostic]) -> None:

@@ -1,6 +1,5 @@
 """A window: which steps' statistics go together."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -107,14 +106,3 @@ class Window:
     def _shifted(self, date: cftime.datetime) -> cftime.datetime:
         shift = self.start + (INSTANT if self.closed == "right" else timedelta(0))
         return date - shift if shift else date
-
-
-def finest(windows: Iterable[Window]) -> Window:
-    """Give the window that steps are folded into; coarser ones are combined of its spans.
-
-    Parameters
-    ----------
-    windows
-        At least one.
-    """
-    return max(windows, key=lambda window: window.level)

@@ -10,10 +10,10 @@ from bbflow.operators.frequencies import EXAMPLES, GROUPS, frequency_window
 from bbflow.operators.operator import REQUIRED
 from bbflow.operators.readers import text
 from bbflow.operators.spans import Run, Steps
-from bbflow.operators.window import Window, finest
+from bbflow.operators.window import Window
 from bbflow.operators.window_kinds import KINDS, WindowKind
 
-__all__ = ["WINDOWS", "Window", "finest", "parse_window", "parse_windows"]
+__all__ = ["Window", "parse_window", "parse_windows"]
 
 COMMON = ("name", "closed")
 """Parameters that every window takes."""
@@ -124,7 +124,3 @@ def _with_common(window: Window, given: Mapping[str, Any]) -> Window:
     if closed == "right" and isinstance(window.spans, Steps | Run):
         raise ConfigError("closed: steps have no boundary to be closed on; take it out")
     return replace(window, name=name, closed=closed)
-
-
-WINDOWS: Mapping[str, Window] = {name: parse_window(name) for name in ("run", "month")}
-"""Those of the default configuration."""

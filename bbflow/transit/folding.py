@@ -50,7 +50,8 @@ class Folding:
     """
 
     def __init__(self, config: Config, cursors: Mapping[str, tuple[int, bytes]]) -> None:
-        self._config = config
+        self.config = config
+        """The run's configuration."""
         self.cursor = min(step for step, _ in cursors.values())
         """Every step up to this one is folded."""
         self.errors: dict[str, str] = {}
@@ -81,8 +82,8 @@ class Folding:
         """
         batch: Batch | None = None
         last: float | None = None
-        for number in view.steps_after(self.cursor)[: self._config.workers.batch_steps]:
-            time = step_time(view, number, self._config.time.variable)
+        for number in view.steps_after(self.cursor)[: self.config.workers.batch_steps]:
+            time = step_time(view, number, self.config.time.variable)
             if self.timeline.is_late(time, last):
                 self._refuse_late(number, time)
                 batch = replace(batch or Batch((), (), {}, number), through=number)
@@ -98,7 +99,7 @@ class Folding:
         return batch
 
     def _refuse_late(self, number: int, time: float) -> None:
-        if self._config.time.late == "error":
+        if self.config.time.late == "error":
             raise StreamError(
                 f"step {number} has the time {time:g}, which isn't later than the step before: let the simulation "
                 "write ascending times, or set time: late: skip to leave such steps out"
@@ -134,7 +135,7 @@ class Folding:
             cover the same regions.
         """
         works: dict[str, list[FoldWork]] = {}
-        for diagnostic in self._config.diagnostics.values():
+        for diagnostic in self.config.diagnostics.values():
             fills = {name: attributes.fill_value(name) for name in diagnostic.variables}
             for key, steps in self._blocks(diagnostic, batch, view).items():
                 local = self._local(key)
@@ -197,7 +198,7 @@ class Folding:
                 places[node].pool,
                 arrays=tuple(values for _, values in new),
             )
-            diagnostic = self._config.diagnostics[name]
+            diagnostic = self.config.diagnostics[name]
             directory = places[node].state_directory
             work = FoldWork(state, diagnostic, inputs, batch.keys, None, directory, rows, self.errors)
             works += [work] if new else []

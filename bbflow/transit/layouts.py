@@ -66,7 +66,7 @@ class _Carrying(Family):
 def by_region(layout: StateLayout, state: Any, count: tuple[int, ...]) -> Mapping[tuple[str, str], Array]:
     """Give all fields of a state, each with the region's shape as its last axes."""
     return {
-        (family, name): view.reshape(*view.shape[:-1], *count)
+        (family, name): view.reshape((*view.shape[:-1], *count))
         for family, views in layout.views(state).items()
         for name, view in views.items()
     }

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from distributed import KilledWorker
 
 from bbflow.cf import StreamAttributes
 from bbflow.config import Config
@@ -42,7 +43,8 @@ class Publishing:
     """
 
     def __init__(self, config: Config, nodes: Mapping[str, NodeAddress], cluster: Cluster, log: EventLog) -> None:
-        self._config = config
+        self.config = config
+        """The run's configuration."""
         self._nodes = nodes
         self._cluster = cluster
         self._log = log
@@ -57,7 +59,7 @@ class Publishing:
 
     def open(self, path: Path, attributes: StreamAttributes, clock: Clock) -> Results:
         """Open the store, or make it."""
-        self.results = Results(path, self._config.stream, attributes, clock)
+        self.results = Results(path, self.config.stream, attributes, clock)
         return self.results
 
     def know(self, fields: Mapping[str, Field]) -> None:
@@ -93,8 +95,15 @@ class Publishing:
         dict
             Diagnostic to its description, its statistics, and their results by operator name.
         """
+        try:
+            return self._reduce(closing, states)
+        except KilledWorker:  # perhaps by a user's code
+            self.config = self.config.isolated()
+            return self._reduce(closing, states)
+
+    def _reduce(self, closing: Closing, states: Mapping[ShardKey, ShardState]) -> Published:
         pending = {}
-        for name, diagnostic in self._config.diagnostics.items():
+        for name, diagnostic in self.config.diagnostics.items():
             shards = _by_node(states, name)
             if closing.window in diagnostic.windows and diagnostic.operators and shards:
                 inner = diagnostic.each is not None and diagnostic.each.window.name in closing.inner

@@ -171,5 +171,5 @@ def finalize(
         results = {}
         for operator in diagnostic.operators:
             values = operator.finalize(layout, whole.state)
-            results[operator.name] = values.reshape(*values.shape[: values.ndim - 1], *shape)
+            results[operator.name] = values.reshape((*values.shape[:-1], *shape))
     return results, errors

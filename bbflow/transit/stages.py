@@ -3,6 +3,7 @@
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from bbflow.operators.calendars import Clock
 from bbflow.transit.cluster import Cluster
 from bbflow.transit.consumers import DRAIN, FOLD, Consumers, no_checkpoint
 from bbflow.transit.fields import Field, field_of
-from bbflow.transit.fold import FoldReceipt, fold_batch
+from bbflow.transit.fold import FoldReceipt, FoldWork, fold_batch
 from bbflow.transit.folding import Batch, Folding, step_time
 from bbflow.transit.opening import PlacedBlock
 from bbflow.transit.placing import StreamArrays, place_diagnostics, write_field_coordinates
@@ -128,7 +129,12 @@ class FoldStage(Stage):
             for node, node_works in works.items()
             for lane in self.folding.lanes(node_works, lanes)
         ]
-        self._tasks = TaskBatch(self.cluster, batch, fold_batch, shared, self.wake)
+        self._tasks = TaskBatch(self.cluster, batch, fold_batch, shared, self.wake, self._isolated)
+
+    def _isolated(self, works: Sequence[FoldWork]) -> list[FoldWork]:
+        """Keep users' code away from the workers from now on: perhaps it has killed one."""
+        self.config = self.folding.config = self.publishing.config = self.config.isolated()
+        return [replace(work, diagnostic=self.config.diagnostics[work.diagnostic.key]) for work in works]
 
     def _fields(self, placed: Sequence[PlacedBlock], attributes: StreamAttributes) -> dict[str, Field]:
         blocks = {block.name: block for _, block in placed}
@@ -147,7 +153,9 @@ class FoldStage(Stage):
         self._receipts += receipts
         if any(receipt.partials for receipt in receipts):
             node, works = self.folding.series_works(batch, receipts, self.nodes, str(self._rows_directory))
-            self._tasks = TaskBatch(self.cluster, batch, fold_batch, [(works, self.nodes[node].host)], self.wake)
+            self._tasks = TaskBatch(
+                self.cluster, batch, fold_batch, [(works, self.nodes[node].host)], self.wake, self._isolated
+            )
             return
         started_s = min((receipt.started_s for receipt in self._receipts), default=self._tasks.started_s)
         ended_s = max((receipt.ended_s for receipt in self._receipts), default=time.time())

@@ -30,6 +30,8 @@ class TaskBatch(Generic[B]):
         Its argument, and the host that it must run on, for each task.
     done
         Called, in another thread, whenever a task is done.
+    guarded
+        Makes an argument safer for a batch whose workers have died.
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class TaskBatch(Generic[B]):
         function: Callable[..., Any],
         works: Sequence[tuple[Any, str]],
         done: Callable[[], None],
+        guarded: Callable[[Any], Any] = lambda work: work,
     ) -> None:
         self.batch = batch
         """What they do."""
@@ -46,6 +49,7 @@ class TaskBatch(Generic[B]):
         """When they were submitted (seconds since the epoch)."""
         self._cluster, self._function, self._works, self._done = cluster, function, works, done
         self._deaths = 0
+        self._guarded = guarded
         self._futures = self._submit()
         if not works:
             done()
@@ -71,5 +75,6 @@ class TaskBatch(Generic[B]):
             self._deaths += 1
             if self._deaths >= WORKER_DEATHS:
                 raise NodeError(f"the Dask workers die again and again ({error}): give them more memory") from None
+            self._works = [(self._guarded(work), host) for work, host in self._works]
             self._futures = self._submit()
             return None

@@ -11,6 +11,7 @@ import numpy as np
 import xarray as xr
 
 from bbflow import start_nodes
+from bbflow.operators.origin import look_in
 
 WRITER = """
 import json, sys
@@ -80,8 +81,13 @@ def store(folder, fields, times, attributes, *, steady=(), axis=0):
     (folder / "engine.xml").write_text(bbflow_adios2.engine_xml("fields"))
 
 
-def analyse(folder, config, *, ranks=1, nodes=1, capacity="64MiB"):
-    """Write a stored stream while an analysis folds it; gives the published results, loaded."""
+def analyse(folder, config, *, ranks=1, nodes=1, capacity="64MiB", modules=None):
+    """Write a stored stream while an analysis folds it; gives the published results, loaded.
+
+    Modules is a directory with users' operators.
+    """
+    if modules is not None:
+        look_in(str(modules))
     config = {"stream": "fields", "output": str(folder / "out"), "workers": {"threads": 1}} | config
     with ExitStack() as stack:
         burst_buffer = stack.enter_context(start_nodes(nodes, capacity))

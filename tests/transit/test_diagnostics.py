@@ -6,6 +6,8 @@ import pytest
 import streams
 import xarray as xr
 
+from bbflow.errors import StreamError
+
 UNITS = "hours since 2000-11-15"
 MONDAY = cftime.datetime(2000, 11, 13, calendar="standard")
 TAS = ["mean", "max", {"std": {"ddof": 1}}, "count"]
@@ -174,3 +176,25 @@ def test_a_week_belongs_to_the_month_in_which_it_ends(fast):
     weekly = weeks.mean().rename(week="time").assign_coords(time=last).resample(time="MS")
     assert_same(results["weekly_month_max"], weekly.max())
     assert_same(results["weekly_month_count"], weekly.count())
+
+
+LATE = [0.0, 24.0, 48.0, 48.0, 12.0, 72.0, 144.0, 100.0, 168.0]
+
+
+def test_late_steps_are_left_out_and_gaps_are_counted(tmp_path):
+    values = {"tas": np.arange(9.0)[:, None, None] * np.ones((9, 2, 3))}
+    streams.store(tmp_path, values, LATE, attributes("noleap"))
+    results = streams.analyse(tmp_path, {"operators": {"tas": ["mean", "count"]}, "windows": ["run"]})
+    assert results["tas_run_count"].values.tolist() == [[[6] * 3] * 2]
+    assert results["tas_run_mean"].values.ravel().tolist() == [np.mean([0, 1, 2, 5, 6, 8])] * 6
+    assert results["steps_run"].values.tolist() == [6]
+    assert results["missing_run"].values.tolist() == [2]
+    assert (results.attrs["bbflow_late_steps"], results.attrs["bbflow_missing_steps"]) == (3, 2)
+
+
+def test_a_late_step_may_be_an_error(tmp_path):
+    values = {"tas": np.zeros((9, 2, 3))}
+    streams.store(tmp_path, values, LATE, attributes("noleap"))
+    config = {"operators": {"tas": ["mean"]}, "windows": ["run"], "time": {"late": "error"}}
+    with pytest.raises(StreamError, match="step 3 has the time 48, which isn't later"):
+        streams.analyse(tmp_path, config)

@@ -1,0 +1,114 @@
+"""Which spans are alive and which end, against a plain look at all steps."""
+
+from datetime import timedelta
+
+import cftime
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bbflow.operators.windows import parse_windows
+from bbflow.transit.slots import OUTER, Slot, living, plan_roll
+from bbflow.transit.timeline import Timeline
+
+WINDOWS = parse_windows(["day", "month", {"season": "DJF"}, {"running": {"days": 3}}, "clim_month", "run"])
+BY_NAME = {window.name: window for window in WINDOWS}
+START = cftime.datetime(2000, 11, 20, calendar="noleap")
+
+
+def date_of(hours):
+    return START + timedelta(hours=hours)
+
+
+def keys_of(hours, step=0):
+    return {window.name: window.key(date_of(hours), step) for window in WINDOWS}
+
+
+times = st.lists(st.integers(1, 90), min_size=1, max_size=60).map(
+    lambda gaps: [float(sum(gaps[: at + 1])) for at in range(len(gaps))]
+)
+
+
+def closings(hours):
+    """All that ends, in order, of steps that come one by one."""
+    timeline, found = Timeline(WINDOWS, ()), []
+    for at, hour in enumerate(hours):
+        found += timeline.closing(keys_of(hour, at))
+        timeline.take([hour], keys_of(hour, at), 0)
+        timeline_again = Timeline(WINDOWS, ())
+        timeline_again.restore(msgpack.unpackb(msgpack.packb(timeline.to_wire())))
+        timeline = timeline_again
+    return found + timeline.closing(None)
+
+
+@given(times)
+def test_every_step_is_in_one_closing_of_each_window_that_has_it(hours):
+    ended = closings(hours)
+    for name in ("day", "month", "season_djf", "clim_month", "run"):
+        window = BY_NAME[name]
+        counts = {}
+        for hour in hours:
+            key = window.key(date_of(hour), 0)
+            if key is not None:
+                counts[key] = counts.get(key, 0) + 1
+        own = [closing for closing in ended if closing.window == window]
+        assert [closing.whole.key for closing in own] == sorted(counts)
+        assert {closing.whole.key: closing.whole.steps for closing in own} == counts
+
+
+@given(times)
+def test_a_running_window_ends_only_with_all_its_units(hours):
+    days = sorted({(date_of(hour) - START).days for hour in hours})
+    whole = [day for day in days if {day - 1, day - 2} <= set(days)]
+    own = [closing for closing in closings(hours) if closing.window.name == "running3day"]
+    assert [(date_of(closing.spans[-1].first) - START).days for closing in own] == whole
+    for closing, day in zip(own, whole, strict=True):
+        inside = [hour for hour in hours if day - 2 <= (date_of(hour) - START).days <= day]
+        assert closing.whole.steps == len(inside)
+        assert (closing.whole.first, closing.whole.last) == (inside[0], inside[-1])
+
+
+@given(times)
+def test_the_states_that_are_kept_are_those_of_living_spans(hours):
+    """Plays the fold with lists of steps for states: what is merged at the end of a span is what is in it."""
+    states, base, old = {}, [], None
+    for at, hour in enumerate(hours):
+        new = keys_of(hour, at)
+        if old is not None and old != new:
+            roll = plan_roll(OUTER, WINDOWS, old, new, states)
+            for slot in roll.merged:
+                states[slot] = states.get(slot, []) + base
+            for slot in roll.dropped:
+                states.pop(slot, None)
+            base = []
+        base = [*base, hour]
+        old = new
+        for window in WINDOWS:
+            own = {slot.key for slot in states if slot.window == window.name}
+            assert own <= living(window, own, new[window.name])
+            if new[window.name] is not None:
+                kept = states.get(Slot(OUTER, window.name, new[window.name]), [])
+                inside = [before for before in hours[: at + 1] if window.key(date_of(before), 0) == new[window.name]]
+                assert kept + base == inside or window.name == "running3day"
+
+
+def test_gaps_are_counted_by_the_interval_and_late_steps_are_told():
+    timeline = Timeline(parse_windows(["run"]), ())
+    assert not timeline.is_late(0.0)
+    timeline.take([0.0, 6.0, 12.0], {"run": ()}, 0)
+    timeline.take([30.0], {"run": ()}, 2)
+    assert timeline.is_late(30.0)
+    assert timeline.is_late(29.0)
+    assert not timeline.is_late(31.0)
+    assert timeline.is_late(31.0, 31.0)
+    assert (timeline.late, timeline.missing) == (2, 2)
+    (closing,) = timeline.closing(None)
+    assert (closing.whole.steps, closing.whole.missing) == (4, 2)
+
+
+@pytest.mark.parametrize(("interval", "missing"), [(None, 0), (1.0, 5)])
+def test_an_interval_that_is_given_counts_gaps_from_the_first_step_on(interval, missing):
+    timeline = Timeline(parse_windows(["run"]), (), interval)
+    timeline.take([0.0, 3.0, 7.0], {"run": ()}, 0)
+    assert timeline.missing == missing
