@@ -6,9 +6,9 @@ from typing import Any
 
 from bbflow.cf import CF_VERSION
 from bbflow.operators import Operator
-from bbflow.operators.calendars import Clock
 from bbflow.operators.operator import Axis
 from bbflow.operators.windows import Window
+from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.fields import Field, reinterpreted
 
 

@@ -9,11 +9,11 @@ import numpy as np
 from bbflow.cf import StreamAttributes
 from bbflow.errors import ConfigError
 from bbflow.operators import Operator
-from bbflow.operators.calendars import Clock
 from bbflow.operators.diagnostic import Diagnostic, Each
 from bbflow.operators.family import DType
-from bbflow.operators.indices import same_units
+from bbflow.operators.names.indices import same_units
 from bbflow.operators.space import Placement
+from bbflow.operators.windows.calendars import Clock
 from bbflow.records import Block
 
 DIFFERENCES = ("range", "standard_deviation", "variance")

@@ -6,7 +6,7 @@ from typing import Any
 
 import xarray as xr
 
-from bbflow.operators.calendars import Clock
+from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.attributes import axis_attributes, axis_name, result_attributes
 from bbflow.transit.decoding import decoded
 from bbflow.transit.publishing import Published

@@ -12,7 +12,7 @@ from bbflow.config import Config
 from bbflow.drain.draining import DrainBatch, Draining, RawStep
 from bbflow.events import EventLog
 from bbflow.landing.contact import NodeAddress
-from bbflow.operators.calendars import Clock
+from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.cluster import Cluster
 from bbflow.transit.consumers import DRAIN, FOLD, Consumers, no_checkpoint
 from bbflow.transit.fields import Field, field_of
@@ -120,7 +120,8 @@ class FoldStage(Stage):
             self._pass_discarded()
             return
         for closing in self.folding.timeline.closing(batch.keys) if batch.steps else ():
-            self.publish(closing)
+            if not self.folding.was_published(closing):
+                self.publish(closing)
         for number in batch.steps:
             self.publishing.know(self._fields(self.view.blocks(number), attributes))
         works = self.folding.works(batch, self.view, attributes, self.nodes, str(self._rows_directory))

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import cftime  # type: ignore[import-untyped]
 
-from bbflow.operators.calendars import Clock
 from bbflow.operators.windows import Window
+from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.timeline import Closing
 
 LEAP_YEARS_APART = 8
