@@ -4,12 +4,17 @@ from collections.abc import Container, Mapping
 from datetime import datetime
 from typing import Any
 
+import numpy as np
+
 from bbflow.cf import CF_VERSION
 from bbflow.operators import Operator
 from bbflow.operators.operator import Axis
 from bbflow.operators.windows import Window
 from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.fields import Field, reinterpreted
+
+Described = tuple[tuple[str, ...], np.ndarray[Any, Any], dict[str, str]]
+"""Dimensions, values and attributes of a variable."""
 
 
 def result_attributes(field: Field, window: Window, operator: Operator, clock: Clock) -> dict[str, Any]:
@@ -38,10 +43,19 @@ def axis_name(field: Field, operator: Operator, axis: Axis) -> str:
     return f"{field.name}_{operator.name}_{axis.name}"
 
 
-def axis_attributes(axis: Axis, field: Field) -> dict[str, str]:
-    """Give the attributes of an operator's axis; what stands in braces is the field's own, or is left out."""
-    found = {name: _filled(value, field.attributes) for name, value in axis.attributes}
-    return {name: value for name, value in found.items() if value is not None}
+def axis_variables(name: str, axis: Axis, field: Field) -> dict[str, Described]:
+    """Give the coordinate of an operator's axis, and its bounds if it has some, those first.
+
+    Attributes in braces are the field's own, or are left out.
+    """
+    filled = {key: _filled(value, field.attributes) for key, value in axis.attributes}
+    attributes = {key: value for key, value in filled.items() if value is not None}
+    coordinate = np.array(axis.values, "f8")
+    if not axis.bounds:
+        return {name: ((name,), coordinate, attributes)}
+    edges = np.stack([axis.bounds[:-1], axis.bounds[1:]], axis=-1).astype("f8")
+    bounds = f"{name}_bnds"
+    return {bounds: ((name, "bnds"), edges, {}), name: ((name,), coordinate, attributes | {"bounds": bounds})}
 
 
 def _filled(value: str, own: Mapping[str, Any]) -> str | None:

@@ -7,11 +7,11 @@ from typing import Any
 import xarray as xr
 
 from bbflow.operators.windows.calendars import Clock
-from bbflow.transit.attributes import axis_attributes, axis_name, result_attributes
+from bbflow.transit.attributes import axis_name, axis_variables, result_attributes
 from bbflow.transit.decoding import decoded
 from bbflow.transit.publishing import Published
 from bbflow.transit.results import result_name
-from bbflow.transit.stamps import bounds_of, stamp_of, time_attributes
+from bbflow.transit.stamps import bounds_of, count_variables, stamp_of, time_attributes
 from bbflow.transit.timeline import Closing
 
 
@@ -57,6 +57,7 @@ def live_dataset(store: Path, fields: Sequence[tuple[Closing, Published]], clock
 def _open_span(closing: Closing, results: Published, clock: Clock, before: float | None) -> xr.Dataset:
     window, span = closing.window, closing.whole
     time = f"time_{window.name}"
+    cf = {"units": clock.units, "calendar": clock.calendar}
     variables: dict[str, Any] = {}
     coordinates: dict[str, Any] = {time: ((time,), [stamp_of(closing, clock, before)], time_attributes(window, clock))}
     for field, operators, arrays in results.values():
@@ -64,16 +65,17 @@ def _open_span(closing: Closing, results: Published, clock: Clock, before: float
             own: tuple[str, ...] = ()
             if operator.axis is not None:
                 own = (axis_name(field, operator, operator.axis),)
-                coordinates[own[0]] = (own, list(operator.axis.values), axis_attributes(operator.axis, field))
+                described = axis_variables(own[0], operator.axis, field)
+                coordinates[own[0]] = described.pop(own[0])
+                variables |= described
             name = result_name(field.name, window.name, operator.name)
             attributes = result_attributes(field, window, operator, clock)
             variables[name] = ((time, *own, *field.dims), arrays[operator.name][None], attributes)
     return xr.Dataset(
         {
             **variables,
-            f"steps_{window.name}": ((time,), [span.steps]),
-            f"missing_{window.name}": ((time,), [span.missing]),
-            f"{time}_bnds": ((time, "bnds"), [list(bounds_of(closing, clock))]),
+            **{name: ((time,), [number], told) for name, (number, told) in count_variables(window, span).items()},
+            f"{time}_bnds": ((time, "bnds"), [list(bounds_of(closing, clock))], cf),
         },
         coords=coordinates,
     )

@@ -15,15 +15,15 @@ from bbflow.operators.own.guard import error_of
 from bbflow.operators.windows import Window
 from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.attributes import (
-    axis_attributes,
     axis_name,
+    axis_variables,
     result_attributes,
     store_attributes,
     with_known_references,
 )
 from bbflow.transit.fields import Field
-from bbflow.transit.stamps import bounds_of, stamp_of, time_attributes
-from bbflow.transit.timeline import Closing
+from bbflow.transit.stamps import bounds_of, count_variables, stamp_of, time_attributes
+from bbflow.transit.timeline import Closing, Span
 
 Array = np.ndarray[Any, Any]
 ROWS_PER_CHUNK = 1 << 16
@@ -104,7 +104,7 @@ class Results:
         """
         window, span = closing.window, closing.whole
         start, end = bounds_of(closing, self._clock)
-        at = self._index(window, start)
+        at = self._index(window, span, start)
         size = 0
         for field, operators, arrays in fields.values():
             for operator in operators:
@@ -117,31 +117,29 @@ class Results:
                     self._store.describe(name, bbflow_error=text)
         time = f"time_{window.name}"
         self._store.write(f"{time}_bnds", at, np.array([[start, end]]))
-        self._store.write(f"steps_{window.name}", at, np.array([span.steps]))
-        self._store.write(f"missing_{window.name}", at, np.array([span.missing]))
+        for name, (number, _) in count_variables(window, span).items():
+            self._store.write(name, at, np.array([number]))
         before = float(self._store.read(time)[at - 1]) if at else None
         self._store.write(time, at, np.array([stamp_of(closing, self._clock, before)]))
         self._store.commit()
         return size
 
-    def _index(self, window: Window, start: float) -> int:
+    def _index(self, window: Window, span: Span, start: float) -> int:
         """Where a span lies on its window's axis: it may have been published before, in part."""
         bounds = f"time_{window.name}_bnds"
         if bounds not in self._store:
-            self._create_axis(window)
+            self._create_axis(window, span)
         starts = self._store.read(bounds)[:, 0]
         (known,) = np.nonzero(np.isclose(starts, start, rtol=0, atol=1e-9))
         return int(known[0]) if len(known) else len(starts)
 
-    def _create_axis(self, window: Window) -> None:
+    def _create_axis(self, window: Window, span: Span) -> None:
         time = f"time_{window.name}"
         cf = {"units": self._clock.units, "calendar": self._clock.calendar}
         self._store.create(time, (time,), (0,), "f8", time_attributes(window, self._clock), (512,))
         self._store.create(f"{time}_bnds", (time, "bnds"), (0, 2), "f8", cf, (512, 2))
-        counts = {"long_name": f"steps of the simulation in each {window.name}", "units": "1"}
-        self._store.create(f"steps_{window.name}", (time,), (0,), "i8", counts, (512,))
-        gaps = {"long_name": f"steps that are missing in each {window.name}, by the steps' interval", "units": "1"}
-        self._store.create(f"missing_{window.name}", (time,), (0,), "i8", gaps, (512,))
+        for name, (_, told) in count_variables(window, span).items():
+            self._store.create(name, (time,), (0,), "i8", told, (512,))
 
     def _create(self, name: str, field: Field, window: Window, operator: Operator) -> None:
         dims, shape = field.dims, field.shape
@@ -155,14 +153,8 @@ class Results:
     def _create_operator_axis(self, field: Field, operator: Operator, axis: Axis) -> str:
         name = axis_name(field, operator, axis)
         if name not in self._store:
-            attributes: dict[str, Any] = axis_attributes(axis, field)
-            if axis.bounds:
-                edges = np.stack([axis.bounds[:-1], axis.bounds[1:]], axis=-1)
-                self._store.create(f"{name}_bnds", (name, "bnds"), edges.shape, "f8", {}, chunks=edges.shape)
-                self._store.write(f"{name}_bnds", 0, edges)
-                attributes["bounds"] = f"{name}_bnds"
-            self._store.create(name, (name,), (len(axis.values),), "f8", attributes, chunks=(len(axis.values),))
-            self._store.write(name, 0, np.array(axis.values))
+            for own, (dims, values, attributes) in axis_variables(name, axis, field).items():
+                self.add_coordinate(own, values, dims, attributes)
         return name
 
     def add_rows(

@@ -6,8 +6,9 @@ import cftime  # type: ignore[import-untyped]
 
 from bbflow.operators.windows import Window
 from bbflow.operators.windows.calendars import Clock
-from bbflow.transit.timeline import Closing
+from bbflow.transit.timeline import Closing, Span
 
+ONE = {"units": "1"}
 LEAP_YEARS_APART = 8
 """Years between two leap years, at most."""
 
@@ -21,6 +22,15 @@ def time_attributes(window: Window, clock: Clock) -> dict[str, str]:
         "standard_name": "time",
         "axis": "T",
         bounds: f"time_{window.name}_bnds",
+    }
+
+
+def count_variables(window: Window, span: Span) -> dict[str, tuple[int, dict[str, str]]]:
+    """Give what is counted of each of a window's spans: the number and its attributes."""
+    missing = f"steps that are missing in each {window.name}, by the steps' interval"
+    return {
+        f"steps_{window.name}": (span.steps, {"long_name": f"steps of the simulation in each {window.name}", **ONE}),
+        f"missing_{window.name}": (span.missing, {"long_name": missing, **ONE}),
     }
 
 
