@@ -6,15 +6,15 @@ From Python, ``bbflow.start_nodes`` or ``bbflow.connect`` give a `bbflow.api.Bur
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bbflow.api import BurstBuffer, connect, start_nodes
+    from bbflow.api import BurstBuffer, connect, open_results, start_nodes
 
 __version__ = "0.1.0"
-__all__ = ["BurstBuffer", "__version__", "connect", "start_nodes"]
+__all__ = ["BurstBuffer", "__version__", "connect", "open_results", "start_nodes"]
 
 
 def __getattr__(name: str) -> Any:
     # Late, since a BB node's agent must stay small: it needs neither Dask nor xarray.
-    if name in ("BurstBuffer", "connect", "start_nodes"):
+    if name in __all__:
         from bbflow import api
 
         return getattr(api, name)
