@@ -20,8 +20,16 @@ STEADY = {
     "lon": np.arange(6) * 60.0,
     "lat_bnds": np.array([-60.0, -20.0, 20.0, 60.0])[:, None] + [-20.0, 20.0],
     "lon_bnds": np.arange(6)[:, None] * 60.0 + [-30.0, 30.0],
+    "slope": np.arange(24.0).reshape(4, 6),
 }
-DIMS = {"tas": "lat lon", "pr": "lat lon", "bare": "lat lon", "lat_bnds": "lat bnds", "lon_bnds": "lon bnds"}
+DIMS = {
+    "tas": "lat lon",
+    "slope": "lat lon",
+    "pr": "lat lon",
+    "bare": "lat lon",
+    "lat_bnds": "lat bnds",
+    "lon_bnds": "lon bnds",
+}
 ATTRIBUTES = {
     "institution": "a weather service",
     "history": "made up",
@@ -37,7 +45,7 @@ ATTRIBUTES = {
     "tas/standard_name": "air_temperature",
     "tas/cell_methods": "time: point",
     "tas/cell_measures": "area: areacella",
-    "tas/coordinates": "height",
+    "tas/coordinates": "slope height",
     "tas/valid_min": 0.0,
     "pr/units": "kg m-2 s-1",
     "pr/standard_name": "precipitation_flux",
@@ -156,6 +164,11 @@ def test_coordinates_keep_their_bounds_and_get_new_ones(results):
         assert ((bounds[:, 0] < results[name]) & (results[name] < bounds[:, 1])).all()
     assert results.tas_histogram_bin.attrs["units"] == "K"
     assert list(results.stations_month_mean.stations_lat) == [60, -20]
+
+
+def test_an_auxiliary_coordinate_stays_with_the_fields_that_have_its_dimensions(results):
+    np.testing.assert_array_equal(results.tas_month_mean.slope, STEADY["slope"])
+    assert "slope" not in results.global_tas_month_mean.coords
 
 
 def test_a_climatology_ascends_from_january_also_if_the_stream_began_in_november(results):
