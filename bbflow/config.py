@@ -96,6 +96,10 @@ class Config:
     """Dask workers, where no scheduler is given."""
     open_timeout_s: float = 600.0
     """How long to wait for the stream to open."""
+    continued: Path | None = None
+    """State of an earlier run, or the output that has it, with which this run goes on (the key 'continue')."""
+    content: Mapping[str, Any] = field(default_factory=dict)
+    """The keys 'operators' and 'windows' as they were written."""
 
     def isolated(self) -> "Config":
         """Give the same configuration with users' operators in processes of their own."""
@@ -131,7 +135,7 @@ def parse_config(content: Any) -> Config:
     ConfigError
         If a key is unknown or missing, or a value is wrong.
     """
-    keys = {"stream", "operators", "windows", "output", "time", "raw", "nodes", "workers", "open_timeout_s"}
+    keys = {"stream", "operators", "windows", "output", "time", "raw", "nodes", "workers", "open_timeout_s", "continue"}
     _check_keys(content, keys, "the configuration")
     for key in ("stream", "operators"):
         if not content.get(key):
@@ -164,6 +168,8 @@ def parse_config(content: Any) -> Config:
             batch_steps=_positive,
         ),
         open_timeout_s=_as(float, content.get("open_timeout_s", 600.0), "open_timeout_s"),
+        continued=_as(Path, content["continue"], "continue") if content.get("continue") else None,
+        content={"operators": content["operators"], "windows": windows},
     )
 
 
