@@ -84,8 +84,7 @@ def chained(tmp_path_factory):
     streams.analyse(folder, CONFIG, ranks=2, nodes=2)
     first = folder / "out"
     write(folder, slice(CUT - AGAIN, None), axis=1)
-    both = streams.analyse(folder, CONFIG | {"continue": str(first)}, ranks=3, nodes=1)
-    return both
+    return streams.analyse(folder, CONFIG | {"continue": str(first)}, ranks=3, nodes=1)
 
 
 def assert_same(results, expected):
