@@ -9,7 +9,7 @@ import yaml
 
 from bbflow.errors import ConfigError, nearest
 from bbflow.operators.diagnostic import Diagnostic, parse_diagnostics
-from bbflow.operators.origin import look_in
+from bbflow.operators.own.origin import look_in
 from bbflow.units import parse_bytes
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from bbflow.operators.listing import SECTIONS, Entry, find, overview
+from bbflow.operators.names.listing import SECTIONS, Entry, find, overview
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

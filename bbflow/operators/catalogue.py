@@ -3,7 +3,10 @@
 from collections.abc import Mapping
 
 from bbflow.errors import ConfigError, nearest
-from bbflow.operators import (
+from bbflow.operators.operator import OperatorKind
+from bbflow.operators.own.finding import find_own, installed
+from bbflow.operators.statistics import (
+    basic,
     comoments,
     ends,
     exceedance,
@@ -11,12 +14,9 @@ from bbflow.operators import (
     histogram,
     percentiles,
     spells,
-    statistics,
 )
-from bbflow.operators.operator import OperatorKind
-from bbflow.operators.own import find_own, installed
 
-MODULES = (statistics, ends, extreme_times, percentiles, histogram, exceedance, spells, comoments)
+MODULES = (basic, ends, extreme_times, percentiles, histogram, exceedance, spells, comoments)
 """Each has `KINDS`."""
 
 KINDS: Mapping[str, OperatorKind] = {kind.name: kind for module in MODULES for kind in module.KINDS}

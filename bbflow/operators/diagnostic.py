@@ -11,10 +11,10 @@ from bbflow.operators.catalogue import KINDS
 from bbflow.operators.expressions import Expression, parse_expression
 from bbflow.operators.family import DType
 from bbflow.operators.filter import Filter
-from bbflow.operators.guard import isolate
-from bbflow.operators.names import expand
+from bbflow.operators.names.known import expand
 from bbflow.operators.operator import Operator
-from bbflow.operators.own import installed
+from bbflow.operators.own.finding import installed
+from bbflow.operators.own.guard import isolate
 from bbflow.operators.parse import FILTER, parse_operators
 from bbflow.operators.space import Space, parse_space
 from bbflow.operators.transforms import Transform, parse_transforms

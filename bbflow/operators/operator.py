@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bbflow.operators.family import Array, DType, Family
-from bbflow.operators.moments import COUNT, Moments
-from bbflow.operators.presence import Presence
+from bbflow.operators.statistics.moments import COUNT, Moments
+from bbflow.operators.statistics.presence import Presence
 
 if TYPE_CHECKING:
     from bbflow.operators.state import StateLayout

@@ -9,7 +9,7 @@ from bbflow.errors import ConfigError
 from bbflow.operators.catalogue import KINDS, find_kind
 from bbflow.operators.filter import Filter
 from bbflow.operators.items import item_parts, read_parameters
-from bbflow.operators.names import NAMES
+from bbflow.operators.names.known import NAMES
 from bbflow.operators.operator import Operator, OperatorKind, Parameter
 from bbflow.operators.readers import flag, number, positive, text
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 
 from bbflow.errors import ConfigError, OperatorError
-from bbflow.operators.isolation import ending
+from bbflow.operators.own.isolation import ending
 from bbflow.registered.registration import Function
 from bbflow.registered.runner import Part
 

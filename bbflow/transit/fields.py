@@ -10,7 +10,7 @@ from bbflow.cf import StreamAttributes
 from bbflow.errors import ConfigError
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.family import DType
-from bbflow.operators.indices import same_units
+from bbflow.operators.names.indices import same_units
 from bbflow.operators.space import Placement
 from bbflow.records import Block
 

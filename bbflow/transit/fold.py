@@ -16,7 +16,7 @@ from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.family import Array
 from bbflow.operators.filter import Extremes
 from bbflow.operators.fold import Tiles, fold_tiles
-from bbflow.operators.guard import collecting
+from bbflow.operators.own.guard import collecting
 from bbflow.operators.space import Local
 from bbflow.operators.windows import Window
 from bbflow.transit.heritage import Inherited

@@ -9,9 +9,9 @@ import msgpack
 from bbflow.cf import StreamAttributes
 from bbflow.config import Config
 from bbflow.errors import ConfigError, StreamError, nearest
-from bbflow.operators.calendars import Clock
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.space import Local, Placement
+from bbflow.operators.windows.calendars import Clock
 from bbflow.records import Block
 from bbflow.transit.fold import FoldReceipt, FoldWork
 from bbflow.transit.heritage import Heritage

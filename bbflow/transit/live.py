@@ -5,7 +5,7 @@ from pathlib import Path
 
 import xarray as xr
 
-from bbflow.operators.calendars import Clock
+from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.publishing import Published
 from bbflow.transit.results import bounds_of, result_name
 from bbflow.transit.timeline import Closing

@@ -10,7 +10,7 @@ from bbflow.config import Config, TimeConfig
 from bbflow.drain.raw import assemble
 from bbflow.errors import ConfigError, nearest
 from bbflow.landing.contact import NodeAddress
-from bbflow.operators.calendars import Clock
+from bbflow.operators.windows.calendars import Clock
 from bbflow.records import Block
 from bbflow.transit.cluster import Cluster
 

@@ -13,7 +13,7 @@ from bbflow.config import Config
 from bbflow.errors import BbflowError, ConfigError, StreamError
 from bbflow.events import EventLog
 from bbflow.landing.contact import NodeAddress
-from bbflow.operators.calendars import Clock
+from bbflow.operators.windows.calendars import Clock
 from bbflow.staging.policies import checked_policy
 from bbflow.transit.cluster import Cluster
 from bbflow.transit.comparing import check_clock

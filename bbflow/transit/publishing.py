@@ -14,7 +14,7 @@ from bbflow.errors import ConfigError
 from bbflow.events import EventLog
 from bbflow.landing.contact import NodeAddress
 from bbflow.operators import Operator
-from bbflow.operators.calendars import Clock
+from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.cluster import Cluster
 from bbflow.transit.fields import Field
 from bbflow.transit.folding import Folding

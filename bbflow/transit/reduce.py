@@ -11,7 +11,7 @@ from bbflow.operators import StateLayout
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.family import Array
 from bbflow.operators.fold import fold_tiles
-from bbflow.operators.guard import collecting
+from bbflow.operators.own.guard import collecting
 from bbflow.operators.windows import Window
 from bbflow.transit.heritage import Inherited, overlap, remainder
 from bbflow.transit.inner import files_of, inner_step

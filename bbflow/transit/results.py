@@ -9,10 +9,10 @@ import numpy as np
 from bbflow.cf import CF_VERSION, StreamAttributes
 from bbflow.growing import GrowingZarr
 from bbflow.operators import Operator
-from bbflow.operators.calendars import Clock
-from bbflow.operators.guard import error_of
 from bbflow.operators.operator import Axis
+from bbflow.operators.own.guard import error_of
 from bbflow.operators.windows import Window
+from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.fields import Field
 from bbflow.transit.timeline import Closing
 

@@ -12,7 +12,7 @@ from bbflow.config import Config
 from bbflow.drain.draining import DrainBatch, Draining, RawStep
 from bbflow.events import EventLog
 from bbflow.landing.contact import NodeAddress
-from bbflow.operators.calendars import Clock
+from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.cluster import Cluster
 from bbflow.transit.comparing import check_field
 from bbflow.transit.consumers import DRAIN, FOLD, Consumers, no_checkpoint

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from moto.server import ThreadedMotoServer
 from parsl import python_app
 from parsl.data_provider.files import File
+from sites import Site
 
 from bbflow.events import EventLog, read_events
 from bbflow.phases import Board, BoardSource
 from bbflow.staging import Gate, Retry, parse_policy
 from bbflow.staging.sources import Sources
 from bbflow.staging.transfers import stage_out
-from conftest import Site
 
 UNIT_BYTES = 1000
 

@@ -62,7 +62,7 @@ SCRIPT = """
 import sys, time
 from pathlib import Path
 import apps
-from conftest import Site
+from sites import Site
 from parsl import python_app
 from parsl.data_provider.files import File
 

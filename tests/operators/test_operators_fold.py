@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from bbflow.errors import BbflowError
-from bbflow.operators import StateLayout, fold_steps, parse_operators, statistics
+from bbflow.operators import StateLayout, fold_steps, parse_operators
+from bbflow.operators.statistics import basic
 
 DTYPES = [np.dtype(name) for name in ("f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")]
-NAMES = [kind.name for kind in statistics.KINDS]
+NAMES = [kind.name for kind in basic.KINDS]
 ALL = parse_operators(NAMES)
 
 

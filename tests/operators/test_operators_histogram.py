@@ -12,7 +12,7 @@ from laws import cuts, folded, layout_of, merged
 
 from bbflow.errors import ConfigError
 from bbflow.operators import parse_operators
-from bbflow.operators.bins import cell_table
+from bbflow.operators.statistics.bins import cell_table
 
 DTYPES = ("f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")
 EDGES = [

@@ -12,12 +12,12 @@ import yaml
 from bbflow.cf import StreamAttributes
 from bbflow.errors import ConfigError
 from bbflow.operators import StateLayout, fold_steps
-from bbflow.operators.calendars import Clock
 from bbflow.operators.diagnostic import parse_diagnostics
 from bbflow.operators.family import Steps
-from bbflow.operators.indices import DEFAULT_UNITS as DEFAULT
-from bbflow.operators.indices import INDICES, index_meaning, same_units
-from bbflow.operators.names import NAMES, meaning
+from bbflow.operators.names.indices import DEFAULT_UNITS as DEFAULT
+from bbflow.operators.names.indices import INDICES, index_meaning, same_units
+from bbflow.operators.names.known import NAMES, meaning
+from bbflow.operators.windows.calendars import Clock
 from bbflow.records import Block
 from bbflow.transit.fields import field_of
 

@@ -7,16 +7,16 @@ import yaml
 from bbflow.errors import ConfigError
 from bbflow.operators.catalogue import KINDS
 from bbflow.operators.diagnostic import parse_diagnostics
-from bbflow.operators.indices import INDICES
-from bbflow.operators.listing import SECTIONS, SPACES, entries, find, overview
-from bbflow.operators.names import NAMES, meaning
+from bbflow.operators.names.indices import INDICES
+from bbflow.operators.names.known import NAMES, meaning
+from bbflow.operators.names.listing import SECTIONS, SPACES, entries, find, overview
 from bbflow.operators.parse import parse_operators
 from bbflow.operators.space import parse_space
 from bbflow.operators.space.names import NAMES as SPACE_NAMES
 from bbflow.operators.space.parse import KEYS, OPTIONS
 from bbflow.operators.transforms import parse_transforms
-from bbflow.operators.window_kinds import KINDS as WINDOW_KINDS
 from bbflow.operators.windows import parse_window
+from bbflow.operators.windows.kinds import KINDS as WINDOW_KINDS
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "windows.md").read_text()
 ROWS = re.findall(r"^\| (`[^|]*) \|", GUIDE, re.MULTILINE)

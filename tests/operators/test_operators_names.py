@@ -7,8 +7,8 @@ import yaml
 
 from bbflow.errors import ConfigError
 from bbflow.operators.catalogue import KINDS
-from bbflow.operators.cdo_names import COUNTED, STATISTICS, WINDOWS
-from bbflow.operators.names import NAMES, ORIGINS, expand, is_name, meaning
+from bbflow.operators.names.cdo import COUNTED, STATISTICS, WINDOWS
+from bbflow.operators.names.known import NAMES, ORIGINS, expand, is_name, meaning
 from bbflow.operators.windows import parse_window
 
 OWN_KINDS = {"mean": None, "max": None, "min": None, "std": None, "sum": None, "cumsum": None}

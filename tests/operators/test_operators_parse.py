@@ -8,7 +8,7 @@ import yaml
 
 from bbflow.errors import ConfigError, MissingToolError
 from bbflow.operators import Filter, StateLayout, fold_steps, kernel, parse_operators
-from bbflow.operators.statistics import KINDS
+from bbflow.operators.statistics.basic import KINDS
 
 
 def test_names_and_maps_become_operators():

@@ -13,7 +13,7 @@ from laws import cuts, folded, layout_of, merged
 
 from bbflow.errors import ConfigError
 from bbflow.operators import StateLayout, fold_steps, parse_operators
-from bbflow.operators.sketch import Sketch, choose, excess
+from bbflow.operators.statistics.sketch import Sketch, choose, excess
 
 Q = [0, 10, 33.3, 50, 55, 90, 99.9, 100]
 DTYPES = ("f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")

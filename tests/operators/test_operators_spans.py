@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bbflow.operators.calendars import CALENDARS, Clock
 from bbflow.operators.windows import parse_window
+from bbflow.operators.windows.calendars import CALENDARS, Clock
 
 PARTITIONS = (
     "hour", {"hours": 6}, {"hours": 5}, {"hours": {"count": 36, "since": "1950-03-01"}}, "day", {"day": "12:00"},

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bbflow.errors import ConfigError
-from bbflow.operators.calendars import CALENDARS, Clock
-from bbflow.operators.window_kinds import KINDS
 from bbflow.operators.windows import parse_window, parse_windows
+from bbflow.operators.windows.calendars import CALENDARS, Clock
+from bbflow.operators.windows.kinds import KINDS
 
 MONTH, RUN = parse_window("month"), parse_window("run")
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from bbflow.operators.calendars import Clock
 from bbflow.operators.windows import parse_window
+from bbflow.operators.windows.calendars import Clock
 
 CALENDARS = ("standard", "proleptic_gregorian", "julian", "noleap", "all_leap", "360_day")
 CDO = shutil.which("cdo")

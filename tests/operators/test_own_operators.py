@@ -14,8 +14,9 @@ from laws import cuts, folded, layout_of, merged
 
 from bbflow.config import load_config
 from bbflow.errors import ConfigError, OperatorError
-from bbflow.operators import StateLayout, fold_steps, own, parse_operators
-from bbflow.operators.guard import collecting, error_of, isolate
+from bbflow.operators import StateLayout, fold_steps, parse_operators
+from bbflow.operators.own import finding as own
+from bbflow.operators.own.guard import collecting, error_of, isolate
 
 GUIDE = Path(__file__).parents[2] / "docs" / "own-operators.md"
 
@@ -25,7 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 from bbflow.operators.family import Family, StateField
 from bbflow.operators.operator import Axis, Operator, OperatorKind
-from bbflow.operators.statistics import MEAN, mean
+from bbflow.operators.statistics.basic import MEAN, mean
 
 
 class Sum:

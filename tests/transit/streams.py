@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 
 from bbflow import start_nodes
-from bbflow.operators.origin import look_in
+from bbflow.operators.own.origin import look_in
 
 WRITER = """
 import json, sys

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.operators.guard import fails
-from bbflow.operators.isolation import send
+from bbflow.operators.own.guard import fails
+from bbflow.operators.own.isolation import send
 
 
 def _run(work: bytes) -> tuple[bool, Any]:

@@ -6,14 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 from bbflow.errors import ConfigError, nearest
-from bbflow.operators.frequencies import EXAMPLES, GROUPS, frequency_window
 from bbflow.operators.operator import REQUIRED
 from bbflow.operators.readers import text
-from bbflow.operators.spans import Run, Steps
-from bbflow.operators.window import Window
-from bbflow.operators.window_kinds import KINDS, WindowKind
-
-__all__ = ["Window", "parse_window", "parse_windows"]
+from bbflow.operators.windows.frequencies import EXAMPLES, GROUPS, frequency_window
+from bbflow.operators.windows.kinds import KINDS, WindowKind
+from bbflow.operators.windows.spans import Run, Steps
+from bbflow.operators.windows.window import Window
 
 COMMON = ("name", "closed")
 """Parameters that every window takes."""

@@ -12,11 +12,11 @@ import numpy as np
 
 from bbflow.errors import ConfigError
 from bbflow.operators.family import Family
-from bbflow.operators.functions import NAMES, TAKEN, Functions, has_functions, parameters_of
-from bbflow.operators.groups import Grouped
-from bbflow.operators.guard import fails, guarded
 from bbflow.operators.operator import Operator, OperatorKind, Parameter
-from bbflow.operators.origin import Origin, origin_of
+from bbflow.operators.own.functions import NAMES, TAKEN, Functions, has_functions, parameters_of
+from bbflow.operators.own.groups import Grouped
+from bbflow.operators.own.guard import fails, guarded
+from bbflow.operators.own.origin import Origin, origin_of
 from bbflow.operators.readers import flag, number, positive, text
 
 ENTRY_POINTS = "bbflow.operators"

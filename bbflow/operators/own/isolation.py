@@ -9,7 +9,7 @@ import threading
 from typing import IO, Any
 
 from bbflow.errors import OperatorError
-from bbflow.operators.origin import Origin
+from bbflow.operators.own.origin import Origin
 
 
 class Child:
@@ -24,7 +24,7 @@ class Child:
     def __init__(self, origin: Origin) -> None:
         self._lock = threading.Lock()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "bbflow.operators.isolated"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-m", "bbflow.operators.own.isolated"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         send(self._process.stdin, (sys.path, origin))
 

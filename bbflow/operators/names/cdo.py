@@ -6,7 +6,7 @@ After the manual of CDO 2, section 2.8 (statistical values).
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from bbflow.operators.meaning import Meaning, Name
+from bbflow.operators.names.meaning import Meaning, Name
 from bbflow.operators.readers import number, positive
 
 STATISTICS: Mapping[str, tuple[str, Any]] = {

@@ -6,9 +6,9 @@ from typing import Self
 import numpy as np
 
 from bbflow.operators.family import Array, DType, Family, StateField, Steps, Views
-from bbflow.operators.limits import PARAMETERS, Limits
 from bbflow.operators.operator import Operator, OperatorKind, Parameter
 from bbflow.operators.readers import flag
+from bbflow.operators.statistics.limits import PARAMETERS, Limits
 
 MOST_STEPS = 255
 """So many booleans add up in a byte, which is what a processor adds most of at once."""

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from bbflow.operators.family import Array, DType, Family, StateField, Steps, Views
-from bbflow.operators.moments import identity
 from bbflow.operators.operator import Operator, OperatorKind, plain
+from bbflow.operators.statistics.moments import identity
 
 
 @dataclass(frozen=True, slots=True)

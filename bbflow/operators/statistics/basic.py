@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 
 from bbflow.operators.family import Array, Views
-from bbflow.operators.moments import COUNT, FIRST, MAX, MIN, SECOND, SHIFT, Moments
 from bbflow.operators.operator import Operator, OperatorKind, Parameter, plain
 from bbflow.operators.readers import whole_number
+from bbflow.operators.statistics.moments import COUNT, FIRST, MAX, MIN, SECOND, SHIFT, Moments
 
 MEAN = Moments.of(COUNT, SHIFT, FIRST)
 SPREAD = Moments.of(COUNT, SHIFT, FIRST, SECOND)

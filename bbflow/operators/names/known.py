@@ -5,10 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 from bbflow.errors import ConfigError, nearest
-from bbflow.operators.cdo_names import cdo_names
-from bbflow.operators.indices import index_names
-from bbflow.operators.meaning import Meaning, Name
-from bbflow.operators.xarray_names import xarray_names
+from bbflow.operators.names.cdo import cdo_names
+from bbflow.operators.names.indices import index_names
+from bbflow.operators.names.meaning import Meaning, Name
+from bbflow.operators.names.xarray_calls import xarray_names
 
 ORIGINS: Mapping[str, Mapping[str, Name]] = {
     "CDO": {name.name: name for name in cdo_names()},

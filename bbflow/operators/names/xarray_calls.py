@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from bbflow.errors import ConfigError
-from bbflow.operators.meaning import Meaning, Name
+from bbflow.operators.names.meaning import Meaning, Name
 from bbflow.operators.readers import number
 
 

@@ -12,9 +12,9 @@ from typing import Self
 import numpy as np
 
 from bbflow.operators.family import Array, DType, Family, StateField, Steps, Views
-from bbflow.operators.limits import PARAMETERS, Limits
 from bbflow.operators.operator import Operator, OperatorKind, Parameter
 from bbflow.operators.readers import positive
+from bbflow.operators.statistics.limits import PARAMETERS, Limits
 
 ENDS = ("length", "prefix", "suffix")
 """Number of steps, and of those in the run at the begin and at the end; the three are equal if one run is all."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bbflow.errors import ConfigError, nearest
-from bbflow.operators.meaning import Meaning, Name
+from bbflow.operators.names.meaning import Meaning, Name
 from bbflow.operators.readers import number
 
 DAY_S = 86400.0

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from bbflow.errors import ConfigError
-from bbflow.operators.bins import Bins
 from bbflow.operators.family import Array, Views
-from bbflow.operators.grid import Grid
 from bbflow.operators.operator import Axis, Operator, OperatorKind, Parameter
 from bbflow.operators.readers import number, positive
+from bbflow.operators.statistics.bins import Bins
+from bbflow.operators.statistics.grid import Grid
 
 BINS = 50
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import cftime  # type: ignore[import-untyped]
 
-from bbflow.operators.spans import Bounds, Key, Spans
+from bbflow.operators.windows.spans import Bounds, Key, Spans
 
 INSTANT = timedelta(microseconds=1)
 """The resolution of dates."""

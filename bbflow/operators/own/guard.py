@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from bbflow.errors import OperatorError
-from bbflow.operators import isolation
 from bbflow.operators.family import Array, DType, Family, StateField, Steps, Views
-from bbflow.operators.functions import Functions
-from bbflow.operators.groups import Grouped
 from bbflow.operators.operator import Operator
-from bbflow.operators.origin import Origin
+from bbflow.operators.own import isolation
+from bbflow.operators.own.functions import Functions
+from bbflow.operators.own.groups import Grouped
+from bbflow.operators.own.origin import Origin
 
 FAILED = StateField("_failed", "?")
 """Whether the state lacks something that was to be folded; it stays so in every merge."""

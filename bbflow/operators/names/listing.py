@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from bbflow.errors import ConfigError, nearest
-from bbflow.operators import names, parse, transforms, window_kinds
+from bbflow.operators import parse, transforms
 from bbflow.operators.catalogue import KINDS
-from bbflow.operators.cdo_names import COUNTED, STATISTICS, WINDOWS
-from bbflow.operators.frequencies import frequency_window
+from bbflow.operators.names import known
+from bbflow.operators.names.cdo import COUNTED, STATISTICS, WINDOWS
 from bbflow.operators.operator import REQUIRED, Parameter
-from bbflow.operators.own import installed
+from bbflow.operators.own.finding import installed
+from bbflow.operators.windows import kinds
+from bbflow.operators.windows.frequencies import frequency_window
 
 SECTIONS = (
     "statistics",
@@ -19,7 +21,7 @@ SECTIONS = (
     "transforms",
     "windows",
     "spaces",
-    *(f"names of {origin}" for origin in names.ORIGINS),
+    *(f"names of {origin}" for origin in known.ORIGINS),
 )
 """What there is, in order."""
 FILTER = ("values above a limit, below another, or between both, as rows", "filter: {above: 310.0}")
@@ -66,12 +68,12 @@ def entries() -> Iterator[Entry]:
         yield Entry("your own", name, f"of {entry_point.value}", name)
     for transform in transforms.KINDS.values():
         yield _kind("transforms", transform)
-    for window in window_kinds.KINDS.values():
+    for window in kinds.KINDS.values():
         yield _kind("windows", window)
     for name, (summary, example) in SPACES.items():
         yield Entry("spaces", name, summary, example)
-    for origin, known in names.ORIGINS.items():
-        for item in known.values():
+    for origin, names in known.ORIGINS.items():
+        for item in names.values():
             yield Entry(f"names of {origin}", item.name, item.summary, item.example)
 
 
@@ -98,7 +100,7 @@ def overview() -> Iterator[Entry]:
         if entry.name not in folded:
             yield entry
     for prefix, (over, _) in (*WINDOWS.items(), *COUNTED.items()):
-        example = names.NAMES[f"{prefix}mean"].example
+        example = known.NAMES[f"{prefix}mean"].example
         yield Entry("names of CDO", f"{prefix}…", f"over {over}: {suffixes}", example)
 
 
@@ -129,7 +131,7 @@ def _with_meaning(entry: Entry, written: str) -> Entry:
     if not entry.section.startswith("names of"):
         return entry
     try:
-        means = names.meaning(written)
+        means = known.meaning(written)
     except ConfigError:  # what must follow it isn't there, or doesn't fit in a word
         return entry
     parts = means.parts | ({"operators": [means.operator]} if means.operator is not None else {})

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from bbflow.operators.window_readers import MONTHS
+from bbflow.operators.windows.readers import MONTHS
 
 GROUPS: Mapping[str, Any] = {
     "time.hour": "clim_hour",

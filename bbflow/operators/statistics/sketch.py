@@ -21,7 +21,7 @@ import numpy as np
 from bbflow.errors import BbflowError
 from bbflow.operators import kernel
 from bbflow.operators.family import Array, DType, Family, StateField, Steps, Views
-from bbflow.operators.moments import MAX, identity
+from bbflow.operators.statistics.moments import MAX, identity
 
 MOST_TOP = 24
 """No sketch needs more levels: runs count to 2**24 before weights grow by single units."""

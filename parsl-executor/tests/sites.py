@@ -1,0 +1,65 @@
+"""A place for Parsl apps to run in: file system, burst buffer and configurations."""
+
+from contextlib import suppress
+from dataclasses import replace
+
+import parsl
+from bbflow_parsl import BurstBuffer, BurstBufferExecutor, BurstBufferMixin
+from parsl.config import Config
+from parsl.executors import ThreadPoolExecutor
+from parsl.providers import LocalProvider
+
+
+class Threads(BurstBufferMixin, ThreadPoolExecutor):
+    """The mix-in on the quickest executor there is: real, and without worker processes."""
+
+
+class Site:
+    """A 'PFS', a burst buffer, and Parsl's configurations on them."""
+
+    def __init__(self, root):
+        self.root = root
+        self.pfs, self.bb, self.work, self.results = (root / name for name in ("pfs", "bb", "pfs/work", "pfs/results"))
+        for path in (self.pfs, self.bb):
+            path.mkdir()
+        self.burst_buffer = BurstBuffer(
+            directory=self.bb, capacity="1MiB", intermediate=[str(self.work)], results=[str(self.results)]
+        )
+
+    def write(self, name, content):
+        path = self.pfs / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+        return path
+
+    def threads(self, workers=2, **changes):
+        return Threads(max_threads=workers, burst_buffer=replace(self.burst_buffer, **changes))
+
+    def htex(self, workers=1, provider=None, **changes):
+        return BurstBufferExecutor(
+            label="htex",
+            address="127.0.0.1",
+            encrypted=False,
+            max_workers_per_node=workers,
+            cores_per_worker=1e-3,
+            heartbeat_period=1,
+            heartbeat_threshold=60,
+            provider=provider or LocalProvider(init_blocks=1, max_blocks=1),
+            burst_buffer=replace(self.burst_buffer, **changes),
+        )
+
+    def load(self, executor, **options):
+        config = {"run_dir": str(self.root / "runinfo"), "strategy": "none", "initialize_logging": False}
+        return parsl.load(Config(executors=[executor], **(config | options)))
+
+    def files_on_bb(self):
+        """Give every file on the burst buffer but the locks."""
+        return sorted(path for path in self.bb.rglob("*") if path.is_file() and path.name not in ("owner.lock", "lock"))
+
+    def bytes_on_bb(self):
+        """Give how many bytes those files have together."""
+        total_bytes = 0
+        for path in self.files_on_bb():
+            with suppress(FileNotFoundError):  # it went meanwhile
+                total_bytes += path.stat().st_size
+        return total_bytes
