@@ -11,7 +11,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from bbflow.operators.origin import look_in
+from bbflow.operators.own.origin import look_in
 from bbflow.transit.merging import merge_states
 
 

@@ -118,8 +118,7 @@ def _prepare_output(output: Path, *, overwrite: bool, goes_on: bool) -> None:
         _put_events_aside(output)
         return
     made = ("results.zarr", "raw.zarr", "report.html", "figures", "rescued", ".rows")
-    made += (EVENTS_FILE, STATE_FILE, KEPT_FILE)
-    there = [output / name for name in made if (output / name).exists()]
+    there = [output / name for name in (*made, EVENTS_FILE, STATE_FILE, KEPT_FILE) if (output / name).exists()]
     if there and not overwrite:
         raise ConfigError(f"{there[0]} is there from an earlier run: give another output, or --overwrite")
     for path in there:
@@ -131,7 +130,7 @@ def _prepare_output(output: Path, *, overwrite: bool, goes_on: bool) -> None:
 
 
 def _put_events_aside(output: Path) -> None:
-    """Number the events of the run before: those of this one, and its report, are its own."""
+    """Give the events of the run before a number: those of this one, and its report, are its own."""
     events = output / EVENTS_FILE
     names = (events.with_name(f"{events.stem}.{number}{events.suffix}") for number in count(1))
     if events.exists():

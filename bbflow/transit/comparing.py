@@ -5,10 +5,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from bbflow.errors import ConfigError
-from bbflow.operators.calendars import Clock
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.family import DType
 from bbflow.operators.operator import Operator
+from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.fields import Field
 from bbflow.transit.layouts import layout_of
 from bbflow.transit.saved import SavedState

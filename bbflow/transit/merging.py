@@ -13,9 +13,9 @@ from bbflow.cf import StreamAttributes
 from bbflow.errors import ConfigError
 from bbflow.operators.diagnostic import Diagnostic, parse_diagnostics
 from bbflow.operators.family import Array
-from bbflow.operators.guard import collecting
-from bbflow.operators.spans import Steps
+from bbflow.operators.own.guard import collecting
 from bbflow.operators.windows import Window
+from bbflow.operators.windows.spans import Steps
 from bbflow.transit.comparing import check_diagnostics, check_states
 from bbflow.transit.heritage import Inherited, map_part, remainder
 from bbflow.transit.layouts import layout_of

@@ -16,8 +16,8 @@ import msgpack
 import numpy as np
 
 from bbflow.errors import ConfigError, DamagedError
-from bbflow.operators.calendars import Clock
 from bbflow.operators.family import Array
+from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.fields import Field
 from bbflow.transit.slots import Keys, Slot
 

@@ -11,10 +11,10 @@ import zarr
 from bbflow.cf import StreamAttributes
 from bbflow.errors import BbflowError
 from bbflow.landing.contact import NodeAddress
-from bbflow.operators.calendars import Clock
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.family import Array
-from bbflow.operators.guard import collecting
+from bbflow.operators.own.guard import collecting
+from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.comparing import meaning_of
 from bbflow.transit.fields import Field
 from bbflow.transit.fold import FoldWork, ShardFold
