@@ -192,9 +192,9 @@ class Folding:
                 directory = places[key.node].state_directory
                 work = FoldWork(state, diagnostic, inputs, batch.keys, local, directory, rows, self.errors)
                 works.setdefault(key.node, []).append(work)
-        return self._with_heritage(works)
+        return self.with_heritage(works)
 
-    def _with_heritage(self, works: dict[str, list[FoldWork]]) -> dict[str, list[FoldWork]]:
+    def with_heritage(self, works: dict[str, list[FoldWork]]) -> dict[str, list[FoldWork]]:
         """Let new shards begin with what an earlier run has left."""
         if self.heritage is None:
             return works
@@ -253,7 +253,7 @@ class Folding:
             directory = places[node].state_directory
             work = FoldWork(state, diagnostic, inputs, batch.keys, None, directory, rows, self.errors)
             works += [work] if new else []
-        return node, self._with_heritage({node: works})[node]
+        return node, self.with_heritage({node: works})[node]
 
     def lanes(self, works: Sequence[FoldWork], count: int) -> list[list[FoldWork]]:
         """Share a node's work out over `count` workers; a shard stays with the lane it began in."""
