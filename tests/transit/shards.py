@@ -25,7 +25,7 @@ CLOCK = Clock("hours since 2001-01-28", "noleap")
 ATTRIBUTES = StreamAttributes({"time/units": CLOCK.units, "time/calendar": CLOCK.calendar})
 
 
-def run(folder, config, values, hours, regions, *, before=None, batch_steps=3, gone=(), gone_from=None):
+def run(folder, config, values, hours, regions, *, before=None, batch_steps=3, gone=(), gone_from=None, crash_at=None):
     """Fold steps of one field and give the saved state.
 
     Parameters
@@ -46,6 +46,8 @@ def run(folder, config, values, hours, regions, *, before=None, batch_steps=3, g
         At most so many steps are folded at once.
     gone, gone_from
         Numbers of shards that get no step from one on.
+    crash_at
+        Before this step an analysis of the checkpoints takes over.
     """
     (folder / "state").mkdir(parents=True, exist_ok=True)
     heritage = Heritage(read_state(before)) if before else None
@@ -53,6 +55,8 @@ def run(folder, config, values, hours, regions, *, before=None, batch_steps=3, g
     offset = heritage.saved.number + 1 if heritage else 0
     at = 0
     while at < len(hours):
+        if crash_at is not None and at >= crash_at:
+            folding, crash_at = restarted(folding), None
         keys = keys_of(folding, hours[at], at + offset)
         end = at + 1
         last = min(len(hours), at + batch_steps, gone_from if gone_from is not None and at < gone_from else len(hours))
@@ -69,6 +73,13 @@ def run(folder, config, values, hours, regions, *, before=None, batch_steps=3, g
         folding.take(batch, [fold_batch(folding.with_heritage({"": works})[""])])
         at = end
     return save(folder, folding, values.shape[1:])
+
+
+def restarted(folding):
+    """Give what another analysis makes of the nodes' checkpoints."""
+    nodes = {key.node for key in folding.states}
+    cursors = {node: (folding.cursor, folding.checkpoint(node)) for node in nodes}
+    return Folding(folding.config, cursors, folding.heritage)
 
 
 def keys_of(folding, hour, number):

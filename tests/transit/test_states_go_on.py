@@ -14,6 +14,7 @@ from bbflow.errors import BbflowError
 from bbflow.transit.folding import Folding
 from bbflow.transit.heritage import Heritage
 from bbflow.transit.saved import read_state
+from bbflow.transit.taking_over import take_over
 
 SHAPE = 4, 6
 STEPS = 40
@@ -83,6 +84,23 @@ def test_any_cut_into_runs_of_any_decompositions_gives_what_one_run_gives(whole,
             saved = shards.run(own, CONFIG, part, hours, decompositions[number], before=before, batch_steps=batch_steps)
             before = own
         assert_same(saved, whole)
+
+
+def test_an_analysis_that_crashes_in_a_later_run_is_carried_on_with(tmp_path, whole):
+    shards.run(tmp_path / "first", CONFIG, values()[:13], HOURS[:13], ROWS)
+    before = tmp_path / "first"
+    saved = shards.run(tmp_path / "second", CONFIG, values()[13:], HOURS[13:], QUARTERS, before=before, crash_at=5)
+    assert_same(saved, whole)
+
+
+def test_after_a_crash_the_state_is_what_it_was_though_it_is_replaced_meanwhile(tmp_path):
+    config = {"windows": ["run"], "operators": {"x": ["sum"]}}
+    shards.run(tmp_path, config, values()[:10], HOURS[:10], ONE)
+    parsed = parse_config({"stream": "fields", "output": str(tmp_path), "continue": str(tmp_path)} | config)
+    number = take_over(parsed, {"a": (-1, b"")}).saved.number
+    shards.run(tmp_path, config, values(), HOURS, ONE)
+    assert take_over(parsed, {"a": (3, b"checkpoint")}).saved.number == number
+    assert take_over(parsed, {"a": (-1, b"")}).saved.number > number
 
 
 def test_what_no_shard_writes_any_more_is_handed_on(tmp_path):
