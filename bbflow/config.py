@@ -1,6 +1,6 @@
 """The configuration of a run: what stands in CONFIG.yml, checked in full before anything starts."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,6 +10,7 @@ import yaml
 from bbflow.errors import ConfigError, nearest
 from bbflow.operators.diagnostic import Diagnostic, parse_diagnostics
 from bbflow.operators.own.origin import look_in
+from bbflow.operators.readers import one_of
 from bbflow.units import parse_bytes
 
 T = TypeVar("T")
@@ -153,7 +154,7 @@ def parse_config(content: Any) -> Config:
             units=str,
             calendar=str,
             interval=float,
-            late=_one_of("skip", "error"),
+            late=one_of("skip", "error"),
         ),
         raw=_parse_raw(content.get("raw", "none")),
         nodes=_section(
@@ -219,15 +220,6 @@ def _positive(value: Any) -> int:
     if number < 1 or (isinstance(value, float) and value != number):
         raise ConfigError(f"{value!r} must be a whole number, 1 or more")
     return number
-
-
-def _one_of(*valid: str) -> Callable[[Any], str]:
-    def read(value: Any) -> str:
-        if value not in valid:
-            raise ConfigError(f"unknown {value!r}; {nearest(str(value), valid)}")
-        return str(value)
-
-    return read
 
 
 def _names(value: Any) -> tuple[str, ...] | None:

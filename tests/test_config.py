@@ -46,7 +46,7 @@ def test_a_stream_and_its_operators_are_enough():
         ({"raw": "al"}, "did you mean 'all'?"),
         ({"raw": {"compression": "zst"}}, "did you mean 'zstd'?"),
         ({"raw": {"every": 0}}, "raw: every: 0"),
-        ({"time": {"late": "skp"}}, "time: late: unknown 'skp'; did you mean 'skip'?"),
+        ({"time": {"late": "skp"}}, "time: late: unknown choice 'skp'; did you mean 'skip'?"),
         ({"operators": {"wind": {"of": "sqrt(u", "operators": ["mean"]}}}, "operators of wind: "),
         ({"operators": {"tas": {"each": {"day": "max"}, "operators": [{"filter": {"above": 1}}]}}}, "single steps"),
         ({"operators": {"t": {"of": "tas", "each": "day", "operators": ["max"]}}}, "such as {day: max}"),

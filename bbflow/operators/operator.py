@@ -2,16 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from bbflow.operators.family import Array, DType, Family
+from bbflow.operators.state import StateLayout
 from bbflow.operators.statistics.moments import COUNT, Moments
 from bbflow.operators.statistics.presence import Presence
-
-if TYPE_CHECKING:
-    from bbflow.operators.state import StateLayout
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +66,7 @@ class Operator:
     def _counts(self) -> bool:
         return self.min_count is not None or not self.skipna
 
-    def finalize(self, layout: "StateLayout", buffer: Any) -> Array:
+    def finalize(self, layout: StateLayout, buffer: Any) -> Array:
         """Give the result of a state.
 
         Parameters

@@ -3,19 +3,25 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from bbflow.errors import BbflowError
 from bbflow.operators.family import Array, DType, Family, StateField, Views
-from bbflow.operators.filter import Filter
 from bbflow.operators.kernel import TYPES
-from bbflow.operators.operator import Operator
 
 ALIGNMENT_BYTES = 64
 MERGED_BYTES = 1 << 20
 """About so much of a family's state is merged at a time, so that temporaries stay in the cache."""
+
+
+class Keeping(Protocol):
+    """What needs some families: an operator."""
+
+    @property
+    def families(self) -> tuple[Family, ...]:
+        """All that must be kept for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +36,8 @@ class StateLayout:
     """Length of each field's last axis."""
 
     @classmethod
-    def of(cls, operators: Iterable[Operator | Filter], *, dtype: DType, points: int) -> "StateLayout":
-        """Give the layout that has what some operators need, and no more; filters need nothing.
+    def of(cls, operators: Iterable[Keeping], *, dtype: DType, points: int) -> "StateLayout":
+        """Give the layout that has what some operators need, and no more.
 
         Parameters
         ----------
@@ -55,7 +61,7 @@ class StateLayout:
             )
         families: dict[str, Family] = {}
         for item in operators:
-            for family in item.families if isinstance(item, Operator) else ():
+            for family in item.families:
                 families[family.name] = families[family.name].join(family) if family.name in families else family
         return cls(tuple(families[name] for name in sorted(families)), dtype, int(points))
 

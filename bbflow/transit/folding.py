@@ -19,7 +19,7 @@ from bbflow.transit.inputs import Inputs
 from bbflow.transit.series import join_partials
 from bbflow.transit.shards import ShardKey, ShardState
 from bbflow.transit.slots import Keys
-from bbflow.transit.timeline import Timeline
+from bbflow.transit.timeline import Closing, Timeline
 from bbflow.view.stream import StreamView
 
 
@@ -273,6 +273,16 @@ class Folding:
         self.timeline.take(batch.times, batch.keys, batch.late)
         self.last_number = max((*batch.numbers, self.last_number))
         self.cursor = batch.through
+
+    def was_published(self, closing: Closing) -> bool:
+        """Whether an earlier analysis has published a span, and dropped states of it, before it died.
+
+        It dies between the commits to two nodes: then the states of one are ahead of the cursor. A span is published
+        before the first step after it is folded.
+        """
+        name = closing.window.name
+        ahead = [state for state in self.states.values() if state.last_step > self.last_number and state.keys]
+        return any(state.keys[name] not in closing.keys for state in ahead if state.keys and name in state.keys)
 
     def take_rows(self) -> list[ShardState]:
         """Give the states with rows that were not published, and let go of the rows."""

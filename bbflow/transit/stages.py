@@ -126,7 +126,8 @@ class FoldStage(Stage):
             self._pass_discarded()
             return
         for closing in self.folding.timeline.closing(batch.keys) if batch.steps else ():
-            self.publish(closing)
+            if not self.folding.was_published(closing):
+                self.publish(closing)
         for number in batch.steps:
             self.publishing.know(self._fields(self.view.blocks(number), attributes))
         works = self.folding.works(batch, self.view, attributes, self.nodes, str(self._rows_directory))

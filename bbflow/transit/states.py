@@ -59,9 +59,10 @@ def combine_files(layout: StateLayout, paths: Iterable[str], target: Any) -> Non
 
 
 def forget(paths: Iterable[str]) -> None:
-    """Remove states that are done with, and unmap what others have removed."""
+    """Remove states that are done with, and unmap what others have removed. Safe in any thread."""
     paths = list(paths)
     for path in paths:
         Path(path).unlink(missing_ok=True)
-    for path in [path for path in _mapped if paths and not Path(path).exists()]:
-        del _mapped[path]
+    for path in tuple(_mapped) if paths else ():
+        if not Path(path).exists():
+            _mapped.pop(path, None)

@@ -187,11 +187,13 @@ class Timeline:
         }
 
     def restore(self, message: Mapping[str, Any]) -> None:
-        """Take the place of the one that gave a map."""
-        for name, spans in message["spans"].items():
-            self._spans[name] = {tuple(key): Span(tuple(key), *rest) for key, *rest in spans}
+        """Take the place of the one that gave a map; windows that aren't wanted any more are left out."""
+        own = set(self._spans)
+        for name in own & set(message["spans"]):
+            self._spans[name] = {tuple(key): Span(tuple(key), *rest) for key, *rest in message["spans"][name]}
         current = message["current"]
-        self._current = current and {name: None if key is None else tuple(key) for name, key in current.items()}
+        if current is not None:
+            self._current = {name: None if current[name] is None else tuple(current[name]) for name in own}
         self._interval, self.last, self.late, self.missing, self.first = message["numbers"]
 
     def go_on(self, message: Mapping[str, Any]) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 from bbflow.phases import BoardSource
 from bbflow.staging import File, Stager, parse_policy
 from benchmarks.testbed.address import BUCKET, environment
-from benchmarks.testbed.application import Await, Read, run_tasks
 from benchmarks.testbed.job import Job, Outcome
+from benchmarks.testbed.tasks import Await, Read, run_tasks
 
 
 def read_staged(job: Job) -> Outcome:

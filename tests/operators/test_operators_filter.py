@@ -52,8 +52,7 @@ def test_a_filter_keeps_exactly_what_is_between_its_limits(case):
 @settings(deadline=None, max_examples=200)
 def test_filtering_while_folding_gives_the_same_rows(case, knows_extremes):
     values, item, fill = case
-    operators = (*parse_operators(["mean", "max"]), item)
-    layout = StateLayout.of(operators, dtype=values.dtype, points=values.shape[1])
+    layout = StateLayout.of(parse_operators(["mean", "max"]), dtype=values.dtype, points=values.shape[1])
     low, high = (float("-inf"), float("inf")) if values.dtype.kind == "f" else (0, 0)
     extremes = [
         (np.nanmin(block, initial=high).item(), np.nanmax(block, initial=low).item()) for block in values

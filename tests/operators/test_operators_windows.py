@@ -135,7 +135,7 @@ def test_every_window_has_an_example_that_is_one(kind):
         ({"running": {"days": 5, "hours": 3}}, "got 2 of them"),
         ({"running": {"days": 1}}, "no running window"),
         ({"clim_dayofyear": "day"}, "neither date nor number"),
-        ({"month": {"closed": "both"}}, "neither left nor right"),
+        ({"month": {"closed": "both"}}, "unknown choice 'both'"),
         ({"run": {"closed": "right"}}, "take it out"),
         ({"month": {"name": "a b"}}, "must be a word"),
         ({"month": None, "day": None}, "a map of one name"),

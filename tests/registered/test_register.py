@@ -1,11 +1,11 @@
 import os
-import subprocess
 import sys
 from contextlib import contextmanager
 
 import numpy as np
 import pytest
-from writers import PATIENCE_S, clean_environment, finish, wait_for_file, write_config, writing
+from processes import finish, running
+from writers import clean_environment, wait_for_file, write_config, writing
 
 from bbflow.errors import ConfigError
 from bbflow.landing.embedded import EmbeddedNodes
@@ -48,24 +48,8 @@ def stream(nodes, folder, *, ranks=RANKS, has_lat=True, stop_after=-1, abort_aft
 def registering(nodes, output, *options):
     """`bbflow register` beside the test."""
     command = [sys.executable, "-m", "bbflow", "register", "model", "--contact", nodes.contact, "--output", output]
-    process = subprocess.Popen(
-        [*command, *options],
-        env=clean_environment(nodes.contact),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    with process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def end(process):
-    """Wait for a registration; give its exit code and what it said."""
-    said, _ = process.communicate(timeout=2 * PATIENCE_S)
-    return process.returncode, said
+    with running([*command, *options], clean_environment(nodes.contact)) as process:
+        yield process
 
 
 def run(nodes, folder, *options, **settings):
@@ -73,7 +57,7 @@ def run(nodes, folder, *options, **settings):
     with registering(nodes, folder / "result", *options) as registration:
         with stream(nodes, folder, **settings) as job:
             assert finish(job) == (0, "")
-        return end(registration)
+        return finish(registration)
 
 
 def visible(folder):
@@ -125,7 +109,7 @@ def test_a_crash_is_the_registrations_error_and_another_one_goes_on(two_nodes, f
         code, said = run(two_nodes, tmp_path, "--variable", "tas", *bad)
         assert code == 1
         assert "map_crash was killed by SIGSEGV at step 3 on BB node bb0" in said
-        assert end(other) == (0, "")
+        assert finish(other) == (0, "")
     assert (tmp_path / "good").exists()
     assert visible(tmp_path) == []
 
@@ -142,7 +126,7 @@ def test_nothing_half_written_is_seen_whatever_goes_wrong(one_ended, functions, 
     words = [f"{functions}:{symbol}" for symbol in symbols]
     options = ("--map", words[0], "--reduce", words[1], "--variable", "tas")
     with registering(one_ended, tmp_path / "result", *options) as registration:
-        code, said = end(registration)
+        code, said = finish(registration)
     assert (code, message in said) == (1, True), said
     assert visible(tmp_path) == []
 
@@ -154,7 +138,7 @@ def test_nothing_half_written_is_seen_whatever_goes_wrong(one_ended, functions, 
 def test_the_variable_must_be_one_array(one_ended, functions, tmp_path, variable, message):
     options = ("--variable", variable) if variable else ()
     with registering(one_ended, tmp_path / "result", "--map", f"{functions}:map_total", *options) as registration:
-        code, said = end(registration)
+        code, said = finish(registration)
     assert (code, message in said) == (os.EX_USAGE, True), said
 
 
@@ -178,10 +162,10 @@ def test_what_was_mapped_makes_room_and_a_late_registration_says_what_is_gone(sm
     with registering(small_node, tmp_path / "result", *words) as registration:
         with writing(small_node.contact, BULK, write_config(tmp_path)) as job:
             assert finish(job) == (0, "")
-        assert end(registration) == (0, "")
+        assert finish(registration) == (0, "")
     assert mapped_steps(tmp_path) == list(range(12))
     with registering(small_node, tmp_path / "result", *words) as late:
-        code, said = end(late)
+        code, said = finish(late)
     left = mapped_steps(tmp_path)
     assert (code, left) == (0, list(range(12 - len(left), 12)))
     assert f"{12 - len(left)} of 12 steps were discarded, or gone before this registration" in said
@@ -195,7 +179,7 @@ def test_blocks_that_were_spilled_are_mapped_too(small_node, functions, tmp_path
         code, said = finish(job)
     assert (code, "spilled" in said) == (0, True)
     with registering(small_node, tmp_path / "result", "--map", f"{functions}:map_environment") as registration:
-        assert end(registration) == (0, "")
+        assert finish(registration) == (0, "")
     assert mapped_steps(tmp_path) == list(range(12))
 
 
@@ -203,13 +187,13 @@ def test_a_group_that_fills_its_node_is_an_error_and_the_simulation_goes_on(smal
     words = ("--map", f"{functions}:map_environment", "--group", "all")
     with writing(small_node.contact, BULK, write_config(tmp_path)) as job:
         with registering(small_node, tmp_path / "result", *words) as registration:
-            code, said = end(registration)
+            code, said = finish(registration)
         assert code == os.EX_TEMPFAIL
         assert "steps of the group fill BB node bb0" in said
         assert visible(tmp_path) == []
         with registering(small_node, tmp_path / "result", "--map", f"{functions}:map_environment") as registration:
             assert finish(job) == (0, "")
-            assert end(registration) == (0, "")
+            assert finish(registration) == (0, "")
     assert mapped_steps(tmp_path) == list(range(12))
 
 
@@ -219,7 +203,7 @@ def test_an_aborted_stream_leaves_no_output(two_nodes, functions, tmp_path):
     ) as registration:
         with stream(two_nodes, tmp_path, ranks=1, abort_after=3) as job:
             finish(job)
-        code, said = end(registration)
+        code, said = finish(registration)
     assert code == 1
     assert "was aborted by its writer after 4 complete steps" in said
     assert visible(tmp_path) == []
@@ -235,7 +219,7 @@ def test_ranks_read_the_logical_file_that_is_still_written(two_nodes, guide, tmp
             assert registration.poll() is None
             (tmp_path / "go").touch()
             assert finish(job) == (0, "")
-        assert end(registration) == (0, "")
+        assert finish(registration) == (0, "")
     assert (tmp_path / "result").read_text() == f"mean {TAS.mean():g} of {TAS.size} values\n"
     assert visible(tmp_path) == ["result"]
 
@@ -256,7 +240,7 @@ def test_a_rank_that_crashes_is_told_with_its_signal(two_nodes, ranks, tmp_path)
 def test_a_variable_need_not_be_in_every_step(one_ended, functions, tmp_path):
     words = ("--variable", "lat", "--map", f"{functions}:map_environment")
     with registering(one_ended, tmp_path / "result", *words) as registration:
-        assert end(registration) == (0, "")
+        assert finish(registration) == (0, "")
     assert mapped_steps(tmp_path) == [0]
 
 

@@ -112,3 +112,12 @@ def test_an_interval_that_is_given_counts_gaps_from_the_first_step_on(interval, 
     timeline = Timeline(parse_windows(["run"]), (), interval)
     timeline.take([0.0, 3.0, 7.0], {"run": ()}, 0)
     assert timeline.missing == missing
+
+
+def test_a_rescue_without_windows_takes_a_timeline_over():
+    timeline, rescue = Timeline(WINDOWS, ()), Timeline((), ())
+    timeline.take([0.0], keys_of(0), 0)
+    rescue.restore(msgpack.unpackb(msgpack.packb(timeline.to_wire())))
+    assert rescue.closing({}) == []
+    rescue.take([6.0], {}, 0)
+    assert rescue.last == 6.0

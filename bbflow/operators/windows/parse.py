@@ -6,14 +6,18 @@ from dataclasses import replace
 from typing import Any
 
 from bbflow.errors import ConfigError, nearest
-from bbflow.operators.operator import REQUIRED
-from bbflow.operators.readers import text
+from bbflow.operators.items import read_parameters
+from bbflow.operators.operator import Parameter
+from bbflow.operators.readers import one_of, text
 from bbflow.operators.windows.frequencies import EXAMPLES, GROUPS, frequency_window
 from bbflow.operators.windows.kinds import KINDS, WindowKind
 from bbflow.operators.windows.spans import Run, Steps
 from bbflow.operators.windows.window import Window
 
-COMMON = ("name", "closed")
+COMMON = {
+    "name": Parameter(text, "what the results are called", None),
+    "closed": Parameter(one_of("left", "right"), "on which side a span holds its boundary", "left"),
+}
 """Parameters that every window takes."""
 
 
@@ -86,15 +90,13 @@ def _of_xarray(call: str, value: Any) -> Window:
 
 def _make(kind: WindowKind, value: Any) -> Window:
     given = dict(value) if isinstance(value, Mapping) else {} if value is None else {_main(kind, value): value}
-    valid = [*kind.parameters, *COMMON]
-    for key in given:
-        if key not in valid:
-            raise ConfigError(f"window {kind.name!r}: unknown parameter {key!r}; {nearest(str(key), valid)}")
+    where = f"window {kind.name!r}"
+    read = read_parameters(where, {**kind.parameters, **COMMON}, given)
+    common = {name: read.pop(name) for name in COMMON}
     try:
-        window = kind.make(**{name: _value(kind, name, given) for name in kind.parameters})
-        return _with_common(window, given)
+        return _with_common(kind.make(**read), **common)
     except ConfigError as error:
-        raise ConfigError(f"window {kind.name!r}: {error}") from None
+        raise ConfigError(f"{where}: {error}") from None
 
 
 def _main(kind: WindowKind, value: Any) -> str:
@@ -103,22 +105,10 @@ def _main(kind: WindowKind, value: Any) -> str:
     return kind.main
 
 
-def _value(kind: WindowKind, name: str, given: Mapping[str, Any]) -> Any:
-    parameter = kind.parameters[name]
-    if name in given:
-        return parameter.read(given[name])
-    if parameter.default is REQUIRED:
-        raise ConfigError(f"it needs {name!r}: {parameter.meaning}")
-    return parameter.default
-
-
-def _with_common(window: Window, given: Mapping[str, Any]) -> Window:
-    name = text(given.get("name", window.name))
-    if not re.fullmatch(r"[A-Za-z0-9_]+", name):
-        raise ConfigError(f"name {name!r} must be a word of letters, digits and _")
-    closed = given.get("closed", "left")
-    if closed not in ("left", "right"):
-        raise ConfigError(f"closed: {closed!r} is neither left nor right")
+def _with_common(window: Window, name: str | None, closed: str) -> Window:
+    chosen = window.name if name is None else name
+    if not re.fullmatch(r"[A-Za-z0-9_]+", chosen):
+        raise ConfigError(f"name {chosen!r} must be a word of letters, digits and _")
     if closed == "right" and isinstance(window.spans, Steps | Run):
         raise ConfigError("closed: steps have no boundary to be closed on; take it out")
-    return replace(window, name=name, closed=closed)
+    return replace(window, name=chosen, closed=closed)
