@@ -19,6 +19,7 @@ from bbflow.transit.inputs import Inputs
 from bbflow.transit.series import join_partials
 from bbflow.transit.shards import ShardKey, ShardState
 from bbflow.transit.slots import Keys
+from bbflow.transit.taking_over import inheriting
 from bbflow.transit.timeline import Closing, Timeline
 from bbflow.view.stream import StreamView
 
@@ -192,20 +193,7 @@ class Folding:
                 directory = places[key.node].state_directory
                 work = FoldWork(state, diagnostic, inputs, batch.keys, local, directory, rows, self.errors)
                 works.setdefault(key.node, []).append(work)
-        return self.with_heritage(works)
-
-    def with_heritage(self, works: dict[str, list[FoldWork]]) -> dict[str, list[FoldWork]]:
-        """Let new shards begin with what an earlier run has left."""
-        if self.heritage is None:
-            return works
-        states = {work.state.key: work.state for own in works.values() for work in own if _keeps(work)} | self.states
-        return {node: [self._inheriting(work, states.values()) for work in own] for node, own in works.items()}
-
-    def _inheriting(self, work: FoldWork, states: Iterable[ShardState]) -> FoldWork:
-        if self.heritage is None or work.state.keys is not None or not _keeps(work):
-            return work
-        others = [state for state in states if state.key.diagnostic == work.state.key.diagnostic]
-        return replace(work, inherited=self.heritage.of_shard(work.state, others))
+        return inheriting(self.heritage, works, self.states)
 
     def _local(self, key: ShardKey) -> Local | None:
         placement = self.placements.get(key.diagnostic)
@@ -253,7 +241,7 @@ class Folding:
             directory = places[node].state_directory
             work = FoldWork(state, diagnostic, inputs, batch.keys, None, directory, rows, self.errors)
             works += [work] if new else []
-        return node, self.with_heritage({node: works})[node]
+        return node, inheriting(self.heritage, {node: works}, self.states)[node]
 
     def lanes(self, works: Sequence[FoldWork], count: int) -> list[list[FoldWork]]:
         """Share a node's work out over `count` workers; a shard stays with the lane it began in."""
@@ -310,11 +298,6 @@ class Folding:
             self.timeline.restore(checkpoint["timeline"])
             self.errors.update(checkpoint["errors"])
             self._offset, self.last_number = checkpoint["numbers"]
-
-
-def _keeps(work: FoldWork) -> bool:
-    """Whether the work's states are its own, and not joined with those of other blocks step by step."""
-    return work.local is None or work.local.complete or bool(work.inputs.arrays)
 
 
 def regions(diagnostic: Diagnostic, blocks: Iterable[tuple[str, Block]]) -> dict[ShardKey, dict[str, Block]]:

@@ -2,15 +2,18 @@
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from bbflow.config import Config
 from bbflow.errors import ConfigError
 from bbflow.transit.comparing import check_diagnostics
 from bbflow.transit.consumers import Cursor
+from bbflow.transit.fold import FoldWork
 from bbflow.transit.heritage import Heritage
 from bbflow.transit.saved import SavedState, read_state
+from bbflow.transit.shards import ShardKey, ShardState
 
 KEPT_FILE = ".inherited.bbflow"
 """The state that a run goes on from, in its output: the one that was given may be replaced before the run has ended."""
@@ -66,6 +69,39 @@ def check_continued(config: Config, path: Path) -> SavedState:
             "another output, or set raw: none"
         )
     return saved
+
+
+def inheriting(
+    heritage: Heritage | None, works: Mapping[str, Sequence[FoldWork]], states: Mapping[ShardKey, ShardState]
+) -> dict[str, list[FoldWork]]:
+    """Let new shards begin with what an earlier run has left.
+
+    Parameters
+    ----------
+    heritage
+        That; None if there is none.
+    works
+        What is to be folded next on each node.
+    states
+        Those that count.
+    """
+    if heritage is None:
+        return {node: list(own) for node, own in works.items()}
+    begun = {work.state.key: work.state for own in works.values() for work in own if _keeps(work)}
+    known = list((begun | dict(states)).values())
+    return {node: [_inheriting(heritage, work, known) for work in own] for node, own in works.items()}
+
+
+def _inheriting(heritage: Heritage, work: FoldWork, states: Iterable[ShardState]) -> FoldWork:
+    if work.state.keys is not None or not _keeps(work):
+        return work
+    others = [state for state in states if state.key.diagnostic == work.state.key.diagnostic]
+    return replace(work, inherited=heritage.of_shard(work.state, others))
+
+
+def _keeps(work: FoldWork) -> bool:
+    """Whether the work's states are its own, and not joined with those of other blocks step by step."""
+    return work.local is None or work.local.complete or bool(work.inputs.arrays)
 
 
 def keep_state(source: Path, target: Path) -> None:

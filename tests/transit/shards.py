@@ -20,6 +20,7 @@ from bbflow.transit.saved import STATE_FILE, read_state
 from bbflow.transit.saving import Saving
 from bbflow.transit.shards import ShardKey, ShardState
 from bbflow.transit.slots import OUTER
+from bbflow.transit.taking_over import inheriting
 
 CLOCK = Clock("hours since 2001-01-28", "noleap")
 ATTRIBUTES = StreamAttributes({"time/units": CLOCK.units, "time/calendar": CLOCK.calendar})
@@ -70,7 +71,7 @@ def run(folder, config, values, hours, regions, *, before=None, batch_steps=3, g
             if number not in absent
             for key in folding.config.diagnostics
         ]
-        folding.take(batch, [fold_batch(folding.with_heritage({"": works})[""])])
+        folding.take(batch, [fold_batch(inheriting(heritage, {"": works}, folding.states)[""])])
         at = end
     return save(folder, folding, values.shape[1:])
 

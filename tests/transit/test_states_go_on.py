@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 
 from bbflow.config import parse_config
 from bbflow.errors import BbflowError
+from bbflow.records import Block, Step
 from bbflow.transit.folding import Folding
 from bbflow.transit.heritage import Heritage
 from bbflow.transit.saved import read_state
 from bbflow.transit.taking_over import take_over
+from bbflow.view.stream import StreamView
 
 SHAPE = 4, 6
 STEPS = 40
@@ -73,7 +75,7 @@ cuts = st.lists(st.integers(1, STEPS - 1), min_size=1, max_size=2, unique=True).
 decompositions = st.lists(st.sampled_from([ONE, ROWS, COLUMNS, QUARTERS]), min_size=3, max_size=3)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(cuts, decompositions, st.sampled_from([1, 4]))
 def test_any_cut_into_runs_of_any_decompositions_gives_what_one_run_gives(whole, cuts, decompositions, batch_steps):
     field, before = values(), None
@@ -125,6 +127,32 @@ def test_states_that_need_the_order_are_not_joined_of_regions_that_overlap(tmp_p
     config = {"windows": ["run"], "operators": {"x": [{"longest_spell": LIMIT}]}}
     with pytest.raises(BbflowError, match="x: its state can't be saved"):
         shards.run(tmp_path, config, values()[:4], HOURS[:4], [*ROWS, *COLUMNS])
+
+
+def arrived(hours):
+    """A node's stream in which a step has landed at each of these hours."""
+    view = StreamView(["a"], {"a": -1})
+    steps = [
+        Step(number, (Block("time", "double", "GlobalValue", value=hour),)).to_wire()
+        for number, hour in enumerate(hours)
+    ]
+    state = {"status": "open", "writers": 1, "local_writers": 1, "discarded": [], "moved": [], "attributes": []}
+    view.update("a", state | {"base": [], "steps": steps, "last": len(hours) - 1})
+    return view
+
+
+def test_numbers_go_on_after_steps_that_are_written_again(tmp_path):
+    config = {"windows": [{"steps": 7}], "operators": {"x": ["sum"]}, "workers": {"batch_steps": 5}}
+    shards.run(tmp_path, config, values()[:10], HOURS[:10], ONE)
+    parsed, heritage = parse_config({"stream": "fields"} | config), Heritage(read_state(tmp_path))
+    folding, view = Folding(parsed, {"a": (-1, b"")}, heritage), arrived(HOURS[7:30])
+    batch = folding.next_batch(view, shards.CLOCK)
+    assert (batch.late, batch.steps, batch.numbers) == (3, (3, 4), (10, 11))
+    folding.take(batch, [])
+    folding = Folding(parsed, {"a": (folding.cursor, folding.checkpoint("a"))}, heritage)
+    batch = folding.next_batch(view, shards.CLOCK)
+    assert (batch.numbers, batch.keys) == ((12, 13), {"steps7": (1,)})
+    assert (folding.late, folding.number, folding.last_number) == (3, 11, 11)
 
 
 def test_steps_that_the_run_before_has_are_late(tmp_path):
