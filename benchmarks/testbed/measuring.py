@@ -72,13 +72,14 @@ def _repetition(bed: Bed, number: int) -> list[Run]:
 
 @contextmanager
 def ended_by_signal() -> Iterator[None]:
-    """Let SIGTERM end the block as Ctrl-C would, so that everything is taken down."""
+    """Let SIGTERM and Ctrl-C end the block, so that everything is taken down; a shell's background job ignores Ctrl-C."""
 
     def end(number: int, frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
-    before = signal.signal(signal.SIGTERM, end)
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
