@@ -15,7 +15,19 @@ from bbflow.units import parse_bytes
 
 T = TypeVar("T")
 
-KEYS = {"stream", "operators", "windows", "output", "time", "raw", "netcdf", "nodes", "workers", "open_timeout_s"}
+KEYS = {
+    "stream",
+    "operators",
+    "windows",
+    "output",
+    "time",
+    "raw",
+    "netcdf",
+    "nodes",
+    "workers",
+    "open_timeout_s",
+    "continue",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +113,10 @@ class Config:
     """Whether the results are written as NetCDF too, at the end."""
     open_timeout_s: float = 600.0
     """How long to wait for the stream to open."""
+    continued: Path | None = None
+    """State of an earlier run, or the output that has it, with which this run goes on (the key 'continue')."""
+    content: Mapping[str, Any] = field(default_factory=dict)
+    """The keys 'operators' and 'windows' as they were written."""
 
     def isolated(self) -> "Config":
         """Give the same configuration with users' operators in processes of their own."""
@@ -169,6 +185,8 @@ def parse_config(content: Any) -> Config:
         ),
         netcdf=_as(flag, content.get("netcdf") or False, "netcdf"),
         open_timeout_s=_as(float, content.get("open_timeout_s", 600.0), "open_timeout_s"),
+        continued=_as(Path, content["continue"], "continue") if content.get("continue") else None,
+        content={"operators": content["operators"], "windows": windows},
     )
 
 

@@ -21,6 +21,7 @@ COMMANDS = {
     "stage": "stage files to a burst buffer, giving way to others' I/O phases",
     "phase": "announce an I/O phase, or list those that last",
     "register": "hand a stream to functions of a shared library, map and reduce",
+    "merge": "merge the states of separate runs, and publish what comes of them",
     "drop": "forget an ended stream that nobody wants to fold",
 }
 EXIT_CODES = {

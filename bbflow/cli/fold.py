@@ -19,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", type=Path, metavar="CONFIG.yml", help="what to compute")
     parser.add_argument("--contact", type=Path, required=True, help="contact file of the BB nodes")
     parser.add_argument("--scheduler", help="a Dask scheduler's address or file (default: a local cluster)")
+    add_continue(parser)
     parser.add_argument(
         "--rescue",
         action="store_true",
@@ -26,9 +27,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_continue(parser: argparse.ArgumentParser) -> None:
+    """Declare the option of a run that goes on from another one's state."""
+    parser.add_argument(
+        "--continue",
+        dest="continued",
+        type=Path,
+        metavar="STATE",
+        help="go on from an earlier run: its output, or its state.bbflow",
+    )
+
+
+def configured(options: argparse.Namespace) -> Config:
+    """Read the configuration, with what the options change."""
+    config = load_config(options.config)
+    return config if options.continued is None else replace(config, continued=options.continued)
+
+
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    config = load_config(options.config)
+    config = configured(options)
     if options.rescue:
         config = rescue_config(config)
     with connect(options.contact).analyse(config, options.scheduler) as analysis:
@@ -40,4 +58,4 @@ def run(options: argparse.Namespace) -> int:
 
 def rescue_config(config: Config) -> Config:
     """Give a configuration that only drains: what is committed must not be lost with a failed analysis."""
-    return replace(config, diagnostics={}, raw=RawConfig(), output=config.output / "rescued")
+    return replace(config, diagnostics={}, raw=RawConfig(), output=config.output / "rescued", continued=None)

@@ -14,11 +14,13 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
 import bbflow_adios2
 
-from bbflow.config import Config, load_config
+from bbflow.cli.fold import add_continue, configured
+from bbflow.config import Config
 from bbflow.errors import ConfigError, MissingToolError
 from bbflow.events import EVENTS_FILE
 from bbflow.landing.embedded import EmbeddedNodes
@@ -26,6 +28,8 @@ from bbflow.progress import Progress
 from bbflow.report import write_report
 from bbflow.staging.policies import checked_policy
 from bbflow.supervise import Supervisor
+from bbflow.transit.saved import STATE_FILE
+from bbflow.transit.taking_over import KEPT_FILE, check_continued
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,12 +37,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "bbflow run CONFIG.yml [options] -- SIMULATION COMMAND…"
     parser.add_argument("config", type=Path, metavar="CONFIG.yml", help="what to compute, of which stream")
     add_run_arguments(parser)
+    add_continue(parser)
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options that other commands share."""
     parser.add_argument("--contact", type=Path, help="contact file of BB nodes that are there")
     parser.add_argument("--scheduler", help="a Dask scheduler's address or scheduler file")
+    parser.set_defaults(continued=None)
     parser.add_argument("--no-report", action="store_true", help="publish only, draw no report.html")
     parser.add_argument("--overwrite", action="store_true", help="replace what an earlier run left in the output")
 
@@ -56,7 +62,7 @@ def run_simulation(options: argparse.Namespace, command: Sequence[str]) -> int:
     Parameters
     ----------
     options
-        With config, contact, scheduler and overwrite.
+        With config, contact, scheduler, continued and overwrite.
     command
         The simulation.
 
@@ -67,13 +73,17 @@ def run_simulation(options: argparse.Namespace, command: Sequence[str]) -> int:
     """
     # A batch system ends a job with SIGTERM: what was committed is published as after Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    config = load_config(options.config)
+    config = configured(options)
     checked_policy(config.raw.policy, config.raw.phases)
-    _prepare_output(config.output, overwrite=options.overwrite)
+    saved = None if config.continued is None else check_continued(config, config.continued)
+    goes_on = saved is not None and saved.path.resolve().parent == config.output.resolve()
+    _prepare_output(config.output, overwrite=options.overwrite, goes_on=goes_on)
     with _nodes(config, options.contact) as contact, Progress() as progress:
         analysis = [sys.executable, "-m", "bbflow", "fold", str(options.config), "--contact", str(contact)]
         if options.scheduler:
             analysis += ["--scheduler", options.scheduler]
+        if config.continued is not None:
+            analysis += ["--continue", str(config.continued)]
         supervisor = Supervisor(
             contact,
             config.stream,
@@ -102,9 +112,13 @@ def _nodes(config: Config, contact: Path | None) -> Iterator[Path]:
         yield embedded.contact
 
 
-def _prepare_output(output: Path, *, overwrite: bool) -> None:
-    made = ("results.zarr", "raw.zarr", EVENTS_FILE, "report.html", "figures", "rescued", ".rows")
-    there = [output / name for name in made if (output / name).exists()]
+def _prepare_output(output: Path, *, overwrite: bool, goes_on: bool) -> None:
+    """See that nothing of an earlier run is in the way; the one that this one goes on from isn't."""
+    if goes_on:
+        _put_events_aside(output)
+        return
+    made = ("results.zarr", "raw.zarr", "report.html", "figures", "rescued", ".rows")
+    there = [output / name for name in (*made, EVENTS_FILE, STATE_FILE, KEPT_FILE) if (output / name).exists()]
     if there and not overwrite:
         raise ConfigError(f"{there[0]} is there from an earlier run: give another output, or --overwrite")
     for path in there:
@@ -113,3 +127,11 @@ def _prepare_output(output: Path, *, overwrite: bool) -> None:
         else:
             path.unlink()
     output.mkdir(parents=True, exist_ok=True)
+
+
+def _put_events_aside(output: Path) -> None:
+    """Give the events of the run before a number: those of this one, and its report, are its own."""
+    events = output / EVENTS_FILE
+    names = (events.with_name(f"{events.stem}.{number}{events.suffix}") for number in count(1))
+    if events.exists():
+        events.rename(next(name for name in names if not name.exists()))

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from bbflow.errors import ConfigError
 from bbflow.operators import StateLayout
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.family import Array
@@ -18,6 +19,7 @@ from bbflow.operators.fold import Tiles, fold_tiles
 from bbflow.operators.own.guard import collecting
 from bbflow.operators.space import Local
 from bbflow.operators.windows import Window
+from bbflow.transit.heritage import Inherited
 from bbflow.transit.inner import inner_step
 from bbflow.transit.inputs import Inputs, extremes_of, open_inputs, partials
 from bbflow.transit.layouts import layout_of
@@ -47,6 +49,8 @@ class FoldWork:
     """Where rows that pass filters are put until they are published."""
     off: Mapping[str, str]
     """Users' operators that have failed, and are called no more."""
+    inherited: Inherited | None = None
+    """What an earlier run has left, if the shard begins with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +130,11 @@ class ShardFold:
         """Give the next state."""
         forget(self._old.dropped)
         work = self._work
+        if work.inherited is not None:
+            self._inherit(work.inherited)
         steps = self._open()
         dtype = steps.part(slice(0, 1)).values[0].dtype
+        self._check_type(dtype)
         if self._old.keys is not None and self._old.keys != work.keys:
             self._close_spans(self._old.keys, dtype)
         level = INNER if self._diagnostic.each else OUTER
@@ -144,6 +151,27 @@ class ShardFold:
             dropped=tuple(self._dropped),
             rows=self._old.rows + keep_rows(work, rows),
         )
+
+    def advance(self) -> ShardState:
+        """Give the state as it is when the spans of the work's keys begin, before any step in them."""
+        if self._old.keys is None or self._old.keys == self._work.keys:
+            return self._old
+        self._close_spans(self._old.keys, np.dtype(self._old.dtype))
+        return replace(self._old, keys=self._work.keys, files=self._files, dropped=tuple(self._dropped))
+
+    def _inherit(self, inherited: Inherited) -> None:
+        """Begin with the region's part of what an earlier run has left."""
+        for slot in inherited.offsets:
+            target = self._target(slot, inherited.layout(self._diagnostic, slot, self._old.count))
+            inherited.cut(self._diagnostic, slot, self._old.region, target)
+        self._old = inherited.begun(self._old, self._files)
+
+    def _check_type(self, dtype: np.dtype[Any]) -> None:
+        if self._old.dtype and np.dtype(self._old.dtype) != dtype:
+            raise ConfigError(
+                f"{self._diagnostic.name}: the values are of type {dtype}, but were of type "
+                f"{np.dtype(self._old.dtype)} in the run before: its statistics can't go on; take it out of 'operators'"
+            )
 
     def _open(self) -> Tiles:
         """Give the steps as they come out of the transforms."""

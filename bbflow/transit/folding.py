@@ -14,10 +14,12 @@ from bbflow.operators.space import Local, Placement
 from bbflow.operators.windows.calendars import Clock
 from bbflow.records import Block
 from bbflow.transit.fold import FoldReceipt, FoldWork
+from bbflow.transit.heritage import Heritage
 from bbflow.transit.inputs import Inputs
 from bbflow.transit.series import join_partials
 from bbflow.transit.shards import ShardKey, ShardState
 from bbflow.transit.slots import Keys
+from bbflow.transit.taking_over import inheriting
 from bbflow.transit.timeline import Closing, Timeline
 from bbflow.view.stream import StreamView
 
@@ -36,6 +38,13 @@ class Batch:
     """Every step up to this one is folded or left out with this batch."""
     late: int = 0
     """Steps that are left out."""
+    offset: int = 0
+    """Steps of the runs before, in a chain of jobs."""
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The steps' numbers as operators see them: counted through a chain of jobs."""
+        return tuple(number + self.offset for number in self.steps)
 
 
 class Folding:
@@ -47,11 +56,20 @@ class Folding:
         The run's configuration.
     cursors
         For each node, how far it is folded and the checkpoint stored with that.
+    heritage
+        What an earlier run has left, if this one goes on from it.
     """
 
-    def __init__(self, config: Config, cursors: Mapping[str, tuple[int, bytes]]) -> None:
+    def __init__(
+        self, config: Config, cursors: Mapping[str, tuple[int, bytes]], heritage: Heritage | None = None
+    ) -> None:
         self.config = config
         """The run's configuration."""
+        self.heritage = heritage
+        """What an earlier run has left."""
+        self._offset: int | None = None if heritage else 0
+        self.last_number = heritage.saved.number if heritage else -1
+        """Number of the last step that was folded, counted through a chain of jobs."""
         self.cursor = min(step for step, _ in cursors.values())
         """Every step up to this one is folded."""
         self.errors: dict[str, str] = {}
@@ -66,11 +84,29 @@ class Folding:
         unique = list({window.name: window for window in published}.values())
         self.timeline = Timeline(unique, inner, config.time.interval)
         """The spans of time that are alive."""
+        if heritage is not None:
+            self.timeline.go_on(heritage.saved.timeline)
+            self.errors.update(heritage.saved.errors)
         for step, checkpoint in cursors.values():
             if checkpoint:
                 self._restore(msgpack.unpackb(checkpoint), is_oldest=step == self.cursor)
         self._lanes: dict[ShardKey, int] = {}
         self._locals: dict[ShardKey, Local | None] = {}
+
+    @property
+    def number(self) -> int:
+        """The cursor, counted through a chain of jobs."""
+        return self.cursor + (self._offset or 0)
+
+    @property
+    def late(self) -> int:
+        """Steps of this run that were left out."""
+        return self.timeline.late - (self.heritage.saved.late if self.heritage else 0)
+
+    @property
+    def missing(self) -> int:
+        """Steps that were expected in gaps of this run, or between it and the one before."""
+        return self.timeline.missing - (self.heritage.saved.missing if self.heritage else 0)
 
     def next_batch(self, view: StreamView, clock: Clock) -> Batch | None:
         """Give the next steps to fold, or None if none is complete.
@@ -89,12 +125,15 @@ class Folding:
                 batch = replace(batch or Batch((), (), {}, number), through=number)
                 batch = replace(batch, late=batch.late + 1)
                 continue
-            date = clock.date(time)
-            keys = {window.name: window.key(date, number) for window in self.timeline.windows}
+            if self._offset is None and self.heritage is not None:
+                self._offset = self.heritage.saved.number + 1 - number
+            date, offset = clock.date(time), self._offset or 0
+            keys = {window.name: window.key(date, number + offset) for window in self.timeline.windows}
             if batch is not None and batch.steps and batch.keys != keys:
                 break
             batch = batch or Batch((), (), keys, number)
             batch = replace(batch, steps=(*batch.steps, number), times=(*batch.times, time), keys=keys, through=number)
+            batch = replace(batch, offset=offset)
             last = time
         return batch
 
@@ -142,19 +181,19 @@ class Folding:
                 if local is None and diagnostic.key in self.placements:
                     continue
                 region = (local.start, local.count) if local else (key.start, key.count)
-                numbers = tuple(number for number, _ in steps)
+                numbers = tuple(number + batch.offset for number, _ in steps)
                 inputs = Inputs(
                     numbers,
-                    tuple(batch.times[batch.steps.index(number)] for number in numbers),
+                    tuple(batch.times[batch.numbers.index(number)] for number in numbers),
                     fills,
                     places[key.node].pool,
                     tuple(blocks for _, blocks in steps),
                 )
-                state = self.states.get(key) or ShardState(key, *region)
+                state = self.states.get(key) or ShardState(key, *region, first_step=numbers[0])
                 directory = places[key.node].state_directory
                 work = FoldWork(state, diagnostic, inputs, batch.keys, local, directory, rows, self.errors)
                 works.setdefault(key.node, []).append(work)
-        return works
+        return inheriting(self.heritage, works, self.states)
 
     def _local(self, key: ShardKey) -> Local | None:
         placement = self.placements.get(key.diagnostic)
@@ -169,7 +208,7 @@ class Folding:
         for number in batch.steps:
             for key, blocks in regions(diagnostic, view.blocks(number)).items():
                 known = self.states.get(key)
-                if known is None or known.last_step < number:
+                if known is None or known.last_step < number + batch.offset:
                     found.setdefault(key, []).append((number, blocks))
         return found
 
@@ -189,11 +228,11 @@ class Folding:
         for name, numbers, arrays in join_partials(partials, self.placements, self._local):
             count = self.placements[name].shape
             key = ShardKey(node, name, (), ())
-            state = self.states.get(key) or ShardState(key, (0,) * len(count), count)
+            state = self.states.get(key) or ShardState(key, (0,) * len(count), count, first_step=numbers[0])
             new = [(number, values) for number, values in zip(numbers, arrays, strict=True) if number > state.last_step]
             inputs = Inputs(
                 tuple(number for number, _ in new),
-                tuple(batch.times[batch.steps.index(number)] for number, _ in new),
+                tuple(batch.times[batch.numbers.index(number)] for number, _ in new),
                 {},
                 places[node].pool,
                 arrays=tuple(values for _, values in new),
@@ -202,7 +241,7 @@ class Folding:
             directory = places[node].state_directory
             work = FoldWork(state, diagnostic, inputs, batch.keys, None, directory, rows, self.errors)
             works += [work] if new else []
-        return node, works
+        return node, inheriting(self.heritage, {node: works}, self.states)[node]
 
     def lanes(self, works: Sequence[FoldWork], count: int) -> list[list[FoldWork]]:
         """Share a node's work out over `count` workers; a shard stays with the lane it began in."""
@@ -220,6 +259,7 @@ class Folding:
             self.states.update({state.key: state for state in receipt.states})
             self.errors.update(receipt.errors)
         self.timeline.take(batch.times, batch.keys, batch.late)
+        self.last_number = max((*batch.numbers, self.last_number))
         self.cursor = batch.through
 
     def was_published(self, closing: Closing) -> bool:
@@ -229,7 +269,7 @@ class Folding:
         before the first step after it is folded.
         """
         name = closing.window.name
-        ahead = [state for state in self.states.values() if state.last_step > self.cursor and state.keys]
+        ahead = [state for state in self.states.values() if state.last_step > self.last_number and state.keys]
         return any(state.keys[name] not in closing.keys for state in ahead if state.keys and name in state.keys)
 
     def take_rows(self) -> list[ShardState]:
@@ -245,6 +285,7 @@ class Folding:
                 "shards": [state.to_wire() for key, state in self.states.items() if key.node == node],
                 "timeline": self.timeline.to_wire(),
                 "errors": self.errors,
+                "numbers": [self._offset, self.last_number],
             }
         )
         return packed
@@ -256,6 +297,7 @@ class Folding:
         if is_oldest:
             self.timeline.restore(checkpoint["timeline"])
             self.errors.update(checkpoint["errors"])
+            self._offset, self.last_number = checkpoint["numbers"]
 
 
 def regions(diagnostic: Diagnostic, blocks: Iterable[tuple[str, Block]]) -> dict[ShardKey, dict[str, Block]]:

@@ -22,11 +22,14 @@ def inner_step(diagnostic: Diagnostic, state: ShardState) -> Steps | None:
         None if there is none: no step so far, or a running window that isn't full yet.
     """
     each = diagnostic.each
-    if each is None or state.keys is None or BASE[INNER] not in state.files:
+    current = None if each is None or state.keys is None else state.keys[each.window.name]
+    if each is None or current is None:
         return None
-    current = state.keys[each.window.name]
+    begun = Slot(INNER, each.window.name, current)  # what an earlier run has of the span
+    if BASE[INNER] not in state.files and begun not in state.files:
+        return None
     own = [slot.key for slot in state.files if slot.level == INNER and slot.window == each.window.name]
-    keys = None if current is None else whole_units(each.window, own, current)
+    keys = whole_units(each.window, own, current)
     if keys is None:
         return None
     layout = layout_of(diagnostic, INNER, np.dtype(state.dtype), state.count)

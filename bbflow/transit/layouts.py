@@ -25,7 +25,7 @@ def layout_of(diagnostic: Diagnostic, level: str, dtype: DType, count: tuple[int
     level
         `OUTER`, `INNER` or `CARRIED`.
     dtype
-        Type of the values after the transforms; for `CARRIED` before them.
+        Type of the values after the transforms; what is carried is of one type for all.
     count
         Shape of the region.
     """
@@ -36,7 +36,7 @@ def layout_of(diagnostic: Diagnostic, level: str, dtype: DType, count: tuple[int
         assert diagnostic.each is not None
         return StateLayout.of([diagnostic.each.operator], dtype=dtype, points=points)
     families = tuple(_Carrying(number, item) for number, item in enumerate(diagnostic.transforms))
-    return StateLayout(families, np.dtype(dtype), points)
+    return StateLayout(families, np.dtype("f8"), points)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,14 @@ from bbflow.landing.contact import NodeAddress
 from bbflow.operators.windows.calendars import Clock
 from bbflow.staging.policies import checked_policy
 from bbflow.transit.cluster import Cluster
+from bbflow.transit.comparing import check_clock
 from bbflow.transit.consumers import DRAIN, FOLD, Consumers
 from bbflow.transit.live import live_dataset
 from bbflow.transit.netcdf import check_netcdf, write_netcdf
 from bbflow.transit.opening import check_variables, make_clock, write_coordinates
+from bbflow.transit.saved import STATE_FILE
 from bbflow.transit.stages import DrainStage, FoldStage
+from bbflow.transit.taking_over import keep_state, take_over
 from bbflow.view.stream import StreamView
 from bbflow.view.watch import Watcher
 
@@ -90,7 +93,13 @@ class Pipeline:
         self._landed = max(done.values())
         self._log = EventLog(config.output)
         shared = (config, self._nodes, cluster, self._consumers, self._view, self._log, self._wake)
-        self._fold = FoldStage(*shared)
+        try:
+            self._heritage = take_over(config, self._consumers.of(FOLD))
+        except BbflowError:
+            self._log.close()
+            self._consumers.close()
+            raise
+        self._fold = FoldStage(self._heritage, *shared)
         self._drain = DrainStage(*shared) if config.raw.wanted else None
         self._watchers = [Watcher(node, config.stream, done[node.name], self._news) for node in nodes]
 
@@ -217,19 +226,23 @@ class Pipeline:
             return True
         folding = self._fold.folding
         ready = self._view.steps_after(self._cursor)
-        if not ready and not (self._view.ended and folding.timeline.begun):
+        if not ready and not (self._view.ended and folding.timeline.begun and folding.cursor >= 0):
             return False
         blocks = self._view.blocks(ready[0]) if ready else []
         if self._cursor < 0:
             check_variables(self._config, (block.name for _, block in blocks))
         attributes = self._attributes
         self._clock = make_clock(self._config.time, attributes)
+        if self._heritage is not None:
+            check_clock(self._heritage.saved, self._clock, "this run")
         results = self._fold.publishing.open(self._config.output / "results.zarr", attributes, self._clock)
         stores: list[Any] = [results]
         if self._drain is not None:
             stores.append(self._drain.draining.open(self._config.output / "raw.zarr", attributes))
         write_coordinates(blocks, stores, attributes, self._nodes, self._cluster)
         self._fold.open(blocks, attributes, results)
+        if self._heritage is not None:
+            results.commit(bbflow_status="running")
         return True
 
     def _live_dataset(self, clock: Clock) -> xr.Dataset:
@@ -249,20 +262,33 @@ class Pipeline:
         complete = self._view.status == "closed"
         status = "complete" if complete else "incomplete"
         discarded = len(self._view.discarded)
-        for closing in timeline.closing(None):
-            self._fold.publish(closing)
         if publishing.results is not None:
+            for closing in timeline.closing(None):
+                self._fold.publish(closing)
+            self._save()
             counted = {"bbflow_late_steps": timeline.late, "bbflow_missing_steps": timeline.missing}
             publishing.results.commit(bbflow_status=status, **counted)
             if self._config.netcdf:
                 write_netcdf(publishing.results.path)
-        steps = folding.cursor + 1 - discarded - timeline.late
+        elif self._heritage is not None:
+            keep_state(self._heritage.saved.path, self._config.output / STATE_FILE)
+        steps = folding.cursor + 1 - discarded - folding.late
         waited_s = self._consumers.waited_s()
         self._log.add("end", status=status, waited_s=waited_s, discarded=discarded, steps=steps, ended_s=time.time())
         self._consumers.drop()
         self._fold.remove_states()
         errors = tuple(dict.fromkeys(folding.errors.values()))
-        return Outcome(complete, steps, discarded, timeline.late, timeline.missing, errors)
+        return Outcome(complete, steps, discarded, folding.late, folding.missing, errors)
+
+    def _save(self) -> None:
+        """Save the states for a run that goes on; if they can't be joined the results are as good without."""
+        assert self._clock is not None
+        if not self._fold.folding.timeline.begun:
+            return
+        try:
+            self._fold.publishing.save(self._fold.folding, self._attributes, self._clock)
+        except BbflowError as error:
+            self._fold.folding.errors["state"] = str(error)
 
     def _close(self) -> None:
         for watcher in self._watchers:

@@ -18,9 +18,13 @@ from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.cluster import Cluster
 from bbflow.transit.fields import Field
 from bbflow.transit.folding import Folding
-from bbflow.transit.reduce import ReducedSpan, finalize, merge_shards
+from bbflow.transit.heritage import Heritage, Inherited
+from bbflow.transit.reduce import ReducedSpan, finalize, merge_remainder, merge_shards
 from bbflow.transit.results import Results
+from bbflow.transit.saved import STATE_FILE
+from bbflow.transit.saving import Saving
 from bbflow.transit.shards import ShardKey, ShardState
+from bbflow.transit.slots import OUTER, slots_of
 from bbflow.transit.timeline import Closing
 
 Array = np.ndarray[Any, Any]
@@ -48,7 +52,10 @@ class Publishing:
         self._nodes = nodes
         self._cluster = cluster
         self._log = log
-        self._fields: dict[str, Field] = {}
+        self.fields: dict[str, Field] = {}
+        """What is known of the fields, by the diagnostic's key."""
+        self.heritage: Heritage | None = None
+        """What an earlier run has left, if this one goes on from it."""
         self._filters = {
             (name, item.name): item for name, diagnostic in config.diagnostics.items() for item in diagnostic.filters
         }
@@ -71,7 +78,7 @@ class Publishing:
             If a global shape has changed.
         """
         for name, field in fields.items():
-            known = self._fields.setdefault(name, field)
+            known = self.fields.setdefault(name, field)
             if known.shape != field.shape:
                 raise ConfigError(
                     f"the shape of {name} changed from {known.shape} to {field.shape}: its statistics can't go on; "
@@ -105,13 +112,17 @@ class Publishing:
         pending = {}
         for name, diagnostic in self.config.diagnostics.items():
             shards = _by_node(states, name)
-            if closing.window in diagnostic.windows and diagnostic.operators and shards:
+            rest = self._rest(closing, states, name)
+            if closing.window in diagnostic.windows and diagnostic.operators and (shards or rest):
                 inner = diagnostic.each is not None and diagnostic.each.window.name in closing.inner
                 span = ReducedSpan(closing.window, closing.keys, inner, self.errors)
                 parts = [
                     self._submit(node, merge_shards, diagnostic, span, own) for node, own in sorted(shards.items())
                 ]
-                field, node = self._fields[name], min(shards)
+                field, node = self.fields[name], min(shards or self._nodes)
+                if rest is not None:
+                    directory = self._nodes[node].state_directory
+                    parts.insert(0, self._submit(node, merge_remainder, diagnostic, span, rest, directory))
                 pending[name] = (
                     field,
                     diagnostic.operators,
@@ -122,8 +133,29 @@ class Publishing:
             self.errors.update(errors)
         return {name: (field, operators, arrays) for name, (field, operators, arrays, _) in found.items()}
 
+    def _rest(self, closing: Closing, states: Mapping[ShardKey, ShardState], name: str) -> Inherited | None:
+        """Give what no shard has taken over from an earlier run, if that has anything of the span."""
+        if self.heritage is None:
+            return None
+        taken = [state.region for key, state in states.items() if key.diagnostic == name]
+        rest = self.heritage.of(name, taken)
+        there = any(slot in rest.offsets for slot in slots_of(OUTER, closing.window, closing.keys))
+        return rest if there else None
+
     def _submit(self, node: str, function: Any, *arguments: Any) -> Any:
         return self._cluster.submit(function, *arguments, host=self._nodes[node].host, done=lambda: None)
+
+    def save(self, folding: Folding, attributes: StreamAttributes, clock: Clock) -> None:
+        """Save the states for a run that goes on.
+
+        Raises
+        ------
+        BbflowError
+            If what is kept can't be joined.
+        """
+        assert self.results is not None
+        saving = Saving(folding, self.fields, self._nodes, self._submit)
+        saving.save(self.config.output / STATE_FILE, self.results.path, attributes, clock)
 
     def publish_rows(self, folding: Folding) -> list[Path]:
         """Move the rows that passed filters into their tables.
@@ -141,9 +173,9 @@ class Publishing:
                 files.setdefault((state.key.diagnostic, name), []).append((state, path))
         for (diagnostic, name), parts in files.items():
             rows, places = _join_rows(parts)
-            field = self._fields[diagnostic]
+            field = self.fields[diagnostic]
             told = f"{field.name} {self._filters[diagnostic, name]}"
-            self.results.add_rows(f"{field.name}_{name}", told, field, rows, places, folding.cursor)
+            self.results.add_rows(f"{field.name}_{name}", told, field, rows, places, folding.number)
         return [path for parts in files.values() for _, path in parts]
 
 

@@ -13,6 +13,7 @@ from bbflow.operators.family import Array
 from bbflow.operators.fold import fold_tiles
 from bbflow.operators.own.guard import collecting
 from bbflow.operators.windows import Window
+from bbflow.transit.heritage import Inherited, overlap, remainder
 from bbflow.transit.inner import files_of, inner_step
 from bbflow.transit.layouts import by_region, layout_of
 from bbflow.transit.shards import ShardState
@@ -34,6 +35,8 @@ class Partial:
     """As its `StateLayout` lays it out."""
     errors: Mapping[str, str] = field(default_factory=dict)
     """What failed in users' operators."""
+    remains: bool = False
+    """Whether it is what no shard has taken over from an earlier run: it has no steps where the others have some."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +71,31 @@ def merge_shards(diagnostic: Diagnostic, span: ReducedSpan, shards: Sequence[Sha
         The smallest box around all of them.
     """
     with collecting(span.off) as errors:
-        merged = merge(diagnostic, [_partial(diagnostic, span, shard) for shard in shards])
+        merged = merge(diagnostic, [partial_of(diagnostic, span, shard) for shard in shards])
     return replace(merged, errors=errors)
 
 
-def _partial(diagnostic: Diagnostic, span: ReducedSpan, shard: ShardState) -> Partial:
+def merge_remainder(diagnostic: Diagnostic, span: ReducedSpan, inherited: Inherited, directory: str) -> Partial | None:
+    """Give what an earlier run has of a window's span, where no shard has taken it over; None if there is nothing.
+
+    Parameters
+    ----------
+    diagnostic
+        What is computed.
+    span
+        Which span.
+    inherited
+        What the earlier run has left.
+    directory
+        For files that end with the task.
+    """
+    with collecting(span.off) as errors, remainder(diagnostic, inherited, directory) as shard:
+        part = None if shard is None else partial_of(diagnostic, span, shard)
+    return None if part is None else replace(part, errors=errors, remains=True)
+
+
+def partial_of(diagnostic: Diagnostic, span: ReducedSpan, shard: ShardState) -> Partial:
+    """Give what one shard has of a window's span."""
     layout = layout_of(diagnostic, OUTER, np.dtype(shard.dtype), shard.count)
     state = bytearray(layout.nbytes)
     combine_files(layout, files_of(shard.files, [*slots_of(OUTER, span.window, span.keys)]), state)
@@ -132,7 +155,7 @@ def _region(origin: tuple[int, ...], part: Partial) -> Iterator[slice]:
 def _check_order(diagnostic: Diagnostic, parts: Sequence[Partial]) -> None:
     for number, left in enumerate(parts):
         for right in parts[number + 1 :]:
-            if _overlap(left, right):
+            if not left.remains and overlap((left.start, left.count), (right.start, right.count)):
                 raise BbflowError(
                     f"{diagnostic.name}: operators need the steps of a point in their order, but the point's blocks "
                     "moved to another node or changed their shape within a window: take the operators out "
@@ -140,13 +163,8 @@ def _check_order(diagnostic: Diagnostic, parts: Sequence[Partial]) -> None:
                 )
 
 
-def _overlap(left: Partial, right: Partial) -> bool:
-    axes = zip(left.start, left.count, right.start, right.count, strict=True)
-    return all(a < c + d and c < a + b for a, b, c, d in axes)
-
-
 def finalize(
-    diagnostic: Diagnostic, shape: tuple[int, ...], parts: Sequence[Partial]
+    diagnostic: Diagnostic, shape: tuple[int, ...], found: Sequence[Partial | None]
 ) -> tuple[dict[str, Array], dict[str, str]]:
     """Give the fields of a window's span over the whole variable.
 
@@ -156,8 +174,8 @@ def finalize(
         What is computed.
     shape
         Of the field.
-    parts
-        One for each node.
+    found
+        One for each node; what an earlier run has left comes first.
 
     Returns
     -------
@@ -165,6 +183,7 @@ def finalize(
         Operator name to an array of `shape`, an operator's own axis before it; points that nobody wrote are as
         without valid values. And what failed in users' operators.
     """
+    parts = [part for part in found if part is not None]
     with collecting({name: text for part in parts for name, text in part.errors.items()}) as errors:
         whole = merge_into(diagnostic, (0,) * len(shape), shape, parts)
         layout: StateLayout = layout_of(diagnostic, OUTER, np.dtype(whole.dtype), shape)

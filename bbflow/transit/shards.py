@@ -54,6 +54,22 @@ class ShardState:
     """Files that go when this state counts."""
     rows: tuple[str, ...] = ()
     """Files with rows that passed a filter and are not published yet."""
+    first_step: int = -1
+    """The step with which it began."""
+
+    @property
+    def region(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """First index in the field, and shape."""
+        return self.start, self.count
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        """Which of several shards of one point takes over what an earlier run has left: the first of them.
+
+        Of those that began with one step a field's whole, which ranks have joined, comes last.
+        """
+        key = self.key
+        return self.first_step, not key.count, key.node, key.start, key.count
 
     def to_wire(self) -> Message:
         """Give a map for a checkpoint."""
@@ -67,6 +83,7 @@ class ShardState:
             "files": [[*slot, path] for slot, path in self.files.items()],
             "dropped": self.dropped,
             "rows": self.rows,
+            "first": self.first_step,
         }
 
     @classmethod
@@ -87,4 +104,5 @@ class ShardState:
             {Slot(level, window, tuple(key)): path for level, window, key, path in message["files"]},
             tuple(message["dropped"]),
             tuple(message["rows"]),
+            message["first"],
         )

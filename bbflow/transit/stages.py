@@ -14,15 +14,18 @@ from bbflow.events import EventLog
 from bbflow.landing.contact import NodeAddress
 from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.cluster import Cluster
+from bbflow.transit.comparing import check_field
 from bbflow.transit.consumers import DRAIN, FOLD, Consumers, no_checkpoint
 from bbflow.transit.fields import Field, field_of
 from bbflow.transit.fold import FoldReceipt, FoldWork, fold_batch
 from bbflow.transit.folding import Batch, Folding, step_time
+from bbflow.transit.heritage import Heritage
 from bbflow.transit.opening import PlacedBlock, make_clock
 from bbflow.transit.placing import StreamArrays, place_diagnostics, write_field_coordinates, write_referenced
 from bbflow.transit.politeness import writing
 from bbflow.transit.publishing import Publishing
 from bbflow.transit.results import Results
+from bbflow.transit.taking_over import KEPT_FILE
 from bbflow.transit.tasks import TaskBatch
 from bbflow.transit.timeline import Closing
 from bbflow.view.stream import StreamView
@@ -86,10 +89,11 @@ class Stage:
 class FoldStage(Stage):
     """Folds batch by batch, and publishes windows when they close."""
 
-    def __init__(self, *shared: Any) -> None:
+    def __init__(self, heritage: Heritage | None, *shared: Any) -> None:
         super().__init__(*shared)
-        self.folding = Folding(self.config, self.consumers.of(FOLD))
+        self.folding = Folding(self.config, self.consumers.of(FOLD), heritage)
         self.publishing = Publishing(self.config, self.nodes, self.cluster, self.log)
+        self.publishing.heritage = heritage
         self.publishing.errors = self.folding.errors
         self._rows_directory = self.config.output / ".rows"
         self._rows_directory.mkdir(parents=True, exist_ok=True)
@@ -110,6 +114,9 @@ class FoldStage(Stage):
         for name, placement in placed.items():
             write_field_coordinates(name, placement, attributes, results)
         self.publishing.know(self._fields(blocks, attributes))
+        if self.folding.heritage is not None:
+            for name, field in self.publishing.fields.items():
+                check_field(self.folding.heritage.saved, name, field, "this run")
 
     def begin(self, attributes: StreamAttributes, clock: Clock) -> None:
         """Submit the next batch, if there is one and none runs."""
@@ -186,6 +193,7 @@ class FoldStage(Stage):
                     other.unlink(missing_ok=True)
         for directory in (self._rows_directory, self.config.output / ".fields"):
             shutil.rmtree(directory, ignore_errors=True)
+        (self.config.output / KEPT_FILE).unlink(missing_ok=True)
 
     def _pass_discarded(self) -> None:
         if self.view.frontier > self.folding.cursor and not self.view.steps_after(self.folding.cursor):

@@ -66,6 +66,8 @@ class Timeline:
         self._interval = interval
         self._spans: dict[str, dict[WindowKey, Span]] = {window.name: {} for window in self.windows}
         self._current: Keys | None = None
+        self.first: float | None = None
+        """Time of the first step."""
         self.last: float | None = None
         """Time of the last step."""
         self.late = 0
@@ -82,6 +84,16 @@ class Timeline:
     def begun(self) -> bool:
         """Whether any step was taken."""
         return self._current is not None
+
+    @property
+    def current(self) -> Keys:
+        """Spans that the last step is in; there must be one."""
+        assert self._current is not None
+        return self._current
+
+    def alive(self, window: Window) -> tuple[WindowKey, ...]:
+        """Give the unit spans of a window whose statistics are needed further."""
+        return tuple(sorted(self._spans[window.name]))
 
     def is_late(self, time: float, before: float | None = None) -> bool:
         """Whether a step isn't later than the one before it, by default the last one that was taken."""
@@ -140,6 +152,7 @@ class Timeline:
         """
         self.late += late
         for time in times:
+            self.first = time if self.first is None else self.first
             missing = self._missing_before(time)
             self.missing += missing
             for window in self.windows:
@@ -170,7 +183,7 @@ class Timeline:
                 for name, spans in self._spans.items()
             },
             "current": None if self._current is None else dict(self._current),
-            "numbers": [self._interval, self.last, self.late, self.missing],
+            "numbers": [self._interval, self.last, self.late, self.missing, self.first],
         }
 
     def restore(self, message: Mapping[str, Any]) -> None:
@@ -181,4 +194,10 @@ class Timeline:
         current = message["current"]
         if current is not None:
             self._current = {name: None if current[name] is None else tuple(current[name]) for name in own}
-        self._interval, self.last, self.late, self.missing = message["numbers"]
+        self._interval, self.last, self.late, self.missing, self.first = message["numbers"]
+
+    def go_on(self, message: Mapping[str, Any]) -> None:
+        """Go on from an earlier run that gave a map; an interval that is configured stays."""
+        interval = self._interval
+        self.restore(message)
+        self._interval = self._interval if interval is None else interval

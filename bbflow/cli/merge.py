@@ -1,0 +1,33 @@
+"""Merge the states of separate runs, such as the members of an ensemble, and publish what comes of them.
+
+Merged is what the states hold: whole runs, climatologies, and the spans that were open at the end. The output gets
+results.zarr, and a state that can be merged further.
+
+Example:
+  bbflow merge member1/ member2/ member3/ --output ensemble/
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from bbflow.operators.own.origin import look_in
+from bbflow.transit.merging import merge_states
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "states", type=Path, nargs="+", metavar="STATE", help="state.bbflow of a run, or the output directory with it"
+    )
+    parser.add_argument("--output", type=Path, required=True, help="directory for results.zarr and the merged state")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command."""
+    look_in(str(Path.cwd()))  # for operators of one's own
+    merged = merge_states(options.states, options.output)
+    for span in merged.left_out:
+        print(f"bbflow: {span} is left out: some run had steps in it, but has published it", file=sys.stderr)
+    print(f"bbflow: {merged.state.runs} runs in {options.output / 'results.zarr'}")
+    return 0

@@ -1,0 +1,123 @@
+"""Which states go together: those of one calendar, of the same diagnostics, on the same grid."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from bbflow.errors import ConfigError
+from bbflow.operators.diagnostic import Diagnostic
+from bbflow.operators.family import DType
+from bbflow.operators.operator import Operator
+from bbflow.operators.windows.calendars import Clock
+from bbflow.transit.fields import Field
+from bbflow.transit.layouts import layout_of
+from bbflow.transit.saved import SavedState
+from bbflow.transit.slots import INNER, OUTER
+
+SAME_CALENDARS = {"gregorian": "standard", "365_day": "noleap", "366_day": "all_leap"}
+
+
+def meaning_of(diagnostic: Diagnostic, dtype: DType) -> dict[str, str]:
+    """Tell what a diagnostic computes, part by part, in words that another process gives again.
+
+    Parameters
+    ----------
+    diagnostic
+        Whose.
+    dtype
+        Type of the values after the transforms.
+    """
+    of, each = diagnostic.of, diagnostic.each
+    parts = {
+        "of": of.variables[0] if of.is_plain else of.text,
+        "space": repr(diagnostic.space),
+        "transforms": repr(diagnostic.transforms),
+        "each": "" if each is None else f"{each.window!r}, {_told(each.operator)}",
+        "then": diagnostic.then.text if diagnostic.then else "",
+        "operators": layout_of(diagnostic, OUTER, dtype, ()).signature,
+        "operators' other inputs": ", ".join(sorted(diagnostic.others)),
+        "windows": ", ".join(sorted(map(repr, diagnostic.windows))),
+    }
+    return parts if each is None else parts | {"each: state": layout_of(diagnostic, INNER, dtype, ()).signature}
+
+
+def _told(operator: Operator) -> str:
+    return repr((operator.name, operator.parameters, operator.min_count, operator.skipna, operator.inputs))
+
+
+def check_diagnostics(saved: SavedState, diagnostics: Mapping[str, Diagnostic]) -> None:
+    """See that a state is of the diagnostics of a configuration.
+
+    Raises
+    ------
+    ConfigError
+        If not; the message names the first difference.
+    """
+    _check_names(saved, diagnostics, "the configuration")
+    for key, diagnostic in diagnostics.items():
+        item = saved.fields[key]
+        own = meaning_of(diagnostic, np.dtype(item.dtype))
+        _check_meaning(saved, key, own, "the configuration")
+
+
+def check_states(first: SavedState, other: SavedState) -> None:
+    """See that two states can be merged.
+
+    Raises
+    ------
+    ConfigError
+        If not; the message names the first difference.
+    """
+    check_clock(other, first.clock, str(first.path))
+    _check_names(other, first.fields, str(first.path))
+    for key, item in first.fields.items():
+        _check_meaning(other, key, item.meaning, str(first.path))
+        if other.fields[key].dtype != item.dtype:
+            raise _differs(other, key, "type", other.fields[key].dtype, item.dtype, str(first.path))
+        check_field(other, key, item.field, str(first.path))
+
+
+def check_clock(saved: SavedState, clock: Clock, where: str) -> None:
+    """See that times mean the same: states keep numbers on the stream's time axis."""
+    for what, own, other in (
+        ("calendar", _calendar(saved.clock), _calendar(clock)),
+        ("time units", saved.clock.units, clock.units),
+    ):
+        if own != other:
+            raise ConfigError(f"the state {saved.path} has the {what} {own!r}, but {where} has {other!r}: {REMEDY}")
+
+
+def check_field(saved: SavedState, key: str, field: Field, where: str) -> None:
+    """See that a field is of the same shape and type."""
+    own = saved.fields[key].field
+    for what, left, right in (("shape", own.shape, field.shape), ("type", own.dtype, field.dtype)):
+        if left != right:
+            raise _differs(saved, key, what, left, right, where)
+
+
+REMEDY = "states go together only if these are equal"
+
+
+def _calendar(clock: Clock) -> str:
+    name = clock.calendar.lower()
+    return SAME_CALENDARS.get(name, name)
+
+
+def _check_names(saved: SavedState, names: Mapping[str, object], where: str) -> None:
+    if saved.fields.keys() != names.keys():
+        odd = sorted(saved.fields.keys() ^ names.keys())[0]
+        has, lacks = (str(saved.path), where) if odd in saved.fields else (where, f"the state {saved.path}")
+        raise ConfigError(f"operators of {odd} are in {has}, but not in {lacks}: {REMEDY}")
+
+
+def _check_meaning(saved: SavedState, key: str, own: Mapping[str, str], where: str) -> None:
+    there = saved.fields[key].meaning
+    for part in [*own, *there]:
+        if there.get(part) != own.get(part):
+            raise _differs(saved, key, part, there.get(part), own.get(part), where)
+
+
+def _differs(saved: SavedState, key: str, what: str, left: object, right: object, where: str) -> ConfigError:
+    return ConfigError(
+        f"{key}: {what}: the state {saved.path} has {left or 'nothing'}, but {where} has {right or 'nothing'}: {REMEDY}"
+    )

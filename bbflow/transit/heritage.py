@@ -1,0 +1,148 @@
+"""What a run takes over from the one before: each shard the part of the state that no other has taken."""
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bbflow.operators import StateLayout
+from bbflow.operators.diagnostic import Diagnostic
+from bbflow.operators.family import Array
+from bbflow.transit.layouts import by_region, layout_of
+from bbflow.transit.saved import SavedState
+from bbflow.transit.shards import ShardKey, ShardState
+from bbflow.transit.slots import Keys, Slot
+
+Region = tuple[tuple[int, ...], tuple[int, ...]]
+"""First index and shape."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inherited:
+    """The state of one diagnostic at the end of an earlier run, without the regions that were taken already."""
+
+    path: str
+    """The state file."""
+    shape: tuple[int, ...]
+    """Of the field."""
+    dtype: str
+    """NumPy's name of the values' type after the transforms."""
+    offsets: Mapping[Slot, int]
+    """Place of the state to its first byte in the file."""
+    keys: Keys
+    """Spans that the last step is in."""
+    number: int
+    """Number of that step."""
+    time: float
+    """Its time, in the stream's units."""
+    taken: tuple[Region, ...] = ()
+    """What other shards begin with."""
+
+    @classmethod
+    def of(cls, saved: SavedState, diagnostic: str, taken: Sequence[Region] = ()) -> "Inherited":
+        """Give what a state file has of a diagnostic."""
+        item = saved.fields[diagnostic]
+        offsets = {slot: saved.begin + offset for slot, offset in item.offsets.items()}
+        last = saved.period[1]
+        return cls(str(saved.path), item.field.shape, item.dtype, offsets, saved.keys, saved.number, last, tuple(taken))
+
+    def layout(self, diagnostic: Diagnostic, slot: Slot, count: tuple[int, ...]) -> StateLayout:
+        """Give the layout of a slot's state of a region."""
+        return layout_of(diagnostic, slot.level, np.dtype(self.dtype), count)
+
+    def free(self, start: tuple[int, ...], count: tuple[int, ...]) -> Array:
+        """Say which points of a region aren't taken; bool of the region's shape."""
+        free = np.ones(count, bool)
+        for first, size in self.taken:
+            axes = zip(first, size, start, count, strict=True)
+            free[tuple(slice(max(a - c, 0), max(min(a + b - c, d), 0)) for a, b, c, d in axes)] = False
+        return free
+
+    def cut(self, diagnostic: Diagnostic, slot: Slot, region: Region, target: Any) -> None:
+        """Set a region's state to what is saved, where it isn't taken; to the identity elsewhere."""
+        start, count = region
+        layout, whole = self.layout(diagnostic, slot, count), self.layout(diagnostic, slot, self.shape)
+        layout.clear(target)
+        if not whole.nbytes:
+            return
+        source = by_region(whole, map_part(self.path, self.offsets[slot], whole.nbytes, "r"), self.shape)
+        free, place = self.free(start, count), place_of(start, count)
+        for name, view in by_region(layout, target, count).items():
+            np.copyto(view, source[name][place], where=free)
+
+    def begun(self, state: ShardState, files: Mapping[Slot, str]) -> ShardState:
+        """Give a shard's state that begins with some files of what was cut."""
+        return replace(
+            state, dtype=self.dtype, last_step=self.number, last_time=self.time, keys=self.keys, files=dict(files)
+        )
+
+
+def map_part(path: str, offset: int, size: int, mode: Any) -> Array:
+    """Map some bytes of a file."""
+    return np.memmap(path, np.uint8, mode, offset, (size,))
+
+
+def place_of(start: tuple[int, ...], count: tuple[int, ...]) -> tuple[Any, ...]:
+    """Give the index of a region in arrays whose last axes are the field's."""
+    return (..., *(slice(first, first + size) for first, size in zip(start, count, strict=True)))
+
+
+@contextmanager
+def remainder(diagnostic: Diagnostic, inherited: Inherited, directory: str) -> Iterator[ShardState | None]:
+    """Give what no shard has taken, as a shard of the whole field; None if all is taken.
+
+    Parameters
+    ----------
+    diagnostic
+        Whose state.
+    inherited
+        The state.
+    directory
+        For its files, which end with the context.
+    """
+    origin = (0,) * len(inherited.shape)
+    if not inherited.free(origin, inherited.shape).any():
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="bbflow-remainder-", dir=directory) as scratch:
+        files = {}
+        for number, slot in enumerate(inherited.offsets):
+            buffer = bytearray(max(inherited.layout(diagnostic, slot, inherited.shape).nbytes, 1))
+            inherited.cut(diagnostic, slot, (origin, inherited.shape), buffer)
+            files[slot] = f"{scratch}/{number}"
+            Path(files[slot]).write_bytes(buffer)
+        shard = ShardState(ShardKey("", diagnostic.key, (), ()), origin, inherited.shape)
+        yield inherited.begun(shard, files)
+
+
+class Heritage:
+    """The state that a run goes on from.
+
+    Parameters
+    ----------
+    saved
+        The state.
+    """
+
+    def __init__(self, saved: SavedState) -> None:
+        self.saved = saved
+        """The state."""
+
+    def of(self, diagnostic: str, taken: Sequence[Region]) -> Inherited:
+        """Give a diagnostic's state without what is taken."""
+        return Inherited.of(self.saved, diagnostic, taken)
+
+    def of_shard(self, state: ShardState, others: Sequence[ShardState]) -> Inherited:
+        """Give what a new shard begins with: nothing of what shards before it, in order, have taken."""
+        before = [item for item in others if item.order < state.order and overlap(item.region, state.region)]
+        return self.of(state.key.diagnostic, [item.region for item in before])
+
+
+def overlap(left: Region, right: Region) -> bool:
+    """Whether two regions have points in common."""
+    axes = zip(*left, *right, strict=True)
+    return all(a < c + d and c < a + b for a, b, c, d in axes)

@@ -1,0 +1,254 @@
+"""Merging the states of separate runs, such as the members of an ensemble, and publishing what comes of it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bbflow.cf import StreamAttributes
+from bbflow.errors import ConfigError
+from bbflow.operators.diagnostic import Diagnostic, parse_diagnostics
+from bbflow.operators.family import Array
+from bbflow.operators.own.guard import collecting
+from bbflow.operators.windows import Window
+from bbflow.operators.windows.spans import Steps
+from bbflow.transit.comparing import check_diagnostics, check_states
+from bbflow.transit.heritage import Inherited, map_part, remainder
+from bbflow.transit.layouts import layout_of
+from bbflow.transit.reduce import ReducedSpan, partial_of
+from bbflow.transit.results import Results
+from bbflow.transit.saved import STATE_FILE, SavedState, StateWriter, read_state
+from bbflow.transit.saving import place_coordinates, place_states
+from bbflow.transit.slots import OUTER, Slot, WindowKey, whole_units
+from bbflow.transit.timeline import Closing, Span
+
+Spans = Mapping[str, Mapping[WindowKey, Span]]
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What came of a merge."""
+
+    state: SavedState
+    """Of all runs."""
+    left_out: tuple[str, ...]
+    """Spans that some runs had steps in, and don't hold any more."""
+
+
+def merge_states(paths: Sequence[Path], output: Path) -> Merged:
+    """Merge states and publish ``results.zarr`` of the spans that they hold.
+
+    Parameters
+    ----------
+    paths
+        State files, or output directories that have one.
+    output
+        Gets the results and the merged state.
+
+    Raises
+    ------
+    ConfigError
+        If the states don't go together, operators need the order of steps and the runs overlap, or there are results
+        in the output.
+    DamagedError
+        If a state is damaged.
+    """
+    states = sorted(map(read_state, paths), key=lambda state: state.period)
+    if len({state.path.resolve() for state in states}) < max(len(states), 2):
+        raise ConfigError("a merge needs two states or more, each given once")
+    diagnostics = parse_diagnostics(states[0].content["operators"], list(states[0].content["windows"]))
+    check_diagnostics(states[0], diagnostics)
+    for state in states[1:]:
+        check_states(states[0], state)
+    _check_order(states, diagnostics)
+    store = output / "results.zarr"
+    if store.exists():
+        raise ConfigError(f"{store} is there from an earlier run: give another output")
+    output.mkdir(parents=True, exist_ok=True)
+    windows = {window.name: window for item in diagnostics.values() for window in item.windows}
+    spans, left_out = merge_spans(states, windows)
+    state = _write(states, diagnostics, spans, output)
+    _publish(state, diagnostics, windows, spans, store)
+    return Merged(state, left_out)
+
+
+def _check_order(states: Sequence[SavedState], diagnostics: Mapping[str, Diagnostic]) -> None:
+    for item in diagnostics.values():
+        ordered = [operator.name for operator in item.operators if not operator.family.commutes]
+        for earlier, later in pairwise(states):
+            if ordered and earlier.period[1] >= later.period[0]:
+                raise ConfigError(
+                    f"{item.name}: {', '.join(ordered)} can be merged of runs that follow each other only, but "
+                    f"{later.path} begins before {earlier.path} ends: take the operators out"
+                )
+
+
+def merge_spans(states: Sequence[SavedState], windows: Mapping[str, Window]) -> tuple[Spans, tuple[str, ...]]:
+    """Merge the spans that the states hold.
+
+    Parameters
+    ----------
+    states
+        In the order of time.
+    windows
+        By name.
+
+    Returns
+    -------
+    tuple
+        The spans of each window, and what is left out: spans that a run had steps in, but has published already.
+    """
+    found: dict[str, dict[WindowKey, Span]] = {}
+    left_out = []
+    for name, window in windows.items():
+        held = [spans_of(state, name) for state in states]
+        found[name] = {}
+        for key in sorted({key for own in held for key in own}):
+            own = [spans[key] for spans in held if key in spans]
+            others = [state for state, spans in zip(states, held, strict=True) if key not in spans]
+            if _is_other(window, own) or any(_had_steps(state, window, own[0]) for state in others):
+                left_out.append(f"{name} {'-'.join(f'{number:02d}' for number in key)}".strip())
+            else:
+                first, last = min(span.first for span in own), max(span.last for span in own)
+                steps, missing = sum(span.steps for span in own), sum(span.missing for span in own)
+                found[name][key] = Span(key, first, last, steps, missing)
+    return found, tuple(left_out)
+
+
+def _is_other(window: Window, spans: Sequence[Span]) -> bool:
+    """Whether spans of one key aren't of one time: those of n steps begin anew in each run."""
+    begins, ends = max(span.first for span in spans), min(span.last for span in spans)
+    return isinstance(window.spans, Steps) and begins > ends
+
+
+def _had_steps(state: SavedState, window: Window, span: Span) -> bool:
+    """Whether a run has been in a span of another one, and holds nothing of it any more."""
+    if window.keeps is None:
+        return False
+    first, last = state.clock.date(span.first), state.clock.date(span.last)
+    begin, end = (state.clock.number(date) for date in window.spans.bounds(span.key, first, last))
+    return state.period[0] < max(end, span.last) and state.period[1] >= min(begin, span.first)
+
+
+def spans_of(state: SavedState, window: str) -> dict[WindowKey, Span]:
+    """Give a window's spans that a state holds."""
+    return {tuple(key): Span(tuple(key), *rest) for key, *rest in state.timeline["spans"][window]}
+
+
+def _write(
+    states: Sequence[SavedState], diagnostics: Mapping[str, Diagnostic], spans: Spans, output: Path
+) -> SavedState:
+    """Write the merged state: that of the last run, with the spans of all."""
+    last = states[-1]
+    arrays = [(item, last.coordinate(item)) for item in last.coordinates]
+    coordinates, end = place_coordinates(arrays, 0)
+    fields = {}
+    for key, item in last.fields.items():
+        slots = [Slot(OUTER, window.name, span) for window in diagnostics[key].windows for span in spans[window.name]]
+        offsets, end = place_states(diagnostics[key], item.dtype, item.field.shape, slots, end)
+        fields[key] = replace(item, offsets=offsets)
+    errors = {name: text for state in states for name, text in state.errors.items()}
+    merged = replace(
+        last,
+        runs=sum(state.runs for state in states),
+        number=max(state.number for state in states),
+        timeline=merged_timeline(states, spans),
+        fields=fields,
+        coordinates=tuple(item for item, _ in coordinates),
+        data_bytes=end,
+    )
+    with collecting(errors) as failed:
+        writer = StateWriter(output / STATE_FILE, replace(merged, errors=errors))
+        for array, values in coordinates:
+            writer.put(array.offset, values)
+        for key, diagnostic in diagnostics.items():
+            _merge_field(writer.state, states, key, diagnostic, str(output))
+    return replace(writer.finish(), errors=errors | failed)
+
+
+def merged_timeline(states: Sequence[SavedState], spans: Spans) -> Mapping[str, Any]:
+    """Give the timeline of all runs: at the end of the last one, with the spans of all."""
+    intervals, _, late, missing, first = zip(*(state.timeline["numbers"] for state in states), strict=True)
+    latest = max(states, key=lambda state: state.period[1])
+    known = [interval for interval in intervals if interval is not None]
+    return {
+        "spans": {
+            name: [[span.key, span.first, span.last, span.steps, span.missing] for span in spans.get(name, {}).values()]
+            for name in latest.timeline["spans"]
+        },
+        "current": latest.timeline["current"],
+        "numbers": [min(known, default=None), latest.period[1], sum(late), sum(missing), min(first)],
+    }
+
+
+def _merge_field(
+    target: SavedState, states: Sequence[SavedState], key: str, diagnostic: Diagnostic, directory: str
+) -> None:
+    """Merge the states of one diagnostic, span by span; what `each` has open becomes a step, as at a run's end."""
+    item = target.fields[key]
+    layout = layout_of(diagnostic, OUTER, np.dtype(item.dtype), item.field.shape)
+    windows = {window.name: window for window in diagnostic.windows}
+    with ExitStack() as stack:
+        runs = []
+        for state in states:
+            shard = stack.enter_context(remainder(diagnostic, Inherited.of(state, key), directory))
+            runs += [(state, shard)] if shard is not None else []
+        for slot, offset in item.offsets.items():
+            if not layout.nbytes:
+                continue
+            whole = map_part(str(target.path), target.begin + offset, layout.nbytes, "r+")
+            layout.clear(whole)
+            for state, shard in runs:
+                if slot.key in spans_of(state, slot.window):
+                    span = ReducedSpan(windows[slot.window], (slot.key,), inner_ends=True, off={})
+                    layout.combine(whole, partial_of(diagnostic, span, shard).state, whole)
+
+
+def _publish(
+    state: SavedState, diagnostics: Mapping[str, Diagnostic], windows: Mapping[str, Window], spans: Spans, store: Path
+) -> None:
+    results = Results(store, state.stream, StreamAttributes(state.attributes), state.clock)
+    for item in state.coordinates:
+        results.add_coordinate(item.name, state.coordinate(item), item.dims, item.attributes)
+    with collecting(state.errors) as errors:
+        for window in windows.values():
+            for closing in closings_of(window, spans[window.name], state):
+                fields = {
+                    key: (state.fields[key].field, item.operators, _finalize(state, key, item, closing))
+                    for key, item in diagnostics.items()
+                    if window in item.windows and item.operators
+                }
+                results.publish(closing, fields, errors)
+    counted = {"bbflow_late_steps": state.late, "bbflow_missing_steps": state.missing}
+    results.commit(bbflow_status="complete", bbflow_merged_runs=state.runs, **counted)
+
+
+def closings_of(window: Window, spans: Mapping[WindowKey, Span], state: SavedState) -> Iterator[Closing]:
+    """Give what is published of a window: each span; of a running window the one that ends with the last step."""
+    if window.keeps in (None, 1):
+        yield from (Closing(window, (span,), frozenset()) for span in spans.values())
+        return
+    current = state.keys[window.name]
+    keys = whole_units(window, spans, current) if current is not None and current in spans else None
+    if keys is not None:
+        yield Closing(window, tuple(spans[key] for key in keys), frozenset())
+
+
+def _finalize(state: SavedState, key: str, diagnostic: Diagnostic, closing: Closing) -> dict[str, Array]:
+    """Give the results of a span: of a running window its units are merged."""
+    item = state.fields[key]
+    layout = layout_of(diagnostic, OUTER, np.dtype(item.dtype), item.field.shape)
+    whole = bytearray(layout.nbytes)
+    layout.clear(whole)
+    for span in closing.keys:
+        offset = item.offsets[Slot(OUTER, closing.window.name, span)]
+        layout.combine(whole, map_part(str(state.path), state.begin + offset, layout.nbytes, "r"), whole)
+    results = {}
+    for operator in diagnostic.operators:
+        values = operator.finalize(layout, whole)
+        results[operator.name] = values.reshape((*values.shape[:-1], *item.field.shape))
+    return results

@@ -1,0 +1,296 @@
+"""Saving: the partial states of all shards and nodes become one file of whole fields, for a run that goes on."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+
+from bbflow.cf import StreamAttributes
+from bbflow.errors import BbflowError
+from bbflow.landing.contact import NodeAddress
+from bbflow.operators.diagnostic import Diagnostic
+from bbflow.operators.family import Array
+from bbflow.operators.own.guard import collecting
+from bbflow.operators.windows.calendars import Clock
+from bbflow.transit.comparing import meaning_of
+from bbflow.transit.fields import Field
+from bbflow.transit.fold import FoldWork, ShardFold
+from bbflow.transit.folding import Folding
+from bbflow.transit.heritage import Inherited, map_part, overlap, place_of, remainder
+from bbflow.transit.inner import files_of
+from bbflow.transit.inputs import Inputs
+from bbflow.transit.layouts import by_region, layout_of
+from bbflow.transit.saved import SavedArray, SavedField, SavedState, StateWriter
+from bbflow.transit.shards import ShardState
+from bbflow.transit.slots import BASE, CARRIED, INNER, OUTER, Keys, Slot
+from bbflow.transit.states import combine_files, map_source
+from bbflow.transit.timeline import Timeline
+
+ALIGNED_BYTES = 64
+Run = Callable[..., Any]
+"""Submits a function with its arguments to a node, given by its name first, and gives the future."""
+
+
+@dataclass(frozen=True, slots=True)
+class SaveWork:
+    """What one task adds to the states of one diagnostic."""
+
+    diagnostic: Diagnostic
+    """Whose states."""
+    target: Inherited
+    """The file, what lies where in it, and the spans at its end."""
+    directory: str
+    """Where the node keeps states."""
+    off: Mapping[str, str]
+    """Users' operators that have failed, and are called no more."""
+    shards: tuple[ShardState, ...] = ()
+    """What is added."""
+    shared: frozenset[int] = frozenset()
+    """Positions of those whose points others have too."""
+    clears: bool = False
+    """Whether the states have not begun yet."""
+    inherited: Inherited | None = None
+    """What an earlier run has left, if anything of that is still there."""
+
+
+def add_shards(work: SaveWork) -> dict[str, str]:
+    """Add the states of some shards to a file's; a task where they lie.
+
+    Returns
+    -------
+    dict
+        What failed in users' operators.
+    """
+    with collecting(work.off) as errors:
+        if work.clears:
+            _clear(work)
+        if work.inherited is not None:
+            with remainder(work.diagnostic, work.inherited, work.directory) as rest:
+                if rest is not None:
+                    _add(work, rest, shared=False)
+        for number, shard in enumerate(work.shards):
+            _add(work, shard, shared=number in work.shared)
+    return errors
+
+
+def _clear(work: SaveWork) -> None:
+    for slot in work.target.offsets:
+        layout, buffer = _whole(work, slot)
+        layout.clear(buffer)
+
+
+def _whole(work: SaveWork, slot: Slot) -> tuple[Any, Any]:
+    layout = work.target.layout(work.diagnostic, slot, work.target.shape)
+    size = layout.nbytes
+    return layout, map_part(work.target.path, work.target.offsets[slot], size, "r+") if size else bytearray(1)
+
+
+def _add(work: SaveWork, shard: ShardState, *, shared: bool) -> None:
+    shard = _advanced(work, shard)
+    for slot in work.target.offsets:
+        files = files_of(shard.files, _sources(slot, work.target.keys))
+        if not files:
+            continue
+        layout = work.target.layout(work.diagnostic, slot, shard.count)
+        whole, buffer = _whole(work, slot)
+        fields, place = by_region(whole, buffer, work.target.shape), place_of(*shard.region)
+        own = bytearray(layout.nbytes)
+        if slot.level == CARRIED:
+            own[:] = memoryview(map_source(files[0]))[: layout.nbytes]
+        else:
+            combine_files(layout, files, own)
+        if shared:
+            there = bytearray(layout.nbytes)
+            for name, view in by_region(layout, there, shard.count).items():
+                view[...] = fields[name][place]
+            layout.combine(there, own, own)
+        for name, view in by_region(layout, own, shard.count).items():
+            fields[name][place] = view
+        if isinstance(buffer, np.memmap):
+            buffer.flush()  # other hosts add to it
+
+
+def _advanced(work: SaveWork, shard: ShardState) -> ShardState:
+    """Hand on the spans of a shard that has had no step for so long that they have ended."""
+    inputs = Inputs((), (), {}, "")
+    fold = FoldWork(shard, work.diagnostic, inputs, work.target.keys, None, work.directory, "", work.off)
+    return ShardFold(fold).advance()
+
+
+def _sources(slot: Slot, current: Keys) -> list[Slot]:
+    """Give the places of what belongs to a state, the earlier first: the open steps go into their spans."""
+    if slot.level == CARRIED or current[slot.window] != slot.key:
+        return [slot]
+    return [slot, BASE[slot.level]]
+
+
+def slots_to_save(diagnostic: Diagnostic, timeline: Timeline) -> list[Slot]:
+    """Give the places of the states that a run which goes on needs: of all spans that are alive."""
+    levels = [(OUTER, window) for window in diagnostic.windows]
+    levels += [(INNER, diagnostic.each.window)] if diagnostic.each else []
+    slots = [Slot(level, window.name, key) for level, window in levels for key in timeline.alive(window)]
+    return slots + ([BASE[CARRIED]] if diagnostic.transforms else [])
+
+
+def place_states(
+    diagnostic: Diagnostic, dtype: str, shape: tuple[int, ...], slots: Sequence[Slot], begin: int
+) -> tuple[dict[Slot, int], int]:
+    """Say where states lie from some byte on; gives the byte after them too."""
+    offsets = {}
+    for slot in slots:
+        offsets[slot] = begin
+        begin += -(-layout_of(diagnostic, slot.level, np.dtype(dtype), shape).nbytes // ALIGNED_BYTES) * ALIGNED_BYTES
+    return offsets, begin
+
+
+def check_apart(diagnostic: Diagnostic, shards: Sequence[ShardState]) -> frozenset[int]:
+    """Find the shards that have points in common with others.
+
+    Raises
+    ------
+    BbflowError
+        If what the diagnostic keeps can't be merged then.
+    """
+    pairs = ((a, b) for a in range(len(shards)) for b in range(a) if overlap(shards[a].region, shards[b].region))
+    shared = frozenset(number for pair in pairs for number in pair)
+    families = [item.family for item in diagnostic.operators]
+    families += [diagnostic.each.operator.family] if diagnostic.each else []
+    if shared and (diagnostic.transforms or not all(family.commutes for family in families)):
+        raise BbflowError(
+            f"{diagnostic.name}: its state can't be saved, since it needs the steps of a point in their order, but the "
+            "point's blocks moved to another node or changed their shape"
+        )
+    return shared
+
+
+def coordinates_of(results: Path) -> list[tuple[SavedArray, Array]]:
+    """Read what the results have besides statistics: coordinates, their bounds, and operators' axes."""
+    group = zarr.open_group(results, mode="r")
+    found = []
+    for name, array in sorted(group.arrays()):
+        dims = tuple(getattr(array.metadata, "dimension_names", None) or ())
+        if len(dims) == array.ndim and not any(dim.startswith("time_") for dim in dims) and array.dtype.kind in "iuf":
+            values = np.asarray(array[...])
+            saved = SavedArray(name, values.dtype.str, dims, values.shape, dict(array.attrs), 0)
+            found.append((saved, values))
+    return found
+
+
+def place_coordinates(
+    coordinates: Sequence[tuple[SavedArray, Array]], begin: int
+) -> tuple[list[tuple[SavedArray, Array]], int]:
+    """Say where coordinates lie from some byte on; gives the byte after them too."""
+    placed = []
+    for item, values in coordinates:
+        placed.append((replace(item, offset=begin), values))
+        begin += -(-values.nbytes // ALIGNED_BYTES) * ALIGNED_BYTES
+    return placed, begin
+
+
+class Saving:
+    """Saves what a run kept.
+
+    Parameters
+    ----------
+    folding
+        The states.
+    fields
+        By the diagnostic's key.
+    nodes
+        Addresses by name.
+    run
+        Submits tasks.
+    """
+
+    def __init__(self, folding: Folding, fields: Mapping[str, Field], nodes: Mapping[str, NodeAddress], run: Run):
+        self._folding, self._fields, self._nodes, self._run = folding, fields, nodes, run
+        self._diagnostics = {key: item for key, item in folding.config.diagnostics.items() if self._dtype(key)}
+
+    def save(self, path: Path, results: Path, attributes: StreamAttributes, clock: Clock) -> None:
+        """Write the state file.
+
+        Parameters
+        ----------
+        path
+            Where it goes.
+        results
+            The results' store, which has the coordinates.
+        attributes, clock
+            Of the stream.
+
+        Raises
+        ------
+        BbflowError
+            If what is kept can't be joined.
+        """
+        shared = {key: check_apart(item, self._shards(key)) for key, item in self._diagnostics.items()}
+        coordinates, end = place_coordinates(coordinates_of(results), 0)
+        state = self._describe(attributes, clock, [item for item, _ in coordinates], end)
+        writer = StateWriter(path, state)
+        for item, values in coordinates:
+            writer.put(item.offset, values)
+        for node in ("", *sorted(self._nodes)):
+            self._fill(writer.state, node, shared)
+        writer.finish()
+
+    def _dtype(self, key: str) -> str:
+        heritage = self._folding.heritage
+        known = [state.dtype for state in self._shards(key) if state.dtype]
+        return (known or ([heritage.saved.fields[key].dtype] if heritage else [""]))[0]
+
+    def _shards(self, key: str) -> list[ShardState]:
+        return sorted(
+            (state for state in self._folding.states.values() if state.key.diagnostic == key),
+            key=lambda state: state.order,
+        )
+
+    def _describe(
+        self, attributes: StreamAttributes, clock: Clock, coordinates: Sequence[SavedArray], end: int
+    ) -> SavedState:
+        folding, fields = self._folding, {}
+        for key, diagnostic in self._diagnostics.items():
+            field, dtype = self._fields[key], self._dtype(key)
+            slots = slots_to_save(diagnostic, folding.timeline)
+            offsets, end = place_states(diagnostic, dtype, field.shape, slots, end)
+            fields[key] = SavedField(meaning_of(diagnostic, np.dtype(dtype)), field, dtype, offsets)
+        return SavedState(
+            folding.config.stream,
+            clock,
+            1,
+            folding.last_number,
+            folding.timeline.to_wire(),
+            folding.errors,
+            attributes.values,
+            folding.config.content,
+            fields,
+            tuple(coordinates),
+            end,
+        )
+
+    def _fill(self, state: SavedState, node: str, shared: Mapping[str, frozenset[int]]) -> None:
+        """Add what one node has; the one without a name stands for what is there before all others."""
+        works = []
+        for key, diagnostic in self._diagnostics.items():
+            shards = self._shards(key)
+            own = [number for number, shard in enumerate(shards) if shard.key.node == node]
+            if own or not node:
+                work = SaveWork(
+                    diagnostic,
+                    Inherited.of(state, key),
+                    self._nodes[node or min(self._nodes)].state_directory,
+                    self._folding.errors,
+                    tuple(shards[number] for number in own),
+                    frozenset(at for at, number in enumerate(own) if number in shared[key]),
+                )
+                works.append(self._first(work, key, shards) if not node else work)
+        pending = [self._run(node or min(self._nodes), add_shards, work) for work in works]
+        for future in pending:
+            self._folding.errors.update(future.result())
+
+    def _first(self, work: SaveWork, key: str, shards: Sequence[ShardState]) -> SaveWork:
+        heritage = self._folding.heritage
+        inherited = heritage.of(key, [shard.region for shard in shards]) if heritage else None
+        return replace(work, clears=True, inherited=inherited)

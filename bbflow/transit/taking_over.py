@@ -1,0 +1,116 @@
+"""The begin of a run that goes on from another one's state."""
+
+import os
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from bbflow.config import Config
+from bbflow.errors import ConfigError
+from bbflow.transit.comparing import check_diagnostics
+from bbflow.transit.consumers import Cursor
+from bbflow.transit.fold import FoldWork
+from bbflow.transit.heritage import Heritage
+from bbflow.transit.saved import SavedState, read_state
+from bbflow.transit.shards import ShardKey, ShardState
+
+KEPT_FILE = ".inherited.bbflow"
+"""The state that a run goes on from, in its output: the one that was given may be replaced before the run has ended."""
+
+
+def take_over(config: Config, cursors: Mapping[str, Cursor]) -> Heritage | None:
+    """Open the state that a run goes on from, if it does.
+
+    Parameters
+    ----------
+    config
+        The run's configuration.
+    cursors
+        How far each node is folded: an analysis that carries on after a crash goes on from the same state as before.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such state, or it is of another configuration.
+    DamagedError
+        If it is damaged.
+    """
+    if config.continued is None:
+        return None
+    kept = config.output / KEPT_FILE
+    if not any(checkpoint for _, checkpoint in cursors.values()):
+        keep_state(check_continued(config, config.continued).path, kept)
+    return Heritage(read_state(kept))
+
+
+def check_continued(config: Config, path: Path) -> SavedState:
+    """Read a state and see that a configuration can go on from it.
+
+    Raises
+    ------
+    ConfigError
+        If not.
+    DamagedError
+        If it is damaged.
+    """
+    saved = read_state(path)
+    check_diagnostics(saved, config.diagnostics)
+    if saved.runs > 1:
+        for item in config.diagnostics.values():
+            if item.each or item.transforms:
+                raise ConfigError(
+                    f"{saved.path} is merged of {saved.runs} runs: {item.name} can't go on from it, since 'each' and "
+                    "transforms go on from the last steps of one run"
+                )
+    if (config.output / "raw.zarr").exists() and config.raw.wanted:
+        raise ConfigError(
+            f"{config.output / 'raw.zarr'} is there from an earlier run, and the steps' numbers begin anew: give "
+            "another output, or set raw: none"
+        )
+    return saved
+
+
+def inheriting(
+    heritage: Heritage | None, works: Mapping[str, Sequence[FoldWork]], states: Mapping[ShardKey, ShardState]
+) -> dict[str, list[FoldWork]]:
+    """Let new shards begin with what an earlier run has left.
+
+    Parameters
+    ----------
+    heritage
+        That; None if there is none.
+    works
+        What is to be folded next on each node.
+    states
+        Those that count.
+    """
+    if heritage is None:
+        return {node: list(own) for node, own in works.items()}
+    begun = {work.state.key: work.state for own in works.values() for work in own if _keeps(work)}
+    known = list((begun | dict(states)).values())
+    return {node: [_inheriting(heritage, work, known) for work in own] for node, own in works.items()}
+
+
+def _inheriting(heritage: Heritage, work: FoldWork, states: Iterable[ShardState]) -> FoldWork:
+    if work.state.keys is not None or not _keeps(work):
+        return work
+    others = [state for state in states if state.key.diagnostic == work.state.key.diagnostic]
+    return replace(work, inherited=heritage.of_shard(work.state, others))
+
+
+def _keeps(work: FoldWork) -> bool:
+    """Whether the work's states are its own, and not joined with those of other blocks step by step."""
+    return work.local is None or work.local.complete or bool(work.inputs.arrays)
+
+
+def keep_state(source: Path, target: Path) -> None:
+    """Give a state file a second name, or copy it where that can't be done."""
+    temporary = target.with_name(f"{target.name}.new")
+    temporary.unlink(missing_ok=True)
+    try:
+        os.link(source, temporary)
+    except OSError:
+        shutil.copyfile(source, temporary)
+    temporary.replace(target)  # does nothing to two names of one file
+    temporary.unlink(missing_ok=True)
