@@ -1,13 +1,13 @@
 """The live result: what is published plus the open spans, as one dataset in memory."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 from typing import Any
 
 import xarray as xr
 
 from bbflow.operators.windows.calendars import Clock
-from bbflow.transit.attributes import axis_name, axis_variables, result_attributes
+from bbflow.transit.attributes import axis_name, axis_variables, result_attributes, with_known_references
 from bbflow.transit.decoding import decoded
 from bbflow.transit.publishing import Published
 from bbflow.transit.results import result_name
@@ -37,7 +37,7 @@ def live_dataset(store: Path, fields: Sequence[tuple[Closing, Published]], clock
     for closing, results in fields:
         axis = f"time_{closing.window.name}"
         before = float(dataset[axis].values[-1]) if axis in dataset and dataset.sizes[axis] else None
-        opened = _open_span(closing, results, clock, before)
+        opened = _open_span(closing, results, clock, before, set(dataset.variables))
         names = [name for name in dataset.data_vars if axis in dataset[name].dims]
         rest = dataset.drop_vars([*names, axis], errors="ignore")
         if names:
@@ -54,7 +54,9 @@ def live_dataset(store: Path, fields: Sequence[tuple[Closing, Published]], clock
     return decoded(dataset)
 
 
-def _open_span(closing: Closing, results: Published, clock: Clock, before: float | None) -> xr.Dataset:
+def _open_span(
+    closing: Closing, results: Published, clock: Clock, before: float | None, known: Container[Any]
+) -> xr.Dataset:
     window, span = closing.window, closing.whole
     time = f"time_{window.name}"
     cf = {"units": clock.units, "calendar": clock.calendar}
@@ -69,7 +71,7 @@ def _open_span(closing: Closing, results: Published, clock: Clock, before: float
                 coordinates[own[0]] = described.pop(own[0])
                 variables |= described
             name = result_name(field.name, window.name, operator.name)
-            attributes = result_attributes(field, window, operator, clock)
+            attributes = with_known_references(result_attributes(field, window, operator, clock), known)
             variables[name] = ((time, *own, *field.dims), arrays[operator.name][None], attributes)
     return xr.Dataset(
         {

@@ -95,6 +95,8 @@ def _referenced(dataset: xr.Dataset, names: set[str]) -> set[str]:
 
 
 def _write(dataset: xr.Dataset, path: Path) -> None:
+    for left in path.parent.glob(f".{path.name}.*"):  # by a crash
+        left.unlink()
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     encoding = {str(name): encoding_of(array) for name, array in dataset.variables.items()}
     for array in dataset.variables.values():
