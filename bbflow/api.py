@@ -18,7 +18,7 @@ from bbflow.landing.contact import NodeAddress, read_contact
 from bbflow.landing.embedded import DEFAULT_DIRECTORY, EmbeddedNodes
 from bbflow.records import Message
 from bbflow.transit.cluster import Cluster
-from bbflow.transit.decoding import open_results as open_results
+from bbflow.transit.output.decoding import open_results as open_results
 from bbflow.transit.pipeline import Outcome, Pipeline
 from bbflow.units import parse_bytes
 

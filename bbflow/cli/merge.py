@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from bbflow.operators.own.origin import look_in
-from bbflow.transit.merging import merge_states
+from bbflow.transit.chain.merging import merge_states
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

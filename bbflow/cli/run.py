@@ -28,8 +28,8 @@ from bbflow.progress import Progress
 from bbflow.report import write_report
 from bbflow.staging.policies import checked_policy
 from bbflow.supervise import Supervisor
-from bbflow.transit.saved import STATE_FILE
-from bbflow.transit.taking_over import KEPT_FILE, check_continued
+from bbflow.transit.chain.saved import STATE_FILE
+from bbflow.transit.chain.taking_over import KEPT_FILE, check_continued
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -7,12 +7,12 @@ from typing import Any
 import xarray as xr
 
 from bbflow.operators.windows.calendars import Clock
-from bbflow.transit.attributes import axis_name, axis_variables, result_attributes, with_known_references
-from bbflow.transit.decoding import decoded
+from bbflow.transit.folding.timeline import Closing
+from bbflow.transit.output.attributes import axis_name, axis_variables, result_attributes, with_known_references
+from bbflow.transit.output.decoding import decoded
+from bbflow.transit.output.results import result_name
+from bbflow.transit.output.stamps import bounds_of, count_variables, stamp_of, time_attributes
 from bbflow.transit.publishing import Published
-from bbflow.transit.results import result_name
-from bbflow.transit.stamps import bounds_of, count_variables, stamp_of, time_attributes
-from bbflow.transit.timeline import Closing
 
 
 def live_dataset(store: Path, fields: Sequence[tuple[Closing, Published]], clock: Clock) -> xr.Dataset:

@@ -15,15 +15,15 @@ from bbflow.events import EventLog
 from bbflow.landing.contact import NodeAddress
 from bbflow.operators.windows.calendars import Clock
 from bbflow.staging.policies import checked_policy
+from bbflow.transit.chain.comparing import check_clock
+from bbflow.transit.chain.saved import STATE_FILE
+from bbflow.transit.chain.taking_over import keep_state, take_over
 from bbflow.transit.cluster import Cluster
-from bbflow.transit.comparing import check_clock
 from bbflow.transit.consumers import DRAIN, FOLD, Consumers
 from bbflow.transit.live import live_dataset
-from bbflow.transit.netcdf import check_netcdf, write_netcdf
 from bbflow.transit.opening import check_variables, make_clock, write_coordinates
-from bbflow.transit.saved import STATE_FILE
+from bbflow.transit.output.netcdf import check_netcdf, write_netcdf
 from bbflow.transit.stages import DrainStage, FoldStage
-from bbflow.transit.taking_over import keep_state, take_over
 from bbflow.view.stream import StreamView
 from bbflow.view.watch import Watcher
 

@@ -14,9 +14,9 @@ from bbflow.operators.family import Array
 from bbflow.operators.space import Placement
 from bbflow.records import Block
 from bbflow.transit.cluster import Cluster
-from bbflow.transit.fields import coordinate_name
 from bbflow.transit.opening import PlacedBlock, read_whole
-from bbflow.transit.results import Results
+from bbflow.transit.output.fields import coordinate_name
+from bbflow.transit.output.results import Results
 
 
 class StreamArrays:

@@ -15,17 +15,17 @@ from bbflow.events import EventLog
 from bbflow.landing.contact import NodeAddress
 from bbflow.operators import Operator
 from bbflow.operators.windows.calendars import Clock
+from bbflow.transit.chain.heritage import Heritage, Inherited
+from bbflow.transit.chain.saved import STATE_FILE
+from bbflow.transit.chain.saving import Saving
 from bbflow.transit.cluster import Cluster
-from bbflow.transit.fields import Field
-from bbflow.transit.folding import Folding
-from bbflow.transit.heritage import Heritage, Inherited
-from bbflow.transit.reduce import ReducedSpan, finalize, merge_remainder, merge_shards
-from bbflow.transit.results import Results
-from bbflow.transit.saved import STATE_FILE
-from bbflow.transit.saving import Saving
-from bbflow.transit.shards import ShardKey, ShardState
-from bbflow.transit.slots import OUTER, slots_of
-from bbflow.transit.timeline import Closing
+from bbflow.transit.folding.bookkeeping import Folding
+from bbflow.transit.folding.reduce import ReducedSpan, finalize, merge_remainder, merge_shards
+from bbflow.transit.folding.shards import ShardKey, ShardState
+from bbflow.transit.folding.slots import OUTER, slots_of
+from bbflow.transit.folding.timeline import Closing
+from bbflow.transit.output.fields import Field
+from bbflow.transit.output.results import Results
 
 Array = np.ndarray[Any, Any]
 Published = dict[str, tuple[Field, Sequence[Operator], dict[str, Array]]]

@@ -13,21 +13,21 @@ from bbflow.drain.draining import DrainBatch, Draining, RawStep
 from bbflow.events import EventLog
 from bbflow.landing.contact import NodeAddress
 from bbflow.operators.windows.calendars import Clock
+from bbflow.transit.chain.comparing import check_field
+from bbflow.transit.chain.heritage import Heritage
+from bbflow.transit.chain.taking_over import KEPT_FILE
 from bbflow.transit.cluster import Cluster
-from bbflow.transit.comparing import check_field
 from bbflow.transit.consumers import DRAIN, FOLD, Consumers, no_checkpoint
-from bbflow.transit.fields import Field, field_of
-from bbflow.transit.fold import FoldReceipt, FoldWork, fold_batch
-from bbflow.transit.folding import Batch, Folding, step_time
-from bbflow.transit.heritage import Heritage
+from bbflow.transit.folding.bookkeeping import Batch, Folding, step_time
+from bbflow.transit.folding.task import FoldReceipt, FoldWork, fold_batch
+from bbflow.transit.folding.timeline import Closing
 from bbflow.transit.opening import PlacedBlock, make_clock
+from bbflow.transit.output.fields import Field, field_of
+from bbflow.transit.output.results import Results
 from bbflow.transit.placing import StreamArrays, place_diagnostics, write_field_coordinates, write_referenced
 from bbflow.transit.politeness import writing
 from bbflow.transit.publishing import Publishing
-from bbflow.transit.results import Results
-from bbflow.transit.taking_over import KEPT_FILE
 from bbflow.transit.tasks import TaskBatch
-from bbflow.transit.timeline import Closing
 from bbflow.view.stream import StreamView
 
 

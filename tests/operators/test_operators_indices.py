@@ -19,7 +19,7 @@ from bbflow.operators.names.indices import INDICES, index_meaning, same_units
 from bbflow.operators.names.known import NAMES, meaning
 from bbflow.operators.windows.calendars import Clock
 from bbflow.records import Block
-from bbflow.transit.fields import field_of
+from bbflow.transit.output.fields import field_of
 
 CLOCK = Clock("days since 1999-10-05", "noleap")
 STEPS_A_DAY, DAYS, POINTS = 4, 500, 5

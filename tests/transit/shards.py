@@ -10,17 +10,17 @@ from bbflow.config import parse_config
 from bbflow.landing.contact import NodeAddress
 from bbflow.operators.diagnostic import parse_diagnostics
 from bbflow.operators.windows.calendars import Clock
-from bbflow.transit.fields import Field
-from bbflow.transit.fold import FoldWork, fold_batch
-from bbflow.transit.folding import Batch, Folding
-from bbflow.transit.heritage import Heritage
-from bbflow.transit.inputs import Inputs
-from bbflow.transit.layouts import layout_of
-from bbflow.transit.saved import STATE_FILE, read_state
-from bbflow.transit.saving import Saving
-from bbflow.transit.shards import ShardKey, ShardState
-from bbflow.transit.slots import OUTER
-from bbflow.transit.taking_over import inheriting
+from bbflow.transit.chain.heritage import Heritage
+from bbflow.transit.chain.saved import STATE_FILE, read_state
+from bbflow.transit.chain.saving import Saving
+from bbflow.transit.chain.taking_over import inheriting
+from bbflow.transit.folding.bookkeeping import Batch, Folding
+from bbflow.transit.folding.inputs import Inputs
+from bbflow.transit.folding.layouts import layout_of
+from bbflow.transit.folding.shards import ShardKey, ShardState
+from bbflow.transit.folding.slots import OUTER
+from bbflow.transit.folding.task import FoldWork, fold_batch
+from bbflow.transit.output.fields import Field
 
 CLOCK = Clock("hours since 2001-01-28", "noleap")
 ATTRIBUTES = StreamAttributes({"time/units": CLOCK.units, "time/calendar": CLOCK.calendar})

@@ -11,7 +11,7 @@ import numpy as np
 
 from bbflow import start_nodes
 from bbflow.operators.own.origin import look_in
-from bbflow.transit.decoding import open_results
+from bbflow.transit.output.decoding import open_results
 
 WRITER = """
 import json, sys

@@ -8,11 +8,11 @@ from bbflow.cf import StreamAttributes
 from bbflow.operators import parse_operators
 from bbflow.operators.windows import parse_window
 from bbflow.operators.windows.calendars import Clock
-from bbflow.transit.decoding import open_results
-from bbflow.transit.fields import Field
+from bbflow.transit.folding.timeline import Closing, Span
 from bbflow.transit.live import live_dataset
-from bbflow.transit.results import Results
-from bbflow.transit.timeline import Closing, Span
+from bbflow.transit.output.decoding import open_results
+from bbflow.transit.output.fields import Field
+from bbflow.transit.output.results import Results
 
 CLOCK = Clock("days since 2000-11-01", "noleap")
 SPANS = {

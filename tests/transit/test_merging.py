@@ -10,9 +10,9 @@ import xarray as xr
 from bbflow.cli import main
 from bbflow.config import parse_config
 from bbflow.errors import BbflowError, ConfigError, DamagedError
-from bbflow.transit.merging import merge_states
-from bbflow.transit.saved import STATE_FILE, read_state
-from bbflow.transit.taking_over import check_continued
+from bbflow.transit.chain.merging import merge_states
+from bbflow.transit.chain.saved import STATE_FILE, read_state
+from bbflow.transit.chain.taking_over import check_continued
 
 SHAPE = 3, 4
 ONE = [("a", (0, 0), SHAPE)]

@@ -13,7 +13,7 @@ import xarray as xr
 from bbflow.config import parse_config
 from bbflow.errors import ConfigError
 from bbflow.report import write_report
-from bbflow.transit.netcdf import check_netcdf, write_netcdf
+from bbflow.transit.output.netcdf import check_netcdf, write_netcdf
 
 STEADY = {
     "lat": np.array([-60.0, -20.0, 20.0, 60.0]),

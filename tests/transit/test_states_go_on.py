@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from bbflow.config import parse_config
 from bbflow.errors import BbflowError
 from bbflow.records import Block, Step
-from bbflow.transit.folding import Folding
-from bbflow.transit.heritage import Heritage
-from bbflow.transit.saved import read_state
-from bbflow.transit.taking_over import take_over
+from bbflow.transit.chain.heritage import Heritage
+from bbflow.transit.chain.saved import read_state
+from bbflow.transit.chain.taking_over import take_over
+from bbflow.transit.folding.bookkeeping import Folding
 from bbflow.view.stream import StreamView
 
 SHAPE = 4, 6

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bbflow.operators.windows import parse_windows
-from bbflow.transit.slots import OUTER, Slot, living, plan_roll
-from bbflow.transit.timeline import Timeline
+from bbflow.transit.folding.slots import OUTER, Slot, living, plan_roll
+from bbflow.transit.folding.timeline import Timeline
 
 WINDOWS = parse_windows(["day", "month", {"season": "DJF"}, {"running": {"days": 3}}, "clim_month", "run"])
 BY_NAME = {window.name: window for window in WINDOWS}

@@ -6,7 +6,7 @@ import cftime  # type: ignore[import-untyped]
 
 from bbflow.operators.windows import Window
 from bbflow.operators.windows.calendars import Clock
-from bbflow.transit.timeline import Closing, Span
+from bbflow.transit.folding.timeline import Closing, Span
 
 ONE = {"units": "1"}
 LEAP_YEARS_APART = 8

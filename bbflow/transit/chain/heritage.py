@@ -12,10 +12,10 @@ import numpy as np
 from bbflow.operators import StateLayout
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.family import Array
-from bbflow.transit.layouts import by_region, layout_of
-from bbflow.transit.saved import SavedState
-from bbflow.transit.shards import ShardKey, ShardState
-from bbflow.transit.slots import Keys, Slot
+from bbflow.transit.chain.saved import SavedState
+from bbflow.transit.folding.layouts import by_region, layout_of
+from bbflow.transit.folding.shards import ShardKey, ShardState
+from bbflow.transit.folding.slots import Keys, Slot
 
 Region = tuple[tuple[int, ...], tuple[int, ...]]
 """First index and shape."""

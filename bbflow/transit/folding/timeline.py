@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bbflow.operators.windows import Window
-from bbflow.transit.slots import Keys, WindowKey, living, whole_units
+from bbflow.transit.folding.slots import Keys, WindowKey, living, whole_units
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from bbflow.config import Config
 from bbflow.errors import ConfigError
-from bbflow.transit.comparing import check_diagnostics
+from bbflow.transit.chain.comparing import check_diagnostics
+from bbflow.transit.chain.heritage import Heritage
+from bbflow.transit.chain.saved import SavedState, read_state
 from bbflow.transit.consumers import Cursor
-from bbflow.transit.fold import FoldWork
-from bbflow.transit.heritage import Heritage
-from bbflow.transit.saved import SavedState, read_state
-from bbflow.transit.shards import ShardKey, ShardState
+from bbflow.transit.folding.shards import ShardKey, ShardState
+from bbflow.transit.folding.task import FoldWork
 
 KEPT_FILE = ".inherited.bbflow"
 """The state that a run goes on from, in its output: the one that was given may be replaced before the run has ended."""

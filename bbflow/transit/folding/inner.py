@@ -6,11 +6,11 @@ import numpy as np
 
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.family import Array, Steps
-from bbflow.transit.layouts import layout_of
-from bbflow.transit.shards import ShardState
-from bbflow.transit.slots import BASE, INNER, Slot, slots_of, whole_units
-from bbflow.transit.states import combine_files
-from bbflow.transit.steps import then
+from bbflow.transit.folding.layouts import layout_of
+from bbflow.transit.folding.shards import ShardState
+from bbflow.transit.folding.slots import BASE, INNER, Slot, slots_of, whole_units
+from bbflow.transit.folding.states import combine_files
+from bbflow.transit.folding.steps import then
 
 
 def inner_step(diagnostic: Diagnostic, state: ShardState) -> Steps | None:

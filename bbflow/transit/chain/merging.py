@@ -16,15 +16,15 @@ from bbflow.operators.family import Array
 from bbflow.operators.own.guard import collecting
 from bbflow.operators.windows import Window
 from bbflow.operators.windows.spans import Steps
-from bbflow.transit.comparing import check_diagnostics, check_states
-from bbflow.transit.heritage import Inherited, map_part, remainder
-from bbflow.transit.layouts import layout_of
-from bbflow.transit.reduce import ReducedSpan, partial_of
-from bbflow.transit.results import Results
-from bbflow.transit.saved import STATE_FILE, SavedState, StateWriter, read_state
-from bbflow.transit.saving import place_coordinates, place_states
-from bbflow.transit.slots import OUTER, Slot, WindowKey, whole_units
-from bbflow.transit.timeline import Closing, Span
+from bbflow.transit.chain.comparing import check_diagnostics, check_states
+from bbflow.transit.chain.heritage import Inherited, map_part, remainder
+from bbflow.transit.chain.saved import STATE_FILE, SavedState, StateWriter, read_state
+from bbflow.transit.chain.saving import place_coordinates, place_states
+from bbflow.transit.folding.layouts import layout_of
+from bbflow.transit.folding.reduce import ReducedSpan, partial_of
+from bbflow.transit.folding.slots import OUTER, Slot, WindowKey, whole_units
+from bbflow.transit.folding.timeline import Closing, Span
+from bbflow.transit.output.results import Results
 
 Spans = Mapping[str, Mapping[WindowKey, Span]]
 

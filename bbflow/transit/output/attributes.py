@@ -11,7 +11,7 @@ from bbflow.operators import Operator
 from bbflow.operators.operator import Axis
 from bbflow.operators.windows import Window
 from bbflow.operators.windows.calendars import Clock
-from bbflow.transit.fields import Field, reinterpreted
+from bbflow.transit.output.fields import Field, reinterpreted
 
 Described = tuple[tuple[str, ...], np.ndarray[Any, Any], dict[str, str]]
 """Dimensions, values and attributes of a variable."""

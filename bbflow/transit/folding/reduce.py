@@ -13,12 +13,12 @@ from bbflow.operators.family import Array
 from bbflow.operators.fold import fold_tiles
 from bbflow.operators.own.guard import collecting
 from bbflow.operators.windows import Window
-from bbflow.transit.heritage import Inherited, overlap, remainder
-from bbflow.transit.inner import files_of, inner_step
-from bbflow.transit.layouts import by_region, layout_of
-from bbflow.transit.shards import ShardState
-from bbflow.transit.slots import BASE, OUTER, WindowKey, slots_of
-from bbflow.transit.states import combine_files
+from bbflow.transit.chain.heritage import Inherited, overlap, remainder
+from bbflow.transit.folding.inner import files_of, inner_step
+from bbflow.transit.folding.layouts import by_region, layout_of
+from bbflow.transit.folding.shards import ShardState
+from bbflow.transit.folding.slots import BASE, OUTER, WindowKey, slots_of
+from bbflow.transit.folding.states import combine_files
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,14 +19,14 @@ from bbflow.operators.fold import Tiles, fold_tiles
 from bbflow.operators.own.guard import collecting
 from bbflow.operators.space import Local
 from bbflow.operators.windows import Window
-from bbflow.transit.heritage import Inherited
-from bbflow.transit.inner import inner_step
-from bbflow.transit.inputs import Inputs, extremes_of, open_inputs, partials
-from bbflow.transit.layouts import layout_of
-from bbflow.transit.shards import ShardKey, ShardState
-from bbflow.transit.slots import BASE, CARRIED, INNER, OUTER, Keys, Slot, plan_roll
-from bbflow.transit.states import combine_files, forget, map_source, map_target, next_file
-from bbflow.transit.steps import Carried, Then
+from bbflow.transit.chain.heritage import Inherited
+from bbflow.transit.folding.inner import inner_step
+from bbflow.transit.folding.inputs import Inputs, extremes_of, open_inputs, partials
+from bbflow.transit.folding.layouts import layout_of
+from bbflow.transit.folding.shards import ShardKey, ShardState
+from bbflow.transit.folding.slots import BASE, CARRIED, INNER, OUTER, Keys, Slot, plan_roll
+from bbflow.transit.folding.states import combine_files, forget, map_source, map_target, next_file
+from bbflow.transit.folding.steps import Carried, Then
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,16 +14,16 @@ from bbflow.operators.operator import Axis
 from bbflow.operators.own.guard import error_of
 from bbflow.operators.windows import Window
 from bbflow.operators.windows.calendars import Clock
-from bbflow.transit.attributes import (
+from bbflow.transit.folding.timeline import Closing, Span
+from bbflow.transit.output.attributes import (
     axis_name,
     axis_variables,
     result_attributes,
     store_attributes,
     with_known_references,
 )
-from bbflow.transit.fields import Field
-from bbflow.transit.stamps import bounds_of, count_variables, stamp_of, time_attributes
-from bbflow.transit.timeline import Closing, Span
+from bbflow.transit.output.fields import Field
+from bbflow.transit.output.stamps import bounds_of, count_variables, stamp_of, time_attributes
 
 Array = np.ndarray[Any, Any]
 ROWS_PER_CHUNK = 1 << 16

@@ -7,8 +7,8 @@ import numpy as np
 from bbflow.errors import BbflowError
 from bbflow.operators.family import Array
 from bbflow.operators.space import Local, Placement
-from bbflow.transit.fold import PartialSteps
-from bbflow.transit.shards import ShardKey
+from bbflow.transit.folding.shards import ShardKey
+from bbflow.transit.folding.task import PartialSteps
 
 
 def join_partials(

@@ -13,14 +13,14 @@ from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.space import Local, Placement
 from bbflow.operators.windows.calendars import Clock
 from bbflow.records import Block
-from bbflow.transit.fold import FoldReceipt, FoldWork
-from bbflow.transit.heritage import Heritage
-from bbflow.transit.inputs import Inputs
-from bbflow.transit.series import join_partials
-from bbflow.transit.shards import ShardKey, ShardState
-from bbflow.transit.slots import Keys
-from bbflow.transit.taking_over import inheriting
-from bbflow.transit.timeline import Closing, Timeline
+from bbflow.transit.chain.heritage import Heritage
+from bbflow.transit.chain.taking_over import inheriting
+from bbflow.transit.folding.inputs import Inputs
+from bbflow.transit.folding.series import join_partials
+from bbflow.transit.folding.shards import ShardKey, ShardState
+from bbflow.transit.folding.slots import Keys
+from bbflow.transit.folding.task import FoldReceipt, FoldWork
+from bbflow.transit.folding.timeline import Closing, Timeline
 from bbflow.view.stream import StreamView
 
 

@@ -9,10 +9,10 @@ from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.family import DType
 from bbflow.operators.operator import Operator
 from bbflow.operators.windows.calendars import Clock
-from bbflow.transit.fields import Field
-from bbflow.transit.layouts import layout_of
-from bbflow.transit.saved import SavedState
-from bbflow.transit.slots import INNER, OUTER
+from bbflow.transit.chain.saved import SavedState
+from bbflow.transit.folding.layouts import layout_of
+from bbflow.transit.folding.slots import INNER, OUTER
+from bbflow.transit.output.fields import Field
 
 SAME_CALENDARS = {"gregorian": "standard", "365_day": "noleap", "366_day": "all_leap"}
 

@@ -15,19 +15,19 @@ from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.family import Array
 from bbflow.operators.own.guard import collecting
 from bbflow.operators.windows.calendars import Clock
-from bbflow.transit.comparing import meaning_of
-from bbflow.transit.fields import Field
-from bbflow.transit.fold import FoldWork, ShardFold
-from bbflow.transit.folding import Folding
-from bbflow.transit.heritage import Inherited, map_part, overlap, place_of, remainder
-from bbflow.transit.inner import files_of
-from bbflow.transit.inputs import Inputs
-from bbflow.transit.layouts import by_region, layout_of
-from bbflow.transit.saved import SavedArray, SavedField, SavedState, StateWriter
-from bbflow.transit.shards import ShardState
-from bbflow.transit.slots import BASE, CARRIED, INNER, OUTER, Keys, Slot
-from bbflow.transit.states import combine_files, map_source
-from bbflow.transit.timeline import Timeline
+from bbflow.transit.chain.comparing import meaning_of
+from bbflow.transit.chain.heritage import Inherited, map_part, overlap, place_of, remainder
+from bbflow.transit.chain.saved import SavedArray, SavedField, SavedState, StateWriter
+from bbflow.transit.folding.bookkeeping import Folding
+from bbflow.transit.folding.inner import files_of
+from bbflow.transit.folding.inputs import Inputs
+from bbflow.transit.folding.layouts import by_region, layout_of
+from bbflow.transit.folding.shards import ShardState
+from bbflow.transit.folding.slots import BASE, CARRIED, INNER, OUTER, Keys, Slot
+from bbflow.transit.folding.states import combine_files, map_source
+from bbflow.transit.folding.task import FoldWork, ShardFold
+from bbflow.transit.folding.timeline import Timeline
+from bbflow.transit.output.fields import Field
 
 ALIGNED_BYTES = 64
 Run = Callable[..., Any]

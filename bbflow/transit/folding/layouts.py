@@ -12,7 +12,7 @@ from bbflow.operators import StateLayout
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.family import Array, DType, Family, StateField, Steps, Views
 from bbflow.operators.transforms import Transform
-from bbflow.transit.slots import INNER, OUTER
+from bbflow.transit.folding.slots import INNER, OUTER
 
 
 def layout_of(diagnostic: Diagnostic, level: str, dtype: DType, count: tuple[int, ...]) -> StateLayout:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bbflow.records import Message
-from bbflow.transit.slots import Keys, Slot
+from bbflow.transit.folding.slots import Keys, Slot
 
 
 @dataclass(frozen=True, slots=True)

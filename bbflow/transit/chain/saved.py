@@ -18,8 +18,8 @@ import numpy as np
 from bbflow.errors import ConfigError, DamagedError
 from bbflow.operators.family import Array
 from bbflow.operators.windows.calendars import Clock
-from bbflow.transit.fields import Field
-from bbflow.transit.slots import Keys, Slot
+from bbflow.transit.folding.slots import Keys, Slot
+from bbflow.transit.output.fields import Field
 
 STATE_FILE = "state.bbflow"
 MAGIC, VERSION = b"bbflow state", 1

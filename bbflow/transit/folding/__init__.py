@@ -1,0 +1,1 @@
+"""The fold: steps into the partial states of shards, what counts of them, and what they come to."""
