@@ -84,15 +84,6 @@ class Waves:
         """Room that is taken or reserved."""
         return self._bb.used_bytes
 
-    @property
-    def resident(self) -> tuple[str, ...]:
-        """Files that have room on the BB, also those that are only coming."""
-        return self._bb.urls
-
-    def wave_of(self, key: str) -> int:
-        """Give the number of a task's wave, counted from 0; the task must not be final."""
-        return self._tasks[key].order // self.slots
-
     # Events
 
     def add(self, task: Task, order: int | None = None) -> list[Action]:

@@ -240,7 +240,7 @@ class Pipeline:
         if self._drain is not None:
             stores.append(self._drain.draining.open(self._config.output / "raw.zarr", attributes))
         write_coordinates(blocks, stores, attributes, self._nodes, self._cluster)
-        self._fold.open(blocks, attributes, results)
+        self._fold.open(blocks, attributes, self._clock, results)
         if self._heritage is not None:
             results.commit(bbflow_status="running")
         return True

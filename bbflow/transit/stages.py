@@ -21,8 +21,8 @@ from bbflow.transit.consumers import DRAIN, FOLD, Consumers, no_checkpoint
 from bbflow.transit.folding.bookkeeping import Batch, Folding, step_time
 from bbflow.transit.folding.task import FoldReceipt, FoldWork, fold_batch
 from bbflow.transit.folding.timeline import Closing
-from bbflow.transit.opening import PlacedBlock, make_clock
-from bbflow.transit.output.fields import Field, field_of
+from bbflow.transit.opening import PlacedBlock
+from bbflow.transit.output.fields import field_of
 from bbflow.transit.output.results import Results
 from bbflow.transit.placing import StreamArrays, place_diagnostics, write_field_coordinates, write_referenced
 from bbflow.transit.politeness import writing
@@ -99,13 +99,14 @@ class FoldStage(Stage):
         self._rows_directory.mkdir(parents=True, exist_ok=True)
         self._tasks: TaskBatch[Batch] | None = None
         self._receipts: list[FoldReceipt] = []
+        self._said: tuple[dict[str, Any], dict[str, Any]] | None = None
 
     @property
     def idle(self) -> bool:
         """Whether no task runs."""
         return self._tasks is None
 
-    def open(self, blocks: Sequence[PlacedBlock], attributes: StreamAttributes, results: Results) -> None:
+    def open(self, blocks: Sequence[PlacedBlock], attributes: StreamAttributes, clock: Clock, results: Results) -> None:
         """Find the fields in the grid of a step: the first one, or the first one after a restart."""
         arrays = StreamArrays(self.config.output / ".fields", blocks, self.nodes, self.cluster)
         write_referenced(blocks, arrays, attributes, results)
@@ -113,7 +114,7 @@ class FoldStage(Stage):
         self.folding.placements = placed
         for name, placement in placed.items():
             write_field_coordinates(name, placement, attributes, results)
-        self.publishing.know(self._fields(blocks, attributes))
+        self._know(blocks, attributes, clock)
         if self.folding.heritage is not None:
             for name, field in self.publishing.fields.items():
                 check_field(self.folding.heritage.saved, name, field, "this run")
@@ -130,7 +131,7 @@ class FoldStage(Stage):
             if not self.folding.was_published(closing):
                 self.publish(closing)
         for number in batch.steps:
-            self.publishing.know(self._fields(self.view.blocks(number), attributes))
+            self._know(self.view.blocks(number), attributes, clock)
         works = self.folding.works(batch, self.view, attributes, self.nodes, str(self._rows_directory))
         lanes = max(self.cluster.threads // max(len(works), 1), 1)
         shared = [
@@ -145,14 +146,19 @@ class FoldStage(Stage):
         self.config = self.folding.config = self.publishing.config = self.config.isolated()
         return [replace(work, diagnostic=self.config.diagnostics[work.diagnostic.key]) for work in works]
 
-    def _fields(self, placed: Sequence[PlacedBlock], attributes: StreamAttributes) -> dict[str, Field]:
+    def _know(self, placed: Sequence[PlacedBlock], attributes: StreamAttributes, clock: Clock) -> None:
+        """Learn of the fields of a step, unless it says nothing that the one before didn't say."""
         blocks = {block.name: block for _, block in placed}
-        clock = make_clock(self.config.time, attributes)
-        return {
+        said = {name: (block.type, block.shape) for name, block in blocks.items()}, dict(attributes.values)
+        if said == self._said:
+            return
+        fields = {
             name: field_of(diagnostic, blocks, attributes, self.folding.placements, clock)
             for name, diagnostic in self.config.diagnostics.items()
             if blocks.keys() >= set(diagnostic.variables)
         }
+        self.publishing.know(fields)
+        self._said = said
 
     def take(self) -> None:
         """Let the batch count if its tasks are done."""
