@@ -106,7 +106,8 @@ class NodeStore:
     @property
     def used_bytes(self) -> int:
         """Room that is taken or reserved."""
-        return sum(self._sizes().values())
+        with locked(self._directory / "room"):
+            return sum(self._sizes().values())
 
     def _try_to_hold(self, wanted: Mapping[str, int]) -> list[int] | None:
         with locked(self._directory / "room"):
