@@ -2,17 +2,17 @@
 
 import queue
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import xarray as xr
 
 from bbflow.cf import StreamAttributes
 from bbflow.config import Config
-from bbflow.errors import BbflowError, ConfigError, StreamError
+from bbflow.errors import BbflowError, StreamError
 from bbflow.events import EventLog
-from bbflow.landing.contact import NodeAddress
+from bbflow.landing.contact import read_contact
 from bbflow.operators.windows.calendars import Clock
 from bbflow.staging.policies import checked_policy
 from bbflow.transit.chain.comparing import check_clock
@@ -21,7 +21,7 @@ from bbflow.transit.chain.taking_over import keep_state, take_over
 from bbflow.transit.cluster import Cluster
 from bbflow.transit.consumers import DRAIN, FOLD, Consumers
 from bbflow.transit.live import live_dataset
-from bbflow.transit.opening import check_variables, make_clock, write_coordinates
+from bbflow.transit.opening import FirstStep, check_variables, make_clock, write_coordinates
 from bbflow.transit.output.netcdf import check_netcdf, write_netcdf
 from bbflow.transit.stages import DrainStage, FoldStage
 from bbflow.view.stream import StreamView
@@ -53,8 +53,8 @@ class Pipeline:
 
     Parameters
     ----------
-    nodes
-        The BB nodes.
+    contact
+        The contact file.
     config
         The run's configuration.
     cluster
@@ -63,28 +63,23 @@ class Pipeline:
     Raises
     ------
     ConfigError
-        If raw steps are to be drained from several hosts, the drain's delay policy isn't known, or NetCDF is wanted
-        without netCDF4.
+        If the drain's delay policy isn't known, or NetCDF is wanted without netCDF4.
     NodeError
-        If a node doesn't answer.
+        If there is no contact file, or a node doesn't answer.
     """
 
-    def __init__(self, nodes: Sequence[NodeAddress], config: Config, cluster: Cluster) -> None:
+    def __init__(self, contact: Path, config: Config, cluster: Cluster) -> None:
         checked_policy(config.raw.policy, config.raw.phases)
         if config.netcdf:
             check_netcdf()
+        nodes = read_contact(contact)
+        self._contact = contact.absolute()
         self._nodes = {node.name: node for node in nodes}
         self._config = config
         self._cluster = cluster
         self._news: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self._asked: list[LiveAnswer] = []
         self._stopped = False
-        hosts = sorted({node.host for node in nodes})
-        if config.raw.wanted and len(hosts) > 1:
-            raise ConfigError(
-                f"raw steps can be drained from the BB nodes of one host only, but these are on {', '.join(hosts)}: "
-                "set raw: none"
-            )
         self._clock: Clock | None = None
         names = [FOLD, DRAIN] if config.raw.wanted else [FOLD]
         self._consumers = Consumers(nodes, config.stream, names)
@@ -92,7 +87,7 @@ class Pipeline:
         self._view = StreamView(list(self._nodes), done)
         self._landed = max(done.values())
         self._log = EventLog(config.output)
-        shared = (config, self._nodes, cluster, self._consumers, self._view, self._log, self._wake)
+        shared = (config, self._contact, self._nodes, cluster, self._consumers, self._view, self._log, self._wake)
         try:
             self._heritage = take_over(config, self._consumers.of(FOLD))
         except BbflowError:
@@ -239,8 +234,10 @@ class Pipeline:
         stores: list[Any] = [results]
         if self._drain is not None:
             stores.append(self._drain.draining.open(self._config.output / "raw.zarr", attributes))
-        write_coordinates(blocks, stores, attributes, self._nodes, self._cluster)
-        self._fold.open(blocks, attributes, self._clock, results)
+        number = ready[0] if ready else -1
+        first = FirstStep(number, blocks, self._contact, self._config.stream, self._nodes, self._cluster)
+        write_coordinates(first, stores, attributes)
+        self._fold.open(first, attributes, self._clock, results)
         if self._heritage is not None:
             results.commit(bbflow_status="running")
         return True

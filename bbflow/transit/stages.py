@@ -21,13 +21,14 @@ from bbflow.transit.consumers import DRAIN, FOLD, Consumers, no_checkpoint
 from bbflow.transit.folding.bookkeeping import Batch, Folding, step_time
 from bbflow.transit.folding.task import FoldReceipt, FoldWork, fold_batch
 from bbflow.transit.folding.timeline import Closing
-from bbflow.transit.opening import PlacedBlock
+from bbflow.transit.opening import FirstStep
 from bbflow.transit.output.fields import field_of
 from bbflow.transit.output.results import Results
 from bbflow.transit.placing import StreamArrays, place_diagnostics, write_field_coordinates, write_referenced
 from bbflow.transit.politeness import writing
 from bbflow.transit.publishing import Publishing
 from bbflow.transit.tasks import TaskBatch
+from bbflow.view.layout import PlacedBlock
 from bbflow.view.stream import StreamView
 
 
@@ -38,6 +39,8 @@ class Stage:
     ----------
     config
         The run's configuration.
+    contact
+        Where the nodes are.
     nodes
         Addresses by name.
     cluster
@@ -55,6 +58,7 @@ class Stage:
     def __init__(
         self,
         config: Config,
+        contact: Path,
         nodes: Mapping[str, NodeAddress],
         cluster: Cluster,
         consumers: Consumers,
@@ -63,6 +67,7 @@ class Stage:
         wake: Callable[[], None],
     ) -> None:
         self.config = config
+        self.contact = contact
         self.nodes = nodes
         self.cluster = cluster
         self.consumers = consumers
@@ -106,15 +111,15 @@ class FoldStage(Stage):
         """Whether no task runs."""
         return self._tasks is None
 
-    def open(self, blocks: Sequence[PlacedBlock], attributes: StreamAttributes, clock: Clock, results: Results) -> None:
-        """Find the fields in the grid of a step: the first one, or the first one after a restart."""
-        arrays = StreamArrays(self.config.output / ".fields", blocks, self.nodes, self.cluster)
-        write_referenced(blocks, arrays, attributes, results)
+    def open(self, first: FirstStep, attributes: StreamAttributes, clock: Clock, results: Results) -> None:
+        """Find the fields in the grid of a step."""
+        arrays = StreamArrays(self.config.output / ".fields", first)
+        write_referenced(arrays, attributes, results)
         placed = place_diagnostics(self.config.diagnostics, arrays, attributes)
         self.folding.placements = placed
         for name, placement in placed.items():
             write_field_coordinates(name, placement, attributes, results)
-        self._know(blocks, attributes, clock)
+        self._know(first.placed, attributes, clock)
         if self.folding.heritage is not None:
             for name, field in self.publishing.fields.items():
                 check_field(self.folding.heritage.saved, name, field, "this run")
@@ -222,8 +227,8 @@ class DrainStage(Stage):
     def __init__(self, *shared: Any) -> None:
         super().__init__(*shared)
         cursors = {node: step for node, (step, _) in self.consumers.of(DRAIN).items()}
-        pools = {node.name: node.pool for node in self.nodes.values()}
-        self.draining = Draining(self.config, cursors, pools)
+        self.draining = Draining(self.config, self.contact, cursors)
+        self._hosts = sorted({node.host for node in self.nodes.values()})
         self._write = writing(self.config.raw)
         self._tasks: TaskBatch[DrainBatch] | None = None
 
@@ -239,9 +244,9 @@ class DrainStage(Stage):
         ready = self.view.steps_after(self.draining.cursor)[: self.config.workers.batch_steps]
         through = ready[-1] if ready else self.view.frontier
         steps = [self._raw_step(number) for number in ready if self.draining.keeps(number)]
-        batch = self.draining.next_batch(steps, through)
-        host = next(iter(self.nodes.values())).host
-        works = [(batch.work, host)] if batch.numbers else []
+        batch = self.draining.next_batch(steps, through, len(self._hosts))
+        # Most batches are small, so the hosts take turns.
+        works = [(work, self._hosts[(work.start + work.share) % len(self._hosts)]) for work in batch.works]
         self._tasks = TaskBatch(self.cluster, batch, self._write, works, self.wake)
 
     def _raw_step(self, number: int) -> RawStep:
