@@ -89,12 +89,12 @@ class Pipeline:
         self._log = EventLog(config.output)
         shared = (config, self._contact, self._nodes, cluster, self._consumers, self._view, self._log, self._wake)
         try:
-            self._heritage = take_over(config, self._consumers.of(FOLD))
+            self._saved = take_over(config, self._consumers.of(FOLD))
         except BbflowError:
             self._log.close()
             self._consumers.close()
             raise
-        self._fold = FoldStage(self._heritage, *shared)
+        self._fold = FoldStage(self._saved, *shared)
         self._drain = DrainStage(*shared) if config.raw.wanted else None
         self._watchers = [Watcher(node, config.stream, done[node.name], self._news) for node in nodes]
 
@@ -228,8 +228,8 @@ class Pipeline:
             check_variables(self._config, (block.name for _, block in blocks))
         attributes = self._attributes
         self._clock = make_clock(self._config.time, attributes)
-        if self._heritage is not None:
-            check_clock(self._heritage.saved, self._clock, "this run")
+        if self._saved is not None:
+            check_clock(self._saved, self._clock, "this run")
         results = self._fold.publishing.open(self._config.output / "results.zarr", attributes, self._clock)
         stores: list[Any] = [results]
         if self._drain is not None:
@@ -238,7 +238,7 @@ class Pipeline:
         first = FirstStep(number, blocks, self._contact, self._config.stream, self._nodes, self._cluster)
         write_coordinates(first, stores, attributes)
         self._fold.open(first, attributes, self._clock, results)
-        if self._heritage is not None:
+        if self._saved is not None:
             results.commit(bbflow_status="running")
         return True
 
@@ -267,8 +267,8 @@ class Pipeline:
             publishing.results.commit(bbflow_status=status, **counted)
             if self._config.netcdf:
                 write_netcdf(publishing.results.path)
-        elif self._heritage is not None:
-            keep_state(self._heritage.saved.path, self._config.output / STATE_FILE)
+        elif self._saved is not None:
+            keep_state(self._saved.path, self._config.output / STATE_FILE)
         steps = folding.cursor + 1 - discarded - folding.late
         waited_s = self._consumers.waited_s()
         self._log.add("end", status=status, waited_s=waited_s, discarded=discarded, steps=steps, ended_s=time.time())
@@ -278,7 +278,7 @@ class Pipeline:
         return Outcome(complete, steps, discarded, folding.late, folding.missing, errors)
 
     def _save(self) -> None:
-        """Save the states for a run that goes on; if they can't be joined the results are as good without."""
+        """Save the states for a run that goes on; without that the results are as good."""
         assert self._clock is not None
         if not self._fold.folding.timeline.begun:
             return
