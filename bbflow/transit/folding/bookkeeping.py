@@ -18,7 +18,7 @@ from bbflow.transit.chain.heritage import Origins
 from bbflow.transit.chain.saved import SavedState, read_state
 from bbflow.transit.chain.taking_over import inheriting
 from bbflow.transit.folding.inputs import Inputs
-from bbflow.transit.folding.regions import check_apart, regions, step_time
+from bbflow.transit.folding.regions import Regions, check_apart, regions, step_time
 from bbflow.transit.folding.series import join_partials
 from bbflow.transit.folding.shards import Region, ShardKey, ShardState, overlap
 from bbflow.transit.folding.slots import Keys
@@ -27,7 +27,7 @@ from bbflow.transit.folding.timeline import Closing, Timeline
 from bbflow.view.stream import StreamView
 
 Places = Mapping[str, frozenset[ShardKey]]
-"""Diagnostic to where the blocks of a step lie."""
+"""Diagnostic to where its states lie."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,8 @@ class Batch:
     """Steps that are left out."""
     offset: int = 0
     """Steps of the runs before, in a chain of jobs."""
+    blocks: tuple[Mapping[str, Regions], ...] = ()
+    """For each step the blocks of each diagnostic's variables."""
     places: Places = field(default_factory=dict)
     """Where the blocks lie, of each diagnostic that needs a point's steps in their order."""
 
@@ -59,10 +61,12 @@ class Batch:
         stays = all(self.places.get(key, own) == own for key, own in places.items())
         return not self.steps or (self.keys == keys and stays)
 
-    def with_step(self, number: int, time: float, keys: Keys, places: Places, offset: int) -> "Batch":
+    def with_step(
+        self, number: int, time: float, keys: Keys, offset: int, there: Mapping[str, Regions], places: Places
+    ) -> "Batch":
         """Give the batch with one step more."""
-        steps, times, together = (*self.steps, number), (*self.times, time), {**self.places, **places}
-        return Batch(steps, times, keys, number, self.late, offset, together)
+        steps, times, blocks = (*self.steps, number), (*self.times, time), (*self.blocks, there)
+        return Batch(steps, times, keys, number, self.late, offset, blocks, {**self.places, **places})
 
 
 class Folding:
@@ -134,6 +138,9 @@ class Folding:
         ------
         StreamError
             If a step isn't later than the one before, and the configuration makes that an error.
+        ConfigError
+            If a variable has blocks without a place in a global array, blocks overlap, or those of an expression's
+            variables don't cover the same regions.
         """
         batch = Batch((), (), {}, self.cursor)
         for number in view.steps_after(self.cursor)[: self.config.workers.batch_steps]:
@@ -146,23 +153,28 @@ class Folding:
                 self._offset = self.saved.number + 1 - number
             date, offset = clock.date(time), self._offset or 0
             keys = {window.name: window.key(date, number + offset) for window in self.timeline.windows}
-            places = self._places(view, number)
+            there = self._regions(view, number)
+            places = self._places(there)
             if not batch.fits(keys, places):
                 break
-            batch = batch.with_step(number, time, keys, places, offset)
+            batch = batch.with_step(number, time, keys, offset, there, places)
         return batch if batch.through > self.cursor else None
 
-    def _places(self, view: StreamView, number: int) -> Places:
-        """Say where a step's blocks lie, for each diagnostic of them that needs a point's steps in their order."""
-        found = {}
-        for key, diagnostic in self.config.diagnostics.items():
-            there = regions(diagnostic, view.blocks(number)) if diagnostic.needs_order else ()
-            if keys := frozenset(shard for shard in there if self._keeps_states(shard)):
-                found[key] = keys
-                if keys not in self._apart:
-                    check_apart(diagnostic, number, keys)
-                    self._apart.add(keys)
+    def _regions(self, view: StreamView, number: int) -> dict[str, Regions]:
+        """Find where a step's blocks lie in each field."""
+        placed = view.blocks(number)
+        found = {key: regions(diagnostic, placed) for key, diagnostic in self.config.diagnostics.items()}
+        for own in found.values():
+            if (keys := frozenset(own)) not in self._apart:
+                check_apart(number, keys)
+                self._apart.add(keys)
         return found
+
+    def _places(self, there: Mapping[str, Regions]) -> Places:
+        """Say where states lie, for each diagnostic that needs a point's steps in their order."""
+        ordered = [key for key, diagnostic in self.config.diagnostics.items() if diagnostic.needs_order]
+        places = {key: frozenset(shard for shard in there[key] if self._keeps_states(shard)) for key in ordered}
+        return {key: own for key, own in places.items() if own}
 
     def _keeps_states(self, key: ShardKey) -> bool:
         """Whether blocks are folded where they lie, and not joined with others step by step."""
@@ -196,7 +208,6 @@ class Folding:
     def works(
         self,
         batch: Batch,
-        view: StreamView,
         attributes: StreamAttributes,
         places: Mapping[str, Any],
         rows: str,
@@ -207,29 +218,21 @@ class Folding:
         ----------
         batch
             The steps.
-        view
-            Where their blocks are.
         attributes
             Fill values are taken from them.
         places
             Node name to its address (pool and state directory).
         rows
             Directory for rows that pass filters.
-
-        Raises
-        ------
-        ConfigError
-            If a variable has blocks without a place in a global array, or those of an expression's variables don't
-            cover the same regions.
         """
         works: dict[str, list[FoldWork]] = {}
         for diagnostic in self.config.diagnostics.values():
             fills = {name: attributes.fill_value(name) for name in diagnostic.variables}
-            for key, steps in self._blocks(diagnostic, batch, view).items():
+            for key, steps in self._blocks(diagnostic, batch).items():
                 region = self._region(key)
                 if region is None:
                     continue
-                numbers = tuple(number + batch.offset for number, _ in steps)
+                numbers = tuple(number for number, _ in steps)
                 inputs = Inputs(
                     numbers,
                     tuple(batch.times[batch.numbers.index(number)] for number in numbers),
@@ -256,14 +259,12 @@ class Folding:
             return local.start, local.count
         return None if key.diagnostic in self.placements else (key.start, key.count)
 
-    def _blocks(
-        self, diagnostic: Diagnostic, batch: Batch, view: StreamView
-    ) -> dict[ShardKey, list[tuple[int, dict[str, Block]]]]:
-        found: dict[ShardKey, list[tuple[int, dict[str, Block]]]] = {}
-        for number in batch.steps:
-            for key, blocks in regions(diagnostic, view.blocks(number)).items():
+    def _blocks(self, diagnostic: Diagnostic, batch: Batch) -> dict[ShardKey, list[tuple[int, Mapping[str, Block]]]]:
+        found: dict[ShardKey, list[tuple[int, Mapping[str, Block]]]] = {}
+        for number, there in zip(batch.numbers, batch.blocks, strict=True):
+            for key, blocks in there[diagnostic.key].items():
                 known = self.states.get(key)
-                if known is None or known.last_step < number + batch.offset:
+                if known is None or known.last_step < number:
                     found.setdefault(key, []).append((number, blocks))
         return found
 
