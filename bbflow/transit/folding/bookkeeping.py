@@ -27,7 +27,7 @@ from bbflow.transit.folding.timeline import Closing, Timeline
 from bbflow.view.stream import StreamView
 
 Places = Mapping[str, frozenset[ShardKey]]
-"""Diagnostic to where its states lie."""
+"""Diagnostic to where its blocks lie, if their steps must come together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Batch:
     blocks: tuple[Mapping[str, Regions], ...] = ()
     """For each step the blocks of each diagnostic's variables."""
     places: Places = field(default_factory=dict)
-    """Where the blocks lie, of each diagnostic that needs a point's steps in their order."""
+    """Where the blocks lie."""
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -171,24 +171,22 @@ class Folding:
         return found
 
     def _places(self, there: Mapping[str, Regions]) -> Places:
-        """Say where states lie, for each diagnostic that needs a point's steps in their order."""
-        ordered = [key for key, diagnostic in self.config.diagnostics.items() if diagnostic.needs_order]
-        places = {key: frozenset(shard for shard in there[key] if self._keeps_states(shard)) for key in ordered}
-        return {key: own for key, own in places.items() if own}
-
-    def _keeps_states(self, key: ShardKey) -> bool:
-        """Whether blocks are folded where they lie, and not joined with others step by step."""
-        local = self._local(key)
-        return key.diagnostic not in self.placements if local is None else local.complete
+        """Say where the blocks lie whose steps must come together: in their order, or with those of other ranks."""
+        bound = [key for key, item in self.config.diagnostics.items() if item.needs_order or key in self.placements]
+        return {key: frozenset(there[key]) for key in bound if there[key]}
 
     def moved(self, batch: Batch) -> list[str]:
         """Give the diagnostics that need a point's steps in their order, but have a point's state elsewhere."""
-        return [key for key, keys in batch.places.items() if any(self._is_moved(one) for one in keys)]
+        ordered = [key for key in batch.places if self.config.diagnostics[key].needs_order]
+        return [key for key in ordered if any(self._is_moved(shard) for shard in batch.places[key])]
 
     def _is_moved(self, key: ShardKey) -> bool:
-        region = self._region(key)
+        local, region = self._local(key), self._region(key)
+        is_joined = local is not None and not local.complete  # step by step, with blocks of other ranks
+        if region is None or is_joined or key in self.states:
+            return False
         known = (state for state in self.states.values() if state.key.diagnostic == key.diagnostic)
-        return region is not None and key not in self.states and any(overlap(region, item.region) for item in known)
+        return any(overlap(region, state.region) for state in known)
 
     def settle(self, keys: Collection[str], saved: SavedState) -> list[ShardState]:
         """Let new shards of some diagnostics begin with a saved state; gives the states that are in it."""
