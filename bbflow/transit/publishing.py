@@ -1,8 +1,7 @@
 """From partial states to the store: reduces the closing windows and writes them."""
 
 import time
-from collections.abc import Collection, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from bbflow.transit.folding.bookkeeping import Folding
 from bbflow.transit.folding.reduce import ReducedSpan, finalize, merge_remainder, merge_shards
 from bbflow.transit.folding.shards import ShardKey, ShardState
 from bbflow.transit.folding.slots import OUTER, slots_of
-from bbflow.transit.folding.states import forget
+from bbflow.transit.folding.states import remove_shards
 from bbflow.transit.folding.timeline import Closing
 from bbflow.transit.output.fields import Field
 from bbflow.transit.output.results import Results
@@ -155,26 +154,28 @@ class Publishing:
 
     def settle(
         self, keys: Collection[str], folding: Folding, attributes: StreamAttributes, clock: Clock
-    ) -> Mapping[str, list[str]]:
+    ) -> list[ShardState]:
         """Save the states of diagnostics whose blocks have moved: new shards begin with that.
 
         Returns
         -------
-        dict
-            Node to the files that can go once the fold's next checkpoint is stored.
+        list of ShardState
+            Those that can go once the fold's next checkpoint is stored.
         """
         path = self.config.output / SETTLED_DIRECTORY / f"{folding.last_number}.bbflow"
         path.parent.mkdir(exist_ok=True)
         saving = Saving(folding, self.fields, self._nodes, self._submit)
-        gone = folding.settle(keys, saving.save_only(keys, path, attributes, clock))
-        return {
-            node: [file for state in states for file in (*state.files.values(), *state.dropped)]
-            for node, states in groupby(sorted(gone, key=_node_of), _node_of)
-        }
+        return folding.settle(keys, saving.save_only(keys, path, attributes, clock))
 
-    def forget(self, files: Mapping[str, list[str]]) -> None:
-        """Remove nodes' state files that are done with."""
-        for future in [self._submit(node, forget, own) for node, own in files.items()]:
+    def remove(self, states: Iterable[ShardState]) -> None:
+        """Remove states that are done with, where they lie."""
+        labels: dict[str, list[str]] = {}
+        for state in states:
+            labels.setdefault(state.key.node, []).append(state.key.label)
+        pending = [
+            self._submit(node, remove_shards, self._nodes[node].state_directory, own) for node, own in labels.items()
+        ]
+        for future in pending:
             future.result()
 
     def publish_rows(self, folding: Folding) -> list[Path]:
@@ -197,10 +198,6 @@ class Publishing:
             told = f"{field.name} {self._filters[diagnostic, name]}"
             self.results.add_rows(f"{field.name}_{name}", told, field, rows, places, folding.number)
         return [path for parts in files.values() for _, path in parts]
-
-
-def _node_of(state: ShardState) -> str:
-    return state.key.node
 
 
 def _by_node(states: Mapping[ShardKey, ShardState], diagnostic: str) -> dict[str, list[ShardState]]:

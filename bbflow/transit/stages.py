@@ -208,9 +208,9 @@ class FoldStage(Stage):
     def _settle(self, keys: Sequence[str], attributes: StreamAttributes, clock: Clock) -> None:
         """Let diagnostics that need a point's steps in their order go on where their blocks lie now."""
         self._publish_rows()
-        files = self.publishing.settle(keys, self.folding, attributes, clock)
+        gone = self.publishing.settle(keys, self.folding, attributes, clock)
         self._commit()
-        self.publishing.forget(files)
+        self.publishing.remove(gone)
         needed = {item.path for item in self.folding.origins.settled.values()}
         for path in (self.config.output / SETTLED_DIRECTORY).iterdir():
             if path not in needed:
@@ -218,10 +218,7 @@ class FoldStage(Stage):
 
     def remove_states(self) -> None:
         """Remove partial states and rows: everything is published."""
-        for state in self.folding.states.values():
-            for path in state.files.values():
-                for other in Path(path).parent.glob(f"{state.key.label}.*"):
-                    other.unlink(missing_ok=True)
+        self.publishing.remove(self.folding.states.values())
         for name in (ROWS_DIRECTORY, FIELDS_DIRECTORY, SETTLED_DIRECTORY):
             shutil.rmtree(self.config.output / name, ignore_errors=True)
         (self.config.output / KEPT_FILE).unlink(missing_ok=True)

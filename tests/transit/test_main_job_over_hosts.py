@@ -90,6 +90,8 @@ def test_results_of_a_job_over_several_hosts_equal_the_oracle(hosts, program, tm
         command = hosts.inside("compute", sys.executable, "-m", *map(str, words))
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, cwd=tmp_path)
         assert done.returncode == 0, done.stdout + done.stderr + (tmp_path / "log").read_text()
+        states = list(hosts.memory.glob("bbn*/**/state"))
+        assert [list(state.iterdir()) for state in states] == [[], []]
     results = mainjob.assert_equals_oracle(tmp_path / "out", truth)
     global_tas = truth.tas.weighted(np.cos(np.deg2rad(results.lat))).mean(["lat", "lon"])
     for name, expected in (("mean", global_tas.mean()), ("max", global_tas.max())):

@@ -58,6 +58,11 @@ def combine_files(layout: StateLayout, paths: Iterable[str], target: Any) -> Non
         layout.combine(target, map_source(path), target)
 
 
+def remove_shards(directory: str, labels: Iterable[str]) -> None:
+    """Remove all states of some shards of a node, whoever wrote them."""
+    forget(str(path) for label in labels for path in Path(directory).glob(f"{label}.*"))
+
+
 def forget(paths: Iterable[str]) -> None:
     """Remove states that are done with, and unmap what others have removed. Safe in any thread."""
     paths = list(paths)
