@@ -3,7 +3,7 @@
 import threading
 from collections import Counter
 from concurrent.futures import wait
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.request import Request, urlopen
@@ -12,6 +12,7 @@ import apps
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from moments import bytes_at_once
 from moto.server import ThreadedMotoServer
 from parsl import python_app
 from parsl.data_provider.files import File
@@ -37,12 +38,7 @@ def concatenate(site, inputs=(), outputs=()):
 
 def data_bytes(site):
     """Give how many bytes of files lie on the burst buffer, without the notes about them."""
-    total_bytes = 0
-    for path in site.files_on_bb():
-        if "notes" not in path.parts:
-            with suppress(FileNotFoundError):  # it went meanwhile
-                total_bytes += path.stat().st_size
-    return total_bytes
+    return bytes_at_once(path for path in site.files_on_bb() if "notes" not in path.parts)
 
 
 @st.composite

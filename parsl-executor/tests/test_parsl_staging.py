@@ -1,12 +1,12 @@
 import os
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import apps
 import parsl
 import pytest
 from bbflow_parsl import BurstBuffer
+from moments import contents_of
 from parsl import bash_app, python_app
 from parsl.data_provider.files import File
 from parsl.dataflow.errors import DependencyError
@@ -88,15 +88,6 @@ def test_room_is_held_until_the_task_is_final_through_retries(site):
     assert len(set(tries)) == 1, "the second try finds the very same copy"
 
 
-def contents(paths):
-    """What files hold; one that is renamed meanwhile, as it is whole now, is left out this time."""
-    found = []
-    for path in paths:
-        with suppress(FileNotFoundError):
-            found.append(path.read_bytes())
-    return found
-
-
 def test_what_was_changed_since_it_was_staged_is_read_from_its_source(site, gate):
     path = site.write("a.txt", "old")
     site.write("gate.txt", "gate")
@@ -107,7 +98,7 @@ def test_what_was_changed_since_it_was_staged_is_read_from_its_source(site, gate
 
     with site.load(site.threads()):
         task = read_after(read(File(f"{gate.url}/gate.txt")), inputs=[file(path)])
-        settle(lambda: b"old" in contents(site.files_on_bb()))
+        settle(lambda: b"old" in contents_of(site.files_on_bb()))
         site.write("a.txt", "newer")
         gate.opened.set()
         assert task.result() == (str(path), "newer")
