@@ -99,7 +99,7 @@ def test_no_more_chunks_are_under_way_than_there_are_fetchers_and_their_number_m
     time.sleep(0.05)
     assert len(inside) == 3
     gate.apply(Decision(fetchers=5))
-    until(lambda: len(inside) == 5)
+    until(lambda: len(most) == 5)
     go_on.set()
     for thread in threads:
         thread.join()

@@ -33,11 +33,11 @@ def options(tmp_path_factory):
 def address_in(log, server, timeout_s=60):
     """Wait until a server says where it listens: the kernel has chosen its port."""
     end_s = time.monotonic() + timeout_s
-    while not (found := re.search(r"http://127\.0\.0\.1:\d+", log.read_text())):
+    while not (found := re.search(r"(http://127\.0\.0\.1:\d+)\s", log.read_text())):
         assert server.poll() is None, log.read_text()
         assert time.monotonic() < end_s, "the server doesn't come up"
         time.sleep(0.05)
-    return found[0]
+    return found[1]
 
 
 @pytest.mark.parametrize(("size_bytes", "checksum"), [(1000, True), (12_000_000, False)])
