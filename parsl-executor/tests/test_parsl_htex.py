@@ -35,7 +35,7 @@ def run(site, executor):
     with site.load(executor):
         middle = join(inputs=[file(path), file(path)], outputs=[file(site.work / "aa.txt")])
         last = join(inputs=[middle.outputs[0], file(path)], outputs=[file(site.results / "aaa.txt")])
-        last.outputs[0].result(120)
+        last.outputs[0].result(400)
         return middle.result(), last.result()
 
 
@@ -55,7 +55,7 @@ def test_an_app_runs_the_same_with_and_without_a_burst_buffer(site):
 def test_a_killed_worker_costs_a_try_and_neither_room_nor_files(site):
     path, log = site.write("a.txt", "a"), site.root / "log"
     with site.load(site.htex(), retries=3):
-        assert python_app(apps.die_once)(str(log), inputs=[file(path)]).result(120)[1] == "a"
+        assert python_app(apps.die_once)(str(log), inputs=[file(path)]).result(400)[1] == "a"
     tries = log.read_text().splitlines()
     assert len(tries) == 2
     assert len(set(tries)) == 1
@@ -86,7 +86,7 @@ site = Old(Path(sys.argv[1]))
 path = site.write("a.txt", "a")
 with site.load(site.htex()):
     linger(inputs=[File(str(path))], outputs=[File(str(site.results / "x.txt"))])
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 400
     while b"half" not in contents_of(site.files_on_bb()):
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -121,7 +121,7 @@ def test_what_a_killed_run_left_goes_when_the_next_one_starts(site):
         for child in children:  # the pilot would end by itself, when it misses its interchange
             with suppress(psutil.NoSuchProcess):
                 child.kill()
-        psutil.wait_procs(children, timeout=60)
+        psutil.wait_procs(children, timeout=300)
     finally:
         process.kill()
         process.stdout.close()
@@ -142,7 +142,7 @@ def test_a_living_run_is_left_alone_by_others(site):
                 "RunDirectory(Path(sys.argv[1]), 'other').remove()",
                 site.bb,
             ],
-            timeout=120,
+            timeout=300,
         )
         assert done.returncode == 0
         assert set(site.bb.iterdir()) == held

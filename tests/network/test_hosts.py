@@ -90,6 +90,7 @@ def cluster(hosts, tmp_path):
         yield contact
         for process in (first, second):
             process.kill()
+            process.wait()  # then it makes no file any more
         for node in nodes:
             shutil.rmtree(Path(node.directory).parent)
 

@@ -26,13 +26,13 @@ def test_a_source_that_never_answers_holds_back_neither_later_tasks_nor_the_end(
         stuck = [stager.submit(f"stuck-{n}", [File(f"{silent}?{n}")]) for n in range(6)]
         user = stager.submit("user", [File("made")], [File("other")])
         source = make("a.dat", 100)
-        places = stager.submit("good", [File(str(source))]).result(120)
+        places = stager.submit("good", [File(str(source))]).result(300)
         assert places[str(source)].read_bytes() == source.read_bytes()
-        assert isinstance(user.exception(120), SourceError)
+        assert isinstance(user.exception(300), SourceError)
         assert not any(future.done() for future in stuck)
     for future in stuck:
         with pytest.raises((BbflowError, CancelledError)):
-            future.result(120)
+            future.result(300)
 
 
 def test_who_uses_what_a_waiting_task_will_make_waits_with_it(silent, tmp_path):
@@ -40,7 +40,7 @@ def test_who_uses_what_a_waiting_task_will_make_waits_with_it(silent, tmp_path):
         stager.submit("maker", [File(silent)], [File("/pfs/made", 10)])
         user = stager.submit("user", [File("/pfs/made")])
         other = stager.submit("other", [], [File("/pfs/other", 10)])
-        assert other.result(120)
+        assert other.result(300)
         assert not user.done()
 
 
@@ -60,7 +60,7 @@ def test_closing_does_not_wait_for_a_source_that_is_tried_again(tmp_path):
         deaf.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{deaf.getsockname()[1]}"
         threading.Thread(target=stage, args=(url,), daemon=True).start()
-        assert closed.wait(120)
+        assert closed.wait(300)
 
 
 def test_a_copy_that_nobody_used_for_a_while_is_compared_with_its_source(make, tmp_path):
@@ -68,7 +68,7 @@ def test_a_copy_that_nobody_used_for_a_while_is_compared_with_its_source(make, t
     with Stager(tmp_path / "bb", 1 << 20, 1) as stager:
 
         def content(key, size_bytes=None):
-            path = stager.submit(key, [File(str(source), size_bytes)]).result(120)[str(source)]
+            path = stager.submit(key, [File(str(source), size_bytes)]).result(300)[str(source)]
             found = path.read_bytes()
             stager.final(key)
             return found

@@ -26,7 +26,7 @@ PATIENT = Retry(attempts=1000, first_s=0.05, longest_s=0.2)
 MiB = 1 << 20
 
 
-def until(condition, timeout_s=60):
+def until(condition, timeout_s=300):
     end_s = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < end_s, "it never came to that"
