@@ -7,8 +7,9 @@ import pytest
 from processes import finish, running
 from writers import clean_environment, wait_for_file, write_config, writing
 
-from bbflow.errors import ConfigError
+from bbflow.errors import ConfigError, OperatorError
 from bbflow.landing.embedded import EmbeddedNodes
+from bbflow.registered.process import FunctionProcess
 from bbflow.registered.register import register
 from bbflow.registered.registration import Function, Registration, parse_group
 
@@ -129,6 +130,16 @@ def test_nothing_half_written_is_seen_whatever_goes_wrong(one_ended, functions, 
         code, said = finish(registration)
     assert (code, message in said) == (1, True), said
     assert visible(tmp_path) == []
+
+
+def test_a_process_that_died_between_two_calls_is_told_and_can_be_closed(functions, tmp_path):
+    with FunctionProcess(Function(functions, "map_total"), tmp_path / "intermediate") as process:
+        process.check()
+        process._process.kill()
+        process._process.wait()
+        process.start([], {}, in_pool=False)
+        with pytest.raises(OperatorError, match="was killed by SIGKILL at step 3"):
+            process.wait("step 3")
 
 
 @pytest.mark.parametrize(
