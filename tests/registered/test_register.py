@@ -9,7 +9,9 @@ from writers import clean_environment, wait_for_file, write_config, writing
 
 from bbflow.errors import ConfigError, OperatorError
 from bbflow.landing.embedded import EmbeddedNodes
+from bbflow.registered.following import silent
 from bbflow.registered.process import FunctionProcess
+from bbflow.registered.rank import Feeder, Task
 from bbflow.registered.register import register
 from bbflow.registered.registration import Function, Registration, parse_group
 
@@ -233,6 +235,21 @@ def test_ranks_read_the_logical_file_that_is_still_written(two_nodes, guide, tmp
         assert finish(registration) == (0, "")
     assert (tmp_path / "result").read_text() == f"mean {TAS.mean():g} of {TAS.size} values\n"
     assert visible(tmp_path) == ["result"]
+
+
+def test_a_rank_that_reads_no_more_leaves_no_thread_though_the_stream_goes_on(two_nodes, tmp_path, monkeypatch):
+    for name in ("STREAM", "VARIABLE", "TYPE", "SHAPE"):
+        monkeypatch.setenv(f"BBFLOW_{name}", "")
+    task = Task("", "", "", contact=str(two_nodes.contact), stream="model", variable="tas")
+    with stream(two_nodes, tmp_path, stop_after=2) as job:
+        feeder = Feeder(task, silent)
+        feeder.start()
+        assert feeder.known.wait(300)
+        feeder.close()
+        assert not feeder.is_alive()
+        assert feeder.error is None
+        (tmp_path / "go").touch()
+        assert finish(job) == (0, "")
 
 
 def test_ranks_reduce_what_each_has_written(two_nodes, ranks, tmp_path):
