@@ -100,7 +100,7 @@ class BurstBuffer:
             If the configuration is wrong.
         """
         checked = config if isinstance(config, Config) else parse_config(dict(config))
-        return Analysis(self.nodes, checked, scheduler)
+        return Analysis(self.contact, checked, scheduler)
 
     def close(self) -> None:
         """End the nodes, if they were started with this object."""
@@ -121,23 +121,23 @@ class Analysis:
 
     Parameters
     ----------
-    nodes
-        Where its steps land.
+    contact
+        The contact file of the nodes that its steps land on.
     config
         What is computed.
     scheduler
         As for `BurstBuffer.analyse`.
     """
 
-    def __init__(self, nodes: tuple[NodeAddress, ...], config: Config, scheduler: str | None) -> None:
-        self._nodes = nodes
+    def __init__(self, contact: Path, config: Config, scheduler: str | None) -> None:
+        self._nodes = read_contact(contact)
         self._output = config.output
         self._resources = ExitStack()
         config.output.mkdir(parents=True, exist_ok=True)
         try:
             scratch = self._resources.enter_context(tempfile.TemporaryDirectory(prefix="bbflow-dask-"))
             cluster = self._resources.enter_context(Cluster(config.workers, scheduler, Path(scratch)))
-            self._pipeline = Pipeline(nodes, config, cluster)
+            self._pipeline = Pipeline(contact, config, cluster)
         except BaseException:
             self._resources.close()
             raise

@@ -25,6 +25,8 @@ class Hosts:
 
     tag: str
     """Tells two beds on one machine apart: the process id of their owner, a point, and a number."""
+    memory: Path | None = None
+    """Where each host's own shared memory is; None: all hosts share this machine's."""
 
     def name(self, host: str) -> str:
         """Name the namespace of a host."""
@@ -33,7 +35,14 @@ class Hosts:
     def inside(self, host: str, *words: str) -> list[str]:
         """Give the command that runs `words` on a host, where `gethostname` gives the host's name."""
         named = ["unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', host]
-        return ["ip", "netns", "exec", self.name(host), *named, *words]
+        return ["ip", "netns", "exec", self.name(host), *named, *self._with_memory(host), *words]
+
+    def _with_memory(self, host: str) -> list[str]:
+        if self.memory is None:
+            return []
+        own = self.memory / host
+        own.mkdir(parents=True, exist_ok=True)
+        return ["unshare", "--mount", "sh", "-c", f'mount --bind "$0" {MEMORY} && exec "$@"', str(own)]
 
     def run(self, host: str, command: str) -> None:
         """Run one short command on a host; `subprocess.CalledProcessError` holds what it said."""
@@ -57,17 +66,21 @@ def missing() -> str | None:
 
 
 @contextmanager
-def joined_hosts(addresses: Mapping[str, str]) -> Iterator[Hosts]:
+def joined_hosts(addresses: Mapping[str, str], own_memory: bool = False) -> Iterator[Hosts]:
     """Make hosts and join them; on the way out whatever runs on them is killed and they are deleted.
 
     Parameters
     ----------
     addresses
         Host name to IPv4 address; all in one network of 24 bits.
+    own_memory
+        Whether no host sees another's shared memory.
     """
     sweep()
-    hosts = Hosts(f"{os.getpid()}.{next(_NUMBERS)}")
     with ExitStack() as stack:
+        # Not in shared memory itself: a host could not start anything on another one, as ssh does.
+        memory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=f"{PREFIX}-"))) if own_memory else None
+        hosts = Hosts(f"{os.getpid()}.{next(_NUMBERS)}", memory)
         for host in ("bridge", *addresses):
             stack.callback(_remove, hosts.name(host))
             subprocess.run(

@@ -8,6 +8,7 @@ from bbflow.cf import StreamAttributes
 from bbflow.config import Config
 from bbflow.drain.raw import DrainWork, RawStore, is_drainable, wanted
 from bbflow.records import Block, Step
+from bbflow.view.layout import PlacedBlock
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class RawStep:
 
 @dataclass(frozen=True, slots=True)
 class DrainBatch:
-    """Steps that one task drains."""
+    """Steps that are drained together."""
 
     numbers: tuple[int, ...]
     """Their numbers; empty if none of the steps is kept."""
@@ -32,8 +33,8 @@ class DrainBatch:
     """Their times."""
     through: int
     """The drain is past this step once they are written."""
-    work: DrainWork
-    """What the task does."""
+    works: tuple[DrainWork, ...]
+    """What its tasks do, side by side."""
 
 
 class Draining:
@@ -43,15 +44,15 @@ class Draining:
     ----------
     config
         The run's configuration.
+    contact
+        Where the nodes are.
     cursors
         For each node, how far it is drained.
-    pools
-        Node name to the path of its pool.
     """
 
-    def __init__(self, config: Config, cursors: Mapping[str, int], pools: Mapping[str, str]) -> None:
+    def __init__(self, config: Config, contact: Path, cursors: Mapping[str, int]) -> None:
         self._config = config
-        self._pools = pools
+        self._contact = contact
         self._store: RawStore | None = None
         self.cursor = min(cursors.values(), default=-1)
         """Every step up to this one is drained, or not kept."""
@@ -65,7 +66,7 @@ class Draining:
         """Whether a step is to be drained."""
         return wanted(self._config.raw, number)
 
-    def next_batch(self, steps: list[RawStep], through: int) -> DrainBatch:
+    def next_batch(self, steps: list[RawStep], through: int, shares: int) -> DrainBatch:
         """Cut the next batch.
 
         Parameters
@@ -74,19 +75,23 @@ class Draining:
             The next steps to keep, oldest first.
         through
             Last step that the batch settles, kept or not.
+        shares
+            Most tasks that drain side by side.
         """
         assert self._store is not None
         there = self._store.committed_steps()
         new = [step for step in steps if step.number not in set(there)]
         blocks = [self._blocks(step) for step in new]
         self._store.make_room(len(there), [[block for _, block in step] for step in blocks])
-        work = DrainWork(str(self._store.path), len(there), tuple(tuple(step) for step in blocks))
-        return DrainBatch(tuple(s.number for s in new), tuple(s.time for s in new), through, work)
+        numbers = tuple(step.number for step in new)
+        arrays = tuple(tuple((node, block) for node, block in placed if block.shape) for placed in blocks)
+        work = DrainWork(str(self._store.path), len(there), numbers, arrays, self._contact, self._config.stream)
+        return DrainBatch(numbers, tuple(step.time for step in new), through, tuple(work.part(shares)))
 
-    def _blocks(self, step: RawStep) -> list[tuple[str, Block]]:
+    def _blocks(self, step: RawStep) -> list[PlacedBlock]:
         time = self._config.time.variable
         return [
-            (self._pools[node], block)
+            (node, block)
             for node, part in step.parts.items()
             for block in part.blocks
             if is_drainable(block, self._config.raw, time) and not self._is_coordinate(block)
@@ -100,5 +105,5 @@ class Draining:
         """Let a batch count that was written."""
         assert self._store is not None
         if batch.numbers:
-            self._store.commit(batch.work.start, batch.numbers, batch.times)
+            self._store.commit(batch.works[0].start, batch.numbers, batch.times)
         self.cursor = batch.through

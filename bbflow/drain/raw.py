@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,8 @@ from bbflow.cf import CF_VERSION, StreamAttributes
 from bbflow.config import RawConfig
 from bbflow.growing import GrowingZarr
 from bbflow.records import Block
-from bbflow.store.pool import read_block
+from bbflow.view.blocks import BlockReader
+from bbflow.view.layout import PlacedBlock
 
 Array = np.ndarray[Any, Any]
 TIME = "time"
@@ -27,8 +28,34 @@ class DrainWork:
     """Path of the store; its arrays are long enough already."""
     start: int
     """Index of the first step on the time axis."""
-    steps: tuple[tuple[tuple[str, Block], ...], ...]
-    """For each step its blocks, each with the path of its pool."""
+    numbers: tuple[int, ...]
+    """The steps."""
+    steps: tuple[tuple[PlacedBlock, ...], ...]
+    """For each step the blocks of its arrays."""
+    contact: Path
+    """Where the nodes are."""
+    stream: str
+    """Whose steps they are."""
+    share: int = 0
+    """Which of the tasks that drain side by side this is."""
+    shares: int = 1
+    """How many there are."""
+
+    def part(self, shares: int) -> "list[DrainWork]":
+        """Part the steps among so many tasks at most."""
+        length = max(-(-len(self.numbers) // shares), 1)
+        begins = range(0, len(self.numbers), length)
+        return [
+            replace(
+                self,
+                start=self.start + begin,
+                numbers=self.numbers[begin : begin + length],
+                steps=self.steps[begin : begin + length],
+                share=share,
+                shares=len(begins),
+            )
+            for share, begin in enumerate(begins)
+        ]
 
 
 def wanted(raw: RawConfig, number: int) -> bool:
@@ -66,40 +93,15 @@ def drain_steps(work: DrainWork, gate: Callable[[int], AbstractContextManager[No
         Bytes written, before compression.
     """
     group = zarr.open_group(work.store, mode="r+", use_consolidated=False)
+    reader = BlockReader(work.contact, work.stream)
     size = 0
-    for number, blocks in enumerate(work.steps, start=work.start):
-        for name in dict.fromkeys(block.name for _, block in blocks):
-            field = assemble([(pool, block) for pool, block in blocks if block.name == name])
+    for row, (number, placed) in enumerate(zip(work.numbers, work.steps, strict=True), start=work.start):
+        for name in dict.fromkeys(block.name for _, block in placed):
+            field = reader.assemble(number, [(node, block) for node, block in placed if block.name == name])
             with gate(field.nbytes):
-                group[name][number] = field  # type: ignore[index]
+                group[name][row] = field  # type: ignore[index]
             size += field.nbytes
     return size
-
-
-def assemble(blocks: Sequence[tuple[str, Block]]) -> Array:
-    """Put the blocks of one variable and step together.
-
-    Parameters
-    ----------
-    blocks
-        Each with the path of its pool.
-
-    Returns
-    -------
-    numpy.ndarray
-        Of the global shape. One block that covers it all is given without a copy; holes are NaN
-        (0 for integers).
-    """
-    pool, first = blocks[0]
-    if first.kind == "GlobalValue":
-        return np.asarray(first.value, first.dtype)
-    if first.count == first.shape:
-        return read_block(pool, first)
-    field = np.full(first.shape, np.nan if first.dtype.kind in "fc" else 0, first.dtype)
-    for pool, block in blocks:
-        region = tuple(slice(at, at + size) for at, size in zip(block.start, block.count, strict=True))
-        field[region] = read_block(pool, block)
-    return field
 
 
 class RawStore:
@@ -142,11 +144,13 @@ class RawStore:
         self._store.write(name, 0, values)
 
     def make_room(self, start: int, steps: Sequence[Sequence[Block]]) -> None:
-        """Lengthen every variable of some steps, before tasks write them."""
+        """Lengthen every variable of some steps, before tasks write their arrays; write their single values."""
         end = start + len(steps)
         for block in {block.name: block for blocks in steps for block in blocks}.values():
             if block.name not in self._store:
                 self._create(block)
+            if not block.shape:
+                self._store.write(block.name, start, _values(block, steps))
         for name in self._store.names(TIME):
             self._store.resize(name, end)
 
@@ -166,3 +170,14 @@ class RawStore:
         self._store.write("step", start, np.asarray(numbers))
         self._store.write(TIME, start, np.asarray(times, "f8"))
         self._store.commit(bbflow_steps=start + len(numbers))
+
+
+def _values(like: Block, steps: Sequence[Sequence[Block]]) -> Array:
+    """Give a single value's series over some steps; NaN (0 for integers) where a step has none."""
+    values = np.full(len(steps), np.nan if like.dtype.kind in "fc" else 0, like.dtype)
+    for row, blocks in enumerate(steps):
+        for block in blocks:
+            if block.name == like.name:
+                values[row] = block.value
+                break
+    return values

@@ -81,6 +81,11 @@ class Diagnostic:
         expressions = (self.of, *self.others.values())
         return tuple(dict.fromkeys(name for item in expressions for name in item.variables))
 
+    @property
+    def needs_order(self) -> bool:
+        """Whether a point's steps must come in their order into one state: two states of it can't be merged anyhow."""
+        return bool(self.each or self.transforms) or not all(item.family.commutes for item in self.operators)
+
     def transformed_dtype(self, dtype: DType) -> DType:
         """Give the type that comes out of the transforms, for the type of the field."""
         return np.dtype("f8") if self.transforms else np.dtype(dtype)

@@ -4,6 +4,7 @@ from bbflow.staging.files import File, Location, Task
 from bbflow.staging.gate import Decision, Gate
 from bbflow.staging.policies import Policy, Situation, parse_policy
 from bbflow.staging.retry import Retry
+from bbflow.staging.share import Share
 from bbflow.staging.stager import Locations, Stager
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "Locations",
     "Policy",
     "Retry",
+    "Share",
     "Situation",
     "Stager",
     "Task",

@@ -1,21 +1,50 @@
 """What the first step tells: the calendar, the variables, the coordinates."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from bbflow.cf import StreamAttributes
 from bbflow.config import Config, TimeConfig
-from bbflow.drain.raw import assemble
 from bbflow.errors import ConfigError, nearest
 from bbflow.landing.contact import NodeAddress
 from bbflow.operators.windows.calendars import Clock
-from bbflow.records import Block
 from bbflow.transit.cluster import Cluster
+from bbflow.view.blocks import BlockReader
+from bbflow.view.layout import PlacedBlock
 
-PlacedBlock = tuple[str, Block]
-"""The name of a node, and a block that lies there."""
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class FirstStep:
+    """The first step that an analysis sees: of the stream, or after a restart."""
+
+    number: int
+    """ADIOS2's step number."""
+    placed: Sequence[PlacedBlock]
+    """Its blocks; none if there is no step any more."""
+    contact: Path
+    """Where the nodes are."""
+    stream: str
+    """Whose step it is."""
+    nodes: Mapping[str, NodeAddress]
+    """Addresses by name."""
+    cluster: Cluster
+    """Where blocks are read."""
+
+    def whole(self, name: str) -> Array:
+        """Read a variable that is there, on the host of its first block."""
+        own = [(node, block) for node, block in self.placed if block.name == name]
+        host = self.nodes[own[0][0]].host
+        task = self.cluster.submit(
+            read_whole, self.contact, self.stream, self.number, own, host=host, done=lambda: None
+        )
+        values: Array = task.result()
+        return values
 
 
 class CoordinateStore(Protocol):
@@ -24,7 +53,7 @@ class CoordinateStore(Protocol):
     def is_coordinate(self, name: str) -> bool:
         """Whether a coordinate variable of this name is there."""
 
-    def add_coordinate(self, name: str, values: np.ndarray[Any, Any]) -> None:
+    def add_coordinate(self, name: str, values: Array) -> None:
         """Write a coordinate variable."""
 
 
@@ -64,27 +93,19 @@ def check_variables(config: Config, names: Iterable[str]) -> None:
                 )
 
 
-def write_coordinates(
-    blocks: Sequence[PlacedBlock],
-    stores: Sequence[CoordinateStore],
-    attributes: StreamAttributes,
-    nodes: Mapping[str, NodeAddress],
-    cluster: Cluster,
-) -> None:
+def write_coordinates(first: FirstStep, stores: Sequence[CoordinateStore], attributes: StreamAttributes) -> None:
     """Copy the coordinate variables (1-D, named as a dimension) of a step into the stores that lack them."""
-    arrays = [block for _, block in blocks if block.shape]
+    arrays = [block for _, block in first.placed if block.shape]
+    axes = {block.name for block in arrays if len(block.shape) == 1}
     dims = {dim for block in arrays for dim in attributes.dimensions(block.name, len(block.shape))}
-    for dim in sorted(dims):
-        own = [(node, block) for node, block in blocks if block.name == dim and len(block.shape) == 1]
-        lacking = [store for store in stores if own and not store.is_coordinate(dim)]
+    for dim in sorted(dims & axes):
+        lacking = [store for store in stores if not store.is_coordinate(dim)]
         if lacking:
-            parts = [(nodes[node].pool, block) for node, block in own]
-            host = nodes[own[0][0]].host
-            values = cluster.submit(read_whole, parts, host=host, done=lambda: None).result()
+            values = first.whole(dim)
             for store in lacking:
                 store.add_coordinate(dim, values)
 
 
-def read_whole(parts: Sequence[tuple[str, Block]]) -> np.ndarray[Any, Any]:
-    """Read all blocks of a variable, each with its pool's path, into one array; a task where the blocks lie."""
-    return assemble(parts).copy()
+def read_whole(contact: Path, stream: str, step: int, placed: Sequence[PlacedBlock]) -> Array:
+    """Read all blocks of a variable into one array; a task."""
+    return BlockReader(contact, stream).assemble(step, placed).copy()

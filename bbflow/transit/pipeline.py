@@ -2,17 +2,17 @@
 
 import queue
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import xarray as xr
 
 from bbflow.cf import StreamAttributes
 from bbflow.config import Config
-from bbflow.errors import BbflowError, ConfigError, StreamError
+from bbflow.errors import BbflowError, StreamError
 from bbflow.events import EventLog
-from bbflow.landing.contact import NodeAddress
+from bbflow.landing.contact import read_contact
 from bbflow.operators.windows.calendars import Clock
 from bbflow.staging.policies import checked_policy
 from bbflow.transit.chain.comparing import check_clock
@@ -21,7 +21,7 @@ from bbflow.transit.chain.taking_over import keep_state, take_over
 from bbflow.transit.cluster import Cluster
 from bbflow.transit.consumers import DRAIN, FOLD, Consumers
 from bbflow.transit.live import live_dataset
-from bbflow.transit.opening import check_variables, make_clock, write_coordinates
+from bbflow.transit.opening import FirstStep, check_variables, make_clock, write_coordinates
 from bbflow.transit.output.netcdf import check_netcdf, write_netcdf
 from bbflow.transit.stages import DrainStage, FoldStage
 from bbflow.view.stream import StreamView
@@ -53,8 +53,8 @@ class Pipeline:
 
     Parameters
     ----------
-    nodes
-        The BB nodes.
+    contact
+        The contact file.
     config
         The run's configuration.
     cluster
@@ -63,28 +63,23 @@ class Pipeline:
     Raises
     ------
     ConfigError
-        If raw steps are to be drained from several hosts, the drain's delay policy isn't known, or NetCDF is wanted
-        without netCDF4.
+        If the drain's delay policy isn't known, or NetCDF is wanted without netCDF4.
     NodeError
-        If a node doesn't answer.
+        If there is no contact file, or a node doesn't answer.
     """
 
-    def __init__(self, nodes: Sequence[NodeAddress], config: Config, cluster: Cluster) -> None:
+    def __init__(self, contact: Path, config: Config, cluster: Cluster) -> None:
         checked_policy(config.raw.policy, config.raw.phases)
         if config.netcdf:
             check_netcdf()
+        nodes = read_contact(contact)
+        self._contact = contact.absolute()
         self._nodes = {node.name: node for node in nodes}
         self._config = config
         self._cluster = cluster
         self._news: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self._asked: list[LiveAnswer] = []
         self._stopped = False
-        hosts = sorted({node.host for node in nodes})
-        if config.raw.wanted and len(hosts) > 1:
-            raise ConfigError(
-                f"raw steps can be drained from the BB nodes of one host only, but these are on {', '.join(hosts)}: "
-                "set raw: none"
-            )
         self._clock: Clock | None = None
         names = [FOLD, DRAIN] if config.raw.wanted else [FOLD]
         self._consumers = Consumers(nodes, config.stream, names)
@@ -92,14 +87,14 @@ class Pipeline:
         self._view = StreamView(list(self._nodes), done)
         self._landed = max(done.values())
         self._log = EventLog(config.output)
-        shared = (config, self._nodes, cluster, self._consumers, self._view, self._log, self._wake)
+        shared = (config, self._contact, self._nodes, cluster, self._consumers, self._view, self._log, self._wake)
         try:
-            self._heritage = take_over(config, self._consumers.of(FOLD))
+            self._saved = take_over(config, self._consumers.of(FOLD))
         except BbflowError:
             self._log.close()
             self._consumers.close()
             raise
-        self._fold = FoldStage(self._heritage, *shared)
+        self._fold = FoldStage(self._saved, *shared)
         self._drain = DrainStage(*shared) if config.raw.wanted else None
         self._watchers = [Watcher(node, config.stream, done[node.name], self._news) for node in nodes]
 
@@ -233,15 +228,17 @@ class Pipeline:
             check_variables(self._config, (block.name for _, block in blocks))
         attributes = self._attributes
         self._clock = make_clock(self._config.time, attributes)
-        if self._heritage is not None:
-            check_clock(self._heritage.saved, self._clock, "this run")
+        if self._saved is not None:
+            check_clock(self._saved, self._clock, "this run")
         results = self._fold.publishing.open(self._config.output / "results.zarr", attributes, self._clock)
         stores: list[Any] = [results]
         if self._drain is not None:
             stores.append(self._drain.draining.open(self._config.output / "raw.zarr", attributes))
-        write_coordinates(blocks, stores, attributes, self._nodes, self._cluster)
-        self._fold.open(blocks, attributes, self._clock, results)
-        if self._heritage is not None:
+        number = ready[0] if ready else -1
+        first = FirstStep(number, blocks, self._contact, self._config.stream, self._nodes, self._cluster)
+        write_coordinates(first, stores, attributes)
+        self._fold.open(first, attributes, self._clock, results)
+        if self._saved is not None:
             results.commit(bbflow_status="running")
         return True
 
@@ -270,8 +267,8 @@ class Pipeline:
             publishing.results.commit(bbflow_status=status, **counted)
             if self._config.netcdf:
                 write_netcdf(publishing.results.path)
-        elif self._heritage is not None:
-            keep_state(self._heritage.saved.path, self._config.output / STATE_FILE)
+        elif self._saved is not None:
+            keep_state(self._saved.path, self._config.output / STATE_FILE)
         steps = folding.cursor + 1 - discarded - folding.late
         waited_s = self._consumers.waited_s()
         self._log.add("end", status=status, waited_s=waited_s, discarded=discarded, steps=steps, ended_s=time.time())
@@ -281,7 +278,7 @@ class Pipeline:
         return Outcome(complete, steps, discarded, folding.late, folding.missing, errors)
 
     def _save(self) -> None:
-        """Save the states for a run that goes on; if they can't be joined the results are as good without."""
+        """Save the states for a run that goes on; without that the results are as good."""
         assert self._clock is not None
         if not self._fold.folding.timeline.begun:
             return

@@ -1,6 +1,6 @@
 """Where the fields of diagnostics with a `space` lie: found once, in the grid that the first step shows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,13 +8,11 @@ import numpy as np
 
 from bbflow.cf import StreamAttributes
 from bbflow.errors import ConfigError, nearest
-from bbflow.landing.contact import NodeAddress
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.family import Array
 from bbflow.operators.space import Placement
 from bbflow.records import Block
-from bbflow.transit.cluster import Cluster
-from bbflow.transit.opening import PlacedBlock, read_whole
+from bbflow.transit.opening import FirstStep
 from bbflow.transit.output.fields import coordinate_name
 from bbflow.transit.output.results import Results
 
@@ -28,26 +26,19 @@ class StreamArrays:
     ----------
     directory
         Where the files are.
-    blocks
-        All blocks of the step, each with the name of its node.
-    nodes
-        Their addresses.
-    cluster
-        Where blocks are read.
+    first
+        The step.
     """
 
-    def __init__(
-        self,
-        directory: Path,
-        blocks: Sequence[PlacedBlock],
-        nodes: Mapping[str, NodeAddress],
-        cluster: Cluster,
-    ) -> None:
+    def __init__(self, directory: Path, first: FirstStep) -> None:
         self._directory = directory
-        self._nodes, self._cluster = nodes, cluster
-        self._blocks: dict[str, list[PlacedBlock]] = {}
-        for node, block in blocks:
-            self._blocks.setdefault(block.name, []).append((node, block))
+        self._first = first
+        self._blocks = {block.name: block for _, block in first.placed}
+
+    @property
+    def names(self) -> set[str]:
+        """The variables that the step has."""
+        return set(self._blocks)
 
     def block(self, name: str) -> Block:
         """Give one block of a variable.
@@ -59,7 +50,7 @@ class StreamArrays:
         """
         if name not in self._blocks:
             raise ConfigError(f"the first step has no variable {name!r}; {nearest(name, self._blocks)}")
-        return self._blocks[name][0][1]
+        return self._blocks[name]
 
     def __contains__(self, name: str) -> bool:
         return self._file(name).exists() or name in self._blocks
@@ -70,20 +61,13 @@ class StreamArrays:
             self.block(name)
             self._directory.mkdir(parents=True, exist_ok=True)
             temporary = file.with_suffix(".new.npy")
-            np.save(temporary, self._read(name))
+            np.save(temporary, self._first.whole(name))
             temporary.rename(file)
         values: Array = np.load(file)
         return values
 
     def _file(self, name: str) -> Path:
         return self._directory / f"{name.replace('/', '%2F')}.npy"
-
-    def _read(self, name: str) -> Array:
-        own = self._blocks[name]
-        parts = [(self._nodes[node].pool, block) for node, block in own]
-        host = self._nodes[own[0][0]].host
-        values: Array = self._cluster.submit(read_whole, parts, host=host, done=lambda: None).result()
-        return values
 
 
 def place_diagnostics(
@@ -117,11 +101,9 @@ def _place(diagnostic: Diagnostic, arrays: StreamArrays, attributes: StreamAttri
     return diagnostic.space.resolve(dims, like.shape, coordinates, arrays.__getitem__, described)
 
 
-def write_referenced(
-    blocks: Sequence[PlacedBlock], arrays: StreamArrays, attributes: StreamAttributes, results: Results
-) -> None:
+def write_referenced(arrays: StreamArrays, attributes: StreamAttributes, results: Results) -> None:
     """Write what the variables' and coordinates' attributes name: auxiliary coordinates, and the bounds of all."""
-    names = {block.name for _, block in blocks}
+    names = arrays.names
     auxiliary = {other for name in names for other in str(attributes.of(name).get("coordinates", "")).split()}
     coordinates = auxiliary | {name for name in names if results.has(name)}
     for name in sorted(coordinates):

@@ -11,7 +11,7 @@ from distributed import secede
 from bbflow.config import RawConfig
 from bbflow.drain.raw import DrainWork, drain_steps
 from bbflow.phases import BoardSource, io_phase
-from bbflow.staging import Gate, Policy
+from bbflow.staging import Gate, Policy, Share
 from bbflow.staging.policies import checked_policy
 from bbflow.staging.watching import Load, Watch
 
@@ -46,6 +46,7 @@ def drain_politely(work: DrainWork, policy: Policy, phases: Path) -> int:
         Where phases are announced.
     """
     secede()  # while it waits, its thread is for folds
+    policy = Share(policy.max_delay_s, policy=policy, number=work.share, fetchers=work.shares, nodes=1)
     with ExitStack() as stack:
         return drain_steps(work, stack.enter_context(giving_way(policy, phases)))
 

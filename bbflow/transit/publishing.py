@@ -1,7 +1,8 @@
 """From partial states to the store: reduces the closing windows and writes them."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from bbflow.events import EventLog
 from bbflow.landing.contact import NodeAddress
 from bbflow.operators import Operator
 from bbflow.operators.windows.calendars import Clock
-from bbflow.transit.chain.heritage import Heritage, Inherited
+from bbflow.transit.chain.heritage import Inherited, Origins
 from bbflow.transit.chain.saved import STATE_FILE
 from bbflow.transit.chain.saving import Saving
 from bbflow.transit.cluster import Cluster
@@ -23,11 +24,14 @@ from bbflow.transit.folding.bookkeeping import Folding
 from bbflow.transit.folding.reduce import ReducedSpan, finalize, merge_remainder, merge_shards
 from bbflow.transit.folding.shards import ShardKey, ShardState
 from bbflow.transit.folding.slots import OUTER, slots_of
+from bbflow.transit.folding.states import forget
 from bbflow.transit.folding.timeline import Closing
 from bbflow.transit.output.fields import Field
 from bbflow.transit.output.results import Results
 
 Array = np.ndarray[Any, Any]
+SETTLED_DIRECTORY = ".settled"
+"""In the output: states of fields whose blocks have moved during the run."""
 Published = dict[str, tuple[Field, Sequence[Operator], dict[str, Array]]]
 
 
@@ -54,8 +58,8 @@ class Publishing:
         self._log = log
         self.fields: dict[str, Field] = {}
         """What is known of the fields, by the diagnostic's key."""
-        self.heritage: Heritage | None = None
-        """What an earlier run has left, if this one goes on from it."""
+        self.origins = Origins()
+        """What shards began with."""
         self._filters = {
             (name, item.name): item for name, diagnostic in config.diagnostics.items() for item in diagnostic.filters
         }
@@ -134,28 +138,44 @@ class Publishing:
         return {name: (field, operators, arrays) for name, (field, operators, arrays, _) in found.items()}
 
     def _rest(self, closing: Closing, states: Mapping[ShardKey, ShardState], name: str) -> Inherited | None:
-        """Give what no shard has taken over from an earlier run, if that has anything of the span."""
-        if self.heritage is None:
-            return None
+        """Give what was kept before and no shard has taken over, if that has anything of the span."""
         taken = [state.region for key, state in states.items() if key.diagnostic == name]
-        rest = self.heritage.of(name, taken)
-        there = any(slot in rest.offsets for slot in slots_of(OUTER, closing.window, closing.keys))
-        return rest if there else None
+        rest = self.origins.of(name, taken)
+        own = slots_of(OUTER, closing.window, closing.keys)
+        return rest if rest is not None and any(slot in rest.offsets for slot in own) else None
 
     def _submit(self, node: str, function: Any, *arguments: Any) -> Any:
         return self._cluster.submit(function, *arguments, host=self._nodes[node].host, done=lambda: None)
 
     def save(self, folding: Folding, attributes: StreamAttributes, clock: Clock) -> None:
-        """Save the states for a run that goes on.
-
-        Raises
-        ------
-        BbflowError
-            If what is kept can't be joined.
-        """
+        """Save the states for a run that goes on."""
         assert self.results is not None
         saving = Saving(folding, self.fields, self._nodes, self._submit)
         saving.save(self.config.output / STATE_FILE, self.results.path, attributes, clock)
+
+    def settle(
+        self, keys: Collection[str], folding: Folding, attributes: StreamAttributes, clock: Clock
+    ) -> Mapping[str, list[str]]:
+        """Save the states of diagnostics whose blocks have moved: new shards begin with that.
+
+        Returns
+        -------
+        dict
+            Node to the files that can go once the fold's next checkpoint is stored.
+        """
+        path = self.config.output / SETTLED_DIRECTORY / f"{folding.last_number}.bbflow"
+        path.parent.mkdir(exist_ok=True)
+        saving = Saving(folding, self.fields, self._nodes, self._submit)
+        gone = folding.settle(keys, saving.save_only(keys, path, attributes, clock))
+        return {
+            node: [file for state in states for file in (*state.files.values(), *state.dropped)]
+            for node, states in groupby(sorted(gone, key=_node_of), _node_of)
+        }
+
+    def forget(self, files: Mapping[str, list[str]]) -> None:
+        """Remove nodes' state files that are done with."""
+        for future in [self._submit(node, forget, own) for node, own in files.items()]:
+            future.result()
 
     def publish_rows(self, folding: Folding) -> list[Path]:
         """Move the rows that passed filters into their tables.
@@ -177,6 +197,10 @@ class Publishing:
             told = f"{field.name} {self._filters[diagnostic, name]}"
             self.results.add_rows(f"{field.name}_{name}", told, field, rows, places, folding.number)
         return [path for parts in files.values() for _, path in parts]
+
+
+def _node_of(state: ShardState) -> str:
+    return state.key.node
 
 
 def _by_node(states: Mapping[ShardKey, ShardState], diagnostic: str) -> dict[str, list[ShardState]]:

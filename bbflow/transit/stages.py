@@ -14,21 +14,26 @@ from bbflow.events import EventLog
 from bbflow.landing.contact import NodeAddress
 from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.chain.comparing import check_field
-from bbflow.transit.chain.heritage import Heritage
+from bbflow.transit.chain.saved import SavedState
 from bbflow.transit.chain.taking_over import KEPT_FILE
 from bbflow.transit.cluster import Cluster
 from bbflow.transit.consumers import DRAIN, FOLD, Consumers, no_checkpoint
-from bbflow.transit.folding.bookkeeping import Batch, Folding, step_time
+from bbflow.transit.folding.bookkeeping import Batch, Folding
+from bbflow.transit.folding.regions import step_time
 from bbflow.transit.folding.task import FoldReceipt, FoldWork, fold_batch
 from bbflow.transit.folding.timeline import Closing
-from bbflow.transit.opening import PlacedBlock
+from bbflow.transit.opening import FirstStep
 from bbflow.transit.output.fields import field_of
 from bbflow.transit.output.results import Results
 from bbflow.transit.placing import StreamArrays, place_diagnostics, write_field_coordinates, write_referenced
 from bbflow.transit.politeness import writing
-from bbflow.transit.publishing import Publishing
+from bbflow.transit.publishing import SETTLED_DIRECTORY, Publishing
 from bbflow.transit.tasks import TaskBatch
+from bbflow.view.layout import PlacedBlock
 from bbflow.view.stream import StreamView
+
+ROWS_DIRECTORY, FIELDS_DIRECTORY = ".rows", ".fields"
+"""In the output, while the run lasts."""
 
 
 class Stage:
@@ -38,6 +43,8 @@ class Stage:
     ----------
     config
         The run's configuration.
+    contact
+        Where the nodes are.
     nodes
         Addresses by name.
     cluster
@@ -55,6 +62,7 @@ class Stage:
     def __init__(
         self,
         config: Config,
+        contact: Path,
         nodes: Mapping[str, NodeAddress],
         cluster: Cluster,
         consumers: Consumers,
@@ -63,6 +71,7 @@ class Stage:
         wake: Callable[[], None],
     ) -> None:
         self.config = config
+        self.contact = contact
         self.nodes = nodes
         self.cluster = cluster
         self.consumers = consumers
@@ -89,13 +98,13 @@ class Stage:
 class FoldStage(Stage):
     """Folds batch by batch, and publishes windows when they close."""
 
-    def __init__(self, heritage: Heritage | None, *shared: Any) -> None:
+    def __init__(self, saved: SavedState | None, *shared: Any) -> None:
         super().__init__(*shared)
-        self.folding = Folding(self.config, self.consumers.of(FOLD), heritage)
+        self.folding = Folding(self.config, self.consumers.of(FOLD), saved)
         self.publishing = Publishing(self.config, self.nodes, self.cluster, self.log)
-        self.publishing.heritage = heritage
+        self.publishing.origins = self.folding.origins
         self.publishing.errors = self.folding.errors
-        self._rows_directory = self.config.output / ".rows"
+        self._rows_directory = self.config.output / ROWS_DIRECTORY
         self._rows_directory.mkdir(parents=True, exist_ok=True)
         self._tasks: TaskBatch[Batch] | None = None
         self._receipts: list[FoldReceipt] = []
@@ -106,18 +115,18 @@ class FoldStage(Stage):
         """Whether no task runs."""
         return self._tasks is None
 
-    def open(self, blocks: Sequence[PlacedBlock], attributes: StreamAttributes, clock: Clock, results: Results) -> None:
-        """Find the fields in the grid of a step: the first one, or the first one after a restart."""
-        arrays = StreamArrays(self.config.output / ".fields", blocks, self.nodes, self.cluster)
-        write_referenced(blocks, arrays, attributes, results)
+    def open(self, first: FirstStep, attributes: StreamAttributes, clock: Clock, results: Results) -> None:
+        """Find the fields in the grid of a step."""
+        arrays = StreamArrays(self.config.output / FIELDS_DIRECTORY, first)
+        write_referenced(arrays, attributes, results)
         placed = place_diagnostics(self.config.diagnostics, arrays, attributes)
         self.folding.placements = placed
         for name, placement in placed.items():
             write_field_coordinates(name, placement, attributes, results)
-        self._know(blocks, attributes, clock)
-        if self.folding.heritage is not None:
+        self._know(first.placed, attributes, clock)
+        if self.folding.saved is not None:
             for name, field in self.publishing.fields.items():
-                check_field(self.folding.heritage.saved, name, field, "this run")
+                check_field(self.folding.saved, name, field, "this run")
 
     def begin(self, attributes: StreamAttributes, clock: Clock) -> None:
         """Submit the next batch, if there is one and none runs."""
@@ -130,6 +139,8 @@ class FoldStage(Stage):
         for closing in self.folding.timeline.closing(batch.keys) if batch.steps else ():
             if not self.folding.was_published(closing):
                 self.publish(closing)
+        if moved := self.folding.moved(batch):
+            self._settle(moved, attributes, clock)
         for number in batch.steps:
             self._know(self.view.blocks(number), attributes, clock)
         works = self.folding.works(batch, self.view, attributes, self.nodes, str(self._rows_directory))
@@ -185,11 +196,25 @@ class FoldStage(Stage):
     def publish(self, closing: Closing) -> None:
         """Write a window's span, and the rows that passed filters."""
         self.publishing.publish(closing, self.folding.states)
+        self._publish_rows()
+
+    def _publish_rows(self) -> None:
         files = self.publishing.publish_rows(self.folding)
         if files:
             self._commit()
             for file in files:
                 file.unlink(missing_ok=True)
+
+    def _settle(self, keys: Sequence[str], attributes: StreamAttributes, clock: Clock) -> None:
+        """Let diagnostics that need a point's steps in their order go on where their blocks lie now."""
+        self._publish_rows()
+        files = self.publishing.settle(keys, self.folding, attributes, clock)
+        self._commit()
+        self.publishing.forget(files)
+        needed = {item.path for item in self.folding.origins.settled.values()}
+        for path in (self.config.output / SETTLED_DIRECTORY).iterdir():
+            if path not in needed:
+                path.unlink()
 
     def remove_states(self) -> None:
         """Remove partial states and rows: everything is published."""
@@ -197,8 +222,8 @@ class FoldStage(Stage):
             for path in state.files.values():
                 for other in Path(path).parent.glob(f"{state.key.label}.*"):
                     other.unlink(missing_ok=True)
-        for directory in (self._rows_directory, self.config.output / ".fields"):
-            shutil.rmtree(directory, ignore_errors=True)
+        for name in (ROWS_DIRECTORY, FIELDS_DIRECTORY, SETTLED_DIRECTORY):
+            shutil.rmtree(self.config.output / name, ignore_errors=True)
         (self.config.output / KEPT_FILE).unlink(missing_ok=True)
 
     def _pass_discarded(self) -> None:
@@ -222,8 +247,8 @@ class DrainStage(Stage):
     def __init__(self, *shared: Any) -> None:
         super().__init__(*shared)
         cursors = {node: step for node, (step, _) in self.consumers.of(DRAIN).items()}
-        pools = {node.name: node.pool for node in self.nodes.values()}
-        self.draining = Draining(self.config, cursors, pools)
+        self.draining = Draining(self.config, self.contact, cursors)
+        self._hosts = sorted({node.host for node in self.nodes.values()})
         self._write = writing(self.config.raw)
         self._tasks: TaskBatch[DrainBatch] | None = None
 
@@ -239,9 +264,9 @@ class DrainStage(Stage):
         ready = self.view.steps_after(self.draining.cursor)[: self.config.workers.batch_steps]
         through = ready[-1] if ready else self.view.frontier
         steps = [self._raw_step(number) for number in ready if self.draining.keeps(number)]
-        batch = self.draining.next_batch(steps, through)
-        host = next(iter(self.nodes.values())).host
-        works = [(batch.work, host)] if batch.numbers else []
+        batch = self.draining.next_batch(steps, through, len(self._hosts))
+        # Most batches are small, so the hosts take turns.
+        works = [(work, self._hosts[(work.start + work.share) % len(self._hosts)]) for work in batch.works]
         self._tasks = TaskBatch(self.cluster, batch, self._write, works, self.wake)
 
     def _raw_step(self, number: int) -> RawStep:

@@ -15,7 +15,7 @@ from typing import Any
 
 from bbflow.errors import ConfigError
 from bbflow.phases import PhaseSource
-from bbflow.staging import File, Gate, Policy, Retry
+from bbflow.staging import File, Gate, Policy, Retry, Share
 from bbflow.staging.policies import NoAction
 from bbflow.staging.retry import persist
 from bbflow.staging.shelf import Shelf
@@ -24,7 +24,7 @@ from bbflow.staging.transfers import Transfer, stage_out
 from bbflow_parsl import sweeping
 from bbflow_parsl.locks import lock, one_of
 from bbflow_parsl.nodestore import WHOLE, NodeStore
-from bbflow_parsl.sharing import Share, SharedGate
+from bbflow_parsl.sharing import SharedGate
 
 
 @dataclass(frozen=True)

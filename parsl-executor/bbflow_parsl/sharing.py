@@ -1,55 +1,14 @@
-"""How the nodes' transfers give way together: each fetcher of each node takes its share of what a policy allows."""
+"""The gates of a node's fetchers, which give way together with those of all nodes."""
 
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 
 from bbflow.phases import PhaseSource
-from bbflow.staging import Decision, Gate, Policy, Situation
+from bbflow.staging import Gate, Share
 from bbflow.staging.watching import POLL_S, Load, Watch
 
 MOST_POLL_S = 0.1
-
-
-@dataclass(frozen=True, kw_only=True)
-class Share(Policy):
-    """What a policy leaves to one fetcher of one node."""
-
-    policy: Policy
-    """For all nodes together."""
-    number: int
-    """The fetcher's, among those of its node."""
-    fetchers: int
-    """How many a node has."""
-    nodes: int
-    """How many there are at most."""
-
-    def choose(self, situation: Situation) -> Decision:
-        """Decide for all, and take one's share."""
-        return share_of(self.policy.choose(situation), self.number, self.fetchers, self.nodes)
-
-
-def share_of(decision: Decision, number: int, fetchers: int, nodes: int) -> Decision:
-    """Give one fetcher's share of a decision: a pace is parted, fetchers above a limit hold.
-
-    Parameters
-    ----------
-    decision
-        Its pace is for all nodes together, its number of fetchers for each node.
-    number
-        The fetcher's, among those of its node.
-    fetchers, nodes
-        How many there are.
-    """
-    at_once = min(fetchers if decision.fetchers is None else decision.fetchers, fetchers)
-    pace = decision.bytes_per_s
-    return replace(
-        decision,
-        hold=decision.hold or number >= at_once,
-        bytes_per_s=None if pace is None else pace / (nodes * at_once),
-        fetchers=None,
-    )
 
 
 class SharedGate:

@@ -9,13 +9,11 @@ from tempfile import TemporaryDirectory
 import pytest
 from bbflow_parsl.locks import one_of
 from bbflow_parsl.nodestore import NodeStore
-from bbflow_parsl.sharing import share_of
 from bbflow_parsl.sweeping import ALIVE, remove_if_dead
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bbflow.errors import CapacityError
-from bbflow.staging import Decision
 
 SIZES = {f"f{n}": 7 * n for n in range(6)}
 SETS = st.lists(st.sets(st.sampled_from(sorted(SIZES)), max_size=3), max_size=25)
@@ -106,18 +104,3 @@ def test_no_more_compute_than_there_are_slots(tmp_path):
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(compute, range(60)))
     assert max(most) <= 2
-
-
-@given(
-    st.one_of(st.none(), st.floats(1e3, 1e9)),
-    st.one_of(st.none(), st.integers(1, 8)),
-    st.integers(1, 8),
-    st.integers(1, 50),
-)
-def test_all_shares_together_are_what_a_policy_allows(pace, at_most, fetchers, nodes):
-    shares = [share_of(Decision(bytes_per_s=pace, fetchers=at_most), n, fetchers, nodes) for n in range(fetchers)]
-    running = [share for share in shares if not share.hold]
-    assert len(running) == min(at_most or fetchers, fetchers)
-    if pace is not None:
-        assert nodes * sum(share.bytes_per_s for share in running) == pytest.approx(pace)
-    assert all(share_of(Decision(hold=True), n, fetchers, nodes).hold for n in range(fetchers))

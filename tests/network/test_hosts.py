@@ -3,7 +3,6 @@
 import json
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -67,7 +66,7 @@ print("read", steps)
 def hosts():
     if reason := missing():
         pytest.skip(reason)
-    with joined_hosts(ADDRESSES) as joined:
+    with joined_hosts(ADDRESSES, own_memory=True) as joined:
         yield joined
 
 
@@ -86,13 +85,10 @@ def cluster(hosts, tmp_path):
         on(hosts, "bbn2", sys.executable, *words, "--name", "bb2", "--listen", ADDRESSES["bbn2"]) as second,
     ):
         wait_until(lambda: contact.exists() and len(json.loads(contact.read_text())["nodes"]) == 2)
-        nodes = read_contact(contact)
         yield contact
         for process in (first, second):
             process.kill()
             process.wait()  # then it makes no file any more
-        for node in nodes:
-            shutil.rmtree(Path(node.directory).parent)
 
 
 def config(folder, **parameters):

@@ -1,6 +1,7 @@
 """Runs of a field without BB nodes or Dask: steps are folded region by region, and the states saved, in one process."""
 
 from concurrent.futures import Future
+from pathlib import Path
 
 import numpy as np
 import zarr
@@ -10,7 +11,6 @@ from bbflow.config import parse_config
 from bbflow.landing.contact import NodeAddress
 from bbflow.operators.diagnostic import parse_diagnostics
 from bbflow.operators.windows.calendars import Clock
-from bbflow.transit.chain.heritage import Heritage
 from bbflow.transit.chain.saved import STATE_FILE, read_state
 from bbflow.transit.chain.saving import Saving
 from bbflow.transit.chain.taking_over import inheriting
@@ -22,11 +22,15 @@ from bbflow.transit.folding.slots import OUTER
 from bbflow.transit.folding.task import FoldWork, fold_batch
 from bbflow.transit.output.fields import Field
 
+NODES = "a", "b", "c", "d"
 CLOCK = Clock("hours since 2001-01-28", "noleap")
 ATTRIBUTES = StreamAttributes({"time/units": CLOCK.units, "time/calendar": CLOCK.calendar})
 
 
-def run(folder, config, values, hours, regions, *, before=None, batch_steps=3, gone=(), gone_from=None, crash_at=None):
+def run(
+    folder, config, values, hours, regions, *, before=None, batch_steps=3, gone=(), gone_from=None, crash_at=None,
+    moves=None, torn=False,
+):  # fmt: skip
     """Fold steps of one field and give the saved state.
 
     Parameters
@@ -49,21 +53,30 @@ def run(folder, config, values, hours, regions, *, before=None, batch_steps=3, g
         Numbers of shards that get no step from one on.
     crash_at
         Before this step an analysis of the checkpoints takes over.
+    moves
+        Step to the regions from that one on.
+    torn
+        Whether the analysis dies while it tells the nodes of each move, and another takes over.
     """
+    moves = moves or {}
     (folder / "state").mkdir(parents=True, exist_ok=True)
-    heritage = Heritage(read_state(before)) if before else None
-    folding = Folding(parse_config({"stream": "fields"} | config), {"": (-1, b"")}, heritage)
-    offset = heritage.saved.number + 1 if heritage else 0
+    saved = read_state(before) if before else None
+    folding = Folding(parse_config({"stream": "fields"} | config), {"": (-1, b"")}, saved)
+    offset = saved.number + 1 if saved else 0
     at = 0
     while at < len(hours):
         if crash_at is not None and at >= crash_at:
             folding, crash_at = restarted(folding), None
+        regions = moves.get(at, regions)
         keys = keys_of(folding, hours[at], at + offset)
         end = at + 1
         last = min(len(hours), at + batch_steps, gone_from if gone_from is not None and at < gone_from else len(hours))
-        while end < last and keys_of(folding, hours[end], end + offset) == keys:
+        while end < last and end not in moves and keys_of(folding, hours[end], end + offset) == keys:
             end += 1
-        batch = Batch(tuple(range(at, end)), tuple(hours[at:end]), keys, end - 1, offset=offset)
+        places = {key: frozenset(ShardKey(node, key, *region) for node, *region in regions) for key in ordered(folding)}
+        batch = Batch(tuple(range(at, end)), tuple(hours[at:end]), keys, end - 1, offset=offset, places=places)
+        if moved := folding.moved(batch):
+            folding = settled(folder, folding, moved, values.shape[1:], torn=torn)
         absent = gone if gone_from is not None and at >= gone_from else ()
         works = [
             work_of(folder, folding, key, batch, values, *region)
@@ -71,16 +84,36 @@ def run(folder, config, values, hours, regions, *, before=None, batch_steps=3, g
             if number not in absent
             for key in folding.config.diagnostics
         ]
-        folding.take(batch, [fold_batch(inheriting(heritage, {"": works}, folding.states)[""])])
+        folding.take(batch, [fold_batch(inheriting(folding.origins, {"": works}, folding.states)[""])])
         at = end
     return save(folder, folding, values.shape[1:])
 
 
+def ordered(folding):
+    return [key for key, item in folding.config.diagnostics.items() if item.needs_order]
+
+
+def settled(folder, folding, moved, shape, *, torn):
+    """Let some diagnostics go on elsewhere; if torn, only the first node has heard of it when the analysis dies."""
+    before = checkpoints(folding)
+    path = folder / f"settled-{folding.last_number}"
+    saved = saving(folder, folding, shape).save_only(moved, path, ATTRIBUTES, CLOCK)
+    files = [file for state in folding.settle(moved, saved) for file in state.files.values()]
+    if torn:
+        first = min(before)
+        return Folding(folding.config, before | {first: checkpoints(folding)[first]}, folding.saved)
+    for file in files:
+        Path(file).unlink()
+    return folding
+
+
 def restarted(folding):
     """Give what another analysis makes of the nodes' checkpoints."""
-    nodes = {key.node for key in folding.states}
-    cursors = {node: (folding.cursor, folding.checkpoint(node)) for node in nodes}
-    return Folding(folding.config, cursors, folding.heritage)
+    return Folding(folding.config, checkpoints(folding), folding.saved)
+
+
+def checkpoints(folding):
+    return {node: (folding.cursor, folding.checkpoint(node)) for node in NODES}
 
 
 def keys_of(folding, hour, number):
@@ -100,14 +133,17 @@ def work_of(folder, folding, diagnostic, batch, values, node, start, count):
 def save(folder, folding, shape):
     """Save what a run kept, and read it again."""
     zarr.open_group(folder / "results.zarr", mode="w")
-    nodes = {name: NodeAddress(name, "", "", str(folder), "") for name in {key.node for key in folding.states}}
+    saving(folder, folding, shape).save(folder / STATE_FILE, folder / "results.zarr", ATTRIBUTES, CLOCK)
+    return read_state(folder)
+
+
+def saving(folder, folding, shape):
+    nodes = {name: NodeAddress(name, "", "", str(folder), "") for name in NODES}
     fields = {
         key: Field(key, np.dtype(item.outer_dtype(np.dtype("f8"))).str, shape, ("lat", "lon"), {}, {})
         for key, item in folding.config.diagnostics.items()
     }
-    saving = Saving(folding, fields, nodes, at_once)
-    saving.save(folder / STATE_FILE, folder / "results.zarr", ATTRIBUTES, CLOCK)
-    return read_state(folder)
+    return Saving(folding, fields, nodes, at_once)
 
 
 def at_once(node, function, *arguments):

@@ -26,12 +26,14 @@ when = io.define_variable("time", np.zeros(1))
 for name, value in told["attributes"].items():
     io.define_attribute(name, value)
 
-def part(shape):
-    # One axis of several is divided; a single one is the first rank's.
+def part(shape, step=0):
+    # One axis of several is divided; a single one is the first rank's. With each move ranks change places and shares.
     axis = told["axis"]
     if len(shape) == 1:
         return ([0], list(shape)) if rank == 0 else None
-    first, end = shape[axis] * rank // ranks, shape[axis] * (rank + 1) // ranks
+    moved = sum(move <= step for move in told["moves"]) % 2
+    at = ranks - 1 - rank if moved else rank
+    first, end = (min(shape[axis] * n // ranks + moved * (n > 0), shape[axis]) for n in (at, at + 1))
     starts = [first if at == axis else 0 for at in range(len(shape))]
     return starts, [end - first if at == axis else size for at, size in enumerate(shape)]
 
@@ -42,8 +44,8 @@ for name in told["fields"]:
     shape = values.shape if steady else values.shape[1:]
     place = part(shape)
     if place:
-        region = tuple(slice(first, first + size) for first, size in zip(*place))
-        variable = io.define_variable(name, np.empty(0, values.dtype), list(shape), *place, True)
+        region = [slice(first, first + size) for first, size in zip(*place)]
+        variable = io.define_variable(name, np.empty(0, values.dtype), list(shape), *place, not told["moves"])
         variables[name] = variable, values, region, steady
 
 engine = io.open("fields", Mode.Write)
@@ -52,19 +54,23 @@ for step, time in enumerate(told["times"]):
     if rank == 0:
         engine.put(when, np.array([time]), Mode.Sync)
     for variable, values, region, steady in variables.values():
+        if step in told["moves"] and not steady and values.ndim > 2:
+            place = part(values.shape[1:], step)
+            variable.set_selection(place)
+            region[:] = (slice(first, first + size) for first, size in zip(*place))
         if not steady or step == 0:
-            engine.put(variable, np.array((values if steady else values[step])[region]), Mode.Sync)
+            engine.put(variable, np.array((values if steady else values[step])[tuple(region)]), Mode.Sync)
     engine.end_step()
 engine.close()
 """
 """Writes one rank's part of every field; arguments: folder, rank, number of ranks."""
 
 
-def store(folder, fields, times, attributes, *, steady=(), axis=0):
+def store(folder, fields, times, attributes, *, steady=(), axis=0, moves=()):
     """Put fields where the writers find them.
 
     Fields are of shape (steps, …), those of `steady` without steps: they are in the first step only. Axis is the
-    one that ranks divide.
+    one that ranks divide; at some steps their blocks may move.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for name, values in fields.items():
@@ -75,6 +81,7 @@ def store(folder, fields, times, attributes, *, steady=(), axis=0):
         "times": [float(time) for time in times],
         "attributes": attributes,
         "axis": axis,
+        "moves": list(moves),
     }
     (folder / "stream.json").write_text(json.dumps(told))
     (folder / "writer.py").write_text(WRITER)

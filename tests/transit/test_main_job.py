@@ -85,10 +85,7 @@ def test_filter_keeps_value_step_and_place_of_the_points_that_pass(finished, tru
 
 
 def test_raw_steps_drain_to_zarr(finished, truth):
-    raw = xr.open_zarr(finished / "raw.zarr").load()
-    assert raw.step.values.tolist() == list(range(0, STEPS, 3))
-    for name in ("tas", "ta"):
-        np.testing.assert_array_equal(raw[name].values, truth[name].values[::3].astype("f4"))
+    mainjob.assert_raw_equals_oracle(finished, truth)
 
 
 def test_report_is_one_page_without_a_network(finished):

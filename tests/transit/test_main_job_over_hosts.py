@@ -1,15 +1,18 @@
-"""The main job with its parts on hosts of their own: the simulation on one, BB nodes and Dask workers on two others."""
+"""The main job with its parts on hosts of their own: the simulation on one, BB nodes and Dask workers on two others.
+
+No host sees another's shared memory.
+"""
 
 import os
-import shutil
 import subprocess
 import sys
 import time
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 
 import mainjob
+import numpy as np
 import pytest
+import xarray as xr
 
 from bbflow.errors import NodeError
 from bbflow.landing.contact import read_contact
@@ -17,6 +20,12 @@ from benchmarks.namespaces import joined_hosts, missing
 
 ADDRESSES = {"compute": "10.77.0.1", "bbn1": "10.77.0.2", "bbn2": "10.77.0.3"}
 STEPS = 130
+OPERATORS = {
+    "tas": ["mean", "std", "min", "max", {"percentiles": {"q": [50]}}, {"filter": {"above": 300.0, "name": "hot"}}],
+    "ta": ["mean", "count"],
+    "global_tas": {"of": "tas", "space": "fldmean", "operators": ["mean", "max"]},
+    "warmest": {"of": "tas", "each": {"day": "max"}, "operators": ["mean"]},
+}
 PATIENCE_S = 300.0
 
 
@@ -24,15 +33,15 @@ PATIENCE_S = 300.0
 def hosts():
     if reason := missing():
         pytest.skip(reason)
-    with joined_hosts(ADDRESSES) as joined:
+    with joined_hosts(ADDRESSES, own_memory=True) as joined:
         yield joined
 
 
 @contextmanager
-def on(hosts, host, *words, log):
+def on(hosts, host, folder, *words):
     """Run a program on a host until the end of the block."""
     with (
-        log.open("ab") as file,
+        (folder / "log").open("ab") as file,
         subprocess.Popen(hosts.inside(host, *map(str, words)), stdout=file, stderr=file) as process,
     ):
         try:
@@ -59,9 +68,9 @@ def count_nodes(contact):
 def cluster(hosts, folder):
     """Give the contact file of two BB nodes and the scheduler file of Dask with a worker beside each."""
     contact, scheduler = folder / "contact.json", folder / "scheduler.json"
-    python, dask = (sys.executable, "-m"), ["--scheduler-file", scheduler, "--no-dashboard"]
+    dask = ["--scheduler-file", scheduler, "--no-dashboard"]
     with ExitStack() as running:
-        start = lambda host, *words: running.enter_context(on(hosts, host, *python, *words, log=folder / "log"))  # noqa: E731
+        start = lambda host, *words: running.enter_context(on(hosts, host, folder, sys.executable, "-m", *words))  # noqa: E731
         start("bbn1", "distributed.cli.dask_scheduler", *dask, "--host", ADDRESSES["bbn1"], "--port", 0)
         for host in ("bbn1", "bbn2"):
             words = ["--name", host, "--capacity", "4MiB", "--contact", contact, "--listen", ADDRESSES[host]]
@@ -70,18 +79,25 @@ def cluster(hosts, folder):
         for host in ("bbn1", "bbn2"):
             words = ["--nthreads", 1, "--memory-limit", 0, "--local-directory", folder / host]
             start(host, "distributed.cli.dask_worker", *dask, *words, "--host", ADDRESSES[host])
-        nodes = read_contact(contact)
         yield contact, scheduler
-    for node in nodes:
-        shutil.rmtree(Path(node.directory).parent)
 
 
 def test_results_of_a_job_over_several_hosts_equal_the_oracle(hosts, program, tmp_path):
     truth = mainjob.oracle(program, tmp_path, STEPS)
-    config = mainjob.write_config(tmp_path, raw="none")
+    config = mainjob.write_config(tmp_path, operators=OPERATORS)
     with cluster(hosts, tmp_path) as (contact, scheduler):
-        words = ["-m", "bbflow", "run", config, "--contact", contact, "--scheduler", scheduler, "--no-report", "--"]
-        command = hosts.inside("compute", sys.executable, *map(str, words + mainjob.simulation(program, 2, STEPS)))
+        words = ["bbflow", "run", config, "--contact", contact, "--scheduler", scheduler, "--no-report", "--"]
+        words += mainjob.simulation(program, 2, STEPS)
+        command = hosts.inside("compute", sys.executable, "-m", *map(str, words))
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, env=os.environ)
         assert done.returncode == 0, done.stdout + done.stderr + (tmp_path / "log").read_text()
-    mainjob.assert_equals_oracle(tmp_path / "out", truth)
+    results = mainjob.assert_equals_oracle(tmp_path / "out", truth)
+    global_tas = truth.tas.weighted(np.cos(np.deg2rad(results.lat))).mean(["lat", "lon"])
+    for name, expected in (("mean", global_tas.mean()), ("max", global_tas.max())):
+        np.testing.assert_allclose(results[f"global_tas_run_{name}"].values[0], expected, rtol=1e-6)
+    warmest = truth.tas.resample(time="1D").max().mean("time")
+    np.testing.assert_allclose(results["warmest_run_mean"].values[0], warmest, rtol=1e-6)
+    hot = xr.open_zarr(tmp_path / "out" / "results.zarr", group="tas_hot")
+    assert hot.sizes["point"] == (truth.tas > 300).sum() > 0
+    assert (tmp_path / "out" / "state.bbflow").exists()
+    mainjob.assert_raw_equals_oracle(tmp_path / "out", truth)

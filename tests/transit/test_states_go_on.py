@@ -10,12 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bbflow.config import parse_config
-from bbflow.errors import BbflowError
+from bbflow.errors import ConfigError
 from bbflow.records import Block, Step
-from bbflow.transit.chain.heritage import Heritage
 from bbflow.transit.chain.saved import read_state
 from bbflow.transit.chain.taking_over import take_over
 from bbflow.transit.folding.bookkeeping import Folding
+from bbflow.transit.folding.regions import check_apart
+from bbflow.transit.folding.shards import ShardKey
 from bbflow.view.stream import StreamView
 
 SHAPE = 4, 6
@@ -99,10 +100,10 @@ def test_after_a_crash_the_state_is_what_it_was_though_it_is_replaced_meanwhile(
     config = {"windows": ["run"], "operators": {"x": ["sum"]}}
     shards.run(tmp_path, config, values()[:10], HOURS[:10], ONE)
     parsed = parse_config({"stream": "fields", "output": str(tmp_path), "continue": str(tmp_path)} | config)
-    number = take_over(parsed, {"a": (-1, b"")}).saved.number
+    number = take_over(parsed, {"a": (-1, b"")}).number
     shards.run(tmp_path, config, values(), HOURS, ONE)
-    assert take_over(parsed, {"a": (3, b"checkpoint")}).saved.number == number
-    assert take_over(parsed, {"a": (-1, b"")}).saved.number > number
+    assert take_over(parsed, {"a": (3, b"checkpoint")}).number == number
+    assert take_over(parsed, {"a": (-1, b"")}).number > number
 
 
 def test_what_no_shard_writes_any_more_is_handed_on(tmp_path):
@@ -123,10 +124,30 @@ def test_points_that_change_their_shard_are_handed_on_once(tmp_path):
     np.testing.assert_array_equal(found["x", "run", (), "count"], expected)
 
 
-def test_states_that_need_the_order_are_not_joined_of_regions_that_overlap(tmp_path):
-    config = {"windows": ["run"], "operators": {"x": [{"longest_spell": LIMIT}]}}
-    with pytest.raises(BbflowError, match="x: its state can't be saved"):
-        shards.run(tmp_path, config, values()[:4], HOURS[:4], [*ROWS, *COLUMNS])
+def test_blocks_that_overlap_in_one_step_are_an_error_where_the_order_counts():
+    diagnostic = parse_config({"stream": "s", "operators": {"x": [{"longest_spell": LIMIT}]}}).diagnostics["x"]
+    keys = [ShardKey(node, "x", start, count) for node, start, count in (*ROWS, *COLUMNS[1:2])]
+    check_apart(diagnostic, 7, keys[:2])
+    with pytest.raises(ConfigError, match=r"of x: in step 7 the blocks at \(0, 0\) of shape \(1, 6\) and at \(0, 2\)"):
+        check_apart(diagnostic, 7, keys)
+
+
+moves = st.dictionaries(st.integers(1, STEPS - 1), st.sampled_from([ONE, ROWS, COLUMNS, QUARTERS]), max_size=4)
+
+
+@settings(max_examples=10, deadline=None)
+@given(moves, st.booleans(), st.sampled_from([1, 4]))
+def test_wherever_blocks_move_and_the_analysis_dies_in_between_nothing_changes(whole, moves, torn, batch_steps):
+    with tempfile.TemporaryDirectory() as folder:
+        saved = shards.run(Path(folder), CONFIG, values(), HOURS, ROWS, batch_steps=batch_steps, moves=moves, torn=torn)
+        assert_same(saved, whole)
+
+
+def test_blocks_that_move_in_a_later_run_go_on_from_what_the_first_one_left(tmp_path, whole):
+    shards.run(tmp_path / "first", CONFIG, values()[:13], HOURS[:13], ROWS, moves={7: COLUMNS})
+    later = {"before": tmp_path / "first", "moves": {2: QUARTERS, 9: ONE}, "torn": True, "crash_at": 5}
+    saved = shards.run(tmp_path / "second", CONFIG, values()[13:], HOURS[13:], COLUMNS, **later)
+    assert_same(saved, whole)
 
 
 def arrived(hours):
@@ -144,12 +165,12 @@ def arrived(hours):
 def test_numbers_go_on_after_steps_that_are_written_again(tmp_path):
     config = {"windows": [{"steps": 7}], "operators": {"x": ["sum"]}, "workers": {"batch_steps": 5}}
     shards.run(tmp_path, config, values()[:10], HOURS[:10], ONE)
-    parsed, heritage = parse_config({"stream": "fields"} | config), Heritage(read_state(tmp_path))
-    folding, view = Folding(parsed, {"a": (-1, b"")}, heritage), arrived(HOURS[7:30])
+    parsed, saved = parse_config({"stream": "fields"} | config), read_state(tmp_path)
+    folding, view = Folding(parsed, {"a": (-1, b"")}, saved), arrived(HOURS[7:30])
     batch = folding.next_batch(view, shards.CLOCK)
     assert (batch.late, batch.steps, batch.numbers) == (3, (3, 4), (10, 11))
     folding.take(batch, [])
-    folding = Folding(parsed, {"a": (folding.cursor, folding.checkpoint("a"))}, heritage)
+    folding = Folding(parsed, {"a": (folding.cursor, folding.checkpoint("a"))}, saved)
     batch = folding.next_batch(view, shards.CLOCK)
     assert (batch.numbers, batch.keys) == ((12, 13), {"steps7": (1,)})
     assert (folding.late, folding.number, folding.last_number) == (3, 11, 11)
@@ -159,6 +180,6 @@ def test_steps_that_the_run_before_has_are_late(tmp_path):
     config = {"windows": ["run"], "operators": {"x": ["sum"]}}
     shards.run(tmp_path, config, values()[:10], HOURS[:10], ONE)
     parsed = parse_config({"stream": "fields"} | config)
-    folding = Folding(parsed, {"a": (-1, b"")}, Heritage(read_state(tmp_path)))
+    folding = Folding(parsed, {"a": (-1, b"")}, read_state(tmp_path))
     assert folding.timeline.is_late(HOURS[9])
     assert not folding.timeline.is_late(HOURS[10])

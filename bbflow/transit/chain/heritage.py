@@ -14,11 +14,8 @@ from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.family import Array
 from bbflow.transit.chain.saved import SavedState
 from bbflow.transit.folding.layouts import by_region, layout_of
-from bbflow.transit.folding.shards import ShardKey, ShardState
+from bbflow.transit.folding.shards import Region, ShardKey, ShardState, overlap
 from bbflow.transit.folding.slots import Keys, Slot
-
-Region = tuple[tuple[int, ...], tuple[int, ...]]
-"""First index and shape."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,30 +116,30 @@ def remainder(diagnostic: Diagnostic, inherited: Inherited, directory: str) -> I
         yield inherited.begun(shard, files)
 
 
-class Heritage:
-    """The state that a run goes on from.
+class Origins:
+    """What the shards of each diagnostic begin with.
 
     Parameters
     ----------
     saved
-        The state.
+        What an earlier run has left, if this one goes on from it.
     """
 
-    def __init__(self, saved: SavedState) -> None:
-        self.saved = saved
-        """The state."""
+    def __init__(self, saved: SavedState | None = None) -> None:
+        self._saved = saved
+        self.settled: dict[str, SavedState] = {}
+        """Diagnostic to what this run has kept of it before its blocks moved."""
 
-    def of(self, diagnostic: str, taken: Sequence[Region]) -> Inherited:
+    def state_of(self, diagnostic: str) -> SavedState | None:
+        """Give the state that a diagnostic's shards begin with, if there is one."""
+        return self.settled.get(diagnostic, self._saved)
+
+    def of(self, diagnostic: str, taken: Sequence[Region] = ()) -> Inherited | None:
         """Give a diagnostic's state without what is taken."""
-        return Inherited.of(self.saved, diagnostic, taken)
+        state = self.state_of(diagnostic)
+        return None if state is None else Inherited.of(state, diagnostic, taken)
 
-    def of_shard(self, state: ShardState, others: Sequence[ShardState]) -> Inherited:
+    def of_shard(self, state: ShardState, others: Sequence[ShardState]) -> Inherited | None:
         """Give what a new shard begins with: nothing of what shards before it, in order, have taken."""
         before = [item for item in others if item.order < state.order and overlap(item.region, state.region)]
         return self.of(state.key.diagnostic, [item.region for item in before])
-
-
-def overlap(left: Region, right: Region) -> bool:
-    """Whether two regions have points in common."""
-    axes = zip(*left, *right, strict=True)
-    return all(a < c + d and c < a + b for a, b, c, d in axes)

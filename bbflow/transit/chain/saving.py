@@ -1,6 +1,6 @@
 """Saving: the partial states of all shards and nodes become one file of whole fields, for a run that goes on."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -9,20 +9,19 @@ import numpy as np
 import zarr
 
 from bbflow.cf import StreamAttributes
-from bbflow.errors import BbflowError
 from bbflow.landing.contact import NodeAddress
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.family import Array
 from bbflow.operators.own.guard import collecting
 from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.chain.comparing import meaning_of
-from bbflow.transit.chain.heritage import Inherited, map_part, overlap, place_of, remainder
+from bbflow.transit.chain.heritage import Inherited, map_part, place_of, remainder
 from bbflow.transit.chain.saved import SavedArray, SavedField, SavedState, StateWriter
 from bbflow.transit.folding.bookkeeping import Folding
 from bbflow.transit.folding.inner import files_of
 from bbflow.transit.folding.inputs import Inputs
 from bbflow.transit.folding.layouts import by_region, layout_of
-from bbflow.transit.folding.shards import ShardState
+from bbflow.transit.folding.shards import ShardState, overlap
 from bbflow.transit.folding.slots import BASE, CARRIED, INNER, OUTER, Keys, Slot
 from bbflow.transit.folding.states import combine_files, map_source
 from bbflow.transit.folding.task import FoldWork, ShardFold
@@ -146,24 +145,10 @@ def place_states(
     return offsets, begin
 
 
-def check_apart(diagnostic: Diagnostic, shards: Sequence[ShardState]) -> frozenset[int]:
-    """Find the shards that have points in common with others.
-
-    Raises
-    ------
-    BbflowError
-        If what the diagnostic keeps can't be merged then.
-    """
+def find_shared(shards: Sequence[ShardState]) -> frozenset[int]:
+    """Find the shards that have points in common with others: those of operators that need no order."""
     pairs = ((a, b) for a in range(len(shards)) for b in range(a) if overlap(shards[a].region, shards[b].region))
-    shared = frozenset(number for pair in pairs for number in pair)
-    families = [item.family for item in diagnostic.operators]
-    families += [diagnostic.each.operator.family] if diagnostic.each else []
-    if shared and (diagnostic.transforms or not all(family.commutes for family in families)):
-        raise BbflowError(
-            f"{diagnostic.name}: its state can't be saved, since it needs the steps of a point in their order, but the "
-            "point's blocks moved to another node or changed their shape"
-        )
-    return shared
+    return frozenset(number for pair in pairs for number in pair)
 
 
 def coordinates_of(results: Path) -> list[tuple[SavedArray, Array]]:
@@ -210,7 +195,7 @@ class Saving:
         self._diagnostics = {key: item for key, item in folding.config.diagnostics.items() if self._dtype(key)}
 
     def save(self, path: Path, results: Path, attributes: StreamAttributes, clock: Clock) -> None:
-        """Write the state file.
+        """Write the state file of a run.
 
         Parameters
         ----------
@@ -220,26 +205,31 @@ class Saving:
             The results' store, which has the coordinates.
         attributes, clock
             Of the stream.
-
-        Raises
-        ------
-        BbflowError
-            If what is kept can't be joined.
         """
-        shared = {key: check_apart(item, self._shards(key)) for key, item in self._diagnostics.items()}
-        coordinates, end = place_coordinates(coordinates_of(results), 0)
+        self._save(path, coordinates_of(results), attributes, clock)
+
+    def save_only(self, keys: Collection[str], path: Path, attributes: StreamAttributes, clock: Clock) -> SavedState:
+        """Write a state file of some diagnostics, for this run itself; gives what it says."""
+        self._diagnostics = {key: item for key, item in self._diagnostics.items() if key in keys}
+        return self._save(path, [], attributes, clock)
+
+    def _save(
+        self, path: Path, found: Sequence[tuple[SavedArray, Array]], attributes: StreamAttributes, clock: Clock
+    ) -> SavedState:
+        shared = {key: find_shared(self._shards(key)) for key in self._diagnostics}
+        coordinates, end = place_coordinates(found, 0)
         state = self._describe(attributes, clock, [item for item, _ in coordinates], end)
         writer = StateWriter(path, state)
         for item, values in coordinates:
             writer.put(item.offset, values)
         for node in ("", *sorted(self._nodes)):
             self._fill(writer.state, node, shared)
-        writer.finish()
+        return writer.finish()
 
     def _dtype(self, key: str) -> str:
-        heritage = self._folding.heritage
+        before = self._folding.origins.state_of(key)
         known = [state.dtype for state in self._shards(key) if state.dtype]
-        return (known or ([heritage.saved.fields[key].dtype] if heritage else [""]))[0]
+        return (known or ([before.fields[key].dtype] if before else [""]))[0]
 
     def _shards(self, key: str) -> list[ShardState]:
         return sorted(
@@ -291,6 +281,5 @@ class Saving:
             self._folding.errors.update(future.result())
 
     def _first(self, work: SaveWork, key: str, shards: Sequence[ShardState]) -> SaveWork:
-        heritage = self._folding.heritage
-        inherited = heritage.of(key, [shard.region for shard in shards]) if heritage else None
+        inherited = self._folding.origins.of(key, [shard.region for shard in shards])
         return replace(work, clears=True, inherited=inherited)

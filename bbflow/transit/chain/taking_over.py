@@ -9,7 +9,7 @@ from pathlib import Path
 from bbflow.config import Config
 from bbflow.errors import ConfigError
 from bbflow.transit.chain.comparing import check_diagnostics
-from bbflow.transit.chain.heritage import Heritage
+from bbflow.transit.chain.heritage import Origins
 from bbflow.transit.chain.saved import SavedState, read_state
 from bbflow.transit.consumers import Cursor
 from bbflow.transit.folding.shards import ShardKey, ShardState
@@ -19,7 +19,7 @@ KEPT_FILE = ".inherited.bbflow"
 """The state that a run goes on from, in its output: the one that was given may be replaced before the run has ended."""
 
 
-def take_over(config: Config, cursors: Mapping[str, Cursor]) -> Heritage | None:
+def take_over(config: Config, cursors: Mapping[str, Cursor]) -> SavedState | None:
     """Open the state that a run goes on from, if it does.
 
     Parameters
@@ -41,7 +41,7 @@ def take_over(config: Config, cursors: Mapping[str, Cursor]) -> Heritage | None:
     kept = config.output / KEPT_FILE
     if not any(checkpoint for _, checkpoint in cursors.values()):
         keep_state(check_continued(config, config.continued).path, kept)
-    return Heritage(read_state(kept))
+    return read_state(kept)
 
 
 def check_continued(config: Config, path: Path) -> SavedState:
@@ -72,31 +72,29 @@ def check_continued(config: Config, path: Path) -> SavedState:
 
 
 def inheriting(
-    heritage: Heritage | None, works: Mapping[str, Sequence[FoldWork]], states: Mapping[ShardKey, ShardState]
+    origins: Origins, works: Mapping[str, Sequence[FoldWork]], states: Mapping[ShardKey, ShardState]
 ) -> dict[str, list[FoldWork]]:
-    """Let new shards begin with what an earlier run has left.
+    """Let new shards begin with what was kept of their points before.
 
     Parameters
     ----------
-    heritage
-        That; None if there is none.
+    origins
+        That.
     works
         What is to be folded next on each node.
     states
         Those that count.
     """
-    if heritage is None:
-        return {node: list(own) for node, own in works.items()}
     begun = {work.state.key: work.state for own in works.values() for work in own if _keeps(work)}
     known = list((begun | dict(states)).values())
-    return {node: [_inheriting(heritage, work, known) for work in own] for node, own in works.items()}
+    return {node: [_inheriting(origins, work, known) for work in own] for node, own in works.items()}
 
 
-def _inheriting(heritage: Heritage, work: FoldWork, states: Iterable[ShardState]) -> FoldWork:
+def _inheriting(origins: Origins, work: FoldWork, states: Iterable[ShardState]) -> FoldWork:
     if work.state.keys is not None or not _keeps(work):
         return work
     others = [state for state in states if state.key.diagnostic == work.state.key.diagnostic]
-    return replace(work, inherited=heritage.of_shard(work.state, others))
+    return replace(work, inherited=origins.of_shard(work.state, others))
 
 
 def _keeps(work: FoldWork) -> bool:

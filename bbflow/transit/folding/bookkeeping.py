@@ -1,27 +1,33 @@
 """What is folded next, and which states count: the fold's bookkeeping, without any I/O."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import msgpack
 
 from bbflow.cf import StreamAttributes
 from bbflow.config import Config
-from bbflow.errors import ConfigError, StreamError, nearest
+from bbflow.errors import StreamError
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.space import Local, Placement
 from bbflow.operators.windows.calendars import Clock
 from bbflow.records import Block
-from bbflow.transit.chain.heritage import Heritage
+from bbflow.transit.chain.heritage import Origins
+from bbflow.transit.chain.saved import SavedState, read_state
 from bbflow.transit.chain.taking_over import inheriting
 from bbflow.transit.folding.inputs import Inputs
+from bbflow.transit.folding.regions import check_apart, regions, step_time
 from bbflow.transit.folding.series import join_partials
-from bbflow.transit.folding.shards import ShardKey, ShardState
+from bbflow.transit.folding.shards import Region, ShardKey, ShardState, overlap
 from bbflow.transit.folding.slots import Keys
 from bbflow.transit.folding.task import FoldReceipt, FoldWork
 from bbflow.transit.folding.timeline import Closing, Timeline
 from bbflow.view.stream import StreamView
+
+Places = Mapping[str, frozenset[ShardKey]]
+"""Diagnostic to where the blocks of a step lie."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +46,23 @@ class Batch:
     """Steps that are left out."""
     offset: int = 0
     """Steps of the runs before, in a chain of jobs."""
+    places: Places = field(default_factory=dict)
+    """Where the blocks lie, of each diagnostic that needs a point's steps in their order."""
 
     @property
     def numbers(self) -> tuple[int, ...]:
         """The steps' numbers as operators see them: counted through a chain of jobs."""
         return tuple(number + self.offset for number in self.steps)
+
+    def fits(self, keys: Keys, places: Places) -> bool:
+        """Whether a step can be folded together with those that are there."""
+        stays = all(self.places.get(key, own) == own for key, own in places.items())
+        return not self.steps or (self.keys == keys and stays)
+
+    def with_step(self, number: int, time: float, keys: Keys, places: Places, offset: int) -> "Batch":
+        """Give the batch with one step more."""
+        steps, times, together = (*self.steps, number), (*self.times, time), {**self.places, **places}
+        return Batch(steps, times, keys, number, self.late, offset, together)
 
 
 class Folding:
@@ -56,19 +74,21 @@ class Folding:
         The run's configuration.
     cursors
         For each node, how far it is folded and the checkpoint stored with that.
-    heritage
+    saved
         What an earlier run has left, if this one goes on from it.
     """
 
     def __init__(
-        self, config: Config, cursors: Mapping[str, tuple[int, bytes]], heritage: Heritage | None = None
+        self, config: Config, cursors: Mapping[str, tuple[int, bytes]], saved: SavedState | None = None
     ) -> None:
         self.config = config
         """The run's configuration."""
-        self.heritage = heritage
+        self.saved = saved
         """What an earlier run has left."""
-        self._offset: int | None = None if heritage else 0
-        self.last_number = heritage.saved.number if heritage else -1
+        self.origins = Origins(saved)
+        """What new shards begin with."""
+        self._offset: int | None = None if saved else 0
+        self.last_number = saved.number if saved else -1
         """Number of the last step that was folded, counted through a chain of jobs."""
         self.cursor = min(step for step, _ in cursors.values())
         """Every step up to this one is folded."""
@@ -84,13 +104,12 @@ class Folding:
         unique = list({window.name: window for window in published}.values())
         self.timeline = Timeline(unique, inner, config.time.interval)
         """The spans of time that are alive."""
-        if heritage is not None:
-            self.timeline.go_on(heritage.saved.timeline)
-            self.errors.update(heritage.saved.errors)
-        for step, checkpoint in cursors.values():
-            if checkpoint:
-                self._restore(msgpack.unpackb(checkpoint), is_oldest=step == self.cursor)
+        if saved is not None:
+            self.timeline.go_on(saved.timeline)
+            self.errors.update(saved.errors)
+        self._restore([(step, msgpack.unpackb(checkpoint)) for step, checkpoint in cursors.values() if checkpoint])
         self._lanes: dict[ShardKey, int] = {}
+        self._apart: set[frozenset[ShardKey]] = set()
         self._locals: dict[ShardKey, Local | None] = {}
 
     @property
@@ -101,12 +120,12 @@ class Folding:
     @property
     def late(self) -> int:
         """Steps of this run that were left out."""
-        return self.timeline.late - (self.heritage.saved.late if self.heritage else 0)
+        return self.timeline.late - (self.saved.late if self.saved else 0)
 
     @property
     def missing(self) -> int:
         """Steps that were expected in gaps of this run, or between it and the one before."""
-        return self.timeline.missing - (self.heritage.saved.missing if self.heritage else 0)
+        return self.timeline.missing - (self.saved.missing if self.saved else 0)
 
     def next_batch(self, view: StreamView, clock: Clock) -> Batch | None:
         """Give the next steps to fold, or None if none is complete.
@@ -116,26 +135,56 @@ class Folding:
         StreamError
             If a step isn't later than the one before, and the configuration makes that an error.
         """
-        batch: Batch | None = None
-        last: float | None = None
+        batch = Batch((), (), {}, self.cursor)
         for number in view.steps_after(self.cursor)[: self.config.workers.batch_steps]:
             time = step_time(view, number, self.config.time.variable)
-            if self.timeline.is_late(time, last):
+            if self.timeline.is_late(time, batch.times[-1] if batch.times else None):
                 self._refuse_late(number, time)
-                batch = replace(batch or Batch((), (), {}, number), through=number)
-                batch = replace(batch, late=batch.late + 1)
+                batch = replace(batch, through=number, late=batch.late + 1)
                 continue
-            if self._offset is None and self.heritage is not None:
-                self._offset = self.heritage.saved.number + 1 - number
+            if self._offset is None and self.saved is not None:
+                self._offset = self.saved.number + 1 - number
             date, offset = clock.date(time), self._offset or 0
             keys = {window.name: window.key(date, number + offset) for window in self.timeline.windows}
-            if batch is not None and batch.steps and batch.keys != keys:
+            places = self._places(view, number)
+            if not batch.fits(keys, places):
                 break
-            batch = batch or Batch((), (), keys, number)
-            batch = replace(batch, steps=(*batch.steps, number), times=(*batch.times, time), keys=keys, through=number)
-            batch = replace(batch, offset=offset)
-            last = time
-        return batch
+            batch = batch.with_step(number, time, keys, places, offset)
+        return batch if batch.through > self.cursor else None
+
+    def _places(self, view: StreamView, number: int) -> Places:
+        """Say where a step's blocks lie, for each diagnostic of them that needs a point's steps in their order."""
+        found = {}
+        for key, diagnostic in self.config.diagnostics.items():
+            there = regions(diagnostic, view.blocks(number)) if diagnostic.needs_order else ()
+            if keys := frozenset(shard for shard in there if self._keeps_states(shard)):
+                found[key] = keys
+                if keys not in self._apart:
+                    check_apart(diagnostic, number, keys)
+                    self._apart.add(keys)
+        return found
+
+    def _keeps_states(self, key: ShardKey) -> bool:
+        """Whether blocks are folded where they lie, and not joined with others step by step."""
+        local = self._local(key)
+        return key.diagnostic not in self.placements if local is None else local.complete
+
+    def moved(self, batch: Batch) -> list[str]:
+        """Give the diagnostics that need a point's steps in their order, but have a point's state elsewhere."""
+        return [key for key, keys in batch.places.items() if any(self._is_moved(one) for one in keys)]
+
+    def _is_moved(self, key: ShardKey) -> bool:
+        region = self._region(key)
+        known = (state for state in self.states.values() if state.key.diagnostic == key.diagnostic)
+        return region is not None and key not in self.states and any(overlap(region, item.region) for item in known)
+
+    def settle(self, keys: Collection[str], saved: SavedState) -> list[ShardState]:
+        """Let new shards of some diagnostics begin with a saved state; gives the states that are in it."""
+        gone = [state for state in self.states.values() if state.key.diagnostic in keys]
+        for state in gone:
+            del self.states[state.key]
+        self.origins.settled.update(dict.fromkeys(keys, saved))
+        return gone
 
     def _refuse_late(self, number: int, time: float) -> None:
         if self.config.time.late == "error":
@@ -177,10 +226,9 @@ class Folding:
         for diagnostic in self.config.diagnostics.values():
             fills = {name: attributes.fill_value(name) for name in diagnostic.variables}
             for key, steps in self._blocks(diagnostic, batch, view).items():
-                local = self._local(key)
-                if local is None and diagnostic.key in self.placements:
+                region = self._region(key)
+                if region is None:
                     continue
-                region = (local.start, local.count) if local else (key.start, key.count)
                 numbers = tuple(number + batch.offset for number, _ in steps)
                 inputs = Inputs(
                     numbers,
@@ -191,15 +239,22 @@ class Folding:
                 )
                 state = self.states.get(key) or ShardState(key, *region, first_step=numbers[0])
                 directory = places[key.node].state_directory
-                work = FoldWork(state, diagnostic, inputs, batch.keys, local, directory, rows, self.errors)
+                work = FoldWork(state, diagnostic, inputs, batch.keys, self._local(key), directory, rows, self.errors)
                 works.setdefault(key.node, []).append(work)
-        return inheriting(self.heritage, works, self.states)
+        return inheriting(self.origins, works, self.states)
 
     def _local(self, key: ShardKey) -> Local | None:
         placement = self.placements.get(key.diagnostic)
         if placement is not None and key not in self._locals:
             self._locals[key] = placement.local(key.start, key.count)
         return self._locals.get(key)
+
+    def _region(self, key: ShardKey) -> Region | None:
+        """Give the part of the field that a shard's states are of; None if it is in no part."""
+        local = self._local(key)
+        if local is not None:
+            return local.start, local.count
+        return None if key.diagnostic in self.placements else (key.start, key.count)
 
     def _blocks(
         self, diagnostic: Diagnostic, batch: Batch, view: StreamView
@@ -241,7 +296,7 @@ class Folding:
             directory = places[node].state_directory
             work = FoldWork(state, diagnostic, inputs, batch.keys, None, directory, rows, self.errors)
             works += [work] if new else []
-        return node, inheriting(self.heritage, {node: works}, self.states)[node]
+        return node, inheriting(self.origins, {node: works}, self.states)[node]
 
     def lanes(self, works: Sequence[FoldWork], count: int) -> list[list[FoldWork]]:
         """Share a node's work out over `count` workers; a shard stays with the lane it began in."""
@@ -286,91 +341,28 @@ class Folding:
                 "timeline": self.timeline.to_wire(),
                 "errors": self.errors,
                 "numbers": [self._offset, self.last_number],
+                "settled": {key: [item.number, str(item.path)] for key, item in self.origins.settled.items()},
             }
         )
         return packed
 
-    def _restore(self, checkpoint: Mapping[str, Any], *, is_oldest: bool) -> None:
-        for message in checkpoint["shards"]:
-            state = ShardState.from_wire(message)
-            self.states[state.key] = state
-        if is_oldest:
-            self.timeline.restore(checkpoint["timeline"])
-            self.errors.update(checkpoint["errors"])
-            self._offset, self.last_number = checkpoint["numbers"]
+    def _restore(self, checkpoints: Sequence[tuple[int, Mapping[str, Any]]]) -> None:
+        settled: dict[str, tuple[int, str]] = {}
+        for _, checkpoint in checkpoints:
+            for key, told in checkpoint["settled"].items():
+                settled[key] = max(settled.get(key, (-1, "")), tuple(told))
+        self.origins.settled = {key: read_state(Path(path)) for key, (_, path) in settled.items()}
+        for step, checkpoint in checkpoints:
+            self._restore_shards(checkpoint)
+            if step == self.cursor:
+                self.timeline.restore(checkpoint["timeline"])
+                self.errors.update(checkpoint["errors"])
+                self._offset, self.last_number = checkpoint["numbers"]
 
-
-def regions(diagnostic: Diagnostic, blocks: Iterable[tuple[str, Block]]) -> dict[ShardKey, dict[str, Block]]:
-    """Find the regions of a step that have a block of each of a diagnostic's variables.
-
-    Parameters
-    ----------
-    diagnostic
-        What is computed.
-    blocks
-        All blocks of the step, each with the name of its node.
-
-    Raises
-    ------
-    ConfigError
-        If a block can't be folded, or the variables' blocks don't cover the same regions.
-    """
-    found: dict[ShardKey, dict[str, Block]] = {}
-    single: dict[str, tuple[str, Block]] = {}
-    for node, block in blocks:
-        if block.name in diagnostic.variables:
-            _check_foldable(block)
-            if block.shape:
-                key = ShardKey(node, diagnostic.key, block.start, block.count)
-                found.setdefault(key, {})[block.name] = block
-            else:
-                single[block.name] = node, block
-    if not found and len(single) == len(diagnostic.variables):
-        node = next(iter(single.values()))[0]
-        return {ShardKey(node, diagnostic.key, (), ()): {name: block for name, (_, block) in single.items()}}
-    present = {name for own in found.values() for name in own} | set(single)
-    if not present.issuperset(diagnostic.variables):
-        return {}
-    _check_regions(diagnostic, found, set(single))
-    return {key: own | {name: block for name, (_, block) in single.items()} for key, own in found.items()}
-
-
-def _check_regions(diagnostic: Diagnostic, found: Mapping[ShardKey, Mapping[str, Block]], single: set[str]) -> None:
-    wanted = set(diagnostic.variables) - single
-    for key, own in found.items():
-        lacking = sorted(wanted - set(own))
-        if lacking:
-            raise ConfigError(
-                f"operators of {diagnostic.name}: {', '.join(sorted(own))} has a block at {key.start} of shape "
-                f"{key.count} on BB node {key.node}, but {', '.join(lacking)} has none there: variables of one "
-                "expression must be decomposed in the same way"
-            )
-
-
-def step_time(view: StreamView, number: int, variable: str) -> float:
-    """Give a step's time, in the stream's units.
-
-    Raises
-    ------
-    ConfigError
-        If the step has no such single value.
-    """
-    blocks = [block for _, block in view.blocks(number)]
-    for block in blocks:
-        if block.name == variable and isinstance(block.value, int | float):
-            return float(block.value)
-    names = {block.name for block in blocks}
-    raise ConfigError(
-        f"step {number} has no single value {variable!r} that tells its time; {nearest(variable, names)} "
-        "(set time: variable)"
-    )
-
-
-def _check_foldable(block: Block) -> None:
-    if block.kind not in ("GlobalArray", "GlobalValue") or block.type == "string":
-        raise ConfigError(
-            f"{block.name} is a {block.kind} of type {block.type}: operators need numbers in a global array or "
-            "a global value; take it out of 'operators'"
-        )
-    if block.dtype.kind == "c":
-        raise ConfigError(f"{block.name} is complex: operators need real numbers; take it out of 'operators'")
+    def _restore_shards(self, checkpoint: Mapping[str, Any]) -> None:
+        """Take a node's shards, but for those that have gone into what was settled after its commit."""
+        for state in map(ShardState.from_wire, checkpoint["shards"]):
+            key = state.key.diagnostic
+            newest = self.origins.settled.get(key)
+            if newest is None or checkpoint["settled"].get(key) == [newest.number, str(newest.path)]:
+                self.states[state.key] = state

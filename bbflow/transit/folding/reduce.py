@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.errors import BbflowError
 from bbflow.operators import StateLayout
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.family import Array
 from bbflow.operators.fold import fold_tiles
 from bbflow.operators.own.guard import collecting
 from bbflow.operators.windows import Window
-from bbflow.transit.chain.heritage import Inherited, overlap, remainder
+from bbflow.transit.chain.heritage import Inherited, remainder
 from bbflow.transit.folding.inner import files_of, inner_step
 from bbflow.transit.folding.layouts import by_region, layout_of
 from bbflow.transit.folding.shards import ShardState
@@ -35,8 +34,6 @@ class Partial:
     """As its `StateLayout` lays it out."""
     errors: Mapping[str, str] = field(default_factory=dict)
     """What failed in users' operators."""
-    remains: bool = False
-    """Whether it is what no shard has taken over from an earlier run: it has no steps where the others have some."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +88,7 @@ def merge_remainder(diagnostic: Diagnostic, span: ReducedSpan, inherited: Inheri
     """
     with collecting(span.off) as errors, remainder(diagnostic, inherited, directory) as shard:
         part = None if shard is None else partial_of(diagnostic, span, shard)
-    return None if part is None else replace(part, errors=errors, remains=True)
+    return None if part is None else replace(part, errors=errors)
 
 
 def partial_of(diagnostic: Diagnostic, span: ReducedSpan, shard: ShardState) -> Partial:
@@ -122,16 +119,8 @@ def merge(diagnostic: Diagnostic, parts: Sequence[Partial]) -> Partial:
 def merge_into(
     diagnostic: Diagnostic, start: tuple[int, ...], count: tuple[int, ...], parts: Sequence[Partial]
 ) -> Partial:
-    """Merge partial states into one of a box; what no part covers is without any step.
-
-    Raises
-    ------
-    BbflowError
-        If an operator needs the order of steps, and two nodes have some of the same time for the same points.
-    """
+    """Merge partial states into one of a box; what no part covers is without any step."""
     layout = layout_of(diagnostic, OUTER, np.dtype(parts[0].dtype), count)
-    if not layout.commutes:
-        _check_order(diagnostic, parts)
     whole = bytearray(layout.nbytes)
     layout.clear(whole)
     fields = by_region(layout, whole, count)
@@ -150,17 +139,6 @@ def merge_into(
 def _region(origin: tuple[int, ...], part: Partial) -> Iterator[slice]:
     for at, first, size in zip(origin, part.start, part.count, strict=True):
         yield slice(first - at, first - at + size)
-
-
-def _check_order(diagnostic: Diagnostic, parts: Sequence[Partial]) -> None:
-    for number, left in enumerate(parts):
-        for right in parts[number + 1 :]:
-            if not left.remains and overlap((left.start, left.count), (right.start, right.count)):
-                raise BbflowError(
-                    f"{diagnostic.name}: operators need the steps of a point in their order, but the point's blocks "
-                    "moved to another node or changed their shape within a window: take the operators out "
-                    f"({', '.join(item.name for item in diagnostic.operators if not item.family.commutes)})"
-                )
 
 
 def finalize(

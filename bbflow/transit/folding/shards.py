@@ -9,6 +9,15 @@ from typing import Any
 from bbflow.records import Message
 from bbflow.transit.folding.slots import Keys, Slot
 
+Region = tuple[tuple[int, ...], tuple[int, ...]]
+"""First index and shape."""
+
+
+def overlap(left: Region, right: Region) -> bool:
+    """Whether two regions have points in common."""
+    axes = zip(*left, *right, strict=True)
+    return all(a < c + d and c < a + b for a, b, c, d in axes)
+
 
 @dataclass(frozen=True, slots=True)
 class ShardKey:
@@ -58,7 +67,7 @@ class ShardState:
     """The step with which it began."""
 
     @property
-    def region(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def region(self) -> Region:
         """First index in the field, and shape."""
         return self.start, self.count
 

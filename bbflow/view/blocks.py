@@ -1,0 +1,84 @@
+"""Whole blocks, from wherever they lie: this host's pool, a file that all hosts see, or another host's pool."""
+
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bbflow.landing.contact import read_contact
+from bbflow.records import Block
+from bbflow.store.pool import read_block
+from bbflow.view.layout import PlacedBlock
+from bbflow.view.lease import Lease
+
+Array = np.ndarray[Any, Any]
+
+
+class BlockReader:
+    """Reads blocks of steps that someone else holds, for as long as a task takes.
+
+    Parameters
+    ----------
+    contact
+        The contact file; it tells where the nodes are, and has the key that they ask for.
+    stream
+        The stream.
+
+    Raises
+    ------
+    NodeError
+        If there is no such file.
+    """
+
+    def __init__(self, contact: Path, stream: str) -> None:
+        self._nodes = {node.name: node for node in read_contact(contact)}
+        self._lease = Lease(contact, stream)
+
+    def read(self, node: str, step: int, block: Block) -> Array:
+        """Give an array block of a step.
+
+        Returns
+        -------
+        numpy.ndarray
+            Of shape ``block.count``; on its own host a view of the pool, valid as long as the step is held.
+
+        Raises
+        ------
+        NodeError
+            If its node is gone.
+        StreamError
+            If the step is.
+        """
+        if block.file or self._nodes[node].host == socket.gethostname():
+            return read_block(self._nodes[node].pool, block)
+        values = np.empty(block.count, block.dtype)
+        if values.size:
+            self._lease.get(node, step, block.offset, values.reshape(-1).view(np.uint8).data)
+        return values
+
+    def assemble(self, step: int, placed: Sequence[PlacedBlock]) -> Array:
+        """Put the blocks of one variable in one step together.
+
+        Returns
+        -------
+        numpy.ndarray
+            Of the global shape. One block that covers it all is given as `read` gives it; holes are NaN
+            (0 for integers).
+
+        Raises
+        ------
+        NodeError, StreamError
+            As for `read`.
+        """
+        node, first = placed[0]
+        if first.kind == "GlobalValue":
+            return np.asarray(first.value, first.dtype)
+        if first.count == first.shape:
+            return self.read(node, step, first)
+        field = np.full(first.shape, np.nan if first.dtype.kind in "fc" else 0, first.dtype)
+        for node, block in placed:
+            region = tuple(slice(at, at + size) for at, size in zip(block.start, block.count, strict=True))
+            field[region] = self.read(node, step, block)
+        return field

@@ -1,0 +1,61 @@
+"""Blocks that move to other nodes and change shape while a stream goes on: results are those of blocks that stay."""
+
+import numpy as np
+import pytest
+import streams
+import xarray as xr
+
+STEPS, LATS, LONS = 120, 6, 5
+ATTRIBUTES = {"time/units": "hours since 2001-01-01", "time/calendar": "noleap"}
+ATTRIBUTES |= {f"{name}/_ARRAY_DIMENSIONS": ["lat", "lon"] for name in ("tas", "rain")}
+ATTRIBUTES |= {f"{name}/_ARRAY_DIMENSIONS": [name] for name in ("lat", "lon")}
+ATTRIBUTES |= {"lat/units": "degrees_north", "lon/units": "degrees_east"}
+CONFIG = {
+    "windows": ["day", "month", {"running": {"days": 3}}],
+    "operators": {
+        "tas": {
+            "operators": [
+                "mean",
+                "argmax",
+                {"longest_spell": {"above": 280}},
+                {"percentiles": {"q": [10, 90], "steps": 128}},
+                {"filter": {"above": 300, "name": "hot"}},
+            ]
+        },
+        "warmest": {"of": "tas", "each": {"day": "max"}, "operators": ["mean", "count", "max"], "windows": ["month"]},
+        "rain": {"transforms": ["deaccumulate"], "operators": ["sum", "max"]},
+        "global": {"of": "tas", "space": {"mean": ["lat", "lon"]}, "operators": ["mean"]},
+    },
+    "workers": {"threads": 1, "batch_steps": 7},
+}
+
+
+@pytest.fixture(scope="module")
+def fields():
+    random = np.random.default_rng(3)
+    tas = 283 + 9 * random.standard_normal((STEPS, LATS, LONS))
+    tas[random.random(tas.shape) < 0.05] = np.nan
+    rain = random.random((STEPS, LATS, LONS)).cumsum(axis=0)
+    return {"lat": np.linspace(-75, 75, LATS), "lon": np.arange(LONS) * 72.0, "tas": tas.astype("f4"), "rain": rain}
+
+
+def analysed(folder, fields, **how):
+    streams.store(folder, fields, 6.0 * np.arange(STEPS), ATTRIBUTES, steady=("lat", "lon"), **how)
+    results = streams.analyse(folder, CONFIG, ranks=2, nodes=2)
+    return results, xr.open_zarr(folder / "out" / "results.zarr", group="tas_hot").load()
+
+
+@pytest.mark.parametrize("moves", [(50,), (1, 2, 3, 64, 101)], ids=["once", "again and again"])
+def test_results_are_those_of_blocks_that_stay(fields, tmp_path, moves):
+    stayed, stayed_rows = analysed(tmp_path / "stayed", fields)
+    moved, moved_rows = analysed(tmp_path / "moved", fields, moves=moves)
+    assert moved.keys() == stayed.keys()
+    for name in stayed.variables:
+        if stayed[name].dtype.kind == "f":
+            np.testing.assert_allclose(moved[name], stayed[name], rtol=1e-6, err_msg=name)
+        else:
+            np.testing.assert_array_equal(moved[name], stayed[name], err_msg=name)
+    for name in ("step", "value"):
+        np.testing.assert_array_equal(np.sort(moved_rows[name]), np.sort(stayed_rows[name]))
+    assert (tmp_path / "moved" / "out" / "state.bbflow").exists()
+    assert not list((tmp_path / "moved" / "out").glob(".*"))
