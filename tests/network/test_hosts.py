@@ -88,7 +88,6 @@ def cluster(hosts, tmp_path):
         yield contact
         for process in (first, second):
             process.kill()
-            process.wait()  # then it makes no file any more
 
 
 def config(folder, **parameters):
