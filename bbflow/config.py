@@ -118,6 +118,11 @@ class Config:
     content: Mapping[str, Any] = field(default_factory=dict)
     """The keys 'operators' and 'windows' as they were written."""
 
+    def anywhere(self) -> "Config":
+        """Give the same configuration with paths that mean the same to processes with another working directory."""
+        raw = replace(self.raw, phases=self.raw.phases.absolute() if self.raw.phases else None)
+        return replace(self, output=self.output.absolute(), raw=raw)
+
     def isolated(self) -> "Config":
         """Give the same configuration with users' operators in processes of their own."""
         return replace(self, diagnostics={key: item.isolated() for key, item in self.diagnostics.items()})

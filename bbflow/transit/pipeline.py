@@ -69,6 +69,7 @@ class Pipeline:
     """
 
     def __init__(self, contact: Path, config: Config, cluster: Cluster) -> None:
+        config = config.anywhere()
         checked_policy(config.raw.policy, config.raw.phases)
         if config.netcdf:
             check_netcdf()

@@ -143,7 +143,7 @@ class FoldStage(Stage):
             self._settle(moved, attributes, clock)
         for number in batch.steps:
             self._know(self.view.blocks(number), attributes, clock)
-        works = self.folding.works(batch, self.view, attributes, self.nodes, str(self._rows_directory))
+        works = self.folding.works(batch, attributes, self.nodes, str(self._rows_directory))
         lanes = max(self.cluster.threads // max(len(works), 1), 1)
         shared = [
             (lane, self.nodes[node].host)

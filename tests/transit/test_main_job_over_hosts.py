@@ -3,7 +3,6 @@
 No host sees another's shared memory.
 """
 
-import os
 import subprocess
 import sys
 import time
@@ -84,12 +83,12 @@ def cluster(hosts, folder):
 
 def test_results_of_a_job_over_several_hosts_equal_the_oracle(hosts, program, tmp_path):
     truth = mainjob.oracle(program, tmp_path, STEPS)
-    config = mainjob.write_config(tmp_path, operators=OPERATORS)
+    config = mainjob.write_config(tmp_path, operators=OPERATORS, output="out")
     with cluster(hosts, tmp_path) as (contact, scheduler):
         words = ["bbflow", "run", config, "--contact", contact, "--scheduler", scheduler, "--no-report", "--"]
         words += mainjob.simulation(program, 2, STEPS)
         command = hosts.inside("compute", sys.executable, "-m", *map(str, words))
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, env=os.environ)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, cwd=tmp_path)
         assert done.returncode == 0, done.stdout + done.stderr + (tmp_path / "log").read_text()
     results = mainjob.assert_equals_oracle(tmp_path / "out", truth)
     global_tas = truth.tas.weighted(np.cos(np.deg2rad(results.lat))).mean(["lat", "lon"])

@@ -6,6 +6,7 @@ import streams
 import xarray as xr
 
 STEPS, LATS, LONS = 120, 6, 5
+HOURS = 6.0 * np.arange(STEPS)
 ATTRIBUTES = {"time/units": "hours since 2001-01-01", "time/calendar": "noleap"}
 ATTRIBUTES |= {f"{name}/_ARRAY_DIMENSIONS": ["lat", "lon"] for name in ("tas", "rain")}
 ATTRIBUTES |= {f"{name}/_ARRAY_DIMENSIONS": [name] for name in ("lat", "lon")}
@@ -40,15 +41,20 @@ def fields():
 
 
 def analysed(folder, fields, **how):
-    streams.store(folder, fields, 6.0 * np.arange(STEPS), ATTRIBUTES, steady=("lat", "lon"), **how)
+    streams.store(folder, fields, HOURS, ATTRIBUTES, steady=("lat", "lon"), **how)
     results = streams.analyse(folder, CONFIG, ranks=2, nodes=2)
     return results, xr.open_zarr(folder / "out" / "results.zarr", group="tas_hot").load()
 
 
+@pytest.fixture(scope="module")
+def stayed(fields, tmp_path_factory):
+    return analysed(tmp_path_factory.mktemp("stayed"), fields)
+
+
 @pytest.mark.parametrize("moves", [(50,), (1, 2, 3, 64, 101)], ids=["once", "again and again"])
-def test_results_are_those_of_blocks_that_stay(fields, tmp_path, moves):
-    stayed, stayed_rows = analysed(tmp_path / "stayed", fields)
-    moved, moved_rows = analysed(tmp_path / "moved", fields, moves=moves)
+def test_results_are_those_of_blocks_that_stay(fields, stayed, tmp_path, moves):
+    stayed, stayed_rows = stayed
+    moved, moved_rows = analysed(tmp_path, fields, moves=moves)
     assert moved.keys() == stayed.keys()
     for name in stayed.variables:
         if stayed[name].dtype.kind == "f":
@@ -57,5 +63,12 @@ def test_results_are_those_of_blocks_that_stay(fields, tmp_path, moves):
             np.testing.assert_array_equal(moved[name], stayed[name], err_msg=name)
     for name in ("step", "value"):
         np.testing.assert_array_equal(np.sort(moved_rows[name]), np.sort(stayed_rows[name]))
-    assert (tmp_path / "moved" / "out" / "state.bbflow").exists()
-    assert not list((tmp_path / "moved" / "out").glob(".*"))
+    assert (tmp_path / "out" / "state.bbflow").exists()
+    assert not list((tmp_path / "out").glob(".*"))
+
+
+def test_what_blocks_of_several_ranks_make_goes_on_when_they_move(fields, stayed, tmp_path):
+    config = CONFIG | {"windows": ["month"], "operators": {"global": CONFIG["operators"]["global"]}}
+    streams.store(tmp_path, fields, HOURS, ATTRIBUTES, steady=("lat", "lon"), moves=(3, 50))
+    moved = streams.analyse(tmp_path, config, ranks=2, nodes=2)
+    np.testing.assert_allclose(moved.global_month_mean, stayed[0].global_month_mean, rtol=1e-12)

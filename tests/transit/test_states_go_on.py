@@ -1,6 +1,7 @@
 """A field that is folded in several runs, each of which goes on from the state of the one before."""
 
 import tempfile
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -124,12 +125,21 @@ def test_points_that_change_their_shard_are_handed_on_once(tmp_path):
     np.testing.assert_array_equal(found["x", "run", (), "count"], expected)
 
 
-def test_blocks_that_overlap_in_one_step_are_an_error_where_the_order_counts():
-    diagnostic = parse_config({"stream": "s", "operators": {"x": [{"longest_spell": LIMIT}]}}).diagnostics["x"]
+def test_blocks_that_overlap_in_one_step_are_an_error():
     keys = [ShardKey(node, "x", start, count) for node, start, count in (*ROWS, *COLUMNS[1:2])]
-    check_apart(diagnostic, 7, keys[:2])
-    with pytest.raises(ConfigError, match=r"of x: in step 7 the blocks at \(0, 0\) of shape \(1, 6\) and at \(0, 2\)"):
-        check_apart(diagnostic, 7, keys)
+    check_apart(7, keys[:2])
+    with pytest.raises(ConfigError, match=r"of x: in step 7 the block at \(0, 0\) of shape \(1, 6\) on BB node a and"):
+        check_apart(7, keys)
+
+
+@given(st.lists(st.sampled_from([*ROWS, *COLUMNS, *QUARTERS]), min_size=2, max_size=6, unique=True))
+def test_all_blocks_that_overlap_are_found(placed):
+    keys = [ShardKey(node, "x", start, count) for node, start, count in placed]
+    covered = np.zeros(SHAPE, int)
+    for key in keys:
+        covered[tuple(slice(first, first + size) for first, size in zip(key.start, key.count, strict=True))] += 1
+    with nullcontext() if covered.max() < 2 else pytest.raises(ConfigError):
+        check_apart(0, keys)
 
 
 moves = st.dictionaries(st.integers(1, STEPS - 1), st.sampled_from([ONE, ROWS, COLUMNS, QUARTERS]), max_size=4)

@@ -18,7 +18,7 @@ from bbflow.transit.chain.heritage import Origins
 from bbflow.transit.chain.saved import SavedState, read_state
 from bbflow.transit.chain.taking_over import inheriting
 from bbflow.transit.folding.inputs import Inputs
-from bbflow.transit.folding.regions import check_apart, regions, step_time
+from bbflow.transit.folding.regions import Regions, check_apart, regions, step_time
 from bbflow.transit.folding.series import join_partials
 from bbflow.transit.folding.shards import Region, ShardKey, ShardState, overlap
 from bbflow.transit.folding.slots import Keys
@@ -27,7 +27,7 @@ from bbflow.transit.folding.timeline import Closing, Timeline
 from bbflow.view.stream import StreamView
 
 Places = Mapping[str, frozenset[ShardKey]]
-"""Diagnostic to where the blocks of a step lie."""
+"""Diagnostic to where its blocks lie, if their steps must come together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,10 @@ class Batch:
     """Steps that are left out."""
     offset: int = 0
     """Steps of the runs before, in a chain of jobs."""
+    blocks: tuple[Mapping[str, Regions], ...] = ()
+    """For each step the blocks of each diagnostic's variables."""
     places: Places = field(default_factory=dict)
-    """Where the blocks lie, of each diagnostic that needs a point's steps in their order."""
+    """Where the blocks lie."""
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -59,10 +61,12 @@ class Batch:
         stays = all(self.places.get(key, own) == own for key, own in places.items())
         return not self.steps or (self.keys == keys and stays)
 
-    def with_step(self, number: int, time: float, keys: Keys, places: Places, offset: int) -> "Batch":
+    def with_step(
+        self, number: int, time: float, keys: Keys, offset: int, there: Mapping[str, Regions], places: Places
+    ) -> "Batch":
         """Give the batch with one step more."""
-        steps, times, together = (*self.steps, number), (*self.times, time), {**self.places, **places}
-        return Batch(steps, times, keys, number, self.late, offset, together)
+        steps, times, blocks = (*self.steps, number), (*self.times, time), (*self.blocks, there)
+        return Batch(steps, times, keys, number, self.late, offset, blocks, {**self.places, **places})
 
 
 class Folding:
@@ -134,6 +138,9 @@ class Folding:
         ------
         StreamError
             If a step isn't later than the one before, and the configuration makes that an error.
+        ConfigError
+            If a variable has blocks without a place in a global array, blocks overlap, or those of an expression's
+            variables don't cover the same regions.
         """
         batch = Batch((), (), {}, self.cursor)
         for number in view.steps_after(self.cursor)[: self.config.workers.batch_steps]:
@@ -146,37 +153,40 @@ class Folding:
                 self._offset = self.saved.number + 1 - number
             date, offset = clock.date(time), self._offset or 0
             keys = {window.name: window.key(date, number + offset) for window in self.timeline.windows}
-            places = self._places(view, number)
+            there = self._regions(view, number)
+            places = self._places(there)
             if not batch.fits(keys, places):
                 break
-            batch = batch.with_step(number, time, keys, places, offset)
+            batch = batch.with_step(number, time, keys, offset, there, places)
         return batch if batch.through > self.cursor else None
 
-    def _places(self, view: StreamView, number: int) -> Places:
-        """Say where a step's blocks lie, for each diagnostic of them that needs a point's steps in their order."""
-        found = {}
-        for key, diagnostic in self.config.diagnostics.items():
-            there = regions(diagnostic, view.blocks(number)) if diagnostic.needs_order else ()
-            if keys := frozenset(shard for shard in there if self._keeps_states(shard)):
-                found[key] = keys
-                if keys not in self._apart:
-                    check_apart(diagnostic, number, keys)
-                    self._apart.add(keys)
+    def _regions(self, view: StreamView, number: int) -> dict[str, Regions]:
+        """Find where a step's blocks lie in each field."""
+        placed = view.blocks(number)
+        found = {key: regions(diagnostic, placed) for key, diagnostic in self.config.diagnostics.items()}
+        for own in found.values():
+            if (keys := frozenset(own)) not in self._apart:
+                check_apart(number, keys)
+                self._apart.add(keys)
         return found
 
-    def _keeps_states(self, key: ShardKey) -> bool:
-        """Whether blocks are folded where they lie, and not joined with others step by step."""
-        local = self._local(key)
-        return key.diagnostic not in self.placements if local is None else local.complete
+    def _places(self, there: Mapping[str, Regions]) -> Places:
+        """Say where the blocks lie whose steps must come together: in their order, or with those of other ranks."""
+        bound = [key for key, item in self.config.diagnostics.items() if item.needs_order or key in self.placements]
+        return {key: frozenset(there[key]) for key in bound if there[key]}
 
     def moved(self, batch: Batch) -> list[str]:
         """Give the diagnostics that need a point's steps in their order, but have a point's state elsewhere."""
-        return [key for key, keys in batch.places.items() if any(self._is_moved(one) for one in keys)]
+        ordered = [key for key in batch.places if self.config.diagnostics[key].needs_order]
+        return [key for key in ordered if any(self._is_moved(shard) for shard in batch.places[key])]
 
     def _is_moved(self, key: ShardKey) -> bool:
-        region = self._region(key)
+        local, region = self._local(key), self._region(key)
+        is_joined = local is not None and not local.complete  # step by step, with blocks of other ranks
+        if region is None or is_joined or key in self.states:
+            return False
         known = (state for state in self.states.values() if state.key.diagnostic == key.diagnostic)
-        return region is not None and key not in self.states and any(overlap(region, item.region) for item in known)
+        return any(overlap(region, state.region) for state in known)
 
     def settle(self, keys: Collection[str], saved: SavedState) -> list[ShardState]:
         """Let new shards of some diagnostics begin with a saved state; gives the states that are in it."""
@@ -196,7 +206,6 @@ class Folding:
     def works(
         self,
         batch: Batch,
-        view: StreamView,
         attributes: StreamAttributes,
         places: Mapping[str, Any],
         rows: str,
@@ -207,29 +216,21 @@ class Folding:
         ----------
         batch
             The steps.
-        view
-            Where their blocks are.
         attributes
             Fill values are taken from them.
         places
             Node name to its address (pool and state directory).
         rows
             Directory for rows that pass filters.
-
-        Raises
-        ------
-        ConfigError
-            If a variable has blocks without a place in a global array, or those of an expression's variables don't
-            cover the same regions.
         """
         works: dict[str, list[FoldWork]] = {}
         for diagnostic in self.config.diagnostics.values():
             fills = {name: attributes.fill_value(name) for name in diagnostic.variables}
-            for key, steps in self._blocks(diagnostic, batch, view).items():
+            for key, steps in self._blocks(diagnostic, batch).items():
                 region = self._region(key)
                 if region is None:
                     continue
-                numbers = tuple(number + batch.offset for number, _ in steps)
+                numbers = tuple(number for number, _ in steps)
                 inputs = Inputs(
                     numbers,
                     tuple(batch.times[batch.numbers.index(number)] for number in numbers),
@@ -256,14 +257,12 @@ class Folding:
             return local.start, local.count
         return None if key.diagnostic in self.placements else (key.start, key.count)
 
-    def _blocks(
-        self, diagnostic: Diagnostic, batch: Batch, view: StreamView
-    ) -> dict[ShardKey, list[tuple[int, dict[str, Block]]]]:
-        found: dict[ShardKey, list[tuple[int, dict[str, Block]]]] = {}
-        for number in batch.steps:
-            for key, blocks in regions(diagnostic, view.blocks(number)).items():
+    def _blocks(self, diagnostic: Diagnostic, batch: Batch) -> dict[ShardKey, list[tuple[int, Mapping[str, Block]]]]:
+        found: dict[ShardKey, list[tuple[int, Mapping[str, Block]]]] = {}
+        for number, there in zip(batch.numbers, batch.blocks, strict=True):
+            for key, blocks in there[diagnostic.key].items():
                 known = self.states.get(key)
-                if known is None or known.last_step < number + batch.offset:
+                if known is None or known.last_step < number:
                     found.setdefault(key, []).append((number, blocks))
         return found
 

@@ -1,16 +1,19 @@
 """Where the blocks of a step lie in the field of a diagnostic."""
 
 from collections.abc import Collection, Iterable, Mapping
-from itertools import combinations
 
 from bbflow.errors import ConfigError, nearest
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.records import Block
 from bbflow.transit.folding.shards import ShardKey, overlap
+from bbflow.view.layout import PlacedBlock
 from bbflow.view.stream import StreamView
 
+Regions = Mapping[ShardKey, Mapping[str, Block]]
+"""Region of a field to the blocks of the variables there."""
 
-def regions(diagnostic: Diagnostic, blocks: Iterable[tuple[str, Block]]) -> dict[ShardKey, dict[str, Block]]:
+
+def regions(diagnostic: Diagnostic, blocks: Iterable[PlacedBlock]) -> Regions:
     """Find the regions of a step that have a block of each of a diagnostic's variables.
 
     Parameters
@@ -86,18 +89,22 @@ def _check_foldable(block: Block) -> None:
         raise ConfigError(f"{block.name} is complex: operators need real numbers; take it out of 'operators'")
 
 
-def check_apart(diagnostic: Diagnostic, number: int, keys: Collection[ShardKey]) -> None:
-    """Check that a step has each point once, for a diagnostic that needs a point's steps in their order.
+def check_apart(number: int, keys: Collection[ShardKey]) -> None:
+    """Check that a field has each of its points once in a step.
 
     Raises
     ------
     ConfigError
         If blocks overlap.
     """
-    for left, right in combinations(keys, 2):
-        if overlap((left.start, left.count), (right.start, right.count)):
-            raise ConfigError(
-                f"operators of {diagnostic.name}: in step {number} the blocks at {left.start} of shape {left.count} "
-                f"and at {right.start} of shape {right.count} overlap, but each point is needed once in a step: "
-                "let the ranks' blocks not overlap"
-            )
+    following = sorted(keys, key=lambda key: key.start)
+    for at, left in enumerate(following):
+        for right in following[at + 1 :]:
+            if left.start and right.start[0] >= left.start[0] + left.count[0]:
+                break
+            if overlap((left.start, left.count), (right.start, right.count)):
+                raise ConfigError(
+                    f"operators of {left.diagnostic}: in step {number} the block at {left.start} of shape {left.count} "
+                    f"on BB node {left.node} and that at {right.start} of shape {right.count} on {right.node} overlap, "
+                    "so some points would count twice: let the ranks' blocks not overlap"
+                )
