@@ -54,7 +54,7 @@ def test_the_live_result_has_the_open_month_and_the_run_so_far(tmp_path):
             wait_until_folded(buffer, 39)
             live = analysis.result()
             model.stdin.close()
-        assert analysis.wait(120).complete
+        assert analysis.wait(300).complete
         final = analysis.result()
     for results in (live, final):
         assert results.steps_run.values == [40]
@@ -63,7 +63,7 @@ def test_the_live_result_has_the_open_month_and_the_run_so_far(tmp_path):
 
 
 def wait_until_folded(buffer, step):
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while time.monotonic() < deadline:
         stream = buffer.status()[0]["streams"]["weather"]
         if stream["status"] == "open" and stream["consumers"]["fold"] == step:

@@ -4,7 +4,7 @@ import subprocess
 import time
 from contextlib import contextmanager
 
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
 
 
 @contextmanager

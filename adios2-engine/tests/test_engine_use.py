@@ -49,7 +49,7 @@ def test_a_wrong_parameter_is_an_error_that_helps(programs, tmp_path, parameters
 
 
 def test_parameter_names_and_policies_do_not_depend_on_case(node, programs, tmp_path):
-    config = write_config(tmp_path, queuefullpolicy="discard", OPENTIMEOUTSECS="5")
+    config = write_config(tmp_path, queuefullpolicy="discard", OPENTIMEOUTSECS="300")
     assert run_program(node, programs, "stepless", config).returncode == 0
 
 

@@ -73,6 +73,7 @@ class Following:
         """Steps that were given."""
         self._readers: dict[str, NodeClient] = {}
         self._first = 0
+        self._stopped = False
         self._held: set[int] = set()
         self._news: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self._watchers = [Watcher(node, stream, -1, self._news) for node in self.nodes]
@@ -99,6 +100,8 @@ class Following:
                     self.given += 1
                     self._held.add(number)
                     yield self._step(number)
+            if self._stopped:
+                return
             if self.view.ended:
                 break
             self._take_news()
@@ -106,6 +109,10 @@ class Following:
             raise ConfigError(f"no step of stream {self._stream!r} has {self._unknown}")
         if self.view.status == "aborted":
             raise StreamError(f"stream {self._stream!r} was aborted by its writer after {self.given} complete steps")
+
+    def stop(self) -> None:
+        """Let `steps` end soon as if the stream had; safe in any thread."""
+        self._news.put(("", None))
 
     @property
     def missing(self) -> int:
@@ -127,6 +134,9 @@ class Following:
             return
         if isinstance(reply, BbflowError):
             raise reply
+        if reply is None:
+            self._stopped = True
+            return
         if reply["local_writers"] and node not in self._readers:
             self._join(node)
         self.view.update(node, reply)

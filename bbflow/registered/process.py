@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -53,11 +54,9 @@ class FunctionProcess:
         """Let the function begin with the bytes of some parts."""
         assert self._process.stdin is not None
         request = {"parts": parts, "environment": environment, "in_pool": in_pool}
-        try:
+        with suppress(BrokenPipeError):  # `wait` tells how it died
             self._process.stdin.write(json.dumps(request) + "\n")
             self._process.stdin.flush()
-        except BrokenPipeError:  # `wait` tells how it died
-            pass
 
     def wait(self, where: str) -> None:
         """Wait until the function is done.
@@ -86,7 +85,8 @@ class FunctionProcess:
         """End the process."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
-                pipe.close()
+                with suppress(BrokenPipeError):  # it died before it took the last message in
+                    pipe.close()
         self._process.wait()
 
     def __enter__(self) -> "FunctionProcess":

@@ -77,12 +77,21 @@ class Feeder(threading.Thread):
         """Set when the type and shape are known, or nothing will come."""
         self.error: BbflowError | None = None
         """Why the file is cut short."""
+        self._following: Following | None = None
+
+    def close(self) -> None:
+        """Let nobody read any more, and wait for the end: a process must not end under a thread that talks to nodes."""
+        os.close(self.output)
+        if self._following is not None:
+            self._following.stop()
+        self.join()
 
     def run(self) -> None:
         """Write until the stream is closed, or nobody reads."""
         contact = Path(self._task.contact)
         try:
             with Following(contact, self._task.stream, self._task.variable, self._tell) as following:
+                self._following = following
                 lease = Lease(contact, self._task.stream)
                 source = Source(contact, self._task.stream, lease)
                 for step in following.steps():
@@ -146,9 +155,12 @@ def main(text: str) -> None:
         feeder.known.wait()
     in_fd = feeder.output if feeder else os.open(task.input or os.devnull, os.O_RDONLY)
     function(ctypes.c_int(in_fd), ctypes.c_int(out_fd), world)
-    os.close(in_fd)
-    if feeder and feeder.error:
-        Path(f"{task.folder}/error.{number.value:06d}").write_text(str(feeder.error))
+    if feeder:
+        if feeder.error:
+            Path(f"{task.folder}/error.{number.value:06d}").write_text(str(feeder.error))
+        feeder.close()
+    else:
+        os.close(in_fd)
     library.MPI_Finalize()
 
 

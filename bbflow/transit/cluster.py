@@ -1,6 +1,7 @@
 """The Dask side: a cluster of our own or one that is there, and tasks pinned to a node's host."""
 
 import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -14,6 +15,9 @@ from bbflow.config import WorkersConfig
 from bbflow.errors import NodeError
 
 CONNECT_TIMEOUT_S = 30.0
+WORKER_TIMEOUT_S = 60.0
+"""How long a worker on a node's host is waited for: workers may start side by side with the analysis."""
+POLL_S = 0.2
 
 
 class Cluster:
@@ -83,19 +87,27 @@ class Cluster:
         Raises
         ------
         NodeError
-            If no worker runs on the host.
+            If no worker runs on the host, nor comes within `WORKER_TIMEOUT_S`.
         """
-        if host not in self._hosts:
-            self._hosts = self._find_hosts()
-        if host not in self._hosts:
+        if not self._has_worker(host):
             known = ", ".join(self._hosts) or "none"
             raise NodeError(
-                f"no Dask worker runs on {host}, where a BB node is (workers run on: {known}): "
-                "start one there with 'dask worker --scheduler-file …'"
+                f"no Dask worker runs on {host}, where a BB node is, and none came within {WORKER_TIMEOUT_S:.0f} s "
+                f"(workers run on: {known}): start one there with 'dask worker --scheduler-file …'"
             )
         future = self.client.submit(function, *arguments, workers=sorted(self._hosts[host]), pure=False)
         future.add_done_callback(lambda _: done())
         return future
+
+    def _has_worker(self, host: str) -> bool:
+        deadline_s = time.monotonic() + WORKER_TIMEOUT_S
+        while host not in self._hosts:
+            if time.monotonic() > deadline_s:
+                return False
+            self._hosts = self._find_hosts()
+            if host not in self._hosts:
+                time.sleep(POLL_S)
+        return True
 
     def close(self) -> None:
         """Leave the scheduler, and end the cluster if it is ours."""

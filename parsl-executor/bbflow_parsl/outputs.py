@@ -255,7 +255,8 @@ class Outputs:
                     self._forget(place)
         self._make_room()
         # Only now, so that whoever waits sees the copies that this one made room for.
-        self._copies.discard(done)
+        with self._lock:
+            self._copies.discard(done)
         if error is None:
             done.set_result(None)
         else:

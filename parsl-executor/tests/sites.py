@@ -1,10 +1,10 @@
 """A place for Parsl apps to run in: file system, burst buffer and configurations."""
 
-from contextlib import suppress
 from dataclasses import replace
 
 import parsl
 from bbflow_parsl import BurstBuffer, BurstBufferExecutor, BurstBufferMixin
+from moments import bytes_at_once, files_below
 from parsl.config import Config
 from parsl.executors import ThreadPoolExecutor
 from parsl.providers import LocalProvider
@@ -54,12 +54,8 @@ class Site:
 
     def files_on_bb(self):
         """Give every file on the burst buffer but the locks."""
-        return sorted(path for path in self.bb.rglob("*") if path.is_file() and path.name not in ("owner.lock", "lock"))
+        return sorted(path for path in files_below(self.bb) if path.name not in ("owner.lock", "lock"))
 
     def bytes_on_bb(self):
         """Give how many bytes those files have together."""
-        total_bytes = 0
-        for path in self.files_on_bb():
-            with suppress(FileNotFoundError):  # it went meanwhile
-                total_bytes += path.stat().st_size
-        return total_bytes
+        return bytes_at_once(self.files_on_bb())

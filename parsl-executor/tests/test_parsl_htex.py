@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import apps
+import moments
 import psutil
 import pytest
 from parsl import python_app
@@ -15,11 +16,13 @@ from parsl.providers import LocalProvider
 
 join, write = python_app(apps.join), python_app(apps.write)
 HERE = Path(__file__).parent
+TOOLS = Path(moments.__file__).parent
 
 
 @pytest.fixture(autouse=True)
 def workers_find_the_apps(monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]))
+    inherited = filter(None, [os.environ.get("PYTHONPATH")])
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), str(TOOLS), *inherited]))
 
 
 def file(path):
@@ -32,7 +35,7 @@ def run(site, executor):
     with site.load(executor):
         middle = join(inputs=[file(path), file(path)], outputs=[file(site.work / "aa.txt")])
         last = join(inputs=[middle.outputs[0], file(path)], outputs=[file(site.results / "aaa.txt")])
-        last.outputs[0].result(120)
+        last.outputs[0].result(400)
         return middle.result(), last.result()
 
 
@@ -52,7 +55,7 @@ def test_an_app_runs_the_same_with_and_without_a_burst_buffer(site):
 def test_a_killed_worker_costs_a_try_and_neither_room_nor_files(site):
     path, log = site.write("a.txt", "a"), site.root / "log"
     with site.load(site.htex(), retries=3):
-        assert python_app(apps.die_once)(str(log), inputs=[file(path)]).result(120)[1] == "a"
+        assert python_app(apps.die_once)(str(log), inputs=[file(path)]).result(400)[1] == "a"
     tries = log.read_text().splitlines()
     assert len(tries) == 2
     assert len(set(tries)) == 1
@@ -62,6 +65,7 @@ SCRIPT = """
 import sys, time
 from pathlib import Path
 import apps
+from moments import contents_of
 from sites import Site
 from parsl import python_app
 from parsl.data_provider.files import File
@@ -76,14 +80,14 @@ def linger(inputs=(), outputs=()):
     import time
     with open(outputs[0], "w") as file:
         file.write("half")
-    time.sleep(60)
+    time.sleep(600)
 
 site = Old(Path(sys.argv[1]))
 path = site.write("a.txt", "a")
 with site.load(site.htex()):
     linger(inputs=[File(str(path))], outputs=[File(str(site.results / "x.txt"))])
-    deadline = time.monotonic() + 120
-    while not [each for each in site.files_on_bb() if each.read_bytes() == b"half"]:
+    deadline = time.monotonic() + 400
+    while b"half" not in contents_of(site.files_on_bb()):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     print("running", flush=True)
@@ -95,7 +99,14 @@ def started_by(pid, root):
     """Give a run's processes; its pilot is no child of it any more, but has the run's directory in its words."""
     named = [each for each in psutil.process_iter(["cmdline"]) if str(root) in " ".join(each.info["cmdline"] or ())]
     own = [each for each in named if each.pid != pid]
-    return [*own, *(child for each in (*own, psutil.Process(pid)) for child in each.children(recursive=True))]
+    return [*own, *(child for each in (*own, psutil.Process(pid)) for child in children_of(each))]
+
+
+def children_of(process):
+    try:
+        return process.children(recursive=True)
+    except psutil.NoSuchProcess:  # it has ended since it was listed
+        return []
 
 
 def test_what_a_killed_run_left_goes_when_the_next_one_starts(site):
@@ -110,7 +121,7 @@ def test_what_a_killed_run_left_goes_when_the_next_one_starts(site):
         for child in children:  # the pilot would end by itself, when it misses its interchange
             with suppress(psutil.NoSuchProcess):
                 child.kill()
-        psutil.wait_procs(children, timeout=60)
+        psutil.wait_procs(children, timeout=300)
     finally:
         process.kill()
         process.stdout.close()
@@ -131,7 +142,7 @@ def test_a_living_run_is_left_alone_by_others(site):
                 "RunDirectory(Path(sys.argv[1]), 'other').remove()",
                 site.bb,
             ],
-            timeout=120,
+            timeout=300,
         )
         assert done.returncode == 0
         assert set(site.bb.iterdir()) == held

@@ -72,7 +72,7 @@ def test_what_is_held_stays_until_it_is_released(desk):
 
 
 def test_a_result_that_has_been_staged_out_goes_without_a_copy(desk):
-    desk.write("a", "a" * 60, is_result=True).staged_out.result(60)
+    desk.write("a", "a" * 60, is_result=True).staged_out.result(300)
     desk.write("b", "b" * 60)
     desk.outputs.wait()
     assert desk.copies == ["a"]
@@ -110,7 +110,7 @@ def test_a_file_that_cant_be_staged_out_is_kept_and_tried_once(desk):
 def test_a_result_that_cant_be_staged_out_says_so_in_its_future(desk):
     desk.pfs.rmdir()
     with pytest.raises(FileNotFoundError):
-        desk.write("a", "a", is_result=True).staged_out.result(60)
+        desk.write("a", "a", is_result=True).staged_out.result(300)
 
 
 def test_a_task_that_starts_without_room_writes_to_the_files_own_place(desk):
@@ -133,21 +133,21 @@ def test_with_room_nothing_is_written_elsewhere(desk):
 
 def test_a_task_that_the_memoiser_knows_finds_its_file_in_place(desk):
     first = desk.write("a", "a", is_result=True)
-    first.staged_out.result(60)
+    first.staged_out.result(300)
     again = desk.write("a", None, is_result=True, reuse=True)
     assert again is first
-    again.staged_out.result(60)
+    again.staged_out.result(300)
     assert desk.copies == ["a"]
 
 
 def test_a_task_that_runs_again_in_the_same_place_is_staged_out_again(desk):
-    desk.write("a", "a", is_result=True).staged_out.result(60)
-    desk.write("a", "anew", is_result=True, reuse=True).staged_out.result(60)
+    desk.write("a", "a", is_result=True).staged_out.result(300)
+    desk.write("a", "anew", is_result=True, reuse=True).staged_out.result(300)
     assert desk.on_pfs() == {"a": "anew"}
 
 
 def test_a_task_that_made_nothing_leaves_nothing(desk):
     place = desk.write("a", None)
-    place.written.result(60)
+    place.written.result(300)
     assert desk.outputs.hold(desk.url("a")) is None
     assert desk.outputs.used_bytes == 0

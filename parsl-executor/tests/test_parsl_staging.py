@@ -1,12 +1,12 @@
 import os
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import apps
 import parsl
 import pytest
 from bbflow_parsl import BurstBuffer
+from moments import contents_of
 from parsl import bash_app, python_app
 from parsl.data_provider.files import File
 from parsl.dataflow.errors import DependencyError
@@ -25,7 +25,7 @@ def is_on(directory, path):
     return Path(path).is_relative_to(directory)
 
 
-def settle(condition, within_s=60):
+def settle(condition, within_s=300):
     deadline = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < deadline
@@ -70,7 +70,7 @@ def test_calling_an_app_does_not_wait_for_its_files(site, gate):
     site.write("a.txt", "slow")
     with site.load(site.threads()):
         task = read(File(f"{gate.url}/a.txt"))
-        assert gate.asked.wait(60)
+        assert gate.asked.wait(300)
         other = read(file(site.write("b.txt", "b")))
         assert other.result()[1] == "b"
         assert not task.done()
@@ -88,15 +88,6 @@ def test_room_is_held_until_the_task_is_final_through_retries(site):
     assert len(set(tries)) == 1, "the second try finds the very same copy"
 
 
-def contents(paths):
-    """What files hold; one that is renamed meanwhile, as it is whole now, is left out this time."""
-    found = []
-    for path in paths:
-        with suppress(FileNotFoundError):
-            found.append(path.read_bytes())
-    return found
-
-
 def test_what_was_changed_since_it_was_staged_is_read_from_its_source(site, gate):
     path = site.write("a.txt", "old")
     site.write("gate.txt", "gate")
@@ -107,7 +98,7 @@ def test_what_was_changed_since_it_was_staged_is_read_from_its_source(site, gate
 
     with site.load(site.threads()):
         task = read_after(read(File(f"{gate.url}/gate.txt")), inputs=[file(path)])
-        settle(lambda: b"old" in contents(site.files_on_bb()))
+        settle(lambda: b"old" in contents_of(site.files_on_bb()))
         site.write("a.txt", "newer")
         gate.opened.set()
         assert task.result() == (str(path), "newer")
@@ -169,7 +160,7 @@ def test_an_intermediate_file_is_staged_out_when_it_is_asked_for(site):
     executor = site.threads()
     with site.load(executor):
         made = write("x", outputs=[file(site.work / "x.txt"), file(site.work / "y.txt")])
-        executor.publish(made.outputs[0]).result(60)
+        executor.publish(made.outputs[0]).result(300)
         with pytest.raises(LookupError, match=r"other\.txt"):
             executor.publish(file(site.work / "other.txt"))
     assert [path.name for path in site.work.iterdir()] == ["x.txt"]

@@ -31,7 +31,7 @@ def short():
         yield Path(directory)
 
 
-def wait_until(condition, timeout_s=60.0):
+def wait_until(condition, timeout_s=300.0):
     deadline_s = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline_s

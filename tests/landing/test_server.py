@@ -97,7 +97,7 @@ def test_who_sends_a_wrong_proof_is_logged_with_where_it_came_from(embedded):
 def test_a_stranger_is_cut_off_at_its_first_words(embedded, first):
     node = embedded.nodes[0]
     with socket.create_connection(split_address(node.tcp)) as peer:
-        peer.settimeout(60)
+        peer.settimeout(300)
         peer.sendall(first)
         assert peer.recv(4096) == b""
     assert "cut off a peer" in log_of(node)

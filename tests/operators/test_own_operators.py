@@ -17,6 +17,8 @@ from bbflow.errors import ConfigError, OperatorError
 from bbflow.operators import StateLayout, fold_steps, parse_operators
 from bbflow.operators.own import finding as own
 from bbflow.operators.own.guard import collecting, error_of, isolate
+from bbflow.operators.own.isolation import Child
+from bbflow.operators.own.origin import Origin
 
 GUIDE = Path(__file__).parents[2] / "docs" / "own-operators.md"
 
@@ -254,6 +256,15 @@ def test_a_crash_is_told_with_its_signal_and_hurts_nobody(batch):
     assert "its process was killed by SIGABRT" in error_of(bad, errors)
     np.testing.assert_allclose(result(mean, layout, state), batch.mean(0))
     assert np.isnan(result(bad, layout, state)).all()
+
+
+def test_a_process_that_died_between_two_calls_is_told_and_can_be_closed(modules):
+    child = Child(Origin("examples", "Sum", str(modules)))
+    child._process.kill()
+    child._process.wait()
+    with pytest.raises(OperatorError, match="SIGKILL"):
+        child.call(b"work that it can't take in any more")
+    child.close()
 
 
 def test_operators_can_be_isolated_when_a_worker_has_died_and_keep_their_state(batch):

@@ -7,8 +7,11 @@ import pytest
 from processes import finish, running
 from writers import clean_environment, wait_for_file, write_config, writing
 
-from bbflow.errors import ConfigError
+from bbflow.errors import ConfigError, OperatorError
 from bbflow.landing.embedded import EmbeddedNodes
+from bbflow.registered.following import silent
+from bbflow.registered.process import FunctionProcess
+from bbflow.registered.rank import Feeder, Task
 from bbflow.registered.register import register
 from bbflow.registered.registration import Function, Registration, parse_group
 
@@ -131,6 +134,16 @@ def test_nothing_half_written_is_seen_whatever_goes_wrong(one_ended, functions, 
     assert visible(tmp_path) == []
 
 
+def test_a_process_that_died_between_two_calls_is_told_and_can_be_closed(functions, tmp_path):
+    with FunctionProcess(Function(functions, "map_total"), tmp_path / "intermediate") as process:
+        process.check()
+        process._process.kill()
+        process._process.wait()
+        process.start([], {}, in_pool=False)
+        with pytest.raises(OperatorError, match="was killed by SIGKILL at step 3"):
+            process.wait("step 3")
+
+
 @pytest.mark.parametrize(
     ("variable", "message"),
     [("tass", "no step of stream 'model' has an array 'tass'; did you mean 'tas'"), (None, "has 2 arrays")],
@@ -222,6 +235,21 @@ def test_ranks_read_the_logical_file_that_is_still_written(two_nodes, guide, tmp
         assert finish(registration) == (0, "")
     assert (tmp_path / "result").read_text() == f"mean {TAS.mean():g} of {TAS.size} values\n"
     assert visible(tmp_path) == ["result"]
+
+
+def test_a_rank_that_reads_no_more_leaves_no_thread_though_the_stream_goes_on(two_nodes, tmp_path, monkeypatch):
+    for name in ("STREAM", "VARIABLE", "TYPE", "SHAPE"):
+        monkeypatch.setenv(f"BBFLOW_{name}", "")
+    task = Task("", "", "", contact=str(two_nodes.contact), stream="model", variable="tas")
+    with stream(two_nodes, tmp_path, stop_after=2) as job:
+        feeder = Feeder(task, silent)
+        feeder.start()
+        assert feeder.known.wait(300)
+        feeder.close()
+        assert not feeder.is_alive()
+        assert feeder.error is None
+        (tmp_path / "go").touch()
+        assert finish(job) == (0, "")
 
 
 def test_ranks_reduce_what_each_has_written(two_nodes, ranks, tmp_path):

@@ -24,20 +24,20 @@ def options(tmp_path_factory):
     with log.open("w") as file, subprocess.Popen(words, stdout=file, stderr=file) as server:
         try:
             url = address_in(log, server)
-            with urllib.request.urlopen(urllib.request.Request(f"{url}/bucket", method="PUT"), timeout=60):
+            with urllib.request.urlopen(urllib.request.Request(f"{url}/bucket", method="PUT"), timeout=300):
                 yield {"s3": {"endpoint_url": url, "key": "k", "secret": "s", "region": "us-east-1"}}
         finally:
             server.kill()
 
 
-def address_in(log, server, timeout_s=60):
+def address_in(log, server, timeout_s=300):
     """Wait until a server says where it listens: the kernel has chosen its port."""
     end_s = time.monotonic() + timeout_s
-    while not (found := re.search(r"http://127\.0\.0\.1:\d+", log.read_text())):
+    while not (found := re.search(r"(http://127\.0\.0\.1:\d+)\s", log.read_text())):
         assert server.poll() is None, log.read_text()
         assert time.monotonic() < end_s, "the server doesn't come up"
         time.sleep(0.05)
-    return found[0]
+    return found[1]
 
 
 @pytest.mark.parametrize(("size_bytes", "checksum"), [(1000, True), (12_000_000, False)])
@@ -47,7 +47,7 @@ def test_what_is_staged_out_is_staged_in_again_in_one_or_several_parts(options, 
     assert stage_out(source, url, Sources(options), Gate(1), QUICK) == size_bytes
     assert (Sources(options).facts(url).checksum is not None) == checksum
     with Stager(tmp_path / "bb", 1 << 30, 1, options=options, retry=QUICK) as one:
-        assert one.submit("t", [File(url)]).result(60)[url].read_bytes() == source.read_bytes()
+        assert one.submit("t", [File(url)]).result(300)[url].read_bytes() == source.read_bytes()
 
 
 def test_an_upload_that_breaks_off_never_appears(options):

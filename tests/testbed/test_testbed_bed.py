@@ -4,7 +4,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
 KEY, SIZE_BYTES = "inputs/one", 8 << 20
 MOST_BYTES_PER_S = 1.05 * CAP_BYTES_PER_S
 """The cap, and what the link's bucket lets through at once; two capacities would be nearly twice the cap."""
-PATIENCE_S = 120
+PATIENCE_S = 300
 
 
 def left_behind():
@@ -110,7 +110,8 @@ def lose_the_server(board):
     with the_bed([KEY], SIZE_BYTES) as bed, hpc_application(bed, 16 << 20, 0.1, board) as hpc:
         hpc.await_phases(1)
         for pid in namespaces._processes(bed.hosts.name("storage")):
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it ended with another one
+                os.kill(pid, signal.SIGKILL)
         hpc.await_phases(50)
 
 

@@ -118,7 +118,7 @@ def maps_of(pid):
         return ""
 
 
-def left_behind(names, patience_s=60):
+def left_behind(names, patience_s=300):
     """Give what of this still is in shared memory after a while."""
     end_s = time.monotonic() + patience_s
     while (left := names & set(os.listdir("/dev/shm"))) and time.monotonic() < end_s:

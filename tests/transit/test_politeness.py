@@ -14,7 +14,7 @@ from bbflow.staging import parse_policy
 from bbflow.transit.politeness import APPLICATION, giving_way, writing
 
 
-def until(condition, timeout_s=120):
+def until(condition, timeout_s=300):
     end_s = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < end_s, "it never came to that"
@@ -36,7 +36,7 @@ def test_the_drain_waits_for_others_and_announces_itself_only_while_it_writes(tm
         time.sleep(0.1)
         assert passed == []
         assert [item.phase.application for item in Board(tmp_path).read()] == ["ocean-model"]
-    draining.join(120)
+    draining.join(300)
     assert passed == [(number, [APPLICATION]) for number in range(3)]
     assert Board(tmp_path).read() == []
 

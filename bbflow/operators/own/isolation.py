@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from typing import IO, Any
 
 from bbflow.errors import OperatorError
@@ -55,7 +56,8 @@ class Child:
         """Let it end."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
-                pipe.close()
+                with suppress(BrokenPipeError):  # it died before it took the last message in
+                    pipe.close()
         self._process.wait()
 
 

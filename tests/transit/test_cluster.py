@@ -1,0 +1,40 @@
+"""Dask workers that come later than the analysis, or not at all."""
+
+import socket
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from distributed import LocalCluster
+
+from bbflow.config import WorkersConfig
+from bbflow.errors import NodeError
+from bbflow.transit import cluster as cluster_module
+from bbflow.transit.cluster import Cluster
+
+
+@pytest.fixture
+def empty(tmp_path):
+    """A Dask scheduler without workers, and the analysis' side of it."""
+    with (
+        LocalCluster(n_workers=0, threads_per_worker=1, processes=True, dashboard_address=None) as dask,
+        Cluster(WorkersConfig(), dask.scheduler_address, tmp_path) as cluster,
+    ):
+        yield dask, cluster
+
+
+def submit(cluster):
+    return cluster.submit(socket.gethostname, host=socket.gethostname(), done=lambda: None)
+
+
+def test_a_worker_that_starts_after_the_analysis_is_waited_for(empty):
+    dask, cluster = empty
+    with ThreadPoolExecutor(1) as pool:
+        submitted = pool.submit(submit, cluster)
+        dask.scale(1)
+        assert submitted.result(300).result(300) == socket.gethostname()
+
+
+def test_a_worker_that_does_not_come_is_named(empty, monkeypatch):
+    monkeypatch.setattr(cluster_module, "WORKER_TIMEOUT_S", 0.1)
+    with pytest.raises(NodeError, match=rf"no Dask worker runs on {socket.gethostname()}.* none came within"):
+        submit(empty[1])
