@@ -59,7 +59,9 @@ def _start_dask(scheduler_file: Path, threads: int, root: Path) -> None:
             raise NodeError(f"the Dask scheduler didn't start: see {root / 'scheduler.log'}")
         time.sleep(0.05)
     worker = ["distributed.cli.dask_worker", *file, "--nthreads", str(threads), "--memory-limit", "0"]
-    _spawn([*worker, "--no-dashboard", "--local-directory", str(root)], root / "worker.log")
+    # 'bbflow down' doesn't know of a worker that is still starting: it ends by itself.
+    worker += ["--death-timeout", "60", "--no-dashboard", "--local-directory", str(root)]
+    _spawn(worker, root / "worker.log")
 
 
 def _spawn(module_and_arguments: list[str], log: Path) -> None:
