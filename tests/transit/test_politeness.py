@@ -10,7 +10,7 @@ import xarray as xr
 from bbflow.config import RawConfig
 from bbflow.errors import ConfigError
 from bbflow.phases import Board, BoardSource, io_phase
-from bbflow.staging import parse_policy
+from bbflow.staging import Share, parse_policy
 from bbflow.transit.politeness import APPLICATION, giving_way, writing
 
 
@@ -39,6 +39,24 @@ def test_the_drain_waits_for_others_and_announces_itself_only_while_it_writes(tm
     draining.join(300)
     assert passed == [(number, [APPLICATION]) for number in range(3)]
     assert Board(tmp_path).read() == []
+
+
+def test_tasks_that_drain_side_by_side_share_what_is_allowed(tmp_path):
+    passed = []
+
+    def drain(number):
+        share = Share(policy=parse_policy("scale-down:fetchers=1"), number=number, fetchers=2, nodes=1)
+        with giving_way(share, tmp_path) as gate, gate(100):
+            passed.append(number)
+
+    with io_phase("ocean-model", tmp_path):
+        second, first = (threading.Thread(target=drain, args=[number]) for number in (1, 0))
+        second.start()
+        first.start()
+        first.join(300)
+        assert passed == [0]
+    second.join(300)
+    assert passed == [0, 1]
 
 
 def test_a_policy_needs_a_place_to_see_phases_and_a_name_that_is_known(tmp_path):
