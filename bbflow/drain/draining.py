@@ -54,12 +54,14 @@ class Draining:
         self._config = config
         self._contact = contact
         self._store: RawStore | None = None
+        self._there: set[int] = set()
         self.cursor = min(cursors.values(), default=-1)
         """Every step up to this one is drained, or not kept."""
 
     def open(self, path: Path, attributes: StreamAttributes) -> RawStore:
         """Open ``raw.zarr``, or make it."""
         self._store = RawStore(path, self._config.raw, attributes, self._config.time.variable)
+        self._there = set(self._store.committed_steps())
         return self._store
 
     def keeps(self, number: int) -> bool:
@@ -79,13 +81,13 @@ class Draining:
             Most tasks that drain side by side.
         """
         assert self._store is not None
-        there = self._store.committed_steps()
-        new = [step for step in steps if step.number not in set(there)]
+        new = [step for step in steps if step.number not in self._there]
         blocks = [self._blocks(step) for step in new]
-        self._store.make_room(len(there), [[block for _, block in step] for step in blocks])
+        start = len(self._there)
+        self._store.make_room(start, [[block for _, block in step] for step in blocks])
         numbers = tuple(step.number for step in new)
         arrays = tuple(tuple((node, block) for node, block in placed if block.shape) for placed in blocks)
-        work = DrainWork(str(self._store.path), len(there), numbers, arrays, self._contact, self._config.stream)
+        work = DrainWork(str(self._store.path), start, numbers, arrays, self._contact, self._config.stream)
         return DrainBatch(numbers, tuple(step.time for step in new), through, tuple(work.part(shares)))
 
     def _blocks(self, step: RawStep) -> list[PlacedBlock]:
@@ -106,4 +108,5 @@ class Draining:
         assert self._store is not None
         if batch.numbers:
             self._store.commit(batch.works[0].start, batch.numbers, batch.times)
+            self._there.update(batch.numbers)
         self.cursor = batch.through

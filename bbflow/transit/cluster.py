@@ -2,7 +2,9 @@
 
 import socket
 import time
+import uuid
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -42,6 +44,8 @@ class Cluster:
         # A worker that sees memory filling must not pause or kill: the pool is shared memory and counts as its own.
         limits = ("target", "spill", "pause", "terminate")
         dask.config.set({f"distributed.worker.memory.{limit}": False for limit in limits})
+        # What Dask remembers for its developers are our tasks' arguments, with the steps that they were about.
+        dask.config.set({"distributed.admin.low-level-log-length": 10, "distributed.admin.log-length": 100})
         self._local: LocalCluster | None = None
         if scheduler is None:
             self._local = LocalCluster(
@@ -56,6 +60,8 @@ class Cluster:
         else:
             self.client = _connect(scheduler)
         self._hosts = self._find_hosts()
+        self._token, self._numbers = uuid.uuid4().hex, count()
+        self._groups: dict[str, Future[Any]] = {}
 
     def _find_hosts(self) -> dict[str, set[str]]:
         hosts: dict[str, set[str]] = {}
@@ -95,9 +101,21 @@ class Cluster:
                 f"no Dask worker runs on {host}, where a BB node is, and none came within {WORKER_TIMEOUT_S:.0f} s "
                 f"(workers run on: {known}): start one there with 'dask worker --scheduler-file …'"
             )
-        future = self.client.submit(function, *arguments, workers=sorted(self._hosts[host]), pure=False)
+        key = (self._group_of(function), next(self._numbers))
+        future = self.client.submit(function, *arguments, key=key, workers=sorted(self._hosts[host]))
         future.add_done_callback(lambda _: done())
         return future
+
+    def _group_of(self, function: Callable[..., Any]) -> str:
+        """Name the group of a function's tasks, which lives as long as one of them does.
+
+        Dask never forgets a group that has ended (in its spans): with a group for each task, as it makes by itself, its
+        scheduler would grow with each step.
+        """
+        name = getattr(function, "func", function).__name__
+        if name not in self._groups:
+            self._groups[name] = self.client.submit(int, key=(f"{name}-{self._token}", "group"))
+        return f"{name}-{self._token}"
 
     def _has_worker(self, host: str) -> bool:
         deadline_s = time.monotonic() + WORKER_TIMEOUT_S
