@@ -85,21 +85,16 @@ def inheriting(
     states
         Those that count.
     """
-    begun = {work.state.key: work.state for own in works.values() for work in own if _keeps(work)}
+    begun = {work.state.key: work.state for own in works.values() for work in own if work.keeps_states}
     known = list((begun | dict(states)).values())
     return {node: [_inheriting(origins, work, known) for work in own] for node, own in works.items()}
 
 
 def _inheriting(origins: Origins, work: FoldWork, states: Iterable[ShardState]) -> FoldWork:
-    if work.state.keys is not None or not _keeps(work):
+    if work.state.keys is not None or not work.keeps_states:
         return work
     others = [state for state in states if state.key.diagnostic == work.state.key.diagnostic]
     return replace(work, inherited=origins.of_shard(work.state, others))
-
-
-def _keeps(work: FoldWork) -> bool:
-    """Whether the work's states are its own, and not joined with those of other blocks step by step."""
-    return work.local is None or work.local.complete or bool(work.inputs.arrays)
 
 
 def keep_state(source: Path, target: Path) -> None:

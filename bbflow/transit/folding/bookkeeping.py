@@ -113,7 +113,7 @@ class Folding:
             self.errors.update(saved.errors)
         self._restore([(step, msgpack.unpackb(checkpoint)) for step, checkpoint in cursors.values() if checkpoint])
         self._lanes: dict[ShardKey, int] = {}
-        self._apart: set[frozenset[ShardKey]] = set()
+        self._apart: dict[str, frozenset[ShardKey]] = {}
         self._locals: dict[ShardKey, Local | None] = {}
 
     @property
@@ -164,10 +164,10 @@ class Folding:
         """Find where a step's blocks lie in each field."""
         placed = view.blocks(number)
         found = {key: regions(diagnostic, placed) for key, diagnostic in self.config.diagnostics.items()}
-        for own in found.values():
-            if (keys := frozenset(own)) not in self._apart:
-                check_apart(number, keys)
-                self._apart.add(keys)
+        for key, own in found.items():
+            if (shards := frozenset(own)) != self._apart.get(key):
+                check_apart(number, shards)
+                self._apart[key] = shards
         return found
 
     def _places(self, there: Mapping[str, Regions]) -> Places:

@@ -52,6 +52,11 @@ class FoldWork:
     inherited: Inherited | None = None
     """What an earlier run has left, if the shard begins with it."""
 
+    @property
+    def keeps_states(self) -> bool:
+        """Whether the states are the shard's own, and not joined with those of other blocks step by step."""
+        return self.local is None or self.local.complete or bool(self.inputs.arrays)
+
 
 @dataclass(frozen=True, slots=True)
 class PartialSteps:
@@ -97,16 +102,17 @@ def fold_batch(works: Sequence[FoldWork]) -> FoldReceipt:
     states, parts = [], []
     with collecting(works[0].off if works else None) as errors:
         for work in works:
-            if work.local is None or work.local.complete or work.inputs.arrays:
+            if work.keeps_states:
                 states.append(ShardFold(work).fold())
             else:
-                parts.append(_partial(work, work.local))
+                parts.append(_partial(work))
     size = sum(work.inputs.bytes for work in works)
     return FoldReceipt(tuple(states), tuple(parts), errors, size, started_s, time.time())
 
 
-def _partial(work: FoldWork, local: Local) -> PartialSteps:
-    values = partials(work.inputs, work.diagnostic, local)
+def _partial(work: FoldWork) -> PartialSteps:
+    assert work.local is not None
+    values = partials(work.inputs, work.diagnostic, work.local)
     return PartialSteps(work.state.key, work.inputs.numbers, values)
 
 
