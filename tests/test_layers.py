@@ -25,6 +25,12 @@ LONG_FILES: dict[str, str] = {}
 """Files above the limit, each with its reason."""
 
 FILES = sorted((ROOT / "bbflow").rglob("*.py"))
+PLUGINS = {
+    "bbflow_adios2": ROOT / "adios2-engine/bbflow_adios2",
+    "bbflow_parsl": ROOT / "parsl-executor/bbflow_parsl",
+    "bbflow_pegasus": ROOT / "pegasus-plugin/bbflow_pegasus",
+}
+PLUGIN_FILES = sorted(path for folder in PLUGINS.values() for path in folder.rglob("*.py"))
 
 
 def imports_of(path):
@@ -83,8 +89,23 @@ def test_each_part_that_draws_or_parses_is_imported_in_few_places(package):
 
 
 def test_the_command_line_alone_knows_the_plugins_and_the_examples():
-    plugins = importers_of("bbflow_adios2", "bbflow_workflows", "bbflow_catalogs", "bbflow_parsl", "bbflow_pegasus")
+    plugins = importers_of("bbflow_workflows", "bbflow_catalogs", *PLUGINS)
     assert all(file.startswith("cli/") for file in plugins)
+
+
+@pytest.mark.parametrize("plugin", PLUGINS)
+def test_plugins_never_import_each_other(plugin):
+    imported = {name.partition(".")[0] for path in PLUGINS[plugin].rglob("*.py") for name in imports_of(path)}
+    assert not imported & (PLUGINS.keys() - {plugin})
+
+
+@pytest.mark.parametrize("package", ["Pegasus", "ruamel"])
+def test_each_library_of_the_pegasus_plugin_is_imported_in_one_module(package):
+    folder = PLUGINS["bbflow_pegasus"]
+    importers = {
+        path.name for path in folder.rglob("*.py") if any(n.startswith(f"{package}.") for n in imports_of(path))
+    }
+    assert importers <= {"Pegasus": {"settings.py"}, "ruamel": {"catalogs.py"}}[package]
 
 
 def test_a_node_agent_loads_neither_dask_nor_zarr():
@@ -102,12 +123,12 @@ def test_a_node_agent_loads_neither_dask_nor_zarr():
     assert not needed & importers_of("dask", "distributed", "zarr", "xarray", "matplotlib")
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize("path", FILES + PLUGIN_FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_files_are_short_or_have_a_reason(path):
     name = path.relative_to(ROOT).as_posix()
     assert (len(path.read_text().splitlines()) > MAX_LINES) == (name in LONG_FILES)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize("path", FILES + PLUGIN_FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_every_module_says_what_it_is(path):
     assert ast.get_docstring(ast.parse(path.read_text())) or path.name == "__main__.py"

@@ -3,7 +3,8 @@
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 
 from bbflow import __version__
@@ -32,33 +33,51 @@ EXIT_CODES = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program with subcommands, each of them a module with `add_arguments` and `run`."""
+
+    name: str
+    """As users type it."""
+    package: str
+    """Whose modules are the subcommands."""
+    description: str
+    """One sentence."""
+    commands: Mapping[str, str]
+    """What each does, in the order of the help."""
+
+    def main(self, arguments: Sequence[str] | None = None) -> int:
+        """Run a subcommand and give its exit code."""
+        words = list(sys.argv[1:] if arguments is None else arguments)
+        end = words.index("--") if "--" in words else len(words)
+        options = self._parser(words).parse_args(words[:end])
+        options.simulation = words[end + 1 :]
+        try:
+            code: int = import_module(f"{self.package}.{options.command}").run(options)
+        except BbflowError as error:
+            print(f"{self.name}: {error}", file=sys.stderr)
+            return next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), 1)
+        except KeyboardInterrupt:
+            return 130
+        return code
+
+    def _parser(self, words: list[str]) -> argparse.ArgumentParser:
+        parser = argparse.ArgumentParser(prog=self.name, description=self.description)
+        parser.add_argument("--version", action="version", version=f"{self.name} {__version__}")
+        commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+        for name, summary in self.commands.items():
+            command = commands.add_parser(name, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter)
+            # Only the command in use is imported: a node must not load what the analysis needs.
+            if name in words[:1]:
+                module = import_module(f"{self.package}.{name}")
+                command.description, _, command.epilog = str(module.__doc__).partition("\n\n")
+                module.add_arguments(command)
+        return parser
+
+
+BBFLOW = Program("bbflow", __name__, "In-transit analysis and workflow staging around burst buffers.", COMMANDS)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and give its exit code."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    end = words.index("--") if "--" in words else len(words)
-    options = _parser(words).parse_args(words[:end])
-    options.simulation = words[end + 1 :]
-    try:
-        code: int = import_module(f"bbflow.cli.{options.command}").run(options)
-    except BbflowError as error:
-        print(f"bbflow: {error}", file=sys.stderr)
-        return next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), 1)
-    except KeyboardInterrupt:
-        return 130
-    return code
-
-
-def _parser(words: list[str]) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="bbflow", description="In-transit analysis and workflow staging around burst buffers."
-    )
-    parser.add_argument("--version", action="version", version=f"bbflow {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, summary in COMMANDS.items():
-        command = commands.add_parser(name, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter)
-        # Only the command in use is imported: a node must not load what the analysis needs.
-        if name in words[:1]:
-            module = import_module(f"bbflow.cli.{name}")
-            command.description, _, command.epilog = str(module.__doc__).partition("\n\n")
-            module.add_arguments(command)
-    return parser
+    """Run a command of bbflow and give its exit code."""
+    return BBFLOW.main(arguments)
