@@ -9,19 +9,23 @@
 
 A file's name is that of its source, since programs look at endings. Nothing is fsynced: what is promised holds
 when a process is killed; after a loss of power a burst buffer is stale anyhow, and is to be emptied.
+
+Only what a note names is ours, and only that is ever removed: the directory may hold other files.
 """
 
 import fcntl
 import hashlib
 import json
-import os
-import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from bbflow.errors import ConfigError
 from bbflow.staging.files import File
+
+MADE = "made here by a task"
+"""The version of a file that is no copy: it has no source that could tell whether it is whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +37,7 @@ class Note:
     size_bytes: int
     """Of the whole file."""
     version: str
-    """What the source told of its version."""
+    """What the source told of its version, or `MADE`."""
 
 
 class Shelf:
@@ -42,7 +46,7 @@ class Shelf:
     Parameters
     ----------
     directory
-        Made if it isn't there; nothing else should be in it.
+        Made if it isn't there; what else is in it stays as it is.
 
     Raises
     ------
@@ -70,8 +74,8 @@ class Shelf:
 
     def path(self, url: str) -> Path:
         """Give where a file lies, or will lie."""
-        name = url.rstrip("/").rpartition("/")[2].partition("?")[0] or "file"
-        return self.directory / "files" / _identity(url) / name
+        name = url.rstrip("/").rpartition("/")[2].partition("?")[0]
+        return self.directory / "files" / _identity(url) / ("file" if name in ("", ".", "..") else name)
 
     def partial(self, url: str) -> Path:
         """Give where a file lies while it is being copied."""
@@ -79,9 +83,8 @@ class Shelf:
 
     def make_room_for(self, url: str) -> Path:
         """Make the folder of a file that a task is going to make, and give the file's path."""
-        path = self.path(url)
-        path.parent.mkdir(exist_ok=True)
-        return path
+        self.write_note(Note(url, 0, MADE))
+        return self._with_folder(url)
 
     def note(self, url: str) -> Note | None:
         """Give what a copy was noted to be; None without a note."""
@@ -96,33 +99,36 @@ class Shelf:
 
     def finish(self, url: str) -> Path:
         """Let a file that is whole appear."""
-        path = self.make_room_for(url)
+        path = self._with_folder(url)
         self.partial(url).replace(path)
         return path
 
     def remove(self, url: str) -> None:
-        """Remove all that is there of a file."""
-        shutil.rmtree(self.path(url).parent, ignore_errors=True)
-        self.partial(url).unlink(missing_ok=True)
+        """Remove all that is there of a file; its note comes last, since without it nothing is known to be ours."""
+        path = self.path(url)
+        for file in (path, self.partial(url)):
+            with suppress(FileNotFoundError, IsADirectoryError):
+                file.unlink()
+        with suppress(OSError):  # another file lies beside it
+            path.parent.rmdir()
         self._note_path(_identity(url)).unlink(missing_ok=True)
 
     def found(self) -> Iterator[File]:
-        """Go through the whole and partial copies of an earlier life; what is neither is removed."""
-        notes = {path.stem: _read(path) for path in (self.directory / "notes").glob("*.json")}
-        known = {identity: note for identity, note in notes.items() if note and _identity(note.url) == identity}
-        for identity in self._identities() - known.keys():
-            _remove(self.directory / "files" / identity)
-            _remove(self.directory / "partial" / identity)
-            self._note_path(identity).unlink(missing_ok=True)
-        for note in known.values():
-            if self.path(note.url).exists() or self.partial(note.url).exists():
+        """Go through the whole and partial copies of an earlier life; what its tasks made is removed."""
+        for path in sorted((self.directory / "notes").glob("*.json")):
+            note = _read(path)
+            if note is None or _identity(note.url) != path.stem:
+                continue  # not ours
+            is_there = self.path(note.url).exists() or self.partial(note.url).exists()
+            if is_there and note.version != MADE:
                 yield File(note.url, note.size_bytes)
             else:
                 self.remove(note.url)
 
-    def _identities(self) -> set[str]:
-        parts = ("notes", "partial", "files")
-        return {name.partition(".")[0] for part in parts for name in os.listdir(self.directory / part)}
+    def _with_folder(self, url: str) -> Path:
+        path = self.path(url)
+        path.parent.mkdir(exist_ok=True)
+        return path
 
     def _note_path(self, identity: str) -> Path:
         return self.directory / "notes" / f"{identity}.json"
@@ -138,10 +144,3 @@ def _read(path: Path) -> Note | None:
         return Note(str(content["url"]), int(content["size_bytes"]), str(content["version"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)

@@ -1,0 +1,66 @@
+"""What is on a shelf, and what only lies beside it."""
+
+import hashlib
+import tempfile
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from foreign import assert_untouched, foreign_paths, plant
+from hypothesis import given
+
+from bbflow.staging.files import File
+from bbflow.staging.shelf import Note, Shelf
+
+URLS = ("s3://source/kept.dat", "s3://source/half.dat", "s3://source/removed.dat", "/pfs/made.dat")
+KEPT, HALF, REMOVED, MADE = URLS
+IDENTITIES = [hashlib.sha256(url.encode()).hexdigest()[:24] for url in URLS]
+FOLDERS = ("", "notes", "partial", "files", *(f"files/{identity}" for identity in IDENTITIES))
+OTHER_NAMES = (*(f"{identity}.txt" for identity in IDENTITIES), "0" * 24, f"{'0' * 24}.json")
+
+
+@pytest.fixture
+def shelf(tmp_path):
+    with closing(Shelf(tmp_path)) as shelf:
+        yield shelf
+
+
+def copy(shelf, url, *, whole=True):
+    shelf.write_note(Note(url, 4, "1"))
+    shelf.partial(url).write_bytes(b"copy")
+    if whole:
+        shelf.finish(url)
+
+
+@given(foreign_paths(*FOLDERS, names=OTHER_NAMES))
+def test_files_of_others_stay_whatever_is_staged_beside_them(paths):
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        planted = plant(directory, paths)
+        with closing(Shelf(directory)) as shelf:
+            for url in (KEPT, REMOVED):
+                copy(shelf, url)
+            copy(shelf, HALF, whole=False)
+            shelf.make_room_for(MADE).write_bytes(b"made")
+            shelf.remove(REMOVED)
+        with closing(Shelf(directory)) as shelf:
+            assert set(shelf.found()) == {File(KEPT, 4), File(HALF, 4)}
+            for url in URLS:
+                shelf.remove(url)
+        assert_untouched(planted)
+        assert {path for path in directory.rglob("*") if path.is_file()} == {*planted, directory / "lock"}
+
+
+def test_what_a_task_of_an_earlier_life_made_is_no_copy(shelf, tmp_path):
+    shelf.make_room_for(MADE).write_bytes(b"half of it")
+    shelf.make_room_for(KEPT)
+    assert list(shelf.found()) == []
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["lock"]
+
+
+def test_a_note_that_names_another_file_removes_nothing(shelf):
+    """A directory that was copied, or a note that was written by hand."""
+    copy(shelf, KEPT)
+    (shelf.directory / "notes" / f"{IDENTITIES[0]}.json").rename(shelf.directory / "notes" / f"{IDENTITIES[1]}.json")
+    assert list(shelf.found()) == []
+    assert shelf.path(KEPT).read_bytes() == b"copy"
