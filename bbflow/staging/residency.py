@@ -63,7 +63,10 @@ class Residency:
         self._entries: dict[str, Entry] = {}
         self._users: dict[str, dict[str, int]] = {}
         self._idle: dict[str, None] = {}
+        self._idle_bytes = 0
         self._coming = 0
+        self.changes = 0
+        """Grows whenever room, or what may go for it, changes."""
 
     def __contains__(self, url: str) -> bool:
         return url in self._entries
@@ -94,32 +97,35 @@ class Residency:
         """Give a file room."""
         assert entry.file.url not in self._entries
         self._entries[entry.file.url] = entry
-        self.used_bytes += entry.size_bytes
-        self._coming += entry.state is State.COMING
+        self._take(entry)
         entry.copied = entry.state is State.COMING
         self._settle(entry.file.url)
+        self.changes += 1
 
     def drop(self, url: str) -> None:
         """Take a file's room back."""
-        entry = self._entries.pop(url)
-        self.used_bytes -= entry.size_bytes
-        self._coming -= entry.state is State.COMING
-        self._idle.pop(url, None)
+        self._unidle(url)
+        self._give(self._entries.pop(url))
+        self.changes += 1
 
     def become(self, url: str, state: State, file: File | None = None, made: bool = False) -> None:
         """Change how far a file is, and its size if it is another one now."""
         entry = self._entries[url]
-        self._coming += (state is State.COMING) - (entry.state is State.COMING)
-        self.used_bytes -= entry.size_bytes
+        self._unidle(url)
+        self._give(entry)
+        arrives = entry.pins and state is State.HERE and entry.state is State.COMING
         entry.state, entry.file, entry.made = state, file or entry.file, entry.made or made
         entry.copied = not entry.made and (entry.copied or state is State.COMING)
-        self.used_bytes += entry.size_bytes
+        self._take(entry)
         self._settle(url)
+        # A file that arrives for its user alters nothing for others, unless nothing more is coming; 100,000 may.
+        self.changes += not arrives or made or not self._coming
 
     def release(self, url: str) -> None:
         """Let a file go that a task made here, as soon as it has no user left."""
         self._entries[url].made = False
         self._settle(url)
+        self.changes += 1
 
     def want(self, url: str, key: str, order: int) -> None:
         """Note a user: a task that is not final. A copy that had none is to be checked before use."""
@@ -127,7 +133,7 @@ class Residency:
         if entry is not None and entry.copied and entry.may_go and url not in self._users:
             entry.state = State.UNCHECKED
         self._users.setdefault(url, {})[key] = order
-        self._idle.pop(url, None)
+        self._unidle(url)
 
     def pin(self, url: str, key: str) -> None:
         """Hold a file for an admitted task."""
@@ -142,13 +148,29 @@ class Residency:
         if url in self._entries:
             self._entries[url].pins.discard(key)
             self._settle(url)
+            self.changes += 1
+
+    def _take(self, entry: Entry) -> None:
+        self.used_bytes += entry.size_bytes
+        self._coming += entry.state is State.COMING
+
+    def _give(self, entry: Entry) -> None:
+        self.used_bytes -= entry.size_bytes
+        self._coming -= entry.state is State.COMING
 
     def _settle(self, url: str) -> None:
         """Let a file be idle, or not, from now on."""
-        if self._entries[url].may_go and url not in self._users:
-            self._idle.setdefault(url)
-        else:
-            self._idle.pop(url, None)
+        if not self._entries[url].may_go or url in self._users:
+            self._unidle(url)
+        elif url not in self._idle:
+            self._idle[url] = None
+            self._idle_bytes += self._entries[url].size_bytes
+
+    def _unidle(self, url: str) -> None:
+        if url in self._idle:
+            del self._idle[url]
+            self._idle_bytes -= self._entries[url].size_bytes
+            self.changes += 1
 
     def victims(self, need_bytes: int, keep: Iterable[str], also_wanted: bool) -> list[str] | None:
         """Choose what goes for some room: first what nobody wants, the longest unused first.
@@ -172,6 +194,8 @@ class Residency:
         chosen: list[str] = []
         if short_bytes <= 0:
             return chosen
+        if short_bytes > self._idle_bytes and not also_wanted:
+            return None
         stay = set(keep)
         for url in (*self._idle, *(self._wanted_farthest_first() if also_wanted else ())):
             if url not in stay:

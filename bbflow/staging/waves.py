@@ -1,9 +1,8 @@
 """Waves: which files are staged when, and which tasks may run. Events in, actions out; no clock, no threads."""
 
-from bisect import insort
-from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 
 from bbflow.errors import BbflowError, CapacityError, ConfigError, SourceError, nearest
 from bbflow.staging.actions import Action, Check, Evict, Ready, Refused, Stage
@@ -69,10 +68,12 @@ class Waves:
         self._direct = oversize == "direct"
         self._bb = Residency(capacity_bytes)
         self._tasks: dict[str, _Progress] = {}
-        self._queue: deque[_Progress] = deque()
+        self._queue: list[tuple[int, int, _Progress]] = []
+        self._stuck: object = None
         self._writing: set[str] = set()
         self._active = 0
         self._added = 0
+        self._taken = 0
 
     @property
     def capacity_bytes(self) -> int:
@@ -109,7 +110,9 @@ class Waves:
         self._tasks[task.key] = progress
         for file in (*task.inputs, *task.outputs):
             self._bb.want(file.url, task.key, progress.order)
-        insort(self._queue, progress, key=lambda each: each.order)
+        # Of two with one order, the one that came first goes first: `_taken` never is the same twice.
+        self._taken += 1
+        heappush(self._queue, (progress.order, self._taken, progress))
         return self._advance()
 
     def staged(self, url: str) -> list[Action]:
@@ -157,12 +160,24 @@ class Waves:
         """Admit tasks, in program order, as long as there are places and room."""
         actions: list[Action] = []
         while self._queue and self._active < self._window:
-            admitted = [] if self._queue[0].ended else self._admit(self._queue[0])
-            if admitted is None:
+            head = self._queue[0][-1]
+            situation = self._situation(head)
+            if situation == self._stuck:
                 break
-            self._queue.popleft()
+            admitted = [] if head.ended else self._admit(head)
+            if admitted is None:
+                self._stuck = situation
+                break
+            heappop(self._queue)
             actions += admitted
         return actions
+
+    def _situation(self, head: _Progress) -> object:
+        """Give all that a decision about the next task depends on, so that nothing is decided twice.
+
+        A task may have 100,000 files, and as many events come while it waits for room.
+        """
+        return (head.task.key, head.order, head.ended, self._bb.changes, not self._active, len(self._writing))
 
     def _admit(self, head: _Progress) -> list[Action] | None:
         """Admit a task, or refuse it; None if it must wait for room."""

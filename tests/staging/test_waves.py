@@ -1,5 +1,7 @@
 """The plan of waves: pure, so that every order of events can be tried."""
 
+import sys
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -329,3 +331,48 @@ def test_with_room_for_everything_each_file_is_staged_exactly_once(data, tasks, 
     urls = staged_urls(staged)
     assert len(urls) == len(set(urls))
     assert set(urls) == {file.url for t in tasks for file in t.inputs}
+
+
+def calls_of(action):
+    """Count the function calls that something takes: what grows with the square of its size shows in them."""
+    count = 0
+
+    def note(frame, event, _):
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(note)
+    try:
+        action()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def large_tasks(files):
+    """Two tasks of many files each, of which the second waits for the first one's room."""
+    waves = Waves(slots=1, capacity_bytes=10 * files)
+    first, second = (task(key, *(f"{key}{n}" for n in range(files))) for key in ("a", "b"))
+    urls = staged_urls(waves.add(first) + waves.add(second))
+    assert [ready_keys(waves.staged(url)) for url in urls][-1] == ["a"]
+    assert len(staged_urls(waves.final("a"))) == files
+
+
+def many_tasks(count):
+    """As many tasks as there are files, submitted before the first runs."""
+    waves = Waves(slots=4, capacity_bytes=200)
+    actions = [action for n in range(count) for action in waves.add(task(f"t{n}", f"f{n}", "shared"))]
+    ended = 0
+    while actions:
+        match actions.pop(0):
+            case Stage(file) | Check(file):
+                actions += waves.staged(file.url)
+            case Ready(key):
+                ended += 1
+                actions += waves.final(key)
+    assert ended == count
+
+
+@pytest.mark.parametrize("program", [large_tasks, many_tasks])
+def test_planning_takes_work_in_proportion_to_the_files(program):
+    assert calls_of(lambda: program(2000)) < 2.2 * calls_of(lambda: program(1000))
