@@ -88,14 +88,11 @@ class Shelf:
 
     def note(self, url: str) -> Note | None:
         """Give what a copy was noted to be; None without a note."""
-        return _read(self._note_path(_identity(url)))
+        return read_note(self._note_path(_identity(url)))
 
     def write_note(self, note: Note) -> None:
         """Note what is going to be copied."""
-        path = self._note_path(_identity(note.url))
-        temporary = path.with_suffix(".tmp")
-        temporary.write_text(json.dumps(asdict(note)))
-        temporary.replace(path)
+        write_note(self._note_path(_identity(note.url)), note)
 
     def finish(self, url: str) -> Path:
         """Let a file that is whole appear."""
@@ -116,7 +113,7 @@ class Shelf:
     def found(self) -> Iterator[File]:
         """Go through the whole and partial copies of an earlier life; what its tasks made is removed."""
         for path in sorted((self.directory / "notes").glob("*.json")):
-            note = _read(path)
+            note = read_note(path)
             if note is None or _identity(note.url) != path.stem:
                 continue  # not ours
             is_there = self.path(note.url).exists() or self.partial(note.url).exists()
@@ -138,7 +135,15 @@ def _identity(url: str) -> str:
     return hashlib.sha256(url.encode()).hexdigest()[:24]
 
 
-def _read(path: Path) -> Note | None:
+def write_note(path: Path, note: Note) -> None:
+    """Write a note, whole or not at all."""
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps(asdict(note)))
+    temporary.replace(path)
+
+
+def read_note(path: Path) -> Note | None:
+    """Read a note; None if there is none."""
     try:
         content = json.loads(path.read_text())
         return Note(str(content["url"]), int(content["size_bytes"]), str(content["version"]))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from bbflow.errors import CapacityError, SourceError
 from bbflow.staging.checksums import Checking
@@ -13,7 +14,7 @@ from bbflow.staging.facts import Facts
 from bbflow.staging.files import File
 from bbflow.staging.gate import Gate
 from bbflow.staging.retry import Retry, persist
-from bbflow.staging.shelf import Note, Shelf
+from bbflow.staging.shelf import Note
 from bbflow.staging.sources import Reader, Sources
 
 
@@ -27,6 +28,29 @@ class Receipt:
     """Its size."""
     transferred_bytes: int
     """What was read from the source: less than the size if an earlier life had begun."""
+
+
+class Places(Protocol):
+    """Where copies lie, whole or in part; a `Shelf` is one."""
+
+    @property
+    def directory(self) -> Path:
+        """On the burst buffer; it has all of them."""
+
+    def path(self, url: str) -> Path:
+        """Give where a file lies, or will lie."""
+
+    def partial(self, url: str) -> Path:
+        """Give where a file lies while it is being copied."""
+
+    def note(self, url: str) -> Note | None:
+        """Give what a copy was noted to be; None without a note."""
+
+    def write_note(self, note: Note) -> None:
+        """Note what is going to be copied."""
+
+    def finish(self, url: str) -> Path:
+        """Let a file that is whole appear."""
 
 
 class Transfer:
@@ -50,7 +74,7 @@ class Transfer:
         self,
         file: File,
         sources: Sources,
-        shelf: Shelf,
+        shelf: Places,
         gate: Gate,
         retry: Retry,
         rank: int = 0,
@@ -148,7 +172,7 @@ class Transfer:
 
 
 @contextmanager
-def _room(shelf: Shelf, url: str) -> Iterator[None]:
+def _room(shelf: Places, url: str) -> Iterator[None]:
     """Turn a full file system into an error that says so."""
     try:
         yield
