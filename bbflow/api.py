@@ -13,6 +13,7 @@ import xarray as xr
 
 from bbflow.config import Config, parse_config
 from bbflow.errors import StreamError
+from bbflow.landing.certificate import certificate_of
 from bbflow.landing.client import request_once
 from bbflow.landing.contact import NodeAddress, read_contact
 from bbflow.landing.embedded import DEFAULT_DIRECTORY, EmbeddedNodes
@@ -136,7 +137,8 @@ class Analysis:
         config.output.mkdir(parents=True, exist_ok=True)
         try:
             scratch = self._resources.enter_context(tempfile.TemporaryDirectory(prefix="bbflow-dask-"))
-            cluster = self._resources.enter_context(Cluster(config.workers, scheduler, Path(scratch)))
+            dask = Cluster(config.workers, scheduler, Path(scratch), certificate_of(contact))
+            cluster = self._resources.enter_context(dask)
             self._pipeline = Pipeline(contact, config, cluster)
         except BaseException:
             self._resources.close()

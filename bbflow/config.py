@@ -89,6 +89,8 @@ class WorkersConfig:
     """Threads of each."""
     batch_steps: int = 16
     """At most so many steps are folded by one task."""
+    dashboard: str | None = None
+    """``host:port`` of the local cluster's dashboard, which asks nobody for a key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +189,7 @@ def parse_config(content: Any) -> Config:
             processes=_positive,
             threads=_positive,
             batch_steps=_positive,
+            dashboard=str,
         ),
         netcdf=_as(flag, content.get("netcdf") or False, "netcdf"),
         open_timeout_s=_as(float, content.get("open_timeout_s", 600.0), "open_timeout_s"),

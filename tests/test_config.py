@@ -42,7 +42,7 @@ def test_a_stream_and_its_operators_are_enough():
         ({"nodes": {"count": 0}}, "nodes: count: 0 must be a whole number, 1 or more"),
         ({"workers": {"threads": 1.5}}, "workers: threads: 1.5 must be a whole number"),
         ({"workers": {"batch_steps": "few"}}, "workers: batch_steps: 'few'"),
-        ({"workers": 4}, "workers must be a map with the keys batch_steps, processes, threads"),
+        ({"workers": 4}, "workers must be a map with the keys batch_steps, dashboard, processes, threads"),
         ({"raw": "al"}, "did you mean 'all'?"),
         ({"raw": {"compression": "zst"}}, "did you mean 'zstd'?"),
         ({"raw": {"every": 0}}, "raw: every: 0"),

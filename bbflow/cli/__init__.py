@@ -17,6 +17,7 @@ COMMANDS = {
     "up": "start BB nodes and Dask that live longer than one run",
     "down": "stop what 'up' started",
     "node": "be one BB node",
+    "dask": "be a Dask scheduler or worker that asks for a certificate",
     "status": "show BB nodes and their streams",
     "operators": "list what the configuration may compute, with examples",
     "stage": "stage files to a burst buffer, giving way to others' I/O phases",

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from bbflow.errors import NodeError
+from bbflow.landing.certificate import certificate_of
 from bbflow.landing.client import request_once
 from bbflow.landing.contact import NodeAddress, read_contact, remove_node
 
@@ -34,7 +35,11 @@ def run(options: argparse.Namespace) -> int:
         _stop(node, force=options.force)
         remove_node(options.contact, node.name, node.directory)
     if options.scheduler_file:
-        _shut_down(options.scheduler_file)
+        from bbflow.transit.service import shut_down  # late: without a scheduler file nothing of Dask is needed
+
+        certificate = certificate_of(options.contact)
+        shut_down(certificate, options.scheduler_file)
+        certificate.unlink(missing_ok=True)
     return 0
 
 
@@ -51,11 +56,3 @@ def _stop(node: NodeAddress, *, force: bool) -> None:
         path.is_dir() and (path / "pool").exists() for path in root.iterdir()
     ):
         shutil.rmtree(root, ignore_errors=True)
-
-
-def _shut_down(scheduler_file: Path) -> None:
-    from distributed import Client
-
-    with Client(scheduler_file=str(scheduler_file), timeout=GONE_TIMEOUT_S) as client:
-        client.shutdown()
-    scheduler_file.unlink(missing_ok=True)

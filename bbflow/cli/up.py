@@ -21,6 +21,7 @@ from bbflow.landing.embedded import (
     spawn_node,
     wait_until_ready,
 )
+from bbflow.landing.listen import split_address
 from bbflow.units import parse_bytes
 
 
@@ -32,6 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--directory", type=Path, default=DEFAULT_DIRECTORY, help="default: %(default)s")
     add_door_arguments(parser)
     parser.add_argument("--scheduler-file", type=Path, help="also start Dask, and write its scheduler file")
+    parser.add_argument(
+        "--dashboard",
+        metavar="ADDRESS",
+        help="HOST:PORT of Dask's dashboard, which asks nobody for a key (default: none)",
+    )
     parser.add_argument("--threads", type=int, default=2, help="threads of the Dask worker (default: %(default)s)")
 
 
@@ -44,30 +50,32 @@ def run(options: argparse.Namespace) -> int:
         process = spawn_node(name, root / name, capacity, options.contact, options=door)
         wait_until_ready(name, options.contact, process, root / f"{name}.log")
     if options.scheduler_file:
-        _start_dask(options.scheduler_file, options.threads, root)
+        _start_dask(options, root)
     print(f"{options.nodes} BB nodes are up: see 'bbflow status --contact {options.contact}'")
     return 0
 
 
-def _start_dask(scheduler_file: Path, threads: int, root: Path) -> None:
-    scheduler_file.unlink(missing_ok=True)
-    file = ["--scheduler-file", str(scheduler_file)]
-    _spawn(["distributed.cli.dask_scheduler", *file, "--no-dashboard", "--port", "0"], root / "scheduler.log")
+def _start_dask(options: argparse.Namespace, root: Path) -> None:
+    file = options.scheduler_file
+    file.unlink(missing_ok=True)
+    host, _ = split_address(options.listen)
+    shared = ["--contact", str(options.contact), "--scheduler-file", str(file), "--listen", host]
+    dashboard = ["--dashboard", options.dashboard] if options.dashboard else []
+    _spawn(["scheduler", *shared, *dashboard], root / "scheduler.log")
     deadline_s = time.monotonic() + START_TIMEOUT_S
-    while not scheduler_file.exists():
+    while not file.exists():
         if time.monotonic() > deadline_s:
             raise NodeError(f"the Dask scheduler didn't start: see {root / 'scheduler.log'}")
         time.sleep(0.05)
-    worker = ["distributed.cli.dask_worker", *file, "--nthreads", str(threads), "--memory-limit", "0"]
     # 'bbflow down' doesn't know of a worker that is still starting: it ends by itself.
-    worker += ["--death-timeout", "60", "--no-dashboard", "--local-directory", str(root)]
-    _spawn(worker, root / "worker.log")
+    words = ["--threads", str(options.threads), "--", "--local-directory", str(root)]
+    _spawn(["worker", *shared, *words], root / "worker.log")
 
 
-def _spawn(module_and_arguments: list[str], log: Path) -> None:
+def _spawn(words: list[str], log: Path) -> None:
     with log.open("wb") as file:
         subprocess.Popen(
-            [sys.executable, "-m", *module_and_arguments],
+            [sys.executable, "-m", "bbflow", "dask", *words],
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=file,

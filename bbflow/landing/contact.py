@@ -66,7 +66,7 @@ def read_contact(path: Path) -> tuple[NodeAddress, ...]:
 
 def contact_key(path: Path) -> str:
     """Give the key of a contact file, which is made, without nodes yet, if need be."""
-    with _locked(path):
+    with locked(path):
         if path.exists():
             return _read(path)[0]
         key = new_key()
@@ -100,7 +100,7 @@ def remove_node(path: Path, name: str, directory: str) -> None:
 
 
 def _change(path: Path, change: Callable[[str, tuple[NodeAddress, ...]], tuple[NodeAddress, ...]]) -> None:
-    with _locked(path):
+    with locked(path):
         if not path.exists():
             return
         key, nodes = _read(path)
@@ -123,13 +123,17 @@ def _read(path: Path) -> tuple[str, tuple[NodeAddress, ...]]:
 
 
 def _write(path: Path, key: str, nodes: tuple[NodeAddress, ...]) -> None:
-    """Write a file that only its owner can read; it appears whole or not at all."""
     public: list[Message] = [{name: getattr(node, name) for name in _PUBLIC} for node in nodes]
     content = {"format": "bbflow-contact", "version": VERSION, "key": key, "nodes": public}
+    write_private(path, json.dumps(content, indent=1).encode())
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a file that only its owner can read; it appears whole or not at all."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        json.dump(content, file, indent=1)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
     temporary.rename(path)
 
 
@@ -139,7 +143,8 @@ def lock_of(path: Path) -> Path:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
+    """Keep others away from a contact file and what belongs to it, until the end of the block."""
     # Nodes of several hosts may register at once. The lock file stays: removing it would let two in.
     with lock_of(path).open("w") as file:
         fcntl.lockf(file, fcntl.LOCK_EX)

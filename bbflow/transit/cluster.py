@@ -15,11 +15,22 @@ from distributed import Client, Future, LocalCluster
 
 from bbflow.config import WorkersConfig
 from bbflow.errors import NodeError
+from bbflow.landing.certificate import new_certificate
+from bbflow.landing.contact import write_private
+from bbflow.transit.security import security_of, without_http
 
 CONNECT_TIMEOUT_S = 30.0
 WORKER_TIMEOUT_S = 60.0
 """How long a worker on a node's host is waited for: workers may start side by side with the analysis."""
 POLL_S = 0.2
+SETTINGS = {
+    # A worker that sees memory filling must not pause or kill: the pool is shared memory and counts as its own.
+    **{f"distributed.worker.memory.{limit}": False for limit in ("target", "spill", "pause", "terminate")},
+    # What Dask remembers for its developers are our tasks' arguments, with the steps that they were about.
+    "distributed.admin.low-level-log-length": 10,
+    "distributed.admin.log-length": 100,
+}
+"""Dask's settings for a local cluster."""
 
 
 class Cluster:
@@ -32,7 +43,9 @@ class Cluster:
     scheduler
         Address of a scheduler, or path of its scheduler file; None starts a local cluster.
     scratch
-        Where a local cluster's workers keep their files.
+        A private directory, where a local cluster keeps its certificate and its workers' files.
+    certificate
+        What lets in at a scheduler with TLS; without one, or if it isn't there, what Dask's configuration has.
 
     Raises
     ------
@@ -40,25 +53,15 @@ class Cluster:
         If the scheduler doesn't answer.
     """
 
-    def __init__(self, workers: WorkersConfig, scheduler: str | None, scratch: Path) -> None:
-        # A worker that sees memory filling must not pause or kill: the pool is shared memory and counts as its own.
-        limits = ("target", "spill", "pause", "terminate")
-        dask.config.set({f"distributed.worker.memory.{limit}": False for limit in limits})
-        # What Dask remembers for its developers are our tasks' arguments, with the steps that they were about.
-        dask.config.set({"distributed.admin.low-level-log-length": 10, "distributed.admin.log-length": 100})
+    def __init__(
+        self, workers: WorkersConfig, scheduler: str | None, scratch: Path, certificate: Path | None = None
+    ) -> None:
         self._local: LocalCluster | None = None
         if scheduler is None:
-            self._local = LocalCluster(
-                n_workers=workers.processes,
-                threads_per_worker=workers.threads,
-                host="127.0.0.1",
-                dashboard_address="127.0.0.1:0",
-                memory_limit=0,
-                local_directory=str(scratch),
-            )
+            self._local = _start(workers, scratch)
             self.client = Client(self._local)
         else:
-            self.client = _connect(scheduler)
+            self.client = _connect(scheduler, certificate)
         self._hosts = self._find_hosts()
         self._token, self._numbers = uuid.uuid4().hex, count()
         self._groups: dict[str, Future[Any]] = {}
@@ -99,7 +102,7 @@ class Cluster:
             known = ", ".join(self._hosts) or "none"
             raise NodeError(
                 f"no Dask worker runs on {host}, where a BB node is, and none came within {WORKER_TIMEOUT_S:.0f} s "
-                f"(workers run on: {known}): start one there with 'dask worker --scheduler-file …'"
+                f"(workers run on: {known}): start one there with 'bbflow dask worker'"
             )
         key = (self._group_of(function), next(self._numbers))
         future = self.client.submit(function, *arguments, key=key, workers=sorted(self._hosts[host]))
@@ -142,12 +145,31 @@ class Cluster:
         self.close()
 
 
-def _connect(scheduler: str) -> Client:
+def _start(workers: WorkersConfig, scratch: Path) -> LocalCluster:
+    """Start a cluster on this host that other users of the host can't use."""
+    own = scratch / "dask.pem"
+    write_private(own, new_certificate())
+    with dask.config.set(SETTINGS | without_http(but_dashboard=workers.dashboard is not None)):
+        return LocalCluster(
+            n_workers=workers.processes,
+            threads_per_worker=workers.threads,
+            host="127.0.0.1",
+            dashboard_address=workers.dashboard or "127.0.0.1:0",
+            scheduler_kwargs={"dashboard": workers.dashboard is not None},
+            memory_limit=0,
+            local_directory=str(scratch),
+            security=security_of(own),
+        )
+
+
+def _connect(scheduler: str, certificate: Path | None) -> Client:
+    security = security_of(certificate) if certificate is not None and certificate.exists() else None
     try:
         if "://" in scheduler:
-            return Client(scheduler, timeout=CONNECT_TIMEOUT_S)
-        return Client(scheduler_file=scheduler, timeout=CONNECT_TIMEOUT_S)
+            return Client(scheduler, timeout=CONNECT_TIMEOUT_S, security=security)
+        return Client(scheduler_file=scheduler, timeout=CONNECT_TIMEOUT_S, security=security)
     except (OSError, TimeoutError, ValueError) as error:
         raise NodeError(
-            f"no Dask scheduler answers at {scheduler} ({error}): start one, or leave --scheduler out"
+            f"no Dask scheduler answers at {scheduler} ({error}): start one with 'bbflow dask scheduler', or leave "
+            "--scheduler out"
         ) from None

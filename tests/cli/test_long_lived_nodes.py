@@ -91,7 +91,7 @@ def test_down_refuses_to_lose_steps(up, tmp_path):
     assert not scheduler.exists()
 
 
-@pytest.mark.parametrize("command", ["demo", "run", "fold", "up", "down", "node", "status", "drop"])
+@pytest.mark.parametrize("command", ["demo", "run", "fold", "up", "down", "node", "dask", "status", "drop"])
 def test_every_command_helps_with_an_example(command):
     assert f"bbflow {command}" in bbflow(command, "--help").partition("Example")[2]
 

@@ -67,17 +67,17 @@ def count_nodes(contact):
 def cluster(hosts, folder):
     """Give the contact file of two BB nodes and the scheduler file of Dask with a worker beside each."""
     contact, scheduler = folder / "contact.json", folder / "scheduler.json"
-    dask = ["--scheduler-file", scheduler, "--no-dashboard"]
+    dask = ["--contact", contact, "--scheduler-file", scheduler]
     with ExitStack() as running:
         start = lambda host, *words: running.enter_context(on(hosts, host, folder, sys.executable, "-m", *words))  # noqa: E731
-        start("bbn1", "distributed.cli.dask_scheduler", *dask, "--host", ADDRESSES["bbn1"], "--port", 0)
+        start("bbn1", "bbflow", "dask", "scheduler", *dask, "--listen", ADDRESSES["bbn1"])
         for host in ("bbn1", "bbn2"):
             words = ["--name", host, "--capacity", "4MiB", "--contact", contact, "--listen", ADDRESSES[host]]
             start(host, "bbflow", "node", *words)
         wait_until(lambda: scheduler.exists() and count_nodes(contact) == 2)
         for host in ("bbn1", "bbn2"):
-            words = ["--nthreads", 1, "--memory-limit", 0, "--local-directory", folder / host]
-            start(host, "distributed.cli.dask_worker", *dask, *words, "--host", ADDRESSES[host])
+            words = ["--threads", 1, "--listen", ADDRESSES[host], "--", "--local-directory", folder / host]
+            start(host, "bbflow", "dask", "worker", *dask, *words)
         yield contact, scheduler
 
 

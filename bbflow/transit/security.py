@@ -1,0 +1,46 @@
+"""What lets programs into a run's Dask: its certificate; and no port beside it."""
+
+from pathlib import Path
+from typing import Any
+
+import dask
+from distributed.security import Security
+
+from bbflow.landing.certificate import checked_certificate
+
+NO_HTTP = "bbflow.transit.no_http"
+"""What scheduler and workers load, so that they have no web page."""
+
+
+def security_of(certificate: Path) -> Security:
+    """Let those in, and trust those only, who have a certificate.
+
+    Parameters
+    ----------
+    certificate
+        PEM file with key and certificate, at the same path on all hosts.
+
+    Raises
+    ------
+    ConfigError
+        If others can read it.
+    """
+    path = str(checked_certificate(certificate))
+    roles = {f"tls_{role}_cert": path for role in ("client", "scheduler", "worker")}
+    return Security(require_encryption=True, tls_ca_file=path, **roles)
+
+
+def without_http(*, but_dashboard: bool = False) -> dict[str, Any]:
+    """Give the settings of Dask that start schedulers and workers without web pages, which ask nobody for a key.
+
+    Parameters
+    ----------
+    but_dashboard
+        Whether the scheduler's are wanted.
+    """
+    settings: dict[str, Any] = {}
+    for kind in ("worker",) if but_dashboard else ("worker", "scheduler"):
+        # The server is there for a moment before it is closed: it has nothing to show then.
+        settings[f"distributed.{kind}.http.routes"] = []
+        settings[f"distributed.{kind}.preload"] = [*dask.config.get(f"distributed.{kind}.preload"), NO_HTTP]
+    return settings

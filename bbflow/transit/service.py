@@ -1,0 +1,85 @@
+"""A Dask scheduler or worker that is a program of its own, closed to all who lack the run's certificate."""
+
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+
+import dask
+from distributed import Client
+from distributed.cli import dask_scheduler, dask_worker
+
+from bbflow.errors import ConfigError
+from bbflow.transit.security import security_of, without_http
+
+DEATH_TIMEOUT_S = 60
+"""How long a worker waits for a scheduler that is gone."""
+ANSWER_TIMEOUT_S = 60.0
+
+
+def serve_scheduler(
+    certificate: Path, scheduler_file: Path, listen: str | None, dashboard: str | None, options: Sequence[str] = ()
+) -> None:
+    """Be a Dask scheduler until told to stop.
+
+    Parameters
+    ----------
+    certificate
+        PEM file with key and certificate.
+    scheduler_file
+        Where to write its address.
+    listen
+        Address of this host; all if None.
+    dashboard
+        ``host:port`` of the dashboard, which asks nobody for a key; None for none.
+    options
+        Further options of ``dask scheduler``.
+    """
+    scheduler_file.unlink(missing_ok=True)
+    dask.config.set(without_http(but_dashboard=dashboard is not None))
+    words = [*_door(certificate, scheduler_file, listen), "--port", "0", "--dashboard-address"]
+    words += [dashboard] if dashboard is not None else ["127.0.0.1:0", "--no-dashboard"]
+    dask_scheduler.main.main([*words, *options], prog_name="dask scheduler", standalone_mode=False)
+
+
+def serve_worker(
+    certificate: Path, scheduler_file: Path, listen: str | None, threads: int, options: Sequence[str] = ()
+) -> None:
+    """Be a Dask worker until its scheduler ends, or told to stop.
+
+    Parameters
+    ----------
+    certificate, scheduler_file
+        The scheduler's.
+    listen
+        Address of this host that scheduler and workers reach; Dask finds one if it is None.
+    threads
+        How many tasks it runs at once.
+    options
+        Further options of ``dask worker``.
+    """
+    dask.config.set(without_http())
+    # The pool is shared memory, which a worker that watches its size would count as its own.
+    words = [*_door(certificate, scheduler_file, listen), "--nthreads", str(threads), "--memory-limit", "0"]
+    words += ["--no-dashboard", "--dashboard-address", "127.0.0.1:0", "--death-timeout", str(DEATH_TIMEOUT_S)]
+    dask_worker.main.main([*words, *options], prog_name="dask worker", standalone_mode=False)
+
+
+def _door(certificate: Path, scheduler_file: Path, listen: str | None) -> list[str]:
+    words = ["--scheduler-file", str(scheduler_file), "--protocol", "tls"]
+    words += ["--tls-ca-file", str(certificate), "--tls-cert", str(certificate)]
+    return words if listen is None else [*words, "--host", _resolved(listen)]
+
+
+def _resolved(host: str) -> str:
+    try:
+        return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
+    except OSError as error:
+        raise ConfigError(f"{host!r} is no address of a host ({error.strerror}): give another --listen") from None
+
+
+def shut_down(certificate: Path, scheduler_file: Path) -> None:
+    """End a scheduler with its workers, and remove its file."""
+    security = security_of(certificate) if certificate.exists() else None
+    with Client(scheduler_file=str(scheduler_file), timeout=ANSWER_TIMEOUT_S, security=security) as client:
+        client.shutdown()
+    scheduler_file.unlink(missing_ok=True)

@@ -1,0 +1,127 @@
+"""What another user of the host, and another host, get from the programs of a run without its key: nothing."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import bbflow_adios2
+import pytest
+import yaml
+from processes import finish_well, running, wait_until
+
+from bbflow.landing.certificate import certificate_of
+from bbflow.store.frames import FrameReader
+from benchmarks.namespaces import joined_hosts, missing
+
+ADDRESSES = {"host": "10.77.0.1", "other": "10.77.0.2"}
+NOBODY = 65534
+STRANGER = Path(__file__).with_name("stranger.py")
+LISTENS = "0A"
+"""A socket's state in /proc/net/tcp."""
+
+WRITER = """
+import sys, time, pathlib
+import adios2, numpy as np
+io = adios2.Adios(sys.argv[1]).declare_io("weather")
+with adios2.Stream(io, "weather", "w") as stream:
+    for step in range(4):
+        stream.begin_step()
+        stream.write("time", float(step))
+        stream.write_attribute("time/units", "days since 2001-01-01")
+        stream.write("tas", np.full((4, 6), step, "f4"), [4, 6], [0, 0], [4, 6])
+        stream.end_step()
+    while not pathlib.Path(sys.argv[2]).exists():
+        time.sleep(0.05)
+"""
+
+
+@pytest.fixture(scope="module")
+def hosts():
+    if reason := missing():
+        pytest.skip(reason)
+    with joined_hosts(ADDRESSES, own_memory=True) as joined:
+        yield joined
+
+
+def bbflow(hosts, *words):
+    command = hosts.inside("host", sys.executable, "-m", "bbflow", *map(str, words))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def listening(hosts):
+    """List all TCP sockets of the host that listen: they are all ours, the host has no others."""
+    shown = subprocess.run(hosts.inside("host", "cat", "/proc/net/tcp"), capture_output=True, text=True, check=True)
+    places = [line.split()[1] for line in shown.stdout.splitlines()[1:] if line.split()[3] == LISTENS]
+    addresses = [(bytes.fromhex(place[:8])[::-1], int(place[9:], 16)) for place in places]
+    return [(".".join(map(str, address)), port) for address, port in addresses]
+
+
+@pytest.fixture(scope="module")
+def run(hosts, tmp_path_factory):
+    """BB nodes and Dask that listen for other hosts, and an analysis with Dask of its own, in the middle of a run."""
+    folder = tmp_path_factory.mktemp("run")
+    contact, scheduler = folder / "contact.json", folder / "scheduler.json"
+    config, xml, writer, end = (folder / name for name in ("analysis.yml", "weather.xml", "writer.py", "end"))
+    config.write_text(
+        yaml.safe_dump({"stream": "weather", "output": str(folder / "out"), "operators": {"tas": ["mean"]}})
+    )
+    xml.write_text(bbflow_adios2.engine_xml("weather"))
+    writer.write_text(WRITER)
+    shared = ["--contact", contact, "--scheduler-file", scheduler]
+    bbflow(hosts, "up", *shared, "--nodes", 2, "--capacity", "4MiB", "--listen", ADDRESSES["host"])
+    words = ["run", config, "--contact", contact, "--no-report", "--", sys.executable, writer, xml, end]
+    with running(hosts.inside("host", sys.executable, "-m", "bbflow", *map(str, words))) as process:
+        wait_until(lambda: (folder / "out" / "results.zarr").exists() or process.poll() is not None)
+        yield contact, listening(hosts)
+        end.touch()
+        finish_well(process)
+    bbflow(hosts, "down", *shared)
+
+
+def tries(hosts, host, uid, certificate, addresses):
+    """Let a stranger try everything; give what it got."""
+    words = [sys.executable, str(STRANGER), str(uid), str(certificate), *(f"{ip}:{port}" for ip, port in addresses)]
+    done = subprocess.run(hosts.inside(host, *words), capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def is_refusal(text):
+    """Whether it is a BB node's answer to one who can't prove that it knows the key."""
+    hello, *rest = FrameReader().feed(text.encode("latin-1"))
+    return hello.keys() == {"ok", "version", "nonce", "proof"} and [message["ok"] for message in rest] == [False]
+
+
+def assert_refused(given):
+    """Only the two nodes have said anything at all, and that was no."""
+    assert [attempt for _, attempt, text in given if is_refusal(text)] == ["node: a wrong proof"] * 2, given
+    assert len(given) == 2, given
+
+
+def test_another_user_of_the_host_gets_nothing(hosts, run):
+    _, ports = run
+    assert len(ports) >= 8  # two nodes; scheduler, nanny and worker, twice
+    assert_refused(tries(hosts, "host", NOBODY, "-", ports))
+
+
+def test_another_host_gets_nothing(hosts, run):
+    _, ports = run
+    reached = [(ip, port) for ip, port in ports if ip != "127.0.0.1"]
+    assert len(reached) >= 5
+    assert_refused(tries(hosts, "other", NOBODY, "-", reached))
+
+
+def test_who_has_the_certificate_gets_an_answer_at_the_same_ports(hosts, run):
+    contact, ports = run
+    reached = [(ip, port) for ip, port in ports if ip != "127.0.0.1"]
+    given = tries(hosts, "other", os.getuid(), certificate_of(contact), reached)
+    answers = {address for address, attempt, text in given if attempt == "dask with TLS" and "'type'" in text}
+    assert len(answers) == 3, given  # scheduler, nanny and worker
+
+
+def test_nothing_of_a_run_is_a_file_that_others_can_read(run):
+    contact, _ = run
+    assert certificate_of(contact).stat().st_mode & 0o777 == contact.stat().st_mode & 0o777 == 0o600
