@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dashboard",
         metavar="ADDRESS",
-        help="HOST:PORT of Dask's dashboard, which asks nobody for a key (default: none)",
+        help="HOST:PORT of Dask's dashboard, which asks for no key (default: none)",
     )
     parser.add_argument("--threads", type=int, default=2, help="threads of the Dask worker (default: %(default)s)")
 

@@ -27,7 +27,7 @@ def ensure_certificate(contact: Path) -> Path:
     Raises
     ------
     ConfigError
-        If there is one that others can read or have made.
+        If there is one that others can read.
     """
     path = certificate_of(contact)
     with locked(contact):
@@ -42,13 +42,11 @@ def checked_certificate(path: Path) -> Path:
     Raises
     ------
     ConfigError
-        If others can read or have made it.
+        If others can read it.
     """
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & 0o077:
-        raise ConfigError(
-            f"the key in {path} is no secret: its mode is {mode:o}, not 600; remove it and start Dask anew"
-        )
+        raise ConfigError(f"the key in {path} is no secret, its mode is {mode:o}: remove it and start Dask anew")
     return path
 
 

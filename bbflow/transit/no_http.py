@@ -1,4 +1,4 @@
-"""Loaded by Dask's schedulers and workers when they start: closes their web server, which they can't be told to leave out."""
+"""Loaded by Dask's schedulers and workers when they start: closes their web server, which they always open."""
 
 from distributed import Scheduler, Worker
 
