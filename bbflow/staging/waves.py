@@ -85,6 +85,10 @@ class Waves:
         """Room that is taken or reserved."""
         return self._bb.used_bytes
 
+    def is_admitted(self, key: str) -> bool:
+        """Whether a task that isn't final has its files on the BB, or coming."""
+        return key in self._tasks and self._tasks[key].admitted
+
     # Events
 
     def add(self, task: Task, order: int | None = None) -> list[Action]:
