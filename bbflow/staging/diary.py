@@ -9,6 +9,7 @@ from statistics import median
 
 from bbflow.events import EventLog
 from bbflow.phases import Phase
+from bbflow.staging.fetchers import Fetched
 from bbflow.staging.files import File
 from bbflow.staging.gate import Decision
 from bbflow.staging.watching import Load
@@ -134,20 +135,14 @@ class Diary:
             with self._lock:
                 self.remaining_bytes -= size_bytes
 
-    def copied(self, file: File, wave: int, fetcher: int, started_s: float, transferred_bytes: int) -> None:
-        """Note a file that was copied, or that can't be."""
+    def copied(self, fetched: Sequence[Fetched]) -> None:
+        """Note files that were copied, or that can't be."""
         with self._lock:
-            self.remaining_bytes -= file.size_bytes or 0
-            self.staged_bytes += transferred_bytes
-            self._add(
-                "transfer",
-                url=file.url,
-                wave=wave,
-                fetcher=fetcher,
-                bytes=transferred_bytes,
-                started_s=started_s,
-                ended_s=self._clock(),
-            )
+            for one in fetched:
+                self.remaining_bytes -= one.job.file.size_bytes or 0
+                self.staged_bytes += one.transferred_bytes
+            if self._events is not None:
+                self._events.add_all(_transfer_event(one) for one in fetched)
 
     def ready(self, key: str) -> None:
         """Note a task that may run."""
@@ -216,6 +211,18 @@ class Diary:
     def _add(self, event: str, **keys: object) -> None:
         if self._events is not None:
             self._events.add(event, **keys)
+
+
+def _transfer_event(fetched: Fetched) -> dict[str, object]:
+    return {
+        "event": "transfer",
+        "url": fetched.job.file.url,
+        "wave": fetched.job.wave,
+        "fetcher": fetched.fetcher,
+        "bytes": fetched.transferred_bytes,
+        "started_s": fetched.started_s,
+        "ended_s": fetched.ended_s,
+    }
 
 
 def kind_of(decision: Decision) -> str | None:

@@ -1,8 +1,11 @@
-"""What a source tells of a file, and how it refuses."""
+"""What a store tells of a file, what it must be able to do, and how it refuses."""
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 from bbflow.errors import SourceError
 
@@ -36,6 +39,53 @@ class Facts:
     def resumable(self) -> bool:
         """Whether a copy can be carried on with: the source has versions and gives ranges."""
         return self.ranges and self.version is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A file that a store has listed."""
+
+    url: str
+    """Its URL."""
+    name: str
+    """Its path below the directory that was listed."""
+    size_bytes: int | None
+    """None if the listing doesn't tell."""
+
+
+class Reader(Protocol):
+    """An open source."""
+
+    def read(self, start: int, length_bytes: int) -> bytes:
+        """Read a range; without ranges, it must follow the last one."""
+
+
+class Store(Protocol):
+    """One kind of place where files come from and go to; each takes whole URLs, and refuses by a `SourceError`."""
+
+    def facts(self, url: str) -> Facts:
+        """Ask about a file."""
+
+    def open(self, url: str, facts: Facts) -> AbstractContextManager[Reader]:
+        """Open a file for reading in chunks."""
+
+    def whole(self, url: str, most_bytes: int) -> tuple[Facts, bytes] | None:
+        """Read a small file in one go, with facts of just this content; None if that can't be had."""
+
+    def create(self, url: str) -> AbstractContextManager[Any]:
+        """Open a file for writing; it appears whole when the ``with`` ends well, else never."""
+
+    def children(self, url: str) -> tuple[list[Listed], list[str]]:
+        """List the files in a directory, and the names of the directories in it."""
+
+    def tree(self, url: str) -> Iterator[Listed]:
+        """List all files below a directory."""
+
+    def sizes(self, urls: list[str]) -> dict[str, int]:
+        """Give the sizes in bytes of those files that can be had for less than asking for each."""
+
+    def disproves(self, url: str) -> bool:
+        """Whether a content that differs from the store's own checksum is damaged for certain."""
 
 
 def missing(url: str) -> SourceError:

@@ -75,6 +75,11 @@ class Gate:
         """How much the next chunk should ask for."""
         return next_chunk_bytes(self._rate, self._decision.bytes_per_s)
 
+    @property
+    def batch_bytes(self) -> int:
+        """How much a batch of small files may have: less than a chunk's most only if there is a pace."""
+        return next_chunk_bytes(math.inf, self._decision.bytes_per_s)
+
     def apply(self, decision: Decision) -> None:
         """Let a decision hold for every chunk from now on."""
         with self._changed:
@@ -105,8 +110,7 @@ class Gate:
             yield
         finally:
             with self._changed:
-                self._ranks.remove(rank)
-                self._changed.notify_all()
+                self._leave(rank)
 
     @contextmanager
     def chunk(self, size_bytes: int, rank: int | None = None) -> Iterator[None]:
@@ -138,6 +142,45 @@ class Gate:
                 self._rate = next_rate(self._rate, size_bytes, elapsed_s, self._latency_s)
                 self._latency_s = min(self._latency_s, elapsed_s)
                 self._changed.notify_all()
+
+    @contextmanager
+    def batch(self, size_bytes: int, rank: int) -> Iterator[None]:
+        """Wait until some small files may be copied, one after the other; inside the `with` they are under way.
+
+        Their number should be small enough to take no longer than `CHUNK_S`. What they take tells nothing of the rate
+        of larger files, so it isn't learnt from.
+
+        Parameters
+        ----------
+        size_bytes
+            Of all of them.
+        rank
+            That of the first.
+
+        Raises
+        ------
+        Closed
+            If the gate was closed.
+        """
+        with self._changed:
+            insort(self._ranks, rank)
+            try:
+                self._wait(size_bytes, rank)
+            except BaseException:
+                self._leave(rank)
+                raise
+            self._in_flight += 1
+            self.passed_bytes += size_bytes
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._in_flight -= 1
+                self._leave(rank)
+
+    def _leave(self, rank: int) -> None:
+        self._ranks.remove(rank)
+        self._changed.notify_all()
 
     def _wait(self, size_bytes: int, rank: int | None) -> None:
         while not self._closed:

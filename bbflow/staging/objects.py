@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bbflow.errors import ConfigError, MissingToolError, SourceError, nearest
-from bbflow.staging.facts import Facts, forbidden, missing
+from bbflow.staging.facts import Facts, Listed, Reader, forbidden, missing
 
 OPTIONS = {
     "key": "access_key_id",
@@ -26,6 +26,10 @@ OPTIONS = {
     "virtual_hosted": "virtual_hosted_style_request",
 }
 """Names of our options, which are s3fs's where it has one, and obstore's."""
+PAGE = 1000
+"""Objects that a request lists at most, as S3 has it."""
+LEAST_FOR_LISTING = 10
+"""Objects for whose sizes a page is listed: below that, each is asked for."""
 _TIMEOUT_S = 60
 
 
@@ -64,15 +68,26 @@ class ObjectStore:
         """Ask for an object's facts."""
         bucket, key = self._open(url)
         with self._refusals(url):
-            head = self._obstore.head(bucket, key)
-        version = head["version"] or head["e_tag"] or str(head["last_modified"])
-        return Facts(int(head["size"]), version, _md5(url, head["e_tag"]))
+            return _facts(url, self._obstore.head(bucket, key))
+
+    @contextmanager
+    def open(self, url: str, facts: Facts) -> Iterator[Reader]:
+        """Open an object for reading in ranges."""
+        yield _Ranges(self, url)
 
     def read(self, url: str, start: int, length_bytes: int) -> bytes:
         """Read a range."""
         bucket, key = self._open(url)
         with self._refusals(url):
             return bytes(self._obstore.get_range(bucket, key, start=start, length=length_bytes))
+
+    def whole(self, url: str, most_bytes: int) -> tuple[Facts, bytes] | None:
+        """Read a small object and its facts by one request."""
+        bucket, key = self._open(url)
+        with self._refusals(url):
+            reply = self._obstore.get(bucket, key)
+            facts = _facts(url, reply.meta)
+            return (facts, bytes(reply.bytes())) if facts.size_bytes <= most_bytes else None
 
     @contextmanager
     def create(self, url: str) -> Iterator[Any]:
@@ -81,7 +96,48 @@ class ObjectStore:
         with self._refusals(url), self._obstore.open_writer(bucket, key) as writer:
             yield writer
 
-    def etag_is_md5(self, url: str) -> bool:
+    def children(self, url: str) -> tuple[list[Listed], list[str]]:
+        """List what is directly below a prefix."""
+        bucket, key = self._open(url, needs_key=False)
+        with self._refusals(url):
+            found = self._obstore.list_with_delimiter(bucket, key or None)
+        names = [prefix.rstrip("/").rpartition("/")[2] for prefix in found["common_prefixes"]]
+        return [file for meta in found["objects"] if (file := _listed(url, key, meta)).name], names
+
+    def tree(self, url: str) -> Iterator[Listed]:
+        """List all objects below a prefix, 1,000 a request."""
+        bucket, key = self._open(url, needs_key=False)
+        with self._refusals(url):
+            for page in self._obstore.list(bucket, key or None, chunk_size=PAGE):
+                yield from (file for meta in page if (file := _listed(url, key, meta)).name)
+
+    def sizes(self, urls: list[str]) -> dict[str, int]:
+        """List where many of some objects are: a page has 1,000."""
+        by_prefix: dict[str, list[str]] = {}
+        for url in urls:
+            by_prefix.setdefault(url.rpartition("/")[0], []).append(url)
+        found: dict[str, int] = {}
+        for prefix, wanted in by_prefix.items():
+            if len(wanted) >= LEAST_FOR_LISTING:
+                found |= self._sizes_below(prefix, sorted(wanted))
+        return found
+
+    def _sizes_below(self, prefix: str, wanted: list[str]) -> dict[str, int]:
+        """Go through a listing while it has more of what is wanted than asking would have brought."""
+        bucket, key = self._open(prefix, needs_key=False)
+        unknown, found = set(wanted), dict[str, int]()
+        before = f"{key}/{wanted[0].rpartition('/')[2][:-1]}".strip("/")
+        with self._refusals(prefix):
+            for page in self._obstore.list(bucket, key or None, offset=before or None, chunk_size=PAGE):
+                listed = {_listed(prefix, key, meta).url: int(meta["size"]) for meta in page}
+                hits = unknown & listed.keys()
+                found |= {url: listed[url] for url in hits}
+                unknown -= hits
+                if not unknown or len(hits) < LEAST_FOR_LISTING:
+                    break
+        return found
+
+    def disproves(self, url: str) -> bool:
         """Ask whether an ETag of 32 digits is the MD5: it isn't where a key service, or the user's key, encrypts."""
         bucket, key = self._open(url)
         signed = self._obstore.sign(bucket, "HEAD", key, timedelta(seconds=_TIMEOUT_S))
@@ -91,9 +147,9 @@ class ObjectStore:
             customer = reply.headers.get("x-amz-server-side-encryption-customer-algorithm")
         return encryption == "AES256" and customer is None
 
-    def _open(self, url: str) -> tuple[Any, str]:
+    def _open(self, url: str, needs_key: bool = True) -> tuple[Any, str]:
         bucket, _, key = url.partition("://")[2].partition("/")
-        if not (bucket and key):
+        if not bucket or (needs_key and not key):
             raise ConfigError(f"{url} names no object: write it like s3://bucket/key")
         if bucket not in self._buckets:
             self._buckets[bucket] = self._obstore.store.S3Store(
@@ -116,6 +172,26 @@ class ObjectStore:
             raise forbidden(url) from error
         except (errors.InvalidPathError, errors.NotSupportedError) as error:
             raise SourceError(f"{url} can't be used: {' '.join(str(error).split())[:200]}") from error
+
+
+class _Ranges:
+    """An object that gives any range."""
+
+    def __init__(self, store: ObjectStore, url: str) -> None:
+        self._store, self._url = store, url
+
+    def read(self, start: int, length_bytes: int) -> bytes:
+        return self._store.read(self._url, start, length_bytes)
+
+
+def _facts(url: str, meta: Mapping[str, Any]) -> Facts:
+    version = meta["version"] or meta["e_tag"] or str(meta["last_modified"])
+    return Facts(int(meta["size"]), version, _md5(url, meta["e_tag"]))
+
+
+def _listed(url: str, prefix: str, meta: Mapping[str, Any]) -> Listed:
+    below = meta["path"].removeprefix(prefix.rstrip("/")).lstrip("/")
+    return Listed(f"{url.rstrip('/')}/{below}", below, int(meta["size"]))
 
 
 def _md5(url: str, etag: str | None) -> str | None:

@@ -1,6 +1,7 @@
 """A program to stage by hand: tasks with their files, and perhaps the command that each runs."""
 
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +41,7 @@ def parse_program(words: Sequence[str]) -> list[Step]:
     """
     if len(words) == 1 and words[0].endswith(ENDINGS):
         return _read_plan(Path(words[0]))
-    doubled = [word for word in words if words.count(word) > 1]
+    doubled = [word for word, count in Counter(words).items() if count > 1]
     if doubled:
         raise ConfigError(f"{doubled[0]} is named twice")
     return [Step(Task("the sources", tuple(File(word) for word in words)))]

@@ -13,15 +13,16 @@ from bbflow.events import EventLog
 from bbflow.phases import PhaseSource
 from bbflow.staging.actions import Action, Check, Evict, Ready, Refused, Stage
 from bbflow.staging.diary import Diary
-from bbflow.staging.fetchers import Fetchers
+from bbflow.staging.fetchers import Fetched, Fetchers
 from bbflow.staging.files import File, Location, Task
 from bbflow.staging.gate import Closed, Decision, Gate
 from bbflow.staging.policies import NoAction, Policy
-from bbflow.staging.probes import Probes
+from bbflow.staging.probes import Answers, Probes
 from bbflow.staging.retry import Retry, persist
 from bbflow.staging.shelf import Shelf
+from bbflow.staging.small import Batch, copy_batch
 from bbflow.staging.sources import Sources, local_path
-from bbflow.staging.submissions import Submission, sort_out
+from bbflow.staging.submissions import Submission, Submissions
 from bbflow.staging.transfers import Transfer, stage_out
 from bbflow.staging.watching import Watch
 from bbflow.staging.waves import Waves
@@ -109,7 +110,7 @@ class Stager:
         self._sources = Sources(options)
         self._retry = retry or Retry()
         self._lock = threading.Lock()
-        self._submissions: list[Submission] = []
+        self._submissions = Submissions()
         self._submitted = 0
         self._tasks: dict[str, Task] = {}
         self._futures: dict[str, Future[Locations]] = {}
@@ -118,9 +119,16 @@ class Stager:
         self._diary = Diary(events, clock, slots)
         self.gate = Gate(fetchers, clock)
         """Every chunk passes it."""
-        self._probes = Probes(self._size)
+        self._probes = Probes(self._size, self._sources.sizes, self._answered)
         self._uploads = ThreadPoolExecutor(2, "bbflow-stage-out")
-        self._fetchers = Fetchers(policy.most_fetchers(fetchers), self._transfer, self._fetched, clock)
+        self._fetchers = Fetchers(
+            policy.most_fetchers(fetchers),
+            self._transfer,
+            self._copy_batch,
+            lambda: self.gate.batch_bytes,
+            self._fetched,
+            clock,
+        )
         self._watch = Watch(policy, self.gate, phases, self._diary.load, clock, self._diary.decided, self._diary.phase)
         for file in self._shelf.found():
             self._perform(self._waves.found(file))
@@ -161,15 +169,13 @@ class Stager:
                 why = "the stager is closed" if self._closed else "there is a task of this name: name it differently"
                 raise ConfigError(f"task {key!r} can't be staged: {why}")
             unknown = {file.url for file in inputs if file.size_bytes is None} - self._made
-            sizes = {url: self._probes.ask(url) for url in sorted(unknown)}
             self._tasks[key] = task
             self._made |= {file.url for file in outputs}
-            self._submissions.append(Submission(task, self._submitted, sizes))
-            self._submitted += 1
             future = self._futures[key] = Future()
-        for size in sizes.values():
-            size.add_done_callback(lambda _: self._plan())
-        self._plan()
+            settled = self._plan(self._submissions.add(Submission(task, self._submitted, unknown)))
+            self._submitted += 1
+        self._probes.ask(sorted(unknown))
+        self._settle(settled)
         return future
 
     def final(self, key: str) -> None:
@@ -249,22 +255,28 @@ class Stager:
         if self._probes.is_closed.wait(wait_s):
             raise Closed
 
-    def _plan(self) -> None:
-        """Plan the submitted tasks whose sizes are known; one that becomes known later takes its place among them."""
+    def _answered(self, answers: Answers) -> None:
+        """Plan what waited for sizes; a probe calls this."""
         with self._lock:
             settled: _Settled = []
-            plannable, self._submissions = sort_out(self._submissions)
-            for submission in plannable:
-                if self._tasks.get(submission.task.key) is submission.task and not self._closed:
-                    settled += self._add(submission)
+            for url, answer in answers.items():
+                settled += self._plan(self._submissions.answered(url, answer))
         self._settle(settled)
 
+    def _plan(self, submissions: Sequence[Submission]) -> _Settled:
+        """Plan tasks whose sizes are known; one that becomes known later takes its place among them."""
+        settled: _Settled = []
+        for submission in submissions:
+            if self._tasks.get(submission.task.key) is submission.task and not self._closed:
+                settled += self._add(submission)
+        return settled
+
     def _add(self, submission: Submission) -> _Settled:
-        task = submission.task
-        try:
-            sizes = {url: size.result() for url, size in submission.sizes.items()}
-        except Exception as error:
-            return [(task.key, error)]
+        task, sizes = submission.task, dict[str, int]()
+        for url, answer in submission.sizes.items():
+            if isinstance(answer, Exception):
+                return [(task.key, answer)]
+            sizes[url] = answer
         inputs = tuple(replace(f, size_bytes=sizes[f.url]) if f.url in sizes else f for f in task.inputs)
         self._diary.submitted(task.key, submission.order // self._waves.slots)
         return self._perform(self._waves.add(Task(task.key, inputs, task.outputs), submission.order))
@@ -310,16 +322,21 @@ class Stager:
         transfer = Transfer(file, self._sources, self._shelf, self.gate, self._retry, rank, self._sleep)
         return transfer.run().transferred_bytes
 
-    def _fetched(
-        self, file: File, wave: int, fetcher: int, started_s: float, read_bytes: int, error: Exception | None
-    ) -> None:
-        """Let the plan go on after a transfer; a fetcher calls this."""
-        self._diary.copied(file, wave, fetcher, started_s, read_bytes)
+    def _copy_batch(self, files: Sequence[File], rank: int) -> Batch:
+        return copy_batch(files, self._sources, self._shelf, self.gate, rank)
+
+    def _fetched(self, fetched: Sequence[Fetched]) -> None:
+        """Let the plan go on after a transfer, or after several; a fetcher calls this."""
+        self._diary.copied(fetched)
         with self._lock:
-            if error is not None:
-                self._shelf.remove(file.url)
-            waves = self._waves
-            settled = self._perform(waves.staged(file.url) if error is None else waves.failed(file.url, error))
+            settled: _Settled = []
+            for one in fetched:
+                url = one.job.file.url
+                if one.error is None:
+                    settled += self._perform(self._waves.staged(url))
+                else:
+                    self._shelf.remove(url)
+                    settled += self._perform(self._waves.failed(url, one.error))
         self._settle(settled)
 
     def _settle(self, settled: _Settled) -> None:

@@ -1,0 +1,195 @@
+"""Everything that fsspec knows, but local files and S3. The only module that imports fsspec."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import fsspec
+from fsspec.core import split_protocol
+
+from bbflow.errors import ConfigError, MissingToolError, SourceError
+from bbflow.staging.facts import Facts, Listed, Reader, forbidden, impossible, missing
+
+
+class RemoteFiles:
+    """Reads and writes by fsspec.
+
+    Parameters
+    ----------
+    options
+        Protocol to what its file system's class is given.
+    """
+
+    def __init__(self, options: Mapping[str, Mapping[str, Any]]) -> None:
+        self._options = {protocol: dict(given) for protocol, given in options.items()}
+        self._ranges: dict[str, bool] = {}
+
+    def facts(self, url: str) -> Facts:
+        """Ask for a file's facts."""
+        system, path = self._system(url)
+        with _refusals(url):
+            system.invalidate_cache()
+            info = system.info(path)
+        if info.get("type") == "directory":
+            raise SourceError(f"{url} is a directory: name the files in it")
+        if info.get("size") is None:
+            raise SourceError(f"{url}: the source doesn't tell its size, so no room can be kept for it")
+        return Facts(int(info["size"]), _version(info), ranges=self._gives_ranges(url, int(info["size"])))
+
+    @contextmanager
+    def open(self, url: str, facts: Facts) -> Iterator[Reader]:
+        """Open a file for reading in chunks."""
+        system, path = self._system(url)
+        with _refusals(url):
+            if not facts.ranges:
+                stream = system.open(path, "rb", block_size=0)
+            elif "http" in system.protocol:
+                stream = system.open(path, "rb", cache_type="none", size=facts.size_bytes)
+            else:
+                stream = None
+        if stream is None:
+            yield _Ranges(lambda start, length: system.cat_file(path, start=start, end=start + length), url)
+        else:
+            with stream:
+                yield _Stream(url, stream, facts.ranges)
+
+    def whole(self, url: str, most_bytes: int) -> tuple[Facts, bytes] | None:
+        """Give nothing: fsspec never tells which version it has read."""
+        return None
+
+    @contextmanager
+    def create(self, url: str) -> Iterator[Any]:
+        """Open a file for writing; it appears whole when the ``with`` ends well, else never."""
+        system, path = self._system(url)
+        with _refusals(url):
+            system.makedirs(system._parent(path), exist_ok=True)
+            with _committed(system.open(path, "wb", autocommit=False)) as file:
+                yield file
+
+    def children(self, url: str) -> tuple[list[Listed], list[str]]:
+        """List a directory, if the server lets it be listed."""
+        system, path = self._system(_directory(url))
+        with _refusals(url):
+            system.invalidate_cache()
+            found = system.ls(path, detail=True)
+        files, directories = [], []
+        for info in found:
+            below = info["name"].rstrip("/").rpartition("/")[2]
+            if info["type"] == "directory":
+                directories.append(below)
+            else:
+                files.append(Listed(f"{_directory(url)}{below}", below, info.get("size")))
+        return files, directories
+
+    def tree(self, url: str) -> Iterator[Listed]:
+        """List all files below a directory, one directory after the other."""
+        waiting = [""]
+        while waiting:
+            below = waiting.pop()
+            files, directories = self.children(_directory(url) + below)
+            for file in files:
+                yield Listed(file.url, below + file.name, file.size_bytes)
+            waiting += [f"{below}{name}/" for name in directories]
+
+    def sizes(self, urls: list[str]) -> dict[str, int]:
+        """Give nothing: here nothing is cheaper than asking."""
+        return {}
+
+    def disproves(self, url: str) -> bool:
+        """Whether a wrong checksum proves damage: there is none here."""
+        return True
+
+    def _gives_ranges(self, url: str, size_bytes: int) -> bool:
+        """Whether a server gives parts of a file: asked once of each, since many don't tell."""
+        server = "/".join(url.split("/", 3)[:3])
+        if not url.startswith(("http://", "https://")) or size_bytes < 3:
+            return True
+        if server not in self._ranges:
+            system, path = self._system(url)
+            with _refusals(url), system.open(path, "rb", cache_type="none", size=size_bytes) as file:
+                file.seek(1)
+                try:
+                    self._ranges[server] = len(file.read(1)) == 1
+                except ValueError:
+                    self._ranges[server] = False
+        return self._ranges[server]
+
+    def _system(self, url: str) -> tuple[Any, str]:
+        protocol = split_protocol(url)[0] or "file"
+        try:
+            system, path = fsspec.url_to_fs(url, **self._options.get(protocol, {}))
+        except ImportError as error:
+            raise MissingToolError(f"{url}: {error}; HTTP comes with pip install 'bbflow[s3]'") from None
+        except ValueError as error:
+            raise ConfigError(f"{url}: {error}") from None
+        return system, path
+
+
+class _Ranges:
+    """A source that gives any range by itself."""
+
+    def __init__(self, read: Callable[[int, int], bytes], url: str) -> None:
+        self._read, self._url = read, url
+
+    def read(self, start: int, length_bytes: int) -> bytes:
+        with _refusals(self._url):
+            return self._read(start, length_bytes)
+
+
+class _Stream:
+    """An open file, with or without a way to a place in it."""
+
+    def __init__(self, url: str, stream: Any, seekable: bool) -> None:
+        self._url, self._stream, self._seekable = url, stream, seekable
+
+    def read(self, start: int, length_bytes: int) -> bytes:
+        parts = []
+        with _refusals(self._url):
+            if self._seekable:
+                self._stream.seek(start)
+            while length_bytes > 0 and (part := self._stream.read(length_bytes)):
+                parts.append(part)
+                length_bytes -= len(part)
+        return b"".join(parts)
+
+
+@contextmanager
+def _refusals(url: str) -> Iterator[None]:
+    """Turn a source's refusals into a `SourceError`; what may pass, such as a lost connection, stays as it is."""
+    try:
+        yield
+    except Exception as error:
+        # fsspec's HTTP says FileNotFoundError whatever went wrong; the cause, or the status, tells more.
+        status = getattr(error, "status", None) or getattr(error.__cause__, "status", None)
+        if isinstance(error, PermissionError) or status in (401, 403):
+            raise forbidden(url) from error
+        if status in (404, 410) or (isinstance(error, FileNotFoundError) and error.__cause__ is None):
+            raise missing(url) from error
+        if lasting := impossible(url, error, status):
+            raise lasting from error
+        raise
+
+
+@contextmanager
+def _committed(file: Any) -> Iterator[Any]:
+    """Let what fsspec writes appear whole, or not at all."""
+    try:
+        yield file
+        file.close()
+        file.commit()
+    except BaseException:
+        file.discard()
+        raise
+
+
+def _directory(url: str) -> str:
+    return url if url.endswith("/") else f"{url}/"
+
+
+def _version(info: Mapping[str, Any]) -> str | None:
+    """Give what changes with the content, the strongest first."""
+    for key in ("ETag", "etag", "mtime", "LastModified", "last_modified", "Last-Modified"):
+        value = info.get(key)
+        if value not in (None, ""):
+            return f"{key}:{value}:{info.get('ino', '')}"
+    return None
