@@ -16,9 +16,10 @@ from pathlib import Path
 
 import bbflow_adios2
 
+from bbflow.belongings import remove
 from bbflow.errors import NodeError
 from bbflow.landing.contact import NodeAddress, read_contact
-from bbflow.landing.embedded import make_root
+from bbflow.landing.embedded import make_scratch
 from benchmarks.consumer import free_steps
 from benchmarks.namespaces import joined_hosts, missing
 from benchmarks.rows import Row
@@ -51,8 +52,8 @@ def place() -> Iterator[Place]:
 
 
 def _through_bbflow(where: Place, folder: Path, steps: int) -> list[float]:
-    root, contact = make_root(Path("/dev/shm")), folder / "contact.json"
-    words = ["-m", "bbflow", "node", "--name", "bb0", "--directory", str(root / "bb0"), "--capacity", "640MiB"]
+    root, contact = make_scratch(Path("/dev/shm"), ["**"]), folder / "contact.json"
+    words = ["-m", "bbflow", "node", "--name", "bb0", "--directory", str(root), "--capacity", "640MiB"]
     words += ["--contact", str(contact), "--listen", where.address]
     with (folder / "node.log").open("wb") as file:
         node = subprocess.Popen(where.inside("bbn", sys.executable, *words), stdout=file, stderr=file)
@@ -70,7 +71,7 @@ def _through_bbflow(where: Place, folder: Path, steps: int) -> list[float]:
     finally:
         node.terminate()
         node.wait()
-        subprocess.run(["rm", "-rf", root], check=True)
+        remove(root)
     times: list[float] = json.loads(done.stdout.splitlines()[-1])["put"]
     return times
 

@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 LAYERS = (
     {"errors"},
-    {"units", "records", "cf", "events", "leftovers"},
+    {"units", "records", "cf", "events", "leftovers", "belongings"},
     {"operators", "store", "phases"},
     {"landing", "growing", "config"},
     {"staging", "view"},

@@ -28,10 +28,10 @@ class Nodes:
 
     def start(self, name, *options):
         """Start a node, on its directory if it had one before, with further options of ``bbflow node``."""
-        directory, before = self._root / name, self._written()
-        process = spawn_node(name, directory, self._capacity, self.contact, options=[*self._options, *options])
+        before = self._written()
+        process = spawn_node(name, self._root, self._capacity, self.contact, options=[*self._options, *options])
         self._processes[name] = process
-        wait_until_ready(name, self.contact, process, directory.with_suffix(".log"))
+        wait_until_ready(name, self.contact, process, self._root / f"{name}.log")
         # A node that is started again answers before it has put its new port into the contact file.
         wait_until(lambda: process.poll() is not None or self._written() != before)
         assert process.poll() is None, self.log(name)

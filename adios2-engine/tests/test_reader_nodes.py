@@ -196,11 +196,11 @@ show(begin())
 
 @pytest.mark.parametrize("way", ["shm", "tcp"])
 def test_a_reader_survives_its_node_s_restart(tmp_path, way):
-    contact, directory = tmp_path / "contact.json", tmp_path / "bb0"
+    contact = tmp_path / "contact.json"
 
     def start():
-        node = spawn_node("bb0", directory, 1 << 20, contact)
-        wait_until_ready("bb0", contact, node, directory.with_suffix(".log"))
+        node = spawn_node("bb0", tmp_path, 1 << 20, contact)
+        wait_until_ready("bb0", contact, node, tmp_path / "bb0.log")
         return node
 
     node = start()

@@ -5,7 +5,6 @@ Example:
 """
 
 import argparse
-import shutil
 import socket
 import sys
 import time
@@ -15,6 +14,7 @@ from bbflow.errors import NodeError
 from bbflow.landing.certificate import certificate_of
 from bbflow.landing.client import request_once
 from bbflow.landing.contact import NodeAddress, read_contact, remove_node
+from bbflow.landing.embedded import remove_root
 
 GONE_TIMEOUT_S = 60.0
 
@@ -49,10 +49,6 @@ def _stop(node: NodeAddress, *, force: bool) -> None:
     except NodeError:
         print(f"bbflow: node {node.name} was gone already", file=sys.stderr)
     deadline_s = time.monotonic() + GONE_TIMEOUT_S
-    while Path(node.directory).exists() and time.monotonic() < deadline_s:
+    while Path(node.pool).exists() and time.monotonic() < deadline_s:
         time.sleep(0.02)
-    root = Path(node.directory).parent
-    if root.name.startswith("bbflow-") and not any(
-        path.is_dir() and (path / "pool").exists() for path in root.iterdir()
-    ):
-        shutil.rmtree(root, ignore_errors=True)
+    remove_root(Path(node.directory).parent)

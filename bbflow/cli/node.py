@@ -5,18 +5,18 @@ Example, on each BB node of a cluster:
 """
 
 import argparse
-import shutil
 import socket
 from pathlib import Path
 
+from bbflow.belongings import held, make
 from bbflow.errors import ConfigError
 from bbflow.landing.adopt import adopt
 from bbflow.landing.contact import NodeAddress, add_node, contact_key, remove_node
-from bbflow.landing.embedded import DEFAULT_DIRECTORY, make_root
+from bbflow.landing.embedded import DEFAULT_DIRECTORY, own_directory, remove_root
 from bbflow.landing.listen import LOOPBACK
 from bbflow.landing.server import SOCKET_NAME, Door, serve
 from bbflow.landing.tls import Certificate
-from bbflow.store.node import NodeStore
+from bbflow.store.node import FILES, NodeStore
 from bbflow.units import parse_bytes
 
 
@@ -26,7 +26,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--contact", type=Path, required=True, help="contact file to stand in while the node runs")
     parser.add_argument("--capacity", default="512MiB", help="size of the pool (default: %(default)s)")
     parser.add_argument(
-        "--directory", type=Path, help=f"where to keep the pool (default: a new one in {DEFAULT_DIRECTORY})"
+        "--directory",
+        type=Path,
+        default=DEFAULT_DIRECTORY,
+        help="it makes its own in this one, and finds it again when it is started again (default: %(default)s)",
     )
     parser.add_argument(
         "--adopt", type=Path, metavar="DIRECTORY", help="take in what ranks without a node wrote to a SpillDirectory"
@@ -55,8 +58,7 @@ def door_options(options: argparse.Namespace) -> list[str]:
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
     certificate = _certificate(options)
-    own_root = make_root(DEFAULT_DIRECTORY) if options.directory is None else None
-    directory = (own_root / options.name if own_root else options.directory).resolve()
+    directory = own_directory(options.directory, options.name, options.contact)
     door = Door(contact_key(options.contact), options.listen, certificate)
     where = (options.name, socket.gethostname(), str(directory / SOCKET_NAME), str(directory))
     authority = str(certificate.authority.resolve()) if certificate else ""
@@ -64,15 +66,17 @@ def run(options: argparse.Namespace) -> int:
     def ready(tcp: str) -> None:
         add_node(options.contact, NodeAddress(*where, door.key, tcp, authority))
 
-    try:
-        store = NodeStore(directory, parse_bytes(options.capacity))
-        if options.adopt:
-            adopt(store, options.adopt)
-        serve(store, options.name, door, ready, with_parent=options.with_parent)
-    finally:
-        remove_node(options.contact, options.name, str(directory))
-        if own_root and not any(own_root.iterdir()):
-            shutil.rmtree(own_root)
+    make(directory, *FILES)
+    with held(directory, f"another agent serves {directory}: stop it first"):
+        try:
+            store = NodeStore(directory, parse_bytes(options.capacity))
+            if options.adopt:
+                adopt(store, options.adopt)
+            serve(store, options.name, door, ready, with_parent=options.with_parent)
+        finally:
+            remove_node(options.contact, options.name, str(directory))
+    if options.with_parent:
+        remove_root(directory.parent)
     return 0
 
 

@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
     for number in range(options.nodes):
         name = f"bb{number}"
         capacity, door = parse_bytes(options.capacity), door_options(options)
-        process = spawn_node(name, root / name, capacity, options.contact, options=door)
+        process = spawn_node(name, root, capacity, options.contact, options=door)
         wait_until_ready(name, options.contact, process, root / f"{name}.log")
     if options.scheduler_file:
         _start_dask(options, root)

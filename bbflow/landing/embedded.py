@@ -1,8 +1,9 @@
 """BB nodes that live as long as the process that starts them."""
 
+import hashlib
 import os
-import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -13,11 +14,14 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
+from bbflow.belongings import is_made, make, remove
 from bbflow.errors import CapacityError, NodeError
 from bbflow.landing.client import NodeClient
-from bbflow.landing.contact import contact_key, lock_of, read_contact
+from bbflow.landing.contact import contact_key, lock_of, read_contact, remove_node
 
 DEFAULT_DIRECTORY = Path("/dev/shm")
+ROOT_FILES = ("*.log", "contact.json", ".contact.json.*", "dask-scratch-space/**")
+"""What lies beside the nodes' directories; each of these has a mark of its own."""
 START_TIMEOUT_S = 120.0
 RESTARTS = 3
 """How often the agent of an embedded node is started again."""
@@ -77,7 +81,7 @@ class EmbeddedNodes:
             raise
 
     def _spawn(self, name: str) -> subprocess.Popen[bytes]:
-        return spawn_node(name, self._root / name, self._capacity, self.contact, with_parent=True)
+        return spawn_node(name, self._root, self._capacity, self.contact, with_parent=True)
 
     def _keep(self, name: str) -> None:
         """Start a node's agent again that was killed: it takes over what the node holds."""
@@ -100,9 +104,11 @@ class EmbeddedNodes:
             process.wait()
             if process.stdin is not None:
                 process.stdin.close()
-        self.contact.unlink(missing_ok=True)
-        lock_of(self.contact).unlink(missing_ok=True)
-        shutil.rmtree(self._root, ignore_errors=True)
+        for name in self._processes if self.contact.exists() else ():
+            remove_node(self.contact, name, str(own_directory(self._root, name, self.contact)))
+        if not self.contact.exists():
+            lock_of(self.contact).unlink(missing_ok=True)
+        remove_root(self._root)
 
     def __enter__(self) -> "EmbeddedNodes":
         return self
@@ -115,10 +121,29 @@ class EmbeddedNodes:
 
 def make_root(directory: Path) -> Path:
     """Make a private directory for nodes; its name is short, as a Unix socket's path must be."""
+    return make_scratch(directory, ROOT_FILES)
+
+
+def make_scratch(directory: Path, files: Sequence[str]) -> Path:
+    """Make a new directory that `bbflow.belongings.remove` may remove with these files."""
     try:
-        return Path(tempfile.mkdtemp(prefix="bbflow-", dir=directory))
+        path = Path(tempfile.mkdtemp(prefix="bbflow-", dir=directory))
+        make(path, *files)
     except OSError as error:
-        raise NodeError(f"can't make a node's directory in {directory} ({error.strerror})") from None
+        raise NodeError(f"can't make a directory in {directory} ({error.strerror})") from None
+    return path
+
+
+def remove_root(root: Path) -> None:
+    """Remove a directory of nodes, once the last of them is gone."""
+    if not any(map(is_made, root.glob("*/"))):
+        remove(root)
+
+
+def own_directory(directory: Path, name: str, contact: Path) -> Path:
+    """Give a node's own directory below the one that a user names; the same command finds the same one again."""
+    where = f"{os.getuid()} {socket.gethostname()} {contact.resolve()}"
+    return directory.resolve() / f"bbflow-{name}-{hashlib.sha256(where.encode()).hexdigest()[:8]}"
 
 
 def spawn_node(
@@ -128,8 +153,10 @@ def spawn_node(
 
     Parameters
     ----------
-    name, directory
+    name
         The node's.
+    directory
+        Where it makes a directory of its own.
     capacity
         Bytes of its pool.
     contact
@@ -143,7 +170,7 @@ def spawn_node(
     command += ["--capacity", str(capacity), "--contact", str(contact), *options]
     if with_parent:
         command.append("--with-parent")
-    with directory.with_suffix(".log").open("ab") as file:
+    with (directory / f"{name}.log").open("ab") as file:
         return subprocess.Popen(
             command,
             stdin=subprocess.PIPE if with_parent else subprocess.DEVNULL,

@@ -2,7 +2,6 @@
 
 import os
 import selectors
-import shutil
 import signal
 import socket
 import sys
@@ -10,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from bbflow.belongings import foreign, remove
 from bbflow.errors import DamagedError, ProtocolError
 from bbflow.landing.agent import Agent, Reply
 from bbflow.landing.handshake import TIMEOUT_S, NodeHandshake
@@ -238,6 +238,6 @@ def serve(store: NodeStore, name: str, door: Door, ready: Callable[[str], None],
         if is_needed and may_stay:
             print(f"bbflow node {name}: {held} steps stay in {directory}", file=sys.stderr, flush=True)
         else:
-            shutil.rmtree(directory, ignore_errors=True)
-        if with_parent and not any(path.is_dir() for path in directory.parent.iterdir()):
-            shutil.rmtree(directory.parent, ignore_errors=True)
+            remove(directory)
+            for path in foreign(directory):
+                print(f"bbflow node {name}: {path} stays: no node put it there", file=sys.stderr, flush=True)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from bbflow.belongings import make, remove
 from bbflow.errors import CapacityError, ConfigError, ProtocolError
 from bbflow.records import Message, Step
 from bbflow.store.check import check_record
@@ -12,6 +13,8 @@ from bbflow.store.pool import create_pool, map_pool_for_writing
 from bbflow.store.streams import Stream
 
 FORMAT_VERSION = 2
+FILES = ("pool", "index", "index.new", "agent.sock", "state/*.[01]", "state/bbflow-remainder-*/*")
+"""What a node, and the analysis for it, puts into its directory."""
 COMPACT_BYTES = 1 << 20
 """An index below this size is left as it is."""
 
@@ -31,11 +34,11 @@ class NodeStore:
     CapacityError
         If there is no room for the pool.
     ConfigError
-        If the directory holds a store of another version.
+        If the directory holds a store of another version, or files that no node put there.
     """
 
     def __init__(self, directory: Path, capacity: int) -> None:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make(directory, *FILES)
         (directory / "state").mkdir(mode=0o700, exist_ok=True)
         records = list(replay(directory / "index"))
         self.directory = directory
@@ -43,8 +46,7 @@ class NodeStore:
         if records:
             self._recover(records)
         else:
-            (directory / "pool").unlink(missing_ok=True)
-            create_pool(directory / "pool", capacity)
+            self._make_pool(capacity)
             self.extents = Extents(capacity)
         self._index = Index(directory / "index")
         self._pool: memoryview | None = None
@@ -52,6 +54,15 @@ class NodeStore:
         if not records:
             self._index.append(self._format())
         self._compact_above_bytes = max(COMPACT_BYTES, 2 * self._index.size_bytes)
+
+    def _make_pool(self, capacity: int) -> None:
+        pool = self.directory / "pool"
+        pool.unlink(missing_ok=True)
+        try:
+            create_pool(pool, capacity)
+        except CapacityError:
+            remove(self.directory)
+            raise
 
     @property
     def streams(self) -> Mapping[str, Stream]:

@@ -57,7 +57,7 @@ def test_too_large_a_capacity_is_one_clear_error_and_leaves_nothing_behind(short
 
 
 def test_a_directory_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(NodeError, match="can't make a node's directory in"):
+    with pytest.raises(NodeError, match="can't make a directory in"):
         EmbeddedNodes(1, 1 << 20, tmp_path / "none")
 
 
@@ -66,7 +66,7 @@ def test_nodes_end_with_a_parent_that_is_killed(short):
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout.readline() == "up\n"
         (root,) = short.iterdir()
-        assert len(list(root.glob("bb*/pool"))) == 2
+        assert len(list(root.glob("bbflow-bb*/pool"))) == 2
         parent.send_signal(signal.SIGKILL)
     wait_until(lambda: not list(short.iterdir()))
 

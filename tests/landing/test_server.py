@@ -45,7 +45,7 @@ def remote(embedded, monkeypatch):
 
 
 def log_of(node):
-    return Path(node.directory).with_suffix(".log").read_text()
+    return (Path(node.directory).parent / f"{node.name}.log").read_text()
 
 
 def send_raw(client, offset, raw, crc=None):
@@ -106,7 +106,7 @@ def test_a_stranger_is_cut_off_at_its_first_words(embedded, first):
 
 def test_the_secret_stands_in_no_process_s_arguments(embedded):
     arguments = " ".join(" ".join(process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"]))
-    assert embedded.nodes[0].directory in arguments
+    assert str(Path(embedded.nodes[0].directory).parent) in arguments
     assert embedded.nodes[0].key not in arguments
 
 
@@ -167,9 +167,9 @@ def test_a_node_that_listens_on_loopback_only_says_so_to_another_host(embedded):
 
 
 def test_a_killed_node_carries_on_from_its_directory_with_the_same_secret(short):
-    contact, directory = short / "contact.json", short / "bb0"
+    contact = short / "contact.json"
     for _ in range(2):
-        process = spawn_node("bb0", directory, 64 * PAGE, contact)
+        process = spawn_node("bb0", short, 64 * PAGE, contact)
         wait_until_ready("bb0", contact, process, short / "bb0.log")
         (node,) = read_contact(contact)
         with NodeClient(node) as client:
@@ -228,7 +228,7 @@ def test_tls_is_spoken_with_who_checks_the_authority_and_with_nobody_else(short,
     monkeypatch.setattr(client_module, "is_loopback", lambda _: False)
     tls = {"certificate": "node", "key": "node_key", "authority": "ca"}
     options = [str(word) for name, file in tls.items() for word in (f"--tls-{name}", certificates[file])]
-    process = spawn_node("bb0", short / "bb0", 64 * PAGE, short / "contact.json", options=options)
+    process = spawn_node("bb0", short, 64 * PAGE, short / "contact.json", options=options)
     try:
         wait_until_ready("bb0", short / "contact.json", process, short / "bb0.log")
         node = replace(read_contact(short / "contact.json")[0], host="elsewhere")

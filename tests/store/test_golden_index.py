@@ -3,8 +3,9 @@
 from golden_run import GOLDEN, PAGES, live
 from peers import PAGE, STREAM
 
+from bbflow.belongings import make
 from bbflow.store.frames import FrameReader
-from bbflow.store.node import NodeStore
+from bbflow.store.node import FILES, NodeStore
 from bbflow.store.pool import create_pool
 
 RECORDS = {"format", "open", "grant", "commit", "discard", "evict", "attach", "done", "close", "abort", "drop"}
@@ -19,6 +20,7 @@ def test_the_golden_index_has_every_record_that_is_not_of_an_index_written_anew(
 
 
 def test_a_node_carries_on_from_the_golden_index(tmp_path):
+    make(tmp_path, *FILES)
     create_pool(tmp_path / "pool", PAGES * PAGE)
     (tmp_path / "index").write_bytes(GOLDEN.read_bytes())
     store = NodeStore(tmp_path, PAGES * PAGE)

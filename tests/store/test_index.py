@@ -4,10 +4,11 @@ from copy import deepcopy
 
 import pytest
 
+from bbflow.belongings import make
 from bbflow.errors import CapacityError, ConfigError, ProtocolError
 from bbflow.store.frames import encode
 from bbflow.store.index import Index, replay
-from bbflow.store.node import NodeStore
+from bbflow.store.node import FILES, NodeStore
 
 RECORDS = [{"record": "format", "version": 1}, {"record": "open", "stream": "a"}, {"record": "end", "stream": "a"}]
 
@@ -71,6 +72,7 @@ def test_a_full_file_system_is_named():
 
 
 def test_a_store_of_another_version_is_refused(tmp_path):
+    make(tmp_path, *FILES)
     write_index(tmp_path / "index", [{"record": "format", "version": 99, "capacity": 1}])
     with pytest.raises(ConfigError, match="another version"):
         NodeStore(tmp_path, 1 << 16)
@@ -79,12 +81,14 @@ def test_a_store_of_another_version_is_refused(tmp_path):
 def test_an_index_whose_extents_overlap_is_refused(tmp_path):
     step = {"record": "step", "stream": "a", "ranks": 1, "extents": [[0, 4096]]} | EMPTY
     first = {"record": "format", "version": 2, "capacity": 1 << 16}
+    make(tmp_path, *FILES)
     write_index(tmp_path / "index", [first, step | {"step": 0}, step | {"step": 1}])
     with pytest.raises(ProtocolError, match="held twice"):
         NodeStore(tmp_path, 1 << 16)
 
 
 def test_a_pool_without_an_index_is_made_anew(tmp_path):
+    make(tmp_path, *FILES)
     (tmp_path / "pool").write_bytes(b"left by a start that was killed")
     store = NodeStore(tmp_path, 1 << 16)
     assert (tmp_path / "pool").stat().st_size == 1 << 16
