@@ -14,6 +14,7 @@ from pathlib import Path
 
 from bbflow.cli.node import add_door_arguments, door_options
 from bbflow.errors import NodeError
+from bbflow.landing.contact import remove_scheduler_file
 from bbflow.landing.embedded import (
     DEFAULT_DIRECTORY,
     START_TIMEOUT_S,
@@ -57,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _start_dask(options: argparse.Namespace, root: Path) -> None:
     file = options.scheduler_file
-    file.unlink(missing_ok=True)
+    remove_scheduler_file(file)
     host, _ = split_address(options.listen)
     shared = ["--contact", str(options.contact), "--scheduler-file", str(file), "--listen", host]
     dashboard = ["--dashboard", options.dashboard] if options.dashboard else []

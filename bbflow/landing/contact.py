@@ -99,6 +99,25 @@ def remove_node(path: Path, name: str, directory: str) -> None:
     _change(path, lambda _, nodes: tuple(node for node in nodes if (node.name, node.directory) != (name, directory)))
 
 
+def remove_scheduler_file(path: Path) -> None:
+    """Remove the scheduler file of a Dask cluster that has ended.
+
+    Raises
+    ------
+    ConfigError
+        If the file is something else.
+    """
+    try:
+        is_one = json.loads(path.read_text())["type"] == "Scheduler"
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError, KeyError, TypeError):
+        is_one = False
+    if not is_one:
+        raise ConfigError(f"{path} is there, and is no scheduler file of Dask: give another --scheduler-file")
+    path.unlink(missing_ok=True)
+
+
 def _change(path: Path, change: Callable[[str, tuple[NodeAddress, ...]], tuple[NodeAddress, ...]]) -> None:
     with locked(path):
         if not path.exists():
@@ -146,6 +165,6 @@ def lock_of(path: Path) -> Path:
 def locked(path: Path) -> Iterator[None]:
     """Keep others away from a contact file and what belongs to it, until the end of the block."""
     # Nodes of several hosts may register at once. The lock file stays: removing it would let two in.
-    with lock_of(path).open("w") as file:
+    with lock_of(path).open("a") as file:
         fcntl.lockf(file, fcntl.LOCK_EX)
         yield

@@ -20,7 +20,7 @@ from bbflow.landing.client import NodeClient
 from bbflow.landing.contact import contact_key, lock_of, read_contact, remove_node
 
 DEFAULT_DIRECTORY = Path("/dev/shm")
-ROOT_FILES = ("*.log", "contact.json", ".contact.json.*", "dask-scratch-space/**")
+ROOT_FILES = ("*.log", "contact.*", ".contact.*", "dask-scratch-space/**")
 """What lies beside the nodes' directories; each of these has a mark of its own."""
 START_TIMEOUT_S = 120.0
 RESTARTS = 3

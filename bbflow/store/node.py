@@ -1,5 +1,6 @@
 """One BB node's store: pool, extents, index and streams kept in step with each other."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -179,6 +180,8 @@ class NodeStore:
 
 
 def _remove_stale_files(stream: Stream) -> None:
-    for file in stream.stale_files:
-        Path(file).unlink(missing_ok=True)
+    name = stream.name.replace("%", "%25").replace("/", "%2F")
+    for file in map(Path, stream.stale_files):
+        if re.fullmatch(rf"{re.escape(name)}\.\d+\.\d+\.spill", file.name):  # a rank may have named any file
+            file.unlink(missing_ok=True)
     stream.stale_files.clear()

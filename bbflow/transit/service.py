@@ -9,6 +9,7 @@ from distributed import Client
 from distributed.cli import dask_scheduler, dask_worker
 
 from bbflow.errors import ConfigError
+from bbflow.landing.contact import remove_scheduler_file
 from bbflow.transit.security import security_of, without_http
 
 DEATH_TIMEOUT_S = 60
@@ -34,7 +35,7 @@ def serve_scheduler(
     options
         Further options of ``dask scheduler``.
     """
-    scheduler_file.unlink(missing_ok=True)
+    remove_scheduler_file(scheduler_file)
     dask.config.set(without_http(but_dashboard=dashboard is not None))
     words = [*_door(certificate, scheduler_file, listen), "--port", "0", "--dashboard-address"]
     words += [dashboard] if dashboard is not None else ["127.0.0.1:0", "--no-dashboard"]

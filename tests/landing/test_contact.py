@@ -5,7 +5,15 @@ import sys
 import pytest
 
 from bbflow.errors import ConfigError, NodeError
-from bbflow.landing.contact import NodeAddress, add_node, contact_key, lock_of, read_contact, remove_node
+from bbflow.landing.contact import (
+    NodeAddress,
+    add_node,
+    contact_key,
+    lock_of,
+    read_contact,
+    remove_node,
+    remove_scheduler_file,
+)
 
 REGISTER = """
 import sys
@@ -104,3 +112,16 @@ def test_another_version_is_refused(tmp_path):
     path.write_text(json.dumps({"format": "bbflow-contact", "version": 1, "nodes": []}))
     with pytest.raises(ConfigError, match="another version"):
         read_contact(path)
+
+
+@pytest.mark.parametrize("text", ["", "not JSON", "[1]", '{"type": "Worker"}'])
+def test_a_file_that_is_no_scheduler_file_stays(tmp_path, text):
+    path = tmp_path / "scheduler.json"
+    remove_scheduler_file(path)
+    path.write_text(text)
+    with pytest.raises(ConfigError, match="is no scheduler file of Dask"):
+        remove_scheduler_file(path)
+    assert path.read_text() == text
+    path.write_text('{"type": "Scheduler", "address": "tls://127.0.0.1:1"}')
+    remove_scheduler_file(path)
+    assert not path.exists()

@@ -221,7 +221,7 @@ def test_a_step_without_room_goes_to_the_pfs_for_all_ranks_and_its_files_go_with
     for step in range(2):
         for rank in (0, 1):
             bench.commit(rank, step, *bench.begin(rank, step, 4)["extents"])
-    spilled = [tmp_path / f"{rank}.spill" for rank in (0, 1)]
+    spilled = [tmp_path / f"{STREAM}.2.{rank}.spill" for rank in (0, 1)]
     for rank, file in enumerate(spilled):
         assert bench.begin(rank, 2, 4)["status"] == "spill"
         file.write_bytes(bytes(PAGE))
@@ -270,6 +270,13 @@ def test_an_agent_started_again_leaves_the_files_of_a_stream_that_has_the_name_o
     spill_a_step(bench, file)
     bench.reopen()
     assert file.read_bytes() == b"data"
+
+
+@pytest.mark.parametrize("name", ["thesis.tex", f"{STREAM}.spill", f"{STREAM}.0.0.spill.old", "other.0.0.spill"])
+def test_a_file_that_a_rank_names_but_no_rank_spills_to_stays(bench, tmp_path, name):
+    spill_a_step(bench, tmp_path / name)
+    bench.say(ANALYSIS, "drop", stream=STREAM)
+    assert (tmp_path / name).read_bytes() == b"data"
 
 
 def spill_a_step(bench, file):
