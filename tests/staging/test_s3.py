@@ -1,13 +1,9 @@
 """Against a server that knows S3, multi-part uploads and their ETags included."""
 
 import os
-import re
-import subprocess
-import sys
-import time
-import urllib.request
 
 import pytest
+from object_server import object_server
 
 from bbflow.errors import SourceError
 from bbflow.staging import File, Gate, Retry, Stager
@@ -19,25 +15,8 @@ QUICK = Retry(attempts=3, first_s=0.01)
 
 @pytest.fixture(scope="module")
 def options(tmp_path_factory):
-    log = tmp_path_factory.mktemp("moto") / "log"
-    words = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
-    with log.open("w") as file, subprocess.Popen(words, stdout=file, stderr=file) as server:
-        try:
-            url = address_in(log, server)
-            with urllib.request.urlopen(urllib.request.Request(f"{url}/bucket", method="PUT"), timeout=300):
-                yield {"s3": {"endpoint_url": url, "key": "k", "secret": "s", "region": "us-east-1"}}
-        finally:
-            server.kill()
-
-
-def address_in(log, server, timeout_s=300):
-    """Wait until a server says where it listens: the kernel has chosen its port."""
-    end_s = time.monotonic() + timeout_s
-    while not (found := re.search(r"(http://127\.0\.0\.1:\d+)\s", log.read_text())):
-        assert server.poll() is None, log.read_text()
-        assert time.monotonic() < end_s, "the server doesn't come up"
-        time.sleep(0.05)
-    return found[1]
+    with object_server(tmp_path_factory.mktemp("moto") / "log") as url:
+        yield {"s3": {"endpoint_url": url, "key": "k", "secret": "s", "region": "us-east-1"}}
 
 
 @pytest.mark.parametrize(("size_bytes", "checksum"), [(1000, True), (12_000_000, False)])

@@ -1,13 +1,21 @@
 """The command line `bbflow-pegasus`: one module a subcommand, each with `add_arguments` and `run`."""
 
+import sys
 from collections.abc import Sequence
 
 from bbflow.cli import Program
 
-COMMANDS: dict[str, str] = {}
+COMMANDS = {
+    "transfer": "transfer files as pegasus-transfer does, giving way to I/O phases (Pegasus runs this)",
+}
 BBFLOW_PEGASUS = Program("bbflow-pegasus", __name__, "Burst-buffer staging for Pegasus workflows.", COMMANDS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command of bbflow-pegasus and give its exit code."""
     return BBFLOW_PEGASUS.main(arguments)
+
+
+def transfer() -> int:
+    """Be pegasus-transfer, as the transformation catalog names it: its arguments, no subcommand, 1 for any failure."""
+    return min(main(["transfer", *sys.argv[1:]]), 1)

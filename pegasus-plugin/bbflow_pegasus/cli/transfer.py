@@ -1,0 +1,109 @@
+"""Transfer files as pegasus-transfer does, giving way to the I/O phases of others; Pegasus runs this.
+
+The list of transfers comes on standard input, or from a file. Jobs that stage inputs in are bbflow's, as far as they
+read local files, HTTP and S3; all else goes to the pegasus-transfer that is installed.
+"""
+
+import argparse
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bbflow.errors import ConfigError
+from bbflow.staging import Retry
+from bbflow.units import format_bytes
+from bbflow_pegasus.conduct import Conduct, conduct_of
+from bbflow_pegasus.credentials import Credentials
+from bbflow_pegasus.delegating import delegate
+from bbflow_pegasus.requests import Request, read_entries, request_of
+from bbflow_pegasus.stagein import StageIn, staged
+from bbflow_pegasus.statistics import Attempt, generate_checksums, write_attempts
+
+THREADS = 8
+"""As pegasus-transfer's default."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options, which are pegasus-transfer's."""
+    parser.add_argument("-f", "--file", type=Path, help="with the list of transfers (default: standard input)")
+    parser.add_argument("-m", "--max-attempts", type=int, help="of each file in a row without progress (default 9)")
+    parser.add_argument("-n", "--threads", type=int, default=0, help=f"files at once (default {THREADS})")
+    parser.add_argument("-s", "--symlink", action="store_true", help="for pegasus-transfer only")
+    parser.add_argument("-d", "--debug", action="store_true", help="for pegasus-transfer only")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command; 1 if a file couldn't be transferred, as Pegasus expects it."""
+    signal.signal(signal.SIGTERM, _stop)
+    conduct = conduct_of(os.environ)
+    entries = read_entries(_read(options.file))
+    requests, others = sort_out(entries, conduct)
+    code = 0
+    if requests:
+        code = _stage_in(requests, conduct, options)
+    if others and not code:
+        code = delegate(others, _words(options), os.environ)
+    return code
+
+
+def sort_out(entries: Sequence[dict[str, Any]], conduct: Conduct) -> tuple[list[Request], list[dict[str, Any]]]:
+    """Tell what bbflow stages from what goes to pegasus-transfer."""
+    if not conduct.is_stage_in:
+        return [], list(entries)
+    ours, others = [], []
+    for entry in entries:
+        request = request_of(entry, os.environ)
+        if request is not None and _is_below(request.target.url, conduct.target):
+            ours.append(request)
+        else:
+            others.append(entry)
+    return ours, others
+
+
+def _is_below(url: str, target: str | None) -> bool:
+    return target is None or f"{url}/".startswith(target.removeprefix("file://").rstrip("/") + "/")
+
+
+def _stage_in(requests: Sequence[Request], conduct: Conduct, options: argparse.Namespace) -> int:
+    threads = options.threads or int(os.environ.get("PEGASUS_TRANSFER_THREADS") or THREADS)
+    retry = Retry(options.max_attempts) if options.max_attempts else Retry()
+    started_s = time.time()
+    attempts = StageIn(conduct, Credentials(os.environ), threads, retry).run(requests)
+    write_attempts(attempts, os.environ)
+    have = staged(attempts)
+    _tell(attempts, len(have), len(requests), time.time() - started_s)
+    generate_checksums([request for request in requests if request.target.url in have], os.environ)
+    return 0 if len(have) == len(requests) else 1
+
+
+def _tell(attempts: Sequence[Attempt], have: int, wanted: int, elapsed_s: float) -> None:
+    """Print one line for each failure, and one for all."""
+    for attempt in attempts:
+        if attempt.error is not None:
+            print(f"bbflow-pegasus: {attempt.request.lfn}: {attempt.error}", file=sys.stderr)
+    size = format_bytes(sum(attempt.size_bytes for attempt in attempts))
+    also = f"; {wanted - have} couldn't be" if have < wanted else ""
+    print(f"{have} files, {size}, staged in {elapsed_s:.1f} s{also}", flush=True)
+
+
+def _stop(number: int, _: object) -> None:
+    """End as if by an error, so that what was announced is taken back; what was copied stays for the next attempt."""
+    sys.exit(128 + number)
+
+
+def _read(path: Path | None) -> str:
+    try:
+        return sys.stdin.read() if path is None else path.read_text()
+    except OSError as error:
+        raise ConfigError(f"can't read the transfer list {path}: {error.strerror}") from None
+
+
+def _words(options: argparse.Namespace) -> list[str]:
+    """Give pegasus-transfer's arguments."""
+    words = ["--threads", str(options.threads)] if options.threads else []
+    words += ["--max-attempts", str(options.max_attempts)] if options.max_attempts else []
+    return words + ["--symlink"] * options.symlink + ["--debug"] * options.debug

@@ -1,0 +1,155 @@
+"""What Pegasus asks a transfer job for: the JSON list on its standard input."""
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from bbflow.errors import ConfigError
+from bbflow.staging.checksums import ALGORITHMS
+
+SOURCES = ("file", "http", "https", "s3", "s3s")
+"""Protocols that bbflow reads itself."""
+TARGETS = ("file", "s3", "s3s")
+"""Protocols that bbflow writes itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A file at a site."""
+
+    url: str
+    """A path for local files, with its variables expanded; else as Pegasus wrote it."""
+    site: str
+    """Name of the site."""
+    protocol: str
+    """Such as ``file`` or ``s3``."""
+    priority: int = 0
+    """Of a source; the highest is tried first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One file to be staged in."""
+
+    lfn: str
+    """Its logical name."""
+    sources: tuple[Place, ...]
+    """Its replicas, in the order in which they are tried."""
+    target: Place
+    """Where to."""
+    size_bytes: int | None = None
+    """As the replica catalog says."""
+    checksum: str | None = None
+    """Such as ``sha256:…``, as the replica catalog says."""
+    generate_checksum: bool = False
+    """Whether Pegasus wants to know its checksum."""
+    entry: Mapping[str, Any] = field(default_factory=dict)
+    """What was asked for, as it came."""
+
+
+def read_entries(text: str) -> list[dict[str, Any]]:
+    """Read the list.
+
+    Raises
+    ------
+    ConfigError
+        If it is no JSON list of objects.
+    """
+    try:
+        entries = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"the transfer list is no JSON: {error}") from None
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise ConfigError("the transfer list must be a JSON list of objects, as Pegasus writes it")
+    return entries
+
+
+def request_of(entry: Mapping[str, Any], environment: Mapping[str, str]) -> Request | None:
+    """Read one entry.
+
+    Parameters
+    ----------
+    entry
+        Of the list.
+    environment
+        Where variables in local paths are looked up.
+
+    Returns
+    -------
+    Request or None
+        None if it is not for bbflow: another protocol, a container, a link, a check after a stage-out.
+
+    Raises
+    ------
+    ConfigError
+        If a variable of a local path isn't set, or something is missing in the entry.
+    """
+    if entry.get("type") != "transfer" or entry.get("verify_checksum_remote"):
+        return None
+    try:
+        sources = [_place(each, environment) for each in entry["src_urls"]]
+        targets = [_place(each, environment) for each in entry["dest_urls"]]
+    except (KeyError, TypeError, ValueError):
+        raise ConfigError(f"an entry of the transfer list isn't as Pegasus writes it: {json.dumps(entry)}") from None
+    if len(targets) != 1 or not sources or any("type" in each for each in (*entry["src_urls"], *entry["dest_urls"])):
+        return None
+    if not _is_ours(sources, targets[0]):
+        return None
+    attributes = entry.get("attributes", {})
+    return Request(
+        lfn=str(entry.get("lfn", "")),
+        sources=tuple(sorted(sources, key=lambda place: -place.priority)),
+        target=targets[0],
+        size_bytes=_size(attributes.get("size")),
+        checksum=_checksum(attributes),
+        generate_checksum=bool(entry.get("generate_checksum")),
+        entry=entry,
+    )
+
+
+def _is_ours(sources: list[Place], target: Place) -> bool:
+    if target.protocol not in TARGETS or any(place.protocol not in SOURCES for place in sources):
+        return False
+    return target.protocol == "file" or all(place.protocol == "file" for place in sources)
+
+
+def _place(content: Mapping[str, Any], environment: Mapping[str, str]) -> Place:
+    url, site = str(content["url"]), str(content["site_label"])
+    protocol, mark, _ = url.partition(":")
+    if mark and protocol != "file":
+        return Place(url, site, protocol, int(content.get("priority", 0)))
+    path = re.sub(r"^file:(//(localhost)?)?", "", url)
+    return Place(os.path.abspath(expand(path, environment)), site, "file", int(content.get("priority", 0)))
+
+
+def expand(path: str, environment: Mapping[str, str]) -> str:
+    """Put in the values of ``$VARIABLE`` and ``${VARIABLE}``.
+
+    Raises
+    ------
+    ConfigError
+        If one isn't set.
+    """
+
+    def value(match: re.Match[str]) -> str:
+        name = match.group(1) or match.group(2)
+        if name not in environment:
+            raise ConfigError(
+                f"{path}: the variable {name} isn't set where the transfer runs; set it in the site catalog"
+            )
+        return environment[name]
+
+    return re.sub(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))", value, path)
+
+
+def _size(text: object) -> int | None:
+    return int(str(text)) if str(text).isdigit() else None
+
+
+def _checksum(attributes: Mapping[str, Any]) -> str | None:
+    """Give a file's known checksum; a kind that bbflow doesn't compute is left to Pegasus."""
+    kind, value = str(attributes.get("checksum.type", "sha256")), attributes.get("checksum.value")
+    return f"{kind}:{value}" if value and kind in ALGORITHMS else None

@@ -1,0 +1,165 @@
+"""Stages the files of one transfer job: bbflow's own transfers, through one gate, each replica in its turn."""
+
+import os
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from shutil import disk_usage
+
+from bbflow.errors import CapacityError
+from bbflow.events import EventLog
+from bbflow.staging import File, Gate, Retry
+from bbflow.staging.diary import Diary
+from bbflow.staging.fetchers import Fetchers
+from bbflow.staging.gate import Closed
+from bbflow.staging.sources import local_path
+from bbflow.staging.transfers import Transfer, stage_out
+from bbflow.staging.watching import Watch
+from bbflow.units import format_bytes
+from bbflow_pegasus.conduct import Conduct
+from bbflow_pegasus.credentials import Credentials
+from bbflow_pegasus.crowd import Crowd, Together
+from bbflow_pegasus.requests import Place, Request
+from bbflow_pegasus.statistics import Attempt
+from bbflow_pegasus.targets import Target
+
+
+class StageIn:
+    """Stages requests.
+
+    Parameters
+    ----------
+    conduct
+        When transfers may run.
+    credentials
+        For those who read and write files.
+    threads
+        Files that are copied at once.
+    retry
+        What happens after a failure.
+    """
+
+    def __init__(self, conduct: Conduct, credentials: Credentials, threads: int, retry: Retry) -> None:
+        self._conduct, self._credentials = conduct, credentials
+        self._threads, self._retry = threads, retry
+        self._gate = Gate(threads)
+        self._requests: Sequence[Request] = ()
+        self._attempts: list[Attempt] = []
+        self._ended = threading.Semaphore(0)
+
+    def run(self, requests: Sequence[Request]) -> list[Attempt]:
+        """Stage all of them, and tell how each attempt went; the last of each request counts.
+
+        Raises
+        ------
+        CapacityError
+            If the file system of the targets has less room than the files need.
+        """
+        check_room(requests)
+        self._requests, self._attempts = requests, []
+        with self._watched() as diary:
+            count = self._conduct.policy.most_fetchers(self._threads)
+            fetchers = Fetchers(count, self._stage, partial(self._done, diary))
+            for request in requests:
+                file = File(request.sources[0].url, request.size_bytes)
+                diary.wanted(file)
+                fetchers.fetch(file, 0)
+            try:
+                for _ in requests:
+                    self._ended.acquire()
+            finally:
+                self._gate.close()
+                fetchers.close()
+        if len(staged(self._attempts)) == len(requests):
+            for request in requests:
+                if request.target.protocol == "file":
+                    Target(Path(request.target.url)).forget()
+        return self._attempts
+
+    @contextmanager
+    def _watched(self) -> Iterator[Diary]:
+        """Keep the gate as the policy says, for as long as a ``with`` lasts."""
+        with ExitStack() as stack:
+            events = None
+            if self._conduct.notes is not None:
+                self._conduct.notes.mkdir(parents=True, exist_ok=True)
+                events = EventLog(self._conduct.notes)
+                stack.callback(events.close)
+            diary = Diary(events, time.time, 1)
+            policy = self._conduct.policy
+            if self._conduct.crowd is not None:
+                crowd = stack.enter_context(Crowd(self._conduct.crowd, time.time))
+                policy = Together(policy.max_delay_s, policy=policy, place=crowd.place)
+            source = self._conduct.phase_source()
+            watch = Watch(policy, self._gate, source, diary.load, time.time, diary.decided, diary.phase)
+            watch.start()
+            stack.callback(diary.close)
+            stack.callback(watch.close)
+            yield diary
+
+    def _done(
+        self, diary: Diary, file: File, wave: int, fetcher: int, started_s: float, read_bytes: int, _: object
+    ) -> None:
+        diary.copied(file, wave, fetcher, started_s, read_bytes)
+        self._ended.release()
+
+    def _stage(self, _: File, rank: int) -> int:
+        """Stage a request from the first of its replicas that can be had; give the bytes that were read."""
+        request, read_bytes = self._requests[rank], 0
+        for source in request.sources:
+            started_s, size_bytes, failure = time.time(), 0, None
+            try:
+                size_bytes, read_bytes = self._copy(request, source, rank)
+            except Closed:
+                raise
+            except Exception as error:
+                failure = error
+            duration_s = time.time() - started_s
+            self._attempts.append(Attempt(request, source, started_s, duration_s, size_bytes, failure))
+            if failure is None or isinstance(failure, CapacityError):
+                break
+        return read_bytes
+
+    def _copy(self, request: Request, source: Place, rank: int) -> tuple[int, int]:
+        """Copy from one replica; give the file's size and what was read of it."""
+        if request.target.protocol != "file":
+            sources, url = self._credentials.open(request.target)
+            size_bytes = stage_out(Path(source.url), url, sources, self._gate, self._retry)
+            return size_bytes, size_bytes
+        path = Path(request.target.url)
+        sources, url = self._credentials.open(source)
+        local = local_path(url)
+        if local is not None and path.exists() and local.exists() and os.path.samefile(local, path):
+            return path.stat().st_size, 0
+        file = File(url, request.size_bytes, request.checksum)
+        receipt = Transfer(file, sources, Target(path, local), self._gate, self._retry, rank).run()
+        return receipt.size_bytes, receipt.transferred_bytes
+
+
+def staged(attempts: Iterable[Attempt]) -> set[str]:
+    """Give the targets that have their file."""
+    return {attempt.request.target.url for attempt in attempts if attempt.error is None}
+
+
+def check_room(requests: Sequence[Request]) -> None:
+    """See that files whose size is known can fit, before the first of them is copied.
+
+    Raises
+    ------
+    CapacityError
+        If they can't.
+    """
+    paths = [(Path(request.target.url), request) for request in requests if request.target.protocol == "file"]
+    new = [(path, request.size_bytes or 0) for path, request in paths if not path.exists()]
+    if not new:
+        return
+    place = next(parent for parent in new[0][0].parents if parent.exists())
+    need_bytes, free_bytes = sum(size for _, size in new), disk_usage(place).free
+    if need_bytes > free_bytes:
+        raise CapacityError(
+            f"{len(new)} files need {format_bytes(need_bytes)} on the file system of {place}, which has "
+            f"{format_bytes(free_bytes)} left: something else fills it; free space there, or plan with less capacity"
+        )

@@ -1,0 +1,83 @@
+"""Where one file lies that Pegasus wants at a path of its own: beside it, in ``.bbflow``, while it is being copied.
+
+::
+
+    DIR/.bbflow/<name>.part    what has come so far
+    DIR/.bbflow/<name>.json    what it, or the whole file, is a copy of
+    DIR/<name>                 the whole file: renamed, so it never appears in part
+
+The notes go when a job has all its files, so that one that is tried again copies only what it hasn't; Pegasus removes
+the directory with the rest of a run's, whatever became of it.
+"""
+
+import contextlib
+import stat
+from pathlib import Path
+
+from bbflow.errors import ConfigError
+from bbflow.staging.shelf import Note, read_note, write_note
+
+FOLDER = ".bbflow"
+
+
+class Target:
+    """The place of one file; its URL doesn't matter, for it has no other.
+
+    Parameters
+    ----------
+    path
+        Where Pegasus wants it.
+    source
+        Where it comes from, if that is on this host: the copy gets its permissions.
+
+    Raises
+    ------
+    ConfigError
+        If its directory can't be made.
+    """
+
+    def __init__(self, path: Path, source: Path | None = None) -> None:
+        self._path, self._source = path, source
+        self._folder = path.parent / FOLDER
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"can't stage to {path.parent}: {error.strerror}; is the burst buffer there?") from None
+
+    @property
+    def directory(self) -> Path:
+        """Where the file lies."""
+        return self._path.parent
+
+    def path(self, _: str) -> Path:
+        """Give where the file lies, or will lie."""
+        return self._path
+
+    def partial(self, _: str) -> Path:
+        """Give where it lies while it is being copied."""
+        return self._folder / f"{self._path.name}.part"
+
+    def note(self, _: str) -> Note | None:
+        """Give what the copy was noted to be."""
+        return read_note(self._note)
+
+    def write_note(self, note: Note) -> None:
+        """Note what is going to be copied."""
+        write_note(self._note, note)
+
+    def finish(self, url: str) -> Path:
+        """Let the whole file appear."""
+        if self._source is not None:
+            self.partial(url).chmod(stat.S_IMODE(self._source.stat().st_mode) & 0o777)
+        self.partial(url).replace(self._path)
+        return self._path
+
+    def forget(self) -> None:
+        """Remove the note: the job is done."""
+        self._note.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # others have notes in it
+            self._folder.rmdir()
+
+    @property
+    def _note(self) -> Path:
+        return self._folder / f"{self._path.name}.json"

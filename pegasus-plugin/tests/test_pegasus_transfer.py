@@ -1,0 +1,345 @@
+"""The transfer job, run as Pegasus runs it: against real files, a real HTTP server, a real S3 server."""
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from bbflow_pegasus.cli.transfer import sort_out
+from bbflow_pegasus.conduct import Conduct
+from object_server import object_server
+from range_server import RangeServer
+
+from bbflow.events import read_events
+from bbflow.phases import Board
+from bbflow.staging.sources import Sources
+
+SERVER = Path(__file__).parents[2] / "tests" / "staging" / "range_server.py"
+
+
+def wait_for(state, timeout_s=120):
+    end_s = time.monotonic() + timeout_s
+    while not state():
+        assert time.monotonic() < end_s
+        time.sleep(0.02)
+
+
+def test_local_files_are_staged_and_pegasus_is_told(job):
+    sizes = {"a.fits": 100_000, "deep/b.fits": 0}
+    (job.folder / "source" / "deep").mkdir()
+    for lfn, size_bytes in sizes.items():
+        job.add(lfn, f"file://{job.make(lfn, size_bytes)}")
+    code, said = job.run()
+    assert code == 0, said
+    for lfn in sizes:
+        assert job.target(lfn).read_bytes() == (job.folder / "source" / lfn).read_bytes()
+    assert {(each["lfn"], each["success"], each["bytes"]) for each in job.attempts} == {
+        ("a.fits", True, 100_000),
+        ("deep/b.fits", True, 0),
+    }
+    assert {(each["src_label"], each["dst_label"]) for each in job.attempts} == {("pfs", "bb")}
+    assert job.left == []
+    events = list(read_events(job.folder / "submit" / "bbflow" / job.name))
+    assert [event["event"] for event in events] == ["transfer", "transfer"]
+
+
+def test_a_staged_file_has_the_permissions_of_its_source(job):
+    program = job.make("program")
+    program.chmod(0o755)
+    job.add("program", program)
+    assert job.run()[0] == 0
+    assert os.access(job.target("program"), os.X_OK)
+
+
+def test_variables_in_local_paths_are_expanded_where_the_transfer_runs(job):
+    source = job.make("a")
+    job.environment = {"PFS": str(source.parent), "BB": str(job.folder / "bb" / "run0001")}
+    job.add("a", "file://$PFS/a", to="file:///${BB}/a")
+    assert job.run()[0] == 0
+    assert job.target("a").read_bytes() == source.read_bytes()
+
+
+def test_a_variable_that_is_not_set_is_one_line(job):
+    job.add("a", "file://$NOWHERE/a")
+    code, said = job.run()
+    assert (code, len(said.splitlines())) == (1, 1)
+    assert "the variable NOWHERE isn't set" in said
+
+
+def test_a_missing_replica_is_one_line_and_the_other_files_come(job):
+    job.add("a", job.make("a"))
+    job.add("gone", job.folder / "source" / "gone")
+    code, said = job.run()
+    assert code == 1
+    assert f"bbflow-pegasus: gone: {job.folder}/source/gone isn't there: check the URL" in said.splitlines()
+    assert "1 files, 1000 B, staged" in said
+    assert job.target("a").exists()
+
+
+def test_a_replica_that_cannot_be_had_gives_way_to_the_next(job):
+    with RangeServer(job.folder / "source") as server:
+        source = job.make("a", 300_000)
+        job.add("a", f"{server.url}/gone", f"{server.url}/a")
+        code, said = job.run()
+    assert code == 0, said
+    assert job.target("a").read_bytes() == source.read_bytes()
+    assert [each["success"] for each in job.attempts] == [False, True]
+
+
+def test_a_file_with_another_checksum_than_the_catalog_says_never_appears(job):
+    source = job.make("a")
+    right = hashlib.sha256(source.read_bytes()).hexdigest()
+    job.add("a", source, attributes={"checksum.type": "sha256", "checksum.value": right, "size": "1000"})
+    job.add("b", source, attributes={"checksum.type": "sha256", "checksum.value": "0" * 64})
+    code, said = job.run()
+    assert code == 1
+    assert f"{source} is damaged: its sha256 is {right}, but {'0' * 64} was expected" in said
+    assert (job.target("a").exists(), job.target("b").exists()) == (True, False)
+
+
+def test_a_file_of_another_size_than_the_catalog_says_is_refused(job):
+    job.add("a", job.make("a", 1000), attributes={"size": "999"})
+    code, said = job.run()
+    assert (code, job.target("a").exists()) == (1, False)
+    assert "has 1000 bytes, but 999 were expected" in said
+
+
+def test_files_that_cannot_fit_are_refused_before_the_first_is_copied(job):
+    job.add("a", job.make("a"))
+    job.add("b", job.make("b"), attributes={"size": str(1 << 60)})
+    code, said = job.run()
+    assert (code, job.target("a").exists()) == (1, False)
+    assert "2 files need 1.05e+06 TiB" in said
+    assert "something else fills it" in said
+
+
+def test_checksums_that_pegasus_wants_come_from_its_own_program(job):
+    source = job.make("a")
+    job.environment = {"KICKSTART_INTEGRITY_DATA": str(job.folder / "integrity")}
+    job.add("a", source, generate_checksum=True)
+    job.add("b", job.make("b"))
+    code, said = job.run()
+    assert code == 0, said
+    told = (job.folder / "integrity").read_text()
+    assert f"sha256: {hashlib.sha256(source.read_bytes()).hexdigest()}" in told
+    assert '"b"' not in told
+
+
+def test_what_stands_at_its_place_already_is_left_alone(job):
+    source = job.make("a")
+    job.add("a", source, to=f"file://{source}")
+    job.add("b", source)
+    job.target("b").parent.mkdir()
+    job.target("b").hardlink_to(source)
+    content = source.read_bytes()
+    assert job.run()[0] == 0
+    assert source.read_bytes() == content
+    assert job.target("b").samefile(source)
+
+
+def test_only_jobs_that_stage_in_are_ours_and_all_else_is_pegasus_transfers(job):
+    job.name = "stage_out_local_bb_0_0"
+    job.add("a", job.make("a"))
+    code, said = job.run()
+    assert code == 0, said
+    assert "All transfers completed successfully" in said
+    assert job.target("a").exists()
+
+
+def test_what_a_stage_in_job_wants_beside_files_goes_to_pegasus_transfer(job):
+    job.add("a", job.make("a"))
+    job.add("link", f"symlink://{job.make('c')}", to=f"symlink://{job.target('link')}")
+    code, said = job.run("--max-attempts", "1")  # pegasus-transfer waits for minutes between two
+    assert code == 0, said
+    assert job.target("link").is_symlink()
+    assert not job.target("a").is_symlink()
+    assert {each["lfn"]: each["success"] for each in job.attempts} == {"a": True, "link": True}
+
+
+def test_without_an_installation_the_error_says_what_is_missing(job):
+    job.name = "stage_out_local_bb_0_0"
+    job.environment = {"PATH": os.defpath}
+    job.add("a", job.make("a"))
+    code, said = job.run()
+    assert (code, len(said.splitlines())) == (1, 1)
+    assert "pegasus-transfer isn't on PATH" in said
+
+
+def test_only_what_goes_to_the_burst_buffer_is_ours(job):
+    job.add("a", job.make("a"))
+    for target, ours in ((None, 1), (f"file://{job.folder}/bb/", 1), (f"{job.folder}/b", 0)):
+        assert len(sort_out(job.entries, Conduct(job.name, target))[0]) == ours
+
+
+def test_a_phase_holds_stage_in_until_it_ends(job):
+    board = Board(job.folder / "phases")
+    job.environment = {"BBFLOW_PHASES": str(board.directory), "BBFLOW_POLICY": "full-delay"}
+    job.add("a", job.make("a"))
+    phase = board.begin("ocean-model")
+    process = job.start()
+    notes = job.folder / "submit" / "bbflow" / job.name
+    wait_for(lambda: (notes / "events.jsonl").exists())
+    time.sleep(0.2)
+    assert not job.target("a").exists()
+    board.end(phase.token)
+    assert process.wait(120) == 0
+    events = {event["event"]: event for event in read_events(notes)}
+    assert events["hold"]["reason"] == "I/O phase of ocean-model"
+    assert events["hold"]["ended_s"] <= events["transfer"]["ended_s"]
+    process.communicate()
+
+
+def test_a_policy_that_could_never_see_a_phase_is_refused(job):
+    job.environment = {"BBFLOW_POLICY": "full-delay"}
+    job.add("a", job.make("a"))
+    code, said = job.run()
+    assert code == 1
+    assert "delay policy full-delay of the transfer: it needs BBFLOW_PHASES or BBFLOW_OBSERVE" in said
+
+
+def test_a_killed_transfer_is_carried_on_with(job):
+    source = job.make("big", 3_000_000)
+    with RangeServer(job.folder / "source", allowed=4) as server:
+        job.add("big", f"{server.url}/big", attributes={"size": "3000000"})
+        first = job.start()
+        partial = job.target(".bbflow/big.part")
+        wait_for(lambda: len(server.gets) > 4 and partial.exists() and partial.stat().st_size)
+        first.kill()
+        first.communicate()
+        have_bytes = partial.stat().st_size
+        assert not job.target("big").exists()
+        before = len(server.gets)
+        server.allow()
+        code, said = job.run()
+        second = [request for request in server.gets[before:] if request[2] > 1]
+    assert code == 0, said
+    assert job.target("big").read_bytes() == source.read_bytes()
+    assert min(start for _, start, _ in second) == have_bytes, "what was there is not read again"
+    assert job.left == []
+
+
+def test_a_job_that_is_tried_again_copies_only_what_it_has_not(job):
+    job.add("a", job.make("a"))
+    job.add("late", job.folder / "source" / "late")
+    assert job.run()[0] == 1
+    inode = job.target("a").stat().st_ino
+    job.make("late")
+    assert job.run()[0] == 0
+    assert job.target("a").stat().st_ino == inode
+    assert job.left == []
+
+
+def test_a_job_that_is_told_to_stop_stops(job):
+    board = Board(job.folder / "phases")
+    job.environment = {"BBFLOW_PHASES": str(board.directory), "BBFLOW_POLICY": "full-delay"}
+    job.add("a", job.make("a"))
+    with_end = board.begin("ocean-model")
+    process = job.start()
+    crowd = job.folder / "phases" / "transfers"
+    wait_for(lambda: crowd.is_dir() and list(crowd.glob("*.phase")))
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(120) != 0
+    process.communicate()
+    assert not list(crowd.glob("*.phase")), "the others don't wait for its share"
+    board.end(with_end.token)
+
+
+def test_a_server_that_dies_and_comes_back_only_delays(job, tmp_path):
+    source = job.make("big", 2_000_000)
+
+    def serve(port, allowed):
+        log = (tmp_path / "log").open("w")
+        words = [sys.executable, SERVER, job.folder / "source", str(port), str(allowed)]
+        process = subprocess.Popen(words, stdout=log, stderr=log)
+        wait_for(lambda: (tmp_path / "log").read_text().strip())
+        log.close()
+        return process, int((tmp_path / "log").read_text())
+
+    server, port = serve(0, 4)
+    job.add("big", f"http://127.0.0.1:{port}/big")
+    process = job.start()
+    partial = job.target(".bbflow/big.part")
+    wait_for(lambda: partial.exists() and partial.stat().st_size)
+    server.kill()
+    server.wait()
+    server, _ = serve(port, 1e9)
+    out, err = process.communicate(timeout=120)
+    server.kill()
+    server.wait()
+    assert process.returncode == 0, out + err
+    assert job.target("big").read_bytes() == source.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    with object_server(tmp_path_factory.mktemp("moto") / "log") as url:
+        yield url
+
+
+def credentials(job, store, mode=0o600):
+    path = job.folder / "credentials.conf"
+    path.write_text(f"[lab]\nendpoint = {store}\nregion = us-east-1\n\n[me@lab]\naccess_key = k\nsecret_key = s\n")
+    path.chmod(mode)
+    return {"PEGASUS_CREDENTIALS": str(path)}
+
+
+def sources(store):
+    return Sources({"s3": {"endpoint_url": store, "key": "k", "secret": "s", "region": "us-east-1"}})
+
+
+def test_s3_is_read_with_the_credentials_that_pegasus_gives(job, store):
+    with sources(store).create("s3://bucket/survey/a") as file:
+        file.write(b"x" * 5000)
+    job.environment = credentials(job, store)
+    job.add("a", "s3://me@lab/bucket/survey/a")
+    code, said = job.run()
+    assert code == 0, said
+    assert job.target("a").read_bytes() == b"x" * 5000
+
+
+def test_s3_as_the_staging_site_is_written_through_the_same_gate(job, store):
+    job.environment = credentials(job, store)
+    source = job.make("a", 200_000)
+    job.add("a", source, to="s3://me@lab/bucket/run0001/a")
+    code, said = job.run()
+    assert code == 0, said
+    url = "s3://bucket/run0001/a"
+    with sources(store).open(url, sources(store).facts(url)) as reader:
+        assert reader.read(0, 200_000) == source.read_bytes()
+    assert [(each["dst_url"], each["bytes"]) for each in job.attempts] == [("s3://me@lab/bucket/run0001/a", 200_000)]
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (lambda found: {}, "needs credentials: set PEGASUS_CREDENTIALS, or PEGASUS_CREDENTIALS_pfs, to their file"),
+        (lambda found: {"PEGASUS_CREDENTIALS_pfs": "/nowhere"}, "can't read the credentials /nowhere"),
+        (lambda found: (os.chmod(found["PEGASUS_CREDENTIALS"], 0o644), found)[1], "others may read it: chmod 600"),
+    ],
+    ids=["none", "missing", "open"],
+)
+def test_credentials_that_are_missing_or_open_to_all_are_one_line(job, store, change, line):
+    job.environment = change(credentials(job, store))
+    job.add("a", "s3://me@lab/bucket/survey/a")
+    code, said = job.run()
+    assert code == 1
+    assert line in said
+    assert len(said.splitlines()) == 2, "the reason, and how many there are"
+
+
+def test_an_unknown_account_names_the_nearest_section(job, store):
+    job.environment = credentials(job, store)
+    job.add("a", "s3://you@lab/bucket/survey/a")
+    assert "has no section [you@lab] for s3://you@lab/bucket/survey/a; did you mean 'me@lab'?" in job.run()[1]
+
+
+def test_a_list_that_is_none_is_one_line(job, tmp_path):
+    path = tmp_path / "list"
+    path.write_text("{")
+    code, said = job.run("--file", str(path))
+    assert (code, len(said.splitlines())) == (1, 1)
+    assert "the transfer list is no JSON" in said
