@@ -3,17 +3,29 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
 
 from bbflow.staging.checksums import Checking
 from bbflow.staging.facts import Facts
 from bbflow.staging.files import File
 from bbflow.staging.gate import Gate
-from bbflow.staging.shelf import Note, Shelf
+from bbflow.staging.shelf import Note
 from bbflow.staging.sources import Sources
 from bbflow.staging.transfers import Receipt
 
 MOST_BYTES = 64 << 10
 """Of a small file."""
+
+
+class Places(Protocol):
+    """Where whole files are put; a `Shelf` is one."""
+
+    def has(self, url: str) -> bool:
+        """Whether anything is there of a file."""
+
+    def put(self, note: Note, content: bytes) -> Path:
+        """Let a file appear whole, and note what it is a copy of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +40,7 @@ class Batch:
     """How long the thread really worked."""
 
 
-def copy_batch(files: Sequence[File], sources: Sources, shelf: Shelf, gate: Gate, rank: int) -> Batch:
+def copy_batch(files: Sequence[File], sources: Sources, shelf: Places, gate: Gate, rank: int) -> Batch:
     """Copy small files of one server, one after the other.
 
     Parameters
@@ -55,7 +67,7 @@ def copy_batch(files: Sequence[File], sources: Sources, shelf: Shelf, gate: Gate
         return Batch(receipts, ended_s, time.thread_time() - started_cpu_s)
 
 
-def copy_whole(file: File, sources: Sources, shelf: Shelf) -> Receipt | None:
+def copy_whole(file: File, sources: Sources, shelf: Places) -> Receipt | None:
     """Copy a small file of which nothing is there yet; None if anything isn't as it should be.
 
     Its content and its version come from one read, so it is a copy of one version without asking twice.

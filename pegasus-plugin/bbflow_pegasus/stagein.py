@@ -9,14 +9,15 @@ from functools import partial
 from pathlib import Path
 from shutil import disk_usage
 
-from bbflow.errors import CapacityError
+from bbflow.errors import CapacityError, ConfigError
 from bbflow.events import EventLog
 from bbflow.staging import File, Gate, Retry
 from bbflow.staging.diary import Diary
-from bbflow.staging.fetchers import Fetchers
+from bbflow.staging.fetchers import Fetched, Fetchers
 from bbflow.staging.gate import Closed
+from bbflow.staging.small import Batch, copy_whole
 from bbflow.staging.sources import local_path
-from bbflow.staging.transfers import Transfer, stage_out
+from bbflow.staging.transfers import Receipt, Transfer, stage_out
 from bbflow.staging.watching import Watch
 from bbflow.units import format_bytes
 from bbflow_pegasus.conduct import Conduct
@@ -62,7 +63,9 @@ class StageIn:
         self._requests, self._attempts = requests, []
         with self._watched() as diary:
             count = self._conduct.policy.most_fetchers(self._threads)
-            fetchers = Fetchers(count, self._stage, partial(self._done, diary))
+            fetchers = Fetchers(
+                count, self._stage, self._stage_small, lambda: self._gate.batch_bytes, partial(self._done, diary)
+            )
             for request in requests:
                 file = File(request.sources[0].url, request.size_bytes)
                 diary.wanted(file)
@@ -100,11 +103,35 @@ class StageIn:
             stack.callback(watch.close)
             yield diary
 
-    def _done(
-        self, diary: Diary, file: File, wave: int, fetcher: int, started_s: float, read_bytes: int, _: object
-    ) -> None:
-        diary.copied(file, wave, fetcher, started_s, read_bytes)
-        self._ended.release()
+    def _done(self, diary: Diary, fetched: Sequence[Fetched]) -> None:
+        diary.copied(fetched)
+        for _ in fetched:
+            self._ended.release()
+
+    def _stage_small(self, files: Sequence[File], rank: int) -> Batch:
+        """Stage requests for small files, as far as they come in one piece."""
+        receipts: list[Receipt | None] = []
+        ended_s: list[float] = []
+        with self._gate.batch(sum(file.size_bytes or 0 for file in files), rank):
+            started_s, started_cpu_s = time.perf_counter(), time.thread_time()
+            for request in self._requests[rank : rank + len(files)]:
+                receipts.append(self._copy_small(request))
+                ended_s.append(time.perf_counter() - started_s)
+            return Batch(receipts, ended_s, time.thread_time() - started_cpu_s)
+
+    def _copy_small(self, request: Request) -> Receipt | None:
+        source, began_s = request.sources[0], time.time()
+        if request.target.protocol != "file":
+            return None
+        try:
+            sources, url = self._credentials.open(source)
+        except ConfigError:
+            return None  # the long way says what is wrong
+        target = Target(Path(request.target.url), local_path(url))
+        receipt = copy_whole(File(url, request.size_bytes, request.checksum), sources, target)
+        if receipt is not None:
+            self._attempts.append(Attempt(request, source, began_s, time.time() - began_s, receipt.size_bytes))
+        return receipt
 
     def _stage(self, _: File, rank: int) -> int:
         """Stage a request from the first of its replicas that can be had; give the bytes that were read."""
@@ -135,7 +162,9 @@ class StageIn:
         if local is not None and path.exists() and local.exists() and os.path.samefile(local, path):
             return path.stat().st_size, 0
         file = File(url, request.size_bytes, request.checksum)
-        receipt = Transfer(file, sources, Target(path, local), self._gate, self._retry, rank).run()
+        target = Target(path, local)
+        target.make_room()
+        receipt = Transfer(file, sources, target, self._gate, self._retry, rank).run()
         return receipt.size_bytes, receipt.transferred_bytes
 
 

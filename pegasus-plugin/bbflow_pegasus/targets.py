@@ -29,20 +29,11 @@ class Target:
         Where Pegasus wants it.
     source
         Where it comes from, if that is on this host: the copy gets its permissions.
-
-    Raises
-    ------
-    ConfigError
-        If its directory can't be made.
     """
 
     def __init__(self, path: Path, source: Path | None = None) -> None:
         self._path, self._source = path, source
         self._folder = path.parent / FOLDER
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigError(f"can't stage to {path.parent}: {error.strerror}; is the burst buffer there?") from None
 
     @property
     def directory(self) -> Path:
@@ -56,6 +47,30 @@ class Target:
     def partial(self, _: str) -> Path:
         """Give where it lies while it is being copied."""
         return self._folder / f"{self._path.name}.part"
+
+    def make_room(self) -> None:
+        """Make the directories that it needs.
+
+        Raises
+        ------
+        ConfigError
+            If they can't be made.
+        """
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            place = self._path.parent
+            raise ConfigError(f"can't stage to {place}: {error.strerror}; is the burst buffer there?") from None
+
+    def has(self, url: str) -> bool:
+        """Whether anything is there of the file."""
+        return self._path.exists() or self.partial(url).exists()
+
+    def put(self, note: Note, content: bytes) -> Path:
+        """Let the file appear whole; one that came in one piece needs no note, for it is as soon copied again."""
+        self.make_room()
+        self.partial(note.url).write_bytes(content)
+        return self.finish(note.url)
 
     def note(self, _: str) -> Note | None:
         """Give what the copy was noted to be."""

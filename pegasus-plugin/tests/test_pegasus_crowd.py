@@ -43,6 +43,7 @@ def test_each_job_takes_its_place_among_those_that_are_there(tmp_path):
 def test_a_job_that_died_is_forgotten_after_its_lease(tmp_path):
     now_s = 1000.0
     with Crowd(tmp_path, lambda: now_s) as one:
+        now_s += 1
         Crowd(tmp_path, lambda: now_s).__enter__()
         now_s += LOOK_S
         assert one.place() == (0, 2)
