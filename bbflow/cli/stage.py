@@ -4,17 +4,22 @@ SOURCES are URLs (paths, s3://, https://, …), which are staged together and st
 file with a list of tasks, each with its inputs, its outputs, and the command to run once the inputs are there.
 Files of a plan may go when the next tasks need their room; its outputs are copied to their URLs.
 
+A source or an input with wildcards (*, ?, [abc], ** for any directories) stands for all files that match, and one that
+ends with / for all below it. DIR/listing.tsv says which source lies where; with --tree, DIR/tree has the sources under
+their own paths.
+
 Policies: no-action, full-delay, partial-delay:limit=0.05, scale-down:fetchers=1, scale-up:fetchers=16, auto:limit=0.05;
 each also takes max_delay_s=600.
 
 Example:
   bbflow stage s3://survey/tile-{1..8}.fits --to /bb/tiles --capacity 64GiB --policy full-delay --phases /pfs/phases
+  bbflow stage 's3://survey/2024/**/*.fits' --to /bb/year --capacity 64GiB --tree
   bbflow stage plan.yml --to /bb/plan --capacity 64GiB --slots 16 --policy auto --picture staging.png
 """
 
 import argparse
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -29,8 +34,10 @@ from bbflow.phases import Board, BoardSource, PhaseSource, SourcesTogether, obse
 from bbflow.report.staging import draw_staging, read_staging
 from bbflow.staging import Stager, parse_policy
 from bbflow.staging.diary import kind_of
-from bbflow.staging.program import Step, parse_program
+from bbflow.staging.names import check_names, link_tree, unlink_gone, write_listing
+from bbflow.staging.program import Step, expand_program, parse_program
 from bbflow.staging.running import run_program
+from bbflow.staging.sources import Sources
 from bbflow.units import format_bytes, parse_bytes
 
 _SHOW_EVERY_S = 0.2
@@ -55,12 +62,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--file-system", metavar="NAME", help="only phases of this file system count")
     parser.add_argument("--fetchers", type=int, default=8, help="files that are copied at once (default 8)")
     parser.add_argument("--direct", action="store_true", help="tasks whose files can't fit read from the source")
+    parser.add_argument("--tree", action="store_true", help="keep the sources' paths: links to them, in DIR/tree")
     parser.add_argument("--picture", type=Path, metavar="PNG", help="draw the timeline")
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    steps = parse_program(options.sources)
+    steps, names = expand_program(parse_program(options.sources), Sources(), options.to.absolute())
+    if options.tree:
+        check_names(names)
     if options.picture and not options.picture.absolute().parent.is_dir():
         raise ConfigError(f"{options.picture.absolute().parent} isn't there, so the picture can't be written to it")
     with ExitStack() as stack:
@@ -73,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
             state = stager.state()
         elapsed_s = time.time() - started_s
         print(f"{format_bytes(state.staged_bytes)} staged in {elapsed_s:.1f} s")
-        _tell_places(stager, steps)
+        _tell_places(options.to.absolute(), _places(stager, steps), names if options.tree else None)
         _draw(options.picture, notes)
     return 0
 
@@ -128,13 +138,22 @@ def _follow(stager: Stager, running: "Future[None]", show: Callable[[int, int, s
         time.sleep(_SHOW_EVERY_S)
 
 
-def _tell_places(stager: Stager, steps: Sequence[Step]) -> None:
-    """Print where sources lie that stay there."""
-    for step in steps:
-        if not step.command:
-            for file in step.task.inputs:
-                if stager.path(file.url).exists():
-                    print(stager.path(file.url))
+def _places(stager: Stager, steps: Sequence[Step]) -> dict[str, Path]:
+    """Give where sources lie that stay there."""
+    urls = [file.url for step in steps if not step.command for file in step.task.inputs]
+    return {url: path for url in urls if (path := stager.path(url)).exists()}
+
+
+def _tell_places(directory: Path, places: Mapping[str, Path], names: Mapping[str, str] | None) -> None:
+    """Write and print where sources lie; with names, only where their tree is."""
+    if places:
+        write_listing(directory, places)
+    if names is None:
+        unlink_gone(directory)
+        for path in places.values():
+            print(path)
+    elif places:
+        print(link_tree(directory, names, places))
 
 
 def _draw(path: Path | None, notes: Path) -> None:

@@ -2,9 +2,11 @@
 
 from bbflow.staging.files import File, Location, Task
 from bbflow.staging.gate import Decision, Gate
+from bbflow.staging.matching import expand
 from bbflow.staging.policies import Policy, Situation, parse_policy
 from bbflow.staging.retry import Retry
 from bbflow.staging.share import Share
+from bbflow.staging.sources import Sources
 from bbflow.staging.stager import Locations, Stager
 
 __all__ = [
@@ -17,7 +19,9 @@ __all__ = [
     "Retry",
     "Share",
     "Situation",
+    "Sources",
     "Stager",
     "Task",
+    "expand",
     "parse_policy",
 ]

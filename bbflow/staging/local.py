@@ -82,7 +82,7 @@ class LocalFiles:
     def children(self, url: str) -> tuple[list[Listed], list[str]]:
         """List a directory; links to directories are followed."""
         files, directories = [], []
-        with _refusals(url), os.scandir(path_of(url)) as entries:
+        with _refusals(url), os.scandir(path_of(url) or ".") as entries:
             for entry in entries:
                 if entry.is_dir():
                     directories.append(entry.name)
@@ -92,7 +92,7 @@ class LocalFiles:
 
     def tree(self, url: str) -> Iterator[Listed]:
         """List all files below a directory; links to directories in it are not followed, since they may go round."""
-        root = path_of(url)
+        root = path_of(url) or "."
         with _refusals(url):
             for directory, _, names in os.walk(root, onerror=_raise):
                 for name in names:

@@ -1,9 +1,10 @@
 """A program to stage by hand: tasks with their files, and perhaps the command that each runs."""
 
+import json
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import yaml
 
 from bbflow.errors import ConfigError, nearest
 from bbflow.staging.files import File, Location, Task
+from bbflow.staging.matching import expand, is_many
+from bbflow.staging.sources import Sources, local_path
 from bbflow.units import parse_bytes
 
 ENDINGS = (".yml", ".yaml", ".json")
@@ -49,12 +52,63 @@ def parse_program(words: Sequence[str]) -> list[Step]:
 
 def _read_plan(path: Path) -> list[Step]:
     try:
-        content = yaml.safe_load(path.read_text())
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        content = _parsed(path)
+    except (OSError, ValueError, yaml.YAMLError) as error:
         raise ConfigError(f"can't read the plan {path}: {' '.join(str(error).split())}") from None
     if not isinstance(content, list) or not content:
         raise ConfigError(f"{path}: a plan is a list of tasks, each with its inputs")
     return [_step(item, f"{path}: task {number}") for number, item in enumerate(content)]
+
+
+def _parsed(path: Path) -> Any:
+    """Parse by what was made for it: a plan may have 100,000 tasks, for which a YAML parser in Python takes minutes."""
+    if path.suffix == ".json":
+        return json.loads(path.read_text())
+    return yaml.load(path.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+
+
+def expand_program(steps: Sequence[Step], sources: Sources, target: Path) -> tuple[list[Step], dict[str, str]]:
+    """Put the files in the place of patterns and directories among the inputs.
+
+    Parameters
+    ----------
+    steps
+        The program.
+    sources
+        Lists them.
+    target
+        Directory that is staged to; files in it are no sources, though it may lie in a directory that is.
+
+    Returns
+    -------
+    list of Step
+        With an input for each file.
+    dict of str to str
+        URL of each input to its path in a tree.
+
+    Raises
+    ------
+    ConfigError
+        If a pattern has a size or a checksum.
+    SourceError
+        If nothing matches.
+    """
+    names: dict[str, str] = {}
+    return [replace(step, task=_expanded(step.task, sources, target, names)) for step in steps], names
+
+
+def _expanded(task: Task, sources: Sources, target: Path, names: dict[str, str]) -> Task:
+    inputs: dict[str, File] = {}
+    for file in task.inputs:
+        many = is_many(file.url)
+        if many and (file.size_bytes is not None or file.checksum is not None):
+            raise ConfigError(f"task {task.key!r}: {file.url} stands for several files, which have no size or checksum")
+        for listed in expand(file.url, sources):
+            if many and (path := local_path(listed.url)) and path.is_relative_to(target):
+                continue
+            names.setdefault(listed.url, listed.name)
+            inputs.setdefault(listed.url, File(listed.url, listed.size_bytes) if many else file)
+    return replace(task, inputs=tuple(inputs.values()))
 
 
 def _step(item: Any, where: str) -> Step:

@@ -74,7 +74,9 @@ class RemoteFiles:
             found = system.ls(path, detail=True)
         files, directories = [], []
         for info in found:
-            below = info["name"].rstrip("/").rpartition("/")[2]
+            above, _, below = info["name"].rstrip("/").rpartition("/")
+            if above.strip("/") != path.strip("/") or below.startswith(("?", "#")):
+                continue  # a page has links to elsewhere too, and some that sort it
             if info["type"] == "directory":
                 directories.append(below)
             else:

@@ -37,6 +37,25 @@ def test_sources_are_staged_and_their_places_printed(sources, tmp_path):
     assert again.startswith("0 B staged"), "what is there is taken over"
 
 
+def test_a_pattern_is_staged_under_its_own_names_and_a_listing_tells_where_all_lies(sources, tmp_path):
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    for number, source in enumerate(sources):
+        source.rename(tmp_path / "deep" / ("er" if number % 2 else ".") / source.name)
+    words = [f"{tmp_path}/deep/**/*.dat", "--to", tmp_path / "bb", "--capacity", "10MiB", "--tree"]
+    tree = tmp_path / "bb" / "tree"
+    assert stage(*words).stdout.splitlines()[1:] == [str(tree)]
+    assert sorted(path.relative_to(tree).as_posix() for path in tree.rglob("*.dat")) == [
+        "er/f1.dat",
+        "er/f3.dat",
+        "f0.dat",
+        "f2.dat",
+    ]
+    assert (tree / "er" / "f1.dat").read_bytes() == (tmp_path / "deep" / "er" / "f1.dat").read_bytes()
+    listed = dict(line.split("\t") for line in (tmp_path / "bb" / "listing.tsv").read_text().splitlines())
+    assert sorted(listed) == sorted(str(path) for path in (tmp_path / "deep").rglob("*.dat"))
+    assert all(Path(place).samefile(tree / Path(url).relative_to(tmp_path / "deep")) for url, place in listed.items())
+
+
 def test_a_plan_runs_its_commands_beside_their_files_and_stages_outputs_out(sources, tmp_path):
     copy = "import sys; open(sys.argv[-1], 'wb').write(b''.join(open(name, 'rb').read() for name in sys.argv[1:-1]))"
     plan = [

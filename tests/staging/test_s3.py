@@ -7,6 +7,7 @@ from object_server import object_server
 
 from bbflow.errors import SourceError
 from bbflow.staging import File, Gate, Retry, Stager
+from bbflow.staging.matching import expand
 from bbflow.staging.sources import Sources
 from bbflow.staging.transfers import stage_out
 
@@ -55,3 +56,47 @@ def test_a_users_profile_gives_credentials(options, monkeypatch, tmp_path):
     there = {key: options["s3"][key] for key in ("endpoint_url", "region")}
     (tmp_path / "b").write_bytes(b"abc")
     assert stage_out(tmp_path / "b", "s3://bucket/b", Sources({"s3": there}), Gate(1), QUICK) == 3
+
+
+@pytest.fixture(scope="module")
+def listed(options):
+    """Objects below a prefix, some of them in deeper ones."""
+    sources = Sources(options)
+    names = ["a.fits", "b.fits", "c.txt", "d1/a.fits", "d1/e/f.fits", "d2/a.fits"]
+    for number, name in enumerate(names):
+        with sources.create(f"s3://bucket/tree/{name}") as file:
+            file.write(b"x" * (number + 1))
+    return names
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("*.fits", ["a.fits", "b.fits"]),
+        ("d?/*.fits", ["d1/a.fits", "d2/a.fits"]),
+        ("**/a.fits", ["a.fits", "d1/a.fits", "d2/a.fits"]),
+        ("d1/", ["d1/a.fits", "d1/e/f.fits"]),
+    ],
+)
+def test_a_pattern_or_a_prefix_is_the_objects_that_it_stands_for(options, listed, pattern, found):
+    files = expand(f"s3://bucket/tree/{pattern}", Sources(options))
+    assert [file.url.removeprefix("s3://bucket/tree/") for file in files] == found
+    assert [file.size_bytes for file in files] == [listed.index(name) + 1 for name in found]
+    assert [file.name for file in files] == found
+
+
+def test_a_pattern_that_matches_no_object_is_one_clear_error(options, listed):
+    with pytest.raises(SourceError, match="matches no file: check it"):
+        expand("s3://bucket/tree/*.nc", Sources(options))
+
+
+def test_sizes_of_many_objects_are_listed_and_not_asked_for(options):
+    sources = Sources(options)
+    urls = [f"s3://bucket/sizes/{n:03}" for n in range(30)]
+    for number, url in enumerate(urls):
+        with sources.create(url) as file:
+            file.write(b"x" * number)
+    expected = {url: number for number, url in enumerate(urls)}
+    assert sources.sizes([*urls, "s3://bucket/sizes/none"]) == expected
+    assert sources.sizes(urls[15:]) == {url: expected[url] for url in urls[15:]}
+    assert sources.sizes(urls[:3]) == {}, "each of so few is asked for"

@@ -1,0 +1,109 @@
+"""Many files by one word: ``dir/``, ``s3://bucket/prefix/*.fits``, ``data/**/*.nc``, from every kind of store."""
+
+import os
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+
+from bbflow.errors import SourceError
+from bbflow.staging.facts import Listed
+from bbflow.staging.local import is_local, path_of
+from bbflow.staging.sources import Sources
+
+ANY_DEPTH = "**"
+
+
+def is_many(word: str) -> bool:
+    """Whether a word stands for as many files as there are: it has a wildcard, or names a directory."""
+    if is_local(word) and os.path.lexists(path_of(word)):
+        return os.path.isdir(path_of(word))  # a file whose name has a wildcard in it is itself
+    return word.endswith("/") or has_wildcard(word)
+
+
+def has_wildcard(text: str) -> bool:
+    """Whether there is ``*``, ``?`` or ``[`` in a URL; in HTTP's only ``*`` counts, since the others have a meaning."""
+    return any(mark in text for mark in ("*" if text.startswith(("http://", "https://")) else "*?["))
+
+
+def expand(word: str, sources: Sources) -> list[Listed]:
+    """Give the files that a word stands for.
+
+    A pattern matches as a shell's does: ``*`` and ``?`` not across ``/``, ``**`` any directories, and nothing hidden
+    unless the dot is written. A directory, which ends with ``/`` unless it is on this host, stands for all below it.
+
+    Parameters
+    ----------
+    word
+        A path or a URL.
+    sources
+        Lists it.
+
+    Returns
+    -------
+    list of Listed
+        Sorted; each name is its path below what comes before the first wildcard, or below the directory's parent.
+
+    Raises
+    ------
+    SourceError
+        If nothing matches, or a directory can't be listed.
+    """
+    if not is_many(word):
+        return [Listed(word, word.rpartition("/")[2], None)]
+    if has_wildcard(word) and not (is_local(word) and os.path.isdir(path_of(word))):
+        root, segments = _parted(word)
+        found = list(_matching(sources, root, segments, ""))
+    else:
+        root = word.rstrip("/") or "/"
+        above = _last(os.path.abspath(path_of(root)) if is_local(root) else root.partition("://")[2])
+        found = [Listed(file.url, f"{above}/{file.name}".lstrip("/"), file.size_bytes) for file in sources.tree(root)]
+    if not found:
+        raise SourceError(f"{word} matches no file: check it; a directory's files are dir/*, and dir/ is all below it")
+    return sorted(found, key=lambda file: file.name)
+
+
+def _parted(pattern: str) -> tuple[str, list[str]]:
+    """Part a pattern into the directory before its first wildcard, and the segments from there on."""
+    segments = pattern.split("/")
+    first = next(number for number, segment in enumerate(segments) if has_wildcard(segment))
+    rest = segments[first:]
+    if not rest[-1]:
+        rest[-1] = ANY_DEPTH
+    root = "/".join(segments[:first])
+    return root or ("/" if first else ""), rest
+
+
+def _matching(sources: Sources, url: str, segments: list[str], above: str) -> Iterator[Listed]:
+    """List level by level, so that other directories are not gone through; below ``**`` all is listed at once."""
+    first, rest = segments[0], segments[1:]
+    if first == ANY_DEPTH:
+        for file in sources.tree(url):
+            if _fits(file.name.split("/"), segments):
+                yield Listed(file.url, above + file.name, file.size_bytes)
+        return
+    files, directories = sources.children(url)
+    if rest:
+        for name in sorted(directories):
+            if _fits_one(name, first):
+                yield from _matching(sources, f"{url.rstrip('/')}/{name}" if url else name, rest, f"{above}{name}/")
+    else:
+        yield from (
+            Listed(file.url, above + file.name, file.size_bytes) for file in files if _fits_one(file.name, first)
+        )
+
+
+def _fits(names: list[str], segments: list[str]) -> bool:
+    if not segments:
+        return not names
+    if segments[0] != ANY_DEPTH:
+        return bool(names) and _fits_one(names[0], segments[0]) and _fits(names[1:], segments[1:])
+    if len(segments) == 1:
+        return not any(name.startswith(".") for name in names)
+    return _fits(names, segments[1:]) or (bool(names) and names[0][:1] != "." and _fits(names[1:], segments))
+
+
+def _fits_one(name: str, segment: str) -> bool:
+    return fnmatchcase(name, segment) and (segment.startswith(".") or not name.startswith("."))
+
+
+def _last(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]

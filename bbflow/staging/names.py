@@ -1,0 +1,124 @@
+"""Staged files by plain names: a listing of what lies where, and a tree of links."""
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from bbflow.errors import ConfigError, SourceError
+
+LISTING, TREE = "listing.tsv", "tree"
+
+
+def write_listing(directory: Path, places: Mapping[str, Path]) -> Path:
+    """Write which file lies where: URL, tab, path; what an earlier listing had and is still there stays in it.
+
+    Parameters
+    ----------
+    directory
+        Where files are staged to.
+    places
+        URL to path.
+    """
+    path = directory / LISTING
+    listed = {url: place for url, place in _listed(path).items() if os.path.exists(place)}
+    listed |= {url: str(place) for url, place in places.items()}
+    temporary = path.with_name(f".{LISTING}.part")
+    temporary.write_text("".join(f"{url}\t{place}\n" for url, place in listed.items()))
+    temporary.replace(path)
+    return path
+
+
+def _listed(path: Path) -> dict[str, str]:
+    with suppress(FileNotFoundError):
+        lines = (line.split("\t") for line in path.read_text().splitlines())
+        return {words[0]: words[1] for words in lines if len(words) == 2}
+    return {}
+
+
+def check_names(names: Mapping[str, str]) -> None:
+    """Check that files can lie in one tree.
+
+    Parameters
+    ----------
+    names
+        URL to its path in the tree.
+
+    Raises
+    ------
+    ConfigError
+        If two have the same path, or one would lie below another.
+    SourceError
+        If a store names a file by a path that leads out of the tree.
+    """
+    seen: dict[str, str] = {}
+    for url, name in names.items():
+        if any(part in ("", ".", "..") for part in name.split("/")):
+            raise SourceError(f"{url} has no place in a tree: its path below it would be {name!r}; leave out --tree")
+        other = seen.setdefault(name, url)
+        if other != url:
+            raise ConfigError(f"{url} and {other} would both be {name} in the tree: stage them to two directories")
+    for name, url in seen.items():
+        above = name.rpartition("/")[0]
+        while above:
+            if above in seen:
+                raise ConfigError(f"{url} would lie below {seen[above]} in the tree: stage them to two directories")
+            above = above.rpartition("/")[0]
+
+
+def link_tree(directory: Path, names: Mapping[str, str], places: Mapping[str, Path]) -> Path:
+    """Let staged files be found under their own paths, by links; links to files that have gone go.
+
+    Parameters
+    ----------
+    directory
+        Where files are staged to.
+    names
+        URL to its path in the tree.
+    places
+        URL to where it lies, for those that were staged.
+
+    Raises
+    ------
+    ConfigError
+        If something else has such a path.
+    """
+    tree = directory / TREE
+    unlink_gone(directory)
+    for url, place in places.items():
+        link = os.path.join(tree, names[url])
+        os.makedirs(os.path.dirname(link), exist_ok=True)
+        target = os.path.relpath(place, os.path.dirname(link))
+        try:
+            os.symlink(target, link)
+        except FileExistsError:
+            if not _is_ours(directory, link):
+                raise ConfigError(f"{link} is there and isn't ours: move it away, or stage elsewhere") from None
+            _replace_link(target, link)
+    return tree
+
+
+def unlink_gone(directory: Path) -> None:
+    """Remove the tree's links to files that have gone, and directories that are empty then."""
+    for folder, _, files in os.walk(directory / TREE, topdown=False):
+        gone = [link for name in files if not os.path.exists(link := os.path.join(folder, name))]
+        for link in gone:
+            if _is_ours(directory, link):
+                os.unlink(link)
+        if gone:
+            with suppress(OSError):  # something else is in it
+                os.rmdir(folder)
+
+
+def _replace_link(target: str, link: str) -> None:
+    temporary = f"{link}.{os.getpid()}.part"
+    os.symlink(target, temporary)
+    os.replace(temporary, link)
+
+
+def _is_ours(directory: Path, link: str) -> bool:
+    """Whether something is a link to a staged file."""
+    if not os.path.islink(link):
+        return False
+    target = os.path.normpath(os.path.join(os.path.dirname(link), os.readlink(link)))
+    return target.startswith(os.path.join(directory, "files", ""))
