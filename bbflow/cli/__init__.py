@@ -21,6 +21,8 @@ COMMANDS = {
     "status": "show BB nodes and their streams",
     "operators": "list what the configuration may compute, with examples",
     "stage": "stage files to a burst buffer, giving way to others' I/O phases",
+    "simulate": "say what a scenario of nodes, policies and applications would come to",
+    "plan": "choose nodes, capacity, fetchers and policy for a scenario",
     "phase": "announce an I/O phase, or list those that last",
     "register": "hand a stream to functions of a shared library, map and reduce",
     "merge": "merge the states of separate runs, and publish what comes of them",

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bbflow.errors import ConfigError, nearest
+from bbflow.models.interference import Interference
 from bbflow.phases import Phase, Prediction
 from bbflow.staging.gate import PAUSE_S, Decision
-from bbflow.staging.interference import Interference
 
 MAX_DELAY_S = 600.0
 LEAST_PACE_BYTES_PER_S = 64 << 10

@@ -4,15 +4,34 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
+from typing import Protocol
 
+from bbflow.models.interference import Interference, PhaseSample, fit_interference
 from bbflow.phases import Phase, PhaseSource, Prediction
 from bbflow.phases.prediction import NEWEST, predict
-from bbflow.staging.gate import Decision, Gate
-from bbflow.staging.interference import Interference, PhaseSample, fit_interference
+from bbflow.staging.gate import Decision
 from bbflow.staging.policies import Policy, Situation
 
 POLL_S = 0.01
 """How often announcements are looked at."""
+
+
+class Gated(Protocol):
+    """What a policy's decisions are applied to: the gate of real chunks, or that of simulated ones."""
+
+    fetchers: int
+    """At most so many transfers at once."""
+
+    @property
+    def decision(self) -> Decision:
+        """What holds now."""
+
+    @property
+    def passed_bytes(self) -> int:
+        """Of everything that has begun to be transferred."""
+
+    def apply(self, decision: Decision) -> None:
+        """Let a decision hold from now on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +156,7 @@ class Watch:
     def __init__(
         self,
         policy: Policy,
-        gate: Gate,
+        gate: Gated,
         source: PhaseSource | None,
         load: Callable[[], Load],
         clock: Callable[[], float],

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bbflow.models.interference import PhaseSample, fit_interference
 from bbflow.phases import Phase, Prediction
 from bbflow.staging import Decision, Situation, parse_policy
 from bbflow.staging.gate import CHUNK_S, PAUSE_S, next_chunk_bytes
-from bbflow.staging.interference import PhaseSample, fit_interference
 from bbflow.staging.policies import has_time
 from bbflow.staging.watching import free_share
 

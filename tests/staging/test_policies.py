@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bbflow.errors import ConfigError
+from bbflow.models.interference import LEAST_LOSS, Interference, PhaseSample, fit_interference
 from bbflow.phases import Phase, Prediction
 from bbflow.staging import Decision, Situation, parse_policy
 from bbflow.staging.diary import Slots, kind_of, starving_s
-from bbflow.staging.interference import LEAST_LOSS, Interference, PhaseSample, fit_interference
 from bbflow.staging.policies import LEAST_PACE_BYTES_PER_S, POLICIES, has_time
 from bbflow.staging.watching import Load, Memory, PeakRate, Watch
 

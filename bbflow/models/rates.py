@@ -1,0 +1,82 @@
+"""Whether BB nodes keep up with a simulation, and what they must hold meanwhile."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class StreamLoad:
+    """What a simulation writes."""
+
+    step_bytes: float
+    """Of one step, all ranks together."""
+    interval_s: float
+    """From one step to the next, without waiting."""
+    drained_share: float = 1.0
+    """Share of the bytes that goes to the PFS as raw steps, 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRates:
+    """What all BB nodes together can do; bytes a second."""
+
+    landing_bytes_per_s: float
+    """Steps taken in."""
+    fold_bytes_per_s: float
+    """Folded by the cores that are theirs."""
+    drain_bytes_per_s: float
+    """Moved to the PFS, while it is free."""
+    pfs_free_share: float = 1.0
+    """Share of the time in which the PFS takes the drain (no I/O phase of others, where the drain waits for them)."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamBalance:
+    """How nodes and stream go together."""
+
+    landing_s: float
+    """Of one step: the simulation waits so long for each."""
+    fold_s: float
+    """Of one step."""
+    drain_s: float
+    """Of the raw part of one step, phases of others included."""
+    own_interval_s: float
+    """From step to step if nothing but landing makes the simulation wait."""
+
+    @property
+    def steady_interval_s(self) -> float:
+        """From step to step in the long run: the slowest of computing with landing, folding and draining."""
+        return max(self.own_interval_s, self.fold_s, self.drain_s)
+
+    @property
+    def keeps_up(self) -> bool:
+        """Whether neither fold nor drain makes the simulation wait in the long run."""
+        return self.steady_interval_s == self.own_interval_s
+
+
+def stream_balance(load: StreamLoad, rates: NodeRates) -> StreamBalance:
+    """Say what a step costs each stage, and which of them sets the pace.
+
+    Landing is part of the simulation's own step; fold and drain go on beside it, so the slowest of the three is the
+    pace (the throughput of a pipeline).
+    """
+    landing_s = load.step_bytes / rates.landing_bytes_per_s
+    fold_s = load.step_bytes / rates.fold_bytes_per_s
+    drain_s = load.step_bytes * load.drained_share / (rates.drain_bytes_per_s * rates.pfs_free_share)
+    return StreamBalance(landing_s, fold_s, drain_s, load.interval_s + landing_s)
+
+
+def buffered_bytes(load: StreamLoad, balance: StreamBalance, closed_s: float) -> float:
+    """Give what the nodes must hold so that the simulation never waits while the drain stands still.
+
+    A step stays until it is landed, folded and drained; while the PFS is closed for `closed_s` seconds, all that comes
+    in meanwhile stays too.
+
+    Returns
+    -------
+    float
+        Bytes, for all nodes together; infinite if fold or drain can't keep up at all.
+    """
+    if not balance.keeps_up:
+        return float("inf")
+    steps = (balance.landing_s + balance.fold_s + balance.drain_s + closed_s) / balance.own_interval_s
+    return (steps + 1) * load.step_bytes

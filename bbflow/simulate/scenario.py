@@ -1,0 +1,187 @@
+"""Scenarios: YAML that says who shares what, checked in full before anything runs."""
+
+import copy
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bbflow.errors import ConfigError, nearest
+from bbflow.models.cloud import CloudProfile
+from bbflow.simulate.cloud import CloudScenario, Rent
+from bbflow.simulate.sections import Analysis, Application, BurstBuffer, FileSystem, Job, Simulation, read_section
+from bbflow.simulate.staging import NAIVE, StagingScenario
+from bbflow.simulate.transit import WAYS, TransitScenario
+from bbflow.staging.policies import POLICIES, parse_policy
+
+Content = dict[str, Any]
+
+_SECTIONS: Mapping[str, Mapping[str, type[Any]]] = {
+    "staging": {"file_system": FileSystem, "burst_buffer": BurstBuffer, "job": Job, "application": Application},
+    "transit": {
+        "file_system": FileSystem,
+        "burst_buffer": BurstBuffer,
+        "simulation": Simulation,
+        "analysis": Analysis,
+    },
+    "cloud": {"profile": CloudProfile, "rent": Rent},
+}
+_SETTINGS: Mapping[str, type[Any]] = {"staging": StagingScenario, "transit": TransitScenario, "cloud": CloudScenario}
+MODEL = "model"
+"""The only way of a cloud scenario."""
+_OPTIONAL = {"application"}
+_COMMON = {"kind", "title", "assumed", "seed", "repeats", "policies", "ways", "vary"}
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """What to simulate."""
+
+    name: str
+    """Of its file, without the ending."""
+    title: str
+    """In a few words."""
+    setting: StagingScenario | TransitScenario | CloudScenario
+    """Who shares what."""
+    ways: tuple[str, ...]
+    """Delay policies (``naive`` too), or ways of steps, to compare."""
+    seed: int = 0
+    """Of everything irregular."""
+    repeats: int = 1
+    """Runs with seeds of their own, whose medians count."""
+    assumed: tuple[str, ...] = ()
+    """What the source doesn't say."""
+    vary: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Keys that take several values, where nothing else is asked for."""
+    content: Content = field(default_factory=dict, repr=False)
+    """As it was written, for `varied`."""
+
+
+def load_scenario(path: Path) -> Scenario:
+    """Read a scenario.
+
+    Raises
+    ------
+    ConfigError
+        If it can't be read, or anything in it is wrong; the message names the key.
+    """
+    try:
+        content = yaml.safe_load(path.read_text())
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"can't read the scenario {path}: {' '.join(str(error).split())}") from None
+    return parse_scenario(path.stem, content)
+
+
+def parse_scenario(name: str, content: Any) -> Scenario:
+    """Check a scenario in the form of YAML's maps, lists and scalars.
+
+    Raises
+    ------
+    ConfigError
+        If a key is unknown or missing, or a value is wrong.
+    """
+    if not isinstance(content, dict) or content.get("kind") not in _SECTIONS:
+        given = content.get("kind") if isinstance(content, dict) else content
+        raise ConfigError(f"{name}: kind {given!r} is none; {nearest(str(given), _SECTIONS)}")
+    kind, sections = content["kind"], _SECTIONS[content["kind"]]
+    for key in content:
+        if key not in _COMMON | sections.keys():
+            raise ConfigError(f"{name}: unknown key {key!r}; {nearest(str(key), _COMMON | sections.keys())}")
+    for key in sections.keys() - _OPTIONAL:
+        if key not in content:
+            raise ConfigError(f"{name}: the section {key!r} is missing")
+    read = {key: read_section(cls, content[key], f"{name}: {key}") for key, cls in sections.items() if content.get(key)}
+    return Scenario(
+        name=name,
+        title=str(content.get("title", name)),
+        setting=_SETTINGS[kind](**read),
+        ways=_ways(content, name),
+        seed=_whole(content.get("seed", 0), f"{name}: seed", 0),
+        repeats=_whole(content.get("repeats", 1), f"{name}: repeats", 1),
+        assumed=tuple(str(line) for line in content.get("assumed", ())),
+        vary={str(knob): tuple(map(str, values)) for knob, values in content.get("vary", {}).items()},
+        content=content,
+    )
+
+
+def varied(scenario: Scenario, knob: str, value: str) -> Scenario:
+    """Give a scenario with another value of one of its keys.
+
+    Parameters
+    ----------
+    scenario
+        Where to begin.
+    knob
+        ``section.key``, or the key alone if it stands in one section only.
+    value
+        As it would be written in the file.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such key, or several, or the value is wrong.
+    """
+    section, key = _find(scenario, knob)
+    content = copy.deepcopy(scenario.content)
+    content[section][key] = yaml.safe_load(value)
+    return parse_scenario(scenario.name, content)
+
+
+def _find(scenario: Scenario, knob: str) -> tuple[str, str]:
+    kinds = _SECTIONS[scenario.content["kind"]]
+    known = {
+        section: {item.name for item in dataclasses.fields(kinds[section])}
+        for section in kinds
+        if section in scenario.content
+    }
+    section, dot, key = knob.partition(".")
+    if dot:
+        places = [section] if key in known.get(section, ()) else []
+    else:
+        # What a file says is meant before what it could say.
+        written = [name for name in known if knob in scenario.content[name]]
+        key, places = knob, written or [name for name, keys in known.items() if knob in keys]
+    if len(places) != 1:
+        full = sorted(f"{name}.{each}" for name, keys in known.items() for each in keys)
+        choices = [f"{name}.{key}" for name in places] or full
+        said = "is ambiguous" if places else "is unknown"
+        raise ConfigError(f"{scenario.name}: the knob {knob!r} {said}; {nearest(knob, choices)}")
+    return places[0], key
+
+
+def _ways(content: Content, name: str) -> tuple[str, ...]:
+    kind = content["kind"]
+    if kind == "cloud":
+        return (MODEL,)
+    key, other = ("policies", "ways") if kind == "staging" else ("ways", "policies")
+    if other in content:
+        raise ConfigError(f"{name}: {other!r} belongs to the other kind of scenario; here it is {key!r}")
+    ways = content.get(key, [NAIVE, *POLICIES] if kind == "staging" else list(WAYS))
+    if not isinstance(ways, list) or not ways:
+        raise ConfigError(f"{name}: {key} must be a list")
+    return checked_ways(kind, [str(way) for way in ways])
+
+
+def checked_ways(kind: str, ways: Sequence[str]) -> tuple[str, ...]:
+    """See that all policies, or ways of steps, exist.
+
+    Raises
+    ------
+    ConfigError
+        If one doesn't.
+    """
+    for way in ways:
+        if kind == "staging" and way != NAIVE:
+            parse_policy(way)
+        elif kind != "staging" and way not in (known := WAYS if kind == "transit" else (MODEL,)):
+            raise ConfigError(f"unknown way {way!r}; {nearest(way, known)}")
+    return tuple(ways)
+
+
+def _whole(value: Any, where: str, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ConfigError(f"{where}: {value!r} is no whole number from {least}")
+    return value

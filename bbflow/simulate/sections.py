@@ -1,0 +1,203 @@
+"""What a scenario's sections say: records whose fields are the keys, and how their values are read."""
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from bbflow.errors import ConfigError, nearest
+from bbflow.units import parse_bytes
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class FileSystem:
+    """The shared parallel file system, or cloud storage."""
+
+    servers: int
+    """Servers that files are striped over."""
+    server_bytes_per_s: float
+    """Of one server, reading and writing together."""
+    loss: float = 0.0
+    """What each further stream costs: n streams get ``1 / (1 + loss (n - 1))`` of the servers' rate together."""
+    unfairness: float = 0.0
+    """Standard deviation of the logarithm of a stream's share of the servers, to an equal share."""
+
+
+@dataclass(frozen=True, slots=True)
+class BurstBuffer:
+    """The BB nodes."""
+
+    node_capacity_bytes: int
+    """Room on one node."""
+    link_bytes_per_s: float
+    """Of one node to the network."""
+    nodes: int = 0
+    """How many; instead, `clients_per_node` may be given."""
+    clients_per_node: int = 0
+    """Compute nodes that one BB node serves: with it, the number of BB nodes follows that of compute nodes."""
+    storage_bytes_per_s: float = 20e9
+    """Of one node's memory or disk, written or read."""
+    landing_bytes_per_s: float = 20e9
+    """What one node's software takes in at most."""
+    fold_bytes_per_s: float = 6.6e9
+    """What one node's cores analyse, where they do it while steps land."""
+    fetchers: int = 8
+    """Transfers at once, over all nodes."""
+    fetcher_bytes_per_s: float = 1e12
+    """The most that one of them gets, even alone."""
+    fetcher_weight: float = 1.0
+    """A fetcher's share of a bottleneck, to that of another stream: it asks chunk by chunk."""
+    price_per_h: float = 0.0
+    """Of one node, in any currency."""
+
+    def count(self, clients: int) -> int:
+        """Give the number of BB nodes beside so many compute nodes.
+
+        Raises
+        ------
+        ConfigError
+            If neither it nor the clients of each are given, or both.
+        """
+        if bool(self.nodes) == bool(self.clients_per_node):
+            raise ConfigError("burst_buffer: give either nodes or clients_per_node")
+        return self.nodes or -(-clients // self.clients_per_node)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A data-parallel job whose tasks run in waves: Spark's map phase, or any workflow level."""
+
+    nodes: int
+    """Compute nodes."""
+    slots: int
+    """Tasks that run at once, over all nodes."""
+    waves: int
+    """Tasks that each slot runs."""
+    input_bytes: int
+    """Of one task."""
+    compute_s: float
+    """Of one task, without reading."""
+    link_bytes_per_s: float
+    """Of one node to the network."""
+    passes: int = 1
+    """How often a task reads its input; it computes an equal part after each."""
+    stream_bytes_per_s: float = 1e12
+    """The most that one task reads: where it parses while it reads, for instance."""
+    stream_weight: float = 1.0
+    """A task's share of the file system, to that of another stream."""
+    lookahead: int = 1
+    """Waves whose inputs may lie ahead."""
+    jitter: float = 0.0
+    """Relative standard deviation of a task's computing."""
+    price_per_h: float = 0.0
+    """Of one node, in any currency."""
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """An HPC application that shares the file system: it writes, computes, and writes again."""
+
+    ranks: int
+    """That write at once."""
+    rank_bytes: int
+    """Written by one rank in a phase."""
+    pause_s: float
+    """From the end of a phase to the begin of the next."""
+    rank_bytes_per_s: float = 1e12
+    """The most that one rank writes."""
+    phases_before: int = 3
+    """Phases that the job's host has seen before the job begins."""
+    jitter: float = 0.0
+    """Relative standard deviation of the pauses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """A simulation whose steps go to BB nodes or to the file system."""
+
+    nodes: int
+    """Compute nodes."""
+    steps: int
+    """That it writes."""
+    node_step_bytes: int
+    """Of one step on one node."""
+    compute_s: float
+    """From one step to the next, without writing."""
+    link_bytes_per_s: float
+    """Of one node to the network."""
+    jitter: float = 0.0
+    """Relative standard deviation of a node group's computing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """What is made of the steps."""
+
+    bytes_per_s: float
+    """What one node analyses, of data that is there."""
+    read_bytes_per_s: float = 1e12
+    """The most that one node of an analysis cluster reads from the PFS."""
+    kept_share: float = 0.0
+    """Share of the bytes that is written again as a result (a filter's)."""
+    drained_share: float = 1.0
+    """Share of the bytes that goes to the PFS as raw steps, where nodes fold while steps land."""
+
+
+_MAY_BE_NONE = {"phases_before", "lookahead", "nodes", "clients_per_node"}
+_RATE = re.compile(r"\s*(.+?)\s*([Bb])(?:it)?/s\s*")
+
+
+def parse_rate(text: str | float) -> float:
+    """Read a rate such as ``352 MB/s``, ``10 Gb/s`` (bits) or ``1.25e9``; bytes a second.
+
+    Raises
+    ------
+    ConfigError
+        If it is none, or not above zero.
+    """
+    match = _RATE.fullmatch(str(text))
+    try:
+        rate = parse_bytes(match[1] + "B") / (1 if match[2] == "B" else 8) if match else float(text)
+    except (ValueError, ConfigError):
+        raise ConfigError(f"{text!r} is not a rate: write it like 352 MB/s, 10 Gb/s or 1.25e9") from None
+    if rate <= 0:
+        raise ConfigError(f"{text!r} is not a rate above zero")
+    return rate
+
+
+def read_section(cls: type[T], content: Any, where: str) -> T:
+    """Make a record of a map: its keys are the record's fields, their names tell how values are read.
+
+    Raises
+    ------
+    ConfigError
+        If a key is unknown or missing, or a value is none of its kind.
+    """
+    valid = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    if not isinstance(content, Mapping):
+        raise ConfigError(f"{where} must be a map with the keys {', '.join(sorted(valid))}")
+    for key in content:
+        if key not in valid:
+            raise ConfigError(f"{where}: unknown key {key!r}; {nearest(str(key), valid)}")
+    missing = [name for name, field in valid.items() if field.default is dataclasses.MISSING and name not in content]
+    if missing:
+        raise ConfigError(f"{where}: the key {missing[0]!r} is missing")
+    return cls(**{key: _value(key, valid[key].type, value, f"{where}.{key}") for key, value in content.items()})
+
+
+def _value(key: str, kind: Any, value: Any, where: str) -> float | int:
+    try:
+        if key.endswith("_bytes_per_s") or key == "bytes_per_s":
+            return parse_rate(value)
+        read = parse_bytes(value) if key.endswith("_bytes") else kind(value)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
+    except (TypeError, ValueError):
+        raise ConfigError(f"{where}: {value!r} is no {'whole number' if kind is int else 'number'}") from None
+    least = 1 if kind is int and key not in _MAY_BE_NONE else 0
+    if isinstance(value, bool) or read != read or read < least:
+        raise ConfigError(f"{where}: {value!r} is out of range; it must be {least} or more")
+    return float(read) if kind is float else int(read)

@@ -1,0 +1,186 @@
+"""A simulated job in waves beside an HPC application: reading the file system itself, or what is staged."""
+
+import math
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+
+from bbflow.errors import ConfigError
+from bbflow.events import EventLog
+from bbflow.simulate.application import SimulatedApplication, alone_s, mean_slowdown
+from bbflow.simulate.sections import Application, BurstBuffer, FileSystem, Job
+from bbflow.simulate.stager import SimulatedStager
+from bbflow.simulate.world import Process, World
+from bbflow.staging.files import File, Task
+from bbflow.staging.policies import parse_policy
+
+NAIVE = "naive"
+"""The job reads the file system itself, each time it reads (Eley's NaiveBB, section III.A.4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class StagingScenario:
+    """A job and an HPC application on one file system."""
+
+    file_system: FileSystem
+    """What they share."""
+    burst_buffer: BurstBuffer
+    """What the job has for itself."""
+    job: Job
+    """Whose inputs are staged."""
+    application: Application | None = None
+    """Who is not to suffer; nobody if None."""
+
+
+@dataclass(frozen=True, slots=True)
+class StagingOutcome:
+    """What came of one run."""
+
+    policy: str
+    """How inputs came: `NAIVE`, or a delay policy."""
+    job_s: float
+    """From the first submission to the end of the last task."""
+    read_s: float
+    """Mean time in which a task's slot stood without computing, in seconds."""
+    slowdown: float
+    """Mean duration of the application's phases in that time, to one alone; NaN without any."""
+    phases: int
+    """How many began in that time."""
+    held_bytes: int
+    """The most that lay on the burst buffer, or was reserved."""
+    cost: float
+    """Of the job's nodes and the BB's for that time, in the scenario's currency."""
+
+
+class SimulatedJob:
+    """Runs a scenario once.
+
+    Parameters
+    ----------
+    scenario
+        What to run.
+    policy
+        `NAIVE`, or as `parse_policy` reads it.
+    seed
+        Of everything irregular.
+    events
+        Where everything that happens is noted; nowhere if None.
+    """
+
+    def __init__(self, scenario: StagingScenario, policy: str, seed: int = 0, events: EventLog | None = None) -> None:
+        self._world = world = World()
+        self._scenario, self._policy, self._events = scenario, policy, events
+        job, pfs = scenario.job, scenario.file_system
+        self._pfs = world.resource(pfs.servers * pfs.server_bytes_per_s, pfs.loss)
+        self._nodes = [world.resource(job.link_bytes_per_s) for _ in range(job.nodes)]
+        self._bb_nodes = scenario.burst_buffer.count(job.nodes)
+        self._random = np.random.default_rng(seed)
+        self._application: SimulatedApplication | None = None
+        if scenario.application is not None:
+            self._application = SimulatedApplication(world, scenario.application, self._pfs, seed + 1)
+        self._tasks = deque(
+            Task(str(number), (File(f"/{number}", job.input_bytes),)) for number in range(job.slots * job.waves)
+        )
+        self._read_s: list[float] = []
+
+    def run(self) -> StagingOutcome:
+        """Run the job to its end.
+
+        Raises
+        ------
+        CapacityError
+            If a task's input can't fit the burst buffer.
+        StandstillError
+            If nothing can go on.
+        """
+        world, application = self._world, self._application
+        if application is not None:
+            world.run(application.warmed_up)
+        began_s = world.now_s
+        stager = None if self._policy == NAIVE else self._stager()
+        world.run(world.start(self._run_job(stager)))
+        if stager is not None and stager.errors:
+            raise stager.errors[0]
+        return self._outcome(began_s, world.now_s, stager)
+
+    def _stager(self) -> SimulatedStager:
+        job, given = self._scenario.job, self._scenario.burst_buffer
+        links = [self._world.resource(given.link_bytes_per_s) for _ in range(self._bb_nodes)]
+        policy = parse_policy(self._policy)
+        return SimulatedStager(
+            self._world, given, job.slots, job.lookahead, self._pfs, links, policy, self._application, self._share,
+            self._events,
+        )  # fmt: skip
+
+    def _outcome(self, began_s: float, ended_s: float, stager: SimulatedStager | None) -> StagingOutcome:
+        given, slowdown, phases = self._scenario, math.nan, 0
+        if self._application is not None and given.application is not None:
+            self._application.stopping = True
+            self._world.run()  # a phase that the job's end fell into lasts until it has ended
+            pfs = given.file_system
+            alone = alone_s(given.application, pfs.servers * pfs.server_bytes_per_s, pfs.loss)
+            slowdown = mean_slowdown(self._application.ended, began_s, ended_s, alone)
+            phases = sum(began_s <= phase.began_s < ended_s for phase in self._application.ended)
+        job_s = ended_s - began_s
+        price = given.job.nodes * given.job.price_per_h + self._bb_nodes * given.burst_buffer.price_per_h
+        return StagingOutcome(
+            policy=self._policy,
+            job_s=job_s,
+            read_s=sum(self._read_s) / len(self._read_s),
+            slowdown=slowdown,
+            phases=phases,
+            held_bytes=stager.held_bytes if stager else 0,
+            cost=price * job_s / 3600,
+        )
+
+    def _run_job(self, stager: SimulatedStager | None) -> Process:
+        ready = {} if stager is None else {task.key: stager.submit(task) for task in self._tasks}
+
+        def slot(node: int) -> Process:
+            while self._tasks and not (stager and stager.errors):
+                task = self._tasks.popleft()
+                began_s = self._world.now_s
+                if stager is not None:
+                    yield ready[task.key]
+                waited_s = self._world.now_s - began_s
+                if not (stager and stager.errors):
+                    yield from self._run_task(task, node, stager, waited_s)
+                if stager is not None:
+                    stager.final(task.key)
+
+        slots = range(self._scenario.job.slots)
+        yield from [self._world.start(slot(self._nodes[number % len(self._nodes)])) for number in slots]
+        if stager is not None:
+            stager.close()
+
+    def _run_task(self, task: Task, node: int, stager: SimulatedStager | None, stood_s: float) -> Process:
+        job, world = self._scenario.job, self._world
+        compute_s = job.compute_s * max(1 + job.jitter * self._random.standard_normal(), 0.0)
+        for _ in range(job.passes):
+            began_s = world.now_s
+            source = self._pfs if stager is None else stager.link(task.inputs[0].url)
+            weight = job.stream_weight * self._share()
+            yield world.flow(job.input_bytes, source, node, limit=job.stream_bytes_per_s, weight=weight)
+            stood_s += world.now_s - began_s
+            yield compute_s / job.passes
+        self._read_s.append(stood_s)
+
+    def _share(self) -> float:
+        """Give the next stream's share of the servers, to an equal share."""
+        return math.exp(self._scenario.file_system.unfairness * self._random.standard_normal())
+
+
+def run_staging(
+    scenario: StagingScenario, policy: str, seed: int = 0, events: EventLog | None = None
+) -> StagingOutcome:
+    """Run a scenario with one policy.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such policy, or it could never see a phase.
+    """
+    if scenario.application is None and policy not in (NAIVE, "no-action"):
+        raise ConfigError(f"policy {policy}: the scenario has no application whose phases it could give way to")
+    return SimulatedJob(scenario, policy, seed, events).run()

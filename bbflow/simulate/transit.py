@@ -1,0 +1,236 @@
+"""A simulated simulation whose steps go to the file system, or to BB nodes that analyse them and move them on.
+
+The ways are those of the paper on active burst buffers (section IV.B.1), and bbflow's own.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from bbflow.errors import CapacityError, ConfigError, nearest
+from bbflow.landing.admission import take
+from bbflow.simulate.sections import Analysis, BurstBuffer, FileSystem, Simulation
+from bbflow.simulate.world import Process, Signal, World
+from bbflow.store.extents import Extents
+from bbflow.units import format_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How steps go, and where they are analysed."""
+
+    forwards: bool = True
+    """Through the BB nodes, not from each compute node straight to the PFS."""
+    keeps: bool = True
+    """BB nodes hold steps, and move them to the PFS beside the simulation."""
+    analyses: str = "nowhere"
+    """``nowhere``, ``after`` (on a cluster of its own, reading from the PFS), ``before`` a write returns, or ``beside``
+    the landing."""
+
+
+WAYS = {
+    "pfs": Way(forwards=False, keeps=False),
+    "iof": Way(keeps=False),
+    "bb": Way(),
+    "pfs+analysis": Way(forwards=False, keeps=False, analyses="after"),
+    "bb+analysis": Way(analyses="after"),
+    "abb": Way(analyses="before"),
+    "bbflow": Way(analyses="beside"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TransitScenario:
+    """A simulation, BB nodes, a file system and an analysis."""
+
+    file_system: FileSystem
+    """Where raw steps end."""
+    burst_buffer: BurstBuffer
+    """What lies before it."""
+    simulation: Simulation
+    """Who writes."""
+    analysis: Analysis
+    """What is made of the steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransitOutcome:
+    """What came of one run."""
+
+    way: str
+    """Name of the way."""
+    simulation_s: float
+    """Until the simulation had ended."""
+    total_s: float
+    """Until raw steps and results were where they belong."""
+    waited_s: float
+    """Mean time in which a group of compute nodes wrote, or waited for room."""
+    held_bytes: int
+    """The most that lay on one BB node."""
+
+
+@dataclass(slots=True)
+class _Node:
+    """One BB node, and the compute nodes that it serves; or these alone, without one."""
+
+    clients: int
+    link: int
+    landing: int
+    storage: int
+    extents: Extents
+    queue: deque[tuple[tuple[int, int], list[Signal]]]
+    filled: Signal
+    freed: Signal
+    waited_s: float = 0.0
+    held_bytes: int = 0
+    done: bool = False
+
+
+class SimulatedTransit:
+    """Runs a scenario once.
+
+    Parameters
+    ----------
+    scenario
+        What to run.
+    way
+        One of `WAYS`.
+    seed
+        Of everything irregular.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such way.
+    CapacityError
+        If a step doesn't fit its BB node.
+    """
+
+    def __init__(self, scenario: TransitScenario, way: str, seed: int = 0) -> None:
+        if way not in WAYS:
+            raise ConfigError(f"unknown way {way!r}; {nearest(way, WAYS)}")
+        self._scenario, self._name, self._way = scenario, way, WAYS[way]
+        self.world = world = World()
+        self._random = np.random.default_rng(seed)
+        pfs = scenario.file_system
+        self._pfs = world.resource(pfs.servers * pfs.server_bytes_per_s, pfs.loss)
+        self._client_bytes = scenario.simulation.node_step_bytes
+        self._count = scenario.burst_buffer.count(scenario.simulation.nodes)
+        self._nodes = list(self._make_nodes())
+
+    def _make_nodes(self) -> Iterator[_Node]:
+        given, nodes, world = self._scenario.burst_buffer, self._scenario.simulation.nodes, self.world
+        for number in range(self._count):
+            clients = nodes * (number + 1) // self._count - nodes * number // self._count
+            if clients == 0:
+                continue
+            step_bytes, capacity = self._client_bytes * clients, given.node_capacity_bytes
+            if self._way.keeps and step_bytes > capacity:
+                raise CapacityError(
+                    f"a step of {clients} compute nodes has {format_bytes(step_bytes)}, but their BB node holds "
+                    f"{format_bytes(capacity)}: give burst_buffer more node_capacity_bytes or more nodes"
+                )
+            yield _Node(
+                clients,
+                world.resource(given.link_bytes_per_s),
+                world.resource(given.landing_bytes_per_s),
+                world.resource(given.storage_bytes_per_s),
+                Extents(capacity),
+                deque(),
+                Signal(),
+                Signal(),
+            )
+
+    def run(self) -> TransitOutcome:
+        """Run to the end of everything."""
+        world = self.world
+        drains = [world.start(self._drain(node)) for node in self._nodes] if self._way.keeps else []
+        for written in [world.start(self._simulate(node)) for node in self._nodes]:
+            world.run(written)
+        simulation_s = world.now_s
+        for drained in drains:
+            world.run(drained)
+        if self._way.analyses == "after":
+            world.run(world.start(self._analyse_after()))
+        waited_s = sum(node.waited_s for node in self._nodes) / len(self._nodes)
+        held_bytes = max(node.held_bytes for node in self._nodes)
+        return TransitOutcome(self._name, simulation_s, world.now_s, waited_s, held_bytes)
+
+    def _simulate(self, node: _Node) -> Process:
+        given = self._scenario.simulation
+        for _ in range(given.steps):
+            yield given.compute_s * max(1 + given.jitter * self._random.standard_normal(), 0.0)
+            began_s = self.world.now_s
+            yield from self._write(node)
+            node.waited_s += self.world.now_s - began_s
+        node.done = True
+        node.filled.come()
+
+    def _write(self, node: _Node) -> Process:
+        way, link_bytes_per_s = self._way, self._scenario.simulation.link_bytes_per_s
+        through = [node.link, node.landing] if way.forwards else []
+        through.append(node.storage if way.keeps else self._pfs)
+        if not way.keeps:
+            yield self.world.flow(self._client_bytes, *through, limit=link_bytes_per_s, count=node.clients)
+            return
+        while (extent := take(node.extents, self._client_bytes * node.clients, [])) is None:
+            node.freed = Signal()
+            yield node.freed
+        node.held_bytes = max(node.held_bytes, node.extents.capacity - node.extents.free_bytes)
+        yield self.world.flow(self._client_bytes, *through, limit=link_bytes_per_s, count=node.clients)
+        folded = self._fold(node)
+        if way.analyses == "before":
+            yield folded
+        node.queue.append((extent, [folded]))
+        node.filled.come()
+
+    def _fold(self, node: _Node) -> Signal:
+        """Analyse a step where it lies; the signal comes when that is done."""
+        analyses = self._way.analyses
+        rate = {
+            "before": self._scenario.analysis.bytes_per_s,
+            "beside": self._scenario.burst_buffer.fold_bytes_per_s,
+        }.get(analyses)
+        folded = Signal()
+        if rate is None:
+            folded.come()
+        else:
+            self.world.at(self.world.now_s + self._client_bytes * node.clients / rate, folded.come)
+        return folded
+
+    def _drain(self, node: _Node) -> Process:
+        """Move steps to the PFS, the oldest first, and give their room back."""
+        given = self._scenario
+        share = given.analysis.drained_share if self._way.analyses == "beside" else 1.0
+        kept = given.analysis.kept_share if self._way.analyses in ("before", "beside") else 0.0
+        while node.queue or not node.done:
+            if not node.queue:
+                node.filled = Signal()
+                yield node.filled
+                continue
+            extent, needed = node.queue.popleft()
+            yield from needed
+            size = self._client_bytes * node.clients * (share + kept)
+            if size:
+                yield self.world.flow(size, node.storage, node.link, self._pfs)
+            node.extents.give_back([extent])
+            node.freed.come()
+
+    def _analyse_after(self) -> Process:
+        """Read everything back on a cluster with as many nodes as the BB has, analyse it, write what is kept."""
+        given, world = self._scenario, self.world
+        nodes = self._count
+        each = self._client_bytes * given.simulation.nodes * given.simulation.steps / nodes
+        link_bytes_per_s = given.burst_buffer.link_bytes_per_s
+        read_bytes_per_s = min(link_bytes_per_s, given.analysis.read_bytes_per_s)
+        yield world.flow(each, self._pfs, limit=read_bytes_per_s, count=nodes)
+        yield each / given.analysis.bytes_per_s
+        if given.analysis.kept_share:
+            yield world.flow(each * given.analysis.kept_share, self._pfs, limit=link_bytes_per_s, count=nodes)
+
+
+def run_transit(scenario: TransitScenario, way: str, seed: int = 0) -> TransitOutcome:
+    """Run a scenario in one way; see `SimulatedTransit`."""
+    return SimulatedTransit(scenario, way, seed).run()
