@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from bbflow.cli import Program
 
 COMMANDS = {
+    "wave": "give a planned workflow its waves",
     "transfer": "transfer files as pegasus-transfer does, giving way to I/O phases (Pegasus runs this)",
 }
 BBFLOW_PEGASUS = Program("bbflow-pegasus", __name__, "Burst-buffer staging for Pegasus workflows.", COMMANDS)

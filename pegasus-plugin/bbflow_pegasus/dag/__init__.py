@@ -1,0 +1,1 @@
+"""Planned workflows in their submit directories: what DAGMan will read."""

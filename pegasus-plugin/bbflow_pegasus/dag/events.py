@@ -1,0 +1,48 @@
+"""What the planner tells the monitoring daemon before a run: jobs and edges of the executable workflow."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from bbflow_pegasus.dag.nodes import Dag
+
+_JOB = re.compile(r' event=job\.info .*?\bjob\.id="([^"]*)"')
+_STAMP = re.compile(r"ts=\S+ event=job\.info (xwf\.id=\S+) ")
+_GATE = 'type="6" type_desc="create-dir" clustered="0" max_retries="0" executable="/bin/true" task_count="0" '
+"""As Pegasus's own no-op jobs say."""
+
+
+def with_new_jobs(text: str, dag: Dag, origins: Mapping[str, str]) -> str:
+    """Tell of the nodes and edges that a DAG has now.
+
+    Parameters
+    ----------
+    text
+        What was told of the DAG before.
+    dag
+        As it is now.
+    origins
+        By name of a new or changed node, the one it is like; a node that is neither here nor in the text is a no-op.
+    """
+    lines = text.splitlines()
+    infos = {match[1]: line for line in lines if (match := _JOB.search(line))}
+    rest = [line for line in lines if " event=job.info " not in line and " event=job.edge " not in line]
+    stamp = _STAMP.search(next(iter(infos.values())))
+    assert stamp is not None
+    return "\n".join([*rest, *_infos(infos, dag, origins, stamp), *_edges(dag.edges, stamp), ""])
+
+
+def _infos(infos: Mapping[str, str], dag: Dag, origins: Mapping[str, str], stamp: re.Match[str]) -> Iterator[str]:
+    for name in dag.nodes:
+        origin = origins.get(name, name)
+        file = dag.submit_file(name)
+        if origin not in infos:
+            yield f'{stamp[0]}job.id="{name}" submit_file="{file}" {_GATE}'
+            continue
+        named = infos[origin].replace(f'job.id="{origin}"', f'job.id="{name}"')
+        yield re.sub(r'submit_file="[^"]*"', f'submit_file="{file}"', named)
+
+
+def _edges(edges: Iterable[tuple[str, str]], stamp: re.Match[str]) -> Iterator[str]:
+    start = stamp[0].replace("job.info", "job.edge")
+    for parent, child in edges:
+        yield f'{start}parent.job.id="{parent}" child.job.id="{child}" '

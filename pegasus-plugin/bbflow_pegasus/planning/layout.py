@@ -1,0 +1,206 @@
+"""The jobs and edges that make waves of a planned workflow. Pure.
+
+Order comes from edges alone: a transfer that waited would hold a slot of its category, and two such would block each
+other. A no-op job, the gate of a wave, waits for all that must be over before the wave's files come, and only stage-in
+jobs wait for it; so does a job that stages nothing but whose outputs have a known size, as they need room too.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from bbflow.staging.ahead import PlannedWave, plan_ahead
+from bbflow.staging.files import File, Task
+from bbflow_pegasus.planning.facts import Facts, Job, Limits, size_of
+
+Edge = tuple[str, str]
+"""A job, and one that waits for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A transfer or cleanup job."""
+
+    name: str
+    """In the executable workflow."""
+    wave: int
+    """The wave whose files it moves or removes."""
+    members: tuple[str, ...]
+    """Logical names of its files; for a stage-out job, the jobs whose results it moves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What becomes of a workflow's transfers."""
+
+    waves: tuple[PlannedWave, ...]
+    """In the order in which they come."""
+    sizes: dict[str, int]
+    """By logical name, the bytes that were reckoned with."""
+    stage_ins: tuple[Bundle, ...]
+    """In place of those that Pegasus would make."""
+    stage_outs: tuple[Bundle, ...]
+    """In place of those that Pegasus would make: results of different waves don't share one."""
+    clean_ups: tuple[Bundle, ...]
+    """For files that a later wave needs the room of; the rest is left to Pegasus's own."""
+    gates: tuple[str, ...]
+    """No-op jobs."""
+    edges: tuple[Edge, ...]
+    """Without those from a job to its stage-out job."""
+    remarks: tuple[str, ...]
+    """What a user should know."""
+
+
+def lay_out(facts: Facts, limits: Limits) -> Layout:
+    """Plan the waves of a workflow.
+
+    Raises
+    ------
+    CapacityError
+        If a job's files have no room at once.
+    """
+    sizes = {name: size for name, source in facts.sources.items() if (size := size_of(source)) is not None}
+    unsized = len(facts.sources) - len(sizes)
+    sizes |= {name: size for name, size in facts.made_bytes.items() if name not in facts.sources}
+    made = {name for job in facts.jobs.values() for name in job.outputs}
+    tasks = [_task(job, facts, sizes, made) for job in facts.jobs.values()]
+    waves = plan_ahead(tasks, facts.parents, limits.slots, limits.capacity_bytes, limits.lookahead)
+    remarks = [*_about_sizes(unsized, len(facts.sources)), *_about_made(made - sizes.keys(), len(made))]
+    return _Drawing(facts, limits, waves, sizes).layout(remarks)
+
+
+def _task(job: Job, facts: Facts, sizes: dict[str, int], made: set[str]) -> Task:
+    inputs = tuple(File(name, sizes.get(name, 0)) for name in job.inputs if name in facts.sources or name in made)
+    return Task(job.name, inputs, tuple(File(name, sizes.get(name, 0)) for name in job.outputs))
+
+
+def _about_sizes(unsized: int, count: int) -> list[str]:
+    if unsized and unsized == count:
+        return [f"none of {count} inputs has a known size: waves are by count, and the capacity isn't checked"]
+    if unsized:
+        return [f"{unsized} of {count} inputs have no known size and count as nothing: give their replicas a size"]
+    return []
+
+
+def _about_made(unsized: set[str], count: int) -> list[str]:
+    if not unsized:
+        return []
+    return [
+        f"{len(unsized)} of {count} files that jobs make have no known size (metadata 'size' in the workflow): "
+        "they take room that isn't reckoned with"
+    ]
+
+
+@dataclass(slots=True)
+class _Drawing:
+    """A layout that is being made, wave by wave."""
+
+    facts: Facts
+    limits: Limits
+    waves: Sequence[PlannedWave]
+    sizes: dict[str, int]
+    stage_ins: list[Bundle] = field(default_factory=list)
+    stage_outs: list[Bundle] = field(default_factory=list)
+    gates: list[str] = field(default_factory=list)
+    edges: dict[Edge, None] = field(default_factory=dict)
+    _brought: dict[str, str] = field(default_factory=dict)
+    """By file, the stage-in job that brings it."""
+    _copied_out: dict[str, str] = field(default_factory=dict)
+    """By file, its stage-out job."""
+    _users: dict[str, list[str]] = field(default_factory=dict)
+    """By file on the BB, who has used or made it since it came."""
+    _last: dict[str, int] = field(default_factory=dict)
+    """By file, the last wave that used it."""
+    _cleaned: dict[int, dict[str, None]] = field(default_factory=dict)
+    """By wave, files that go after it."""
+    _pending: dict[str, None] = field(default_factory=dict)
+    """What the next gate waits for."""
+
+    def layout(self, remarks: Iterable[str]) -> Layout:
+        over = 0
+        for number, wave in enumerate(self.waves):
+            self._clean_up(wave.gone)
+            self._pending |= dict.fromkeys(key for ended in self.waves[over : wave.over] for key in ended.tasks)
+            over = wave.over
+            bundles = self._stage_in(number, wave)
+            self._use(number, wave)
+            self._gate(number, wave, bundles)
+            self._stage_out(number, wave)
+        self._clean_up(self._left_after_coming_again())
+        clean_ups = (Bundle(self._clean_up_name(w), w, tuple(names)) for w, names in sorted(self._cleaned.items()))
+        return Layout(
+            waves=tuple(self.waves),
+            sizes=self.sizes,
+            stage_ins=tuple(self.stage_ins),
+            stage_outs=tuple(self.stage_outs),
+            clean_ups=tuple(clean_ups),
+            gates=tuple(self.gates),
+            edges=tuple(self.edges),
+            remarks=tuple(remarks),
+        )
+
+    def _stage_in(self, number: int, wave: PlannedWave) -> list[str]:
+        """Part the files that come with a wave among a few jobs."""
+        wanting = [files for files in wave.staged if files]
+        parts = min(self.limits.transfers, len(wanting))
+        names = [f"stage_in_local_{self.limits.site}_{number}_{part}" for part in range(parts)]
+        for part, name in enumerate(names):
+            files = wanting[len(wanting) * part // parts : len(wanting) * (part + 1) // parts]
+            self.stage_ins.append(Bundle(name, number, tuple(file for group in files for file in group)))
+            self._brought |= dict.fromkeys(self.stage_ins[-1].members, name)
+            self._users |= {file: [] for file in self.stage_ins[-1].members}
+        return names
+
+    def _use(self, number: int, wave: PlannedWave) -> None:
+        """Let jobs wait for who brings their files, and note that they use them."""
+        for job in (self.facts.jobs[key] for key in wave.tasks):
+            for file in dict.fromkeys(job.inputs):
+                if file in self._brought:
+                    self.edges[self._brought[file], job.name] = None
+            self._users |= {file: [] for file in job.outputs}
+            for file in dict.fromkeys((*job.inputs, *job.outputs)):
+                if file in self._users:
+                    self._users[file].append(job.name)
+                    self._last[file] = number
+
+    def _gate(self, number: int, wave: PlannedWave, stage_ins: list[str]) -> None:
+        """Let what takes room with this wave wait for what must be over."""
+        waiting = [*stage_ins, *(key for key in wave.tasks if self._takes_room_alone(key, stage_ins))]
+        if self._pending and waiting:
+            gate = f"gate_{self.limits.site}_wave_{number}"
+            self.gates.append(gate)
+            self.edges |= dict.fromkeys([*((key, gate) for key in self._pending), *((gate, key) for key in waiting)])
+            self._pending = {gate: None}
+        self._pending |= dict.fromkeys(stage_ins)
+
+    def _takes_room_alone(self, key: str, stage_ins: list[str]) -> bool:
+        """Whether a job makes files of a known size, and waits for no file of its own wave."""
+        job = self.facts.jobs[key]
+        made_bytes = sum(self.sizes.get(file, 0) for file in job.outputs)
+        return made_bytes > 0 and not any(self._brought.get(file) in stage_ins for file in job.inputs)
+
+    def _stage_out(self, number: int, wave: PlannedWave) -> None:
+        parts: dict[str, list[str]] = {}
+        for index, key in enumerate(key for key in wave.tasks if self.facts.jobs[key].results):
+            name = f"stage_out_local_{self.limits.site}_{number}_{index % self.limits.transfers}"
+            parts.setdefault(name, []).append(key)
+            self._copied_out |= dict.fromkeys(self.facts.jobs[key].results, name)
+        self.stage_outs += [Bundle(name, number, tuple(keys)) for name, keys in parts.items()]
+
+    def _clean_up(self, files: Iterable[str]) -> None:
+        """Remove files when all who used them since they came are done, and their copies are out."""
+        for file in files:
+            number = self._last[file]
+            job = self._clean_up_name(number)
+            out = [self._copied_out[file]] if file in self._copied_out else []
+            self._cleaned.setdefault(number, {})[file] = None
+            self.edges |= dict.fromkeys((user, job) for user in (*self._users.pop(file), *out))
+            self._brought.pop(file, None)
+            self._pending[job] = None
+
+    def _clean_up_name(self, number: int) -> str:
+        return f"clean_up_{self.limits.site}_wave_{number}_0"
+
+    def _left_after_coming_again(self) -> list[str]:
+        """Give files that come more than once and are there at the end: Pegasus's own jobs would remove them once."""
+        removed = {file for files in self._cleaned.values() for file in files}
+        return [file for file in self._users if file in removed]

@@ -1,0 +1,60 @@
+"""The plan of waves as a file in the submit directory, for people and for reports."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from bbflow.units import format_bytes
+from bbflow_pegasus.planning.facts import Limits
+from bbflow_pegasus.planning.layout import Layout
+
+WAVES = "bbflow-waves.json"
+"""In the submit directory."""
+
+
+def write_waves(path: Path, layout: Layout, limits: Limits) -> None:
+    """Write the plan down."""
+    temporary = path.with_name(path.name + ".new")
+    temporary.write_text(json.dumps(_content(layout, limits), indent=1) + "\n")
+    os.replace(temporary, path)
+
+
+def summary(layout: Layout, limits: Limits) -> list[str]:
+    """Say in a few lines what was planned."""
+    staged_bytes = sum(layout.sizes.get(file, 0) for bundle in layout.stage_ins for file in bundle.members)
+    coming = sum(1 for wave in layout.waves if any(wave.staged))
+    return [
+        f"{len(layout.waves)} waves of at most {limits.slots} jobs, {coming} of which stage in "
+        f"{format_bytes(staged_bytes)} to site {limits.site!r}, which has {format_bytes(limits.capacity_bytes)}",
+        *layout.remarks,
+    ]
+
+
+def _content(layout: Layout, limits: Limits) -> dict[str, Any]:
+    stage_ins: dict[int, list[str]] = {}
+    files: dict[int, list[str]] = {}
+    for bundle in layout.stage_ins:
+        stage_ins.setdefault(bundle.wave, []).append(bundle.name)
+        files.setdefault(bundle.wave, []).extend(bundle.members)
+    waves = [
+        {
+            "level": wave.level,
+            "jobs": wave.tasks,
+            "stage_ins": stage_ins.get(number, []),
+            "files": files.get(number, []),
+            "bytes": sum(layout.sizes.get(file, 0) for file in files.get(number, [])),
+            "over": wave.over,
+            "gone": wave.gone,
+        }
+        for number, wave in enumerate(layout.waves)
+    ]
+    return {
+        "site": limits.site,
+        "capacity_bytes": limits.capacity_bytes,
+        "slots": limits.slots,
+        "lookahead": limits.lookahead,
+        "remarks": layout.remarks,
+        "waves": waves,
+        "files": layout.sizes,
+    }
