@@ -26,6 +26,7 @@ KEYS = {
     "nodes",
     "workers",
     "open_timeout_s",
+    "on_failure",
     "continue",
 }
 
@@ -115,6 +116,8 @@ class Config:
     """Whether the results are written as NetCDF too, at the end."""
     open_timeout_s: float = 600.0
     """How long to wait for the stream to open."""
+    on_failure: str = "continue"
+    """What becomes of the simulation when its analysis fails for good: continue or stop."""
     continued: Path | None = None
     """State of an earlier run, or the output that has it, with which this run goes on (the key 'continue')."""
     content: Mapping[str, Any] = field(default_factory=dict)
@@ -193,6 +196,7 @@ def parse_config(content: Any) -> Config:
         ),
         netcdf=_as(flag, content.get("netcdf") or False, "netcdf"),
         open_timeout_s=_as(float, content.get("open_timeout_s", 600.0), "open_timeout_s"),
+        on_failure=_as(one_of("continue", "stop"), content.get("on_failure") or "continue", "on_failure"),
         continued=_as(Path, content["continue"], "continue") if content.get("continue") else None,
         content={"operators": content["operators"], "windows": windows},
     )

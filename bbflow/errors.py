@@ -1,7 +1,9 @@
 """Every error that bbflow raises on purpose, grouped by what a caller would do about it."""
 
 import difflib
-from collections.abc import Iterable
+import errno
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 
 class BbflowError(Exception):
@@ -46,6 +48,32 @@ class OperatorError(BbflowError):
 
 class MissingToolError(BbflowError):
     """A program or library that this machine lacks: install it."""
+
+
+@contextmanager
+def naming(path: str) -> Iterator[None]:
+    """Give the file's name to what the operating system refuses meanwhile: writing to an open file doesn't tell it.
+
+    Raises
+    ------
+    OSError
+        With the name.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from None
+
+
+def describe(error: OSError) -> str:
+    """Say what the operating system refused, on which file, and what to do where that is clear."""
+    where = f"{error.filename}: " if error.filename else ""
+    advice = {
+        errno.ENOSPC: ": the file system is full; make room on it, or give another output",
+        errno.EDQUOT: ": your quota is used up; make room, or give another output",
+        errno.EMFILE: ": raise the limit of open files (ulimit -n)",
+    }
+    return f"{where}{error.strerror or error}{advice.get(error.errno or 0, '')}"
 
 
 def nearest(unknown: str, valid: Iterable[str]) -> str:

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from bbflow.errors import naming
+
 EVENTS_FILE = "events.jsonl"
 
 
@@ -26,11 +28,13 @@ class EventLog:
 
     def add_all(self, events: Iterable[Mapping[str, Any]]) -> None:
         """Write several events, each with its kind under ``event``, in one go."""
-        self._file.write("".join(json.dumps(event) + "\n" for event in events))
+        with naming(self._file.name):
+            self._file.write("".join(json.dumps(event) + "\n" for event in events))
 
     def close(self) -> None:
         """Close the file."""
-        self._file.close()
+        with naming(self._file.name):
+            self._file.close()
 
 
 def read_events(output: Path) -> Iterator[dict[str, Any]]:

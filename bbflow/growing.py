@@ -150,3 +150,23 @@ class GrowingZarr:
         if name not in self._arrays:
             self._arrays[name] = self._group[name]
         return self._arrays[name]
+
+
+def shown_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """Give the arrays of a store and their shapes as readers see them; none if there is no store."""
+    try:
+        root = json.loads((path / METADATA).read_text())
+    except FileNotFoundError:
+        return {}
+    members = (root.get("consolidated_metadata") or {}).get("metadata", {})
+    return {name: tuple(item["shape"]) for name, item in members.items() if item["node_type"] == "array"}
+
+
+def set_attributes(path: Path, **attributes: Any) -> None:
+    """Set attributes of a store whose writer is gone; what it had not committed stays unseen."""
+    metadata = path / METADATA
+    root = json.loads(metadata.read_text())
+    root["attributes"] = root["attributes"] | attributes
+    temporary = metadata.with_suffix(".new")
+    temporary.write_text(json.dumps(root))
+    temporary.rename(metadata)

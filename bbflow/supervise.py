@@ -1,13 +1,29 @@
-"""Supervising a run: the simulation, the analysis beside it, and what is done when one of them ends."""
+"""Supervising a run: the simulation, the process beside it, and the shell around their course."""
 
-import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from bbflow.course import (
+    INCOMPLETE,
+    Action,
+    Course,
+    Ended,
+    Event,
+    Hurry,
+    Interrupted,
+    Keeping,
+    Part,
+    Say,
+    SimulationEnded,
+    Start,
+    StopPart,
+    StopSimulation,
+)
 from bbflow.errors import BbflowError, ConfigError, StreamError
 from bbflow.landing.client import request_once
 from bbflow.landing.contact import read_contact
@@ -15,15 +31,12 @@ from bbflow.leftovers import remove_leftovers, segments
 from bbflow.records import Message
 
 POLL_S = 0.2
-ANALYSIS_RESTARTS = 3
 STOP_TIMEOUT_S = 10.0
 NODE_BACK_S = 60.0
-"""How long the analysis waits for a BB node's agent to be started again."""
-NODE_LOST = os.EX_NOHOST
-"""Exit code of an analysis that lost a BB node."""
+"""How long a new analysis waits for a BB node's agent to be started again."""
 INTERRUPTED = 130
-INCOMPLETE = 3
-"""Exit code of an analysis whose stream was aborted: its results are published and marked."""
+CONSUMERS = {Part.FOLD: "fold", Part.RESCUE: "rescue"}
+"""Whose cursor tells how far the process beside the simulation is."""
 
 Process = subprocess.Popen[bytes]
 
@@ -32,7 +45,7 @@ class Supervisor:
     """Runs a simulation with its analysis.
 
     The analysis is a process of its own: if it is killed, a new one carries on from the checkpoints on the
-    nodes, and the simulation notices nothing.
+    nodes, and the simulation notices nothing. What follows from an end is for `Course` to say.
 
     Parameters
     ----------
@@ -40,28 +53,34 @@ class Supervisor:
         The BB nodes' contact file.
     stream
         The stream that the simulation writes.
-    analysis_command, rescue_command
-        Start the analysis, and one that only drains what a failed analysis left.
+    commands
+        Start the analysis, and what rescues the steps of a failed one.
     show
         Gets the nodes' status again and again.
+    on_failure
+        What becomes of the simulation when its analysis fails for good: continue or stop.
     """
 
     def __init__(
         self,
         contact: Path,
         stream: str,
-        analysis_command: Sequence[str],
-        rescue_command: Sequence[str],
+        commands: Mapping[Part, Sequence[str]],
         show: Callable[[list[Message]], object],
+        on_failure: str,
     ) -> None:
         self._contact = contact
         self._nodes = read_contact(contact)
         self._stream = stream
-        self._analysis_command = analysis_command
-        self._rescue_command = rescue_command
+        self._commands = commands
         self._show = show
         self._opened = False
-        self._restarts = 0
+        self._step = -1
+        self.course = Course(on_failure)
+        """Where the run is, or how it ended."""
+        self._simulation: Process | None = None
+        self._beside: Process | None = None
+        self._due: tuple[Part, float] | None = None
 
     def run(self, command: Sequence[str], environment: Mapping[str, str]) -> int:
         """Run the simulation, and the analysis until it has published everything.
@@ -76,7 +95,7 @@ class Supervisor:
         Returns
         -------
         int
-            130 after Ctrl-C, else the simulation's exit code, else the analysis'.
+            130 after Ctrl-C, else the simulation's exit code, else 3 if the results are incomplete.
 
         Raises
         ------
@@ -87,71 +106,79 @@ class Supervisor:
         """
         segments_before = segments()
         try:
-            return self._run(command, environment)
+            self._spawn(Part.FOLD)
+            self._simulation = _start(command, environment)
+            while self.course.part is not Part.NONE or self._simulation.poll() is None:
+                try:
+                    self._turn(self._simulation)
+                except KeyboardInterrupt:
+                    self._take(Interrupted())
         finally:
+            code = self._end()
             remove_leftovers(segments_before)
+        if self.course.interrupts:
+            return INTERRUPTED
+        return code or (0 if self._is_complete else INCOMPLETE)
 
-    def _run(self, command: Sequence[str], environment: Mapping[str, str]) -> int:
-        analysis = self._start_analysis()
-        try:
-            simulation = _start(command, environment)
-        except BaseException:
-            _stop(analysis)
-            raise
-        interrupted = False
-        while True:
-            try:
-                self._watch(simulation, analysis)
-                if not self._must_restart(analysis):
-                    break
-                analysis = self._start_analysis()
-            except KeyboardInterrupt:
-                # The first Ctrl-C ends the simulation; what it has committed is still published.
-                _signal(simulation, signal.SIGINT)
-                if interrupted:
-                    _stop(analysis)
-                    break
-                interrupted = True
-            except BaseException:
-                _stop(simulation)
-                _stop(analysis)
-                raise
-        code = _stop(simulation)
-        if analysis.returncode not in (0, INCOMPLETE):
-            subprocess.run(self._rescue_command, stdin=subprocess.DEVNULL, start_new_session=True, check=False)
-        return INTERRUPTED if interrupted else code or abs(analysis.returncode)
+    @property
+    def _is_complete(self) -> bool:
+        return self.course.keeping is Keeping.RESULTS and self._published == 0
 
-    def _start_analysis(self) -> Process:
+    def _end(self) -> int:
+        """End what still runs; gives the simulation's exit code."""
+        code = _stop(self._simulation) if self._simulation else 0
+        self._published = _stop(self._beside) if self._beside else 0
+        return code
+
+    def _turn(self, simulation: Process) -> None:
+        """Look once at everything, and do what follows."""
+        time.sleep(POLL_S)
+        ended = simulation.poll() is not None
+        answered = self._look()
+        if ended and not self.course.simulation_ended:
+            self._take(SimulationEnded())
+        if self._beside is not None and self._beside.poll() is not None and self._due is None:
+            if self.course.part is not Part.NONE:
+                self._take(Ended(self._beside.returncode, self._step))
+        elif ended and answered and not self._opened:
+            raise StreamError(
+                f"the simulation ended with exit code {simulation.returncode} and never opened stream "
+                f"{self._stream!r}: check that its XML selects the engine bbflow, and that 'stream' is its "
+                "parameter Stream (or the IO's name)"
+            )
+        self._start_if_due(answered=answered)
+
+    def _take(self, event: Event) -> None:
+        self.course, actions = self.course.after(event)
+        for action in actions:
+            self._do(action)
+
+    def _do(self, action: Action) -> None:
+        match action:
+            case Say(text):
+                print(f"bbflow: {text}", file=sys.stderr, flush=True)
+            case Start(part, wait_s):
+                self._due = part, time.monotonic() + wait_s
+            case Hurry() if self._due is not None:
+                self._due = self._due[0], time.monotonic()
+            case StopSimulation(by) if self._simulation is not None:
+                _signal(self._simulation, by)
+            case StopPart() if self._beside is not None:
+                _stop(self._beside)
+
+    def _start_if_due(self, *, answered: bool) -> None:
+        """Start what is due; agents that were killed may take a while to answer again."""
+        if self._due is None:
+            return
+        part, due_s = self._due
+        late_s = time.monotonic() - due_s
+        if late_s >= 0 and (answered or late_s > NODE_BACK_S):
+            self._due = None
+            self._spawn(part)
+
+    def _spawn(self, part: Part) -> None:
         # A session of its own: Ctrl-C in the terminal is for the simulation first.
-        return subprocess.Popen(self._analysis_command, stdin=subprocess.DEVNULL, start_new_session=True)
-
-    def _must_restart(self, analysis: Process) -> bool:
-        if (analysis.returncode >= 0 and analysis.returncode != NODE_LOST) or self._restarts >= ANALYSIS_RESTARTS:
-            return False
-        self._restarts += 1
-        return analysis.returncode != NODE_LOST or self._nodes_are_back()
-
-    def _nodes_are_back(self) -> bool:
-        """Wait until every node's agent answers: one that was killed may be started again."""
-        deadline_s = time.monotonic() + NODE_BACK_S
-        while not self._look():
-            if time.monotonic() > deadline_s:
-                return False
-            time.sleep(POLL_S)
-        return True
-
-    def _watch(self, simulation: Process, analysis: Process) -> None:
-        """Wait until the analysis ends, and after one that did its work for the simulation's end too."""
-        while analysis.poll() is None or (analysis.returncode in (0, INCOMPLETE) and simulation.poll() is None):
-            ended = simulation.poll() is not None
-            self._look()
-            if ended and not self._opened:
-                raise StreamError(
-                    f"the simulation ended with exit code {simulation.returncode} and never opened stream "
-                    f"{self._stream!r}: check that its XML selects the engine bbflow, and that 'stream' is its "
-                    "parameter Stream (or the IO's name)"
-                )
-            time.sleep(POLL_S)
+        self._beside = subprocess.Popen(self._commands[part], stdin=subprocess.DEVNULL, start_new_session=True)
 
     def _look(self) -> bool:
         """Show the nodes' status; False if one doesn't answer."""
@@ -163,9 +190,16 @@ class Supervisor:
             return False
         streams = [status["streams"].get(self._stream, {}) for status in statuses]
         self._opened = self._opened or any(stream.get("status", "expected") != "expected" for stream in streams)
+        self._step = _step_of(streams, CONSUMERS.get(self.course.part, ""))
         if any(streams) or not self._opened:  # at the end the nodes have forgotten it: its last numbers stay
             self._show(statuses)
         return True
+
+
+def _step_of(streams: Sequence[Message], consumer: str) -> int:
+    """Give the step up to which all nodes that ranks land on have heard from a consumer."""
+    landing = [stream for stream in streams if stream.get("local_writers")]
+    return min((int(stream["consumers"].get(consumer, -1)) for stream in landing), default=-1)
 
 
 def _start(command: Sequence[str], environment: Mapping[str, str]) -> Process:

@@ -8,13 +8,13 @@ import pytest
 ROOT = Path(__file__).parents[1]
 LAYERS = (
     {"errors"},
-    {"units", "records", "cf", "events", "leftovers", "belongings"},
+    {"units", "records", "cf", "events", "leftovers", "belongings", "course"},
     {"operators", "store", "phases", "models"},
     {"landing", "growing", "config"},
     {"staging", "view"},
     {"drain"},
     {"transit", "registered", "simulate"},
-    {"api", "report", "progress", "supervise"},
+    {"api", "report", "progress", "supervise", "ending"},
     {"cli"},
 )
 RANKS = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}

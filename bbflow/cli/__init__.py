@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib import import_module
 
 from bbflow import __version__
-from bbflow.errors import BbflowError, CapacityError, ConfigError, MissingToolError, NodeError
+from bbflow.errors import BbflowError, CapacityError, ConfigError, MissingToolError, NodeError, StreamError, describe
 
 COMMANDS = {
     "demo": "run the example climate simulation and its analysis",
@@ -26,6 +26,7 @@ COMMANDS = {
     "phase": "announce an I/O phase, or list those that last",
     "register": "hand a stream to functions of a shared library, map and reduce",
     "merge": "merge the states of separate runs, and publish what comes of them",
+    "rescue": "write the steps that BB nodes hold of a stream to raw.zarr, and fold nothing",
     "drop": "forget an ended stream that nobody wants to fold",
 }
 EXIT_CODES = {
@@ -33,6 +34,7 @@ EXIT_CODES = {
     CapacityError: os.EX_TEMPFAIL,
     MissingToolError: os.EX_UNAVAILABLE,
     NodeError: os.EX_NOHOST,
+    StreamError: os.EX_DATAERR,
 }
 
 
@@ -60,6 +62,9 @@ class Program:
         except BbflowError as error:
             print(f"{self.name}: {error}", file=sys.stderr)
             return next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), 1)
+        except OSError as error:  # such as a full file system
+            print(f"{self.name}: {describe(error)}", file=sys.stderr)
+            return os.EX_IOERR
         except KeyboardInterrupt:
             return 130
         return code

@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from bbflow.api import connect
-from bbflow.config import Config, RawConfig, load_config
-from bbflow.supervise import INCOMPLETE
+from bbflow.config import Config, load_config
+from bbflow.course import INCOMPLETE
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,11 +20,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--contact", type=Path, required=True, help="contact file of the BB nodes")
     parser.add_argument("--scheduler", help="a Dask scheduler's address or file (default: a local cluster)")
     add_continue(parser)
-    parser.add_argument(
-        "--rescue",
-        action="store_true",
-        help="fold nothing: only drain the steps that are held to rescued/raw.zarr",
-    )
 
 
 def add_continue(parser: argparse.ArgumentParser) -> None:
@@ -47,15 +42,8 @@ def configured(options: argparse.Namespace) -> Config:
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
     config = configured(options)
-    if options.rescue:
-        config = rescue_config(config)
     with connect(options.contact).analyse(config, options.scheduler) as analysis:
         outcome = analysis.wait()
     for error in outcome.errors if outcome else ():
         print(f"bbflow: {error}", file=sys.stderr)
     return 0 if outcome is not None and outcome.complete else INCOMPLETE
-
-
-def rescue_config(config: Config) -> Config:
-    """Give a configuration that only drains: what is committed must not be lost with a failed analysis."""
-    return replace(config, diagnostics={}, raw=RawConfig(), output=config.output / "rescued", continued=None)

@@ -21,7 +21,9 @@ import bbflow_adios2
 
 from bbflow.cli.fold import add_continue, configured
 from bbflow.config import Config
-from bbflow.errors import ConfigError, MissingToolError
+from bbflow.course import Course, Keeping, Part
+from bbflow.ending import Left, describe_ending, describe_held, mark_incomplete
+from bbflow.errors import ConfigError, MissingToolError, describe
 from bbflow.events import EVENTS_FILE
 from bbflow.landing.embedded import EmbeddedNodes
 from bbflow.progress import Progress
@@ -78,38 +80,53 @@ def run_simulation(options: argparse.Namespace, command: Sequence[str]) -> int:
     saved = None if config.continued is None else check_continued(config, config.continued)
     goes_on = saved is not None and saved.path.resolve().parent == config.output.resolve()
     _prepare_output(config.output, overwrite=options.overwrite, goes_on=goes_on)
-    with _nodes(config, options.contact) as contact, Progress() as progress:
+    with _nodes(config, options.contact) as (contact, embedded), Progress() as progress:
         analysis = [sys.executable, "-m", "bbflow", "fold", str(options.config), "--contact", str(contact)]
         if options.scheduler:
             analysis += ["--scheduler", options.scheduler]
         if config.continued is not None:
             analysis += ["--continue", str(config.continued)]
+        rescue = [sys.executable, "-m", "bbflow", "rescue", config.stream, "--contact", str(contact)]
+        rescue += ["--output", str(config.output / "rescued"), "--time", config.time.variable]
         supervisor = Supervisor(
             contact,
             config.stream,
-            analysis,
-            [*analysis, "--rescue"],
+            {Part.FOLD: analysis, Part.RESCUE: rescue},
             lambda s: progress.update(s, config.stream),
+            config.on_failure,
         )
         try:
             environment = os.environ | bbflow_adios2.environment(contact)
         except FileNotFoundError as error:
             raise MissingToolError(str(error)) from None
         code = supervisor.run(command, environment)
-    if (config.output / "results.zarr").exists():
-        print(f"bbflow: results in {config.output / 'results.zarr'}")
-        if not options.no_report:
-            print(f"bbflow: report in {write_report(config.output)}")
+        if embedded is not None and supervisor.course.keeping is Keeping.HELD:
+            embedded.leave()
+    _tell_ending(config, contact, supervisor.course, draws_report=not options.no_report)
     return code
 
 
+def _tell_ending(config: Config, contact: Path, course: Course, *, draws_report: bool) -> None:
+    """Say how the run ended; what can't be written any more must not change its exit code."""
+    output = config.output
+    try:
+        mark_incomplete(output, course)
+        left = Left.of(output)
+        report = [f"report in {write_report(output)}"] if draws_report and left.spans else []
+    except OSError as error:
+        left, report = Left.of(output), [f"there is no report: {describe(error)}"]
+    held = describe_held(config.stream, contact, course)
+    for line in [*describe_ending(output, course, left), *held, *report]:
+        print(f"bbflow: {line}", flush=True)
+
+
 @contextmanager
-def _nodes(config: Config, contact: Path | None) -> Iterator[Path]:
+def _nodes(config: Config, contact: Path | None) -> Iterator[tuple[Path, EmbeddedNodes | None]]:
     if contact is not None:
-        yield contact
+        yield contact, None
         return
     with EmbeddedNodes(config.nodes.count, config.nodes.capacity, config.nodes.directory) as embedded:
-        yield embedded.contact
+        yield embedded.contact, embedded
 
 
 def _prepare_output(output: Path, *, overwrite: bool, goes_on: bool) -> None:

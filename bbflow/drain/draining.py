@@ -64,6 +64,11 @@ class Draining:
         self._there = set(self._store.committed_steps())
         return self._store
 
+    @property
+    def count(self) -> int:
+        """How many steps the store has."""
+        return len(self._there)
+
     def keeps(self, number: int) -> bool:
         """Whether a step is to be drained."""
         return wanted(self._config.raw, number)

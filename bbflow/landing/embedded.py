@@ -58,7 +58,7 @@ class EmbeddedNodes:
     ) -> None:
         self._root = make_root(directory)
         self._capacity = capacity
-        self._closing = False
+        self._closing = self._is_left = False
         self._lock = threading.Lock()
         self._keepers: list[threading.Thread] = []
         self.contact = contact or self._root / "contact.json"
@@ -92,23 +92,33 @@ class EmbeddedNodes:
                     return
                 self._processes[name] = self._spawn(name)
 
+    def leave(self) -> None:
+        """End the nodes at once, and leave what they keep: nodes that are started on it carry on."""
+        self._end(signal.SIGKILL)
+        self._is_left = True
+
     def close(self) -> None:
         """End the nodes and remove their directories and the contact file."""
+        if self._is_left:
+            return
+        self._end(signal.SIGTERM)
+        for name in self._processes if self.contact.exists() else ():
+            remove_node(self.contact, name, str(own_directory(self._root, name, self.contact)))
+        if not self.contact.exists():
+            lock_of(self.contact).unlink(missing_ok=True)
+        remove_root(self._root)
+
+    def _end(self, number: signal.Signals) -> None:
         with self._lock:
             self._closing = True
         for process in self._processes.values():
-            process.send_signal(signal.SIGTERM)
+            process.send_signal(number)
         for keeper in self._keepers:
             keeper.join()
         for process in self._processes.values():
             process.wait()
             if process.stdin is not None:
                 process.stdin.close()
-        for name in self._processes if self.contact.exists() else ():
-            remove_node(self.contact, name, str(own_directory(self._root, name, self.contact)))
-        if not self.contact.exists():
-            lock_of(self.contact).unlink(missing_ok=True)
-        remove_root(self._root)
 
     def __enter__(self) -> "EmbeddedNodes":
         return self

@@ -1,9 +1,11 @@
 """The Dask side: a cluster of our own or one that is there, and tasks pinned to a node's host."""
 
+import logging
 import socket
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from types import TracebackType
@@ -11,7 +13,9 @@ from typing import Any
 from urllib.parse import urlparse
 
 import dask
-from distributed import Client, Future, LocalCluster
+from distributed import Client, Future, KilledWorker, LocalCluster
+from distributed.client import FutureCancelledError
+from distributed.comm.core import CommClosedError
 
 from bbflow.config import WorkersConfig
 from bbflow.errors import NodeError
@@ -31,6 +35,21 @@ SETTINGS = {
     "distributed.admin.log-length": 100,
 }
 """Dask's settings for a local cluster."""
+
+
+@contextmanager
+def dask_failures() -> Iterator[None]:
+    """Make what Dask raises when a process of its own dies an error that may pass.
+
+    Raises
+    ------
+    NodeError
+        In its place.
+    """
+    try:
+        yield
+    except (CommClosedError, FutureCancelledError, KilledWorker, TimeoutError) as error:
+        raise NodeError(f"Dask's scheduler or workers are gone ({type(error).__name__}: {error})") from None
 
 
 class Cluster:
@@ -62,7 +81,8 @@ class Cluster:
             self.client = Client(self._local)
         else:
             self.client = _connect(scheduler, certificate)
-        self._hosts = self._find_hosts()
+        with dask_failures():
+            self._hosts = self._find_hosts()
         self._token, self._numbers = uuid.uuid4().hex, count()
         self._groups: dict[str, Future[Any]] = {}
 
@@ -150,16 +170,20 @@ def _start(workers: WorkersConfig, scratch: Path) -> LocalCluster:
     own = scratch / "dask.pem"
     write_private(own, new_certificate())
     with dask.config.set(SETTINGS | without_http(but_dashboard=workers.dashboard is not None)):
-        return LocalCluster(
-            n_workers=workers.processes,
-            threads_per_worker=workers.threads,
-            host="127.0.0.1",
-            dashboard_address=workers.dashboard or "127.0.0.1:0",
-            scheduler_kwargs={"dashboard": workers.dashboard is not None},
-            memory_limit=0,
-            local_directory=str(scratch),
-            security=security_of(own),
-        )
+        try:
+            return LocalCluster(
+                n_workers=workers.processes,
+                threads_per_worker=workers.threads,
+                host="127.0.0.1",
+                dashboard_address=workers.dashboard or "127.0.0.1:0",
+                scheduler_kwargs={"dashboard": workers.dashboard is not None},
+                memory_limit=0,
+                local_directory=str(scratch),
+                security=security_of(own),
+                silence_logs=logging.CRITICAL,  # what fails comes back with the task, and is said once
+            )
+        except (RuntimeError, TimeoutError, CommClosedError) as error:
+            raise NodeError(f"a Dask worker didn't start ({error})") from None
 
 
 def _connect(scheduler: str, certificate: Path | None) -> Client:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -47,16 +47,6 @@ class FirstStep:
         return values
 
 
-class CoordinateStore(Protocol):
-    """A store that keeps coordinate variables."""
-
-    def is_coordinate(self, name: str) -> bool:
-        """Whether a coordinate variable of this name is there."""
-
-    def add_coordinate(self, name: str, values: Array) -> None:
-        """Write a coordinate variable."""
-
-
 def make_clock(time: TimeConfig, attributes: StreamAttributes) -> Clock:
     """Give the stream's calendar: what is configured, else what its attributes say.
 
@@ -91,19 +81,6 @@ def check_variables(config: Config, names: Iterable[str]) -> None:
                     f"{where}: stream {config.stream!r} has no variable {name!r} in its first step; "
                     f"{nearest(name, there)}"
                 )
-
-
-def write_coordinates(first: FirstStep, stores: Sequence[CoordinateStore], attributes: StreamAttributes) -> None:
-    """Copy the coordinate variables (1-D, named as a dimension) of a step into the stores that lack them."""
-    arrays = [block for _, block in first.placed if block.shape]
-    axes = {block.name for block in arrays if len(block.shape) == 1}
-    dims = {dim for block in arrays for dim in attributes.dimensions(block.name, len(block.shape))}
-    for dim in sorted(dims & axes):
-        lacking = [store for store in stores if not store.is_coordinate(dim)]
-        if lacking:
-            values = first.whole(dim)
-            for store in lacking:
-                store.add_coordinate(dim, values)
 
 
 def read_whole(contact: Path, stream: str, step: int, placed: Sequence[PlacedBlock]) -> Array:

@@ -10,6 +10,7 @@ import xarray as xr
 
 from bbflow.cf import StreamAttributes
 from bbflow.config import Config
+from bbflow.drain.coordinates import write_coordinates
 from bbflow.errors import BbflowError, StreamError
 from bbflow.events import EventLog
 from bbflow.landing.contact import read_contact
@@ -18,12 +19,12 @@ from bbflow.staging.policies import checked_policy
 from bbflow.transit.chain.comparing import check_clock
 from bbflow.transit.chain.saved import STATE_FILE
 from bbflow.transit.chain.taking_over import keep_state, take_over
-from bbflow.transit.cluster import Cluster
-from bbflow.transit.consumers import DRAIN, FOLD, Consumers
+from bbflow.transit.cluster import Cluster, dask_failures
 from bbflow.transit.live import live_dataset
-from bbflow.transit.opening import FirstStep, check_variables, make_clock, write_coordinates
+from bbflow.transit.opening import FirstStep, check_variables, make_clock
 from bbflow.transit.output.netcdf import check_netcdf, write_netcdf
 from bbflow.transit.stages import DrainStage, FoldStage
+from bbflow.view.consumers import DRAIN, FOLD, Consumers
 from bbflow.view.stream import StreamView
 from bbflow.view.watch import Watcher
 
@@ -149,20 +150,24 @@ class Pipeline:
         for watcher in self._watchers:
             watcher.start()
         try:
-            while not self._stopped:
-                if self._is_open():
-                    self._advance()
-                if self._is_finished():
-                    return self._finish()
-                self._take_news()
-                if self._view.status == "expected" and time.monotonic() > deadline_s:
-                    raise StreamError(
-                        f"nobody opened stream {self._config.stream!r} within {self._config.open_timeout_s:.0f} "
-                        "s: check the engine's XML (Stream, else the IO's name) and BBFLOW_CONTACT"
-                    )
-            return None
+            with dask_failures():
+                return self._run(deadline_s)
         finally:
             self._close()
+
+    def _run(self, deadline_s: float) -> Outcome | None:
+        while not self._stopped:
+            if self._is_open():
+                self._advance()
+            if self._is_finished():
+                return self._finish()
+            self._take_news()
+            if self._view.status == "expected" and time.monotonic() > deadline_s:
+                raise StreamError(
+                    f"nobody opened stream {self._config.stream!r} within {self._config.open_timeout_s:.0f} "
+                    "s: check the engine's XML (Stream, else the IO's name) and BBFLOW_CONTACT"
+                )
+        return None
 
     def _advance(self) -> None:
         assert self._clock is not None

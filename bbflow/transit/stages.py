@@ -17,7 +17,6 @@ from bbflow.transit.chain.comparing import check_field
 from bbflow.transit.chain.saved import SavedState
 from bbflow.transit.chain.taking_over import KEPT_FILE
 from bbflow.transit.cluster import Cluster
-from bbflow.transit.consumers import DRAIN, FOLD, Consumers, no_checkpoint
 from bbflow.transit.folding.bookkeeping import Batch, Folding
 from bbflow.transit.folding.regions import step_time
 from bbflow.transit.folding.task import FoldReceipt, FoldWork, fold_batch
@@ -29,6 +28,7 @@ from bbflow.transit.placing import StreamArrays, place_diagnostics, write_field_
 from bbflow.transit.politeness import writing
 from bbflow.transit.publishing import SETTLED_DIRECTORY, Publishing
 from bbflow.transit.tasks import TaskBatch
+from bbflow.view.consumers import DRAIN, FOLD, Consumers, no_checkpoint
 from bbflow.view.layout import PlacedBlock
 from bbflow.view.stream import StreamView
 

@@ -59,9 +59,12 @@ class StreamView:
         Their names.
     done
         For each node, the step up to which an earlier analysis has folded and drained it.
+    whole
+        Whether all nodes of the stream are among them; otherwise those ranks take part that are known.
     """
 
-    def __init__(self, nodes: Sequence[str], done: Mapping[str, int]) -> None:
+    def __init__(self, nodes: Sequence[str], done: Mapping[str, int], *, whole: bool = True) -> None:
+        self._whole = whole
         self._nodes = {name: NodeView(last=done[name]) for name in nodes}
         self._done = dict(done)
         self.attributes: dict[str, Any] = {}
@@ -85,13 +88,23 @@ class StreamView:
         view.last = max(view.last, max(view.steps, default=-1) if full else reply["last"])
 
     @property
+    def is_known(self) -> bool:
+        """Whether every node has said how the stream stands there."""
+        return all(view.base is not None for view in self._nodes.values())
+
+    @property
     def taking_part(self) -> dict[str, NodeView]:
-        """Nodes that ranks land on; empty until all ranks have opened the stream."""
+        """Nodes that ranks land on; empty until every node was heard, and all ranks have opened the stream.
+
+        What one node says of an aborted stream may look like its end, while the steps are on another one.
+        """
+        if not self.is_known:
+            return {}
         nodes = {name: view for name, view in self._nodes.items() if view.local_writers}
         writers = max((view.writers for view in nodes.values()), default=0)
         opened = sum(view.local_writers for view in nodes.values()) - len(self._arrivals)
         aborted = any(view.status == "aborted" for view in nodes.values())
-        return nodes if opened == writers or aborted else {}
+        return nodes if opened == writers or aborted or not self._whole else {}
 
     @property
     def _arrivals(self) -> list[Arrival]:
@@ -135,6 +148,11 @@ class StreamView:
             elif part := view.steps.get(number):
                 ranks += part.ranks
         return ranks >= max((view.writers for view in self.taking_part.values()), default=0)
+
+    def held_after(self, cursor: int) -> list[int]:
+        """Numbers of the settled steps above `cursor` of which some node still holds a part, oldest first."""
+        held = {number for view in self.taking_part.values() for number in view.steps}
+        return sorted(number for number in held - self.discarded if cursor < number <= self.frontier)
 
     def step(self, node: str, number: int) -> Step | None:
         """Give a node's part of a step; None if an earlier analysis was done with it."""

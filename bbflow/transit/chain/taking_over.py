@@ -11,9 +11,9 @@ from bbflow.errors import ConfigError
 from bbflow.transit.chain.comparing import check_diagnostics
 from bbflow.transit.chain.heritage import Origins
 from bbflow.transit.chain.saved import SavedState, read_state
-from bbflow.transit.consumers import Cursor
 from bbflow.transit.folding.shards import ShardKey, ShardState
 from bbflow.transit.folding.task import FoldWork
+from bbflow.view.consumers import Cursor
 
 KEPT_FILE = ".inherited.bbflow"
 """The state that a run goes on from, in its output: the one that was given may be replaced before the run has ended."""

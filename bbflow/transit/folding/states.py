@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from bbflow.errors import naming
 from bbflow.operators import StateLayout
 
 PROCESS = uuid.uuid4().hex[:12]
@@ -34,7 +35,8 @@ def map_target(path: str, size: int) -> mmap.mmap:
         return known[1]
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        os.posix_fallocate(descriptor, 0, size)
+        with naming(path):
+            os.posix_fallocate(descriptor, 0, size)
         mapping = mmap.mmap(descriptor, size)
         _mapped[path] = (os.fstat(descriptor).st_ino, mapping)
     finally:

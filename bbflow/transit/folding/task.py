@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.errors import ConfigError
+from bbflow.errors import ConfigError, naming
 from bbflow.operators import StateLayout
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.family import Array
@@ -240,7 +240,7 @@ def keep_rows(work: FoldWork, rows: Mapping[str, Array]) -> tuple[str, ...]:
             label = f"{work.state.key.node}.{work.state.key.label}"
             path = Path(work.rows_directory) / f"{name}.{label}.{first:010d}-{last:010d}.npy"
             temporary = path.with_suffix(f".{os.getpid()}.tmp")
-            with temporary.open("wb") as file:
+            with naming(str(temporary)), temporary.open("wb") as file:
                 np.save(file, _with_time(passed, work.inputs))
             temporary.rename(path)
             kept.append(str(path))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from bbflow.landing.client import NodeClient
 from bbflow.landing.contact import NodeAddress
 
-FOLD, DRAIN = "fold", "drain"
+FOLD, DRAIN, RESCUE = "fold", "drain", "rescue"
 
 Cursor = tuple[int, bytes]
 

@@ -1,0 +1,30 @@
+"""Write the steps that BB nodes hold of a stream to raw.zarr, without folding anything, and let go of them.
+
+It takes over from an analysis that has failed. All variables are written; statistics can be had of them later
+(`bbflow replay`).
+
+Example:
+  bbflow rescue climate --contact contact.json --output rescued
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from bbflow.course import INCOMPLETE
+from bbflow.drain.rescuing import Rescue
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("stream", help="name of the stream")
+    parser.add_argument("--contact", type=Path, required=True, help="contact file of the BB nodes")
+    parser.add_argument("--output", type=Path, default=Path("rescued"), help="directory for raw.zarr")
+    parser.add_argument("--time", default="time", metavar="VARIABLE", help="the steps' time (default: time)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command."""
+    rescued = Rescue(options.contact, options.stream, options.output, options.time).run()
+    print(f"bbflow: {rescued.steps} steps rescued to {options.output / 'raw.zarr'}", file=sys.stderr)
+    return 0 if rescued.complete else INCOMPLETE

@@ -1,0 +1,201 @@
+"""The course of a run: what becomes of the analysis when it ends, while the simulation goes on.
+
+Events go in, the next course and actions come out; no process and no clock.
+"""
+
+import os
+import signal
+from dataclasses import dataclass, replace
+from enum import Enum
+
+INCOMPLETE = 3
+"""Exit code of an analysis or a rescue whose stream was aborted: what there was is published, or rescued."""
+DONE = (0, INCOMPLETE)
+CONTINUE, STOP = "continue", "stop"
+"""What becomes of the simulation when its analysis has failed for good."""
+PASSING = {
+    os.EX_NOHOST: "a BB node or the Dask workers didn't answer",
+    os.EX_IOERR: "a file could not be written",
+    1: "an error that nobody foresaw",
+}
+"""Exit codes of an analysis whose cause may pass."""
+TRIES = 4
+"""So often the analysis is started again if it gets no step further."""
+FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0
+
+
+class Part(Enum):
+    """What the process beside the simulation does."""
+
+    FOLD = "the analysis"
+    """It folds, publishes and drains."""
+    RESCUE = "the rescue"
+    """It writes what is not folded to ``rescued/raw.zarr``."""
+    NONE = "nothing"
+    """It has ended for good."""
+
+
+class Keeping(Enum):
+    """Where the committed steps are at the end."""
+
+    RESULTS = "published"
+    """In the results, and raw as far as configured."""
+    RESCUED = "rescued"
+    """Those that were not folded are in ``rescued/``."""
+    HELD = "held"
+    """Those that were neither folded nor rescued are still on the BB nodes."""
+    LEFT = "left"
+    """The user has ended the rescue too: what it hadn't written goes with the BB nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The process beside the simulation has ended."""
+
+    code: int
+    """Its exit code; below 0 the signal that killed it."""
+    step: int
+    """Every step up to this one is safe with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationEnded:
+    """The simulation has ended: what waits for room now waits for nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """The user wants the run to end: once the simulation, twice the analysis too, three times everything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Start the process beside the simulation."""
+
+    part: Part
+    """As what."""
+    wait_s: float = 0.0
+    """Not before so many seconds have passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """Tell the user."""
+
+    text: str
+    """What."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopSimulation:
+    """End the simulation."""
+
+    by: signal.Signals = signal.SIGTERM
+    """The signal."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopPart:
+    """End the process beside the simulation; nothing follows from its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hurry:
+    """Start at once what waits for its time."""
+
+
+Event = Ended | SimulationEnded | Interrupted
+Action = Start | Say | StopSimulation | StopPart | Hurry
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """Where a run is."""
+
+    on_failure: str = CONTINUE
+    """What becomes of the simulation when its analysis has failed for good."""
+    part: Part = Part.FOLD
+    """What the process beside the simulation does."""
+    step: int = -1
+    """The last step that it was seen to be done with."""
+    fruitless: int = 0
+    """How often it has ended without getting any further."""
+    simulation_ended: bool = False
+    """Whether the simulation has."""
+    interrupts: int = 0
+    """How often the user has asked for the end."""
+    keeping: Keeping = Keeping.RESULTS
+    """Where the steps are, or will be."""
+    failure: str = ""
+    """Why the analysis was given up."""
+
+    def after(self, event: Event) -> "tuple[Course, tuple[Action, ...]]":
+        """Say what follows from an event."""
+        match event:
+            case SimulationEnded():
+                # Who could not write for want of room gets its tries anew: room may come with the simulation's end.
+                return replace(self, simulation_ended=True, fruitless=0), (Hurry(),)
+            case Interrupted():
+                return replace(self, interrupts=self.interrupts + 1)._interrupted()
+            case Ended(code) if code in DONE:
+                return replace(self, part=Part.NONE), ()
+            case Ended(code, step):
+                fruitless = 0 if step > self.step else self.fruitless
+                return replace(self, step=max(step, self.step), fruitless=fruitless + 1)._failed(code)
+
+    def _interrupted(self) -> "tuple[Course, tuple[Action, ...]]":
+        # What the simulation has committed is still published, unless the user can't wait for that.
+        if self.interrupts == 1 or self.part is Part.NONE:
+            return self, (StopSimulation(signal.SIGINT),)
+        if self.part is Part.FOLD:
+            course, actions = self._rescue("was interrupted")
+            return course, (StopPart(), *actions)
+        said = Say("the rescue was interrupted: what it has not written yet is lost")
+        return replace(self, part=Part.NONE, keeping=Keeping.LEFT), (StopPart(), said)
+
+    def _failed(self, code: int) -> "tuple[Course, tuple[Action, ...]]":
+        if self._may_pass(code):
+            wait_s = self._wait_s(code)
+            when = f"in {wait_s:.0f} s" if wait_s else "now"
+            return self, (
+                Say(f"{self.part.value} {describe(code)}; it is started again {when}"),
+                Start(self.part, wait_s),
+            )
+        return self._rescue(describe(code)) if self.part is Part.FOLD else self._hold(code)
+
+    def _may_pass(self, code: int) -> bool:
+        # While the simulation waits for room, there is nothing better to do than to try again.
+        patient = code == os.EX_IOERR and not self.simulation_ended
+        return (code < 0 or code in PASSING) and (patient or self.fruitless <= TRIES)
+
+    def _wait_s(self, code: int) -> float:
+        if code < 0 and self.fruitless <= 1:
+            return 0.0
+        return float(min(FIRST_WAIT_S * 2.0 ** (self.fruitless - 1), LONGEST_WAIT_S))
+
+    def _rescue(self, how: str) -> "tuple[Course, tuple[Action, ...]]":
+        failure = f"the analysis {how}"
+        rescuing = replace(self, part=Part.RESCUE, fruitless=0, step=-1, keeping=Keeping.RESCUED, failure=failure)
+        stops = self.on_failure == STOP and not self.simulation_ended
+        goes_on = "" if self.simulation_ended else "the simulation is ended; " if stops else "the simulation goes on; "
+        said = Say(f"{failure} and is given up: {goes_on}what isn't folded is written to rescued/raw.zarr")
+        return rescuing, (said, *((StopSimulation(),) if stops else ()), Start(Part.RESCUE))
+
+    def _hold(self, code: int) -> "tuple[Course, tuple[Action, ...]]":
+        held = replace(self, part=Part.NONE, keeping=Keeping.HELD)
+        return held, (Say(f"the rescue {describe(code)} and is given up: the BB nodes keep what they hold"),)
+
+
+def describe(code: int) -> str:
+    """Say how a process ended, such as ``was killed by SIGKILL``."""
+    if code < 0:
+        return f"was killed by {_signal_name(-code)}"
+    cause = f" ({PASSING[code]})" if code in PASSING else ""
+    return f"failed with exit code {code}{cause}"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,45 @@
+"""Coordinates of the stores: the 1-D variables of a step that are named as a dimension."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from bbflow.cf import StreamAttributes
+from bbflow.view.layout import PlacedBlock
+
+Array = np.ndarray[Any, Any]
+
+
+class Step(Protocol):
+    """A step whose variables can be read."""
+
+    @property
+    def placed(self) -> Sequence[PlacedBlock]:
+        """Its blocks."""
+
+    def whole(self, name: str) -> Array:
+        """Read a variable that is there."""
+
+
+class CoordinateStore(Protocol):
+    """A store that keeps coordinate variables."""
+
+    def is_coordinate(self, name: str) -> bool:
+        """Whether a coordinate variable of this name is there."""
+
+    def add_coordinate(self, name: str, values: Array) -> None:
+        """Write a coordinate variable."""
+
+
+def write_coordinates(first: Step, stores: Sequence[CoordinateStore], attributes: StreamAttributes) -> None:
+    """Copy the coordinate variables (1-D, named as a dimension) of a step into the stores that lack them."""
+    arrays = [block for _, block in first.placed if block.shape]
+    axes = {block.name for block in arrays if len(block.shape) == 1}
+    dims = {dim for block in arrays for dim in attributes.dimensions(block.name, len(block.shape))}
+    for dim in sorted(dims & axes):
+        lacking = [store for store in stores if not store.is_coordinate(dim)]
+        if lacking:
+            values = first.whole(dim)
+            for store in lacking:
+                store.add_coordinate(dim, values)

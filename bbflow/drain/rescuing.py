@@ -1,0 +1,174 @@
+"""The rescue: what nodes hold of a stream goes to ``raw.zarr``, by nothing but the stream's name.
+
+It needs no Dask, no operators, no calendar and not all nodes: what has ended an analysis must not end the rescue.
+"""
+
+import queue
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bbflow.cf import StreamAttributes
+from bbflow.config import Config, RawConfig, TimeConfig
+from bbflow.drain.coordinates import write_coordinates
+from bbflow.drain.draining import Draining, RawStep
+from bbflow.drain.raw import drain_steps
+from bbflow.errors import BbflowError, NodeError
+from bbflow.landing.client import NodeClient
+from bbflow.landing.contact import NodeAddress, read_contact
+from bbflow.view.blocks import Array, BlockReader
+from bbflow.view.consumers import RESCUE, Consumers, no_checkpoint
+from bbflow.view.layout import PlacedBlock
+from bbflow.view.stream import StreamView
+from bbflow.view.watch import Watcher
+
+BATCH_STEPS = 16
+"""So many steps become visible at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rescued:
+    """What a rescue has done."""
+
+    steps: int
+    """Steps in the store."""
+    complete: bool
+    """Whether every writer closed the stream in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldStep:
+    """A step as the coordinates are taken from it."""
+
+    number: int
+    """Its number."""
+    placed: Sequence[PlacedBlock]
+    """Its blocks."""
+    reader: BlockReader
+    """Reads them."""
+
+    def whole(self, name: str) -> Array:
+        """Read a variable that is there."""
+        own = [(node, block) for node, block in self.placed if block.name == name]
+        return self.reader.assemble(self.number, own).copy()
+
+
+class Rescue:
+    """Drains all variables of all steps that are held, until the stream ends.
+
+    Parameters
+    ----------
+    contact
+        The contact file; nodes that don't answer are left out, and with them their part of the steps.
+    stream
+        The stream.
+    output
+        Directory for ``raw.zarr``.
+    time_variable
+        Single value that is the steps' time; where a step lacks it, its number stands in for it.
+
+    Raises
+    ------
+    NodeError
+        If no node answers.
+    """
+
+    def __init__(self, contact: Path, stream: str, output: Path, time_variable: str) -> None:
+        known = read_contact(contact)
+        nodes = _answering(known)
+        self._contact, self._stream, self._time = contact, stream, time_variable
+        self._store = output / "raw.zarr"
+        self._consumers = Consumers(nodes, stream, [RESCUE])
+        names = [node.name for node in nodes]
+        cursors = {node: step for node, (step, _) in self._consumers.of(RESCUE).items()}
+        self._view = StreamView(names, dict.fromkeys(names, -1), whole=len(nodes) == len(known))
+        self._news: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+        self._watchers = [Watcher(node, stream, -1, self._news) for node in nodes]
+        config = Config(stream, {}, output, TimeConfig(variable=time_variable), RawConfig())
+        self._draining = Draining(config, contact, cursors)
+        self._is_open = False
+
+    def run(self) -> Rescued:
+        """Drain until the stream has ended, and let the nodes forget it.
+
+        Raises
+        ------
+        NodeError
+            If a node is gone.
+        StreamError
+            If another analysis takes over.
+        """
+        for watcher in self._watchers:
+            watcher.start()
+        try:
+            while not (self._view.ended and self._draining.cursor >= self._view.frontier):
+                self._take_news()
+                self._drain()
+            self._consumers.drop()
+            return Rescued(self._draining.count, self._view.status == "closed")
+        finally:
+            for watcher in self._watchers:
+                watcher.stop()
+            self._consumers.close()
+
+    def _take_news(self) -> None:
+        node, news = self._news.get()
+        if isinstance(news, BbflowError):
+            raise news
+        self._view.update(node, news)
+
+    def _drain(self) -> None:
+        while numbers := self._view.held_after(self._draining.cursor)[:BATCH_STEPS]:
+            if not self._is_open:
+                self._open(numbers[0])
+            batch = self._draining.next_batch([self._raw_step(number) for number in numbers], numbers[-1], 1)
+            for work in batch.works:
+                drain_steps(work)
+            self._draining.take(batch)
+            self._pass(numbers[-1])
+        if self._view.frontier > self._draining.cursor:  # what is between was discarded, or is done with
+            self._pass(self._view.frontier)
+
+    def _pass(self, through: int) -> None:
+        self._draining.cursor = through
+        self._consumers.commit(RESCUE, through, self._view.taking_part, no_checkpoint)
+        self._view.forget(through)
+
+    def _open(self, number: int) -> None:
+        attributes = StreamAttributes(self._view.attributes)
+        self._store.parent.mkdir(parents=True, exist_ok=True)
+        store = self._draining.open(self._store, attributes)
+        reader = BlockReader(self._contact, self._stream)
+        write_coordinates(HeldStep(number, self._view.blocks(number), reader), [store], attributes)
+        self._is_open = True
+
+    def _raw_step(self, number: int) -> RawStep:
+        parts = {node: self._view.step(node, number) for node in self._view.taking_part}
+        times = [block.value for _, block in self._view.blocks(number) if block.name == self._time]
+        time = next((float(value) for value in times if isinstance(value, int | float)), float(number))
+        return RawStep(number, time, {node: part for node, part in parts.items() if part})
+
+
+def _answering(nodes: Sequence[NodeAddress]) -> list[NodeAddress]:
+    """Give the nodes that can be had, and say which can't.
+
+    Raises
+    ------
+    NodeError
+        If there is none.
+    """
+    found: list[NodeAddress] = []
+    lost: list[NodeError] = []
+    for node in nodes:
+        try:
+            NodeClient(node).close()
+            found.append(node)
+        except NodeError as error:
+            lost.append(error)
+    if not found:
+        raise lost[0] if lost else NodeError("the contact file names no BB node")
+    for reason in lost:
+        print(f"bbflow: {reason}: its part of the steps is not rescued", file=sys.stderr)
+    return found

@@ -1,0 +1,95 @@
+"""The end of a run in words: what there is, what is missing, and how to get it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from bbflow.course import Course, Keeping
+from bbflow.errors import NodeError
+from bbflow.growing import set_attributes, shown_shapes
+from bbflow.landing.client import NodeClient
+from bbflow.landing.contact import NodeAddress, read_contact
+
+RESULTS, RESCUED = "results.zarr", Path("rescued", "raw.zarr")
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What a run has left in its output."""
+
+    spans: int
+    """Spans of all windows in the results."""
+    rescued: int
+    """Steps that were rescued."""
+
+    @classmethod
+    def of(cls, output: Path) -> "Left":
+        """Look into an output."""
+        results, rescued = shown_shapes(output / RESULTS), shown_shapes(output / RESCUED)
+        times = [shape[0] for name, shape in results.items() if name.startswith("time_") and len(shape) == 1]
+        return cls(sum(times), rescued.get("step", (0,))[0])
+
+
+def mark_incomplete(output: Path, course: Course) -> None:
+    """Let the results of an analysis that was given up say so."""
+    if course.failure and (output / RESULTS).exists():
+        set_attributes(output / RESULTS, bbflow_status="incomplete", bbflow_failure=course.failure)
+
+
+def describe_ending(output: Path, course: Course, left: Left) -> list[str]:
+    """Say where the results are, what they lack, and where that is.
+
+    Parameters
+    ----------
+    output
+        The run's.
+    course
+        As it ended.
+    left
+        What is there.
+    """
+    lines = [f"results in {output / RESULTS}"] if left.spans else []
+    if not course.failure:
+        return lines or ["nothing was folded: there are no results"]
+    there = "the results end there" if left.spans else "there are no results"
+    lines.append(f"THE STATISTICS ARE INCOMPLETE: {course.failure}; {there}")
+    if left.rescued:
+        lines.append(f"{left.rescued} steps that were not folded are in {output / RESCUED}, with all variables")
+    if course.keeping is Keeping.RESCUED and not left.rescued:
+        lines.append("no step was left to rescue")
+    if course.keeping is Keeping.LEFT:
+        lines.append("what had neither been folded nor rescued is lost, as you wished")
+    return lines
+
+
+def describe_held(stream: str, contact: Path, course: Course) -> list[str]:
+    """Say how to get what was neither folded nor rescued: it lies where the BB nodes keep it.
+
+    Parameters
+    ----------
+    stream
+        Whose steps.
+    contact
+        The nodes' contact file.
+    course
+        As it ended.
+    """
+    if course.keeping is not Keeping.HELD:
+        return []
+    again = [
+        f"bbflow node --name {node.name} --directory {Path(node.directory).parent} --contact {contact} &"
+        for node in read_contact(contact)
+        if not is_running(node)
+    ]
+    return [
+        "STEPS ARE STILL ON THE BB NODES: neither results nor rescue could be written. When the cause is mended:",
+        *(f"  {line}" for line in [*again, f"bbflow rescue {stream} --contact {contact} --output rescued"]),
+    ]
+
+
+def is_running(node: NodeAddress) -> bool:
+    """Whether a node answers."""
+    try:
+        NodeClient(node).close()
+    except NodeError:
+        return False
+    return True

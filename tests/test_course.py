@@ -1,0 +1,110 @@
+import os
+import signal
+
+import pytest
+
+from bbflow.course import (
+    INCOMPLETE,
+    LONGEST_WAIT_S,
+    STOP,
+    TRIES,
+    Course,
+    Ended,
+    Hurry,
+    Interrupted,
+    Keeping,
+    Part,
+    Say,
+    SimulationEnded,
+    Start,
+    StopPart,
+    StopSimulation,
+)
+
+KILLED = -signal.SIGKILL
+
+
+def go(course, *events):
+    """Take events one after the other; give the course and the last one's actions, but for what is said."""
+    actions = ()
+    for event in events:
+        course, actions = course.after(event)
+    return course, [action for action in actions if not isinstance(action, Say)]
+
+
+@pytest.mark.parametrize("code", [0, INCOMPLETE])
+def test_an_analysis_that_has_published_is_not_started_again(code):
+    course, actions = go(Course(), Ended(code, 9))
+    assert (course.part, course.keeping, course.failure, actions) == (Part.NONE, Keeping.RESULTS, "", [])
+
+
+def test_a_killed_analysis_is_started_again_at_once():
+    course, actions = go(Course(), Ended(KILLED, 4))
+    assert (course.part, actions) == (Part.FOLD, [Start(Part.FOLD)])
+
+
+def test_an_analysis_that_gets_further_may_be_killed_as_often_as_it_likes():
+    course, actions = go(Course(), *(Ended(KILLED, step) for step in range(100)))
+    assert (course.part, actions) == (Part.FOLD, [Start(Part.FOLD)])
+
+
+@pytest.mark.parametrize("code", [KILLED, os.EX_NOHOST, 1])
+def test_an_analysis_that_gets_no_further_is_given_up_and_its_steps_are_rescued(code):
+    course, actions = go(Course(), *(Ended(code, 4) for _ in range(TRIES)))
+    assert course.part is Part.FOLD
+    course, actions = go(course, Ended(code, 4))
+    assert (course.part, course.keeping, actions) == (Part.RESCUE, Keeping.RESCUED, [Start(Part.RESCUE)])
+    assert course.failure
+
+
+def test_tries_without_progress_come_more_and_more_slowly():
+    course, waits = Course(), []
+    for _ in range(12):
+        course, actions = go(course, Ended(os.EX_IOERR, -1))
+        waits.append(actions[0].wait_s)
+    assert waits == sorted(waits)
+    assert (waits[0], waits[-1]) == (1.0, LONGEST_WAIT_S)
+
+
+def test_a_wrong_configuration_is_not_tried_twice():
+    course, actions = go(Course(), Ended(os.EX_USAGE, -1))
+    assert (course.part, actions) == (Part.RESCUE, [Start(Part.RESCUE)])
+
+
+def test_the_simulation_is_stopped_if_the_user_wants_that():
+    _, actions = go(Course(STOP), Ended(os.EX_USAGE, -1))
+    assert actions == [StopSimulation(), Start(Part.RESCUE)]
+    _, actions = go(Course(STOP), SimulationEnded(), Ended(os.EX_USAGE, -1))
+    assert actions == [Start(Part.RESCUE)]
+
+
+def test_a_full_file_system_is_waited_for_as_long_as_the_simulation_runs():
+    full = [Ended(os.EX_IOERR, 7)] * 100
+    course, actions = go(Course(), *full)
+    assert (course.part, actions) == (Part.FOLD, [Start(Part.FOLD, LONGEST_WAIT_S)])
+    course, actions = go(course, SimulationEnded())
+    assert actions == [Hurry()]
+    course, _ = go(course, *full[: TRIES + 1])
+    assert course.part is Part.RESCUE
+    course, actions = go(course, *full[: TRIES + 1])
+    assert (course.part, course.keeping, actions) == (Part.NONE, Keeping.HELD, [])
+
+
+@pytest.mark.parametrize("code", [0, INCOMPLETE])
+def test_a_rescue_that_is_done_ends_the_course(code):
+    course, _ = go(Course(), Ended(os.EX_USAGE, -1), Ended(KILLED, 3), Ended(code, 9))
+    assert (course.part, course.keeping) == (Part.NONE, Keeping.RESCUED)
+
+
+def test_the_first_interrupt_is_for_the_simulation_the_second_for_the_analysis_the_third_for_all():
+    course, actions = go(Course(), Interrupted())
+    assert (course.part, actions) == (Part.FOLD, [StopSimulation(signal.SIGINT)])
+    course, actions = go(course, SimulationEnded(), Interrupted())
+    assert (course.part, actions) == (Part.RESCUE, [StopPart(), Start(Part.RESCUE)])
+    course, actions = go(course, Interrupted())
+    assert (course.part, course.keeping, actions) == (Part.NONE, Keeping.LEFT, [StopPart()])
+
+
+def test_what_is_said_names_the_signal():
+    _, actions = Course().after(Ended(KILLED, 1))
+    assert actions[0] == Say("the analysis was killed by SIGKILL; it is started again now")
