@@ -1,1 +1,5 @@
 """Burst-buffer staging for Pegasus: catalogs and properties change, the workflow doesn't."""
+
+from bbflow_pegasus.settings import BurstBuffer
+
+__all__ = ["BurstBuffer"]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from bbflow.cli import Program
 
 COMMANDS = {
+    "config": "let Pegasus stage through a burst buffer: change its catalogs and properties, or change them back",
     "wave": "give a planned workflow its waves",
     "transfer": "transfer files as pegasus-transfer does, giving way to I/O phases (Pegasus runs this)",
 }

@@ -1,0 +1,98 @@
+"""Let Pegasus stage through a burst buffer: its catalogs and properties change, the workflow doesn't.
+
+Shows what it changes, then asks. It can be said again with other settings, and taken back by --undo.
+
+Example:
+  bbflow-pegasus config --to /bb/pegasus --capacity 2TiB --slots 64 --policy full-delay --phases /pfs/phases
+  bbflow-pegasus plan --sites condorpool --output-sites local workflow.yml
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from bbflow.errors import ConfigError
+from bbflow_pegasus.configuring import Change, Files, configure, undo
+from bbflow_pegasus.settings import BurstBuffer
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("--to", metavar="DIR", help="on the burst buffer: a path, or s3://user@endpoint/bucket/prefix")
+    parser.add_argument("--capacity", metavar="SIZE", help="room for files there, such as 2TiB")
+    parser.add_argument("--site", default="bb", metavar="NAME", help="of the staging site (default bb)")
+    parser.add_argument(
+        "--compute", action="append", metavar="SITE", help="where jobs run; may be repeated (default condorpool)"
+    )
+    parser.add_argument("--slots", type=int, default=1, help="jobs that run at once (default 1)")
+    parser.add_argument("--lookahead", type=int, default=1, help="waves that are staged ahead (default 1)")
+    parser.add_argument("--policy", default="no-action", help="delay policy (default no-action)")
+    parser.add_argument("--phases", metavar="DIR", help="where I/O phases are announced")
+    parser.add_argument("--observe", action="append", default=[], metavar="KIND:NAME", help="see phases in traffic")
+    parser.add_argument("--file-system", metavar="NAME", help="only phases of this file system count")
+    parser.add_argument("--threads", type=int, help="files that a transfer job copies at once")
+    parser.add_argument("--node-directory", metavar="DIR", help="on each node's own burst buffer: jobs work there")
+    parser.add_argument("--transfers-at", default="local", metavar="SITE", help="where transfers run (default local)")
+    parser.add_argument("--conf", type=Path, default=Path("pegasus.properties"), help="default pegasus.properties")
+    parser.add_argument("--undo", action="store_true", help="let everything be as before")
+    parser.add_argument("--dry-run", action="store_true", help="only show what would change")
+    parser.add_argument("--yes", action="store_true", help="don't ask")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command."""
+    files = Files.beside(options.conf.absolute())
+    if options.undo:
+        return _make(undo(files), options)
+    buffer = _buffer(options)
+    code = _make(configure(buffer, files), options)
+    if not code:
+        print(f"plan with --staging-site {buffer.staging_sites}, as bbflow-pegasus plan does by itself")
+    return code
+
+
+def _buffer(options: argparse.Namespace) -> BurstBuffer:
+    if not (options.to and options.capacity):
+        raise ConfigError("say where the burst buffer is, and how much it holds: --to DIR --capacity SIZE")
+    return BurstBuffer(
+        directory=options.to,
+        capacity=options.capacity,
+        site=options.site,
+        compute=tuple(options.compute or ("condorpool",)),
+        slots=options.slots,
+        lookahead=options.lookahead,
+        policy=options.policy,
+        phases=options.phases,
+        observe=tuple(options.observe),
+        file_system=options.file_system,
+        threads=options.threads,
+        node_directory=options.node_directory,
+        transfers_at=options.transfers_at,
+    )
+
+
+def _make(changes: Sequence[Change], options: argparse.Namespace) -> int:
+    """Show the changes, and make them if that is wanted; 1 if it isn't."""
+    shown = [change for change in changes if not change.path.name.startswith(".")]
+    for change in shown:
+        print(change.shown())
+    if not shown:
+        print("everything is as it should be")
+    if options.dry_run:
+        return 0
+    if shown and not options.yes and not _agreed(len(shown)):
+        print("nothing was changed", file=sys.stderr)
+        return 1
+    for change in changes:
+        change.make()
+    return 0
+
+
+def _agreed(count: int) -> bool:
+    if not sys.stdin.isatty():
+        raise ConfigError("nobody can be asked: say --yes to change the files, or --dry-run to see how")
+    return input(f"change {'this file' if count == 1 else f'these {count} files'}? [y/N] ").strip().lower() in (
+        "y",
+        "yes",
+    )
