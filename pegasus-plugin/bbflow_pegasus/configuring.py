@@ -192,10 +192,11 @@ def _with_transfer(buffer: BurstBuffer, path: Path, text: str | None, record: _R
 
 def _without_ours(site: Mapping[str, Any]) -> dict[str, Any]:
     """Give a site of the transfer without variables of an earlier configuration."""
-    profiles = dict(site.get("profiles", {}))
-    if "env" in profiles:
-        profiles["env"] = {key: value for key, value in profiles["env"].items() if not key.startswith("BBFLOW_")}
-    return {**site, "profiles": profiles}
+    environment = site.get("profiles", {}).get("env")
+    if environment is None:
+        return dict(site)
+    kept = {key: value for key, value in environment.items() if not key.startswith("BBFLOW_")}
+    return {**site, "profiles": {**site["profiles"], "env": kept}}
 
 
 def _with_properties(buffer: BurstBuffer, text: str, record: _Record) -> str:
