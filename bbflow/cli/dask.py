@@ -35,5 +35,8 @@ def run(options: argparse.Namespace) -> int:
     if options.kind == "worker":
         serve_worker(*door, options.threads, options.simulation)
     else:
-        serve_scheduler(*door, options.dashboard, options.simulation)
+        try:
+            serve_scheduler(*door, options.dashboard, options.simulation)
+        finally:
+            certificate.unlink(missing_ok=True)
     return 0

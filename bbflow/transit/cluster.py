@@ -192,7 +192,7 @@ def _connect(scheduler: str, certificate: Path | None) -> Client:
         if "://" in scheduler:
             return Client(scheduler, timeout=CONNECT_TIMEOUT_S, security=security)
         return Client(scheduler_file=scheduler, timeout=CONNECT_TIMEOUT_S, security=security)
-    except (OSError, TimeoutError, ValueError) as error:
+    except (OSError, TimeoutError, ValueError, RuntimeError) as error:  # the last: it has no TLS
         raise NodeError(
             f"no Dask scheduler answers at {scheduler} ({error}): start one with 'bbflow dask scheduler', or leave "
             "--scheduler out"

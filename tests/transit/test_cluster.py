@@ -8,6 +8,7 @@ from distributed import LocalCluster
 
 from bbflow.config import WorkersConfig
 from bbflow.errors import NodeError
+from bbflow.landing.certificate import ensure_certificate
 from bbflow.transit import cluster as cluster_module
 from bbflow.transit.cluster import Cluster
 
@@ -38,3 +39,10 @@ def test_a_worker_that_does_not_come_is_named(empty, monkeypatch):
     monkeypatch.setattr(cluster_module, "WORKER_TIMEOUT_S", 0.1)
     with pytest.raises(NodeError, match=rf"no Dask worker runs on {socket.gethostname()}.* none came within"):
         submit(empty[1])
+
+
+def test_a_scheduler_without_tls_is_refused_where_there_is_a_certificate(tmp_path):
+    certificate = ensure_certificate(tmp_path / "contact.json")
+    with LocalCluster(n_workers=0, threads_per_worker=1, processes=True, dashboard_address=None) as dask:
+        with pytest.raises(NodeError, match="encryption required"):
+            Cluster(WorkersConfig(), dask.scheduler_address, tmp_path, certificate)
