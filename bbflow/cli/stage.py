@@ -31,7 +31,6 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 from bbflow.errors import ConfigError
 from bbflow.events import EventLog
 from bbflow.phases import Board, BoardSource, PhaseSource, SourcesTogether, observe
-from bbflow.report.staging import draw_staging, read_staging
 from bbflow.staging import Stager, parse_policy
 from bbflow.staging.diary import kind_of
 from bbflow.staging.names import check_names, link_tree, unlink_gone, write_listing
@@ -158,6 +157,9 @@ def _tell_places(directory: Path, places: Mapping[str, Path], names: Mapping[str
 
 def _draw(path: Path | None, notes: Path) -> None:
     if path is not None:
+        # What draws takes longer to load than thousands of files take to be staged.
+        from bbflow.report.staging import draw_staging, read_staging
+
         picture = draw_staging(read_staging(notes))
         if picture is not None:
             path.write_bytes(picture.png)
