@@ -19,6 +19,7 @@ from bbflow.landing.contact import NodeAddress, read_contact
 from bbflow.landing.embedded import DEFAULT_DIRECTORY, EmbeddedNodes
 from bbflow.records import Message
 from bbflow.transit.cluster import Cluster
+from bbflow.transit.output.claiming import claim_output, held_output
 from bbflow.transit.output.decoding import open_results as open_results
 from bbflow.transit.pipeline import Outcome, Pipeline
 from bbflow.units import parse_bytes
@@ -85,7 +86,9 @@ class BurstBuffer:
         """Ask each node for its capacity, its free space, and its streams."""
         return [request_once(node, "status") for node in self.nodes]
 
-    def analyse(self, config: Config | Mapping[str, Any], scheduler: str | None = None) -> "Analysis":
+    def analyse(
+        self, config: Config | Mapping[str, Any], scheduler: str | None = None, *, output_held: bool = False
+    ) -> "Analysis":
         """Register operators on a stream and fold it in the background until it ends.
 
         Parameters
@@ -94,14 +97,16 @@ class BurstBuffer:
             As `bbflow.config.load_config` gives it, or a dict with the keys of the YAML file.
         scheduler
             A Dask scheduler's address or scheduler file; None starts a local cluster.
+        output_held
+            Whether the caller sees to it that no other analysis writes into the output.
 
         Raises
         ------
         ConfigError
-            If the configuration is wrong.
+            If the configuration is wrong, or the output holds something else.
         """
         checked = config if isinstance(config, Config) else parse_config(dict(config))
-        return Analysis(self.contact, checked, scheduler)
+        return Analysis(self.contact, checked, scheduler, output_held=output_held)
 
     def close(self) -> None:
         """End the nodes, if they were started with this object."""
@@ -126,16 +131,20 @@ class Analysis:
         The contact file of the nodes that its steps land on.
     config
         What is computed.
-    scheduler
+    scheduler, output_held
         As for `BurstBuffer.analyse`.
     """
 
-    def __init__(self, contact: Path, config: Config, scheduler: str | None) -> None:
+    def __init__(
+        self, contact: Path, config: Config, scheduler: str | None = None, *, output_held: bool = False
+    ) -> None:
         self._nodes = read_contact(contact)
         self._output = config.output
         self._resources = ExitStack()
-        config.output.mkdir(parents=True, exist_ok=True)
+        claim_output(config)
         try:
+            if not output_held:
+                self._resources.enter_context(held_output(config.output))
             scratch = self._resources.enter_context(tempfile.TemporaryDirectory(prefix="bbflow-dask-"))
             dask = Cluster(config.workers, scheduler, Path(scratch), certificate_of(contact))
             cluster = self._resources.enter_context(dask)

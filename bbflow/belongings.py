@@ -40,7 +40,7 @@ def make(directory: Path, *patterns: str) -> None:
     if not is_marked(directory) and any(directory.iterdir()):
         raise ConfigError(f"{directory} isn't empty, and bbflow didn't make it: move it, or give another directory")
     new = _new(directory, patterns)
-    taken = (path for path in _found(directory, _split(new)) if path.is_symlink() or not path.is_dir())
+    taken = (path for path in _found(directory, _split(new)) if not _is_directory(path))
     _note(directory, new, _MADE, next(taken, None))
 
 
@@ -76,22 +76,30 @@ def is_ours(directory: Path, path: Path) -> bool:
     return parts == (MARK,) or any(_matches(parts, pattern) for pattern in _split(_patterns(directory)))
 
 
+def belongings(directory: Path) -> Iterator[Path]:
+    """Go through the files in a directory that are ours; without a mark there are none."""
+    return (path for path in _found(directory, _split(_patterns(directory))) if not _is_directory(path))
+
+
 def foreign(directory: Path) -> Iterator[Path]:
-    """Go through the files in a directory that aren't ours; links aren't followed."""
-    patterns = _split(_patterns(directory))
-    for path in _walk(directory):
-        parts = path.relative_to(directory).parts
-        if parts != (MARK,) and not any(_matches(parts, pattern) for pattern in patterns):
-            yield path
+    """Go through what isn't ours in a directory that we made, or in those that we made in a shared one."""
+    yield from _foreign(directory, _split(_patterns(directory)))
 
 
-def clear(directory: Path) -> None:
-    """Remove what is ours in a directory, and nothing without a mark; the mark stays, and notes nothing any more."""
-    for path in _found(directory, _split(_patterns(directory))):
+def clear(directory: Path, *patterns: str) -> None:
+    """Remove what is ours in a directory, and nothing without a mark; the mark stays.
+
+    Parameters
+    ----------
+    directory
+        Which.
+    patterns
+        Only this, of what is noted; by default all.
+    """
+    known = _patterns(directory)
+    for path in _found(directory, _split([pattern for pattern in known if not patterns or pattern in patterns])):
         with suppress(OSError):  # a directory that isn't empty, or somebody was faster
-            path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
-    if (header := _header(directory)) is not None:
-        os.truncate(directory / MARK, len(f"{header}\n"))
+            path.rmdir() if _is_directory(path) else path.unlink()
 
 
 def remove(directory: Path) -> None:
@@ -189,20 +197,24 @@ def _found(directory: Path, patterns: Sequence[Pattern], above: tuple[str, ...] 
         parts = (*above, path.name)
         if parts == (MARK,):
             continue
-        is_directory = path.is_dir() and not path.is_symlink()
-        if is_directory and any(_matches(parts, pattern, begin=True) for pattern in patterns):
+        if _is_directory(path) and any(_matches(parts, pattern, begin=True) for pattern in patterns):
             yield from _found(path, patterns, parts)
             yield path
-        elif not is_directory and any(_matches(parts, pattern) for pattern in patterns):
+        elif not _is_directory(path) and any(_matches(parts, pattern) for pattern in patterns):
             yield path
 
 
-def _walk(directory: Path) -> Iterator[Path]:
+def _foreign(directory: Path, patterns: Sequence[Pattern], above: tuple[str, ...] = ()) -> Iterator[Path]:
     for path in _entries(directory):
-        if path.is_dir() and not path.is_symlink():
-            yield from _walk(path)
-        else:
+        parts = (*above, path.name)
+        if _is_directory(path) and any(_matches(parts, pattern, begin=True) for pattern in patterns):
+            yield from _foreign(path, patterns, parts)
+        elif not any(_matches(parts, pattern) for pattern in ((MARK,), *patterns)) and (above or is_made(directory)):
             yield path
+
+
+def _is_directory(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
 
 
 def _entries(directory: Path) -> list[Path]:

@@ -6,8 +6,7 @@ all of them at once.
 """
 
 import json
-import os
-import shutil
+import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -32,9 +31,7 @@ class GrowingZarr:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._is_new = not path.exists()
-        self._root = path.with_name(f".{path.name}.{os.getpid()}") if self._is_new else path
-        if self._is_new:
-            shutil.rmtree(self._root, ignore_errors=True)
+        self._root = path.with_name(f".{path.name}.{uuid.uuid4().hex}") if self._is_new else path
         self._open()
         self._attributes: dict[str, Any] = dict(self._group.attrs)
         self._metadata: dict[str, Any] = {}
@@ -170,3 +167,9 @@ def set_attributes(path: Path, **attributes: Any) -> None:
     temporary = metadata.with_suffix(".new")
     temporary.write_text(json.dumps(root))
     temporary.rename(metadata)
+
+
+def zarr_files(name: str) -> tuple[str, ...]:
+    """Give what `claim` needs to know of a store of this name: patterns of all that it consists of."""
+    inside = ("zarr.json", "zarr.new", "**/zarr.json", "**/zarr.*.partial", "**/c", "**/c/**")
+    return (*(f"{name}/{pattern}" for pattern in inside), f".{name}.*/**")

@@ -15,8 +15,9 @@ import yaml
 from bbflow_workflows import climate
 
 from bbflow.cli.run import add_run_arguments, run_simulation
-from bbflow.errors import MissingToolError
+from bbflow.errors import ConfigError, MissingToolError
 
+HEADER = "# written by 'bbflow demo'\n"
 CACHE = Path.home() / ".cache" / "bbflow" / "climate"
 
 
@@ -58,5 +59,7 @@ def _write_config(output: Path) -> Path:
     source = Path(bbflow_catalogs.__file__).parent / "operators" / "climate.yml"
     content = yaml.safe_load(source.read_text()) | {"output": str(output)}
     path = output / "analysis.yml"
-    path.write_text(yaml.safe_dump(content, sort_keys=False))
+    if path.exists() and not path.read_text().startswith(HEADER):
+        raise ConfigError(f"{path} is in the way, and no demo wrote it: give another --output")
+    path.write_text(HEADER + yaml.safe_dump(content, sort_keys=False))
     return path

@@ -20,6 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--contact", type=Path, required=True, help="contact file of the BB nodes")
     parser.add_argument("--scheduler", help="a Dask scheduler's address or file (default: a local cluster)")
     add_continue(parser)
+    parser.add_argument("--output-held", action="store_true", help="who starts this holds the output for it")
 
 
 def add_continue(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +43,7 @@ def configured(options: argparse.Namespace) -> Config:
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
     config = configured(options)
-    with connect(options.contact).analyse(config, options.scheduler) as analysis:
+    with connect(options.contact).analyse(config, options.scheduler, output_held=options.output_held) as analysis:
         outcome = analysis.wait()
     for error in outcome.errors if outcome else ():
         print(f"bbflow: {error}", file=sys.stderr)

@@ -9,7 +9,6 @@ Example:
 
 import argparse
 import os
-import shutil
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -27,11 +26,11 @@ from bbflow.errors import ConfigError, MissingToolError, describe
 from bbflow.events import EVENTS_FILE
 from bbflow.landing.embedded import EmbeddedNodes
 from bbflow.progress import Progress
-from bbflow.report import write_report
+from bbflow.report import REPORT_FILES, write_report
 from bbflow.staging.policies import checked_policy
 from bbflow.supervise import Supervisor
-from bbflow.transit.chain.saved import STATE_FILE
-from bbflow.transit.chain.taking_over import KEPT_FILE, check_continued
+from bbflow.transit.chain.taking_over import check_continued
+from bbflow.transit.output.claiming import RESCUED_DIRECTORY, claim_output, clear_output, held_output
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -79,15 +78,19 @@ def run_simulation(options: argparse.Namespace, command: Sequence[str]) -> int:
     checked_policy(config.raw.policy, config.raw.phases)
     saved = None if config.continued is None else check_continued(config, config.continued)
     goes_on = saved is not None and saved.path.resolve().parent == config.output.resolve()
-    _prepare_output(config.output, overwrite=options.overwrite, goes_on=goes_on)
-    with _nodes(config, options.contact) as (contact, embedded), Progress() as progress:
+    with (
+        _output(config, overwrite=options.overwrite, goes_on=goes_on),
+        _nodes(config, options.contact) as (contact, embedded),
+        Progress() as progress,
+    ):
         analysis = [sys.executable, "-m", "bbflow", "fold", str(options.config), "--contact", str(contact)]
+        analysis += ["--output-held"]
         if options.scheduler:
             analysis += ["--scheduler", options.scheduler]
         if config.continued is not None:
             analysis += ["--continue", str(config.continued)]
         rescue = [sys.executable, "-m", "bbflow", "rescue", config.stream, "--contact", str(contact)]
-        rescue += ["--output", str(config.output / "rescued"), "--time", config.time.variable]
+        rescue += ["--output", str(config.output / RESCUED_DIRECTORY), "--time", config.time.variable]
         supervisor = Supervisor(
             contact,
             config.stream,
@@ -129,21 +132,16 @@ def _nodes(config: Config, contact: Path | None) -> Iterator[tuple[Path, Embedde
         yield embedded.contact, embedded
 
 
-def _prepare_output(output: Path, *, overwrite: bool, goes_on: bool) -> None:
-    """See that nothing of an earlier run is in the way; the one that this one goes on from isn't."""
-    if goes_on:
-        _put_events_aside(output)
-        return
-    made = ("results.zarr", "raw.zarr", "report.html", "figures", "rescued", ".rows")
-    there = [output / name for name in (*made, EVENTS_FILE, STATE_FILE, KEPT_FILE) if (output / name).exists()]
-    if there and not overwrite:
-        raise ConfigError(f"{there[0]} is there from an earlier run: give another output, or --overwrite")
-    for path in there:
-        if path.is_dir():
-            shutil.rmtree(path)
+@contextmanager
+def _output(config: Config, *, overwrite: bool, goes_on: bool) -> Iterator[None]:
+    """Be the one run of the output; nothing of an earlier run is in the way, unless this one goes on from it."""
+    claim_output(config, *REPORT_FILES)
+    with held_output(config.output):
+        if goes_on:
+            _put_events_aside(config.output)
         else:
-            path.unlink()
-    output.mkdir(parents=True, exist_ok=True)
+            clear_output(config.output, overwrite=overwrite)
+        yield
 
 
 def _put_events_aside(output: Path) -> None:

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bbflow.belongings import claim
 from bbflow.cf import StreamAttributes
 from bbflow.config import Config, RawConfig, TimeConfig
 from bbflow.drain.coordinates import write_coordinates
 from bbflow.drain.draining import Draining, RawStep
 from bbflow.drain.raw import drain_steps
 from bbflow.errors import BbflowError, NodeError
+from bbflow.growing import zarr_files
 from bbflow.landing.client import NodeClient
 from bbflow.landing.contact import NodeAddress, read_contact
 from bbflow.view.blocks import Array, BlockReader
@@ -138,7 +140,7 @@ class Rescue:
 
     def _open(self, number: int) -> None:
         attributes = StreamAttributes(self._view.attributes)
-        self._store.parent.mkdir(parents=True, exist_ok=True)
+        claim(self._store.parent, *zarr_files(self._store.name))
         store = self._draining.open(self._store, attributes)
         reader = BlockReader(self._contact, self._stream)
         write_coordinates(HeldStep(number, self._view.blocks(number), reader), [store], attributes)

@@ -1,8 +1,10 @@
 """The report at the end of a run: one HTML file that opens without a network, and its pictures as PNG."""
 
 import os
+from glob import escape
 from pathlib import Path
 
+from bbflow.belongings import claim
 from bbflow.errors import ConfigError
 from bbflow.report.events import Events, read_events
 from bbflow.report.maps import draw_maps
@@ -14,6 +16,9 @@ from bbflow.report.summary import summarise
 from bbflow.report.timeline import draw_timeline
 
 __all__ = ["write_report"]
+
+REPORT_FILES = ("report.html", ".report.html.*", "figures/.*.png.*")
+"""What a report consists of beside its pictures, which are claimed one by one."""
 
 
 def write_report(output: Path) -> Path:
@@ -49,7 +54,7 @@ def write_report(output: Path) -> Path:
         timeline=timeline,
         notes=(*_notes(events), *results.notes),
     )
-    _write_pictures(output / "figures", [*page.maps, *series, *filter(None, (timeline,))])
+    _write_pictures(output, [*page.maps, *series, *filter(None, (timeline,))])
     report = output / "report.html"
     _replace(report, render_page(page).encode())
     return report
@@ -67,10 +72,11 @@ def _notes(events: Events | None) -> list[str]:
     return notes
 
 
-def _write_pictures(directory: Path, pictures: list[Picture]) -> None:
-    directory.mkdir(exist_ok=True)
+def _write_pictures(output: Path, pictures: list[Picture]) -> None:
+    claim(output, *REPORT_FILES, *(escape(f"figures/{picture.name}.png") for picture in pictures))
+    (output / "figures").mkdir(exist_ok=True)
     for picture in pictures:
-        _replace(directory / f"{picture.name}.png", picture.png)
+        _replace(output / "figures" / f"{picture.name}.png", picture.png)
 
 
 def _replace(path: Path, content: bytes) -> None:

@@ -1,12 +1,12 @@
 """The two stages that go through a stream side by side: fold with publication, and drain."""
 
-import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from bbflow.belongings import clear, is_ours
 from bbflow.cf import StreamAttributes
 from bbflow.config import Config
 from bbflow.drain.draining import DrainBatch, Draining, RawStep
@@ -22,6 +22,7 @@ from bbflow.transit.folding.regions import step_time
 from bbflow.transit.folding.task import FoldReceipt, FoldWork, fold_batch
 from bbflow.transit.folding.timeline import Closing
 from bbflow.transit.opening import FirstStep
+from bbflow.transit.output.claiming import SCRATCH
 from bbflow.transit.output.fields import field_of
 from bbflow.transit.output.results import Results
 from bbflow.transit.placing import StreamArrays, place_diagnostics, write_field_coordinates, write_referenced
@@ -213,14 +214,13 @@ class FoldStage(Stage):
         self.publishing.remove(gone)
         needed = {item.path for item in self.folding.origins.settled.values()}
         for path in (self.config.output / SETTLED_DIRECTORY).iterdir():
-            if path not in needed:
+            if path not in needed and is_ours(self.config.output, path):
                 path.unlink()
 
     def remove_states(self) -> None:
         """Remove partial states and rows: everything is published."""
         self.publishing.remove(self.folding.states.values())
-        for name in (ROWS_DIRECTORY, FIELDS_DIRECTORY, SETTLED_DIRECTORY):
-            shutil.rmtree(self.config.output / name, ignore_errors=True)
+        clear(self.config.output, *SCRATCH)
         (self.config.output / KEPT_FILE).unlink(missing_ok=True)
 
     def _pass_discarded(self) -> None:

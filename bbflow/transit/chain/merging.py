@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from bbflow.belongings import claim
 from bbflow.cf import StreamAttributes
 from bbflow.errors import ConfigError
+from bbflow.growing import zarr_files
 from bbflow.operators.diagnostic import Diagnostic, parse_diagnostics
 from bbflow.operators.family import Array
 from bbflow.operators.own.guard import collecting
@@ -24,6 +26,7 @@ from bbflow.transit.folding.layouts import layout_of
 from bbflow.transit.folding.reduce import ReducedSpan, partial_of
 from bbflow.transit.folding.slots import OUTER, Slot, WindowKey, whole_units
 from bbflow.transit.folding.timeline import Closing, Span
+from bbflow.transit.output.claiming import written
 from bbflow.transit.output.results import Results
 
 Spans = Mapping[str, Mapping[WindowKey, Span]]
@@ -68,7 +71,7 @@ def merge_states(paths: Sequence[Path], output: Path) -> Merged:
     store = output / "results.zarr"
     if store.exists():
         raise ConfigError(f"{store} is there from an earlier run: give another output")
-    output.mkdir(parents=True, exist_ok=True)
+    claim(output, *zarr_files(store.name), *written(STATE_FILE))
     windows = {window.name: window for item in diagnostics.values() for window in item.windows}
     spans, left_out = merge_spans(states, windows)
     state = _write(states, diagnostics, spans, output)

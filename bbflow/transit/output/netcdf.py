@@ -10,6 +10,7 @@ import dask
 import numpy as np
 import xarray as xr
 
+from bbflow.belongings import is_ours
 from bbflow.errors import ConfigError
 
 DEFLATE = {"zlib": True, "complevel": 1, "shuffle": True}
@@ -96,7 +97,8 @@ def _referenced(dataset: xr.Dataset, names: set[str]) -> set[str]:
 
 def _write(dataset: xr.Dataset, path: Path) -> None:
     for left in path.parent.glob(f".{path.name}.*"):  # by a crash
-        left.unlink()
+        if is_ours(path.parent, left):
+            left.unlink()
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     encoding = {str(name): encoding_of(array) for name, array in dataset.variables.items()}
     for array in dataset.variables.values():

@@ -1,0 +1,84 @@
+"""What a run puts into its output directory, which may hold files of others too."""
+
+from contextlib import AbstractContextManager
+from glob import escape
+from pathlib import Path
+
+from bbflow.belongings import belongings, claim, clear, foreign, held
+from bbflow.config import Config
+from bbflow.errors import ConfigError
+from bbflow.events import EVENTS_FILE
+from bbflow.growing import zarr_files
+from bbflow.transit.chain.saved import STATE_FILE
+from bbflow.transit.chain.taking_over import KEPT_FILE
+
+STORES = frozenset({"results.zarr", "raw.zarr"})
+RESCUED_DIRECTORY = "rescued"
+"""In the output: what a rescue drains, claimed on its own."""
+SCRATCH = (".rows/*.npy", ".rows/*.tmp", ".fields/*.npy", ".settled/*.bbflow", ".settled/*.new")
+"""What is there while a run lasts."""
+
+
+def claim_output(config: Config, *more: str) -> None:
+    """Note in a run's output what is the run's.
+
+    Parameters
+    ----------
+    config
+        The run's.
+    more
+        Patterns of what others write for it.
+
+    Raises
+    ------
+    ConfigError
+        If something that isn't ours is in the way.
+    """
+    files = [EVENTS_FILE, *written(STATE_FILE), KEPT_FILE, f"{KEPT_FILE}.new", *SCRATCH, *more]
+    if config.netcdf:
+        windows = {window.name for item in config.diagnostics.values() for window in item.windows}
+        files += [name for window in sorted(windows) for name in written(f"results_{window}.nc")]
+    claim(config.output, *(pattern for store in sorted(STORES) for pattern in zarr_files(store)), *files)
+
+
+def held_output(output: Path) -> AbstractContextManager[None]:
+    """Be the one run that writes into an output, which is claimed.
+
+    Raises
+    ------
+    ConfigError
+        If another one does.
+    """
+    return held(output, f"another run writes into {output}: wait for its end, or give another output")
+
+
+def clear_output(output: Path, *, overwrite: bool) -> None:
+    """See that nothing of an earlier run is in the way.
+
+    Parameters
+    ----------
+    output
+        Claimed, and held.
+    overwrite
+        Remove what is there of one.
+
+    Raises
+    ------
+    ConfigError
+        If there is something that may not be removed. Nothing is removed then.
+    """
+    directories = [output / RESCUED_DIRECTORY, output]
+    for path in (path for directory in directories for path in belongings(directory)):
+        if not overwrite:
+            top = output / path.relative_to(output).parts[0]
+            raise ConfigError(f"{top} is there from an earlier run: give another output, or --overwrite")
+    for path in (path for directory in directories for path in foreign(directory)):
+        if not STORES.isdisjoint(path.parts):
+            raise ConfigError(f"{path} is in the way, and bbflow didn't make it: move it, or give another output")
+    for directory in directories:
+        clear(directory)
+
+
+def written(name: str) -> tuple[str, str]:
+    """Give patterns of a file, and of its temporary names."""
+    return escape(name), escape(f".{name}.") + "*"
