@@ -6,6 +6,10 @@ from typing import Any
 
 DIMENSIONS = "_ARRAY_DIMENSIONS"
 CF_VERSION = "CF-1.11"
+OWN = "bbflow_"
+"""How names begin that bbflow adds to those of a stream; a stream's own may not."""
+STEP = f"{OWN}step"
+"""Coordinate with the simulation's step numbers; also the first dimension where steps have no time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +18,8 @@ class StreamAttributes:
 
     values: Mapping[str, Any]
     """Name to value."""
+    reserved: frozenset[str] = frozenset()
+    """Names of dimensions that stand for others here, such as that of time."""
 
     def of(self, variable: str) -> dict[str, Any]:
         """Give a variable's CF attributes, without what only describes its storage."""
@@ -44,8 +50,18 @@ class StreamAttributes:
         """Give a variable's dimension names.
 
         They are those of its attribute ``_ARRAY_DIMENSIONS`` (a list, or names with spaces between),
-        else ``<variable>_dim0``, ``<variable>_dim1`` and so on.
+        else ``<variable>_dim0``, ``<variable>_dim1`` and so on. One that is reserved, or begins with `OWN`, becomes
+        ``<variable>_<name>``; one that the variable has twice is numbered at its second place.
         """
         named = self.values.get(f"{variable}/{DIMENSIONS}", ())
         names = tuple(named.split()) if isinstance(named, str) else tuple(named)
-        return names if len(names) == rank else tuple(f"{variable}_dim{axis}" for axis in range(rank))
+        numbered = tuple(f"{variable}_dim{axis}" for axis in range(rank))
+        if len(names) != rank:
+            return numbered
+        return tuple(
+            number if name in names[:axis] else self._free(variable, name)
+            for axis, (name, number) in enumerate(zip(names, numbered, strict=True))
+        )
+
+    def _free(self, variable: str, name: str) -> str:
+        return f"{variable}_{name}" if name in self.reserved or name.startswith(OWN) else name

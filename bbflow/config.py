@@ -35,6 +35,8 @@ KEYS = {
 class TimeConfig:
     """Where a step's time comes from."""
 
+    by: str = "either"
+    """time, steps (their numbers), or either: steps if the stream has no time, and nothing needs dates."""
     variable: str = "time"
     """A single value in each step."""
     units: str | None = None
@@ -171,16 +173,7 @@ def parse_config(content: Any) -> Config:
         stream=_as(str, content["stream"], "stream"),
         diagnostics=parse_diagnostics(content["operators"], windows),
         output=Path(_as(str, content.get("output") or "bbflow-out", "output")),
-        time=_section(
-            TimeConfig,
-            content.get("time"),
-            "time",
-            variable=str,
-            units=str,
-            calendar=str,
-            interval=float,
-            late=one_of("skip", "error"),
-        ),
+        time=_parse_time(content.get("time")),
         raw=_parse_raw(content.get("raw", "none")),
         nodes=_section(
             NodesConfig, content.get("nodes"), "nodes", count=_positive, capacity=parse_bytes, directory=Path
@@ -200,6 +193,24 @@ def parse_config(content: Any) -> Config:
         continued=_as(Path, content["continue"], "continue") if content.get("continue") else None,
         content={"operators": content["operators"], "windows": windows},
     )
+
+
+def _parse_time(content: Any) -> TimeConfig:
+    if isinstance(content, str):
+        return TimeConfig(by=_as(one_of("time", "steps", "either"), content, "time"))
+    time = _section(
+        TimeConfig,
+        content,
+        "time",
+        by=one_of("time", "steps", "either"),
+        variable=str,
+        units=str,
+        calendar=str,
+        interval=float,
+        late=one_of("skip", "error"),
+    )
+    given = {key for key, value in (content or {}).items() if value is not None}
+    return replace(time, by="time") if given & {"variable", "units", "calendar"} and "by" not in given else time
 
 
 def _parse_raw(content: Any) -> RawConfig:

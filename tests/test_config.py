@@ -119,7 +119,14 @@ def test_raw_steps_are_chosen_by_word_or_by_map(raw, meant):
 
 
 def test_a_key_without_a_value_means_its_default():
-    assert parse_config(SMALL | {"time": {"units": None, "calendar": "noleap"}}).time == TimeConfig(calendar="noleap")
+    named = parse_config(SMALL | {"time": {"units": None, "calendar": "noleap"}}).time
+    assert named == TimeConfig("time", calendar="noleap")
+
+
+def test_time_is_told_by_steps_if_the_configuration_says_so_or_nothing():
+    assert parse_config(SMALL | {"time": "steps"}).time == parse_config(SMALL | {"time": {"by": "steps"}}).time
+    assert parse_config(SMALL | {"time": {"interval": 2}}).time.by == "either"
+    assert parse_config(SMALL | {"time": {"variable": "t"}}).time.by == "time"
     assert parse_config(SMALL | {"nodes": None, "output": None}).output == Path("bbflow-out")
 
 

@@ -18,7 +18,7 @@ class RawStep:
     number: int
     """Its number."""
     time: float
-    """Its time, in the stream's units."""
+    """Its time, in the stream's units; NaN if it has none."""
     parts: Mapping[str, Step]
     """Node name to what lies there."""
 
@@ -54,13 +54,16 @@ class Draining:
         self._config = config
         self._contact = contact
         self._store: RawStore | None = None
+        self._time: str | None = None
         self._there: set[int] = set()
         self.cursor = min(cursors.values(), default=-1)
         """Every step up to this one is drained, or not kept."""
 
-    def open(self, path: Path, attributes: StreamAttributes) -> RawStore:
-        """Open ``raw.zarr``, or make it."""
-        self._store = RawStore(path, self._config.raw, attributes, self._config.time.variable)
+    def open(self, path: Path, attributes: StreamAttributes, time: Mapping[str, str] | None) -> RawStore:
+        """Open ``raw.zarr``, or make it; with the CF attributes of its time, None if the steps have no time."""
+        self._time = None if time is None else self._config.time.variable
+        axis = None if time is None else (self._config.time.variable, time)
+        self._store = RawStore(path, self._config.raw, attributes, axis)
         self._there = set(self._store.committed_steps())
         return self._store
 
@@ -96,12 +99,11 @@ class Draining:
         return DrainBatch(numbers, tuple(step.time for step in new), through, tuple(work.part(shares)))
 
     def _blocks(self, step: RawStep) -> list[PlacedBlock]:
-        time = self._config.time.variable
         return [
             (node, block)
             for node, part in step.parts.items()
             for block in part.blocks
-            if is_drainable(block, self._config.raw, time) and not self._is_coordinate(block)
+            if is_drainable(block, self._config.raw, self._time) and not self._is_coordinate(block)
         ]
 
     def _is_coordinate(self, block: Block) -> bool:

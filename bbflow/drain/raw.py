@@ -1,6 +1,6 @@
 """raw.zarr: the raw steps that are kept, one chunk for each step and variable."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import zarr
 
-from bbflow.cf import CF_VERSION, StreamAttributes
+from bbflow.cf import CF_VERSION, OWN, STEP, StreamAttributes
 from bbflow.config import RawConfig
 from bbflow.growing import GrowingZarr
 from bbflow.records import Block
@@ -17,7 +17,6 @@ from bbflow.view.blocks import BlockReader
 from bbflow.view.layout import PlacedBlock
 
 Array = np.ndarray[Any, Any]
-TIME = "time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +62,13 @@ def wanted(raw: RawConfig, number: int) -> bool:
     return raw.wanted and number % raw.every == 0
 
 
-def is_drainable(block: Block, raw: RawConfig, time_variable: str) -> bool:
+def is_drainable(block: Block, raw: RawConfig, time_variable: str | None) -> bool:
     """Whether a block is drained: arrays and numbers with one place in the logical file.
 
-    The time variable is not: it is the store's time axis.
+    The time variable is not: it is the coordinate of the store's first dimension. Nor are names that bbflow adds.
     """
     chosen = (raw.variables is None or block.name in raw.variables) and block.name != time_variable
+    chosen = chosen and not block.name.startswith(OWN)
     return chosen and block.kind in ("GlobalArray", "GlobalValue") and block.type != "string"
 
 
@@ -115,24 +115,29 @@ class RawStore:
         What is kept.
     attributes
         The stream's attributes.
-    time_variable
-        The variable that is the time axis' coordinate.
+    time
+        The variable that is the time axis' coordinate, and its CF attributes; None if steps have no time.
     """
 
-    def __init__(self, path: Path, raw: RawConfig, attributes: StreamAttributes, time_variable: str) -> None:
+    def __init__(
+        self, path: Path, raw: RawConfig, attributes: StreamAttributes, time: tuple[str, Mapping[str, str]] | None
+    ) -> None:
         self._store = GrowingZarr(path)
         self._raw = raw
         self._attributes = attributes
+        self._axis = STEP if time is None else time[0]
         self.path = path
         if self._store.is_new:
-            self._store.create("step", (TIME,), (0,), "i8", {"long_name": "step of the simulation"}, (512,))
-            self._store.create(TIME, (TIME,), (0,), "f8", attributes.of(time_variable), (512,))
+            self._store.create(STEP, (self._axis,), (0,), "i8", {"long_name": "step of the simulation"}, (512,))
+            if time is not None:
+                described = attributes.of(self._axis) | dict(time[1])
+                self._store.create(self._axis, (self._axis,), (0,), "f8", described, (512,))
             self._store.commit(**attributes.of_stream | {"Conventions": CF_VERSION})
 
     def committed_steps(self) -> list[int]:
         """Give the steps that the store has."""
         count = int(self._store.attribute("bbflow_steps", 0))
-        return [int(number) for number in self._store.read("step")[:count]]
+        return [int(number) for number in self._store.read(STEP)[:count]]
 
     def is_coordinate(self, name: str) -> bool:
         """Whether a coordinate variable of this name is there."""
@@ -151,11 +156,11 @@ class RawStore:
                 self._create(block)
             if not block.shape:
                 self._store.write(block.name, start, _values(block, steps))
-        for name in self._store.names(TIME):
+        for name in self._store.names(self._axis):
             self._store.resize(name, end)
 
     def _create(self, block: Block) -> None:
-        dims = (TIME, *self._attributes.dimensions(block.name, len(block.shape)))
+        dims = (self._axis, *self._attributes.dimensions(block.name, len(block.shape)))
         attributes = self._attributes.of(block.name) | self._missing(block.name)
         chunks = (1, *block.shape) if block.shape else (512,)
         compression = self._raw.compression
@@ -167,8 +172,9 @@ class RawStore:
 
     def commit(self, start: int, numbers: Sequence[int], times: Sequence[float]) -> None:
         """Show steps that tasks have written."""
-        self._store.write("step", start, np.asarray(numbers))
-        self._store.write(TIME, start, np.asarray(times, "f8"))
+        self._store.write(STEP, start, np.asarray(numbers))
+        if self._axis != STEP:
+            self._store.write(self._axis, start, np.asarray(times, "f8"))
         self._store.commit(bbflow_steps=start + len(numbers))
 
 

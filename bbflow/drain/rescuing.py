@@ -3,6 +3,7 @@
 It needs no Dask, no operators, no calendar and not all nodes: what has ended an analysis must not end the rescue.
 """
 
+import math
 import queue
 import sys
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bbflow.belongings import claim
-from bbflow.cf import StreamAttributes
+from bbflow.cf import STEP, StreamAttributes
 from bbflow.config import Config, RawConfig, TimeConfig
 from bbflow.drain.coordinates import write_coordinates
 from bbflow.drain.draining import Draining, RawStep
@@ -69,7 +70,7 @@ class Rescue:
     output
         Directory for ``raw.zarr``.
     time_variable
-        Single value that is the steps' time; where a step lacks it, its number stands in for it.
+        Single value that is the steps' time; steps are counted if the first one lacks it.
 
     Raises
     ------
@@ -139,18 +140,22 @@ class Rescue:
         self._view.forget(through)
 
     def _open(self, number: int) -> None:
-        attributes = StreamAttributes(self._view.attributes)
+        has_time = self._time_of(number) is not None
+        attributes = StreamAttributes(self._view.attributes, frozenset({self._time if has_time else STEP}))
         claim(self._store.parent, *zarr_files(self._store.name))
-        store = self._draining.open(self._store, attributes)
+        store = self._draining.open(self._store, attributes, {} if has_time else None)
         reader = BlockReader(self._contact, self._stream)
         write_coordinates(HeldStep(number, self._view.blocks(number), reader), [store], attributes)
         self._is_open = True
 
     def _raw_step(self, number: int) -> RawStep:
         parts = {node: self._view.step(node, number) for node in self._view.taking_part}
+        time = self._time_of(number)
+        return RawStep(number, math.nan if time is None else time, {node: part for node, part in parts.items() if part})
+
+    def _time_of(self, number: int) -> float | None:
         times = [block.value for _, block in self._view.blocks(number) if block.name == self._time]
-        time = next((float(value) for value in times if isinstance(value, int | float)), float(number))
-        return RawStep(number, time, {node: part for node, part in parts.items() if part})
+        return next((float(value) for value in times if isinstance(value, int | float)), None)
 
 
 def _answering(nodes: Sequence[NodeAddress]) -> list[NodeAddress]:

@@ -59,7 +59,7 @@ def _open_span(
 ) -> xr.Dataset:
     window, span = closing.window, closing.whole
     time = f"time_{window.name}"
-    cf = {"units": clock.units, "calendar": clock.calendar}
+    cf = clock.attributes
     variables: dict[str, Any] = {}
     coordinates: dict[str, Any] = {time: ((time,), [stamp_of(closing, clock, before)], time_attributes(window, clock))}
     for field, operators, arrays in results.values():

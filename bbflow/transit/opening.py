@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.cf import StreamAttributes
-from bbflow.config import Config, TimeConfig
+from bbflow.cf import OWN, STEP, StreamAttributes
+from bbflow.config import Config
 from bbflow.errors import ConfigError, nearest
 from bbflow.landing.contact import NodeAddress
-from bbflow.operators.windows.calendars import Clock
+from bbflow.operators.windows.calendars import STEP_CLOCK, Clock
+from bbflow.operators.windows.spans import Run, Steps
 from bbflow.transit.cluster import Cluster
 from bbflow.view.blocks import BlockReader
 from bbflow.view.layout import PlacedBlock
@@ -47,21 +48,44 @@ class FirstStep:
         return values
 
 
-def make_clock(time: TimeConfig, attributes: StreamAttributes) -> Clock:
-    """Give the stream's calendar: what is configured, else what its attributes say.
+def make_clock(config: Config, attributes: StreamAttributes) -> Clock:
+    """Give the stream's calendar: what is configured, else what its attributes say, else one that counts steps.
 
     Raises
     ------
     ConfigError
-        If neither gives units, or units or calendar are unknown.
+        If there are no units but windows that need dates, or units or calendar are unknown.
     """
+    time, dated = config.time, windows_with_dates(config)
     own = attributes.of(time.variable)
     units = time.units or own.get("units")
-    if units is None:
+    if time.by != "steps" and units is not None:
+        return Clock(units, time.calendar or own.get("calendar", "standard"))
+    if time.by == "time":
         raise ConfigError(
             f"the stream has no attribute {time.variable}/units: set time: units, such as 'days since 2000-01-01'"
         )
-    return Clock(units, time.calendar or own.get("calendar", "standard"))
+    if dated:
+        why = "time is steps" if time.by == "steps" else f"the stream has no attribute {time.variable}/units"
+        raise ConfigError(
+            f"{why}, but the window {dated[0]} needs dates: set time: units, such as 'days since 2000-01-01', or ask "
+            "for windows of steps and run only"
+        )
+    return STEP_CLOCK
+
+
+def windows_with_dates(config: Config) -> list[str]:
+    """Give the windows that a stream without time can't have."""
+    diagnostics = config.diagnostics.values()
+    windows = [window for item in diagnostics for window in (*item.windows, *([item.each.window] if item.each else []))]
+    return [window.name for window in windows if not isinstance(window.spans, Steps | Run)]
+
+
+def own_names(config: Config, clock: Clock) -> frozenset[str]:
+    """Give the names that dimensions have in the stores, so that a stream's own can't have them."""
+    windows = {window.name for item in config.diagnostics.values() for window in item.windows}
+    axes = {f"time_{name}{bounds}" for name in windows for bounds in ("", "_bnds")}
+    return frozenset(axes | ({STEP} if clock.by_steps else {STEP, config.time.variable}))
 
 
 def check_variables(config: Config, names: Iterable[str]) -> None:
@@ -70,9 +94,15 @@ def check_variables(config: Config, names: Iterable[str]) -> None:
     Raises
     ------
     ConfigError
-        If not; the message gives the nearest name that is there.
+        If not; the message gives the nearest name that is there. Also if a name to be drained is bbflow's own.
     """
     there = set(names)
+    for name in sorted(there) if config.raw.wanted else ():
+        if name.startswith(OWN) and (config.raw.variables is None or name in config.raw.variables):
+            raise ConfigError(
+                f"raw: stream {config.stream!r} has a variable {name!r}, but names that begin with {OWN} are for what "
+                "bbflow adds: name it otherwise, or list the other variables"
+            )
     needed = [name for item in config.diagnostics.values() for name in item.variables]
     for where, wanted in (("operators", needed), ("raw", config.raw.variables or ())):
         for name in wanted:

@@ -21,7 +21,7 @@ from bbflow.transit.chain.saved import STATE_FILE
 from bbflow.transit.chain.taking_over import keep_state, take_over
 from bbflow.transit.cluster import Cluster, dask_failures
 from bbflow.transit.live import live_dataset
-from bbflow.transit.opening import FirstStep, check_variables, make_clock
+from bbflow.transit.opening import FirstStep, check_variables, make_clock, own_names
 from bbflow.transit.output.netcdf import check_netcdf, write_netcdf
 from bbflow.transit.stages import DrainStage, FoldStage
 from bbflow.view.consumers import DRAIN, FOLD, Consumers
@@ -219,7 +219,8 @@ class Pipeline:
 
     @property
     def _attributes(self) -> StreamAttributes:
-        return StreamAttributes(self._view.attributes)
+        reserved = frozenset[str]() if self._clock is None else own_names(self._config, self._clock)
+        return StreamAttributes(self._view.attributes, reserved)
 
     def _is_open(self) -> bool:
         """Open the stores when the first step is there; False before that."""
@@ -232,14 +233,15 @@ class Pipeline:
         blocks = self._view.blocks(ready[0]) if ready else []
         if self._cursor < 0:
             check_variables(self._config, (block.name for _, block in blocks))
+        self._clock = make_clock(self._config, self._attributes)
         attributes = self._attributes
-        self._clock = make_clock(self._config.time, attributes)
         if self._saved is not None:
             check_clock(self._saved, self._clock, "this run")
         results = self._fold.publishing.open(self._config.output / "results.zarr", attributes, self._clock)
         stores: list[Any] = [results]
         if self._drain is not None:
-            stores.append(self._drain.draining.open(self._config.output / "raw.zarr", attributes))
+            time = None if self._clock.by_steps else self._clock.attributes
+            stores.append(self._drain.draining.open(self._config.output / "raw.zarr", attributes, time))
         number = ready[0] if ready else -1
         first = FirstStep(number, blocks, self._contact, self._config.stream, self._nodes, self._cluster)
         write_coordinates(first, stores, attributes)

@@ -1,5 +1,6 @@
 """The two stages that go through a stream side by side: fold with publication, and drain."""
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -18,7 +19,7 @@ from bbflow.transit.chain.saved import SavedState
 from bbflow.transit.chain.taking_over import KEPT_FILE
 from bbflow.transit.cluster import Cluster
 from bbflow.transit.folding.bookkeeping import Batch, Folding
-from bbflow.transit.folding.regions import step_time
+from bbflow.transit.folding.regions import find_time
 from bbflow.transit.folding.task import FoldReceipt, FoldWork, fold_batch
 from bbflow.transit.folding.timeline import Closing
 from bbflow.transit.opening import FirstStep
@@ -268,8 +269,8 @@ class DrainStage(Stage):
 
     def _raw_step(self, number: int) -> RawStep:
         parts = {name: self.view.step(name, number) for name in self.view.taking_part}
-        date = step_time(self.view, number, self.config.time.variable)
-        return RawStep(number, date, {name: part for name, part in parts.items() if part})
+        at = find_time(self.view, number, self.config.time.variable)
+        return RawStep(number, math.nan if at is None else at, {name: part for name, part in parts.items() if part})
 
     def take(self) -> None:
         """Let the batch count if its tasks are done."""

@@ -11,14 +11,13 @@ import xarray as xr
 from xarray.backends import BackendArray, BackendEntrypoint
 from xarray.core import indexing
 
-from bbflow.cf import StreamAttributes
+from bbflow.cf import OWN, STEP, StreamAttributes
 from bbflow.errors import StreamError, nearest
 from bbflow.view.layout import Field, Series, by_dimension, lay_out
 from bbflow.view.opening import Opening, stream_names
 from bbflow.view.source import Source
 
 Array = np.ndarray[Any, Any]
-STEP = "step"
 OPENED = "bbflow_opened"
 
 
@@ -134,11 +133,12 @@ def _with_own_names(dataset: xr.Dataset) -> xr.Dataset:
 
 def _dataset(opening: Opening, source: Source, stream: str, time: str, dropped: set[str]) -> xr.Dataset:
     view, numbers = opening.view, opening.steps
-    attributes = StreamAttributes(view.attributes_at(numbers[-1]))
     placed = [[(node, block) for node, block in view.blocks(n) if block.name not in dropped] for n in numbers]
+    _check_names(block.name for blocks in placed for _, block in blocks)
+    has_time = any(block.name == time and block.kind == "GlobalValue" for blocks in placed for _, block in blocks)
+    axis = time if has_time else STEP
+    attributes = StreamAttributes(view.attributes_at(numbers[-1]), frozenset({axis}))
     found = lay_out(placed, numbers, attributes)
-    clock = found.get(time)
-    axis = time if isinstance(clock, Series) and not clock.dims else STEP
     variables: dict[str, xr.Variable] = {
         STEP: xr.Variable((axis,), np.asarray(numbers, np.int64), {"long_name": "step of the simulation"})
     }
@@ -157,6 +157,15 @@ def _dataset(opening: Opening, source: Source, stream: str, time: str, dropped: 
     dataset.encoding["unlimited_dims"] = {axis}
     dataset.set_close(source.close)
     return dataset
+
+
+def _check_names(names: Iterable[str]) -> None:
+    for name in names:
+        if name.startswith(OWN):
+            raise StreamError(
+                f"{name}: names that begin with {OWN} are for what bbflow adds: leave it out with "
+                f"drop_variables={name!r}"
+            )
 
 
 def _coordinate(field: Field, source: Source, attributes: dict[str, Any]) -> xr.Variable:

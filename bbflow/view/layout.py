@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.cf import StreamAttributes
+from bbflow.cf import OWN, StreamAttributes
 from bbflow.errors import StreamError
 from bbflow.operators.blocks import as_fill
 from bbflow.records import Block
 
 JOINED = 2**64 - 2
 """Length of the joined dimension in the shape of a joined array."""
-RANK = "rank"
+RANK = f"{OWN}rank"
 """Dimension of values that each writer rank has for itself."""
 FILLS = {"i1": -127, "i2": -(2**15) + 1, "i4": -(2**31) + 1, "i8": -(2**63) + 2}
 FILLS |= {"u1": 2**8 - 1, "u2": 2**16 - 1, "u4": 2**32 - 1, "u8": 2**64 - 2}

@@ -31,14 +31,14 @@ def test_the_parts_of_a_batch_are_all_its_steps_in_rows_that_nobody_else_writes(
 
 
 def test_a_single_value_that_a_step_lacks_is_missing_there(tmp_path):
-    store = RawStore(tmp_path / "raw.zarr", RawConfig(), StreamAttributes({}), "time")
+    store = RawStore(tmp_path / "raw.zarr", RawConfig(), StreamAttributes({}), ("time", {}))
     co2, index = Block("co2", "double", "GlobalValue", value=280.5), Block("index", "int32_t", "GlobalValue", value=7)
     store.make_room(0, [[co2, index], [index]])
     store.commit(0, [0, 4], [0.0, 1.0])
     store.make_room(2, [[Block("co2", "double", "GlobalValue", value=281.0)]])
     store.commit(2, [8], [2.0])
     raw = xr.open_zarr(tmp_path / "raw.zarr")
-    assert raw.step.values.tolist() == [0, 4, 8]
+    assert raw.bbflow_step.values.tolist() == [0, 4, 8]
     np.testing.assert_array_equal(raw.co2.values, [280.5, np.nan, 281.0])
     assert raw["index"].values.tolist() == [7, 7, 0]
 
@@ -60,7 +60,7 @@ def test_tasks_side_by_side_write_what_one_task_writes(tmp_path, shares):
         write(nodes.contact, WRITE, write_config(tmp_path))
         (node,) = read_contact(nodes.contact)
         steps = [tuple((node.name, block) for block in step.blocks) for step in steps_of(watch(nodes))]
-        store = RawStore(tmp_path / "raw.zarr", RawConfig(), StreamAttributes({}), "time")
+        store = RawStore(tmp_path / "raw.zarr", RawConfig(), StreamAttributes({}), ("time", {}))
         store.make_room(0, [[block for _, block in placed] for placed in steps])
         work = DrainWork(str(store.path), 0, tuple(range(5)), tuple(steps), nodes.contact, "model")
         with ThreadPoolExecutor(shares) as pool:

@@ -147,7 +147,7 @@ def assert_equals_oracle(output, truth, variables=("tas", "pr", "ta")):
 def assert_raw_equals_oracle(output, truth, every=3):
     """Compare the raw steps that were kept with the oracle's."""
     raw = xr.open_zarr(output / "raw.zarr").load()
-    assert raw.step.values.tolist() == list(range(0, truth.sizes["time"], every))
+    assert raw.bbflow_step.values.tolist() == list(range(0, truth.sizes["time"], every))
     for name in ("tas", "ta"):
         np.testing.assert_array_equal(raw[name].values, truth[name].values[::every].astype("f4"))
 

@@ -43,6 +43,8 @@ def test_a_worker_that_does_not_come_is_named(empty, monkeypatch):
 
 def test_a_scheduler_without_tls_is_refused_where_there_is_a_certificate(tmp_path):
     certificate = ensure_certificate(tmp_path / "contact.json")
-    with LocalCluster(n_workers=0, threads_per_worker=1, processes=True, dashboard_address=None) as dask:
-        with pytest.raises(NodeError, match="encryption required"):
-            Cluster(WorkersConfig(), dask.scheduler_address, tmp_path, certificate)
+    with (
+        LocalCluster(n_workers=0, threads_per_worker=1, processes=True, dashboard_address=None) as dask,
+        pytest.raises(NodeError, match="encryption required"),
+    ):
+        Cluster(WorkersConfig(), dask.scheduler_address, tmp_path, certificate)

@@ -94,7 +94,7 @@ def test_results_survive_a_killed(program, tmp_path, truth, victim):
     assert code == 0, said
     mainjob.assert_equals_oracle(tmp_path / "out", truth)
     raw = xr.open_zarr(tmp_path / "out" / "raw.zarr")
-    assert raw.step.values.tolist() == list(range(STEPS))
+    assert raw.bbflow_step.values.tolist() == list(range(STEPS))
     assert (raw.tas.values == truth.tas.values.astype("f4")).all()
 
 

@@ -34,7 +34,7 @@ def test_steps_of_all_ranks_and_nodes_are_one_dataset_with_cf_coordinates(two_no
     assert (dataset.tas.values == expected_steps()).all()
     assert dataset.lat.values.tolist() == list(range(8))
     assert str(dataset.time.values[3]) == "2000-01-02T12:00:00.000000000"
-    assert dataset.step.values.tolist() == list(range(6))
+    assert dataset.bbflow_step.values.tolist() == list(range(6))
     assert (dataset.tas.attrs, dataset.attrs["title"]) == ({"units": "K"}, "a test")
     assert (dataset.attrs["bbflow_stream"], dataset.attrs["bbflow_status"]) == ("model", "closed")
 
@@ -98,15 +98,15 @@ def test_a_step_that_one_rank_has_not_committed_is_not_seen(two_nodes, opened, t
         for name in ("landed.2.0", "landed.1.1"):
             wait_for_file(tmp_path / name)
         dataset = opened(two_nodes, wait=2)
-        assert dataset.step.values.tolist() == [0, 1]
+        assert dataset.bbflow_step.values.tolist() == [0, 1]
         with pytest.raises(StreamError, match="the time is up: stream 'model' is open and has 2 complete steps"):
             opened(two_nodes, wait=3, timeout_s=0.3)
         for step in range(1, 4):
             for rank in range(2):
                 (tmp_path / f"go.{step}.{rank}").touch()
         assert finish(job) == (0, "")
-    assert dataset.step.values.tolist() == [0, 1]
-    assert opened(two_nodes, after=1).step.values.tolist() == [2, 3]
+    assert dataset.bbflow_step.values.tolist() == [0, 1]
+    assert opened(two_nodes, after=1).bbflow_step.values.tolist() == [2, 3]
 
 
 def test_what_a_stream_lacks_is_said(two_nodes, opened, tmp_path):
@@ -119,7 +119,7 @@ def test_what_a_stream_lacks_is_said(two_nodes, opened, tmp_path):
         opened(two_nodes, after=9)
     with pytest.raises(NodeError, match="there is no contact file"):
         xr.open_dataset(tmp_path / "none.json", engine="bbflow", stream="model")
-    assert len(opened(two_nodes, stream=None).step) == 6
+    assert len(opened(two_nodes, stream=None).bbflow_step) == 6
 
 
 def test_every_kind_of_variable_has_its_place(two_nodes, opened, tmp_path):
@@ -128,7 +128,7 @@ def test_every_kind_of_variable_has_its_place(two_nodes, opened, tmp_path):
     dataset = opened(two_nodes)
     nan = np.nan
     same = np.testing.assert_array_equal
-    assert dataset.local.dims == ("step", "local_block", "local_dim0")
+    assert dataset.local.dims == ("bbflow_step", "local_block", "local_dim0")
     same(dataset.local[2], [[20, 20, nan], [21, 21, 21]])
     same(dataset["mask"][0], [7, 7, nan, nan, 8, 8, nan, nan])
     same(dataset.packed[1], [3, 3, nan, nan, 3, 3, nan, nan])
@@ -188,7 +188,7 @@ def test_waiting_for_more_steps_than_a_node_can_hold_is_refused(small_node, open
     with writing(small_node.contact, "STEPS = 8" + programs.BULK, write_config(tmp_path)):
         with pytest.raises(CapacityError, match=r"the 4 steps that this dataset would hold fill BB node bb0 .*wait=N"):
             opened(small_node, wait=True)
-        assert len(opened(small_node, wait=4).step) == 4
+        assert len(opened(small_node, wait=4).bbflow_step) == 4
 
 
 def test_steps_that_are_looked_at_outlive_their_dropped_stream(two_nodes, opened, tmp_path):
@@ -216,7 +216,7 @@ def test_steps_that_were_discarded_are_left_out_and_counted(small_node, opened, 
         (tmp_path / "free").touch()
         assert finish(job)[0] == 0
     dataset = opened(small_node)
-    assert dataset.step.values.tolist() == [1, 2, 3, 5]
+    assert dataset.bbflow_step.values.tolist() == [1, 2, 3, 5]
     assert dataset.attrs["bbflow_discarded_steps"] == 1
     assert dataset.field[-1, 0].item() == 5.0
 

@@ -18,6 +18,8 @@ CALENDARS = (
     "366_day",
 )
 UNITS = ("microseconds", "milliseconds", "seconds", "minutes", "hours", "days")
+NONE = "none"
+"""The calendar of a clock without dates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +29,11 @@ class Clock:
     units: str
     """Such as 'days since 2000-01-01'."""
     calendar: str = "standard"
-    """One of `CALENDARS`."""
+    """One of `CALENDARS`, or `NONE`."""
 
     def __post_init__(self) -> None:
+        if self.by_steps:
+            return
         if self.calendar.lower() not in CALENDARS:
             raise ConfigError(f"unknown calendar {self.calendar!r}; {nearest(self.calendar.lower(), CALENDARS)}")
         unit, since, _ = self.units.strip().partition(" since ")
@@ -46,10 +50,33 @@ class Clock:
                 f"time units {self.units!r} can't be read in the calendar {self.calendar!r}: {error}{hint}"
             ) from None
 
+    @property
+    def by_steps(self) -> bool:
+        """Whether it counts steps, since these have no time."""
+        return self.calendar == NONE
+
+    @property
+    def attributes(self) -> dict[str, str]:
+        """Give the CF attributes of numbers on this axis."""
+        return {"units": self.units} | ({} if self.by_steps else {"calendar": self.calendar})
+
+    @property
+    def meaning(self) -> dict[str, str]:
+        """Give the CF attributes that say what the numbers are."""
+        return {"long_name": "step of the simulation"} if self.by_steps else {"standard_name": "time"}
+
     def date(self, value: float) -> cftime.datetime:
-        """Give the date that a number stands for, to the microsecond."""
-        return cftime.num2date(value, self.units, self.calendar)
+        """Give the date that a number stands for, to the microsecond; of a step's number one that nobody sees."""
+        return cftime.num2date(value, *self._reckoning)
 
     def number(self, date: cftime.datetime) -> float:
         """Give the number that stands for a date of this calendar."""
-        return float(cftime.date2num(date, self.units, self.calendar))
+        return float(cftime.date2num(date, *self._reckoning))
+
+    @property
+    def _reckoning(self) -> tuple[str, str]:
+        return ("seconds since 1-1-1", "360_day") if self.by_steps else (self.units, self.calendar)
+
+
+STEP_CLOCK = Clock("1", NONE)
+"""Counts steps."""

@@ -144,14 +144,14 @@ class Folding:
         """
         batch = Batch((), (), {}, self.cursor)
         for number in view.steps_after(self.cursor)[: self.config.workers.batch_steps]:
-            time = step_time(view, number, self.config.time.variable)
+            time = self._time(view, number, clock)
             if self.timeline.is_late(time, batch.times[-1] if batch.times else None):
                 self._refuse_late(number, time)
                 batch = replace(batch, through=number, late=batch.late + 1)
                 continue
-            if self._offset is None and self.saved is not None:
-                self._offset = self.saved.number + 1 - number
-            date, offset = clock.date(time), self._offset or 0
+            if self._offset is None:
+                self._offset = self._offset_from(number)
+            date, offset = clock.date(time), self._offset
             keys = {window.name: window.key(date, number + offset) for window in self.timeline.windows}
             there = self._regions(view, number)
             places = self._places(there)
@@ -159,6 +159,16 @@ class Folding:
                 break
             batch = batch.with_step(number, time, keys, offset, there, places)
         return batch if batch.through > self.cursor else None
+
+    def _time(self, view: StreamView, number: int, clock: Clock) -> float:
+        """Give a step's time; where steps have none, its number, counted through a chain of jobs."""
+        if not clock.by_steps:
+            return step_time(view, number, self.config.time.variable)
+        return float(number + (self._offset_from(number) if self._offset is None else self._offset))
+
+    def _offset_from(self, number: int) -> int:
+        """Give how many steps earlier runs had, if a step is the first of this one."""
+        return self.saved.number + 1 - number if self.saved is not None else 0
 
     def _regions(self, view: StreamView, number: int) -> dict[str, Regions]:
         """Find where a step's blocks lie in each field."""

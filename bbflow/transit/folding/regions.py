@@ -68,15 +68,22 @@ def step_time(view: StreamView, number: int, variable: str) -> float:
     ConfigError
         If the step has no such single value.
     """
-    blocks = [block for _, block in view.blocks(number)]
-    for block in blocks:
-        if block.name == variable and isinstance(block.value, int | float):
-            return float(block.value)
-    names = {block.name for block in blocks}
+    time = find_time(view, number, variable)
+    if time is not None:
+        return time
+    names = {block.name for _, block in view.blocks(number)}
     raise ConfigError(
         f"step {number} has no single value {variable!r} that tells its time; {nearest(variable, names)} "
         "(set time: variable)"
     )
+
+
+def find_time(view: StreamView, number: int, variable: str) -> float | None:
+    """Give a step's time, in the stream's units; None if it has no such single value."""
+    for _, block in view.blocks(number):
+        if block.name == variable and isinstance(block.value, int | float):
+            return float(block.value)
+    return None
 
 
 def _check_foldable(block: Block) -> None:

@@ -134,7 +134,7 @@ def reinterpreted(
     if units is not None:
         kept["units"] = units
     if operator.dated:
-        kept |= {"calendar": clock.calendar, "standard_name": "time"}
+        kept |= clock.attributes | clock.meaning
     elif operator.name == "count":
         kept["standard_name"] = "number_of_observations"
     elif "standard_name" in own and (method == "variance" or same):

@@ -135,7 +135,7 @@ class Results:
 
     def _create_axis(self, window: Window, span: Span) -> None:
         time = f"time_{window.name}"
-        cf = {"units": self._clock.units, "calendar": self._clock.calendar}
+        cf = self._clock.attributes
         self._store.create(time, (time,), (0,), "f8", time_attributes(window, self._clock), (512,))
         self._store.create(f"{time}_bnds", (time, "bnds"), (0, 2), "f8", cf, (512, 2))
         for name, (_, told) in count_variables(window, span).items():
@@ -184,7 +184,8 @@ class Results:
         """
         columns = {"value": rows["value"], "step": rows["step"], "time": rows["time"]}
         for dim, indices in zip(field.dims, places, strict=True):
-            columns[dim] = self._store.read(dim)[indices] if dim in self._store else indices
+            free = dim if dim not in columns else f"{field.name}_{dim}"
+            columns[free] = self._store.read(dim)[indices] if dim in self._store else indices
         if f"{table}/value" not in self._store:
             self._create_table(table, field, columns)
             self._store.describe(table, description=description)
@@ -197,7 +198,7 @@ class Results:
         return sum(values[new].nbytes for values in columns.values())
 
     def _create_table(self, table: str, field: Field, columns: Mapping[str, Array]) -> None:
-        cf_time = {"units": self._clock.units, "calendar": self._clock.calendar, "standard_name": "time"}
+        cf_time = self._clock.attributes | self._clock.meaning
         described = {"value": field.attributes, "time": cf_time, "step": {"units": "1"}}
         for name, values in columns.items():
             attributes = described.get(name) or self._attributes.of(name)

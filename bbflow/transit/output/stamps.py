@@ -17,9 +17,8 @@ def time_attributes(window: Window, clock: Clock) -> dict[str, str]:
     """Give the CF attributes of a window's time axis."""
     bounds = "bounds" if window.keeps is not None else "climatology"
     return {
-        "units": clock.units,
-        "calendar": clock.calendar,
-        "standard_name": "time",
+        **clock.attributes,
+        **clock.meaning,
         "axis": "T",
         bounds: f"time_{window.name}_bnds",
     }

@@ -1,0 +1,133 @@
+"""Streams whose names are those that bbflow would give, and streams without time."""
+
+import os
+import subprocess
+import sys
+
+import bbflow_adios2
+import numpy as np
+import pytest
+import xarray as xr
+
+from bbflow import start_nodes
+from bbflow.errors import ConfigError
+from bbflow.report import write_report
+from bbflow.transit.output.decoding import open_results
+
+STEPS = 10
+WRITER = """
+import sys
+import adios2
+import numpy as np
+io = adios2.Adios(sys.argv[1]).declare_io("model")
+clock, first = sys.argv[2], int(sys.argv[3])
+with adios2.Stream(io, "model", "w") as stream:
+    for n in range(10):
+        stream.begin_step()
+        if clock:
+            stream.write(clock, 0.5 * n)
+        stream.write("time", 1000.0 + n)
+        stream.write("step", 100 * n)
+        if n == 0:
+            if clock:
+                stream.write_attribute(f"{clock}/calendar", "360_day")
+            stream.write_attribute("u/_ARRAY_DIMENSIONS", ["t", "x"])
+            stream.write_attribute("x/units", "m")
+            stream.write("x", np.arange(4.0), [4], [0], [4])
+        stream.write("u", np.full((3, 4), 1.0 * (first + n)), [3, 4], [0, 0], [3, 4])
+        stream.end_step()
+"""
+FIELD = np.broadcast_to(np.arange(10.0)[:, None, None], (STEPS, 3, 4))
+
+
+def write(folder, buffer, clock="", first=0):
+    """Let a program with variables `time` and `step` of its own write its whole stream."""
+    (folder / "model.xml").write_text(bbflow_adios2.engine_xml("model"))
+    (folder / "writer.py").write_text(WRITER)
+    words = [sys.executable, folder / "writer.py", folder / "model.xml", clock, str(first)]
+    subprocess.run(words, check=True, timeout=300, env=os.environ | bbflow_adios2.environment(buffer.contact))
+
+
+def analyse(folder, buffer, **changes):
+    content = {"stream": "model", "output": str(folder / "out"), "operators": {"u": ["mean", "min"]}, "raw": "all"}
+    with buffer.analyse(content | {"windows": ["run"], "workers": {"threads": 1}} | changes) as analysis:
+        outcome = analysis.wait(300)
+    assert outcome is not None
+    assert outcome.complete
+    with open_results(folder / "out" / "results.zarr") as results:
+        return results.load()
+
+
+@pytest.fixture(scope="module")
+def buffer():
+    with start_nodes(1, "4MiB") as buffer:
+        yield buffer
+
+
+def test_variables_named_time_and_step_are_kept_beside_bbflows_own(buffer, tmp_path):
+    write(tmp_path, buffer, "t")
+    with xr.open_dataset(buffer.contact, engine="bbflow", stream="model", time="t", decode_times=False) as view:
+        seen = view.load()
+    results = analyse(tmp_path, buffer, time={"variable": "t", "units": "days since 2000-01-01"})
+    with xr.open_zarr(tmp_path / "out" / "raw.zarr", decode_times=False) as raw:
+        kept = raw.load()
+    for dataset in (seen, kept):
+        np.testing.assert_array_equal(dataset.t, 0.5 * np.arange(STEPS))
+        np.testing.assert_array_equal(dataset.time, 1000.0 + np.arange(STEPS))
+        np.testing.assert_array_equal(dataset.step, 100 * np.arange(STEPS))
+        np.testing.assert_array_equal(dataset.bbflow_step, np.arange(STEPS))
+        assert dataset.u.dims == ("t", "u_t", "x")  # the program calls another dimension t
+        np.testing.assert_array_equal(dataset.u, FIELD)
+        assert dataset.x.attrs == {"units": "m"}
+    assert kept.t.attrs == {"units": "days since 2000-01-01", "calendar": "360_day"}
+    assert results.u_run_mean.dims == ("time_run", "u_t", "x")
+
+
+def test_a_stream_without_time_is_counted_by_its_steps(buffer, tmp_path):
+    write(tmp_path, buffer)
+    with xr.open_dataset(buffer.contact, engine="bbflow", stream="model", time="t") as view:
+        assert view.u.dims == ("bbflow_step", "t", "x")
+    results = analyse(tmp_path, buffer, windows=["run", {"steps": 4}], netcdf=True)
+    assert results.u_run_mean.values[0, 0, 0] == 4.5
+    assert results.u_steps4_min.values[:, 0, 0].tolist() == [0, 4, 8]
+    assert results.time_steps4_bnds.values.tolist() == [[0, 3], [4, 7], [8, 9]]
+    assert results.time_run.attrs["units"] == "1"
+    with xr.open_zarr(tmp_path / "out" / "raw.zarr") as raw:
+        assert raw.u.dims == ("bbflow_step", "t", "x")
+        np.testing.assert_array_equal(raw.u, FIELD)
+        np.testing.assert_array_equal(raw.time, 1000.0 + np.arange(STEPS))
+    with xr.open_dataset(tmp_path / "out" / "results_run.nc") as copied:
+        np.testing.assert_array_equal(copied.u_run_mean, results.u_run_mean)
+    assert "4.5" in write_report(tmp_path / "out").read_text()
+
+
+def test_the_next_job_goes_on_counting_steps(buffer, tmp_path):
+    write(tmp_path, buffer)
+    analyse(tmp_path, buffer, raw="none", windows=["run", {"steps": 4}])
+    write(tmp_path, buffer, first=STEPS)
+    following = {"output": str(tmp_path / "next"), "continue": str(tmp_path / "out"), "raw": "none"}
+    analyse(tmp_path, buffer, windows=["run", {"steps": 4}], **following)
+    with open_results(tmp_path / "next" / "results.zarr") as results:
+        assert results.u_run_mean.values[0, 0, 0] == 9.5
+        assert results.u_steps4_min.values[:, 0, 0].tolist() == [8, 12, 16]
+        assert results.time_steps4_bnds.values.tolist() == [[8, 11], [12, 15], [16, 19]]
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"windows": ["run", "month"]}, "no attribute time/units, but the window month needs dates"),
+        ({"windows": ["month"], "time": "steps"}, "time is steps, but the window month needs dates"),
+        ({"time": "time"}, "no attribute time/units: set time: units"),
+        ({"time": {"variable": "tiem"}}, "no attribute tiem/units: set time: units"),
+    ],
+)
+def test_what_needs_dates_says_so(buffer, tmp_path, changes, says):
+    name = "model"
+    write(tmp_path, buffer)
+    try:
+        with pytest.raises(ConfigError, match=says):
+            analyse(tmp_path, buffer, **changes)
+    finally:
+        words = [sys.executable, "-m", "bbflow", "drop", name, "--contact", buffer.contact]
+        subprocess.run(words, check=True, timeout=300)
