@@ -63,7 +63,8 @@ parsl-suite: | check-tools
 	parsl-executor/suite/run.sh $(CURDIR)/$(VENV)-parsl/bin/python $(abspath $(PARSL))
 
 clean:
-	rm -rf $(VENV) $(VENV)-parsl build dist $(OUT) bench-out *.egg-info
+	for made in .venv .venv-parsl; do if test -f $$made/pyvenv.cfg; then rm -r $$made; fi; done
+	rm -rf build *.egg-info
 	find bbflow adios2-engine -name '*.so' -delete
 
 check-tools:

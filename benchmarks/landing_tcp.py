@@ -52,7 +52,7 @@ def place() -> Iterator[Place]:
 
 
 def _through_bbflow(where: Place, folder: Path, steps: int) -> list[float]:
-    root, contact = make_scratch(Path("/dev/shm"), ["**"]), folder / "contact.json"
+    root, contact = make_scratch(Path("/dev/shm")), folder / "contact.json"
     words = ["-m", "bbflow", "node", "--name", "bb0", "--directory", str(root), "--capacity", "640MiB"]
     words += ["--contact", str(contact), "--listen", where.address]
     with (folder / "node.log").open("wb") as file:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
+from bbflow.belongings import make, remove
+
 PREFIX = "bbflow-bed"
 MEMORY = Path("/dev/shm")
 PATIENCE_S = 120.0
@@ -112,12 +114,18 @@ def sweep() -> None:
             _remove(name)
     for folder in MEMORY.glob(f"{PREFIX}-*"):
         if not _owner_lives(folder.name):
-            shutil.rmtree(folder, ignore_errors=True)  # another owner may sweep too
+            remove(folder)
 
 
-def folder_in_memory() -> "tempfile.TemporaryDirectory[str]":
+@contextmanager
+def folder_in_memory() -> Iterator[str]:
     """Make a directory in memory that goes with the block, or with the next bed."""
-    return tempfile.TemporaryDirectory(dir=MEMORY, prefix=f"{PREFIX}-{os.getpid()}.")
+    folder = Path(tempfile.mkdtemp(dir=MEMORY, prefix=f"{PREFIX}-{os.getpid()}."))
+    make(folder, "**")
+    try:
+        yield str(folder)
+    finally:
+        remove(folder)
 
 
 def _owner_lives(name: str) -> bool:

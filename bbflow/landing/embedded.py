@@ -134,8 +134,8 @@ def make_root(directory: Path) -> Path:
     return make_scratch(directory, ROOT_FILES)
 
 
-def make_scratch(directory: Path, files: Sequence[str]) -> Path:
-    """Make a new directory that `bbflow.belongings.remove` may remove with these files."""
+def make_scratch(directory: Path, files: Sequence[str] = ("**",)) -> Path:
+    """Make a new directory that `bbflow.belongings.remove` removes with these files, by default with all."""
     try:
         path = Path(tempfile.mkdtemp(prefix="bbflow-", dir=directory))
         make(path, *files)

@@ -2,15 +2,15 @@
 
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from bbflow.belongings import remove
 from bbflow.errors import ConfigError
 from bbflow.landing.contact import NodeAddress, read_contact
-from bbflow.landing.embedded import DEFAULT_DIRECTORY, make_root
+from bbflow.landing.embedded import DEFAULT_DIRECTORY, make_scratch
 from bbflow.registered.following import Following
 from bbflow.registered.mapping import map_blocks
 from bbflow.registered.mpi import run_ranks
@@ -107,9 +107,8 @@ def _reduce_mpi(
 def _scratch(registration: Registration) -> Path:
     """Make a folder for what `map` writes: in memory, or where other hosts see it if they write too."""
     if registration.mpi or registration.launch:
-        output = registration.output
-        return Path(tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.parent))
-    return make_root(DEFAULT_DIRECTORY)
+        return make_scratch(registration.output.parent)
+    return make_scratch(DEFAULT_DIRECTORY)
 
 
 def _words(function: Function) -> tuple[str, str]:
@@ -134,7 +133,7 @@ def _folder(path: Path) -> Iterator[Path]:
     try:
         yield path
     finally:
-        shutil.rmtree(path, ignore_errors=True)
+        remove(path)
 
 
 @contextmanager

@@ -1,11 +1,11 @@
 """The schedule: every policy beside every kind of HPC traffic, interleaved, so that a drift hits all alike."""
 
 import json
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from bbflow.belongings import make, remove
 from benchmarks.testbed.bed import Bed, hpc_application
 from benchmarks.testbed.job import Job, Outcome
 
@@ -60,8 +60,9 @@ def rotated(policies: Sequence[str], by: int) -> tuple[str, ...]:
 
 def run_job(bed: Bed, job: Job) -> Outcome:
     """Run the map application once, on an empty BB."""
+    make(Path(job.directory), "**")
     said = json.loads(bed.run("compute", "application", job.to_json()).splitlines()[-1])
-    shutil.rmtree(job.directory, ignore_errors=True)
+    remove(Path(job.directory))
     return Outcome(said["begun_s"], said["ended_s"], tuple(said["read_s"]))
 
 

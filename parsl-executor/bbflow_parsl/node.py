@@ -245,6 +245,7 @@ def _join(parent: Path, prefix: str, run: str) -> tuple[Path, int]:
         except FileNotFoundError:
             pass
         os.close(alive)
+    sweeping.mark(alive, str(directory))
     if lock_once(directory / "swept"):
         _start_sweeper(directory)
     return directory, alive

@@ -157,10 +157,15 @@ class NodeStore:
             return 0.0
 
     def _sizes(self) -> dict[str, int]:
-        return {path.name: _read_room(path / ROOM) for path in self._entries.iterdir()}
+        return {path.name: _read_room(path / ROOM) for path in self._entries.iterdir() if _is_entry(path)}
 
     def _write_room(self, name: str, size_bytes: int) -> None:
         (self.entry(name) / ROOM).write_text(str(size_bytes))
+
+
+def _is_entry(path: Path) -> bool:
+    """Whether we made it: an owner that was killed before it could say how much room it takes left it empty."""
+    return (path / ROOM).exists() or not any(path.iterdir())
 
 
 def _read_room(path: Path) -> int:

@@ -2,11 +2,11 @@
 
 import fcntl
 import os
-import shutil
 import socket
 import tempfile
 from pathlib import Path
 
+from bbflow.belongings import make, remove
 from bbflow.errors import ConfigError
 
 LOCK = "owner.lock"
@@ -35,6 +35,7 @@ class RunDirectory:
             for path in parent.glob(f"{prefix}*"):
                 _remove_if_dead(path)
             self.path = Path(tempfile.mkdtemp(prefix=f"{prefix}{label}-", dir=parent)).absolute()
+            make(self.path, "**")
         except OSError as error:
             raise ConfigError(f"can't make a directory on the burst buffer {parent}: {error.strerror}") from None
         # Whoever finds the lock under its name finds it locked.
@@ -44,7 +45,7 @@ class RunDirectory:
 
     def remove(self) -> None:
         """Remove it with all that is in it."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        remove(self.path)
         os.close(self._lock)
 
 
@@ -58,6 +59,6 @@ def _remove_if_dead(path: Path) -> None:
     except OSError:
         return
     else:
-        shutil.rmtree(path, ignore_errors=True)
+        remove(path)
     finally:
         os.close(lock)

@@ -9,7 +9,16 @@ import shutil
 import sys
 
 ALIVE = "alive"
-"""Locked, together with others, by every worker process that uses the directory."""
+"""Locked, together with others, by every worker process that uses the directory; it names that by its inode."""
+
+
+def mark(descriptor: int, directory: str) -> None:
+    """Write into `ALIVE` that the directory is ours: one that lacks it, or is a copy, is never removed."""
+    os.pwrite(descriptor, _name_of(directory), 0)
+
+
+def _name_of(directory: str) -> bytes:
+    return str(os.stat(directory).st_ino).encode()
 
 
 def remove_if_dead(directory: str, wait: bool) -> None:
@@ -23,7 +32,8 @@ def remove_if_dead(directory: str, wait: bool) -> None:
     except OSError:
         return
     else:
-        shutil.rmtree(directory, ignore_errors=True)
+        if os.pread(descriptor, 64, 0) == _name_of(directory):
+            shutil.rmtree(directory, ignore_errors=True)
     finally:
         os.close(descriptor)
 

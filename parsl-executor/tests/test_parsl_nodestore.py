@@ -56,7 +56,9 @@ import sys, time
 from pathlib import Path
 from bbflow_parsl.locks import lock
 from bbflow_parsl.nodestore import NodeStore
+from bbflow_parsl.sweeping import mark
 alive = lock(Path(sys.argv[1]) / "alive", shared=True)
+mark(alive, sys.argv[1])
 with NodeStore(Path(sys.argv[1]), 10).holding({"a": 8}):
     print("held", flush=True)
     time.sleep(600)
