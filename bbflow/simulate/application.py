@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from bbflow.phases import PFS, Phase
-from bbflow.simulate.sections import Application
+from bbflow.simulate.sections import Application, FileSystem
 from bbflow.simulate.world import Process, Signal, World
 
 NAME = "hpc"
@@ -20,14 +20,18 @@ class SimulatedApplication:
         Where it lives.
     given
         What it does.
+    servers
+        What it writes to.
     file_system
-        The resource that it writes to.
+        The resource that they are.
     seed
         Of its irregularity.
     """
 
-    def __init__(self, world: World, given: Application, file_system: int, seed: int) -> None:
+    def __init__(self, world: World, given: Application, servers: FileSystem, file_system: int, seed: int) -> None:
         self._world, self._given, self._file_system = world, given, file_system
+        rate = servers.servers * servers.server_bytes_per_s / (1 + servers.loss * (given.ranks - 1)) / given.ranks
+        self._alone_s = given.rank_bytes / min(rate, given.rank_bytes_per_s)
         self._random = np.random.default_rng(seed)
         self._lasting: Phase | None = None
         self.ended: list[Phase] = []
@@ -59,18 +63,19 @@ class SimulatedApplication:
             self._lasting = None
             self.ended.append(Phase(NAME, PFS, began_s, self._world.now_s))
 
+    def slowdown(self, begin_s: float, end_s: float) -> float:
+        """Let it end, and give how long the phases whose middle lies in a span took, to one alone; NaN without any.
 
-def alone_s(given: Application, file_system_bytes_per_s: float, loss: float) -> float:
-    """Give how long a phase lasts beside nobody else."""
-    shared = file_system_bytes_per_s / (1 + loss * (given.ranks - 1)) / given.ranks
-    return given.rank_bytes / min(shared, given.rank_bytes_per_s)
-
-
-def mean_slowdown(phases: list[Phase], begin_s: float, end_s: float, alone: float) -> float:
-    """Give the mean duration of the phases whose middle lies in a span, to the one alone; NaN without any."""
-    lasted = [
-        phase.duration_s
-        for phase in phases
-        if phase.ended_s and phase.duration_s and begin_s <= (phase.began_s + phase.ended_s) / 2 < end_s
-    ]
-    return sum(lasted) / len(lasted) / alone if lasted else math.nan
+        Parameters
+        ----------
+        begin_s, end_s
+            Seconds since the world began.
+        """
+        self.stopping = True
+        self._world.run()  # a phase that lasts counts too
+        lasted = [
+            phase.duration_s
+            for phase in self.ended
+            if phase.ended_s and phase.duration_s and begin_s <= (phase.began_s + phase.ended_s) / 2 < end_s
+        ]
+        return sum(lasted) / len(lasted) / self._alone_s if lasted else math.nan

@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,7 @@ _SECTIONS: Mapping[str, Mapping[str, type[Any]]] = {
         "burst_buffer": BurstBuffer,
         "simulation": Simulation,
         "analysis": Analysis,
+        "application": Application,
     },
     "cloud": {"profile": CloudProfile, "rent": Rent},
 }
@@ -33,7 +35,7 @@ _SETTINGS: Mapping[str, type[Any]] = {"staging": StagingScenario, "transit": Tra
 MODEL = "model"
 """The only way of a cloud scenario."""
 _OPTIONAL = {"application"}
-_COMMON = {"kind", "title", "assumed", "seed", "repeats", "policies", "ways", "vary"}
+_COMMON = {"kind", "title", "assumed", "seed", "repeats", "policies", "ways", "vary", "resolution_s"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,8 @@ def parse_scenario(name: str, content: Any) -> Scenario:
         if key not in content:
             raise ConfigError(f"{name}: the section {key!r} is missing")
     read = {key: read_section(cls, content[key], f"{name}: {key}") for key, cls in sections.items() if content.get(key)}
+    if "resolution_s" in content and kind != "cloud":
+        read["resolution_s"] = _seconds(content["resolution_s"], f"{name}: resolution_s")
     return Scenario(
         name=name,
         title=str(content.get("title", name)),
@@ -185,3 +189,9 @@ def _whole(value: Any, where: str, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ConfigError(f"{where}: {value!r} is no whole number from {least}")
     return value
+
+
+def _seconds(value: Any, where: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise ConfigError(f"{where}: {value!r} is no number of seconds from 0")
+    return float(value)

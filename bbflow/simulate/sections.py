@@ -144,6 +144,8 @@ class Analysis:
     """Share of the bytes that is written again as a result (a filter's)."""
     drained_share: float = 1.0
     """Share of the bytes that goes to the PFS as raw steps, where nodes fold while steps land."""
+    drain_policy: str = "no-action"
+    """How the drain gives way to the I/O phases of the application."""
 
 
 _MAY_BE_NONE = {"phases_before", "lookahead", "nodes", "clients_per_node"}
@@ -188,7 +190,9 @@ def read_section(cls: type[T], content: Any, where: str) -> T:
     return cls(**{key: _value(key, valid[key].type, value, f"{where}.{key}") for key, value in content.items()})
 
 
-def _value(key: str, kind: Any, value: Any, where: str) -> float | int:
+def _value(key: str, kind: Any, value: Any, where: str) -> float | int | str:
+    if kind is str:
+        return str(value)
     try:
         if key.endswith("_bytes_per_s") or key == "bytes_per_s":
             return parse_rate(value)

@@ -8,7 +8,7 @@ import numpy as np
 
 from bbflow.errors import ConfigError
 from bbflow.events import EventLog
-from bbflow.simulate.application import SimulatedApplication, alone_s, mean_slowdown
+from bbflow.simulate.application import SimulatedApplication
 from bbflow.simulate.sections import Application, BurstBuffer, FileSystem, Job
 from bbflow.simulate.stager import SimulatedStager
 from bbflow.simulate.world import Process, World
@@ -31,6 +31,8 @@ class StagingScenario:
     """Whose inputs are staged."""
     application: Application | None = None
     """Who is not to suffer; nobody if None."""
+    resolution_s: float = 0.0
+    """As for `World`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ class SimulatedJob:
     """
 
     def __init__(self, scenario: StagingScenario, policy: str, seed: int = 0, events: EventLog | None = None) -> None:
-        self._world = world = World()
+        self._world = world = World(scenario.resolution_s)
         self._scenario, self._policy, self._events = scenario, policy, events
         job, pfs = scenario.job, scenario.file_system
         self._pfs = world.resource(pfs.servers * pfs.server_bytes_per_s, pfs.loss)
@@ -78,7 +80,7 @@ class SimulatedJob:
         self._random = np.random.default_rng(seed)
         self._application: SimulatedApplication | None = None
         if scenario.application is not None:
-            self._application = SimulatedApplication(world, scenario.application, self._pfs, seed + 1)
+            self._application = SimulatedApplication(world, scenario.application, pfs, self._pfs, seed + 1)
         self._tasks = deque(
             Task(str(number), (File(f"/{number}", job.input_bytes),)) for number in range(job.slots * job.waves)
         )
@@ -115,12 +117,8 @@ class SimulatedJob:
 
     def _outcome(self, began_s: float, ended_s: float, stager: SimulatedStager | None) -> StagingOutcome:
         given, slowdown, phases = self._scenario, math.nan, 0
-        if self._application is not None and given.application is not None:
-            self._application.stopping = True
-            self._world.run()  # a phase that the job's end fell into lasts until it has ended
-            pfs = given.file_system
-            alone = alone_s(given.application, pfs.servers * pfs.server_bytes_per_s, pfs.loss)
-            slowdown = mean_slowdown(self._application.ended, began_s, ended_s, alone)
+        if self._application is not None:
+            slowdown = self._application.slowdown(began_s, ended_s)
             phases = sum(began_s <= phase.began_s < ended_s for phase in self._application.ended)
         job_s = ended_s - began_s
         price = given.job.nodes * given.job.price_per_h + self._bb_nodes * given.burst_buffer.price_per_h

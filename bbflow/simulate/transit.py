@@ -3,6 +3,8 @@
 The ways are those of the paper on active burst buffers (section IV.B.1), and bbflow's own.
 """
 
+import itertools
+import math
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,8 +13,12 @@ import numpy as np
 
 from bbflow.errors import CapacityError, ConfigError, nearest
 from bbflow.landing.admission import take
-from bbflow.simulate.sections import Analysis, BurstBuffer, FileSystem, Simulation
+from bbflow.simulate.application import SimulatedApplication
+from bbflow.simulate.gate import FluidGate
+from bbflow.simulate.sections import Analysis, Application, BurstBuffer, FileSystem, Simulation
 from bbflow.simulate.world import Process, Signal, World
+from bbflow.staging.policies import parse_policy
+from bbflow.staging.watching import POLL_S, Load, Watch
 from bbflow.store.extents import Extents
 from bbflow.units import format_bytes
 
@@ -53,6 +59,10 @@ class TransitScenario:
     """Who writes."""
     analysis: Analysis
     """What is made of the steps."""
+    application: Application | None = None
+    """Who else writes to the file system, and is not to suffer from the drain; nobody if None."""
+    resolution_s: float = 0.0
+    """As for `World`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +79,8 @@ class TransitOutcome:
     """Mean time in which a group of compute nodes wrote, or waited for room."""
     held_bytes: int
     """The most that lay on one BB node."""
+    slowdown: float = math.nan
+    """Mean duration of the application's phases while steps were written and drained, to one alone."""
 
 
 @dataclass(slots=True)
@@ -112,13 +124,19 @@ class SimulatedTransit:
         if way not in WAYS:
             raise ConfigError(f"unknown way {way!r}; {nearest(way, WAYS)}")
         self._scenario, self._name, self._way = scenario, way, WAYS[way]
-        self.world = world = World()
+        self.world = world = World(scenario.resolution_s)
         self._random = np.random.default_rng(seed)
         pfs = scenario.file_system
         self._pfs = world.resource(pfs.servers * pfs.server_bytes_per_s, pfs.loss)
+        self._application: SimulatedApplication | None = None
+        self._gate: FluidGate | None = None
+        self._drains = itertools.count()
+        if scenario.application is not None:
+            self._application = SimulatedApplication(world, scenario.application, pfs, self._pfs, seed + 1)
         self._client_bytes = scenario.simulation.node_step_bytes
         self._count = scenario.burst_buffer.count(scenario.simulation.nodes)
         self._nodes = list(self._make_nodes())
+        self._arrived, self._together = 0, Signal()
 
     def _make_nodes(self) -> Iterator[_Node]:
         given, nodes, world = self._scenario.burst_buffer, self._scenario.simulation.nodes, self.world
@@ -145,28 +163,65 @@ class SimulatedTransit:
 
     def run(self) -> TransitOutcome:
         """Run to the end of everything."""
-        world = self.world
+        world, application = self.world, self._application
+        if application is not None:
+            world.run(application.warmed_up)
+            self._give_way(application)
+        began_s = world.now_s
         drains = [world.start(self._drain(node)) for node in self._nodes] if self._way.keeps else []
         for written in [world.start(self._simulate(node)) for node in self._nodes]:
             world.run(written)
-        simulation_s = world.now_s
+        simulation_s = world.now_s - began_s
         for drained in drains:
             world.run(drained)
         if self._way.analyses == "after":
             world.run(world.start(self._analyse_after()))
+        total_s = world.now_s - began_s
         waited_s = sum(node.waited_s for node in self._nodes) / len(self._nodes)
         held_bytes = max(node.held_bytes for node in self._nodes)
-        return TransitOutcome(self._name, simulation_s, world.now_s, waited_s, held_bytes)
+        slowdown = application.slowdown(began_s, world.now_s) if application else math.nan
+        return TransitOutcome(self._name, simulation_s, total_s, waited_s, held_bytes, slowdown)
+
+    def _give_way(self, application: SimulatedApplication) -> None:
+        """Let all drains pass one gate, which a policy watches over as it does over the real drain's."""
+        policy = parse_policy(self._scenario.analysis.drain_policy)
+        self._gate = gate = FluidGate(self.world, len(self._nodes))
+        watch = Watch(
+            policy,
+            gate,
+            application,
+            lambda: Load(remaining_bytes=1, deadline_s=None),
+            lambda: self.world.now_s,
+            lambda _: None,
+            lambda _: None,
+        )
+
+        def look() -> Process:
+            while not application.stopping:
+                watch.step()
+                yield POLL_S
+
+        self.world.start(look())
 
     def _simulate(self, node: _Node) -> Process:
         given = self._scenario.simulation
         for _ in range(given.steps):
+            yield self._begin_together()
             yield given.compute_s * max(1 + given.jitter * self._random.standard_normal(), 0.0)
             began_s = self.world.now_s
             yield from self._write(node)
             node.waited_s += self.world.now_s - began_s
         node.done = True
         node.filled.come()
+
+    def _begin_together(self) -> Signal:
+        """Give what comes when all groups have ended their step: ranks exchange their borders in each."""
+        together = self._together
+        self._arrived += 1
+        if self._arrived == len(self._nodes):
+            self._arrived, self._together = 0, Signal()
+            together.come()
+        return together
 
     def _write(self, node: _Node) -> Process:
         way, link_bytes_per_s = self._way, self._scenario.simulation.link_bytes_per_s
@@ -214,7 +269,11 @@ class SimulatedTransit:
             yield from needed
             size = self._client_bytes * node.clients * (share + kept)
             if size:
-                yield self.world.flow(size, node.storage, node.link, self._pfs)
+                through = (node.storage, node.link, self._pfs)
+                if self._gate is None:
+                    yield self.world.flow(size, *through)
+                else:
+                    yield self._gate.begin(next(self._drains), size, *through)
             node.extents.give_back([extent])
             node.freed.come()
 

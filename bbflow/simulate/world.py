@@ -62,9 +62,16 @@ class World:
 
     The state of all flows lies in arrays, one row a flow; rows of ended flows are used again. Rates are found anew once
     for each moment at which a flow began, ended or got another limit, however many did.
+
+    Parameters
+    ----------
+    resolution_s
+        Everything happens at multiples of it: what would happen between two happens at the later one. So a world has at
+        most so many moments as its time has multiples, however many processes are out of step in it. 0 for exact times.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, resolution_s: float = 0.0) -> None:
+        self._resolution_s = resolution_s
         self.now_s = 0.0
         """Seconds since the world began."""
         self.events = 0
@@ -116,7 +123,7 @@ class World:
 
     def at(self, when_s: float, call: Callable[[], None]) -> None:
         """Call something at a time; calls of one time are made in the order in which they were asked for."""
-        heapq.heappush(self._calls, (max(when_s, self.now_s), next(self._order), call))
+        heapq.heappush(self._calls, (max(self._rounded_s(when_s), self.now_s), next(self._order), call))
 
     def flow(
         self, size_bytes: float, *through: int, limit: float = math.inf, count: int = 1, weight: float = 1.0
@@ -231,7 +238,11 @@ class World:
         moving = rates > 0
         if not moving.any():
             return math.inf
-        return self._moved_s + float(np.maximum(self._left[rows[moving]] / rates[moving], 0).min())
+        return self._rounded_s(self._moved_s + float(np.maximum(self._left[rows[moving]] / rates[moving], 0).min()))
+
+    def _rounded_s(self, when_s: float) -> float:
+        resolution_s = self._resolution_s
+        return math.ceil(when_s / resolution_s - 1e-9) * resolution_s if resolution_s else when_s
 
     def _end_flows(self) -> None:
         self._move()
