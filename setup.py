@@ -1,4 +1,4 @@
-"""Build the engine and the fold kernel with CMake; everything else is in setup.cfg."""
+"""Build the engine, the fold kernel and the mount with CMake; everything else is in setup.cfg."""
 
 import importlib.util
 import subprocess
@@ -12,14 +12,16 @@ ROOT = Path(__file__).parent.resolve()
 
 # library (as CMake names it) -> package that carries it
 LIBRARIES = {"bbflow_adios2": "bbflow_adios2", "bbflow_fold": "bbflow.operators"}
+# the same of programs
+PROGRAMS = {"bbflow-mount": "bbflow.mount"}
 
 
 class CMakeBuild(build_ext):
-    """One CMake build makes every library."""
+    """One CMake build makes every library and program."""
 
     def get_ext_filename(self, fullname):
         package, _, name = fullname.rpartition(".")
-        return str(Path(*package.split("."), f"lib{name}.so"))
+        return str(Path(*package.split("."), name if name in PROGRAMS else f"lib{name}.so"))
 
     def run(self):
         adios2 = Path(importlib.util.find_spec("adios2").origin).parent
@@ -33,7 +35,9 @@ class CMakeBuild(build_ext):
         super().run()
 
     def build_extension(self, ext):
-        built = Path(self.build_temp).resolve() / "lib" / f"lib{ext.name.rpartition('.')[2]}.so"
+        name = ext.name.rpartition(".")[2]
+        made = Path("bin", name) if name in PROGRAMS else Path("lib", f"lib{name}.so")
+        built = Path(self.build_temp).resolve() / made
         target = Path(self.get_ext_fullpath(ext.name))
         target.parent.mkdir(parents=True, exist_ok=True)
         self.copy_file(str(built), str(target))
@@ -47,6 +51,6 @@ class AnyPython3Wheel(bdist_wheel):
 
 
 setup(
-    ext_modules=[Extension(f"{package}.{name}", []) for name, package in LIBRARIES.items()],
+    ext_modules=[Extension(f"{package}.{name}", []) for name, package in (LIBRARIES | PROGRAMS).items()],
     cmdclass={"build_ext": CMakeBuild, "bdist_wheel": AnyPython3Wheel},
 )

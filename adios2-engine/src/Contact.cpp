@@ -16,18 +16,29 @@ namespace bbflow
 namespace
 {
 
+Node NodeFrom(const Value &json)
+{
+    return {json.StringAt("name"),      json.StringAt("host"), json.StringAt("socket"),
+            json.StringAt("directory"), json.StringAt("tcp"),  json.StringAt("tls")};
+}
+
 Contact FromJson(const Value &json)
 {
     if (json.StringAt("format") != "bbflow-contact" || json.UnsignedAt("version") != 2)
     {
         throw std::runtime_error("it is of another format or version");
     }
-    Contact contact{json.StringAt("key"), {}};
+    Contact contact{json.StringAt("key"), {}, {}};
     for (const Value &node : json.ArrayAt("nodes"))
     {
-        contact.Nodes.push_back({node.StringAt("name"), node.StringAt("host"),
-                                 node.StringAt("socket"), node.StringAt("directory"),
-                                 node.StringAt("tcp"), node.StringAt("tls")});
+        contact.Nodes.push_back(NodeFrom(node));
+    }
+    if (json.Find("masters") != nullptr)
+    {
+        for (const Value &master : json.ArrayAt("masters"))
+        {
+            contact.Masters.push_back({NodeFrom(master), master.UnsignedAt("number")});
+        }
     }
     return contact;
 }

@@ -33,12 +33,20 @@ struct Node
     bool IsHere() const;
 };
 
+/** Who keeps the names of the files below one directory (bbflow/files/FORMAT.md, "Contact file"). */
+struct Master : Node
+{
+    uint64_t Number = 0;
+};
+
 /** The contact file (FORMAT.md, "Contact file"). */
 struct Contact
 {
     /** Hexadecimal digits of the secret. */
     std::string Key;
     std::vector<Node> Nodes;
+    /** Empty if the nodes keep no files. */
+    std::vector<Master> Masters;
 };
 
 /** @throws std::runtime_error if the file isn't there, is damaged or of another version */

@@ -1,0 +1,70 @@
+#pragma once
+
+#include "Backings.h"
+#include "Files.h"
+#include "Reply.h"
+#include "Request.h"
+
+namespace bbflow
+{
+
+/** Turns the kernel's requests into calls of a tree of files, and their results into replies. */
+class Dispatch
+{
+public:
+    Dispatch(Files &files, Backings &backings) : m_Files(files), m_Backings(backings) {}
+
+    /** Answers one request, whatever happens. */
+    void Handle(const Request &request, Reply &reply);
+
+private:
+    using Method = void (Dispatch::*)(const Request &, Reply &);
+
+    Files &m_Files;
+    Backings &m_Backings;
+
+    static Method MethodOf(uint32_t opcode);
+
+    // DispatchNames.cpp
+    void Lookup(const Request &request, Reply &reply);
+    void MakeDirectory(const Request &request, Reply &reply);
+    void MakeNode(const Request &request, Reply &reply);
+    void Symlink(const Request &request, Reply &reply);
+    void Link(const Request &request, Reply &reply);
+    void ReadLink(const Request &request, Reply &reply);
+    void Unlink(const Request &request, Reply &reply);
+    void RemoveDirectory(const Request &request, Reply &reply);
+    void Rename(const Request &request, Reply &reply);
+    void RenameWithFlags(const Request &request, Reply &reply);
+    void Forget(const Request &request, Reply &reply);
+    void ForgetMany(const Request &request, Reply &reply);
+    void SendEntry(const Entry &entry, Reply &reply);
+
+    // DispatchAttributes.cpp
+    void GetAttributes(const Request &request, Reply &reply);
+    void SetAttributes(const Request &request, Reply &reply);
+    void Statistics(const Request &request, Reply &reply);
+    void DropPrivileges(const Request &request);
+    void SendAttributes(const struct stat &attributes, double valid, Reply &reply);
+
+    // DispatchOpen.cpp
+    void Open(const Request &request, Reply &reply);
+    void Create(const Request &request, Reply &reply);
+    void Read(const Request &request, Reply &reply);
+    void Write(const Request &request, Reply &reply);
+    void Flush(const Request &request, Reply &reply);
+    void Sync(const Request &request, Reply &reply);
+    void Release(const Request &request, Reply &reply);
+    void Allocate(const Request &request, Reply &reply);
+    void Seek(const Request &request, Reply &reply);
+    fuse_open_out Opened(FileId id, std::unique_ptr<OpenFile> file);
+
+    // DispatchDirectories.cpp
+    void OpenDirectory(const Request &request, Reply &reply);
+    void ReadDirectory(const Request &request, Reply &reply);
+    void ReadDirectoryPlus(const Request &request, Reply &reply);
+    void ReleaseDirectory(const Request &request, Reply &reply);
+    void SyncDirectory(const Request &request, Reply &reply);
+};
+
+} // end namespace bbflow

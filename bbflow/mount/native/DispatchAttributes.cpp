@@ -1,0 +1,95 @@
+#include "Dispatch.h"
+
+#include <cmath>
+
+namespace bbflow
+{
+
+namespace
+{
+
+OpenFile *FileOf(const uint64_t handle) { return reinterpret_cast<OpenFile *>(handle); }
+
+timespec Time(const uint64_t seconds, const uint32_t nanoseconds, const bool isNow)
+{
+    timespec time = {static_cast<time_t>(seconds), static_cast<long>(nanoseconds)};
+    if (isNow)
+    {
+        clock_gettime(CLOCK_REALTIME, &time);
+    }
+    return time;
+}
+
+Change ChangeOf(const fuse_setattr_in &in)
+{
+    Change change;
+    change.Valid = in.valid;
+    change.Mode = in.mode;
+    change.Uid = in.uid;
+    change.Gid = in.gid;
+    change.Size = in.size;
+    change.Accessed = Time(in.atime, in.atimensec, (in.valid & FATTR_ATIME_NOW) != 0);
+    change.Modified = Time(in.mtime, in.mtimensec, (in.valid & FATTR_MTIME_NOW) != 0);
+    return change;
+}
+
+} // end empty namespace
+
+void Dispatch::SendAttributes(const struct stat &attributes, const double valid, Reply &reply)
+{
+    fuse_attr_out out{};
+    out.attr_valid = static_cast<uint64_t>(valid);
+    out.attr_valid_nsec = static_cast<uint32_t>((valid - std::floor(valid)) * 1e9);
+    out.attr = ToKernel(attributes);
+    reply.SendStruct(out);
+}
+
+void Dispatch::GetAttributes(const Request &request, Reply &reply)
+{
+    const auto &in = request.As<fuse_getattr_in>();
+    OpenFile *open = (in.getattr_flags & FUSE_GETATTR_FH) != 0 ? FileOf(in.fh) : nullptr;
+    SendAttributes(m_Files.Get(request.By, request.Header.nodeid, open), m_Files.AttributesSecs(),
+                   reply);
+}
+
+void Dispatch::SetAttributes(const Request &request, Reply &reply)
+{
+    const auto &in = request.As<fuse_setattr_in>();
+    OpenFile *open = (in.valid & FATTR_FH) != 0 ? FileOf(in.fh) : nullptr;
+    if ((in.valid & FATTR_KILL_SUIDGID) != 0 && (in.valid & FATTR_MODE) == 0)
+    {
+        DropPrivileges(request);
+    }
+    SendAttributes(m_Files.Set(request.By, request.Header.nodeid, ChangeOf(in), open), 0.0, reply);
+}
+
+/** A write or a new owner takes the set-user-id bit, and the set-group-id bit of a program. */
+void Dispatch::DropPrivileges(const Request &request)
+{
+    const mode_t mode = m_Files.Get(request.By, request.Header.nodeid, nullptr).st_mode;
+    const mode_t lost = S_ISUID | ((mode & S_IXGRP) != 0 ? S_ISGID : 0u);
+    if ((mode & lost) != 0 && S_ISREG(mode))
+    {
+        Change change;
+        change.Valid = FATTR_MODE;
+        change.Mode = mode & ~lost;
+        m_Files.Set(request.By, request.Header.nodeid, change, nullptr);
+    }
+}
+
+void Dispatch::Statistics(const Request &request, Reply &reply)
+{
+    const struct statvfs found = m_Files.Statistics(request.By);
+    fuse_statfs_out out{};
+    out.st.blocks = found.f_blocks;
+    out.st.bfree = found.f_bfree;
+    out.st.bavail = found.f_bavail;
+    out.st.files = found.f_files;
+    out.st.ffree = found.f_ffree;
+    out.st.bsize = static_cast<uint32_t>(found.f_bsize);
+    out.st.frsize = static_cast<uint32_t>(found.f_frsize);
+    out.st.namelen = 255;
+    reply.SendStruct(out);
+}
+
+} // end namespace bbflow

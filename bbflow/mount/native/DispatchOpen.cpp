@@ -1,0 +1,123 @@
+#include "Dispatch.h"
+
+#include <fcntl.h>
+
+namespace bbflow
+{
+
+namespace
+{
+
+OpenFile &FileOf(const uint64_t handle) { return *reinterpret_cast<OpenFile *>(handle); }
+
+/** Room for what is read, kept by each thread. */
+char *Room(const size_t bytes)
+{
+    static thread_local std::vector<char> room;
+    if (room.size() < bytes)
+    {
+        room.resize(bytes);
+    }
+    return room.data();
+}
+
+} // end empty namespace
+
+fuse_open_out Dispatch::Opened(const FileId id, std::unique_ptr<OpenFile> file)
+{
+    fuse_open_out out{};
+    const int32_t backing = m_Backings.Open(id, file->Backing());
+    if (backing > 0)
+    {
+        out.open_flags |= FOPEN_PASSTHROUGH;
+        SetBackingId(out, backing);
+    }
+    else if (file->MayKeepCache())
+    {
+        out.open_flags |= FOPEN_KEEP_CACHE;
+    }
+    out.fh = reinterpret_cast<uint64_t>(file.release());
+    return out;
+}
+
+void Dispatch::Open(const Request &request, Reply &reply)
+{
+    const auto &in = request.As<fuse_open_in>();
+    if ((in.open_flags & FUSE_OPEN_KILL_SUIDGID) != 0)
+    {
+        DropPrivileges(request);
+    }
+    const FileId id = request.Header.nodeid;
+    reply.SendStruct(Opened(id, m_Files.Open(request.By, id, in.flags)));
+}
+
+void Dispatch::Create(const Request &request, Reply &reply)
+{
+    const auto &in = request.As<fuse_create_in>();
+    const std::string name = request.TextAt(sizeof(in));
+    Entry made;
+    std::unique_ptr<OpenFile> file =
+        m_Files.Create(request.By, request.Header.nodeid, name, in.mode, in.flags, made);
+    const fuse_entry_out entry = ToKernel(made);
+    const fuse_open_out open = Opened(made.Id, std::move(file));
+    reply.Send({reinterpret_cast<const char *>(&entry), sizeof(entry)},
+               {reinterpret_cast<const char *>(&open), sizeof(open)});
+}
+
+void Dispatch::Read(const Request &request, Reply &reply)
+{
+    const auto &in = request.As<fuse_read_in>();
+    char *room = Room(in.size);
+    const size_t n = FileOf(in.fh).Read(request.By, room, in.size, in.offset);
+    reply.Send({room, n});
+}
+
+void Dispatch::Write(const Request &request, Reply &reply)
+{
+    const auto &in = request.As<fuse_write_in>();
+    if ((in.write_flags & FUSE_WRITE_KILL_SUIDGID) != 0)
+    {
+        DropPrivileges(request);
+    }
+    const std::string_view bytes = request.Body().substr(sizeof(in), in.size);
+    fuse_write_out out{};
+    out.size = static_cast<uint32_t>(FileOf(in.fh).Write(request.By, bytes, in.offset));
+    reply.SendStruct(out);
+}
+
+void Dispatch::Flush(const Request &request, Reply &reply)
+{
+    FileOf(request.As<fuse_flush_in>().fh).Flush(request.By);
+    reply.Send();
+}
+
+void Dispatch::Sync(const Request &request, Reply &reply)
+{
+    FileOf(request.As<fuse_fsync_in>().fh).Sync(request.By);
+    reply.Send();
+}
+
+void Dispatch::Release(const Request &request, Reply &reply)
+{
+    const auto &in = request.As<fuse_release_in>();
+    const std::unique_ptr<OpenFile> file(&FileOf(in.fh));
+    m_Backings.Close(request.Header.nodeid);
+    reply.Send();
+}
+
+void Dispatch::Allocate(const Request &request, Reply &reply)
+{
+    const auto &in = request.As<fuse_fallocate_in>();
+    FileOf(in.fh).Allocate(request.By, static_cast<int>(in.mode), in.offset, in.length);
+    reply.Send();
+}
+
+void Dispatch::Seek(const Request &request, Reply &reply)
+{
+    const auto &in = request.As<fuse_lseek_in>();
+    fuse_lseek_out out{};
+    out.offset = FileOf(in.fh).Seek(request.By, in.offset, static_cast<int>(in.whence));
+    reply.SendStruct(out);
+}
+
+} // end namespace bbflow

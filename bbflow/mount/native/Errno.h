@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cerrno>
+#include <exception>
+#include <cstring>
+
+namespace bbflow
+{
+
+/** What a program gets as `errno` from its call. */
+class Errno : public std::exception
+{
+public:
+    explicit Errno(const int number) : m_Number(number) {}
+
+    int Number() const { return m_Number; }
+    const char *what() const noexcept override { return std::strerror(m_Number); }
+
+private:
+    int m_Number;
+};
+
+/** Gives the result of a system call.
+ *  @throws Errno if it failed */
+template <class T>
+T Checked(const T result)
+{
+    if (result < 0)
+    {
+        throw Errno(errno);
+    }
+    return result;
+}
+
+} // end namespace bbflow

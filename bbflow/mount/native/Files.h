@@ -1,0 +1,111 @@
+#pragma once
+
+#include "Caller.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <vector>
+
+namespace bbflow
+{
+
+/** Number of a file or directory; the root's is 1. */
+using FileId = uint64_t;
+
+/** A file that a lookup found. */
+struct Entry
+{
+    FileId Id = 0;
+    struct stat Attributes = {};
+};
+
+/** One name in a directory; Attributes as far as the source knows them, else only mode and inode. */
+struct DirectoryEntry
+{
+    std::string Name;
+    Entry File;
+    /** Whether File.Attributes is whole. */
+    bool IsKnown = false;
+};
+
+/** What of a file's attributes a program changes. */
+struct Change
+{
+    /** FATTR_ flags of what counts below. */
+    uint32_t Valid = 0;
+    uint32_t Mode = 0;
+    uint32_t Uid = 0;
+    uint32_t Gid = 0;
+    uint64_t Size = 0;
+    timespec Accessed = {};
+    timespec Modified = {};
+};
+
+/** A file that is open. All methods throw Errno; several threads may call one. */
+class OpenFile
+{
+public:
+    virtual ~OpenFile() = default;
+
+    virtual size_t Read(const Caller &caller, char *target, size_t most, uint64_t offset) = 0;
+    virtual size_t Write(const Caller &caller, std::string_view bytes, uint64_t offset) = 0;
+
+    /** At each close(2) of a descriptor. */
+    virtual void Flush(const Caller &caller) = 0;
+    virtual void Sync(const Caller &caller) = 0;
+    virtual void Allocate(const Caller &caller, int mode, uint64_t offset, uint64_t bytes) = 0;
+
+    /** SEEK_DATA and SEEK_HOLE. */
+    virtual uint64_t Seek(const Caller &caller, uint64_t offset, int whence) = 0;
+
+    /** A file that the kernel may read and write by itself instead of asking; -1 if there is none. */
+    virtual int Backing() const { return -1; }
+
+    /** Whether what the kernel cached at an earlier open still holds. */
+    virtual bool MayKeepCache() const { return false; }
+};
+
+/** A tree of files behind a mount. All methods throw Errno; several threads may call one. */
+class Files
+{
+public:
+    virtual ~Files() = default;
+
+    /** How long the kernel may keep what Get gave, in seconds: who changes it elsewhere is told to
+     *  the kernel then. Names are never kept there: taking one back could wait for a call that
+     *  itself waits for the answer. */
+    virtual double AttributesSecs() const { return 0.0; }
+    virtual Entry Lookup(const Caller &caller, FileId parent, const std::string &name) = 0;
+    /** The kernel forgets so many lookups of a file. */
+    virtual void Forget(FileId, uint64_t) {}
+    virtual struct stat Get(const Caller &caller, FileId id, OpenFile *open) = 0;
+    virtual struct stat Set(const Caller &caller, FileId id, const Change &change,
+                            OpenFile *open) = 0;
+    virtual Entry MakeDirectory(const Caller &caller, FileId parent, const std::string &name,
+                                uint32_t mode) = 0;
+    virtual Entry MakeNode(const Caller &caller, FileId parent, const std::string &name,
+                           uint32_t mode, uint32_t device) = 0;
+    virtual Entry MakeSymlink(const Caller &caller, FileId parent, const std::string &name,
+                              const std::string &target) = 0;
+    virtual Entry Link(const Caller &caller, FileId id, FileId parent, const std::string &name) = 0;
+    virtual std::string ReadLink(const Caller &caller, FileId id) = 0;
+    virtual void Unlink(const Caller &caller, FileId parent, const std::string &name) = 0;
+    virtual void RemoveDirectory(const Caller &caller, FileId parent, const std::string &name) = 0;
+    /** @param flags of renameat2(2) */
+    virtual void Rename(const Caller &caller, FileId from, const std::string &name, FileId to,
+                        const std::string &newName, uint32_t flags) = 0;
+    /** @param flags of open(2), without O_CREAT and O_EXCL */
+    virtual std::unique_ptr<OpenFile> Open(const Caller &caller, FileId id, uint32_t flags) = 0;
+    virtual std::unique_ptr<OpenFile> Create(const Caller &caller, FileId parent,
+                                             const std::string &name, uint32_t mode,
+                                             uint32_t flags, Entry &made) = 0;
+    /** All names of a directory, without `.` and `..`. */
+    virtual std::vector<DirectoryEntry> List(const Caller &caller, FileId id) = 0;
+    virtual struct statvfs Statistics(const Caller &caller) = 0;
+};
+
+} // end namespace bbflow

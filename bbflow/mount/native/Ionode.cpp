@@ -1,0 +1,258 @@
+#include "Ionode.h"
+
+#include "Crc32c.h"
+#include "Errno.h"
+#include "LocalPiece.h"
+
+#include <cstdio>
+#include <fcntl.h>
+#include <iostream>
+#include <unistd.h>
+
+namespace bbflow
+{
+
+namespace
+{
+
+constexpr double ConnectSecs = 10.0;
+constexpr double InterruptSecs = 0.5;
+constexpr int SendTries = 3;
+
+/** A piece on another host. */
+class RemotePiece final : public PieceFile
+{
+public:
+    RemotePiece(Ionode &node, std::string key) : m_Node(node), m_Key(std::move(key)) {}
+
+    size_t Read(const Caller &caller, char *target, const size_t most,
+                const uint64_t offset) override
+    {
+        return m_Node.Read(caller, m_Key, target, most, offset);
+    }
+
+    void Write(const Caller &caller, const std::string_view bytes, const uint64_t offset) override
+    {
+        m_Node.Write(caller, m_Key, bytes, offset);
+    }
+
+    void Cut(const Caller &caller, const uint64_t bytes) override
+    {
+        m_Node.Cut(caller, m_Key, bytes);
+    }
+
+private:
+    Ionode &m_Node;
+    const std::string m_Key;
+};
+
+} // end empty namespace
+
+std::string KeyOf(const uint64_t version, const uint64_t index)
+{
+    char text[64];
+    std::snprintf(text, sizeof(text), "%lx.%lx", static_cast<unsigned long>(version),
+                  static_cast<unsigned long>(index));
+    return text;
+}
+
+Ionode::Ionode(Node address, std::string key)
+: m_Address(std::move(address)), m_Key(std::move(key)),
+  m_IsLocal(m_Address.IsHere() &&
+            access((m_Address.Directory + "/pieces").c_str(), R_OK | W_OK | X_OK) == 0)
+{
+}
+
+std::string Ionode::PathOf(const std::string &key) const
+{
+    return m_Address.Directory + "/pieces/" + key;
+}
+
+std::unique_ptr<PieceFile> Ionode::Open(const std::string &key)
+{
+    if (!m_IsLocal)
+    {
+        return std::make_unique<RemotePiece>(*this, key);
+    }
+    return std::make_unique<LocalPiece>(Checked(open(PathOf(key).c_str(), O_RDWR | O_CLOEXEC)));
+}
+
+std::unique_ptr<PieceFile> Ionode::Make(const Caller &caller, const std::string &key)
+{
+    if (!m_IsLocal)
+    {
+        Cut(caller, key, 0);
+        return Open(key);
+    }
+    const int flags = O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC;
+    return std::make_unique<LocalPiece>(Checked(open(PathOf(key).c_str(), flags, 0600)));
+}
+
+std::unique_ptr<PieceFile> Ionode::Copy(const Caller &caller, const std::string &key,
+                                        const std::string &of, const uint64_t bytes)
+{
+    if (!m_IsLocal)
+    {
+        Ask(caller, Value::Map{{"op", "copy"}, {"key", key}, {"of", of}, {"bytes", bytes}});
+        return Open(key);
+    }
+    const LocalPiece source(Checked(open(PathOf(of).c_str(), O_RDONLY | O_CLOEXEC)));
+    std::unique_ptr<PieceFile> made = Make(caller, key);
+    CopyBytes(source.Descriptor(), made->Descriptor(), bytes);
+    return made;
+}
+
+void Ionode::WaitUntilReady(const Caller &caller, const std::string &key, const uint64_t offset,
+                            const uint64_t bytes)
+{
+    Ask(caller, Value::Map{{"op", "ready"}, {"key", key}, {"offset", offset}, {"bytes", bytes}});
+}
+
+size_t Ionode::Read(const Caller &caller, const std::string &key, char *target, const size_t most,
+                    const uint64_t offset)
+{
+    const Value request = Value::Map{
+        {"op", "read"}, {"key", key}, {"offset", offset}, {"bytes", uint64_t{most}}};
+    return Over(
+        [&](Channel &channel)
+        {
+            const Value reply = Exchange(caller, channel, request);
+            const uint64_t bytes = reply.UnsignedAt("bytes");
+            if (bytes > most)
+            {
+                throw ConnectionLost("bbflow: " + channel.Peer() + " sends more than was asked");
+            }
+            channel.ReceiveRaw(target, bytes, After(Channel::ReplySecs));
+            if (Crc32c({target, bytes}) != reply.UnsignedAt("crc"))
+            {
+                throw ConnectionLost("bbflow: bytes from " + channel.Peer() + " came damaged");
+            }
+            return size_t{bytes};
+        });
+}
+
+void Ionode::Write(const Caller &caller, const std::string &key, const std::string_view bytes,
+                   const uint64_t offset)
+{
+    const Value request = Value::Map{{"op", "write"},
+                                     {"key", key},
+                                     {"offset", offset},
+                                     {"bytes", uint64_t{bytes.size()}},
+                                     {"crc", uint64_t{Crc32c(bytes)}}};
+    for (int left = SendTries; left > 0; --left)
+    {
+        try
+        {
+            Over(
+                [&](Channel &channel)
+                {
+                    Exchange(caller, channel, request, bytes);
+                    return bytes.size();
+                });
+            return;
+        }
+        catch (const Errno &error)
+        {
+            if (error.Number() != EBADMSG || left == 1)
+            {
+                throw Errno(error.Number() == EBADMSG ? EIO : error.Number());
+            }
+        }
+    }
+}
+
+void Ionode::Cut(const Caller &caller, const std::string &key, const uint64_t bytes)
+{
+    Ask(caller, Value::Map{{"op", "cut"}, {"key", key}, {"bytes", bytes}});
+}
+
+void Ionode::Ask(const Caller &caller, const Value &request)
+{
+    Over(
+        [&](Channel &channel)
+        {
+            Exchange(caller, channel, request);
+            return size_t{0};
+        });
+}
+
+/** Sends a request; gives the reply if it isn't a refusal. */
+Value Ionode::Exchange(const Caller &caller, Channel &channel, const Value &request,
+                       const std::string_view raw)
+{
+    channel.Send(request, raw);
+    while (true)
+    {
+        if (std::optional<Value> reply = channel.Receive(After(InterruptSecs)))
+        {
+            if (!reply->BoolAt("ok"))
+            {
+                throw Errno(static_cast<int>(reply->UnsignedAt("errno")));
+            }
+            return std::move(*reply);
+        }
+        if (caller.IsInterrupted)
+        {
+            throw Errno(EINTR);
+        }
+    }
+}
+
+/** Does something over a connection; once more over a new one if an idle one was broken. */
+size_t Ionode::Over(const std::function<size_t(Channel &)> &work)
+{
+    while (true)
+    {
+        std::unique_ptr<Channel> channel;
+        bool isFresh = false;
+        try
+        {
+            channel = Take();
+            isFresh = channel == nullptr;
+            if (isFresh)
+            {
+                channel = std::make_unique<Channel>(
+                    ConnectTo(m_Address, m_Key, Transport::Auto, After(ConnectSecs)));
+            }
+            const size_t result = work(*channel);
+            GiveBack(std::move(channel));
+            return result;
+        }
+        catch (const Errno &error)
+        {
+            if (error.Number() != EINTR)
+            {
+                GiveBack(std::move(channel));
+            }
+            throw;
+        }
+        catch (const std::runtime_error &error)
+        {
+            if (isFresh || channel == nullptr)
+            {
+                std::cerr << error.what() << std::endl;
+                throw Errno(EHOSTDOWN);
+            }
+        }
+    }
+}
+
+std::unique_ptr<Channel> Ionode::Take()
+{
+    const std::lock_guard<std::mutex> lock(m_Mutex);
+    if (m_Idle.empty())
+    {
+        return nullptr;
+    }
+    std::unique_ptr<Channel> channel = std::move(m_Idle.back());
+    m_Idle.pop_back();
+    return channel;
+}
+
+void Ionode::GiveBack(std::unique_ptr<Channel> channel)
+{
+    const std::lock_guard<std::mutex> lock(m_Mutex);
+    m_Idle.push_back(std::move(channel));
+}
+
+} // end namespace bbflow

@@ -1,0 +1,80 @@
+#pragma once
+
+#include "Caller.h"
+#include "Contact.h"
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+
+namespace bbflow
+{
+
+/** One piece's bytes, on the node that has them. Offsets are in the piece. */
+class PieceFile
+{
+public:
+    virtual ~PieceFile() = default;
+
+    /** Gives how many bytes came: fewer at the piece's end. */
+    virtual size_t Read(const Caller &caller, char *target, size_t most, uint64_t offset) = 0;
+    virtual void Write(const Caller &caller, std::string_view bytes, uint64_t offset) = 0;
+
+    /** Ends it there. */
+    virtual void Cut(const Caller &caller, uint64_t bytes) = 0;
+
+    /** Its descriptor, if it lies on this host. */
+    virtual int Descriptor() const { return -1; }
+};
+
+/** An IOnode: pieces in its directory, if that is this host's and this user's, else by messages
+ *  (bbflow/files/FORMAT.md, "Client and IOnode"). All methods throw Errno; EHOSTDOWN if the node
+ *  doesn't answer. */
+class Ionode
+{
+public:
+    Ionode(Node address, std::string key);
+
+    /** Opens a piece that is there. @throws Errno ENOENT if it isn't */
+    std::unique_ptr<PieceFile> Open(const std::string &key);
+
+    /** Makes an empty piece. */
+    std::unique_ptr<PieceFile> Make(const Caller &caller, const std::string &key);
+
+    /** Makes a piece of the first bytes of another one. */
+    std::unique_ptr<PieceFile> Copy(const Caller &caller, const std::string &key,
+                                    const std::string &of, uint64_t bytes);
+
+    /** Waits until bytes have come from the shared storage. */
+    void WaitUntilReady(const Caller &caller, const std::string &key, uint64_t offset,
+                        uint64_t bytes);
+
+    size_t Read(const Caller &caller, const std::string &key, char *target, size_t most,
+                uint64_t offset);
+    void Write(const Caller &caller, const std::string &key, std::string_view bytes,
+               uint64_t offset);
+    void Cut(const Caller &caller, const std::string &key, uint64_t bytes);
+
+    bool IsLocal() const { return m_IsLocal; }
+
+private:
+    const Node m_Address;
+    const std::string m_Key;
+    const bool m_IsLocal;
+    std::mutex m_Mutex;
+    std::vector<std::unique_ptr<Channel>> m_Idle;
+
+    std::string PathOf(const std::string &key) const;
+    std::unique_ptr<Channel> Take();
+    void GiveBack(std::unique_ptr<Channel> channel);
+    size_t Over(const std::function<size_t(Channel &)> &work);
+    Value Exchange(const Caller &caller, Channel &channel, const Value &request,
+                   std::string_view raw = {});
+    void Ask(const Caller &caller, const Value &request);
+};
+
+/** The name of a piece's file. */
+std::string KeyOf(uint64_t version, uint64_t index);
+
+} // end namespace bbflow

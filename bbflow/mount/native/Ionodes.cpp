@@ -1,0 +1,44 @@
+#include "Ionodes.h"
+
+#include "Errno.h"
+
+namespace bbflow
+{
+
+void Ionodes::Update(const Value::Array &nodes)
+{
+    const std::string key = ReadContact(m_Contact).Key;
+    const std::lock_guard<std::mutex> lock(m_Mutex);
+    std::map<std::string, Known> known;
+    for (const Value &node : nodes)
+    {
+        const Node address = {node.StringAt("name"),      node.StringAt("host"),
+                              node.StringAt("socket"),    node.StringAt("directory"),
+                              node.StringAt("tcp"),       node.StringAt("tls")};
+        const std::string place = address.Host + " " + address.Directory + " " + address.Tcp;
+        Known &one = known[address.Name];
+        const auto before = m_Known.find(address.Name);
+        const bool isSame = before != m_Known.end() && before->second.Address == place;
+        one.Link = isSame ? before->second.Link : std::make_shared<Ionode>(address, key);
+        one.Address = place;
+        one.IsUp = node.BoolAt("up");
+    }
+    m_Known = std::move(known);
+}
+
+std::shared_ptr<Ionode> Ionodes::At(const std::string &name)
+{
+    const std::lock_guard<std::mutex> lock(m_Mutex);
+    const auto found = m_Known.find(name);
+    if (found == m_Known.end())
+    {
+        throw Errno(EIO);
+    }
+    if (!found->second.IsUp && !found->second.Link->IsLocal())
+    {
+        throw Errno(EHOSTDOWN);
+    }
+    return found->second.Link;
+}
+
+} // end namespace bbflow

@@ -1,0 +1,210 @@
+#include "KeptMetadata.h"
+
+#include <stdexcept>
+
+namespace bbflow
+{
+
+namespace
+{
+
+constexpr size_t MostFiles = 200000;
+constexpr std::chrono::seconds DirectoryTime{1};
+
+} // end empty namespace
+
+using Lock = std::lock_guard<std::mutex>;
+
+Forgotten ForgottenFrom(const Value &message)
+{
+    if (message.StringAt("op") != "forget")
+    {
+        throw std::runtime_error("bbflow: a master sends something that isn't known: " +
+                                 message.StringAt("op"));
+    }
+    Forgotten what;
+    what.Seq = message.UnsignedAt("seq");
+    for (const Value &id : message.ArrayAt("inos"))
+    {
+        what.Files.push_back(id.AsUnsigned());
+    }
+    for (const Value &name : message.ArrayAt("names"))
+    {
+        what.Names.emplace_back(name.Items().at(0).AsUnsigned(), name.Items().at(1).Text());
+    }
+    for (const Value &id : message.ArrayAt("directories"))
+    {
+        what.Directories.push_back(id.AsUnsigned());
+    }
+    return what;
+}
+
+void KeptMetadata::SetLease(const Time until)
+{
+    const Lock lock(m_Mutex);
+    m_Lease = std::max(m_Lease, until);
+}
+
+KeptMetadata::Known *KeptMetadata::FindLocked(const FileId id)
+{
+    const auto found = m_Files.find(id);
+    const Time now = std::chrono::steady_clock::now();
+    return found == m_Files.end() || found->second.Until < now || m_Lease < now ? nullptr
+                                                                                : &found->second;
+}
+
+std::optional<Attr> KeptMetadata::Find(const FileId id)
+{
+    const Lock lock(m_Mutex);
+    const Known *known = FindLocked(id);
+    return known != nullptr ? std::optional(known->File) : std::nullopt;
+}
+
+std::optional<Attr> KeptMetadata::Find(const FileId parent, const std::string &name)
+{
+    const Lock lock(m_Mutex);
+    const auto directory = m_Directories.find(parent);
+    if (directory == m_Directories.end())
+    {
+        return std::nullopt;
+    }
+    const auto found = directory->second.Names.find(name);
+    if (found == directory->second.Names.end())
+    {
+        return std::nullopt;
+    }
+    const Known *known = FindLocked(found->second.Id);
+    const bool counts = known != nullptr && known->Stamp == found->second.Stamp;
+    return counts ? std::optional(known->File) : std::nullopt;
+}
+
+bool KeptMetadata::HasNot(const FileId parent, const std::string &name)
+{
+    const Lock lock(m_Mutex);
+    const auto found = m_Directories.find(parent);
+    return found != m_Directories.end() && found->second.All &&
+           m_Lease >= std::chrono::steady_clock::now() && found->second.All->count(name) == 0;
+}
+
+KeptMetadata::Known &KeptMetadata::KeepLocked(const Attr &attr)
+{
+    if (m_Files.size() >= MostFiles)
+    {
+        m_Files.clear();
+        m_Directories.clear();
+    }
+    const bool isDirectory = S_ISDIR(attr.File.Attributes.st_mode);
+    const Time until = isDirectory ? std::chrono::steady_clock::now() + DirectoryTime : Time::max();
+    const auto [place, isNew] = m_Files.try_emplace(attr.File.Id);
+    place->second.File = attr;
+    place->second.Until = until;
+    if (isNew)
+    {
+        place->second.Stamp = ++m_Stamps;
+    }
+    return place->second;
+}
+
+void KeptMetadata::Keep(const Attr &attr, const uint64_t seq)
+{
+    const Lock lock(m_Mutex);
+    if (seq >= m_Forgotten)
+    {
+        KeepLocked(attr);
+    }
+}
+
+void KeptMetadata::Keep(const FileId parent, const std::string &name, const Attr &attr,
+                        const uint64_t seq)
+{
+    const Lock lock(m_Mutex);
+    if (seq < m_Forgotten)
+    {
+        m_Directories.erase(parent);
+        return;
+    }
+    const Known &known = KeepLocked(attr);
+    Directory &directory = m_Directories[parent];
+    directory.Names[name] = {attr.File.Id, known.Stamp};
+    if (directory.All)
+    {
+        directory.All->insert(name);
+    }
+}
+
+void KeptMetadata::KeepList(const FileId directory, const std::vector<std::string> &names,
+                            const uint64_t seq)
+{
+    const Lock lock(m_Mutex);
+    if (seq >= m_Forgotten)
+    {
+        m_Directories[directory].All.emplace(names.begin(), names.end());
+    }
+}
+
+void KeptMetadata::Drop(const FileId parent, const std::string &name)
+{
+    const Lock lock(m_Mutex);
+    const auto directory = m_Directories.find(parent);
+    if (directory == m_Directories.end())
+    {
+        return;
+    }
+    if (const auto found = directory->second.Names.find(name);
+        found != directory->second.Names.end())
+    {
+        m_Files.erase(found->second.Id);
+        directory->second.Names.erase(found);
+    }
+    if (directory->second.All)
+    {
+        directory->second.All->erase(name);
+    }
+}
+
+void KeptMetadata::Touch(const FileId directory, const int directories)
+{
+    const Lock lock(m_Mutex);
+    if (const auto found = m_Files.find(directory); found != m_Files.end())
+    {
+        struct stat &attributes = found->second.File.File.Attributes;
+        clock_gettime(CLOCK_REALTIME, &attributes.st_mtim);
+        attributes.st_ctim = attributes.st_mtim;
+        attributes.st_nlink += static_cast<nlink_t>(directories);
+    }
+}
+
+void KeptMetadata::Forget(const Forgotten &what)
+{
+    const Lock lock(m_Mutex);
+    m_Forgotten = std::max(m_Forgotten, what.Seq);
+    for (const FileId id : what.Files)
+    {
+        m_Files.erase(id);
+    }
+    for (const auto &[parent, name] : what.Names)
+    {
+        if (const auto found = m_Directories.find(parent); found != m_Directories.end())
+        {
+            found->second.Names.erase(name);
+        }
+    }
+    for (const FileId id : what.Directories)
+    {
+        if (const auto found = m_Directories.find(id); found != m_Directories.end())
+        {
+            found->second.All.reset();
+        }
+    }
+}
+
+void KeptMetadata::Restart(const uint64_t seq)
+{
+    const Lock lock(m_Mutex);
+    m_Files.clear();
+    m_Directories.clear();
+    m_Lease = {};
+    m_Forgotten = seq;
+}
+
+} // end namespace bbflow

@@ -1,0 +1,90 @@
+#pragma once
+
+#include "Attr.h"
+
+#include <chrono>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+
+namespace bbflow
+{
+
+/** What a master told to forget. */
+struct Forgotten
+{
+    uint64_t Seq = 0;
+    std::vector<FileId> Files;
+    std::vector<std::pair<FileId, std::string>> Names;
+    std::vector<FileId> Directories;
+};
+
+/** @throws std::runtime_error if the message is no `forget` */
+Forgotten ForgottenFrom(const Value &message);
+
+/** What a client may keep of a master's replies (bbflow/files/FORMAT.md, "What a client may keep").
+ *  The own changes are put in as they are answered; others' come as Forgotten. */
+class KeptMetadata
+{
+public:
+    using Time = std::chrono::steady_clock::time_point;
+
+    /** Nothing is given out after this time, until it is set again. */
+    void SetLease(Time until);
+
+    std::optional<Attr> Find(FileId id);
+    std::optional<Attr> Find(FileId parent, const std::string &name);
+
+    /** Whether it is known that a directory has no such name. */
+    bool HasNot(FileId parent, const std::string &name);
+
+    /** Keeps a reply, unless it is older than something that was to be forgotten. */
+    void Keep(const Attr &attr, uint64_t seq);
+    void Keep(FileId parent, const std::string &name, const Attr &attr, uint64_t seq);
+    void KeepList(FileId directory, const std::vector<std::string> &names, uint64_t seq);
+
+    /** A name is gone by an own call, and with it what was known of its file. */
+    void Drop(FileId parent, const std::string &name);
+
+    /** A directory has changed by an own call: its times, and how many directories are in it. */
+    void Touch(FileId directory, int directories);
+
+    void Forget(const Forgotten &what);
+
+    /** A session begins: nothing is kept, and no reply from before this one will be. */
+    void Restart(uint64_t seq);
+
+private:
+    struct Known
+    {
+        Attr File;
+        Time Until;
+        /** Names that were found before the file was forgotten don't count any more. */
+        uint64_t Stamp;
+    };
+    struct Name
+    {
+        FileId Id;
+        uint64_t Stamp;
+    };
+    struct Directory
+    {
+        std::unordered_map<std::string, Name> Names;
+        /** All its names, if that is known. */
+        std::optional<std::unordered_set<std::string>> All;
+    };
+
+    std::mutex m_Mutex;
+    Time m_Lease{};
+    uint64_t m_Forgotten = 0;
+    uint64_t m_Stamps = 0;
+    std::unordered_map<FileId, Known> m_Files;
+    std::unordered_map<FileId, Directory> m_Directories;
+
+    Known *FindLocked(FileId id);
+    Known &KeepLocked(const Attr &attr);
+};
+
+} // end namespace bbflow

@@ -1,0 +1,44 @@
+#pragma once
+
+#include "Ionode.h"
+
+namespace bbflow
+{
+
+/** One piece of a file as this client has it open (bbflow/files/FORMAT.md, "Versions and pieces"). */
+struct Piece
+{
+    /** 0: a hole. */
+    uint64_t Version = 0;
+    /** So many bytes count; what lies behind them reads as zeros. */
+    uint64_t Bytes = 0;
+    /** Of these bytes others may know: they stay as they are. */
+    uint64_t Committed = 0;
+    /** Whether the piece's file ends at Bytes, by this client's doing. */
+    bool IsCut = false;
+    /** Room that was taken for it since the last commit. */
+    uint64_t Spent = 0;
+    std::shared_ptr<PieceFile> File;
+    std::string Node;
+};
+
+/** Where the bytes of a file are. */
+struct Layout
+{
+    /** The version to write to; 0 if the file isn't open for writing. */
+    uint64_t Version = 0;
+    uint64_t Size = 0;
+    uint64_t PieceBytes = 1;
+    std::vector<std::string> Ring;
+    uint64_t Replicas = 1;
+    bool IsCold = false;
+    std::vector<Piece> Pieces;
+
+    /** The node to write a piece to; with `replica` another one that has it. */
+    const std::string &NodeOf(const uint64_t index, const uint64_t replica = 0) const
+    {
+        return Ring.at((index + replica) % Ring.size());
+    }
+};
+
+} // end namespace bbflow

@@ -1,0 +1,196 @@
+#include "Mounting.h"
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <stdexcept>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <vector>
+
+namespace bbflow
+{
+
+namespace
+{
+
+[[noreturn]] void Throw(const std::string &what, const int error)
+{
+    throw std::runtime_error("bbflow: " + what + " (" + std::strerror(error) + ")");
+}
+
+std::string OptionsOf(const MountOptions &options)
+{
+    return std::string("default_permissions") + (options.MayOthers ? ",allow_other" : "");
+}
+
+int OpenDevice()
+{
+    const int device = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+    if (device < 0)
+    {
+        Throw("can't open /dev/fuse: load the kernel module fuse, or run the container with "
+              "--device /dev/fuse",
+              errno);
+    }
+    return device;
+}
+
+/** As root. Gives -1 if the kernel doesn't let this user. */
+int MountByKernel(const MountOptions &options)
+{
+    const int device = OpenDevice();
+    struct stat root = {};
+    if (stat(options.Directory.c_str(), &root) < 0)
+    {
+        const int error = errno;
+        close(device);
+        Throw("there is no directory to mount on: " + options.Directory, error);
+    }
+    const std::string words = "fd=" + std::to_string(device) + ",rootmode=40000,user_id=" +
+                              std::to_string(geteuid()) + ",group_id=" + std::to_string(getegid()) +
+                              "," + OptionsOf(options);
+    const unsigned long flags =
+        MS_NOSUID | MS_NODEV | (options.IsReadOnly ? static_cast<unsigned long>(MS_RDONLY) : 0ul);
+    if (mount(options.Source.c_str(), options.Directory.c_str(), "fuse.bbflow", flags,
+              words.c_str()) == 0)
+    {
+        return device;
+    }
+    const int error = errno;
+    close(device);
+    if (error != EPERM)
+    {
+        Throw("can't mount on " + options.Directory, error);
+    }
+    return -1;
+}
+
+/** Runs fusermount3 with a socket to hand something over by; gives its exit status. */
+int RunFusermount(const std::vector<std::string> &words, const int socket)
+{
+    std::vector<char *> arguments;
+    for (const std::string &word : words)
+    {
+        arguments.push_back(const_cast<char *>(word.c_str()));
+    }
+    arguments.push_back(nullptr);
+    const pid_t child = fork();
+    if (child == 0)
+    {
+        if (socket >= 0)
+        {
+            fcntl(socket, F_SETFD, 0);
+            setenv("_FUSE_COMMFD", std::to_string(socket).c_str(), 1);
+        }
+        execvp(arguments[0], arguments.data());
+        _exit(127);
+    }
+    int status = 0;
+    while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
+    {
+    }
+    return child < 0 || !WIFEXITED(status) ? -1 : WEXITSTATUS(status);
+}
+
+/** Takes a mount out of the tree, by the same right that made it. */
+void Detach(const std::string &directory)
+{
+    if (geteuid() != 0 || umount2(directory.c_str(), MNT_DETACH) != 0)
+    {
+        RunFusermount({"fusermount3", "-u", "-q", "-z", "--", directory}, -1);
+    }
+}
+
+/** A mount whose server was killed answers ENOTCONN to everything; it makes way for the new one. */
+void RemoveDeadMount(const std::string &directory)
+{
+    struct stat status = {};
+    if (stat(directory.c_str(), &status) < 0 && errno == ENOTCONN)
+    {
+        Detach(directory);
+    }
+}
+
+int ReceiveDescriptor(const int socket)
+{
+    char byte = 0;
+    iovec part = {&byte, 1};
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control = {};
+    msghdr message = {};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) <= 0)
+    {
+        return -1;
+    }
+    const cmsghdr *header = CMSG_FIRSTHDR(&message);
+    int received = -1;
+    if (header != nullptr && header->cmsg_type == SCM_RIGHTS)
+    {
+        std::memcpy(&received, CMSG_DATA(header), sizeof(received));
+    }
+    return received;
+}
+
+int MountByFusermount(const MountOptions &options)
+{
+    std::array<int, 2> sockets = {};
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets.data()) < 0)
+    {
+        Throw("can't make a socket", errno);
+    }
+    const std::string words = OptionsOf(options) + ",subtype=bbflow,fsname=" + options.Source +
+                              ",nosuid,nodev" + (options.IsReadOnly ? ",ro" : "");
+    const int status =
+        RunFusermount({"fusermount3", "-o", words, "--", options.Directory}, sockets[0]);
+    close(sockets[0]);
+    const int device = status == 0 ? ReceiveDescriptor(sockets[1]) : -1;
+    close(sockets[1]);
+    if (status == 127)
+    {
+        throw std::runtime_error("bbflow: only root may mount without fusermount3: apt install "
+                                 "fuse3, or ask your administrator");
+    }
+    if (device < 0)
+    {
+        throw std::runtime_error("bbflow: fusermount3 can't mount on " + options.Directory +
+                                 ": see its message above");
+    }
+    return device;
+}
+
+} // end empty namespace
+
+Mounting::Mounting(const MountOptions &options) : m_Directory(options.Directory)
+{
+    RemoveDeadMount(m_Directory);
+    m_Device = geteuid() == 0 ? MountByKernel(options) : -1;
+    if (m_Device < 0)
+    {
+        m_Device = MountByFusermount(options);
+    }
+    m_IsMounted = true;
+}
+
+Mounting::~Mounting()
+{
+    Unmount();
+    close(m_Device);
+}
+
+void Mounting::Unmount()
+{
+    if (m_IsMounted.exchange(false))
+    {
+        Detach(m_Directory);
+    }
+}
+
+} // end namespace bbflow

@@ -1,0 +1,83 @@
+#include "NodeFile.h"
+
+#include "Errno.h"
+
+#include <fcntl.h>
+#include <iostream>
+#include <unistd.h>
+
+namespace bbflow
+{
+
+NodeFile::NodeFile(std::shared_ptr<OpenInode> state, const int64_t handle, const bool isForWriting)
+: m_State(std::move(state)), m_Handle(handle), m_IsForWriting(isForWriting)
+{
+}
+
+NodeFile::~NodeFile()
+{
+    const std::atomic<bool> never{false};
+    try
+    {
+        m_State->Close(Caller{0, 0, 0, never}, m_Handle, m_IsForWriting);
+    }
+    catch (const std::exception &error)
+    {
+        std::cerr << "bbflow-mount: what was written to a file after its last close is lost: "
+                  << error.what() << std::endl;
+    }
+}
+
+size_t NodeFile::Read(const Caller &caller, char *target, const size_t most, const uint64_t offset)
+{
+    return m_State->Read(caller, target, most, offset);
+}
+
+size_t NodeFile::Write(const Caller &caller, const std::string_view bytes, const uint64_t offset)
+{
+    m_State->Write(caller, bytes, offset);
+    return bytes.size();
+}
+
+void NodeFile::Flush(const Caller &caller)
+{
+    if (m_IsForWriting)
+    {
+        m_State->Commit(caller, false);
+    }
+}
+
+void NodeFile::Sync(const Caller &caller)
+{
+    if (m_IsForWriting)
+    {
+        m_State->Commit(caller, true);
+    }
+}
+
+void NodeFile::Allocate(const Caller &caller, const int mode, const uint64_t offset,
+                        const uint64_t bytes)
+{
+    if (mode != 0)
+    {
+        throw Errno(EOPNOTSUPP); // FALLOC_FL_KEEP_SIZE, PUNCH_HOLE and the others
+    }
+    if (m_State->Size() < offset + bytes)
+    {
+        m_State->Truncate(caller, offset + bytes);
+    }
+}
+
+uint64_t NodeFile::Seek(const Caller &, const uint64_t offset, const int whence)
+{
+    const uint64_t size = m_State->Size();
+    if (offset >= size)
+    {
+        throw Errno(ENXIO);
+    }
+    return whence == SEEK_DATA ? offset : size;
+}
+
+int NodeFile::Backing() const { return m_IsForWriting ? -1 : m_State->Backing(); }
+
+} // end namespace bbflow

@@ -1,0 +1,320 @@
+#include "NodeFiles.h"
+
+#include "CallerRights.h"
+#include "Errno.h"
+#include "FuseKernel.h"
+#include "NodeFile.h"
+
+#include <cstdio>
+#include <fcntl.h>
+
+namespace bbflow
+{
+
+namespace
+{
+
+constexpr int64_t ListLimit = 4096;
+
+int64_t Nanoseconds(const timespec &time)
+{
+    return int64_t{time.tv_sec} * 1000000000 + time.tv_nsec;
+}
+
+Attr AttrIn(const Value &reply)
+{
+    const Value *attr = reply.Find("attr");
+    if (attr == nullptr)
+    {
+        throw std::runtime_error("bbflow: a master's reply lacks attr");
+    }
+    return AttrFrom(*attr);
+}
+
+const char *RenameFlags(const uint32_t flags)
+{
+    switch (flags)
+    {
+    case 0:
+        return "";
+    case RENAME_NOREPLACE:
+        return "noreplace";
+    case RENAME_EXCHANGE:
+        return "exchange";
+    default:
+        throw Errno(EINVAL);
+    }
+}
+
+bool IsForWriting(const uint32_t flags) { return (flags & O_ACCMODE) != O_RDONLY; }
+
+} // end empty namespace
+
+NodeFiles::NodeFiles(std::string contact, const double patience)
+: m_Contact(std::move(contact)), m_Patience(patience)
+{
+    VolumeOf(FUSE_ROOT_ID);
+}
+
+Volume &NodeFiles::VolumeOf(const FileId id)
+{
+    const std::lock_guard<std::mutex> lock(m_Mutex);
+    std::unique_ptr<Volume> &volume = m_Volumes[MasterOf(id)];
+    if (!volume)
+    {
+        volume = std::make_unique<Volume>(m_Contact, MasterOf(id), m_Patience,
+                                          [this](const FileId changed) { m_Invalidate(changed); });
+    }
+    return *volume;
+}
+
+Entry NodeFiles::Shown(Volume &volume, const Attr &attr)
+{
+    Entry entry = attr.File;
+    if (const std::shared_ptr<OpenInode> state = volume.FindState(entry.Id))
+    {
+        state->Show(entry.Attributes);
+    }
+    return entry;
+}
+
+Entry NodeFiles::Lookup(const Caller &caller, const FileId parent, const std::string &name)
+{
+    Volume &volume = VolumeOf(parent);
+    if (const std::optional<Attr> kept = volume.Kept().Find(parent, name))
+    {
+        return Shown(volume, *kept);
+    }
+    if (volume.Kept().HasNot(parent, name))
+    {
+        throw Errno(ENOENT);
+    }
+    const Value reply = volume.Ask(
+        caller, By(caller, {{"op", "lookup"}, {"parent", parent}, {"name", name}}));
+    const Attr attr = AttrIn(reply);
+    volume.Kept().Keep(parent, name, attr, reply.UnsignedAt("seq"));
+    return Shown(volume, attr);
+}
+
+struct stat NodeFiles::Get(const Caller &caller, const FileId id, OpenFile *)
+{
+    Volume &volume = VolumeOf(id);
+    if (const std::optional<Attr> kept = volume.Kept().Find(id))
+    {
+        return Shown(volume, *kept).Attributes;
+    }
+    const Value reply = volume.Ask(caller, {{"op", "stat"}, {"ino", id}});
+    const Attr attr = AttrIn(reply);
+    volume.Kept().Keep(attr, reply.UnsignedAt("seq"));
+    return Shown(volume, attr).Attributes;
+}
+
+struct stat NodeFiles::Set(const Caller &caller, const FileId id, const Change &change,
+                           OpenFile *open)
+{
+    Volume &volume = VolumeOf(id);
+    Value::Map request = By(caller, {{"op", "setattr"}, {"ino", id}});
+    const size_t empty = request.size();
+    const std::shared_ptr<OpenInode> state = volume.FindState(id);
+    const bool isOpen = state && state->IsOpenForWriting();
+    const auto add = [&](const uint32_t flag, const char *key, const Value &value)
+    {
+        if ((change.Valid & flag) != 0)
+        {
+            request.emplace_back(key, value);
+        }
+    };
+    if ((change.Valid & FATTR_SIZE) != 0 && isOpen)
+    {
+        state->Truncate(caller, change.Size);
+    }
+    else
+    {
+        add(FATTR_SIZE, "size", change.Size);
+    }
+    if (isOpen && (change.Valid & FATTR_MTIME) != 0)
+    {
+        state->Commit(caller, false); // else its time would count later
+    }
+    add(FATTR_MODE, "mode", uint64_t{change.Mode & 07777});
+    add(FATTR_UID, "owner", uint64_t{change.Uid});
+    add(FATTR_GID, "group", uint64_t{change.Gid});
+    add(FATTR_ATIME, "atime_ns", Nanoseconds(change.Accessed));
+    add(FATTR_MTIME, "mtime_ns", Nanoseconds(change.Modified));
+    if (request.size() == empty)
+    {
+        return Get(caller, id, open);
+    }
+    const Value reply = volume.Ask(caller, request);
+    const Attr attr = AttrIn(reply);
+    volume.Kept().Keep(attr, reply.UnsignedAt("seq"));
+    return Shown(volume, attr).Attributes;
+}
+
+/** Makes something with a name, and keeps what the master says of it. */
+Entry NodeFiles::AskForEntry(const Caller &caller, const FileId parent, const std::string &name,
+                             Value::Map request)
+{
+    Volume &volume = VolumeOf(parent);
+    request.emplace_back("parent", parent);
+    request.emplace_back("name", name);
+    const Value reply = volume.Ask(caller, By(caller, std::move(request)));
+    const Attr attr = AttrIn(reply);
+    volume.Kept().Touch(parent, S_ISDIR(attr.File.Attributes.st_mode) ? 1 : 0);
+    volume.Kept().Keep(parent, name, attr, reply.UnsignedAt("seq"));
+    return attr.File;
+}
+
+Entry NodeFiles::MakeDirectory(const Caller &caller, const FileId parent, const std::string &name,
+                               const uint32_t mode)
+{
+    return AskForEntry(caller, parent, name,
+                       {{"op", "mkdir"}, {"mode", uint64_t{mode & 07777}}, {"parents", false}});
+}
+
+Entry NodeFiles::MakeNode(const Caller &caller, const FileId parent, const std::string &name,
+                          const uint32_t mode, uint32_t)
+{
+    if (!S_ISREG(mode))
+    {
+        throw Errno(EPERM); // devices, sockets and named pipes
+    }
+    Entry made;
+    Create(caller, parent, name, mode, O_WRONLY | O_EXCL, made);
+    return made;
+}
+
+Entry NodeFiles::MakeSymlink(const Caller &caller, const FileId parent, const std::string &name,
+                             const std::string &target)
+{
+    return AskForEntry(caller, parent, name, {{"op", "symlink"}, {"target", target}});
+}
+
+Entry NodeFiles::Link(const Caller &, FileId, FileId, const std::string &)
+{
+    throw Errno(EPERM); // an object has one name
+}
+
+std::string NodeFiles::ReadLink(const Caller &caller, const FileId id)
+{
+    return VolumeOf(id).Ask(caller, {{"op", "readlink"}, {"ino", id}}).StringAt("target");
+}
+
+void NodeFiles::Remove(const Caller &caller, const std::string &operation, const FileId parent,
+                       const std::string &name)
+{
+    Volume &volume = VolumeOf(parent);
+    volume.Ask(caller, By(caller, {{"op", operation}, {"parent", parent}, {"name", name}}));
+    volume.Kept().Drop(parent, name);
+    volume.Kept().Touch(parent, operation == "rmdir" ? -1 : 0);
+}
+
+void NodeFiles::Unlink(const Caller &caller, const FileId parent, const std::string &name)
+{
+    Remove(caller, "unlink", parent, name);
+}
+
+void NodeFiles::RemoveDirectory(const Caller &caller, const FileId parent, const std::string &name)
+{
+    Remove(caller, "rmdir", parent, name);
+}
+
+void NodeFiles::Rename(const Caller &caller, const FileId from, const std::string &name,
+                       const FileId to, const std::string &newName, const uint32_t flags)
+{
+    if (MasterOf(from) != MasterOf(to))
+    {
+        throw Errno(EXDEV);
+    }
+    Volume &volume = VolumeOf(from);
+    volume.Ask(caller, By(caller, {{"op", "rename"},
+                                   {"parent", from},
+                                   {"name", name},
+                                   {"to_parent", to},
+                                   {"to_name", newName},
+                                   {"flags", RenameFlags(flags)}}));
+    volume.Kept().Drop(from, name);
+    volume.Kept().Drop(to, newName);
+    volume.Kept().Touch(from, 0);
+    volume.Kept().Touch(to, 0);
+}
+
+std::unique_ptr<OpenFile> NodeFiles::Open(const Caller &caller, const FileId id,
+                                          const uint32_t flags)
+{
+    Volume &volume = VolumeOf(id);
+    const bool isForWriting = IsForWriting(flags);
+    const bool isTruncated = (flags & O_TRUNC) != 0 && isForWriting;
+    const std::shared_ptr<OpenInode> state = volume.StateOf(id);
+    const Value reply = volume.Ask(caller, By(caller, {{"op", "open"},
+                                                       {"ino", id},
+                                                       {"write", isForWriting},
+                                                       {"truncate", isTruncated}}));
+    const int64_t handle = state->TakeOpened(reply, isForWriting, isTruncated);
+    volume.Kept().Keep(AttrIn(reply), reply.UnsignedAt("seq"));
+    return std::make_unique<NodeFile>(state, handle, isForWriting);
+}
+
+std::unique_ptr<OpenFile> NodeFiles::Create(const Caller &caller, const FileId parent,
+                                            const std::string &name, const uint32_t mode,
+                                            const uint32_t flags, Entry &made)
+{
+    Volume &volume = VolumeOf(parent);
+    const bool isTruncated = (flags & O_TRUNC) != 0;
+    const Value reply =
+        volume.Ask(caller, By(caller, {{"op", "create"},
+                                       {"parent", parent},
+                                       {"name", name},
+                                       {"mode", uint64_t{mode & 07777}},
+                                       {"exclusive", (flags & O_EXCL) != 0},
+                                       {"truncate", isTruncated}}));
+    const Attr attr = AttrIn(reply);
+    const std::shared_ptr<OpenInode> state = volume.StateOf(attr.File.Id);
+    const bool isEmptied = isTruncated && !reply.BoolAt("created");
+    const int64_t handle = state->TakeOpened(reply, true, isEmptied);
+    volume.Kept().Touch(parent, 0);
+    volume.Kept().Keep(parent, name, attr, reply.UnsignedAt("seq"));
+    made = Shown(volume, attr);
+    return std::make_unique<NodeFile>(state, handle, true);
+}
+
+std::vector<DirectoryEntry> NodeFiles::List(const Caller &caller, const FileId id)
+{
+    Volume &volume = VolumeOf(id);
+    std::vector<DirectoryEntry> entries;
+    std::vector<std::string> names;
+    uint64_t seq = UINT64_MAX;
+    for (bool hasMore = true; hasMore;)
+    {
+        const Value reply = volume.Ask(
+            caller, By(caller, {{"op", "list"},
+                                {"ino", id},
+                                {"after", names.empty() ? std::string() : names.back()},
+                                {"limit", ListLimit}}));
+        seq = std::min(seq, reply.UnsignedAt("seq"));
+        for (const Value &item : reply.ArrayAt("entries"))
+        {
+            const Attr attr = AttrFrom(item.Items().at(1));
+            names.push_back(item.Items().at(0).Text());
+            entries.push_back({names.back(), Shown(volume, attr), true});
+            volume.Kept().Keep(id, names.back(), attr, reply.UnsignedAt("seq"));
+        }
+        hasMore = reply.BoolAt("more");
+    }
+    volume.Kept().KeepList(id, names, seq);
+    return entries;
+}
+
+struct statvfs NodeFiles::Statistics(const Caller &caller)
+{
+    const Value reply = VolumeOf(FUSE_ROOT_ID).Ask(caller, {{"op", "statfs"}});
+    struct statvfs found = {};
+    found.f_bsize = found.f_frsize = 4096;
+    found.f_blocks = reply.UnsignedAt("capacity") / 4096;
+    found.f_bfree = found.f_bavail = reply.UnsignedAt("free") / 4096;
+    found.f_files = reply.UnsignedAt("files");
+    found.f_ffree = found.f_favail = UINT32_MAX;
+    return found;
+}
+
+} // end namespace bbflow

@@ -1,0 +1,58 @@
+#pragma once
+
+#include "Files.h"
+#include "Volume.h"
+
+namespace bbflow
+{
+
+/** The files on the BB nodes of a contact file, over all their masters. */
+class NodeFiles final : public Files
+{
+public:
+    /** @param patience how long calls wait for a master or node that is away, in seconds
+     *  @throws std::runtime_error if there is no master */
+    NodeFiles(std::string contact, double patience);
+
+    /** Who tells the kernel that a file's attributes have changed elsewhere. */
+    void SetInvalidate(Volume::Invalidate invalidate) { m_Invalidate = std::move(invalidate); }
+
+    double AttributesSecs() const override { return 1.0; }
+    Entry Lookup(const Caller &caller, FileId parent, const std::string &name) override;
+    struct stat Get(const Caller &caller, FileId id, OpenFile *open) override;
+    struct stat Set(const Caller &caller, FileId id, const Change &change,
+                    OpenFile *open) override;
+    Entry MakeDirectory(const Caller &caller, FileId parent, const std::string &name,
+                        uint32_t mode) override;
+    Entry MakeNode(const Caller &caller, FileId parent, const std::string &name, uint32_t mode,
+                   uint32_t device) override;
+    Entry MakeSymlink(const Caller &caller, FileId parent, const std::string &name,
+                      const std::string &target) override;
+    Entry Link(const Caller &caller, FileId id, FileId parent, const std::string &name) override;
+    std::string ReadLink(const Caller &caller, FileId id) override;
+    void Unlink(const Caller &caller, FileId parent, const std::string &name) override;
+    void RemoveDirectory(const Caller &caller, FileId parent, const std::string &name) override;
+    void Rename(const Caller &caller, FileId from, const std::string &name, FileId to,
+                const std::string &newName, uint32_t flags) override;
+    std::unique_ptr<OpenFile> Open(const Caller &caller, FileId id, uint32_t flags) override;
+    std::unique_ptr<OpenFile> Create(const Caller &caller, FileId parent, const std::string &name,
+                                     uint32_t mode, uint32_t flags, Entry &made) override;
+    std::vector<DirectoryEntry> List(const Caller &caller, FileId id) override;
+    struct statvfs Statistics(const Caller &caller) override;
+
+private:
+    const std::string m_Contact;
+    const double m_Patience;
+    Volume::Invalidate m_Invalidate = [](FileId) {};
+    std::mutex m_Mutex;
+    std::map<uint64_t, std::unique_ptr<Volume>> m_Volumes;
+
+    Volume &VolumeOf(FileId id);
+    Entry Shown(Volume &volume, const Attr &attr);
+    Entry AskForEntry(const Caller &caller, FileId parent, const std::string &name,
+                      Value::Map request);
+    void Remove(const Caller &caller, const std::string &operation, FileId parent,
+                const std::string &name);
+};
+
+} // end namespace bbflow

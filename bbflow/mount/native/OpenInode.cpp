@@ -1,0 +1,305 @@
+#include "OpenInode.h"
+
+#include "Patience.h"
+
+#include <algorithm>
+#include <cstring>
+#include <sys/stat.h>
+
+namespace bbflow
+{
+
+namespace
+{
+
+using Reading = std::shared_lock<std::shared_mutex>;
+using Writing = std::lock_guard<std::shared_mutex>;
+
+/** A cold file is asked for in such parts. */
+constexpr uint64_t PartBytes = uint64_t{4} << 20;
+
+} // end empty namespace
+
+OpenInode::~OpenInode()
+{
+    Settle();
+    while (!m_Readers.empty()) // those that were opened to find pieces again
+    {
+        DropHandle(m_Readers, m_Readers.back());
+    }
+}
+
+void OpenInode::DropHandle(std::vector<int64_t> &handles, const int64_t handle)
+{
+    handles.erase(std::remove(handles.begin(), handles.end(), handle), handles.end());
+    m_Volume.RemoveHandle(handle);
+    if (m_Generation == m_Volume.Link().Generation())
+    {
+        m_Volume.Link().Tell(Value::Map{{"op", "close"}, {"handle", handle}});
+    }
+}
+
+void OpenInode::CheckGeneration() const
+{
+    if (m_Generation != m_Volume.Link().Generation())
+    {
+        throw Errno(EIO);
+    }
+}
+
+int64_t OpenInode::TakeOpened(const Value &reply, const bool isForWriting, const bool isTruncated)
+{
+    const Writing lock(m_Mutex);
+    const int64_t handle = reply.IntegerAt("handle");
+    if (m_Readers.empty() && m_Writers.empty())
+    {
+        m_Generation = m_Volume.Link().Generation();
+    }
+    // A writer's own state is newer than what the master knows.
+    if (!m_IsDirty)
+    {
+        TakeLayout(reply);
+    }
+    m_Volume.AddHandle(handle);
+    (isForWriting ? m_Writers : m_Readers).push_back(handle);
+    if (isForWriting)
+    {
+        m_Layout.Version = reply.UnsignedAt("version");
+    }
+    if (isTruncated)
+    {
+        Settle();
+        m_Layout.Pieces.clear();
+        m_Layout.Size = 0;
+        MarkDirty();
+    }
+    return handle;
+}
+
+void OpenInode::TakeLayout(const Value &reply)
+{
+    std::vector<Piece> pieces;
+    for (const Value &item : reply.ArrayAt("pieces"))
+    {
+        Piece piece;
+        piece.Version = item.Items().at(0).AsUnsigned();
+        piece.Bytes = piece.Committed = item.Items().at(1).AsUnsigned();
+        const size_t index = pieces.size();
+        if (index < m_Layout.Pieces.size() && m_Layout.Pieces[index].Version == piece.Version)
+        {
+            piece.File = m_Layout.Pieces[index].File;
+            piece.Node = m_Layout.Pieces[index].Node;
+        }
+        pieces.push_back(std::move(piece));
+    }
+    m_Layout.Pieces = std::move(pieces);
+    m_Layout.Size = reply.Find("attr")->UnsignedAt("size");
+    m_Layout.PieceBytes = reply.UnsignedAt("piece_bytes");
+    m_Layout.Replicas = reply.UnsignedAt("replicas");
+    m_Layout.IsCold = reply.BoolAt("cold");
+    m_Ready.clear();
+    m_Layout.Ring.clear();
+    for (const Value &node : reply.ArrayAt("ring"))
+    {
+        m_Layout.Ring.push_back(node.Text());
+    }
+}
+
+void OpenInode::Close(const Caller &caller, const int64_t handle, const bool isForWriting)
+{
+    if (isForWriting)
+    {
+        Commit(caller, false); // what was written by mmap(2) after the last close(2)
+    }
+    const Writing lock(m_Mutex);
+    DropHandle(isForWriting ? m_Writers : m_Readers, handle);
+}
+
+void OpenInode::Reopen(const Caller &caller)
+{
+    const Value reply = m_Volume.Ask(caller, {{"op", "open"}, {"ino", m_Id}, {"write", false}});
+    const Writing lock(m_Mutex);
+    m_Readers.push_back(reply.IntegerAt("handle"));
+    m_Volume.AddHandle(m_Readers.back());
+    if (!m_IsDirty)
+    {
+        m_Layout.Pieces.clear();
+        TakeLayout(reply);
+    }
+}
+
+size_t OpenInode::Read(const Caller &caller, char *target, const size_t most,
+                       const uint64_t offset)
+{
+    Patience patience(m_Volume.Link().Patience());
+    for (bool isReopened = false;;)
+    {
+        try
+        {
+            return ReadOnce(caller, target, most, offset);
+        }
+        catch (const Errno &error)
+        {
+            if (error.Number() == ENOENT && isReopened)
+            {
+                throw Errno(EIO);
+            }
+            isReopened = error.Number() == ENOENT;
+            if (!isReopened)
+            {
+                patience.WaitFor(error, caller);
+            }
+        }
+        Reopen(caller); // the pieces lie elsewhere now
+    }
+}
+
+size_t OpenInode::ReadOnce(const Caller &caller, char *target, const size_t most,
+                           const uint64_t offset)
+{
+    const Reading lock(m_Mutex);
+    CheckGeneration();
+    if (offset >= m_Layout.Size)
+    {
+        return 0;
+    }
+    const uint64_t bytes = std::min<uint64_t>(most, m_Layout.Size - offset);
+    for (uint64_t done = 0; done < bytes;)
+    {
+        const uint64_t index = (offset + done) / m_Layout.PieceBytes;
+        const uint64_t start = (offset + done) % m_Layout.PieceBytes;
+        const uint64_t part = std::min(bytes - done, m_Layout.PieceBytes - start);
+        ReadPiece(caller, index, target + done, part, start);
+        done += part;
+    }
+    return bytes;
+}
+
+/** Fills the target; what the piece doesn't hold are zeros. */
+void OpenInode::ReadPiece(const Caller &caller, const uint64_t index, char *target,
+                          const size_t most, const uint64_t offset)
+{
+    size_t have = 0;
+    if (index < m_Layout.Pieces.size() && m_Layout.Pieces[index].Version != 0)
+    {
+        const Piece &piece = m_Layout.Pieces[index];
+        const size_t held = std::min<uint64_t>(most, piece.Bytes - std::min(piece.Bytes, offset));
+        for (uint64_t replica = 0; held > 0; ++replica)
+        {
+            try
+            {
+                const std::shared_ptr<PieceFile> file = FileFor(index, replica);
+                WaitUntilReady(caller, index, offset, held);
+                have = file->Read(caller, target, held, offset);
+                break;
+            }
+            catch (const Errno &)
+            {
+                if (replica + 1 >= m_Layout.Replicas)
+                {
+                    throw;
+                }
+            }
+        }
+    }
+    std::memset(target + have, 0, most - have);
+}
+
+/** Opens a piece where it is not open yet. Several readers may do it at once: each gets a file. */
+std::shared_ptr<PieceFile> OpenInode::FileFor(const uint64_t index, const uint64_t replica)
+{
+    Piece &piece = m_Layout.Pieces[index];
+    if (replica == 0)
+    {
+        if (std::shared_ptr<PieceFile> file = std::atomic_load(&piece.File))
+        {
+            return file;
+        }
+    }
+    const std::shared_ptr<Ionode> node = m_Volume.Nodes().At(m_Layout.NodeOf(index, replica));
+    std::shared_ptr<PieceFile> file = node->Open(KeyOf(piece.Version, index));
+    if (replica == 0)
+    {
+        std::atomic_store(&piece.File, file);
+    }
+    return file;
+}
+
+/** Who reads a cold file on its own host asks first whether the bytes have come. */
+void OpenInode::WaitUntilReady(const Caller &caller, const uint64_t index, const uint64_t offset,
+                               const uint64_t bytes)
+{
+    const Piece &piece = m_Layout.Pieces[index];
+    const std::shared_ptr<PieceFile> file = std::atomic_load(&piece.File);
+    if (!m_Layout.IsCold || bytes == 0 || (file && file->Descriptor() < 0))
+    {
+        return;
+    }
+    const std::shared_ptr<Ionode> node = m_Volume.Nodes().At(m_Layout.NodeOf(index));
+    for (uint64_t part = offset / PartBytes; part <= (offset + bytes - 1) / PartBytes; ++part)
+    {
+        {
+            const std::lock_guard<std::mutex> lock(m_ReadyMutex);
+            if (m_Ready.count({index, part}) > 0)
+            {
+                continue;
+            }
+        }
+        const uint64_t start = part * PartBytes;
+        const uint64_t end = std::min(start + PartBytes, piece.Bytes);
+        node->WaitUntilReady(caller, KeyOf(piece.Version, index), start, end - start);
+        const std::lock_guard<std::mutex> lock(m_ReadyMutex);
+        m_Ready.emplace(index, part);
+    }
+}
+
+void OpenInode::Show(struct stat &attributes)
+{
+    const std::lock_guard<std::mutex> lock(m_ShownMutex);
+    if (m_ShownSize)
+    {
+        attributes.st_size = static_cast<off_t>(*m_ShownSize);
+        attributes.st_blocks = (attributes.st_size + 511) / 512;
+        attributes.st_mtim = m_ShownTime;
+        attributes.st_ctim = m_ShownTime;
+    }
+}
+
+/** With the layout as it is now. */
+void OpenInode::MarkDirty()
+{
+    m_IsDirty = true;
+    const std::lock_guard<std::mutex> lock(m_ShownMutex);
+    m_ShownSize = m_Layout.Size;
+    clock_gettime(CLOCK_REALTIME, &m_ShownTime);
+}
+
+bool OpenInode::IsOpenForWriting()
+{
+    const Reading lock(m_Mutex);
+    return !m_Writers.empty();
+}
+
+uint64_t OpenInode::Size()
+{
+    const Reading lock(m_Mutex);
+    return m_Layout.Size;
+}
+
+int OpenInode::Backing()
+{
+    const Reading lock(m_Mutex);
+    const bool isWhole = m_Layout.Pieces.size() == 1 && m_Layout.Pieces[0].Version != 0 &&
+                         m_Layout.Pieces[0].Bytes == m_Layout.Size;
+    if (!m_Writers.empty() || !isWhole || m_Layout.IsCold)
+    {
+        return -1;
+    }
+    const int descriptor = FileFor(0, 0)->Descriptor();
+    struct stat local = {};
+    const bool isJust = descriptor >= 0 && fstat(descriptor, &local) == 0 &&
+                        static_cast<uint64_t>(local.st_size) == m_Layout.Size;
+    return isJust ? descriptor : -1;
+}
+
+} // end namespace bbflow

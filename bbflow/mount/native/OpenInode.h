@@ -1,0 +1,98 @@
+#pragma once
+
+#include "Layout.h"
+#include "Volume.h"
+
+#include <set>
+#include <shared_mutex>
+
+namespace bbflow
+{
+
+/** A file that is open here, once or several times: all who have it open see one state, with what
+ *  was written and not committed yet. Methods throw Errno. */
+class OpenInode
+{
+public:
+    OpenInode(Volume &volume, FileId id) : m_Volume(volume), m_Id(id) {}
+    ~OpenInode();
+
+    /** Takes in the master's reply to `open` or `create`.
+     *  @return the handle */
+    int64_t TakeOpened(const Value &reply, bool isForWriting, bool isTruncated);
+
+    /** One open file less. */
+    void Close(const Caller &caller, int64_t handle, bool isForWriting);
+
+    size_t Read(const Caller &caller, char *target, size_t most, uint64_t offset);
+    void Write(const Caller &caller, std::string_view bytes, uint64_t offset);
+
+    /** Changes the size; counts for others with the next commit. */
+    void Truncate(const Caller &caller, uint64_t size);
+
+    /** Makes what was written count on all clients, if there is anything. */
+    void Commit(const Caller &caller, bool isSync);
+
+    /** Puts size and time of what isn't committed yet into attributes. */
+    void Show(struct stat &attributes);
+
+    bool IsOpenForWriting();
+    uint64_t Size();
+
+    /** A local file that holds just the file's bytes and doesn't change; -1 if there is none. */
+    int Backing();
+
+private:
+    Volume &m_Volume;
+    const FileId m_Id;
+
+    /** Readers share it, who writes has it alone. */
+    std::shared_mutex m_Mutex;
+    Layout m_Layout;
+    uint64_t m_Generation = 0;
+    /** Handles; one of the readers' may have been opened to find pieces that moved. */
+    std::vector<int64_t> m_Readers;
+    std::vector<int64_t> m_Writers;
+    /** Whether the layout is newer than what was committed. */
+    bool m_IsDirty = false;
+
+    /** What stat(2) shows, so that it needn't wait for a write. */
+    std::mutex m_ShownMutex;
+    std::optional<uint64_t> m_ShownSize;
+    timespec m_ShownTime = {};
+
+    /** Parts of a cold file that are known to have come: piece and number of the part. */
+    std::mutex m_ReadyMutex;
+    std::set<std::pair<uint64_t, uint64_t>> m_Ready;
+
+    void CheckGeneration() const;
+    void TakeLayout(const Value &reply);
+    void DropHandle(std::vector<int64_t> &handles, int64_t handle);
+    void Reopen(const Caller &caller);
+    size_t ReadOnce(const Caller &caller, char *target, size_t most, uint64_t offset);
+    void ReadPiece(const Caller &caller, uint64_t index, char *target, size_t most,
+                   uint64_t offset);
+    std::shared_ptr<PieceFile> FileFor(uint64_t index, uint64_t replica);
+    void WaitUntilReady(const Caller &caller, uint64_t index, uint64_t offset, uint64_t bytes);
+    void MarkDirty();
+
+    // OpenInodeWrite.cpp
+    enum class Way
+    {
+        InPlace,
+        Append,
+        New,
+        Copy
+    };
+    Way WayTo(const Piece &piece, uint64_t offset, uint64_t bytes) const;
+    bool EndsAtBytes(const Piece &piece) const;
+    std::optional<uint64_t> TryPrepare(const Caller &caller, uint64_t index, uint64_t offset,
+                                       uint64_t bytes);
+    void Renew(const Caller &caller, uint64_t index, Way way);
+    void CutForAppending(const Caller &caller, uint64_t index);
+    void WritePart(const Caller &caller, uint64_t index, std::string_view bytes, uint64_t offset);
+    Value::Array PiecesForCommit() const;
+    void Settle();
+};
+
+} // end namespace bbflow

@@ -1,0 +1,127 @@
+#include "Volume.h"
+
+#include "OpenInode.h"
+#include "Patience.h"
+
+namespace bbflow
+{
+
+namespace
+{
+
+/** Room is asked for in such pieces, so that a stream of writes seldom asks. */
+constexpr uint64_t RoomBytes = uint64_t{16} << 20;
+
+} // end empty namespace
+
+Volume::Volume(const std::string &contact, const uint64_t master, const double patience,
+               Invalidate invalidate)
+: m_Invalidate(std::move(invalidate)), m_Nodes(contact)
+{
+    LinkListener listener;
+    listener.OnForget = [this](const Forgotten &what)
+    {
+        for (const FileId id : what.Files)
+        {
+            m_Invalidate(id);
+        }
+    };
+    listener.OnNodes = [this](const Value &message) { m_Nodes.Update(message.ArrayAt("nodes")); };
+    listener.Holding = [this] { return Holding(); };
+    listener.OnSession = [this](const Value &session) { BeginSession(session); };
+    m_Link = std::make_unique<MasterLink>(contact, master, patience, std::move(listener));
+}
+
+Volume::~Volume() = default;
+
+Held Volume::Holding()
+{
+    Held held;
+    held.Room = m_Room.Granted();
+    const std::lock_guard<std::mutex> lock(m_HandlesMutex);
+    held.Handles.assign(m_Handles.begin(), m_Handles.end());
+    return held;
+}
+
+void Volume::AddHandle(const int64_t handle)
+{
+    const std::lock_guard<std::mutex> lock(m_HandlesMutex);
+    m_Handles.insert(handle);
+}
+
+void Volume::RemoveHandle(const int64_t handle)
+{
+    const std::lock_guard<std::mutex> lock(m_HandlesMutex);
+    m_Handles.erase(handle);
+}
+
+void Volume::BeginSession(const Value &session)
+{
+    m_Nodes.Update(session.ArrayAt("nodes"));
+    m_Room.Restart();
+    m_Room.Update(session);
+}
+
+Value Volume::Ask(const Caller &caller, Value::Map request)
+{
+    Patience patience(m_Link->Patience());
+    while (true)
+    {
+        try
+        {
+            Value reply = m_Link->Ask(caller, request);
+            m_Room.Update(reply);
+            return reply;
+        }
+        catch (const Errno &error)
+        {
+            patience.WaitFor(error, caller);
+        }
+    }
+}
+
+void Volume::WaitForRoom(const Caller &caller, const std::string &node, const uint64_t bytes)
+{
+    const auto request = [&](const uint64_t wanted)
+    { return Value::Map{{"op", "room"}, {"node", node}, {"bytes", wanted}}; };
+    try
+    {
+        Ask(caller, request(std::max(bytes, RoomBytes)));
+    }
+    catch (const Errno &error)
+    {
+        if (error.Number() != ENOSPC || bytes >= RoomBytes)
+        {
+            throw;
+        }
+        Ask(caller, request(bytes));
+    }
+}
+
+std::shared_ptr<OpenInode> Volume::StateOf(const FileId id)
+{
+    const std::lock_guard<std::mutex> lock(m_Mutex);
+    std::shared_ptr<OpenInode> state = m_Open[id].lock();
+    if (!state)
+    {
+        state = std::make_shared<OpenInode>(*this, id);
+        m_Open[id] = state;
+    }
+    if (m_Open.size() > 1024)
+    {
+        for (auto one = m_Open.begin(); one != m_Open.end();)
+        {
+            one = one->second.expired() ? m_Open.erase(one) : std::next(one);
+        }
+    }
+    return state;
+}
+
+std::shared_ptr<OpenInode> Volume::FindState(const FileId id)
+{
+    const std::lock_guard<std::mutex> lock(m_Mutex);
+    const auto found = m_Open.find(id);
+    return found == m_Open.end() ? nullptr : found->second.lock();
+}
+
+} // end namespace bbflow

@@ -1,0 +1,59 @@
+#pragma once
+
+#include "Ionodes.h"
+#include "MasterLink.h"
+#include "RoomLedger.h"
+
+#include <set>
+
+namespace bbflow
+{
+
+class OpenInode;
+
+/** One master's part of the namespace as this client sees it: the session, the room, the nodes and
+ *  what is open. */
+class Volume
+{
+public:
+    using Invalidate = std::function<void(FileId)>;
+
+    /** @param invalidate tells the kernel that a file's attributes have changed elsewhere */
+    Volume(const std::string &contact, uint64_t master, double patience, Invalidate invalidate);
+    ~Volume();
+
+    /** As MasterLink::Ask; also waits while a node that is needed is away. */
+    Value Ask(const Caller &caller, Value::Map request);
+    MasterLink &Link() { return *m_Link; }
+    RoomLedger &Room() { return m_Room; }
+    Ionodes &Nodes() { return m_Nodes; }
+    KeptMetadata &Kept() { return m_Link->Kept(); }
+
+    /** Asks for room on a node, and waits for it. @throws Errno ENOSPC if there will be none */
+    void WaitForRoom(const Caller &caller, const std::string &node, uint64_t bytes);
+
+    /** Handles that the master gave, to come back with after a lost connection. */
+    void AddHandle(int64_t handle);
+    void RemoveHandle(int64_t handle);
+
+    /** The file's state that all who have it open here share. */
+    std::shared_ptr<OpenInode> StateOf(FileId id);
+
+    /** The same, or nullptr if nobody has it open. */
+    std::shared_ptr<OpenInode> FindState(FileId id);
+
+private:
+    const Invalidate m_Invalidate;
+    Ionodes m_Nodes;
+    RoomLedger m_Room;
+    std::mutex m_Mutex;
+    std::unordered_map<FileId, std::weak_ptr<OpenInode>> m_Open;
+    std::mutex m_HandlesMutex;
+    std::set<int64_t> m_Handles;
+    std::unique_ptr<MasterLink> m_Link;
+
+    Held Holding();
+    void BeginSession(const Value &session);
+};
+
+} // end namespace bbflow

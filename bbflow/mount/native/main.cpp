@@ -1,0 +1,148 @@
+#include "DirectoryFiles.h"
+#include "FuseSession.h"
+#include "Mounting.h"
+#include "NodeFiles.h"
+
+#include <csignal>
+#include <cstdlib>
+#include <getopt.h>
+#include <iostream>
+#include <thread>
+#include <unistd.h>
+
+namespace
+{
+
+using namespace bbflow;
+
+struct Options
+{
+    MountOptions Mount;
+    SessionOptions Session;
+    /** What is shown: the files of a contact file, or a plain directory. */
+    std::string Contact;
+    std::string Directory;
+    double PatienceSecs = 60.0;
+};
+
+constexpr const char *Usage =
+    "usage: bbflow-mount [--allow-other] [--read-only] [--no-passthrough] [--patience SECONDS]\n"
+    "                    --contact FILE | --directory SOURCE  DIR\n";
+
+Options ReadOptions(const int count, char **words)
+{
+    enum
+    {
+        AllowOther = 1,
+        ReadOnly,
+        NoPassthrough,
+        PatienceOption,
+        ContactOption,
+        Directory
+    };
+    static const option known[] = {{"allow-other", no_argument, nullptr, AllowOther},
+                                   {"read-only", no_argument, nullptr, ReadOnly},
+                                   {"no-passthrough", no_argument, nullptr, NoPassthrough},
+                                   {"patience", required_argument, nullptr, PatienceOption},
+                                   {"contact", required_argument, nullptr, ContactOption},
+                                   {"directory", required_argument, nullptr, Directory},
+                                   {nullptr, 0, nullptr, 0}};
+    Options options;
+    for (int word = 0; (word = getopt_long(count, words, "", known, nullptr)) != -1;)
+    {
+        switch (word)
+        {
+        case AllowOther:
+            options.Mount.MayOthers = true;
+            break;
+        case ReadOnly:
+            options.Mount.IsReadOnly = true;
+            break;
+        case NoPassthrough:
+            options.Session.MayPassThrough = false;
+            break;
+        case PatienceOption:
+            options.PatienceSecs = std::stod(optarg);
+            break;
+        case ContactOption:
+            options.Contact = optarg;
+            break;
+        case Directory:
+            options.Directory = optarg;
+            break;
+        default:
+            throw std::invalid_argument(Usage);
+        }
+    }
+    if (optind != count - 1 || options.Directory.empty() == options.Contact.empty())
+    {
+        throw std::invalid_argument(Usage);
+    }
+    options.Mount.Directory = words[optind];
+    return options;
+}
+
+/** Unmounts at the first signal to end; at the second one the process ends at once. */
+void UnmountAtSignal(Mounting &mounting)
+{
+    sigset_t signals;
+    sigemptyset(&signals);
+    for (const int number : {SIGINT, SIGTERM, SIGHUP})
+    {
+        sigaddset(&signals, number);
+    }
+    pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+    std::thread(
+        [&mounting, signals]
+        {
+            int number = 0;
+            sigwait(&signals, &number);
+            mounting.Unmount();
+            pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+        })
+        .detach();
+}
+
+int Serve(const Options &options, Files &files,
+          const std::function<void(FuseSession &)> &begin)
+{
+    Mounting mounting(options.Mount);
+    FuseSession session(mounting.Device(), files, options.Session);
+    session.Begin();
+    begin(session);
+    UnmountAtSignal(mounting);
+    std::cerr << "bbflow-mount: ready on " << options.Mount.Directory << std::endl;
+    session.Run();
+    mounting.Forget();
+    return 0;
+}
+
+int Serve(const Options &options)
+{
+    if (!options.Directory.empty())
+    {
+        DirectoryFiles files(options.Directory);
+        return Serve(options, files, [](FuseSession &) {});
+    }
+    NodeFiles files(options.Contact, options.PatienceSecs);
+    return Serve(options, files,
+                 [&files](FuseSession &session)
+                 {
+                     files.SetInvalidate([&session](const FileId id) { session.Invalidate(id); });
+                 });
+}
+
+} // end empty namespace
+
+int main(const int count, char **words)
+{
+    try
+    {
+        return Serve(ReadOptions(count, words));
+    }
+    catch (const std::exception &error)
+    {
+        std::cerr << error.what() << std::endl;
+        return 1;
+    }
+}
