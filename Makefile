@@ -8,7 +8,7 @@ CONFORMANCE := $(CURDIR)/$(VENV)/conformance
 MPI := $(CURDIR)/$(VENV)/mpi
 BUILD := $(CURDIR)/$(VENV)/climate
 SOURCES := setup.cfg setup.py pyproject.toml CMakeLists.txt \
-	$(wildcard adios2-engine/CMakeLists.txt adios2-engine/src/* bbflow/operators/kernel/*)
+	$(wildcard adios2-engine/CMakeLists.txt adios2-engine/src/* bbflow/operators/kernel/* bbflow/mount/native/*)
 
 .PHONY: demo test fuzz lint bench conformance test-mpi parsl-suite clean check-tools
 .DELETE_ON_ERROR:
@@ -66,6 +66,7 @@ clean:
 	for made in .venv .venv-parsl; do if test -f $$made/pyvenv.cfg; then rm -r $$made; fi; done
 	rm -rf build *.egg-info
 	find bbflow adios2-engine -name '*.so' -delete
+	rm -f bbflow/mount/bbflow-mount
 
 check-tools:
 	@command -v g++ >/dev/null || { echo "g++ is missing: apt install g++" >&2; exit 1; }

@@ -14,7 +14,7 @@ LAYERS = (
     {"staging", "view"},
     {"drain"},
     {"transit", "registered", "simulate"},
-    {"api", "report", "progress", "supervise", "ending"},
+    {"api", "mount", "report", "progress", "supervise", "ending"},
     {"cli"},
 )
 RANKS = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}

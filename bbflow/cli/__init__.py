@@ -25,6 +25,7 @@ COMMANDS = {
     "plan": "choose nodes, capacity, fetchers and policy for a scenario",
     "phase": "announce an I/O phase, or list those that last",
     "register": "hand a stream to functions of a shared library, map and reduce",
+    "mount": "show the files on BB nodes as a directory",
     "merge": "merge the states of separate runs, and publish what comes of them",
     "rescue": "write the steps that BB nodes hold of a stream to raw.zarr, and fold nothing",
     "drop": "forget an ended stream that nobody wants to fold",

@@ -2,6 +2,8 @@
 
 #include "Ionode.h"
 
+#include <algorithm>
+
 namespace bbflow
 {
 
@@ -19,7 +21,6 @@ struct Piece
     /** Room that was taken for it since the last commit. */
     uint64_t Spent = 0;
     std::shared_ptr<PieceFile> File;
-    std::string Node;
 };
 
 /** Where the bytes of a file are. */
@@ -33,6 +34,20 @@ struct Layout
     uint64_t Replicas = 1;
     bool IsCold = false;
     std::vector<Piece> Pieces;
+
+    /** Whether the last piece may be written to behind its bytes, without a copy. */
+    bool MayAppend = false;
+
+    /** The nodes that have a piece. */
+    std::vector<std::string> NodesOf(const uint64_t index) const
+    {
+        std::vector<std::string> nodes;
+        for (uint64_t replica = 0; replica < std::min<uint64_t>(Replicas, Ring.size()); ++replica)
+        {
+            nodes.push_back(NodeOf(index, replica));
+        }
+        return nodes;
+    }
 
     /** The node to write a piece to; with `replica` another one that has it. */
     const std::string &NodeOf(const uint64_t index, const uint64_t replica = 0) const

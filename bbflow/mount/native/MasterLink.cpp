@@ -90,20 +90,21 @@ void MasterLink::Begin(const Deadline &deadline)
 {
     std::unique_ptr<Channel> channel = Connect(deadline);
     const auto sent = Clock::now();
-    const Value reply = AskForSession(*channel);
+    bool isNew = true;
+    const Value reply = AskForSession(*channel, isNew);
     m_Session = reply.StringAt("session");
     m_LeaseSecs = ValueAs<double>(*reply.Find("lease_s"));
     m_Options = reply;
     ++m_Epoch;
     m_Idle.clear();
     m_Kept.Restart(reply.UnsignedAt("seq"));
-    m_Listener.OnSession(reply);
+    m_Listener.OnSession(reply, isNew);
     m_IsUp = true;
     m_Idle.push_back(std::move(channel));
     Renew(reply, sent);
 }
 
-Value MasterLink::AskForSession(Channel &channel)
+Value MasterLink::AskForSession(Channel &channel, bool &isNew)
 {
     Value::Map request = {{"op", "session"},
                           {"host", HostName()},
@@ -124,7 +125,9 @@ Value MasterLink::AskForSession(Channel &channel)
         resume.emplace_back("room", room);
         try
         {
-            return Exchange(channel, resume, nullptr);
+            Value reply = Exchange(channel, resume, nullptr);
+            isNew = false;
+            return reply;
         }
         catch (const Errno &error)
         {

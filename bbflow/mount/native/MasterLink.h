@@ -32,8 +32,8 @@ struct LinkListener
     std::function<void(const Value &nodes)> OnNodes;
     /** What the session holds now. */
     std::function<Held()> Holding;
-    /** The session is back, or another one is there: handles that are not in the list are void. */
-    std::function<void(const Value &session)> OnSession;
+    /** The session is back; or another one began, and what the last one had is void. */
+    std::function<void(const Value &session, bool isNew)> OnSession;
 };
 
 /** A session with one master: connections that are joined to it, made again when they break. */
@@ -92,7 +92,7 @@ private:
 
     std::unique_ptr<Channel> Connect(const Deadline &deadline) const;
     void Begin(const Deadline &deadline);
-    Value AskForSession(Channel &channel);
+    Value AskForSession(Channel &channel, bool &isNew);
     Value Exchange(Channel &channel, const Value &request, const Caller *caller) const;
     std::unique_ptr<Channel> Take(uint64_t &epoch, const Deadline &deadline);
     void GiveBack(std::unique_ptr<Channel> channel, uint64_t epoch);

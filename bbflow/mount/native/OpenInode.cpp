@@ -32,18 +32,14 @@ OpenInode::~OpenInode()
 void OpenInode::DropHandle(std::vector<int64_t> &handles, const int64_t handle)
 {
     handles.erase(std::remove(handles.begin(), handles.end(), handle), handles.end());
-    m_Volume.RemoveHandle(handle);
-    if (m_Generation == m_Volume.Link().Generation())
-    {
-        m_Volume.Link().Tell(Value::Map{{"op", "close"}, {"handle", handle}});
-    }
+    m_Volume.CloseHandle(handle, &handles == &m_Writers && handles.empty() && m_IsDirty);
 }
 
 void OpenInode::CheckGeneration() const
 {
     if (m_Generation != m_Volume.Link().Generation())
     {
-        throw Errno(EIO);
+        throw Errno(EIO); // the session in which it was opened is over
     }
 }
 
@@ -60,11 +56,12 @@ int64_t OpenInode::TakeOpened(const Value &reply, const bool isForWriting, const
     {
         TakeLayout(reply);
     }
-    m_Volume.AddHandle(handle);
+    m_Volume.AddHandle(handle, OpenHandle{m_Id, isForWriting ? reply.UnsignedAt("version") : reply.Find("attr")->UnsignedAt("version"), isForWriting});
     (isForWriting ? m_Writers : m_Readers).push_back(handle);
     if (isForWriting)
     {
         m_Layout.Version = reply.UnsignedAt("version");
+        m_Layout.MayAppend = reply.BoolAt("append");
     }
     if (isTruncated)
     {
@@ -88,7 +85,6 @@ void OpenInode::TakeLayout(const Value &reply)
         if (index < m_Layout.Pieces.size() && m_Layout.Pieces[index].Version == piece.Version)
         {
             piece.File = m_Layout.Pieces[index].File;
-            piece.Node = m_Layout.Pieces[index].Node;
         }
         pieces.push_back(std::move(piece));
     }
@@ -120,7 +116,8 @@ void OpenInode::Reopen(const Caller &caller)
     const Value reply = m_Volume.Ask(caller, {{"op", "open"}, {"ino", m_Id}, {"write", false}});
     const Writing lock(m_Mutex);
     m_Readers.push_back(reply.IntegerAt("handle"));
-    m_Volume.AddHandle(m_Readers.back());
+    m_Volume.AddHandle(m_Readers.back(),
+                       {m_Id, reply.Find("attr")->UnsignedAt("version"), false});
     if (!m_IsDirty)
     {
         m_Layout.Pieces.clear();

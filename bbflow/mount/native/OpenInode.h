@@ -84,12 +84,16 @@ private:
         New,
         Copy
     };
+    /** Room that isn't there. */
+    struct Lack
+    {
+        std::string Node;
+        uint64_t Bytes;
+    };
     Way WayTo(const Piece &piece, uint64_t offset, uint64_t bytes) const;
-    bool EndsAtBytes(const Piece &piece) const;
-    std::optional<uint64_t> TryPrepare(const Caller &caller, uint64_t index, uint64_t offset,
-                                       uint64_t bytes);
+    std::optional<Lack> TryPrepare(const Caller &caller, uint64_t index, uint64_t offset,
+                                   uint64_t bytes);
     void Renew(const Caller &caller, uint64_t index, Way way);
-    void CutForAppending(const Caller &caller, uint64_t index);
     void WritePart(const Caller &caller, uint64_t index, std::string_view bytes, uint64_t offset);
     Value::Array PiecesForCommit() const;
     void Settle();

@@ -2,7 +2,6 @@
 #include "Patience.h"
 
 #include <algorithm>
-#include <sys/stat.h>
 
 namespace bbflow
 {
@@ -21,56 +20,47 @@ OpenInode::Way OpenInode::WayTo(const Piece &piece, const uint64_t offset,
     {
         return Way::New;
     }
-    // Others may still read what lies behind, where the file was made shorter.
-    return offset >= piece.Bytes && (piece.IsCut || EndsAtBytes(piece)) ? Way::Append : Way::Copy;
+    const bool isLast = &piece == &m_Layout.Pieces.back();
+    const bool isWhole = piece.Bytes >= piece.Committed; // else others may still read the rest
+    return isLast && m_Layout.MayAppend && isWhole && offset >= piece.Bytes ? Way::Append
+                                                                            : Way::Copy;
 }
 
-/** Whether nothing lies behind the bytes that count, as far as that can be seen. */
-bool OpenInode::EndsAtBytes(const Piece &piece) const
-{
-    struct stat local = {};
-    if (piece.Bytes < piece.Committed)
-    {
-        return false;
-    }
-    return !piece.File || piece.File->Descriptor() < 0 ||
-           (fstat(piece.File->Descriptor(), &local) == 0 &&
-            static_cast<uint64_t>(local.st_size) == piece.Bytes);
-}
-
-/** Makes a piece fit to be written to, if there is room. Gives how much room it lacks otherwise. */
-std::optional<uint64_t> OpenInode::TryPrepare(const Caller &caller, const uint64_t index,
-                                              const uint64_t offset, const uint64_t bytes)
+/** Makes a piece fit to be written to. Gives the room that it lacks, and where, if it does. */
+std::optional<OpenInode::Lack> OpenInode::TryPrepare(const Caller &caller, const uint64_t index,
+                                                     const uint64_t offset, const uint64_t bytes)
 {
     if (index >= m_Layout.Pieces.size())
     {
         m_Layout.Pieces.resize(index + 1);
     }
-    Piece *piece = &m_Layout.Pieces[index];
-    if (piece->Version != 0)
+    Piece &piece = m_Layout.Pieces[index];
+    if (piece.Version != 0)
     {
         FileFor(index, 0);
-        WaitUntilReady(caller, index, 0, piece->Bytes);
+        WaitUntilReady(caller, index, 0, piece.Bytes);
     }
-    const Way way = WayTo(*piece, offset, bytes);
+    const Way way = WayTo(piece, offset, bytes);
     const bool isNew = way == Way::New || way == Way::Copy;
-    const uint64_t before = isNew ? 0 : PagesOf(piece->Bytes);
-    const uint64_t kept = way == Way::New ? 0 : piece->Bytes;
-    const uint64_t after = PagesOf(std::max(kept, offset + bytes));
-    const std::string &node = m_Layout.NodeOf(index);
-    if (after > before && !m_Volume.Room().TrySpend(node, after - before))
+    const uint64_t before = isNew ? 0 : PagesOf(piece.Bytes);
+    const uint64_t kept = way == Way::New ? 0 : piece.Bytes;
+    const uint64_t more = PagesOf(std::max(kept, offset + bytes)) - before;
+    if (more > 0)
     {
-        return after - before;
+        if (const auto node = m_Volume.Room().TrySpend(m_Layout.NodesOf(index), more))
+        {
+            return Lack{*node, more};
+        }
+        piece.Spent += more;
     }
-    piece->Node = node;
-    piece->Spent += after - before;
     if (isNew)
     {
         Renew(caller, index, way);
     }
-    else if (way == Way::Append && !piece->IsCut)
+    else if (way == Way::Append && !piece.IsCut)
     {
-        CutForAppending(caller, index);
+        FileFor(index, 0)->Cut(caller, piece.Bytes);
+        piece.IsCut = true;
     }
     return std::nullopt;
 }
@@ -90,39 +80,27 @@ void OpenInode::Renew(const Caller &caller, const uint64_t index, const Way way)
     piece.IsCut = true;
 }
 
-void OpenInode::CutForAppending(const Caller &caller, const uint64_t index)
-{
-    Piece &piece = m_Layout.Pieces[index];
-    FileFor(index, 0)->Cut(caller, piece.Bytes);
-    piece.IsCut = true;
-}
-
 void OpenInode::WritePart(const Caller &caller, const uint64_t index, const std::string_view bytes,
                           const uint64_t offset)
 {
     while (true)
     {
-        std::string node;
-        uint64_t lacking = 0;
+        std::optional<Lack> lack;
         {
             const Writing lock(m_Mutex);
             CheckGeneration();
-            if (const auto lacks = TryPrepare(caller, index, offset, bytes.size()))
+            lack = TryPrepare(caller, index, offset, bytes.size());
+            if (!lack)
             {
-                node = m_Layout.NodeOf(index);
-                lacking = *lacks;
-            }
-            else
-            {
-                Piece &piece = m_Layout.Pieces[index];
                 FileFor(index, 0)->Write(caller, bytes, offset);
+                Piece &piece = m_Layout.Pieces[index];
                 piece.Bytes = std::max(piece.Bytes, offset + bytes.size());
                 m_Layout.Size = std::max(m_Layout.Size, index * m_Layout.PieceBytes + piece.Bytes);
                 MarkDirty();
                 return;
             }
         }
-        m_Volume.WaitForRoom(caller, node, lacking);
+        m_Volume.WaitForRoom(caller, lack->Node, lack->Bytes);
     }
 }
 
@@ -156,7 +134,7 @@ void OpenInode::Truncate(const Caller &caller, const uint64_t size)
     std::vector<Piece> &pieces = m_Layout.Pieces;
     for (size_t i = kept; i < pieces.size(); ++i)
     {
-        m_Volume.Room().Settle({{pieces[i].Node, pieces[i].Spent}});
+        m_Volume.Room().GiveBack(m_Layout.NodesOf(i), pieces[i].Spent);
     }
     pieces.resize(std::min(kept, pieces.size()));
     if (rest > 0 && index < pieces.size() && pieces[index].Bytes > rest)
@@ -203,9 +181,14 @@ void OpenInode::Commit(const Caller &caller, const bool isSync)
                                               {"mtime_ns", modified},
                                               {"sync", isSync}});
     m_Layout.Version = reply.UnsignedAt("version");
-    for (Piece &piece : m_Layout.Pieces)
+    m_Layout.MayAppend = reply.BoolAt("append");
+    for (size_t i = 0; i < m_Layout.Pieces.size(); ++i)
     {
-        // Behind its bytes a piece of the own old version may still be appended to.
+        Piece &piece = m_Layout.Pieces[i];
+        const uint64_t cost = PagesOf(piece.Bytes) - std::min(PagesOf(piece.Committed),
+                                                              PagesOf(piece.Bytes));
+        m_Volume.Room().Commit(m_Layout.NodesOf(i), std::min(cost, piece.Spent));
+        piece.Spent -= std::min(cost, piece.Spent);
         piece.Committed = piece.Bytes;
     }
     Settle();
@@ -215,16 +198,13 @@ void OpenInode::Commit(const Caller &caller, const bool isSync)
     m_ShownSize.reset();
 }
 
-/** What was taken for the pieces is committed or void. */
+/** Room that was taken for the pieces, and isn't committed, is free again. */
 void OpenInode::Settle()
 {
-    for (Piece &piece : m_Layout.Pieces)
+    for (size_t i = 0; i < m_Layout.Pieces.size(); ++i)
     {
-        if (piece.Spent > 0)
-        {
-            m_Volume.Room().Settle({{piece.Node, piece.Spent}});
-            piece.Spent = 0;
-        }
+        m_Volume.Room().GiveBack(m_Layout.NodesOf(i), m_Layout.Pieces[i].Spent);
+        m_Layout.Pieces[i].Spent = 0;
     }
 }
 

@@ -1,65 +1,105 @@
 #include "RoomLedger.h"
 
+#include <algorithm>
+
 namespace bbflow
 {
+
+namespace
+{
+
+constexpr uint64_t KeptBytes = uint64_t{32} << 20;
+
+} // end empty namespace
 
 using Lock = std::lock_guard<std::mutex>;
 
 void RoomLedger::Update(const Value &reply)
 {
-    const Value *room = reply.Find("room");
-    const Value *number = reply.Find("room_number");
-    const auto *nodes = room != nullptr ? std::get_if<Value::Map>(&room->Get()) : nullptr;
+    const Value *granted = reply.Find("granted");
+    const auto *nodes = granted != nullptr ? std::get_if<Value::Map>(&granted->Get()) : nullptr;
     if (nodes == nullptr)
     {
         return;
     }
     const Lock lock(m_Mutex);
-    const uint64_t count = number != nullptr ? number->AsUnsigned() : m_Number;
-    if (count < m_Number)
-    {
-        return;
-    }
-    m_Number = count;
-    m_Granted.clear();
     for (const auto &[node, bytes] : *nodes)
     {
-        m_Granted[node] = bytes.AsUnsigned();
+        m_Accounts[node].Left += bytes.AsUnsigned();
     }
 }
 
-bool RoomLedger::TrySpend(const std::string &node, const uint64_t bytes)
+std::optional<std::string> RoomLedger::TrySpend(const std::vector<std::string> &nodes,
+                                                const uint64_t bytes)
 {
     const Lock lock(m_Mutex);
-    if (m_Spent[node] + bytes > m_Granted[node])
+    for (const std::string &node : nodes)
     {
-        return false;
+        if (m_Accounts[node].Left < bytes)
+        {
+            return node;
+        }
     }
-    m_Spent[node] += bytes;
-    return true;
+    for (const std::string &node : nodes)
+    {
+        m_Accounts[node].Left -= bytes;
+        m_Accounts[node].Spent += bytes;
+    }
+    return std::nullopt;
 }
 
-void RoomLedger::Settle(const Rooms &spent)
+void RoomLedger::GiveBack(const std::vector<std::string> &nodes, const uint64_t bytes)
 {
     const Lock lock(m_Mutex);
-    for (const auto &[node, bytes] : spent)
+    for (const std::string &node : nodes)
     {
-        uint64_t &left = m_Spent[node];
-        left -= std::min(left, bytes);
+        Account &account = m_Accounts[node];
+        const uint64_t spent = std::min(account.Spent, bytes); // 0 after a new session
+        account.Spent -= spent;
+        account.Left += spent;
     }
+}
+
+void RoomLedger::Commit(const std::vector<std::string> &nodes, const uint64_t bytes)
+{
+    const Lock lock(m_Mutex);
+    for (const std::string &node : nodes)
+    {
+        Account &account = m_Accounts[node];
+        account.Spent -= std::min(account.Spent, bytes);
+    }
+}
+
+Rooms RoomLedger::TakeSurplus()
+{
+    const Lock lock(m_Mutex);
+    Rooms surplus;
+    for (auto &[node, account] : m_Accounts)
+    {
+        if (account.Left > KeptBytes)
+        {
+            surplus[node] = account.Left - KeptBytes;
+            account.Left = KeptBytes;
+        }
+    }
+    return surplus;
+}
+
+Rooms RoomLedger::Held()
+{
+    const Lock lock(m_Mutex);
+    Rooms held;
+    for (const auto &[node, account] : m_Accounts)
+    {
+        held[node] = account.Left + account.Spent;
+    }
+    return held;
 }
 
 void RoomLedger::Restart()
 {
     const Lock lock(m_Mutex);
-    m_Number = 0;
-    m_Granted.clear();
-}
-
-Rooms RoomLedger::Granted()
-{
-    const Lock lock(m_Mutex);
-    return m_Granted;
+    m_Accounts.clear();
 }
 
 } // end namespace bbflow

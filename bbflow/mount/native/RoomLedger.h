@@ -7,30 +7,41 @@
 namespace bbflow
 {
 
-/** What this client may still write on each node, and what it wrote of that without a commit
- *  (bbflow/files/FORMAT.md, "Room"). */
+/** What this client may still write on each node (bbflow/files/FORMAT.md, "Room"). Bytes are taken
+ *  before they are written; the master takes them with the commit. */
 class RoomLedger
 {
 public:
-    /** Takes in what a reply says of the room; an older one than the last doesn't count. */
+    /** Takes in what a reply grants. */
     void Update(const Value &reply);
 
-    /** Takes bytes of a node; false if they aren't there. */
-    bool TrySpend(const std::string &node, uint64_t bytes);
+    /** Takes bytes of all these nodes. @return the node that lacks them, else nothing */
+    std::optional<std::string> TrySpend(const std::vector<std::string> &nodes, uint64_t bytes);
 
-    /** Bytes that were taken are committed, in a reply that was taken in before, or thrown away. */
-    void Settle(const Rooms &spent);
+    /** Bytes that were taken were not needed: nothing lies there. */
+    void GiveBack(const std::vector<std::string> &nodes, uint64_t bytes);
 
-    /** A session begins: there is the room that it brings. */
+    /** Bytes that were taken are committed. */
+    void Commit(const std::vector<std::string> &nodes, uint64_t bytes);
+
+    /** What is more than this client needs to go on; the master must be told that it is free. */
+    Rooms TakeSurplus();
+
+    /** All that the master has given and not taken back. */
+    Rooms Held();
+
+    /** A session begins with what its reply grants. */
     void Restart();
 
-    Rooms Granted();
-
 private:
+    struct Account
+    {
+        uint64_t Left = 0;
+        uint64_t Spent = 0;
+    };
+
     std::mutex m_Mutex;
-    uint64_t m_Number = 0;
-    Rooms m_Granted;
-    Rooms m_Spent;
+    std::map<std::string, Account> m_Accounts;
 };
 
 /** Gives the bytes of the whole pages that so many bytes take. */

@@ -28,7 +28,8 @@ Volume::Volume(const std::string &contact, const uint64_t master, const double p
     };
     listener.OnNodes = [this](const Value &message) { m_Nodes.Update(message.ArrayAt("nodes")); };
     listener.Holding = [this] { return Holding(); };
-    listener.OnSession = [this](const Value &session) { BeginSession(session); };
+    listener.OnSession = [this](const Value &session, const bool isNew)
+    { BeginSession(session, isNew); };
     m_Link = std::make_unique<MasterLink>(contact, master, patience, std::move(listener));
 }
 
@@ -37,29 +38,48 @@ Volume::~Volume() = default;
 Held Volume::Holding()
 {
     Held held;
-    held.Room = m_Room.Granted();
+    held.Room = m_Room.Held();
     const std::lock_guard<std::mutex> lock(m_HandlesMutex);
-    held.Handles.assign(m_Handles.begin(), m_Handles.end());
+    for (const auto &[handle, what] : m_Handles)
+    {
+        held.Handles.push_back(Value::Array{handle, what.Id, what.Version, what.IsForWriting});
+    }
     return held;
 }
 
-void Volume::AddHandle(const int64_t handle)
+void Volume::AddHandle(const int64_t handle, const OpenHandle &what)
 {
     const std::lock_guard<std::mutex> lock(m_HandlesMutex);
-    m_Handles.insert(handle);
+    m_Handles[handle] = what;
 }
 
-void Volume::RemoveHandle(const int64_t handle)
+void Volume::CloseHandle(const int64_t handle, const bool isDirty)
 {
-    const std::lock_guard<std::mutex> lock(m_HandlesMutex);
-    m_Handles.erase(handle);
+    {
+        const std::lock_guard<std::mutex> lock(m_HandlesMutex);
+        if (m_Handles.erase(handle) == 0)
+        {
+            return; // its session is over
+        }
+    }
+    Value::Map room;
+    for (const auto &[node, bytes] : m_Room.TakeSurplus())
+    {
+        room.emplace_back(node, bytes);
+    }
+    m_Link->Tell(Value::Map{
+        {"op", "close"}, {"handle", handle}, {"room", room}, {"dirty", isDirty}});
 }
 
-void Volume::BeginSession(const Value &session)
+void Volume::BeginSession(const Value &session, const bool isNew)
 {
     m_Nodes.Update(session.ArrayAt("nodes"));
-    m_Room.Restart();
-    m_Room.Update(session);
+    if (isNew)
+    {
+        m_Room.Restart();
+        const std::lock_guard<std::mutex> lock(m_HandlesMutex);
+        m_Handles.clear();
+    }
 }
 
 Value Volume::Ask(const Caller &caller, Value::Map request)

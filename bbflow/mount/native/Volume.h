@@ -4,12 +4,20 @@
 #include "MasterLink.h"
 #include "RoomLedger.h"
 
-#include <set>
+#include <map>
 
 namespace bbflow
 {
 
 class OpenInode;
+
+/** A file that is open at the master. */
+struct OpenHandle
+{
+    FileId Id;
+    uint64_t Version;
+    bool IsForWriting;
+};
 
 /** One master's part of the namespace as this client sees it: the session, the room, the nodes and
  *  what is open. */
@@ -32,9 +40,11 @@ public:
     /** Asks for room on a node, and waits for it. @throws Errno ENOSPC if there will be none */
     void WaitForRoom(const Caller &caller, const std::string &node, uint64_t bytes);
 
-    /** Handles that the master gave, to come back with after a lost connection. */
-    void AddHandle(int64_t handle);
-    void RemoveHandle(int64_t handle);
+    /** Remembers a handle that the master gave, to come back with it after a lost connection. */
+    void AddHandle(int64_t handle, const OpenHandle &what);
+
+    /** Closes it. @param isDirty whether something was written that no commit has */
+    void CloseHandle(int64_t handle, bool isDirty);
 
     /** The file's state that all who have it open here share. */
     std::shared_ptr<OpenInode> StateOf(FileId id);
@@ -49,11 +59,11 @@ private:
     std::mutex m_Mutex;
     std::unordered_map<FileId, std::weak_ptr<OpenInode>> m_Open;
     std::mutex m_HandlesMutex;
-    std::set<int64_t> m_Handles;
+    std::map<int64_t, OpenHandle> m_Handles;
     std::unique_ptr<MasterLink> m_Link;
 
     Held Holding();
-    void BeginSession(const Value &session);
+    void BeginSession(const Value &session, bool isNew);
 };
 
 } // end namespace bbflow

@@ -1,0 +1,1 @@
+"""The mount: BB nodes' files, and streams, as a directory for programs that know files only."""

@@ -1,0 +1,141 @@
+"""Start and stop the mount's program; it serves the kernel's requests by itself."""
+
+import errno
+import os
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from bbflow.errors import ConfigError, MissingToolError, NodeError
+
+PROGRAM = Path(__file__).parent / "bbflow-mount"
+READY = "bbflow-mount: ready on "
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 60.0
+_POLL_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class MountOptions:
+    """What is mounted, and how."""
+
+    contact: Path
+    """Contact file of the BB nodes."""
+    directory: Path
+    """An empty directory to mount on."""
+    read_only: bool = False
+    """Refuse all changes with EROFS."""
+    allow_other: bool = False
+    """Let other users in; the files' modes count for them."""
+    passthrough: bool = True
+    """Let the kernel read files of this host's nodes by itself, where it can (Linux 6.9, root)."""
+    patience_s: float = 60.0
+    """How long calls wait for a master or node that is away before they fail with EIO."""
+
+
+def command(options: MountOptions) -> list[str]:
+    """Give the words that start the program.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such directory or contact file.
+    MissingToolError
+        If the program was not built.
+    """
+    if not PROGRAM.exists():
+        raise MissingToolError(f"{PROGRAM} is missing: install bbflow again where g++ is")
+    if not options.contact.exists():
+        raise ConfigError(
+            f"there is no contact file {options.contact}: start nodes with "
+            f"'bbflow up --contact {options.contact} --files URL'"
+        )
+    if not (options.directory.is_dir() or is_dead(options.directory)):
+        raise ConfigError(f"there is no directory {options.directory} to mount on: make it first")
+    flags = {
+        "--read-only": options.read_only,
+        "--allow-other": options.allow_other,
+        "--no-passthrough": not options.passthrough,
+    }
+    words = [str(PROGRAM), *(flag for flag, given in flags.items() if given)]
+    words += ["--patience", str(options.patience_s), "--contact", str(options.contact.absolute())]
+    return [*words, str(options.directory.absolute())]
+
+
+def is_dead(directory: Path) -> bool:
+    """Tell whether a mount is there whose program was killed; a new one takes its place."""
+    try:
+        directory.stat()
+    except OSError as error:
+        return error.errno == errno.ENOTCONN
+    return False
+
+
+def is_mounted(directory: Path) -> bool:
+    """Tell whether a directory is a mount of this program."""
+    place = os.fsencode(directory.absolute()).replace(b"\\", b"\\134").replace(b" ", b"\\040").decode()
+    with open("/proc/self/mounts") as mounts:
+        return any(line.split()[1:3] == [place, "fuse.bbflow"] for line in mounts)
+
+
+def start_daemon(options: MountOptions, log: Path) -> int:
+    """Start the program in the background, and return when the files are there.
+
+    Returns
+    -------
+    int
+        Its process id.
+
+    Raises
+    ------
+    NodeError
+        If it didn't start; the message is its own.
+    """
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            command(options), stdin=subprocess.DEVNULL, stdout=file, stderr=file, cwd="/", start_new_session=True
+        )
+    deadline_s = time.monotonic() + START_TIMEOUT_S
+    while READY not in log.read_text(errors="replace"):
+        if process.poll() is not None:
+            raise NodeError(f"{options.directory} isn't mounted: {log.read_text(errors='replace').strip()}")
+        if time.monotonic() > deadline_s:
+            process.kill()
+            raise NodeError(f"{options.directory} wasn't mounted within {START_TIMEOUT_S:.0f} s: see {log}")
+        time.sleep(_POLL_S)
+    return process.pid
+
+
+def run_in_foreground(options: MountOptions) -> int:
+    """Be the program, until it is told to stop or someone unmounts the directory; gives its exit code."""
+    process = subprocess.Popen(command(options))
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda got, _: process.send_signal(got))
+    return process.wait()
+
+
+def unmount(directory: Path) -> None:
+    """Take the mount away; files that are open in it stay so until they are closed.
+
+    Raises
+    ------
+    NodeError
+        If the directory is no such mount, or this user may not.
+    """
+    if not is_mounted(directory):
+        raise NodeError(f"{directory} is no mount of bbflow")
+    as_root = ["umount", "--lazy", str(directory)]
+    words = as_root if os.geteuid() == 0 else ["fusermount3", "-u", "-z", "--", str(directory)]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=STOP_TIMEOUT_S)
+    except FileNotFoundError:
+        raise MissingToolError(f"{words[0]} is missing: apt install fuse3 mount") from None
+    if done.returncode:
+        raise NodeError(f"can't unmount {directory}: {done.stderr.strip()}")
+
+
+def default_log(directory: Path) -> Path:
+    """Give where a daemon's messages go if nobody says it: beside the directory."""
+    return directory.absolute().with_name(f".{directory.name}.bbflow-mount.log")
