@@ -1,8 +1,8 @@
 """Say what a scenario would come to: the real policies and planners, moved by a simulated clock.
 
 SCENARIO is a file, or the name of one that comes with bbflow: testbed, eley-1, eley-2, abb-8, abb-16, abb-32, cloudbb,
-exascale. With --profile it is a directory with the events.jsonl of a staging that really ran: what if it had had
-other nodes, capacity or policies?
+exascale. With --profile it is a directory with the events.jsonl of a staging, or of a run with its analysis: what if
+it had had other nodes, capacity or policies?
 
 Example:
   bbflow simulate testbed --vary application.pause_s=0.9,2 --picture testbed.png
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_scenario_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options that say which scenario, shared with `plan`."""
     parser.add_argument("scenario", nargs="?", metavar="SCENARIO", help="a .yml file, or a name from the catalog")
-    parser.add_argument("--profile", type=Path, metavar="DIR", help="make a scenario of a staging's events there")
+    parser.add_argument("--profile", type=Path, metavar="DIR", help="make a scenario of the events there")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="another value of a key")
     parser.add_argument("--vary", action="append", default=[], metavar="KEY=A,B,…", help="several values of a key")
     parser.add_argument("--policy", "--way", action="append", metavar="NAME", help="compare only these")

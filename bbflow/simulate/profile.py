@@ -1,4 +1,4 @@
-"""A scenario of what really happened: the events of a staging, from which "what if" starts."""
+"""A scenario of what really happened: the events of a staging or of a run, from which "what if" starts."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -11,13 +11,14 @@ from bbflow.events import EVENTS_FILE, read_events
 from bbflow.simulate.scenario import Content, Scenario, parse_scenario
 
 Event = dict[str, Any]
+WIDE_BYTES_PER_S = 1e12
+LEAST_S = 1e-9
 
 
 def scenario_of_events(directory: Path) -> Scenario:
-    """Make a scenario of the events that a stager left.
+    """Make a scenario of the events that a stager, or a run with its analysis, left.
 
-    Rates are what the run itself reached: the file system's is the median of the transfers that ran while nobody was
-    in a phase, times how many there were at once. What a staging doesn't show (servers, links) is taken to be wide.
+    Rates are what was reached then. What events don't show (servers, links) is taken to be wide.
 
     Parameters
     ----------
@@ -27,26 +28,38 @@ def scenario_of_events(directory: Path) -> Scenario:
     Raises
     ------
     ConfigError
-        If there are no tasks and transfers in it.
+        If there are neither tasks and transfers of a staging in it, nor steps that landed.
     """
-    events = [event for event in read_events(directory) if "started_s" in event]
+    events = list(read_events(directory))
+    if landed := [event for event in events if event.get("event") == "landed"]:
+        content = _transit(events, sorted(landed, key=lambda event: event["step"]))
+    else:
+        content = _staging([event for event in events if "started_s" in event], directory)
+    content["title"] = f"as in {directory}"
+    return parse_scenario(directory.resolve().name or "profile", content)
+
+
+def _staging(events: Sequence[Event], directory: Path) -> Content:
+    """Take the file system's rate from the transfers that ran while nobody was in a phase."""
     tasks, transfers, phases = (_kind(events, kind) for kind in ("task", "transfer", "phase"))
     copied = [event for event in transfers if event.get("bytes")]
     if not tasks or not copied:
-        raise ConfigError(f"{directory / EVENTS_FILE} has no tasks and transfers of a staging to make a scenario of")
+        raise ConfigError(
+            f"{directory / EVENTS_FILE} has neither tasks and transfers of a staging nor steps of a run to make a scenario of: "
+            "give the directory of one that was noted"
+        )
     fetchers = len({event["fetcher"] for event in copied})
-    fetcher_rate = median(event["bytes"] / max(_length_s(event), 1e-9) for event in _undisturbed(copied, phases))
+    fetcher_rate = median(event["bytes"] / _length_s(event) for event in _undisturbed(copied, phases))
     rate = fetcher_rate * fetchers
     input_bytes = round(sum(event["bytes"] for event in copied) / len(tasks))
     slots = most_at_once(tasks)
     content: Content = {
         "kind": "staging",
-        "title": f"as in {directory}",
         "file_system": {"servers": 1, "server_bytes_per_s": rate},
         "burst_buffer": {
             "nodes": 1,
             "node_capacity_bytes": 2 * slots * input_bytes,
-            "link_bytes_per_s": 1e12,
+            "link_bytes_per_s": WIDE_BYTES_PER_S,
             "fetchers": fetchers,
             "fetcher_bytes_per_s": fetcher_rate,
         },
@@ -56,7 +69,7 @@ def scenario_of_events(directory: Path) -> Scenario:
             "waves": -(-len(tasks) // slots),
             "input_bytes": input_bytes,
             "compute_s": median(_length_s(event) for event in tasks),
-            "link_bytes_per_s": 1e12,
+            "link_bytes_per_s": WIDE_BYTES_PER_S,
         },
     }
     if len(phases) > 1:
@@ -67,7 +80,42 @@ def scenario_of_events(directory: Path) -> Scenario:
         }
     else:
         content["policies"] = ["naive", "no-action"]
-    return parse_scenario(directory.name or "profile", content)
+    return content
+
+
+def _transit(events: Sequence[Event], landed: Sequence[Event]) -> Content:
+    """Let one compute node stand for all ranks of a BB node: events tell of steps, not of ranks."""
+    folds, drains = _kind(events, "fold"), _kind(events, "drain")
+    nodes = len({event["node"] for event in folds}) or 1
+    step_bytes = median(event["bytes"] for event in landed)
+    landing_s = median(max(event["committed_s"] - event["began_s"], LEAST_S) for event in landed)
+    pauses = [max(after["began_s"] - before["committed_s"], 0.0) for before, after in pairwise(landed)]
+    fold_rate = median(event["bytes"] / _length_s(event) for event in folds) if folds else WIDE_BYTES_PER_S
+    drain_rate = median(event["bytes"] / _length_s(event) for event in drains) if drains else WIDE_BYTES_PER_S
+    drained_bytes = sum(event["bytes"] for event in drains)
+    return {
+        "kind": "transit",
+        "ways": ["pfs+analysis", "bb+analysis", "abb", "bbflow"],
+        "file_system": {"servers": 1, "server_bytes_per_s": drain_rate},
+        "burst_buffer": {
+            "nodes": nodes,
+            "node_capacity_bytes": round(16 * step_bytes / nodes) + 1,
+            "link_bytes_per_s": WIDE_BYTES_PER_S,
+            "landing_bytes_per_s": step_bytes / nodes / landing_s,
+            "fold_bytes_per_s": fold_rate,
+        },
+        "simulation": {
+            "nodes": nodes,
+            "steps": len(landed),
+            "node_step_bytes": round(step_bytes / nodes) or 1,
+            "compute_s": median(pauses) if pauses else 0.0,
+            "link_bytes_per_s": WIDE_BYTES_PER_S,
+        },
+        "analysis": {
+            "bytes_per_s": fold_rate,
+            "drained_share": drained_bytes / sum(event["bytes"] for event in landed),
+        },
+    }
 
 
 def most_at_once(events: Sequence[Event]) -> int:
@@ -81,11 +129,12 @@ def most_at_once(events: Sequence[Event]) -> int:
 
 
 def _kind(events: Sequence[Event], kind: str) -> list[Event]:
-    return sorted((event for event in events if event.get("event") == kind), key=lambda event: event["started_s"])
+    found = [event for event in events if event.get("event") == kind]
+    return sorted(found, key=lambda event: float(event["started_s"]))
 
 
 def _length_s(event: Event) -> float:
-    return float(event["ended_s"]) - float(event["started_s"])
+    return max(float(event["ended_s"]) - float(event["started_s"]), LEAST_S)
 
 
 def _undisturbed(transfers: Sequence[Event], phases: Sequence[Event]) -> Sequence[Event]:

@@ -151,6 +151,22 @@ def test_the_events_of_a_staging_are_a_scenario(tmp_path):
     assert job.slots * job.waves >= 6
 
 
+def test_the_events_of_a_run_are_a_scenario_that_takes_as_long(tmp_path):
+    log = EventLog(tmp_path)
+    for step in range(40):
+        log.add("landed", step=step, began_s=step * 1.1, committed_s=step * 1.1 + 0.1, bytes=1 << 28)
+        log.add("fold", node="bb0", first_step=step, last_step=step, every=1, bytes=1 << 28,
+                started_s=step * 1.1 + 0.1, ended_s=step * 1.1 + 0.3)  # fmt: skip
+    log.close()
+    outcome = run_once(scenario_of_events(tmp_path), "bbflow", 0)
+    assert outcome.simulation_s == pytest.approx(40 * 1.1, rel=0.02)
+
+
+def test_a_directory_without_events_is_no_profile(tmp_path):
+    with pytest.raises(ConfigError, match="nor steps of a run"):
+        scenario_of_events(tmp_path)
+
+
 def test_the_command_prints_json_and_draws(tmp_path, capsys):
     picture = tmp_path / "p.png"
     assert main(["simulate", "cloudbb", "--json", "-", "--picture", str(picture)]) == 0
