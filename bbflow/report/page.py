@@ -3,7 +3,7 @@
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.resources import files
+from pathlib import Path
 
 import jinja2
 
@@ -60,11 +60,9 @@ class MeansRow:
 
 def render_page(page: Page) -> str:
     """Fill the template; names from the data are escaped."""
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
-    environment.filters["base64"] = lambda content: b64encode(content).decode()
-    template = environment.from_string(files(__package__).joinpath("report.html").read_text("utf-8"))
     operators, rows = means_table(page.results)
-    return template.render(
+    return fill(
+        Path(__file__).with_name("report.html"),
         page=page,
         status=page.summary.status,
         status_text=_STATUS.get(page.summary.status, page.summary.status),
@@ -75,6 +73,24 @@ def render_page(page: Page) -> str:
         means=rows,
         weighted=all(item.weighted for item in page.results.statistics),
     )
+
+
+def fill(template: Path, **values: object) -> str:
+    """Fill a template; it may extend ``frame.html``, and use ``parts.html``, whatever its own folder.
+
+    Parameters
+    ----------
+    template
+        The file.
+    values
+        What it names; texts are escaped.
+    """
+    folders = [template.parent, Path(__file__).parent]
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(folders), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
+    )
+    environment.filters["base64"] = lambda content: b64encode(content).decode()
+    return environment.get_template(template.name).render(values)
 
 
 def step_figures(summary: Summary) -> list[Figure]:

@@ -1,0 +1,1 @@
+"""What a run through a burst buffer did: one page, from Pegasus's records and the transfers' own."""
