@@ -45,7 +45,7 @@ def _staging(events: Sequence[Event], directory: Path) -> Content:
     copied = [event for event in transfers if event.get("bytes")]
     if not tasks or not copied:
         raise ConfigError(
-            f"{directory / EVENTS_FILE} has neither tasks and transfers of a staging nor steps of a run to make a scenario of: "
+            f"{directory / EVENTS_FILE} has neither tasks and transfers of a staging nor steps of a run: "
             "give the directory of one that was noted"
         )
     fetchers = len({event["fetcher"] for event in copied})

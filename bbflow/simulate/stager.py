@@ -7,7 +7,7 @@ from bbflow.events import EventLog
 from bbflow.phases import PhaseSource
 from bbflow.simulate.gate import FluidGate
 from bbflow.simulate.sections import BurstBuffer
-from bbflow.simulate.world import Process, Signal, World
+from bbflow.simulate.world import Process, Signal, StandstillError, World
 from bbflow.staging.actions import Action, Check, Ready, Refused, Stage
 from bbflow.staging.diary import Diary
 from bbflow.staging.fetchers import Fetched, Job
@@ -15,6 +15,9 @@ from bbflow.staging.files import Task
 from bbflow.staging.policies import Policy
 from bbflow.staging.watching import POLL_S, Watch
 from bbflow.staging.waves import Waves
+
+STARVED_S = 3600.0
+"""A policy that lets nothing pass for so long will never do so."""
 
 
 class SimulatedStager:
@@ -99,9 +102,17 @@ class SimulatedStager:
         self._diary.close()
 
     def _look_again_and_again(self) -> Process:
+        passed_bytes, passed_s = 0, self._world.now_s
         while not self._closed:
             yield POLL_S
             self._watch.step()
+            if self._gate.passed_bytes > passed_bytes or not self._diary.remaining_bytes:
+                passed_bytes, passed_s = self._gate.passed_bytes, self._world.now_s
+            elif self._world.now_s - passed_s > STARVED_S:
+                raise StandstillError(
+                    f"nothing was transferred for {STARVED_S:g} s: {self._gate.decision.reason or 'no fetcher runs'}; "
+                    "give the policy a shorter max_delay_s, or choose another"
+                )
 
     def _perform(self, actions: Sequence[Action]) -> None:
         for action in actions:

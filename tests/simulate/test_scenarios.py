@@ -14,6 +14,7 @@ from bbflow.simulate.runs import run_once, run_scenario
 from bbflow.simulate.scenario import load_scenario, parse_scenario, varied
 from bbflow.simulate.sections import parse_rate
 from bbflow.simulate.staging import run_staging
+from bbflow.simulate.world import StandstillError
 from bbflow.staging import File, Stager
 
 POLICIES = ("naive", "no-action", "full-delay", "partial-delay:limit=0.1", "auto:limit=0.1")
@@ -110,6 +111,13 @@ def test_an_input_that_cant_fit_is_an_error_with_both_numbers():
         run_staging(small(burst_buffer__node_capacity_bytes="10MB").setting, "no-action")
     with pytest.raises(CapacityError, match="more node_capacity_bytes"):
         run_once(varied(load_scenario(CATALOG / "abb-8.yml"), "node_capacity_bytes", "1GB"), "abb", 0)
+
+
+def test_a_policy_that_starves_the_job_is_an_error_that_says_by_whom(monkeypatch):
+    monkeypatch.setattr("bbflow.simulate.stager.STARVED_S", 20.0)
+    endless = small(application__rank_bytes="1TB", application__phases_before=0, application__pause_s=0)
+    with pytest.raises(StandstillError, match=r"I/O phase of hpc; give the policy a shorter max_delay_s"):
+        run_once(endless, "full-delay", 0)
 
 
 @pytest.mark.parametrize(
