@@ -80,11 +80,11 @@ def test_waves_come_one_after_the_other_and_only_stage_in_jobs_wait_for_a_gate(t
     Planner(tmp_path / "s", jobs, inputs)
     assert wave(tmp_path / "s", "--capacity", "10kB", "--slots", "2") == 0
     dag = parse_dag((tmp_path / "s/wf-0.dag").read_text())
-    gates = [name for name in dag.nodes if name.startswith("gate")]
-    assert gates == [f"gate_bb_wave_{n}" for n in (1, 2, 3)]
+    gates = [name for name in dag.nodes if name.startswith("noop")]
+    assert gates == [f"noop_bb_wave_{n}" for n in (1, 2, 3)]
     assert all(dag.nodes[gate][0].endswith(" NOOP") for gate in gates)
-    assert all(child.startswith(("stage_in", "gate")) for parent, child in dag.edges if parent in gates)
-    assert {"job_0", "job_1", "stage_in_local_bb_1_0", "gate_bb_wave_1"} <= set(dag.parents()["gate_bb_wave_2"])
+    assert all(child.startswith(("stage_in", "noop")) for parent, child in dag.edges if parent in gates)
+    assert {"job_0", "job_1", "stage_in_local_bb_1_0", "noop_bb_wave_1"} <= set(dag.parents()["noop_bb_wave_2"])
 
 
 def test_a_wave_waits_for_the_room_that_an_earlier_one_leaves(tmp_path):
@@ -92,7 +92,7 @@ def test_a_wave_waits_for_the_room_that_an_earlier_one_leaves(tmp_path):
     Planner(tmp_path / "s", jobs, sizes_of(jobs))
     assert wave(tmp_path / "s", "--capacity", "810", "--slots", "2") == 0
     dag = parse_dag((tmp_path / "s/wf-0.dag").read_text())
-    assert any(name.startswith("clean_up_bb_wave") for name in dag.parents()["gate_bb_wave_3"])
+    assert any(name.startswith("clean_up_bb_wave") for name in dag.parents()["noop_bb_wave_3"])
     removed = [
         e["target"]["url"] for n in dag.nodes if n.startswith("clean_up") for e in entries_of(tmp_path / "s", dag, n)
     ]
@@ -160,20 +160,24 @@ def content(path):
     return {file.relative_to(path): file.read_bytes() for file in path.rglob("*") if file.is_file()}
 
 
-def test_what_pegasus_wrote_for_its_jobs_stays_but_for_the_dag_and_its_list_of_jobs(tmp_path):
+def test_of_pegasus_files_only_the_dag_the_list_of_jobs_and_where_checksums_come_from_change(tmp_path):
     jobs = fan(5)
     Planner(tmp_path / "s", jobs, sizes_of(jobs))
     before = content(tmp_path / "s")
     wave(tmp_path / "s", "--capacity", "900", "--slots", "2")
     after = content(tmp_path / "s")
-    assert {str(file) for file in before if after[file] != before[file]} == {"wf-0.dag", "wf-0.static.bp"}
+    assert {str(file) for file in before if after[file] != before[file]} == {
+        "wf-0.dag",
+        "wf-0.static.bp",
+        *(f"00/00/{job}.sub" for job in jobs),
+    }
 
 
 def test_checksums_come_from_the_jobs_that_bring_the_files_now(tmp_path):
     jobs = fan(4)
     Planner(tmp_path / "s", jobs, sizes_of(jobs))
     wave(tmp_path / "s", "--capacity", "10kB", "--slots", "2", "--transfers", "1")
-    text = (tmp_path / "s/bbflow/job_3.sub").read_text()
+    text = (tmp_path / "s/00/00/job_3.sub").read_text()
     metas = re.findall(r"\$\(wf_submit_dir\)/([^\s,]+\.meta)", text)
     assert sorted(metas) == ["bbflow/stage_in_local_bb_0_0.meta", "bbflow/stage_in_local_bb_1_0.meta"]
     out = (tmp_path / "s/bbflow/stage_out_local_bb_1_0.sub").read_text()

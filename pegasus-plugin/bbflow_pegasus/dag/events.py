@@ -25,10 +25,15 @@ def with_new_jobs(text: str, dag: Dag, origins: Mapping[str, str]) -> str:
     """
     lines = text.splitlines()
     infos = {match[1]: line for line in lines if (match := _JOB.search(line))}
-    rest = [line for line in lines if " event=job.info " not in line and " event=job.edge " not in line]
     stamp = _STAMP.search(next(iter(infos.values())))
     assert stamp is not None
-    return "\n".join([*rest, *_infos(infos, dag, origins, stamp), *_edges(dag.edges, stamp), ""])
+    # The daemon reads line by line: jobs must be told of before anything that names them.
+    now = {" event=job.info ": _infos(infos, dag, origins, stamp), " event=job.edge ": _edges(dag.edges, stamp)}
+    told: list[str] = []
+    for line in lines:
+        kind = next((kind for kind in now if kind in line), None)
+        told += [line] if kind is None else now[kind]
+    return "\n".join([*told, *now[" event=job.edge "], ""])
 
 
 def _infos(infos: Mapping[str, str], dag: Dag, origins: Mapping[str, str], stamp: re.Match[str]) -> Iterator[str]:

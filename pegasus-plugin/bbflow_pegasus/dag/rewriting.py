@@ -1,29 +1,28 @@
 """A planned DAG gets waves, and loses them again.
 
-What Pegasus wrote stays as it is: files of jobs that are new or different go to a directory of their own, and the DAG
-file and the list of jobs for the monitoring daemon are kept beside their new versions.
+Files of jobs that are new, or do something else, go to a directory of their own. Where jobs' checksums come from, which
+jobs there are and who waits for whom is changed in Pegasus's own files; what it wrote is kept in that directory.
 """
 
 import os
 import shutil
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 from bbflow.errors import ConfigError
 from bbflow_pegasus.dag.events import with_new_jobs
 from bbflow_pegasus.dag.nodes import Dag, parse_dag
 from bbflow_pegasus.dag.planned import Planned, read_planned
 from bbflow_pegasus.dag.submitdir import SubmitDir
-from bbflow_pegasus.dag.submitfiles import like, with_checksums
+from bbflow_pegasus.dag.submitfiles import NO_OP_SUBMIT, like, with_checksums
 from bbflow_pegasus.dag.transferlists import Entry, removed_url, write_entries
 from bbflow_pegasus.planning.facts import Limits
 from bbflow_pegasus.planning.layout import Bundle, Layout, lay_out
 from bbflow_pegasus.planning.said import WAVES, write_waves
 
 FOLDER = "bbflow"
-"""In the submit directory: files of jobs that `wave` made or changed."""
-KEPT = ".without-waves"
-"""Ending of files as Pegasus wrote them."""
+"""In the submit directory: files of jobs that `wave` made."""
+KEPT = f"{FOLDER}/without-waves"
+"""In the submit directory: files as Pegasus wrote them, where they were."""
 
 
 def add_waves(where: SubmitDir, limits: Limits) -> Layout | None:
@@ -67,17 +66,12 @@ def remove_waves(where: SubmitDir) -> bool:
     """
     if where.has_run:
         raise ConfigError(f"{where.path} has been started: its jobs must stay as they are; plan the workflow again")
-    kept = [path for path in (where.static_events, where.dag) if _kept(path).exists()]
+    kept = [path for path in (where.path / KEPT).rglob("*") if path.is_file()]
     for path in kept:
-        os.replace(_kept(path), path)
-    if kept:
-        shutil.rmtree(where.path / FOLDER, ignore_errors=True)
-        (where.path / WAVES).unlink(missing_ok=True)
+        shutil.copy2(path, where.path / path.relative_to(where.path / KEPT))
+    shutil.rmtree(where.path / FOLDER, ignore_errors=True)
+    (where.path / WAVES).unlink(missing_ok=True)
     return bool(kept)
-
-
-def _kept(path: Path) -> Path:
-    return path.with_name(path.name + KEPT)
 
 
 class _Rewriting:
@@ -104,19 +98,22 @@ class _Rewriting:
             self._replace(bundle, [file for job in jobs for file in job.results], self._planned.stage_outs)
             self._edges += ((job, bundle.name) for job in bundle.members)
         emptied = self._take_from_clean_ups()
-        texts = {name: self._text(name) for name in self._made} | self._with_new_checksums()
+        texts = {_file(name, "sub"): self._text(name) for name in self._made}
+        changed = self._with_new_checksums()
         nodes = {name: self._dag.lines_like(made[0], name, _file(name, "sub")) for name, made in self._made.items()}
         nodes |= {gate: [f"JOB {gate} {_file(gate, 'sub')} NOOP"] for gate in self._layout.gates}
-        texts |= dict.fromkeys(self._layout.gates, "executable = /bin/true\nqueue\n")
+        texts |= dict.fromkeys((_file(gate, "sub") for gate in self._layout.gates), NO_OP_SUBMIT)
         self._dag.remove({*self._planned.stage_ins, *self._planned.stage_outs, *emptied})
         self._dag.nodes |= nodes
         self._dag.connect(edge for edge in self._edges if all(name in self._dag.nodes for name in edge))
-        for name, text in texts.items():
-            (self._where.path / _file(name, "sub")).write_text(text)
-            self._dag.nodes[name][0] = _with_submit_file(self._dag.nodes[name][0], _file(name, "sub"))
+        for file, text in texts.items():
+            (self._where.path / file).write_text(text)
         for name, (_, entries) in self._made.items():
             write_entries(self._where.path / _file(name, "in"), entries)
-        self._save()
+        events = self._where.static_events
+        told = with_new_jobs(events.read_text(), self._dag, {name: made[0] for name, made in self._made.items()})
+        for file, text in (changed | {events.name: told, self._where.dag.name: self._dag.text()}).items():
+            self._change(file, text)
 
     def _replace(self, bundle: Bundle, files: Iterable[str], origins: Mapping[str, list[Entry]]) -> None:
         """Let a job do what others did for some files; Pegasus's own jobs before and after those wait the same way."""
@@ -162,7 +159,7 @@ class _Rewriting:
         return with_checksums(text, dict.fromkeys(strangers, ()))
 
     def _with_new_checksums(self) -> dict[str, str]:
-        """Give submit files of users' jobs: checksums come from the jobs that bring the files now."""
+        """Give changed submit files of users' jobs: checksums come from the jobs that bring the files now."""
         bringing: dict[str, list[str]] = {}
         brought = {bundle.name for bundle in self._layout.stage_ins}
         for parent, child in self._layout.edges:
@@ -171,7 +168,9 @@ class _Rewriting:
         texts: dict[str, str] = {}
         for job, files in bringing.items():
             first, *others = [parent for parent in self._parents[job] if parent in self._planned.stage_ins]
-            texts[job] = with_checksums(self._submit_text(job), {first: files} | {other: [] for other in others})
+            texts[self._dag.submit_file(job)] = with_checksums(
+                self._submit_text(job), {first: files} | {other: [] for other in others}
+            )
         return texts
 
     def _submit_text(self, name: str) -> str:
@@ -180,20 +179,15 @@ class _Rewriting:
     def _stem(self, name: str) -> str:
         return self._dag.submit_file(name).removesuffix(".sub")
 
-    def _save(self) -> None:
-        events = self._where.static_events
-        new = with_new_jobs(events.read_text(), self._dag, {name: made[0] for name, made in self._made.items()})
-        for path, text in ((events, new), (self._where.dag, self._dag.text())):
-            shutil.copy2(path, _kept(path))
-            temporary = path.with_name(path.name + ".new")
-            temporary.write_text(text)
-            os.replace(temporary, path)
+    def _change(self, file: str, text: str) -> None:
+        """Replace one of Pegasus's own files, which is kept."""
+        path, kept = self._where.path / file, self._where.path / KEPT / file
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(path, kept)
+        temporary = path.with_name(path.name + ".new")
+        temporary.write_text(text)
+        os.replace(temporary, path)
 
 
 def _file(name: str, suffix: str) -> str:
     return f"{FOLDER}/{name}.{suffix}"
-
-
-def _with_submit_file(line: str, file: str) -> str:
-    words = line.split(" ")
-    return " ".join([*words[:2], file, *words[3:]])

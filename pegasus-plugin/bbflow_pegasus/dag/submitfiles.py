@@ -3,6 +3,15 @@
 import re
 from collections.abc import Iterable, Mapping
 
+NO_OP_SUBMIT = """universe = local
+executable = /bin/true
++pegasus_wf_xformation = "pegasus::noop"
++pegasus_wf_dax_job_id = "null"
++pegasus_job_class = 6
++pegasus_cores = 1
+queue
+"""
+"""Of a job that DAGMan never submits; the monitoring daemon reads it."""
 _META = re.compile(r"\$\(wf_submit_dir\)/[^,\s\"]*?([^/,\s\"]+)\.meta,?")
 
 

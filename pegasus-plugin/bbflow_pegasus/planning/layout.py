@@ -16,6 +16,10 @@ Edge = tuple[str, str]
 """A job, and one that waits for it."""
 
 
+NO_OP = "noop_"
+"""How names of no-op jobs begin: the monitoring daemon looks for no output of such."""
+
+
 @dataclass(frozen=True, slots=True)
 class Bundle:
     """A transfer or cleanup job."""
@@ -166,7 +170,7 @@ class _Drawing:
         """Let what takes room with this wave wait for what must be over."""
         waiting = [*stage_ins, *(key for key in wave.tasks if self._takes_room_alone(key, stage_ins))]
         if self._pending and waiting:
-            gate = f"gate_{self.limits.site}_wave_{number}"
+            gate = f"{NO_OP}{self.limits.site}_wave_{number}"
             self.gates.append(gate)
             self.edges |= dict.fromkeys([*((key, gate) for key in self._pending), *((gate, key) for key in waiting)])
             self._pending = {gate: None}
