@@ -87,7 +87,12 @@ class BurstBuffer:
         return [request_once(node, "status") for node in self.nodes]
 
     def analyse(
-        self, config: Config | Mapping[str, Any], scheduler: str | None = None, *, output_held: bool = False
+        self,
+        config: Config | Mapping[str, Any],
+        scheduler: str | None = None,
+        *,
+        output_held: bool = False,
+        take_over: bool = False,
     ) -> "Analysis":
         """Register operators on a stream and fold it in the background until it ends.
 
@@ -99,6 +104,8 @@ class BurstBuffer:
             A Dask scheduler's address or scheduler file; None starts a local cluster.
         output_held
             Whether the caller sees to it that no other analysis writes into the output.
+        take_over
+            Whether the stream may be another analysis' until now, one with another output.
 
         Raises
         ------
@@ -106,7 +113,7 @@ class BurstBuffer:
             If the configuration is wrong, or the output holds something else.
         """
         checked = config if isinstance(config, Config) else parse_config(dict(config))
-        return Analysis(self.contact, checked, scheduler, output_held=output_held)
+        return Analysis(self.contact, checked, scheduler, output_held=output_held, take_over=take_over)
 
     def close(self) -> None:
         """End the nodes, if they were started with this object."""
@@ -131,12 +138,18 @@ class Analysis:
         The contact file of the nodes that its steps land on.
     config
         What is computed.
-    scheduler, output_held
+    scheduler, output_held, take_over
         As for `BurstBuffer.analyse`.
     """
 
     def __init__(
-        self, contact: Path, config: Config, scheduler: str | None = None, *, output_held: bool = False
+        self,
+        contact: Path,
+        config: Config,
+        scheduler: str | None = None,
+        *,
+        output_held: bool = False,
+        take_over: bool = False,
     ) -> None:
         self._nodes = read_contact(contact)
         self._output = config.output
@@ -148,7 +161,7 @@ class Analysis:
             scratch = self._resources.enter_context(tempfile.TemporaryDirectory(prefix="bbflow-dask-"))
             dask = Cluster(config.workers, scheduler, Path(scratch), certificate_of(contact))
             cluster = self._resources.enter_context(dask)
-            self._pipeline = Pipeline(contact, config, cluster)
+            self._pipeline = Pipeline(contact, config, cluster, takes_over=take_over)
         except BaseException:
             self._resources.close()
             raise

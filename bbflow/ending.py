@@ -82,7 +82,7 @@ def describe_held(stream: str, contact: Path, course: Course) -> list[str]:
     ]
     return [
         "STEPS ARE STILL ON THE BB NODES: neither results nor rescue could be written. When the cause is mended:",
-        *(f"  {line}" for line in [*again, f"bbflow rescue {stream} --contact {contact} --output rescued"]),
+        *(f"  {line}" for line in [*again, f"bbflow rescue {stream} --contact {contact} --output rescued --take-over"]),
     ]
 
 

@@ -20,7 +20,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--contact", type=Path, required=True, help="contact file of the BB nodes")
     parser.add_argument("--scheduler", help="a Dask scheduler's address or file (default: a local cluster)")
     add_continue(parser)
+    add_take_over(parser)
     parser.add_argument("--output-held", action="store_true", help="who starts this holds the output for it")
+
+
+def add_take_over(parser: argparse.ArgumentParser) -> None:
+    """Declare the option of an analysis that takes a stream from another one."""
+    parser.add_argument(
+        "--take-over", action="store_true", help="also if the stream belongs to an analysis with another output"
+    )
 
 
 def add_continue(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +51,9 @@ def configured(options: argparse.Namespace) -> Config:
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
     config = configured(options)
-    with connect(options.contact).analyse(config, options.scheduler, output_held=options.output_held) as analysis:
+    held, take_over = options.output_held, options.take_over
+    buffer = connect(options.contact)
+    with buffer.analyse(config, options.scheduler, output_held=held, take_over=take_over) as analysis:
         outcome = analysis.wait()
     for error in outcome.errors if outcome else ():
         print(f"bbflow: {error}", file=sys.stderr)

@@ -4,7 +4,7 @@ It takes over from an analysis that has failed. All variables are written; stati
 (`bbflow replay`).
 
 Example:
-  bbflow rescue climate --contact contact.json --output rescued
+  bbflow rescue climate --contact contact.json --output rescued --take-over
 """
 
 import argparse
@@ -20,11 +20,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("stream", help="name of the stream")
     parser.add_argument("--contact", type=Path, required=True, help="contact file of the BB nodes")
     parser.add_argument("--output", type=Path, default=Path("rescued"), help="directory for raw.zarr")
+    parser.add_argument("--take-over", action="store_true", help="also if the stream belongs to an analysis")
+    parser.add_argument("--owner", default="", help="whose analysis it goes on for, as the nodes know it")
     parser.add_argument("--time", default="time", metavar="VARIABLE", help="the steps' time (default: time)")
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    rescued = Rescue(options.contact, options.stream, options.output, options.time).run()
+    whose = {"owner": options.owner, "take_over": options.take_over}
+    rescued = Rescue(options.contact, options.stream, options.output, options.time, **whose).run()
     print(f"bbflow: {rescued.steps} steps rescued to {options.output / 'raw.zarr'}", file=sys.stderr)
     return 0 if rescued.complete else INCOMPLETE

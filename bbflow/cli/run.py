@@ -18,12 +18,13 @@ from pathlib import Path
 
 import bbflow_adios2
 
-from bbflow.cli.fold import add_continue, configured
+from bbflow.cli.fold import add_continue, add_take_over, configured
 from bbflow.config import Config
 from bbflow.course import Course, Keeping, Part
 from bbflow.ending import Left, describe_ending, describe_held, mark_incomplete
 from bbflow.errors import ConfigError, MissingToolError, describe
 from bbflow.events import EVENTS_FILE
+from bbflow.landing.contact import read_contact
 from bbflow.landing.embedded import EmbeddedNodes
 from bbflow.progress import Progress
 from bbflow.report import REPORT_FILES, write_report
@@ -31,6 +32,7 @@ from bbflow.staging.policies import checked_policy
 from bbflow.supervise import Supervisor
 from bbflow.transit.chain.taking_over import check_continued
 from bbflow.transit.output.claiming import RESCUED_DIRECTORY, claim_output, clear_output, held_output
+from bbflow.view.consumers import Consumers, consumers_of, owner_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,6 +48,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--contact", type=Path, help="contact file of BB nodes that are there")
     parser.add_argument("--scheduler", help="a Dask scheduler's address or scheduler file")
     parser.set_defaults(continued=None)
+    add_take_over(parser)
     parser.add_argument("--no-report", action="store_true", help="publish only, draw no report.html")
     parser.add_argument("--overwrite", action="store_true", help="replace what an earlier run left in the output")
 
@@ -79,8 +82,9 @@ def run_simulation(options: argparse.Namespace, command: Sequence[str]) -> int:
     saved = None if config.continued is None else check_continued(config, config.continued)
     goes_on = saved is not None and saved.path.resolve().parent == config.output.resolve()
     with (
-        _output(config, overwrite=options.overwrite, goes_on=goes_on),
+        _output(config, overwrite=options.overwrite, goes_on=goes_on) as owner,
         _nodes(config, options.contact) as (contact, embedded),
+        Consumers(read_contact(contact), config.stream, consumers_of(config), owner, take_over=options.take_over),
         Progress() as progress,
     ):
         analysis = [sys.executable, "-m", "bbflow", "fold", str(options.config), "--contact", str(contact)]
@@ -91,6 +95,7 @@ def run_simulation(options: argparse.Namespace, command: Sequence[str]) -> int:
             analysis += ["--continue", str(config.continued)]
         rescue = [sys.executable, "-m", "bbflow", "rescue", config.stream, "--contact", str(contact)]
         rescue += ["--output", str(config.output / RESCUED_DIRECTORY), "--time", config.time.variable]
+        rescue += ["--owner", owner]
         supervisor = Supervisor(
             contact,
             config.stream,
@@ -133,15 +138,15 @@ def _nodes(config: Config, contact: Path | None) -> Iterator[tuple[Path, Embedde
 
 
 @contextmanager
-def _output(config: Config, *, overwrite: bool, goes_on: bool) -> Iterator[None]:
-    """Be the one run of the output; nothing of an earlier run is in the way, unless this one goes on from it."""
+def _output(config: Config, *, overwrite: bool, goes_on: bool) -> Iterator[str]:
+    """Be the one run of the output, and give its name for the nodes; it is empty, or what this run goes on from."""
     claim_output(config, *REPORT_FILES)
     with held_output(config.output):
         if goes_on:
             _put_events_aside(config.output)
         else:
             clear_output(config.output, overwrite=overwrite)
-        yield
+        yield owner_of(config.output)
 
 
 def _put_events_aside(output: Path) -> None:

@@ -72,18 +72,34 @@ class Rescue:
     time_variable
         Single value that is the steps' time; steps are counted if the first one lacks it.
 
+    owner
+        Whose analysis it goes on for.
+    take_over
+        Whether the stream may be another analysis' until now.
+
     Raises
     ------
     NodeError
         If no node answers.
+    StreamError
+        If the stream is another analysis'.
     """
 
-    def __init__(self, contact: Path, stream: str, output: Path, time_variable: str) -> None:
+    def __init__(
+        self,
+        contact: Path,
+        stream: str,
+        output: Path,
+        time_variable: str,
+        *,
+        owner: str = "",
+        take_over: bool = False,
+    ) -> None:
         known = read_contact(contact)
         nodes = _answering(known)
         self._contact, self._stream, self._time = contact, stream, time_variable
         self._store = output / "raw.zarr"
-        self._consumers = Consumers(nodes, stream, [RESCUE])
+        self._consumers = Consumers(nodes, stream, [RESCUE], owner, take_over=take_over)
         names = [node.name for node in nodes]
         cursors = {node: step for node, (step, _) in self._consumers.of(RESCUE).items()}
         self._view = StreamView(names, dict.fromkeys(names, -1), whole=len(nodes) == len(known))

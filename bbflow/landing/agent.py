@@ -52,10 +52,11 @@ class Agent:
         self._watchers: list[Watcher] = []
         self._writing = Writing(store, clock)
         self._reading = Reading(store)
+        self._analysing = Analysing(store)
         self._requests: dict[str, Request] = {
             **self._writing.requests,
             **self._reading.requests,
-            **Analysing(store).requests,
+            **self._analysing.requests,
             "status": self._status,
             "stop": self._stop,
         }
@@ -132,6 +133,7 @@ class Agent:
         """
         self._waiting.remove(peer)
         self._watchers = [watcher for watcher in self._watchers if watcher.peer != peer]
+        self._analysing.disconnect(peer)
         wrote, read = self._writing.disconnect(peer, by_itself=by_itself), self._reading.disconnect(peer)
         self._change += wrote
         return self._settle() if wrote or read else []

@@ -57,20 +57,41 @@ class Analysing:
 
     def __init__(self, store: NodeStore) -> None:
         self._store = store
+        self._attached: dict[str, set[int]] = {}
         self.requests: dict[str, Request] = {"attach": self._attach, "done": self._done, "drop": self._drop}
         """What is answered at once."""
 
     def _attach(self, peer: int, message: Message) -> Message:
         name, consumers = message["stream"], [str(consumer) for consumer in message["consumers"]]
+        owner = str(message.get("owner", ""))
         known = self._store.streams.get(name)
+        if known and known.owner != owner:
+            self._check_owner(known, take_over=bool(message.get("take_over", False)))
+            self._attached.pop(name, None)
         epoch = known.epoch + 1 if known else 1
-        self._store.record({"record": "attach", "stream": name, "consumers": consumers, "epoch": epoch})
+        record = {"record": "attach", "stream": name, "consumers": consumers, "epoch": epoch}
+        self._store.record(record | ({"owner": owner} if owner else {}))
+        self._attached.setdefault(name, set()).add(peer)
         cursors = self._store.streams[name].consumers
         return {
             "ok": True,
             "epoch": epoch,
             "cursors": {key: [cursor.step, cursor.checkpoint] for key, cursor in cursors.items()},
         }
+
+    def _check_owner(self, stream: Stream, *, take_over: bool) -> None:
+        # Who is gone before anybody has opened the stream has left nothing to take over.
+        is_left = stream.status == "expected" and not self._attached.get(stream.name)
+        if stream.owner and not take_over and not is_left:
+            raise StreamError(
+                f"stream {stream.name!r} belongs to the analysis into {stream.owner}: give yours another name (the "
+                "engine's parameter Stream, and 'stream' in the configuration), or say --take-over"
+            )
+
+    def disconnect(self, peer: int) -> None:
+        """Take in that a peer's connection is gone."""
+        for peers in self._attached.values():
+            peers.discard(peer)
 
     def _done(self, peer: int, message: Message) -> Message:
         stream = self._held(message)
@@ -85,6 +106,7 @@ class Analysing:
         if stream.status == "open":
             raise StreamError(f"stream {stream.name!r} is still being written")
         self._store.record({"record": "drop", "stream": stream.name})
+        self._attached.pop(stream.name, None)
         return {"ok": True}
 
     def _held(self, message: Message) -> Stream:

@@ -102,7 +102,10 @@ class Writers:
             self._store.record({"record": "open", "stream": self._name} | {key: message[key] for key in keys})
             self._bound = self._store.streams[self._name]
         elif not message["resume"]:
-            raise StreamError(f"rank {rank} of stream {self._name!r} is open already: give each rank its Rank")
+            raise StreamError(
+                f"rank {rank} of stream {self._name!r} is open already: give each rank its Rank; a program that opens "
+                "an IO several times needs '{open}' in Stream, and another program a Stream of its own"
+            )
         self._terms[rank] = terms
         progress = self._ranks[rank]
         # A discarded step leaves no record of the rank's own.

@@ -118,6 +118,9 @@ _FORMS: Mapping[str, Mapping[str, Check]] = {
 }
 
 
+_OPTIONAL: Mapping[str, Check] = {"owner": _is_text}
+
+
 def check_record(record: Message) -> None:
     """Refuse a record that doesn't have the form of its kind (FORMAT.md, 'Index').
 
@@ -130,7 +133,7 @@ def check_record(record: Message) -> None:
     form = _FORMS.get(kind) if isinstance(kind, str) else None
     if form is None:
         raise ProtocolError(f"there is no record of the kind {kind!r}")
-    for key, check in form.items():
+    for key, check in {**form, **{key: check for key, check in _OPTIONAL.items() if key in record}}.items():
         if key not in record:
             raise ProtocolError(f"a record {kind!r} without {key!r}")
         if not _holds(check, record[key]):

@@ -8,7 +8,7 @@ from bbflow.store.extents import Extent, align
 from bbflow.store.ranks import Hold, Part, Rank
 
 ENDED = ("closed", "aborted")
-_SCALARS = ("status", "writers", "announced", "epoch", "last", "landed_steps", "landed_bytes")
+_SCALARS = ("status", "writers", "announced", "epoch", "owner", "last", "landed_steps", "landed_bytes")
 _RANK = ("first", "committed", "expected_bytes", "closed", "loss_timeout_s")
 
 
@@ -52,6 +52,8 @@ class Stream:
     """Who must be past a step before its space is free."""
     epoch: int = 0
     """Grows with each attach."""
+    owner: str = ""
+    """Whose analysis attached last."""
     last: int = -1
     """Highest step that is settled: landed or discarded, like every one before it."""
     discarded: list[int] = field(default_factory=list)
@@ -95,7 +97,7 @@ class Stream:
             case "evict":
                 freed = [extent for number in record["steps"] for extent in self._forget(number)]
             case "attach":
-                self.epoch = record["epoch"]
+                self.epoch, self.owner = record["epoch"], record.get("owner", "")
                 self.consumers = {name: self.consumers.get(name, Cursor()) for name in record["consumers"]}
             case "done":
                 self.consumers[record["consumer"]] = Cursor(record["step"], record["checkpoint"])
@@ -266,7 +268,7 @@ class Stream:
 
     def _restore(self, record: Message) -> None:
         for name in _SCALARS:
-            setattr(self, name, record[name])
+            setattr(self, name, record.get(name, ""))
         for number, *values in record["ranks"]:
             self.ranks[number] = Rank(**dict(zip(_RANK, values, strict=True)))
         self.moved = dict(record["moved"])

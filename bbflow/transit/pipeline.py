@@ -24,7 +24,7 @@ from bbflow.transit.live import live_dataset
 from bbflow.transit.opening import FirstStep, check_variables, make_clock, own_names
 from bbflow.transit.output.netcdf import check_netcdf, write_netcdf
 from bbflow.transit.stages import DrainStage, FoldStage
-from bbflow.view.consumers import DRAIN, FOLD, Consumers
+from bbflow.view.consumers import FOLD, Consumers, consumers_of, owner_of
 from bbflow.view.stream import StreamView
 from bbflow.view.watch import Watcher
 
@@ -60,6 +60,8 @@ class Pipeline:
         The run's configuration.
     cluster
         Where tasks run.
+    takes_over
+        Whether the stream may be another analysis' until now.
 
     Raises
     ------
@@ -67,9 +69,11 @@ class Pipeline:
         If the drain's delay policy isn't known, or NetCDF is wanted without netCDF4.
     NodeError
         If there is no contact file, or a node doesn't answer.
+    StreamError
+        If the stream is another analysis'.
     """
 
-    def __init__(self, contact: Path, config: Config, cluster: Cluster) -> None:
+    def __init__(self, contact: Path, config: Config, cluster: Cluster, *, takes_over: bool = False) -> None:
         config = config.anywhere()
         checked_policy(config.raw.policy, config.raw.phases)
         if config.netcdf:
@@ -83,8 +87,8 @@ class Pipeline:
         self._asked: list[LiveAnswer] = []
         self._stopped = False
         self._clock: Clock | None = None
-        names = [FOLD, DRAIN] if config.raw.wanted else [FOLD]
-        self._consumers = Consumers(nodes, config.stream, names)
+        owner = owner_of(config.output)
+        self._consumers = Consumers(nodes, config.stream, consumers_of(config), owner, take_over=takes_over)
         done = self._consumers.done_before()
         self._view = StreamView(list(self._nodes), done)
         self._landed = max(done.values())

@@ -1,7 +1,11 @@
 """The analysis' side of the nodes: its cursors and checkpoints, kept there by the agents."""
 
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Self
 
+from bbflow.config import Config
+from bbflow.errors import StreamError
 from bbflow.landing.client import NodeClient
 from bbflow.landing.contact import NodeAddress
 
@@ -21,21 +25,40 @@ class Consumers:
         The stream.
     names
         Consumers that must be past a step before its space is free.
+    owner
+        Whose analysis it is.
+    take_over
+        Whether it may be somebody else's until now.
 
     Raises
     ------
     NodeError
         If a node doesn't answer.
+    StreamError
+        If it is somebody else's.
     """
 
-    def __init__(self, nodes: Sequence[NodeAddress], stream: str, names: Sequence[str]) -> None:
+    def __init__(
+        self,
+        nodes: Sequence[NodeAddress],
+        stream: str,
+        names: Sequence[str],
+        owner: str = "",
+        *,
+        take_over: bool = False,
+    ) -> None:
         self._stream = stream
         self._clients = {node.name: NodeClient(node) for node in nodes}
         self._epochs: dict[str, int] = {}
         self.cursors: dict[str, dict[str, Cursor]] = {}
         """Node to consumer to where an earlier analysis had come, and its checkpoint."""
+        asked: dict[str, Any] = {"stream": stream, "consumers": list(names), "owner": owner, "take_over": take_over}
         for node, client in self._clients.items():
-            reply = client.request("attach", stream=stream, consumers=list(names))
+            try:
+                reply = client.request("attach", **asked)
+            except StreamError:
+                self.close()
+                raise
             self._epochs[node] = reply["epoch"]
             self.cursors[node] = {name: (step, data) for name, (step, data) in reply["cursors"].items()}
 
@@ -75,10 +98,26 @@ class Consumers:
         for node, client in self._clients.items():
             client.request("drop", stream=self._stream, epoch=self._epochs[node])
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def close(self) -> None:
         """Close the connections; the cursors stay."""
         for client in self._clients.values():
             client.close()
+
+
+def consumers_of(config: Config) -> list[str]:
+    """Name the consumers of an analysis."""
+    return [FOLD, DRAIN] if config.raw.wanted else [FOLD]
+
+
+def owner_of(output: Path) -> str:
+    """Name an analysis by its output: what goes on with that, on whatever host, is the same one."""
+    return f"{output.resolve()} (inode {output.stat().st_ino})"
 
 
 def no_checkpoint(node: str) -> bytes:

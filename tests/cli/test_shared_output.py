@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from bbflow.belongings import MARK
 from bbflow.config import parse_config
 from bbflow.errors import ConfigError
+from bbflow.landing.embedded import EmbeddedNodes
 from bbflow.report import REPORT_FILES
 from bbflow.transit.output.claiming import claim_output, clear_output, held_output
 
@@ -118,15 +119,23 @@ def run(directory, *options):
     return done.returncode, done.stdout + done.stderr
 
 
-def test_runs_replace_what_runs_have_made_in_a_directory_with_other_files_one_run_at_a_time(tmp_path):
+def test_runs_replace_what_runs_have_made_one_at_a_time_into_an_output_and_of_a_stream(tmp_path):
     output, go = tmp_path / "out", tmp_path / "go"
     planted = plant(output, map(Path, ["thesis.tex", "data/results.zarr/zarr.json", "rescued/notes.txt"]))
     caught = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    with subprocess.Popen(command(tmp_path, go=[go]), **caught) as first:
+    other = tmp_path / "other"
+    other.mkdir()
+    with (
+        EmbeddedNodes(1, 4 << 20) as nodes,
+        subprocess.Popen(command(tmp_path, "--contact", nodes.contact, go=[go]), **caught) as first,
+    ):
         deadline_s = time.monotonic() + 300
         while not (output / "events.jsonl").exists() and time.monotonic() < deadline_s:
             time.sleep(0.02)
         assert "another run writes into" in run(tmp_path, "--overwrite")[1]
+        said = run(other, "--contact", nodes.contact)[1]
+        assert f"stream 'weather' belongs to the analysis into {output}" in said
+        assert not (other / "out" / "events.jsonl").exists(), "neither analysis nor simulation were started"
         go.touch()
         said = first.communicate(timeout=300)[0]
     assert first.returncode == 0, said
