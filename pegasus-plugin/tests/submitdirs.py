@@ -4,6 +4,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from bbflow_pegasus.cli import main
+
 BB, SUBMIT, OUTPUT = "file:///bb/run0001", "00/00", "file:///pfs/output"
 SUB = """executable = /opt/pegasus/bin/{executable}
 environment = "PEGASUS_DAG_JOB_ID={name} PEGASUS_WF_LABEL=wf{more}"
@@ -157,3 +159,20 @@ class Planner:
         (self.path / "pegasus.1.properties").write_text("\n".join(["#user properties", *properties]))
         braindump = {"planner_version": version, "dag": "wf-0.dag", "properties": "pegasus.1.properties"}
         (self.path / "braindump.yml").write_text(json.dumps(braindump))
+
+
+def fan(count, results=True):
+    """Independent jobs, each with its own input and a shared one, and one that reads all they make."""
+    jobs = {
+        f"job_{n}": Planned((f"in_{n}", "shared"), (f"out_{n}",), (f"out_{n}",) if results and n % 2 else ())
+        for n in range(count)
+    }
+    return jobs | {"last": Planned((*(f"out_{n}" for n in range(count)), "late"), ("final",), ("final",))}
+
+
+def sizes_of(jobs, size_bytes=100):
+    return {name: size_bytes for job in jobs.values() for name in (*job.inputs, *job.outputs)} | {"shared": 10}
+
+
+def wave(path, *options):
+    return main(["wave", str(path), *options])

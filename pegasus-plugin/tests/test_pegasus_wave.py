@@ -5,28 +5,10 @@ import random
 import re
 
 import pytest
-from bbflow_pegasus.cli import main
 from bbflow_pegasus.dag.nodes import parse_dag
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from submitdirs import Planned, Planner
-
-
-def fan(count, results=True):
-    """Independent jobs, each with its own input and a shared one, and one that reads all they make."""
-    jobs = {
-        f"job_{n}": Planned((f"in_{n}", "shared"), (f"out_{n}",), (f"out_{n}",) if results and n % 2 else ())
-        for n in range(count)
-    }
-    return jobs | {"last": Planned((*(f"out_{n}" for n in range(count)), "late"), ("final",), ("final",))}
-
-
-def sizes_of(jobs, size_bytes=100):
-    return {name: size_bytes for job in jobs.values() for name in (*job.inputs, *job.outputs)} | {"shared": 10}
-
-
-def wave(path, *options):
-    return main(["wave", str(path), *options])
+from submitdirs import Planned, Planner, fan, sizes_of, wave
 
 
 def entries_of(path, dag, name):

@@ -7,8 +7,8 @@ from bbflow_pegasus.dag.nodes import Dag
 
 _JOB = re.compile(r' event=job\.info .*?\bjob\.id="([^"]*)"')
 _STAMP = re.compile(r"ts=\S+ event=job\.info (xwf\.id=\S+) ")
-_GATE = 'type="6" type_desc="create-dir" clustered="0" max_retries="0" executable="/bin/true" task_count="0" '
-"""As Pegasus's own no-op jobs say."""
+_GATE = 'type="9" type_desc="chmod" clustered="0" max_retries="0" executable="/bin/true" task_count="0" '
+"""The least that a job can say: there is no type for no-ops."""
 
 
 def with_new_jobs(text: str, dag: Dag, origins: Mapping[str, str]) -> str:

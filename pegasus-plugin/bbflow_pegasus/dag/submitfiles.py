@@ -7,7 +7,7 @@ NO_OP_SUBMIT = """universe = local
 executable = /bin/true
 +pegasus_wf_xformation = "pegasus::noop"
 +pegasus_wf_dax_job_id = "null"
-+pegasus_job_class = 6
++pegasus_job_class = 9
 +pegasus_cores = 1
 queue
 """

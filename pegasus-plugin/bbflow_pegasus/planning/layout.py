@@ -8,7 +8,7 @@ jobs wait for it; so does a job that stages nothing but whose outputs have a kno
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from bbflow.staging.ahead import PlannedWave, plan_ahead
+from bbflow.staging.ahead import PlannedWave, natural, plan_ahead
 from bbflow.staging.files import File, Task
 from bbflow_pegasus.planning.facts import Facts, Job, Limits, size_of
 
@@ -73,8 +73,10 @@ def lay_out(facts: Facts, limits: Limits) -> Layout:
 
 
 def _task(job: Job, facts: Facts, sizes: dict[str, int], made: set[str]) -> Task:
-    inputs = tuple(File(name, sizes.get(name, 0)) for name in job.inputs if name in facts.sources or name in made)
-    return Task(job.name, inputs, tuple(File(name, sizes.get(name, 0)) for name in job.outputs))
+    """Give a job's files in an order that doesn't depend on who tells of them."""
+    inputs = sorted((name for name in job.inputs if name in facts.sources or name in made), key=natural)
+    outputs = sorted(job.outputs, key=natural)
+    return Task(job.name, *(tuple(File(name, sizes.get(name, 0)) for name in names) for names in (inputs, outputs)))
 
 
 def _about_sizes(unsized: int, count: int) -> list[str]:

@@ -1,0 +1,61 @@
+"""Run pegasus-plan so that its workflow has waves.
+
+All words are pegasus-plan's. Its properties say the limits, as 'bbflow-pegasus config' has set them. Waves are made
+within the planner, by a refiner that is compiled once for the installed Pegasus; without a Java compiler the planned
+workflow gets the same waves afterwards.
+
+Example:
+  bbflow-pegasus plan --conf pegasus.properties --sites condorpool --staging-site condorpool=bb workflow.yml
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from bbflow.errors import ConfigError
+from bbflow_pegasus.cli import main
+from bbflow_pegasus.refining import REFINER, RefinerUnavailableError, compiled_refiner, find_planner
+from bbflow_pegasus.settings import COMMAND, installed
+
+_SUBMITTING = ("-s", "--submit")
+_SUBMIT_DIR = re.compile(r'pegasus-run\s+(/\S+)|"submit_dir":\s*"([^"]+)"')
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Take all words as they are."""
+    parser.prefix_chars = ""
+    parser.add_argument("words", nargs="*", metavar="...", help="what pegasus-plan takes")
+    parser.set_defaults(show_help=parser.print_help)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command."""
+    if options.words in ([], ["-h"], ["--help"]):
+        options.show_help()
+        return 0
+    planner, version = find_planner()
+    try:
+        classes = compiled_refiner(planner, version)
+    except RefinerUnavailableError as error:
+        return _plan_then_wave(planner, options.words, str(error))
+    words = [planner, f"-Dpegasus.transfer.refiner={REFINER}", f"-Dpegasus.bbflow.command={installed(COMMAND)}"]
+    classpath = os.pathsep.join(filter(None, [str(classes), os.environ.get("CLASSPATH")]))
+    return subprocess.run([*words, *options.words], env=os.environ | {"CLASSPATH": classpath}).returncode
+
+
+def _plan_then_wave(planner: str, words: list[str], reason: str) -> int:
+    """Let Pegasus plan as it does, and give the waves to what comes of it."""
+    if any(word in _SUBMITTING for word in words):
+        raise ConfigError(f"{reason}, so waves are made after planning: plan without --submit, then pegasus-run")
+    print(f"{reason}: the workflow gets its waves after planning", file=sys.stderr)
+    done = subprocess.run([planner, *words], stdout=subprocess.PIPE, text=True)
+    print(done.stdout, end="")
+    if done.returncode:
+        return done.returncode
+    found = _SUBMIT_DIR.search(done.stdout)
+    if found is None:
+        raise ConfigError("pegasus-plan doesn't say where its submit directory is: give it to 'bbflow-pegasus wave'")
+    return main(["wave", str(Path(found[1] or found[2]))])
