@@ -9,8 +9,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from bbflow.atomic import PRIVATE, write_whole
 from bbflow.errors import ConfigError
-from bbflow.landing.contact import locked, write_private
+from bbflow.landing.contact import locked
 
 VALID_DAYS = 3650
 """It goes with its nodes, long before; a day more at its begin is for hosts whose clocks differ."""
@@ -32,7 +33,7 @@ def ensure_certificate(contact: Path) -> Path:
     path = certificate_of(contact)
     with locked(contact):
         if not path.exists():
-            write_private(path, new_certificate())
+            write_whole(path, new_certificate(), PRIVATE)
     return checked_certificate(path)
 
 

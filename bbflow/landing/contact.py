@@ -2,12 +2,12 @@
 
 import fcntl
 import json
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bbflow.atomic import PRIVATE, write_whole
 from bbflow.errors import ConfigError, NodeError
 from bbflow.landing.handshake import VERSION, new_key
 from bbflow.records import Message
@@ -144,16 +144,7 @@ def _read(path: Path) -> tuple[str, tuple[NodeAddress, ...]]:
 def _write(path: Path, key: str, nodes: tuple[NodeAddress, ...]) -> None:
     public: list[Message] = [{name: getattr(node, name) for name in _PUBLIC} for node in nodes]
     content = {"format": "bbflow-contact", "version": VERSION, "key": key, "nodes": public}
-    write_private(path, json.dumps(content, indent=1).encode())
-
-
-def write_private(path: Path, content: bytes) -> None:
-    """Write a file that only its owner can read; it appears whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-    temporary.rename(path)
+    write_whole(path, json.dumps(content, indent=1), PRIVATE)
 
 
 def lock_of(path: Path) -> Path:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from bbflow.atomic import write_whole
 from bbflow.errors import ConfigError
 from bbflow.phases.phase import PFS, Phase
 
@@ -225,6 +226,4 @@ def outdated(past: Mapping[Path, Phase], now_s: float) -> list[Path]:
 
 
 def _write_whole(path: Path, content: Mapping[str, object]) -> None:
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    temporary.write_text(json.dumps(content) + "\n")
-    temporary.replace(path)
+    write_whole(path, json.dumps(content) + "\n")

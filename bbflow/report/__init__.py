@@ -1,9 +1,9 @@
 """The report at the end of a run: one HTML file that opens without a network, and its pictures as PNG."""
 
-import os
 from glob import escape
 from pathlib import Path
 
+from bbflow.atomic import write_whole
 from bbflow.belongings import claim
 from bbflow.errors import ConfigError
 from bbflow.report.events import Events, read_events
@@ -56,7 +56,7 @@ def write_report(output: Path) -> Path:
     )
     _write_pictures(output, [*page.maps, *series, *filter(None, (timeline,))])
     report = output / "report.html"
-    _replace(report, render_page(page).encode())
+    write_whole(report, render_page(page).encode())
     return report
 
 
@@ -76,10 +76,4 @@ def _write_pictures(output: Path, pictures: list[Picture]) -> None:
     claim(output, *REPORT_FILES, *(escape(f"figures/{picture.name}.png") for picture in pictures))
     (output / "figures").mkdir(exist_ok=True)
     for picture in pictures:
-        _replace(output / "figures" / f"{picture.name}.png", picture.png)
-
-
-def _replace(path: Path, content: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_bytes(content)
-    temporary.replace(path)
+        write_whole(output / "figures" / f"{picture.name}.png", picture.png)

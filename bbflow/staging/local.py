@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from bbflow.atomic import replacing
 from bbflow.errors import SourceError
 from bbflow.staging.facts import Facts, Listed, Reader, forbidden, impossible, missing
 
@@ -69,15 +70,10 @@ class LocalFiles:
     def create(self, url: str) -> Iterator[Any]:
         """Write beside a file, then take its place."""
         path = Path(path_of(url))
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
         with _refusals(url):
             path.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                with temporary.open("wb") as file:
-                    yield file
-                temporary.replace(path)
-            finally:
-                temporary.unlink(missing_ok=True)
+            with replacing(path) as temporary, temporary.open("wb") as file:
+                yield file
 
     def children(self, url: str) -> tuple[list[Listed], list[str]]:
         """List a directory; links to directories are followed."""

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from bbflow.atomic import replacing, write_whole
 from bbflow.errors import ConfigError, SourceError
 
 LISTING, TREE = "listing.tsv", "tree"
@@ -23,9 +24,7 @@ def write_listing(directory: Path, places: Mapping[str, Path]) -> Path:
     path = directory / LISTING
     listed = {url: place for url, place in _listed(path).items() if os.path.exists(place)}
     listed |= {url: str(place) for url, place in places.items()}
-    temporary = path.with_name(f".{LISTING}.part")
-    temporary.write_text("".join(f"{url}\t{place}\n" for url, place in listed.items()))
-    temporary.replace(path)
+    write_whole(path, "".join(f"{url}\t{place}\n" for url, place in listed.items()))
     return path
 
 
@@ -94,7 +93,8 @@ def link_tree(directory: Path, names: Mapping[str, str], places: Mapping[str, Pa
         except FileExistsError:
             if not _is_ours(directory, link):
                 raise ConfigError(f"{link} is there and isn't ours: move it away, or stage elsewhere") from None
-            _replace_link(target, link)
+            with replacing(Path(link)) as temporary:
+                temporary.symlink_to(target)
     return tree
 
 
@@ -108,12 +108,6 @@ def unlink_gone(directory: Path) -> None:
         if gone:
             with suppress(OSError):  # something else is in it
                 os.rmdir(folder)
-
-
-def _replace_link(target: str, link: str) -> None:
-    temporary = f"{link}.{os.getpid()}.part"
-    os.symlink(target, temporary)
-    os.replace(temporary, link)
 
 
 def _is_ours(directory: Path, link: str) -> bool:

@@ -17,10 +17,10 @@ from distributed import Client, Future, KilledWorker, LocalCluster
 from distributed.client import FutureCancelledError
 from distributed.comm.core import CommClosedError
 
+from bbflow.atomic import PRIVATE, write_whole
 from bbflow.config import WorkersConfig
 from bbflow.errors import NodeError
 from bbflow.landing.certificate import new_certificate
-from bbflow.landing.contact import write_private
 from bbflow.transit.security import security_of, without_http
 
 CONNECT_TIMEOUT_S = 30.0
@@ -168,7 +168,7 @@ class Cluster:
 def _start(workers: WorkersConfig, scratch: Path) -> LocalCluster:
     """Start a cluster on this host that other users of the host can't use."""
     own = scratch / "dask.pem"
-    write_private(own, new_certificate())
+    write_whole(own, new_certificate(), PRIVATE)
     with dask.config.set(SETTINGS | without_http(but_dashboard=workers.dashboard is not None)):
         try:
             return LocalCluster(

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from bbflow.atomic import replacing
 from bbflow.cf import StreamAttributes
 from bbflow.errors import ConfigError, nearest
 from bbflow.operators.diagnostic import Diagnostic
@@ -60,9 +61,8 @@ class StreamArrays:
         if not file.exists():
             self.block(name)
             self._directory.mkdir(parents=True, exist_ok=True)
-            temporary = file.with_suffix(".new.npy")
-            np.save(temporary, self._first.whole(name))
-            temporary.rename(file)
+            with replacing(file) as temporary, temporary.open("wb") as new:
+                np.save(new, self._first.whole(name))
         values: Array = np.load(file)
         return values
 

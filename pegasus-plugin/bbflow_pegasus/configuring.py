@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bbflow.atomic import write_whole
 from bbflow.errors import ConfigError, nearest
 from bbflow_pegasus.catalogs import SITES, TRANSFORMATIONS, Catalog, plain, put_property, read_property
 from bbflow_pegasus.settings import BurstBuffer
@@ -70,9 +71,7 @@ class Change:
         if self.after is None:
             self.path.unlink(missing_ok=True)
             return
-        temporary = self.path.with_name(f".{self.path.name}.part")
-        temporary.write_text(self.after)
-        temporary.replace(self.path)
+        write_whole(self.path, self.after)
 
 
 def configure(buffer: BurstBuffer, files: Files) -> list[Change]:

@@ -1,6 +1,5 @@
 """The fold task: a batch of steps into the partial states of some shards, where the blocks lie."""
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from bbflow.atomic import replacing
 from bbflow.errors import ConfigError, naming
 from bbflow.operators import StateLayout
 from bbflow.operators.diagnostic import Diagnostic
@@ -239,10 +239,8 @@ def keep_rows(work: FoldWork, rows: Mapping[str, Array]) -> tuple[str, ...]:
         if len(passed):
             label = f"{work.state.key.node}.{work.state.key.label}"
             path = Path(work.rows_directory) / f"{name}.{label}.{first:010d}-{last:010d}.npy"
-            temporary = path.with_suffix(f".{os.getpid()}.tmp")
-            with naming(str(temporary)), temporary.open("wb") as file:
+            with naming(str(path)), replacing(path) as temporary, temporary.open("wb") as file:
                 np.save(file, _with_time(passed, work.inputs))
-            temporary.rename(path)
             kept.append(str(path))
     return tuple(kept)
 

@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Iterable, Mapping
 
+from bbflow.atomic import write_whole
 from bbflow.errors import ConfigError
 from bbflow_pegasus.dag.events import with_new_jobs
 from bbflow_pegasus.dag.nodes import Dag, parse_dag
@@ -184,9 +185,7 @@ class _Rewriting:
         path, kept = self._where.path / file, self._where.path / KEPT / file
         kept.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(path, kept)
-        temporary = path.with_name(path.name + ".new")
-        temporary.write_text(text)
-        os.replace(temporary, path)
+        write_whole(path, text)
 
 
 def _file(name: str, suffix: str) -> str:

@@ -1,10 +1,10 @@
 """The plan of waves as a file in the submit directory, for people and for reports."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
+from bbflow.atomic import write_whole
 from bbflow.units import format_bytes
 from bbflow_pegasus.planning.facts import Limits
 from bbflow_pegasus.planning.layout import Layout
@@ -15,9 +15,7 @@ WAVES = "bbflow-waves.json"
 
 def write_waves(path: Path, layout: Layout, limits: Limits) -> None:
     """Write the plan down."""
-    temporary = path.with_name(path.name + ".new")
-    temporary.write_text(json.dumps(_content(layout, limits), indent=1) + "\n")
-    os.replace(temporary, path)
+    write_whole(path, json.dumps(_content(layout, limits), indent=1) + "\n")
 
 
 def summary(layout: Layout, limits: Limits) -> list[str]:
