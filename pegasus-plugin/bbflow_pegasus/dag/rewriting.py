@@ -4,7 +4,6 @@ Files of jobs that are new, or do something else, go to a directory of their own
 jobs there are and who waits for whom is changed in Pegasus's own files; what it wrote is kept in that directory.
 """
 
-import os
 import shutil
 from collections.abc import Iterable, Mapping
 
