@@ -186,6 +186,11 @@ class Course:
         return held, (Say(f"the rescue {describe(code)} and is given up: the BB nodes keep what they hold"),)
 
 
+def exit_code(code: int) -> int:
+    """Give a process' exit code as a shell would: below 0 it is the signal that killed it."""
+    return 128 - code if code < 0 else code
+
+
 def describe(code: int) -> str:
     """Say how a process ended, such as ``was killed by SIGKILL``."""
     if code < 0:

@@ -23,6 +23,8 @@ from bbflow.course import (
     Start,
     StopPart,
     StopSimulation,
+    describe,
+    exit_code,
 )
 from bbflow.errors import BbflowError, ConfigError, StreamError
 from bbflow.landing.client import request_once
@@ -113,8 +115,13 @@ class Supervisor:
                     self._turn(self._simulation)
                 except KeyboardInterrupt:
                     self._take(Interrupted())
+        except StreamError as error:
+            if not (self._simulation and self._simulation.poll()):
+                raise
+            print(f"bbflow: {error}", file=sys.stderr, flush=True)
+            return exit_code(self._simulation.returncode)
         finally:
-            code = self._end()
+            code = exit_code(self._end())
             remove_leftovers(segments_before)
         if self.course.interrupts:
             return INTERRUPTED
@@ -141,8 +148,10 @@ class Supervisor:
             if self.course.part is not Part.NONE:
                 self._take(Ended(self._beside.returncode, self._step))
         elif ended and answered and not self._opened:
+            code = simulation.returncode
+            how = describe(code) if code < 0 else f"ended with exit code {code}"
             raise StreamError(
-                f"the simulation ended with exit code {simulation.returncode} and never opened stream "
+                f"the simulation {how} and never opened stream "
                 f"{self._stream!r}: check that its XML selects the engine bbflow, and that 'stream' is its "
                 "parameter Stream (or the IO's name)"
             )

@@ -165,10 +165,13 @@ def test_a_simulation_that_cannot_start_is_named(tmp_path):
     assert "can't start the simulation './no-such-model'" in said
 
 
-def test_the_simulations_exit_code_is_kept(tmp_path):
-    code, said = mainjob.run(mainjob.write_config(tmp_path), ["sh", "-c", "exit 7"])
-    assert code != 0, said
-    assert "exit code 7 and never opened stream" in said
+@pytest.mark.parametrize(
+    ("way", "kept", "words"), [("exit 7", 7, "ended with exit code 7"), ("kill -SEGV $$", 139, "was killed by SIGSEGV")]
+)
+def test_the_simulations_exit_code_is_kept(tmp_path, way, kept, words):
+    code, said = mainjob.run(mainjob.write_config(tmp_path), ["sh", "-c", way])
+    assert code == kept, said
+    assert f"{words} and never opened stream" in said
 
 
 def test_the_simulation_goes_on_when_its_analysis_fails_and_every_step_is_rescued(program, tmp_path, truth):
