@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
-from bbflow.errors import SourceError
+from bbflow.errors import ConfigError, SourceError
 from bbflow.staging.facts import Listed
 from bbflow.staging.local import is_local, path_of
 from bbflow.staging.sources import Sources
@@ -46,6 +46,8 @@ def expand(word: str, sources: Sources) -> list[Listed]:
     ------
     SourceError
         If nothing matches, or a directory can't be listed.
+    ConfigError
+        If a wildcard stands where a host or a bucket must be named.
     """
     if not is_many(word):
         return [Listed(word, word.rpartition("/")[2], None)]
@@ -65,6 +67,10 @@ def _parted(pattern: str) -> tuple[str, list[str]]:
     """Part a pattern into the directory before its first wildcard, and the segments from there on."""
     segments = pattern.split("/")
     first = next(number for number, segment in enumerate(segments) if has_wildcard(segment))
+    if "://" in pattern and first < 3:
+        raise ConfigError(
+            f"{pattern}: a host or a bucket can't be a pattern; name it, and write patterns for what it has"
+        )
     rest = segments[first:]
     if not rest[-1]:
         rest[-1] = ANY_DEPTH

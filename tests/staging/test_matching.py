@@ -114,6 +114,11 @@ def test_what_matches_nothing_is_one_clear_error(below, word):
         expand(word.format(below=below), Sources())
 
 
+def test_a_bucket_is_no_pattern():
+    with pytest.raises(ConfigError, match="can't be a pattern"):
+        expand("s3://survey-*/a.fits", Sources())
+
+
 def test_a_pattern_in_a_plan_is_each_of_its_files_once_and_the_target_is_no_source(below):
     (below / "bb").mkdir()
     (below / "bb" / "staged.fits").write_bytes(b"x")
