@@ -69,7 +69,7 @@ def _parted(pattern: str) -> tuple[str, list[str]]:
     first = next(number for number, segment in enumerate(segments) if has_wildcard(segment))
     if "://" in pattern and first < 3:
         raise ConfigError(
-            f"{pattern}: a host or a bucket can't be a pattern; name it, and write patterns for what it has"
+            f"{pattern}: a host or a bucket can't be a pattern; name it, and write patterns after it"
         )
     rest = segments[first:]
     if not rest[-1]:
