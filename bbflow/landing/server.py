@@ -1,6 +1,8 @@
 """The agent's shell: one thread, one selector, the sockets around `Agent`."""
 
+import errno
 import os
+import resource
 import selectors
 import signal
 import socket
@@ -20,6 +22,10 @@ from bbflow.records import Message
 from bbflow.store.node import NodeStore
 
 SOCKET_NAME = "agent.sock"
+RESERVED_FILES = 32
+"""Descriptors that are kept for what isn't a peer: listeners, index, pool."""
+STAY_S = 0.5
+"""A stranger that others wait for may stay so long, and so long nobody else is let in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +69,8 @@ class Server:
         self._selector = selectors.DefaultSelector()
         self._links: dict[int, Link] = {}
         self._strangers: dict[int, float] = {}
+        self._most_links = _open_files() - RESERVED_FILES
+        self._closed_until_s: dict[socket.socket, float] = {}
         self.interrupted = False
         """Whether a signal or the parent's end stops it, not a request."""
         self._unix = listen_unix(store.directory / SOCKET_NAME)
@@ -96,6 +104,7 @@ class Server:
                     self._serve(key.fd)
             self._deliver(self._agent.expire())
             self._turn_strangers_away()
+            self._open_again()
         self._close()
 
     def interrupt(self) -> None:
@@ -103,16 +112,22 @@ class Server:
         self.interrupted = True
 
     def _timeout_s(self) -> float | None:
-        deadlines_s = [*self._strangers.values()]
+        deadlines_s = [*self._strangers.values(), *self._closed_until_s.values()]
         if (deadline_s := self._agent.next_deadline_s()) is not None:
             deadlines_s.append(deadline_s)
         return max(min(deadlines_s) - time.time(), 0.0) if deadlines_s else None
 
     def _accept(self, listener: socket.socket) -> None:
+        strangers = [key for key in self._strangers if self._links[key].socket.family == listener.family]
+        if len(self._links) >= self._most_links or len(strangers) >= self._most_links // 2:
+            self._make_room(listener, strangers)
+            return  # who waits is let in next
         try:
             peer, _ = listener.accept()
-        except OSError:
-            return  # it has given up already
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                self._make_room(listener, strangers)
+            return  # else it has given up already
         if listener is self._tcp:
             tune(peer)
             if self._tls:
@@ -122,6 +137,23 @@ class Server:
         self._links[peer.fileno()] = Link(peer, handshake, self._store.pool)
         self._strangers[peer.fileno()] = time.time() + TIMEOUT_S
         self._selector.register(peer, selectors.EVENT_READ)
+
+    def _make_room(self, listener: socket.socket, strangers: list[int]) -> None:
+        """Let the stranger go that has been silent for longest, or let nobody in for a moment."""
+        oldest = min(strangers, key=lambda key: self._strangers[key], default=None)
+        now_s = time.time()
+        until_s = now_s + STAY_S if oldest is None else self._strangers[oldest] - TIMEOUT_S + STAY_S
+        if oldest is not None and until_s <= now_s:
+            self._cut_off(oldest, "others wait for its place")
+        else:
+            self._closed_until_s[listener] = until_s
+            self._selector.unregister(listener)
+
+    def _open_again(self) -> None:
+        now_s = time.time()
+        for listener in [key for key, until_s in self._closed_until_s.items() if until_s <= now_s]:
+            del self._closed_until_s[listener]
+            self._selector.register(listener, selectors.EVENT_READ, "listener")
 
     def _turn_strangers_away(self) -> None:
         now_s = time.time()
@@ -192,6 +224,13 @@ class Server:
         self._unix.close()
         self._tcp.close()
         self._selector.close()
+
+
+def _open_files() -> int:
+    """Let this process have as many descriptors as it may, and give how many that is."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    return most if most != resource.RLIM_INFINITY else 1 << 20
 
 
 def _where(peer: socket.socket) -> str:

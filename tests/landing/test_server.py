@@ -1,11 +1,16 @@
 """A real node process over its Unix and TCP sockets: who gets in, and how bytes land and are read."""
 
+import resource
 import socket
 import ssl
 import struct
 import subprocess
+import sys
 import tempfile
+import time
+from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -251,3 +256,29 @@ def test_tls_is_spoken_with_who_checks_the_authority_and_with_nobody_else(short,
 def test_a_stream_that_was_not_joined_is_not_read(remote):
     with NodeClient(remote) as client, pytest.raises((NodeError, StreamError)):
         client.get(0, 0, memoryview(bytearray(8)))
+
+
+def test_a_node_with_few_descriptors_answers_beside_many_who_stay_silent(short):
+    """Each keeps its connection and says nothing: the one that has been silent for longest makes room."""
+    words = [sys.executable, "-m", "bbflow", "node", "--name", "bb0", "--directory", str(short)]
+    words += ["--capacity", str(64 * PAGE), "--contact", str(short / "contact.json")]
+    few = partial(resource.setrlimit, resource.RLIMIT_NOFILE, (80, 80))
+    with (short / "bb0.log").open("wb") as log:
+        process = subprocess.Popen(words, stderr=log, preexec_fn=few)
+    try:
+        wait_until_ready("bb0", short / "contact.json", process, short / "bb0.log")
+        (node,) = read_contact(short / "contact.json")
+        with ExitStack() as stack:
+            for number in range(120):
+                stack.enter_context(socket.create_connection(split_address(node.tcp)))
+                if number % 40 == 0:
+                    trusted = stack.enter_context(NodeClient(node))
+            assert request_once(node, "status")["name"] == "bb0"
+            assert trusted.request("status")["name"] == "bb0"
+            end_s = time.monotonic() + 300
+            while "others wait for its place" not in (short / "bb0.log").read_text() and time.monotonic() < end_s:
+                time.sleep(0.05)
+        assert "others wait for its place" in (short / "bb0.log").read_text()
+    finally:
+        process.terminate()
+        process.wait()
