@@ -2,11 +2,23 @@
 #include "OpenNumber.h"
 #include "Reader.h"
 
+#include <iostream>
 #include <memory>
 #include <stdexcept>
 
 namespace
 {
+
+/** ADIOS2 takes any PluginName where PluginLibrary is right: a wrong one is likely a mistake. */
+void WarnOfName(const std::string &name, const bbflow::Parameters &parameters)
+{
+    if (name != "bbflow" && parameters.Place.Rank == 0)
+    {
+        std::cerr << "bbflow: stream '" + parameters.Stream + "': the engine's PluginName is '" +
+                         name + "', which counts for nothing: it should be 'bbflow'\n"
+                  << std::flush;
+    }
+}
 
 template <class T>
 adios2::plugin::PluginEngineInterface *Make(adios2::IO io, const std::string &name,
@@ -17,6 +29,7 @@ adios2::plugin::PluginEngineInterface *Make(adios2::IO io, const std::string &na
     parameters.Stream = number.Fill();
     auto engine = std::make_unique<T>(io, name, mode, parameters);
     number.Count();
+    WarnOfName(name, parameters);
     return engine.release();
 }
 

@@ -38,3 +38,12 @@ def test_the_parameter_contact_comes_before_the_environment(node, tmp_path):
     config = write_config(tmp_path, Contact=str(node.contact))
     returncode, said = run_writer(tmp_path / "none.json", ONE_STEP, config)
     assert returncode == 0, said
+
+
+def test_a_wrong_plugin_name_is_warned_of(node, tmp_path):
+    config = write_config(tmp_path)
+    config.write_text(config.read_text().replace('value="bbflow"', 'value="bflow"'))
+    returncode, said = run_writer(node.contact, ONE_STEP, config)
+    assert returncode == 0, said
+    assert "PluginName is 'bflow'" in said
+    assert watch(node)["status"] == "closed"

@@ -85,6 +85,11 @@ def oracle(program, directory, steps, calendar="noleap"):
     output = directory / "oracle.bp"
     command = simulation(program, 1, steps, config=BP5, calendar=calendar, output=output)
     subprocess.run(command, check=True, cwd=directory, stdout=subprocess.DEVNULL)
+    return load_oracle(output, calendar)
+
+
+def load_oracle(output, calendar):
+    """Load it."""
     fields = {"time": [], "tas": [], "pr": [], "psl": [], "ta": []}
     with adios2.Stream(str(output), "r") as stream:
         for _ in stream.steps():

@@ -1,0 +1,70 @@
+"""Harm real runs and judge what they leave; prints a line for each, with the seed that repeats it.
+
+    python -m chaos random --runs 200 --seed 1     # kills of anything but the simulation, at random
+    python -m chaos table --times 20               # each line of docs/trust.md
+"""
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+from chaos.harm import LINES, Line, kill_at_random
+from chaos.runs import PATIENCE_S, Run, Shape, build, oracle
+from chaos.verdict import Verdict, judge, load
+
+
+def main() -> int:
+    """Run the command."""
+    parser = argparse.ArgumentParser(prog="chaos")
+    parser.add_argument("what", choices=["random", "table"])
+    parser.add_argument("--runs", type=int, default=200, help="of random kills")
+    parser.add_argument("--times", type=int, default=20, help="for each line of the table")
+    parser.add_argument("--only", default="", help="lines whose name has this in it")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--keep", action="store_true", help="keep the folders of all runs, not only of wrong ones")
+    options = parser.parse_args()
+    scratch = Path(tempfile.mkdtemp(prefix="bbflow-chaos-"))
+    print(f"in {scratch}; a run may take {PATIENCE_S:.0f} s", flush=True)
+    program = build(scratch / "build")
+    truth = load(oracle(program, scratch / "oracle"))
+    lines = [_random_line(options.seed + n) for n in range(options.runs)] if options.what == "random" else [
+        (line, options.seed + n) for line in LINES if options.only in line.name for n in range(options.times)
+    ]
+    counts: Counter[str] = Counter()
+    for line, seed in lines:
+        folder = scratch / f"{line.name.replace(' ', '-')}-{seed}"
+        verdict = _run(line, seed, folder, program, truth)
+        counts[f"{line.name}: {'WRONG' if verdict.wrong else verdict.outcome.split(',')[0]}"] += 1
+        if not (verdict.wrong or options.keep):
+            shutil.rmtree(folder)
+    for name, count in sorted(counts.items()):
+        print(f"{count:5d} {name}")
+    wrong = any("WRONG" in name for name in counts)
+    if not wrong and not options.keep:
+        shutil.rmtree(scratch)
+    return int(wrong)
+
+
+def _random_line(seed: int) -> tuple[Line, int]:
+    return Line("random", kill_at_random, Shape.random(Random(seed))), seed
+
+
+def _run(line: Line, seed: int, folder: Path, program: Path, truth: object) -> Verdict:
+    began_s = time.monotonic()
+    with line.around(folder):
+        run = Run(folder, program, line.shape, **line.changes(folder))
+        done = line.harm(run, Random(seed))
+        verdict = judge(run, run.finish(), truth, hurts=line.hurts)
+    mark = "WRONG: " if verdict.wrong else ""
+    took_s = time.monotonic() - began_s
+    print(f"seed {seed} {line.name} {line.shape}: {done}: {mark}{verdict.outcome} ({took_s:.0f} s)", flush=True)
+    return verdict
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,160 @@
+"""One run of the example simulation with its analysis, whose processes can be found and harmed."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+import bbflow_adios2
+import psutil
+import yaml
+from bbflow_workflows import climate
+
+from bbflow.events import read_events
+
+STEPS = 130
+"""A year of the model in 130 steps has 130 / 4 days: two months."""
+FLAGS = {"nlat": 24, "nlon": 48, "levels": 3, "steps_per_day": 4, "seed": 3, "calendar": "noleap"}
+OPERATORS = {"tas": ["mean", "std", "min", "max", "count"], "pr": ["mean", "max"], "ta": ["mean", "count"]}
+PATIENCE_S = 300.0
+SIMULATION = ("climate", "mpiexec", "hydra")
+"""In the names of the simulation's processes, which nobody harms."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a run is made of."""
+
+    ranks: int = 2
+    """Of the simulation."""
+    nodes: int = 1
+    """BB nodes."""
+    transport: str = "auto"
+    """The engine's."""
+    workers: int = 1
+    """Dask workers."""
+
+    @classmethod
+    def random(cls, dice: Random) -> "Shape":
+        """Choose one."""
+        return cls(dice.randint(1, 4), dice.randint(1, 2), dice.choice(("shm", "tcp")), dice.randint(1, 2))
+
+
+class Run:
+    """A run in a folder of its own.
+
+    Parameters
+    ----------
+    folder
+        Gets the configuration, the output and what was said.
+    program
+        The simulation.
+    shape
+        What it is made of.
+    changes
+        Further keys of the configuration.
+    """
+
+    def __init__(self, folder: Path, program: Path, shape: Shape, **changes: object) -> None:
+        self.folder, self.output = folder, folder / "out"
+        folder.mkdir(parents=True, exist_ok=True)
+        content = {
+            "stream": "climate",
+            "output": str(self.output),
+            "operators": OPERATORS,
+            "nodes": {"count": shape.nodes, "capacity": "512KiB"},
+            "workers": {"batch_steps": 2, "processes": shape.workers, "threads": 1},
+        } | changes
+        (folder / "analysis.yml").write_text(yaml.safe_dump(content))
+        xml = folder / "climate.xml"
+        xml.write_text(bbflow_adios2.engine_xml("climate", Transport=shape.transport))
+        model = climate.command(program, shape.ranks, config=xml, steps=STEPS, **FLAGS)
+        words = [sys.executable, "-m", "bbflow", "run", str(folder / "analysis.yml"), "--no-report", "--"]
+        # The shell tells the simulation's own exit code, whatever becomes of all others.
+        words += ["sh", "-c", f'"$@"; echo $? > {folder}/code', "sh", *model]
+        with (folder / "said").open("wb") as said:
+            self.process = psutil.Popen(words, stdout=said, stderr=said, start_new_session=True)
+        self.began_s = time.monotonic()
+
+    def others(self) -> dict[str, list[psutil.Process]]:
+        """Give the living processes besides the simulation and the supervisor, by what they are."""
+        found: dict[str, list[psutil.Process]] = {}
+        for child in self._descendants():
+            if kind := kind_of(child):
+                found.setdefault(kind, []).append(child)
+        return found
+
+    def _descendants(self) -> list[psutil.Process]:
+        try:
+            return list(self.process.children(recursive=True))
+        except psutil.NoSuchProcess:
+            return []
+
+    def folds(self) -> int:
+        """How many batches were folded."""
+        return sum(event["event"] == "fold" for event in read_events(self.output))
+
+    def published(self) -> int:
+        """How many spans were published."""
+        return sum(event["event"] == "publish" for event in read_events(self.output))
+
+    def wait_until(self, condition: Callable[[], object]) -> bool:
+        """Wait until something is so; False if the run ends before."""
+        while self.process.poll() is None:
+            if condition():
+                return True
+            time.sleep(0.005)
+        return False
+
+    def finish(self) -> int | None:
+        """Wait for its end; None if it doesn't come, and it was killed."""
+        try:
+            return int(self.process.wait(max(PATIENCE_S - (time.monotonic() - self.began_s), 1.0)))
+        except psutil.TimeoutExpired:
+            for process in [*self._descendants(), self.process]:
+                process.kill()
+            self.process.wait()
+            return None
+
+    @property
+    def simulation_code(self) -> int | None:
+        """The simulation's own exit code; None if it never ended."""
+        path = self.folder / "code"
+        return int(path.read_text()) if path.exists() else None
+
+    @property
+    def said(self) -> str:
+        """What the run said."""
+        return (self.folder / "said").read_text(errors="replace")
+
+
+def kind_of(process: psutil.Process) -> str | None:
+    """Say what a process is: analysis, rescue, agent, worker; None for others and the simulation's."""
+    try:
+        words = process.cmdline()
+    except psutil.Error:
+        return None
+    line = " ".join(words)
+    kinds = {"analysis": "bbflow fold", "rescue": "bbflow rescue", "agent": "bbflow node", "worker": "spawn_main"}
+    if any(name in Path(words[0]).name for name in SIMULATION) if words else True:
+        return None
+    return next((kind for kind, part in kinds.items() if part in line), None)
+
+
+def build(folder: Path) -> Path:
+    """Build the simulation."""
+    return Path(climate.build(folder))
+
+
+def oracle(program: Path, folder: Path) -> Path:
+    """Write the same simulation's steps as BP5."""
+    folder.mkdir(parents=True, exist_ok=True)
+    output = folder / "oracle.bp"
+    xml = Path(__file__).parents[2] / "catalogs" / "adios2" / "climate-bp5.xml"
+    command = climate.command(program, 1, config=xml, steps=STEPS, output=output, **FLAGS)
+    subprocess.run(command, check=True, cwd=folder, stdout=subprocess.DEVNULL, env=dict(os.environ))
+    return output
