@@ -93,6 +93,7 @@ class BurstBuffer:
         *,
         output_held: bool = False,
         take_over: bool = False,
+        folds: bool = True,
     ) -> "Analysis":
         """Register operators on a stream and fold it in the background until it ends.
 
@@ -106,6 +107,8 @@ class BurstBuffer:
             Whether the caller sees to it that no other analysis writes into the output.
         take_over
             Whether the stream may be another analysis' until now, one with another output.
+        folds
+            Whether further steps are folded; otherwise what is folded already is published.
 
         Raises
         ------
@@ -113,7 +116,9 @@ class BurstBuffer:
             If the configuration is wrong, or the output holds something else.
         """
         checked = config if isinstance(config, Config) else parse_config(dict(config))
-        return Analysis(self.contact, checked, scheduler, output_held=output_held, take_over=take_over)
+        return Analysis(
+            self.contact, checked, scheduler, output_held=output_held, take_over=take_over, folds=folds
+        )
 
     def close(self) -> None:
         """End the nodes, if they were started with this object."""
@@ -138,7 +143,7 @@ class Analysis:
         The contact file of the nodes that its steps land on.
     config
         What is computed.
-    scheduler, output_held, take_over
+    scheduler, output_held, take_over, folds
         As for `BurstBuffer.analyse`.
     """
 
@@ -150,6 +155,7 @@ class Analysis:
         *,
         output_held: bool = False,
         take_over: bool = False,
+        folds: bool = True,
     ) -> None:
         self._nodes = read_contact(contact)
         self._output = config.output
@@ -161,7 +167,7 @@ class Analysis:
             scratch = self._resources.enter_context(tempfile.TemporaryDirectory(prefix="bbflow-dask-"))
             dask = Cluster(config.workers, scheduler, Path(scratch), certificate_of(contact))
             cluster = self._resources.enter_context(dask)
-            self._pipeline = Pipeline(contact, config, cluster, takes_over=take_over)
+            self._pipeline = Pipeline(contact, config, cluster, takes_over=take_over, folds=folds)
         except BaseException:
             self._resources.close()
             raise

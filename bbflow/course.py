@@ -29,6 +29,8 @@ class Part(Enum):
 
     FOLD = "the analysis"
     """It folds, publishes and drains."""
+    FINISH = "the last publication"
+    """It publishes what a failed analysis had folded, and saves the state."""
     RESCUE = "the rescue"
     """It writes what is not folded to ``rescued/raw.zarr``."""
     NONE = "nothing"
@@ -56,6 +58,8 @@ class Ended:
     """Its exit code; below 0 the signal that killed it."""
     step: int
     """Every step up to this one is safe with it."""
+    forgotten: bool = False
+    """Whether the nodes have forgotten the stream, which is the last thing that is done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +141,9 @@ class Course:
                 return replace(self, simulation_ended=True, fruitless=0), (Hurry(),)
             case Interrupted():
                 return replace(self, interrupts=self.interrupts + 1)._interrupted()
-            case Ended(code) if code in DONE:
+            case Ended() if self.part is Part.FINISH:
+                return replace(self, part=Part.RESCUE, fruitless=0, step=-1), (Start(Part.RESCUE),)
+            case Ended(code, forgotten=forgotten) if code in DONE or (code < 0 and forgotten):
                 return replace(self, part=Part.NONE), ()
             case Ended(code, step):
                 fruitless = 0 if step > self.step else self.fruitless
@@ -147,8 +153,8 @@ class Course:
         # What the simulation has committed is still published, unless the user can't wait for that.
         if self.interrupts == 1 or self.part is Part.NONE:
             return self, (StopSimulation(signal.SIGINT),)
-        if self.part is Part.FOLD:
-            course, actions = self._rescue("was interrupted")
+        if self.part in (Part.FOLD, Part.FINISH):
+            course, actions = replace(self, step=-1)._rescue("was interrupted")
             return course, (StopPart(), *actions)
         said = Say("the rescue was interrupted: what it has not written yet is lost")
         return replace(self, part=Part.NONE, keeping=Keeping.LEFT), (StopPart(), said)
@@ -175,11 +181,13 @@ class Course:
 
     def _rescue(self, how: str) -> "tuple[Course, tuple[Action, ...]]":
         failure = f"the analysis {how}"
-        rescuing = replace(self, part=Part.RESCUE, fruitless=0, step=-1, keeping=Keeping.RESCUED, failure=failure)
+        # A state that is folded, but not published, would be lost with the nodes.
+        part = Part.FINISH if self.step >= 0 else Part.RESCUE
+        rescuing = replace(self, part=part, fruitless=0, step=-1, keeping=Keeping.RESCUED, failure=failure)
         stops = self.on_failure == STOP and not self.simulation_ended
         goes_on = "" if self.simulation_ended else "the simulation is ended; " if stops else "the simulation goes on; "
-        said = Say(f"{failure} and is given up: {goes_on}what isn't folded is written to rescued/raw.zarr")
-        return rescuing, (said, *((StopSimulation(),) if stops else ()), Start(Part.RESCUE))
+        said = Say(f"{failure} and is given up: {goes_on}what isn't folded is rescued to rescued/raw.zarr")
+        return rescuing, (said, *((StopSimulation(),) if stops else ()), Start(part))
 
     def _hold(self, code: int) -> "tuple[Course, tuple[Action, ...]]":
         held = replace(self, part=Part.NONE, keeping=Keeping.HELD)

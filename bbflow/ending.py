@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from bbflow.cf import STEP
 from bbflow.course import Course, Keeping
 from bbflow.errors import NodeError
-from bbflow.growing import set_attributes, shown_shapes
+from bbflow.growing import set_attributes, shown_attributes, shown_shapes
 from bbflow.landing.client import NodeClient
 from bbflow.landing.contact import NodeAddress, read_contact
 
@@ -26,7 +27,12 @@ class Left:
         """Look into an output."""
         results, rescued = shown_shapes(output / RESULTS), shown_shapes(output / RESCUED)
         times = [shape[0] for name, shape in results.items() if name.startswith("time_") and len(shape) == 1]
-        return cls(sum(times), rescued.get("step", (0,))[0])
+        return cls(sum(times), rescued.get(STEP, (0,))[0])
+
+
+def is_complete(output: Path) -> bool:
+    """Whether the results say that they are."""
+    return shown_attributes(output / RESULTS).get("bbflow_status") == "complete"
 
 
 def mark_incomplete(output: Path, course: Course) -> None:

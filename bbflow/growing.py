@@ -159,6 +159,15 @@ def shown_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     return {name: tuple(item["shape"]) for name, item in members.items() if item["node_type"] == "array"}
 
 
+def shown_attributes(path: Path) -> dict[str, Any]:
+    """Give the attributes of a store as readers see them; none if there is no store."""
+    try:
+        attributes: dict[str, Any] = json.loads((path / METADATA).read_text())["attributes"]
+    except FileNotFoundError:
+        return {}
+    return attributes
+
+
 def set_attributes(path: Path, **attributes: Any) -> None:
     """Set attributes of a store whose writer is gone; what it had not committed stays unseen."""
     metadata = path / METADATA

@@ -37,7 +37,7 @@ STOP_TIMEOUT_S = 10.0
 NODE_BACK_S = 60.0
 """How long a new analysis waits for a BB node's agent to be started again."""
 INTERRUPTED = 130
-CONSUMERS = {Part.FOLD: "fold", Part.RESCUE: "rescue"}
+CONSUMERS = {Part.FOLD: "fold", Part.FINISH: "fold", Part.RESCUE: "rescue"}
 """Whose cursor tells how far the process beside the simulation is."""
 
 Process = subprocess.Popen[bytes]
@@ -61,6 +61,8 @@ class Supervisor:
         Gets the nodes' status again and again.
     on_failure
         What becomes of the simulation when its analysis fails for good: continue or stop.
+    is_complete
+        Whether what is published says so: an analysis may die after all its work is done.
     """
 
     def __init__(
@@ -70,13 +72,15 @@ class Supervisor:
         commands: Mapping[Part, Sequence[str]],
         show: Callable[[list[Message]], object],
         on_failure: str,
+        is_complete: Callable[[], bool],
     ) -> None:
         self._contact = contact
         self._nodes = read_contact(contact)
         self._stream = stream
         self._commands = commands
         self._show = show
-        self._opened = False
+        self._says_complete = is_complete
+        self._opened = self._forgotten = False
         self._step = -1
         self.course = Course(on_failure)
         """Where the run is, or how it ended."""
@@ -129,7 +133,9 @@ class Supervisor:
 
     @property
     def _is_complete(self) -> bool:
-        return self.course.keeping is Keeping.RESULTS and self._published == 0
+        if self.course.keeping is not Keeping.RESULTS:
+            return False
+        return self._says_complete() if self._published < 0 else self._published == 0
 
     def _end(self) -> int:
         """End what still runs; gives the simulation's exit code."""
@@ -146,7 +152,7 @@ class Supervisor:
             self._take(SimulationEnded())
         if self._beside is not None and self._beside.poll() is not None and self._due is None:
             if self.course.part is not Part.NONE:
-                self._take(Ended(self._beside.returncode, self._step))
+                self._take(Ended(self._beside.returncode, self._step, answered and self._forgotten))
         elif ended and answered and not self._opened:
             code = simulation.returncode
             how = describe(code) if code < 0 else f"ended with exit code {code}"
@@ -199,6 +205,7 @@ class Supervisor:
             return False
         streams = [status["streams"].get(self._stream, {}) for status in statuses]
         self._opened = self._opened or any(stream.get("status", "expected") != "expected" for stream in streams)
+        self._forgotten = self._opened and not any(streams)
         self._step = _step_of(streams, CONSUMERS.get(self.course.part, ""))
         if any(streams) or not self._opened:  # at the end the nodes have forgotten it: its last numbers stay
             self._show(statuses)

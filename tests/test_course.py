@@ -53,8 +53,19 @@ def test_an_analysis_that_gets_no_further_is_given_up_and_its_steps_are_rescued(
     course, actions = go(Course(), *(Ended(code, 4) for _ in range(TRIES)))
     assert course.part is Part.FOLD
     course, actions = go(course, Ended(code, 4))
-    assert (course.part, course.keeping, actions) == (Part.RESCUE, Keeping.RESCUED, [Start(Part.RESCUE)])
+    assert (course.part, course.keeping, actions) == (Part.FINISH, Keeping.RESCUED, [Start(Part.FINISH)])
     assert course.failure
+
+
+@pytest.mark.parametrize("code", [0, INCOMPLETE, 1, KILLED, os.EX_USAGE])
+def test_what_was_folded_is_published_before_the_rest_is_rescued_if_that_can_be_done(code):
+    course, actions = go(Course(), Ended(KILLED, 4), Ended(os.EX_DATAERR, 4), Ended(code, 4))
+    assert (course.part, actions) == (Part.RESCUE, [Start(Part.RESCUE)])
+
+
+def test_an_analysis_that_dies_when_the_nodes_have_forgotten_the_stream_has_done_its_work():
+    course, actions = go(Course(), Ended(KILLED, -1, forgotten=True))
+    assert (course.part, course.keeping, actions) == (Part.NONE, Keeping.RESULTS, [])
 
 
 def test_tries_without_progress_come_more_and_more_slowly():
@@ -84,7 +95,7 @@ def test_a_full_file_system_is_waited_for_as_long_as_the_simulation_runs():
     assert (course.part, actions) == (Part.FOLD, [Start(Part.FOLD, LONGEST_WAIT_S)])
     course, actions = go(course, SimulationEnded())
     assert actions == [Hurry()]
-    course, _ = go(course, *full[: TRIES + 1])
+    course, _ = go(course, *full[: TRIES + 1], *full[:1])
     assert course.part is Part.RESCUE
     course, actions = go(course, *full[: TRIES + 1])
     assert (course.part, course.keeping, actions) == (Part.NONE, Keeping.HELD, [])

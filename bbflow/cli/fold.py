@@ -21,6 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--scheduler", help="a Dask scheduler's address or file (default: a local cluster)")
     add_continue(parser)
     add_take_over(parser)
+    parser.add_argument(
+        "--finish", action="store_true", help="fold no further step: publish what is folded, and save its state"
+    )
     parser.add_argument("--output-held", action="store_true", help="who starts this holds the output for it")
 
 
@@ -51,9 +54,8 @@ def configured(options: argparse.Namespace) -> Config:
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
     config = configured(options)
-    held, take_over = options.output_held, options.take_over
-    buffer = connect(options.contact)
-    with buffer.analyse(config, options.scheduler, output_held=held, take_over=take_over) as analysis:
+    asked = {"output_held": options.output_held, "take_over": options.take_over, "folds": not options.finish}
+    with connect(options.contact).analyse(config, options.scheduler, **asked) as analysis:
         outcome = analysis.wait()
     for error in outcome.errors if outcome else ():
         print(f"bbflow: {error}", file=sys.stderr)

@@ -21,7 +21,7 @@ import bbflow_adios2
 from bbflow.cli.fold import add_continue, add_take_over, configured
 from bbflow.config import Config
 from bbflow.course import Course, Keeping, Part
-from bbflow.ending import Left, describe_ending, describe_held, mark_incomplete
+from bbflow.ending import Left, describe_ending, describe_held, is_complete, mark_incomplete
 from bbflow.errors import ConfigError, MissingToolError, describe
 from bbflow.events import EVENTS_FILE
 from bbflow.landing.contact import read_contact
@@ -99,9 +99,10 @@ def run_simulation(options: argparse.Namespace, command: Sequence[str]) -> int:
         supervisor = Supervisor(
             contact,
             config.stream,
-            {Part.FOLD: analysis, Part.RESCUE: rescue},
+            {Part.FOLD: analysis, Part.FINISH: [*analysis, "--finish"], Part.RESCUE: rescue},
             lambda s: progress.update(s, config.stream),
             config.on_failure,
+            lambda: is_complete(config.output),
         )
         try:
             environment = os.environ | bbflow_adios2.environment(contact)

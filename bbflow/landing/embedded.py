@@ -24,7 +24,9 @@ ROOT_FILES = ("*.log", "contact.*", ".contact.*", "dask-scratch-space/**")
 """What lies beside the nodes' directories; each of these has a mark of its own."""
 START_TIMEOUT_S = 120.0
 RESTARTS = 3
-"""How often the agent of an embedded node is started again."""
+"""How often the agent of an embedded node is started again that doesn't live long."""
+STEADY_S = 10.0
+"""One that has lived for so long may be killed as often again."""
 
 
 class EmbeddedNodes:
@@ -68,8 +70,8 @@ class EmbeddedNodes:
         try:
             contact_key(self.contact)
             self._processes = {name: self._spawn(name) for name in names}
-            for name, process in self._processes.items():
-                wait_until_ready(name, self.contact, process, self._root / f"{name}.log")
+            for name in names:
+                self._wait_until_ready(name)
             self.nodes = read_contact(self.contact)
             """Their addresses."""
             for name in names:
@@ -83,10 +85,25 @@ class EmbeddedNodes:
     def _spawn(self, name: str) -> subprocess.Popen[bytes]:
         return spawn_node(name, self._root, self._capacity, self.contact, with_parent=True)
 
+    def _wait_until_ready(self, name: str) -> None:
+        """Wait until a node answers; one that was killed meanwhile is started again."""
+        for left in range(RESTARTS, -1, -1):
+            process = self._processes[name]
+            try:
+                wait_until_ready(name, self.contact, process, self._root / f"{name}.log")
+                break
+            except NodeError:
+                if not left or process.returncode is None or process.returncode >= 0:
+                    raise
+            self._processes[name] = self._spawn(name)
+
     def _keep(self, name: str) -> None:
         """Start a node's agent again that was killed: it takes over what the node holds."""
-        for _ in range(RESTARTS):
+        left = RESTARTS
+        while left:
+            began_s = time.monotonic()
             self._processes[name].wait()
+            left = RESTARTS if time.monotonic() - began_s > STEADY_S else left - 1
             with self._lock:
                 if self._closing:
                     return

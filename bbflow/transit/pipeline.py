@@ -2,7 +2,6 @@
 
 import queue
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,8 @@ from bbflow.transit.chain.taking_over import keep_state, take_over
 from bbflow.transit.cluster import Cluster, dask_failures
 from bbflow.transit.live import live_dataset
 from bbflow.transit.opening import FirstStep, check_variables, make_clock, own_names
+from bbflow.transit.outcome import Outcome as Outcome
+from bbflow.transit.outcome import ended_before
 from bbflow.transit.output.netcdf import check_netcdf, write_netcdf
 from bbflow.transit.stages import DrainStage, FoldStage
 from bbflow.view.consumers import FOLD, Consumers, consumers_of, owner_of
@@ -29,24 +30,6 @@ from bbflow.view.stream import StreamView
 from bbflow.view.watch import Watcher
 
 LiveAnswer = queue.SimpleQueue[xr.Dataset | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How a stream ended."""
-
-    complete: bool
-    """Whether every writer closed it in order."""
-    steps: int
-    """Steps that were folded."""
-    discarded: int
-    """Steps that the engine discarded for lack of room."""
-    late: int = 0
-    """Steps that weren't later than the one before, and were left out."""
-    missing: int = 0
-    """Steps that, by the interval between the others, are missing in gaps."""
-    errors: tuple[str, ...] = ()
-    """What failed in users' operators."""
 
 
 class Pipeline:
@@ -62,6 +45,8 @@ class Pipeline:
         Where tasks run.
     takes_over
         Whether the stream may be another analysis' until now.
+    folds
+        Whether further steps are folded; otherwise what is folded already is published, and the stream is left alone.
 
     Raises
     ------
@@ -73,8 +58,11 @@ class Pipeline:
         If the stream is another analysis'.
     """
 
-    def __init__(self, contact: Path, config: Config, cluster: Cluster, *, takes_over: bool = False) -> None:
+    def __init__(
+        self, contact: Path, config: Config, cluster: Cluster, *, takes_over: bool = False, folds: bool = True
+    ) -> None:
         config = config.anywhere()
+        self._folds = folds
         checked_policy(config.raw.policy, config.raw.phases)
         if config.netcdf:
             check_netcdf()
@@ -92,8 +80,11 @@ class Pipeline:
         done = self._consumers.done_before()
         self._view = StreamView(list(self._nodes), done)
         self._landed = max(done.values())
+        self._ended = ended_before(checkpoint for _, checkpoint in self._consumers.of(FOLD).values())
         self._log = EventLog(config.output)
         shared = (config, self._contact, self._nodes, cluster, self._consumers, self._view, self._log, self._wake)
+        if self._ended is not None:
+            self._consumers.forget_checkpoints()
         try:
             self._saved = take_over(config, self._consumers.of(FOLD))
         except BbflowError:
@@ -151,6 +142,8 @@ class Pipeline:
             If a node is gone.
         """
         deadline_s = time.monotonic() + self._config.open_timeout_s
+        if self._ended is not None:
+            return self._end(self._ended)
         for watcher in self._watchers:
             watcher.start()
         try:
@@ -161,7 +154,7 @@ class Pipeline:
 
     def _run(self, deadline_s: float) -> Outcome | None:
         while not self._stopped:
-            if self._is_open():
+            if self._is_open() and self._folds:
                 self._advance()
             if self._is_finished():
                 return self._finish()
@@ -232,7 +225,8 @@ class Pipeline:
             return True
         folding = self._fold.folding
         ready = self._view.steps_after(self._cursor)
-        if not ready and not (self._view.ended and folding.timeline.begun and folding.cursor >= 0):
+        is_over = self._view.ended or (self._view.is_known and not self._folds)
+        if not ready and not (is_over and folding.timeline.begun and folding.cursor >= 0):
             return False
         blocks = self._view.blocks(ready[0]) if ready else []
         if self._cursor < 0:
@@ -262,13 +256,15 @@ class Pipeline:
     # The end
 
     def _is_finished(self) -> bool:
+        if not self._folds:
+            return self._view.is_known
         idle = self._fold.idle and (self._drain is None or self._drain.idle)
         return self._view.ended and idle and self._cursor >= self._view.frontier
 
     def _finish(self) -> Outcome:
         folding, publishing = self._fold.folding, self._fold.publishing
         timeline = folding.timeline
-        complete = self._view.status == "closed"
+        complete = self._view.status == "closed" and self._folds
         status = "complete" if complete else "incomplete"
         discarded = len(self._view.discarded)
         if publishing.results is not None:
@@ -284,10 +280,20 @@ class Pipeline:
         steps = folding.cursor + 1 - discarded - folding.late
         waited_s = self._consumers.waited_s()
         self._log.add("end", status=status, waited_s=waited_s, discarded=discarded, steps=steps, ended_s=time.time())
-        self._consumers.drop()
-        self._fold.remove_states()
         errors = tuple(dict.fromkeys(folding.errors.values()))
-        return Outcome(complete, steps, discarded, folding.late, folding.missing, errors)
+        outcome = Outcome(complete, steps, discarded, folding.late, folding.missing, errors)
+        if self._folds:
+            # If it dies before all nodes have forgotten the stream, the next one sees that there is nothing left to do.
+            self._consumers.commit(FOLD, folding.cursor, self._nodes, lambda _: outcome.packed)
+            self._fold.remove_states()
+            self._consumers.drop()
+        return outcome
+
+    def _end(self, outcome: Outcome) -> Outcome:
+        """Let the nodes forget a stream whose analysis had come to its end, and then died."""
+        self._consumers.drop()
+        self._close()
+        return outcome
 
     def _save(self) -> None:
         """Save the states for a run that goes on; without that the results are as good."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgpack
 import numpy as np
 
 from bbflow.atomic import replacing
@@ -16,6 +17,8 @@ from bbflow.records import Block
 from bbflow.transit.opening import FirstStep
 from bbflow.transit.output.fields import coordinate_name
 from bbflow.transit.output.results import Results
+
+BLOCKS_FILE = "blocks"
 
 
 class StreamArrays:
@@ -34,12 +37,28 @@ class StreamArrays:
     def __init__(self, directory: Path, first: FirstStep) -> None:
         self._directory = directory
         self._first = first
-        self._blocks = {block.name: block for _, block in first.placed}
+        self._there = {block.name: block for _, block in first.placed}
+        self.blocks = self._known() | self._there
+        """One block of each variable that was seen so far."""
+        self._keep()
+
+    def _known(self) -> dict[str, Block]:
+        try:
+            packed = (self._directory / BLOCKS_FILE).read_bytes()
+        except FileNotFoundError:
+            return {}
+        return {message["name"]: Block.from_wire(message) for message in msgpack.unpackb(packed)}
+
+    def _keep(self) -> None:
+        """Keep what is known of the variables: after a crash there may be no step any more to see it in."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        with replacing(self._directory / BLOCKS_FILE) as temporary:
+            temporary.write_bytes(msgpack.packb([block.to_wire() for block in self.blocks.values()]))
 
     @property
     def names(self) -> set[str]:
         """The variables that the step has."""
-        return set(self._blocks)
+        return set(self._there)
 
     def block(self, name: str) -> Block:
         """Give one block of a variable.
@@ -47,20 +66,20 @@ class StreamArrays:
         Raises
         ------
         ConfigError
-            If there is none in the step.
+            If none was seen.
         """
-        if name not in self._blocks:
-            raise ConfigError(f"the first step has no variable {name!r}; {nearest(name, self._blocks)}")
-        return self._blocks[name]
+        if name not in self.blocks:
+            raise ConfigError(f"the first step has no variable {name!r}; {nearest(name, self.blocks)}")
+        return self.blocks[name]
 
     def __contains__(self, name: str) -> bool:
-        return self._file(name).exists() or name in self._blocks
+        return self._file(name).exists() or name in self._there
 
     def __getitem__(self, name: str) -> Array:
         file = self._file(name)
         if not file.exists():
-            self.block(name)
-            self._directory.mkdir(parents=True, exist_ok=True)
+            if name not in self._there:
+                raise ConfigError(f"the first step has no variable {name!r}; {nearest(name, self._there)}")
             with replacing(file) as temporary, temporary.open("wb") as new:
                 np.save(new, self._first.whole(name))
         values: Array = np.load(file)

@@ -125,7 +125,7 @@ class FoldStage(Stage):
         self.folding.placements = placed
         for name, placement in placed.items():
             write_field_coordinates(name, placement, attributes, results)
-        self._know(first.placed, attributes, clock)
+        self._know([("", block) for block in arrays.blocks.values()], attributes, clock)
         if self.folding.saved is not None:
             for name, field in self.publishing.fields.items():
                 check_field(self.folding.saved, name, field, "this run")

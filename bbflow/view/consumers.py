@@ -88,6 +88,12 @@ class Consumers:
                 checkpoint=checkpoint(node),
             )
 
+    def forget_checkpoints(self) -> None:
+        """Begin as if there had been no earlier analysis."""
+        self.cursors = {
+            node: {name: (step, b"") for name, (step, _) in cursors.items()} for node, cursors in self.cursors.items()
+        }
+
     def waited_s(self) -> float:
         """Longest time that a rank of the simulation has waited for room (seconds)."""
         statuses = [client.request("status")["streams"][self._stream] for client in self._clients.values()]

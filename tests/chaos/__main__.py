@@ -1,7 +1,7 @@
 """Harm real runs and judge what they leave; prints a line for each, with the seed that repeats it.
 
-    python -m chaos random --runs 200 --seed 1     # kills of anything but the simulation, at random
-    python -m chaos table --times 20               # each line of docs/trust.md
+python -m chaos random --runs 200 --seed 1     # kills of anything but the simulation, at random
+python -m chaos table --times 20               # each line of docs/trust.md
 """
 
 import argparse
@@ -32,9 +32,11 @@ def main() -> int:
     print(f"in {scratch}; a run may take {PATIENCE_S:.0f} s", flush=True)
     program = build(scratch / "build")
     truth = load(oracle(program, scratch / "oracle"))
-    lines = [_random_line(options.seed + n) for n in range(options.runs)] if options.what == "random" else [
-        (line, options.seed + n) for line in LINES if options.only in line.name for n in range(options.times)
-    ]
+    lines = (
+        [_random_line(options.seed + n) for n in range(options.runs)]
+        if options.what == "random"
+        else [(line, options.seed + n) for line in LINES if options.only in line.name for n in range(options.times)]
+    )
     counts: Counter[str] = Counter()
     for line, seed in lines:
         folder = scratch / f"{line.name.replace(' ', '-')}-{seed}"

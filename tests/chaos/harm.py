@@ -137,7 +137,7 @@ class Line:
     """Whom, when, how."""
     harm: Harm
     """Does it."""
-    shape: Shape = Shape(2, 2)
+    shape: Shape = field(default_factory=lambda: Shape(2, 2))
     """Of the run."""
     around: Callable[[Path], Any] = nothing
     """What the run needs around it."""

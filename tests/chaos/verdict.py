@@ -72,7 +72,7 @@ def _incomplete(run: Run, truth: Any) -> str:
     steps = set(range(folded))
     if rescued.exists():
         raw = xr.open_zarr(rescued).load()
-        numbers = raw.step.values
+        numbers = raw.bbflow_step.values
         assert (raw.tas.values == truth.tas.values[numbers].astype("f4")).all(), "rescued values are wrong"
         steps |= set(numbers.tolist())
     lost = sorted(set(range(STEPS)) - steps)
