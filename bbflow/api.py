@@ -116,9 +116,7 @@ class BurstBuffer:
             If the configuration is wrong, or the output holds something else.
         """
         checked = config if isinstance(config, Config) else parse_config(dict(config))
-        return Analysis(
-            self.contact, checked, scheduler, output_held=output_held, take_over=take_over, folds=folds
-        )
+        return Analysis(self.contact, checked, scheduler, output_held=output_held, take_over=take_over, folds=folds)
 
     def close(self) -> None:
         """End the nodes, if they were started with this object."""

@@ -7,7 +7,7 @@ from typing import Any
 import msgpack
 import numpy as np
 
-from bbflow.atomic import replacing
+from bbflow.atomic import replacing, write_whole
 from bbflow.cf import StreamAttributes
 from bbflow.errors import ConfigError, nearest
 from bbflow.operators.diagnostic import Diagnostic
@@ -52,8 +52,7 @@ class StreamArrays:
     def _keep(self) -> None:
         """Keep what is known of the variables: after a crash there may be no step any more to see it in."""
         self._directory.mkdir(parents=True, exist_ok=True)
-        with replacing(self._directory / BLOCKS_FILE) as temporary:
-            temporary.write_bytes(msgpack.packb([block.to_wire() for block in self.blocks.values()]))
+        write_whole(self._directory / BLOCKS_FILE, msgpack.packb([block.to_wire() for block in self.blocks.values()]))
 
     @property
     def names(self) -> set[str]:
