@@ -12,7 +12,7 @@ LAYERS = (
     {"operators", "store", "phases", "models"},
     {"landing", "growing", "config"},
     {"staging", "view"},
-    {"drain"},
+    {"drain", "files"},
     {"transit", "registered", "simulate"},
     {"api", "mount", "report", "progress", "supervise", "ending"},
     {"cli"},

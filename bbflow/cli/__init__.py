@@ -23,6 +23,7 @@ COMMANDS = {
     "stage": "stage files to a burst buffer, giving way to others' I/O phases",
     "simulate": "say what a scenario of nodes, policies and applications would come to",
     "plan": "choose nodes, capacity, fetchers and policy for a scenario",
+    "files": "files on BB nodes: look at them, copy them, write them back",
     "phase": "announce an I/O phase, or list those that last",
     "register": "hand a stream to functions of a shared library, map and reduce",
     "mount": "show the files on BB nodes as a directory",

@@ -57,7 +57,7 @@ def door_options(options: argparse.Namespace) -> list[str]:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    certificate = _certificate(options)
+    certificate = certificate_of(options)
     directory = own_directory(options.directory, options.name, options.contact)
     door = Door(contact_key(options.contact), options.listen, certificate)
     where = (options.name, socket.gethostname(), str(directory / SOCKET_NAME), str(directory))
@@ -80,7 +80,8 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _certificate(options: argparse.Namespace) -> Certificate | None:
+def certificate_of(options: argparse.Namespace) -> Certificate | None:
+    """Give the certificate that the options name, if they name one."""
     files = (options.tls_certificate, options.tls_key, options.tls_authority)
     if not any(files):
         return None

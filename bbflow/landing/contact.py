@@ -4,7 +4,7 @@ import fcntl
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bbflow.atomic import PRIVATE, write_whole
@@ -43,6 +43,30 @@ class NodeAddress:
         return f"{self.directory}/state"
 
 
+@dataclass(frozen=True, slots=True)
+class MasterAddress:
+    """How to reach one master of the files (bbflow/files/FORMAT.md)."""
+
+    subtree: str
+    """What it serves: ``/``, or a path below it."""
+    number: int
+    """Unique in the contact file; 0 for ``/``."""
+    address: NodeAddress
+    """Where it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """A contact file."""
+
+    key: str = field(repr=False)
+    """The secret."""
+    nodes: tuple[NodeAddress, ...] = ()
+    """BB nodes, by name."""
+    masters: tuple[MasterAddress, ...] = ()
+    """Masters, by subtree."""
+
+
 _PUBLIC = ("name", "host", "socket", "directory", "tcp", "tls")
 
 
@@ -58,19 +82,37 @@ def read_contact(path: Path) -> tuple[NodeAddress, ...]:
     """
     if not path.exists():
         raise NodeError(f"there is no contact file {path}: start nodes with 'bbflow up --contact {path}'")
-    _, nodes = _read(path)
+    nodes = _read(path).nodes
     if not nodes:
         raise NodeError(f"there is no node in {path}: start one with 'bbflow up --contact {path}'")
     return nodes
+
+
+def read_masters(path: Path) -> tuple[MasterAddress, ...]:
+    """Read the masters of a contact file, in the order of their subtrees.
+
+    Raises
+    ------
+    NodeError
+        If there is no such file, or no master in it.
+    ConfigError
+        If it is no contact file of this version.
+    """
+    if not path.exists():
+        raise NodeError(f"there is no contact file {path}: start nodes with 'bbflow up --files --contact {path}'")
+    masters = _read(path).masters
+    if not masters:
+        raise NodeError(f"there are no files behind {path}: start its nodes with --files")
+    return masters
 
 
 def contact_key(path: Path) -> str:
     """Give the key of a contact file, which is made, without nodes yet, if need be."""
     with locked(path):
         if path.exists():
-            return _read(path)[0]
+            return _read(path).key
         key = new_key()
-        _write(path, key, ())
+        _write(path, _Content(key))
         return key
 
 
@@ -83,20 +125,60 @@ def add_node(path: Path, node: NodeAddress) -> None:
         If another node has the name already, or the file's key is another one.
     """
 
-    def add(key: str, nodes: tuple[NodeAddress, ...]) -> tuple[NodeAddress, ...]:
-        others = tuple(other for other in nodes if (other.name, other.directory) != (node.name, node.directory))
+    def add(content: _Content) -> _Content:
+        others = [other for other in content.nodes if (other.name, other.directory) != (node.name, node.directory)]
         if any(other.name == node.name for other in others):
             raise NodeError(f"{path} has a node {node.name!r} already: give --name, or stop that one")
-        if key != node.key:
+        if content.key != node.key:
             raise NodeError(f"{path} was written anew while node {node.name!r} started: start it again")
-        return tuple(sorted((*others, node), key=lambda other: other.name))
+        return replace(content, nodes=tuple(sorted((*others, node), key=lambda other: other.name)))
 
     _change(path, add)
 
 
 def remove_node(path: Path, name: str, directory: str) -> None:
-    """Take a node out of the contact file; the file goes with its last node."""
-    _change(path, lambda _, nodes: tuple(node for node in nodes if (node.name, node.directory) != (name, directory)))
+    """Take a node out of the contact file; the file goes with its last node and master."""
+
+    def remove(content: _Content) -> _Content:
+        kept = tuple(node for node in content.nodes if (node.name, node.directory) != (name, directory))
+        return replace(content, nodes=kept)
+
+    _change(path, remove)
+
+
+def add_master(path: Path, subtree: str, address: NodeAddress) -> int:
+    """Put a master into the contact file, where it takes the place of its subtree's last one; give its number.
+
+    Raises
+    ------
+    NodeError
+        If the file's key is another one.
+    """
+    number = 0
+
+    def add(content: _Content) -> _Content:
+        nonlocal number
+        if content.key != address.key:
+            raise NodeError(f"{path} was written anew while the master of {subtree} started: start it again")
+        known = {master.subtree: master.number for master in content.masters}
+        number = known.get(subtree, 0 if subtree == "/" else max([0, *known.values()]) + 1)
+        others = [master for master in content.masters if master.subtree != subtree]
+        masters = [*others, MasterAddress(subtree, number, address)]
+        return replace(content, masters=tuple(sorted(masters, key=lambda master: master.subtree)))
+
+    _change(path, add)
+    return number
+
+
+def remove_master(path: Path, subtree: str, directory: str) -> None:
+    """Take a master out of the contact file, if it is still this one; the file goes with its last node and master."""
+
+    def remove(content: _Content) -> _Content:
+        gone = (subtree, directory)
+        kept = tuple(m for m in content.masters if (m.subtree, m.address.directory) != gone)
+        return replace(content, masters=kept)
+
+    _change(path, remove)
 
 
 def remove_scheduler_file(path: Path) -> None:
@@ -118,33 +200,49 @@ def remove_scheduler_file(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
-def _change(path: Path, change: Callable[[str, tuple[NodeAddress, ...]], tuple[NodeAddress, ...]]) -> None:
+def _change(path: Path, change: Callable[[_Content], _Content]) -> None:
     with locked(path):
         if not path.exists():
             return
-        key, nodes = _read(path)
-        if nodes := change(key, nodes):
-            _write(path, key, nodes)
+        content = change(_read(path))
+        if content.nodes or content.masters:
+            _write(path, content)
         else:
             path.unlink()
 
 
-def _read(path: Path) -> tuple[str, tuple[NodeAddress, ...]]:
+def _read(path: Path) -> _Content:
     try:
         content = json.loads(path.read_text())
         if content["format"] != "bbflow-contact" or content["version"] != VERSION:
             raise ConfigError(f"{path} is of another version: start the nodes with this version of bbflow")
         key: str = content["key"]
-        nodes = (NodeAddress(**{name: node[name] for name in _PUBLIC}, key=key) for node in content["nodes"])
-        return key, tuple(nodes)
+        nodes = tuple(_address(node, key) for node in content["nodes"])
+        masters = tuple(
+            MasterAddress(str(told["subtree"]), int(told["number"]), _address(told, key))
+            for told in content.get("masters", ())
+        )
+        return _Content(key, nodes, masters)
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{path} is not a contact file ({error!r})") from None
 
 
-def _write(path: Path, key: str, nodes: tuple[NodeAddress, ...]) -> None:
-    public: list[Message] = [{name: getattr(node, name) for name in _PUBLIC} for node in nodes]
-    content = {"format": "bbflow-contact", "version": VERSION, "key": key, "nodes": public}
-    write_whole(path, json.dumps(content, indent=1), PRIVATE)
+def _address(told: Message, key: str) -> NodeAddress:
+    return NodeAddress(**{name: told[name] for name in _PUBLIC}, key=key)
+
+
+def _told(address: NodeAddress) -> Message:
+    return {name: getattr(address, name) for name in _PUBLIC}
+
+
+def _write(path: Path, content: _Content) -> None:
+    written: Message = {"format": "bbflow-contact", "version": VERSION, "key": content.key}
+    written["nodes"] = [_told(node) for node in content.nodes]
+    if content.masters:
+        written["masters"] = [
+            {**_told(master.address), "subtree": master.subtree, "number": master.number} for master in content.masters
+        ]
+    write_whole(path, json.dumps(written, indent=1), PRIVATE)
 
 
 def lock_of(path: Path) -> Path:

@@ -51,6 +51,10 @@ class Listed:
     """Its path below the directory that was listed."""
     size_bytes: int | None
     """None if the listing doesn't tell."""
+    version: str | None = None
+    """As `Facts` has it."""
+    changed_s: float = 0.0
+    """When it was last changed, in seconds since the epoch; 0 if the listing doesn't tell."""
 
 
 class Reader(Protocol):
@@ -77,6 +81,12 @@ class Store(Protocol):
 
     def children(self, url: str) -> tuple[list[Listed], list[str]]:
         """List the files in a directory, and the names of the directories in it."""
+
+    def remove(self, url: str) -> None:
+        """Remove a file; one that isn't there is removed already."""
+
+    def move(self, url: str, to: str) -> None:
+        """Give a file another name in the same store, in place of what has it."""
 
     def tree(self, url: str) -> Iterator[Listed]:
         """List all files below a directory."""

@@ -4,7 +4,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +83,7 @@ class LocalFiles:
                 if entry.is_dir():
                     directories.append(entry.name)
                 elif entry.is_file():
-                    files.append(Listed(_below(url, entry.name), entry.name, entry.stat().st_size))
+                    files.append(_listed(url, entry.name, entry.stat()))
         return files, directories
 
     def tree(self, url: str) -> Iterator[Listed]:
@@ -95,7 +95,18 @@ class LocalFiles:
                     path = os.path.join(directory, name)
                     if os.path.isfile(path):
                         below = os.path.relpath(path, root)
-                        yield Listed(_below(url, below), below, os.stat(path).st_size)
+                        yield _listed(url, below, os.stat(path))
+
+    def remove(self, url: str) -> None:
+        """Remove a file."""
+        with _refusals(url), suppress(FileNotFoundError):
+            os.unlink(path_of(url))
+
+    def move(self, url: str, to: str) -> None:
+        """Rename a file; directories on the way are made."""
+        with _refusals(url):
+            os.makedirs(os.path.dirname(path_of(to)), exist_ok=True)
+            os.replace(path_of(url), path_of(to))
 
     def sizes(self, urls: list[str]) -> dict[str, int]:
         """Give nothing: here nothing is cheaper than asking."""
@@ -126,7 +137,15 @@ def _facts(url: str, found: os.stat_result) -> Facts:
         raise SourceError(f"{url} is a directory: name the files in it")
     if not stat.S_ISREG(found.st_mode):
         raise SourceError(f"{url} is no regular file: it has no size, so no room can be kept for it")
-    return Facts(found.st_size, f"mtime:{found.st_mtime_ns}:{found.st_ino}")
+    return Facts(found.st_size, _version(found))
+
+
+def _version(found: os.stat_result) -> str:
+    return f"mtime:{found.st_mtime_ns}:{found.st_ino}"
+
+
+def _listed(url: str, name: str, found: os.stat_result) -> Listed:
+    return Listed(_below(url, name), name, found.st_size, _version(found), found.st_mtime)
 
 
 def _below(url: str, name: str) -> str:

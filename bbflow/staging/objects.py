@@ -8,7 +8,7 @@ import os
 import re
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -111,6 +111,18 @@ class ObjectStore:
             for page in self._obstore.list(bucket, key or None, chunk_size=PAGE):
                 yield from (file for meta in page if (file := _listed(url, key, meta)).name)
 
+    def remove(self, url: str) -> None:
+        """Remove an object."""
+        bucket, key = self._open(url)
+        with suppress(FileNotFoundError, self._obstore.exceptions.NotFoundError), self._refusals(url):
+            self._obstore.delete(bucket, key)
+
+    def move(self, url: str, to: str) -> None:
+        """Copy an object within its bucket, and remove it under its old name."""
+        bucket, key = self._open(url)
+        with self._refusals(url):
+            self._obstore.rename(bucket, key, self._open(to)[1])
+
     def sizes(self, urls: list[str]) -> dict[str, int]:
         """List where many of some objects are: a page has 1,000."""
         by_prefix: dict[str, list[str]] = {}
@@ -185,13 +197,17 @@ class _Ranges:
 
 
 def _facts(url: str, meta: Mapping[str, Any]) -> Facts:
-    version = meta["version"] or meta["e_tag"] or str(meta["last_modified"])
-    return Facts(int(meta["size"]), version, _md5(url, meta["e_tag"]))
+    return Facts(int(meta["size"]), _version(meta), _md5(url, meta["e_tag"]))
+
+
+def _version(meta: Mapping[str, Any]) -> str:
+    return str(meta["version"] or meta["e_tag"] or meta["last_modified"])
 
 
 def _listed(url: str, prefix: str, meta: Mapping[str, Any]) -> Listed:
     below = meta["path"].removeprefix(prefix.rstrip("/")).lstrip("/")
-    return Listed(f"{url.rstrip('/')}/{below}", below, int(meta["size"]))
+    changed_s = meta["last_modified"].timestamp()
+    return Listed(f"{url.rstrip('/')}/{below}", below, int(meta["size"]), _version(meta), changed_s)
 
 
 def _md5(url: str, etag: str | None) -> str | None:

@@ -1,7 +1,9 @@
 """Everything that fsspec knows, but local files and S3. The only module that imports fsspec."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import fsspec
@@ -80,7 +82,7 @@ class RemoteFiles:
             if info["type"] == "directory":
                 directories.append(below)
             else:
-                files.append(Listed(f"{_directory(url)}{below}", below, info.get("size")))
+                files.append(_listed(f"{_directory(url)}{below}", below, info))
         return files, directories
 
     def tree(self, url: str) -> Iterator[Listed]:
@@ -90,8 +92,21 @@ class RemoteFiles:
             below = waiting.pop()
             files, directories = self.children(_directory(url) + below)
             for file in files:
-                yield Listed(file.url, below + file.name, file.size_bytes)
+                yield replace(file, name=below + file.name)
             waiting += [f"{below}{name}/" for name in directories]
+
+    def remove(self, url: str) -> None:
+        """Remove a file."""
+        system, path = self._system(url)
+        with _refusals(url), suppress(FileNotFoundError):
+            system.rm_file(path)
+
+    def move(self, url: str, to: str) -> None:
+        """Rename a file, by whatever its system has for that."""
+        (system, old), (_, new) = self._system(url), self._system(to)
+        with _refusals(url):
+            system.makedirs(system._parent(new), exist_ok=True)
+            system.mv(old, new)
 
     def sizes(self, urls: list[str]) -> dict[str, int]:
         """Give nothing: here nothing is cheaper than asking."""
@@ -186,6 +201,12 @@ def _committed(file: Any) -> Iterator[Any]:
 
 def _directory(url: str) -> str:
     return url if url.endswith("/") else f"{url}/"
+
+
+def _listed(url: str, name: str, info: Mapping[str, Any]) -> Listed:
+    changed = info.get("mtime") or info.get("LastModified") or info.get("created") or 0.0
+    changed_s = float(changed.timestamp()) if isinstance(changed, datetime) else float(changed)
+    return Listed(url, name, info.get("size"), _version(info), changed_s)
 
 
 def _version(info: Mapping[str, Any]) -> str | None:

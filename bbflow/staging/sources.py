@@ -58,6 +58,14 @@ class Sources:
         """List all files below a directory."""
         return self._store(url).tree(url)
 
+    def remove(self, url: str) -> None:
+        """Remove a file; one that isn't there is removed already."""
+        self._store(url).remove(url)
+
+    def move(self, url: str, to: str) -> None:
+        """Give a file another name in the same store, in place of what has it."""
+        self._store(url).move(url, to)
+
     def sizes(self, urls: list[str]) -> dict[str, int]:
         """Give the sizes in bytes of those files of one server that can be had for less than asking for each."""
         return self._store(urls[0]).sizes(urls)

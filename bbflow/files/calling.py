@@ -1,0 +1,162 @@
+"""Talking to a master or an IOnode: one connection, one request at a time, errors as `OSError`."""
+
+import errno
+import socket
+from typing import Any
+
+from bbflow.errors import NodeError
+from bbflow.landing.client import ATTEMPTS, NodeClient
+from bbflow.landing.contact import NodeAddress
+from bbflow.records import Message
+from bbflow.store.frames import checksum, encode
+
+READ_BYTES = 64 << 10
+MOST_BYTES = 8 << 20
+"""The longest range that is read or written by one request."""
+
+
+class Gone(NodeError):  # noqa: N818 - it may come back
+    """A connection broke: its other end may come back."""
+
+
+class Caller(NodeClient):
+    """A connection to a master or an IOnode.
+
+    Parameters
+    ----------
+    address
+        Where it is.
+
+    Raises
+    ------
+    NodeError
+        If nobody listens there, or not who should.
+    """
+
+    def __init__(self, address: NodeAddress) -> None:
+        super().__init__(address)
+        self._socket.settimeout(None)
+
+    def __enter__(self) -> "Caller":
+        return self
+
+    def call(self, op: str, **keys: Any) -> Message:
+        """Send a request and give its reply.
+
+        Raises
+        ------
+        OSError
+            If it is refused, with the errno of the reply.
+        Gone
+            If the connection broke.
+        """
+        self.send({"op": op, **keys})
+        return self.reply()
+
+    def send(self, message: Message, raw: memoryview | None = None) -> None:
+        """Send a message, and raw bytes behind it.
+
+        Raises
+        ------
+        Gone
+            If the connection broke.
+        """
+        try:
+            self._socket.sendall(encode(message))
+            if raw is not None:
+                self._socket.sendall(raw)
+        except OSError as error:
+            raise Gone(f"{self.node.name} is gone ({error})") from None
+
+    def reply(self) -> Message:
+        """Wait for the reply to the oldest request.
+
+        Raises
+        ------
+        OSError, Gone
+            As `call`.
+        """
+        message = self.receive()
+        if not message.pop("ok", False):
+            raise OSError(int(message.get("errno", errno.EIO)), str(message.get("error", "refused without a reason")))
+        return message
+
+    def receive(self, timeout_s: float | None = None) -> Message:
+        """Wait for the next message.
+
+        Raises
+        ------
+        Gone
+            If the connection broke.
+        TimeoutError
+            If none came in time.
+        """
+        try:
+            if timeout_s is not None:
+                self._socket.settimeout(timeout_s)
+            while (message := self._reader.next()) is None:
+                data = self._socket.recv(READ_BYTES)
+                if not data:
+                    raise Gone(f"{self.node.name} closed the connection")
+                self._reader.add(data)
+        except TimeoutError:
+            raise
+        except OSError as error:
+            raise Gone(f"{self.node.name} is gone ({error})") from None
+        finally:
+            if timeout_s is not None:
+                self._settimeout_none()
+        return message
+
+    def _settimeout_none(self) -> None:
+        if self._socket.fileno() >= 0:
+            self._socket.settimeout(None)
+
+    def read(self, key: str, offset: int, target: memoryview) -> int:
+        """Read a range of a piece, at most `MOST_BYTES`; give how many bytes there were.
+
+        Raises
+        ------
+        OSError, Gone
+            As `call`; EIO if the bytes arrive damaged again and again.
+        """
+        for _ in range(ATTEMPTS):
+            reply = self.call("read", key=key, offset=offset, bytes=len(target))
+            part = target[: int(reply["bytes"])]
+            try:
+                self._receive_raw(part)
+            except NodeError as error:
+                raise Gone(str(error)) from None
+            if checksum(part) == reply["crc"]:
+                return len(part)
+        raise OSError(errno.EIO, f"{len(target)} bytes from IOnode {self.node.name} arrived damaged {ATTEMPTS} times")
+
+    def write(self, key: str, offset: int, content: memoryview) -> None:
+        """Write a range of a piece, at most `MOST_BYTES`.
+
+        Raises
+        ------
+        OSError, Gone
+            As `read`.
+        """
+        for _ in range(ATTEMPTS):
+            keys = {"key": key, "offset": offset, "bytes": len(content), "crc": checksum(content)}
+            self.send({"op": "write", **keys}, content)
+            try:
+                self.reply()
+                return
+            except OSError as error:
+                if error.errno != errno.EBADMSG:
+                    raise
+        raise OSError(errno.EIO, f"{len(content)} bytes to IOnode {self.node.name} arrived damaged {ATTEMPTS} times")
+
+
+def address_of(told: Message, key: str) -> NodeAddress:
+    """Give the address of an IOnode as its master tells it."""
+    names = ("name", "host", "socket", "directory", "tcp", "tls")
+    return NodeAddress(**{name: str(told[name]) for name in names}, key=key)
+
+
+def is_here(told: Message) -> bool:
+    """Whether an IOnode is on this host."""
+    return str(told["host"]) == socket.gethostname()

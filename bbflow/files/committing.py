@@ -1,0 +1,137 @@
+"""Committing: a version of a file counts, all at once."""
+
+import errno
+from contextlib import suppress
+
+from bbflow.errors import ProtocolError
+from bbflow.files.core import Call, Core, Deferred, Request
+from bbflow.files.database import WriterRow
+from bbflow.files.inodes import Inode, Pieces, places_of
+from bbflow.files.permissions import mode_after_write
+from bbflow.files.replicas import Replicas
+from bbflow.files.room import delta
+from bbflow.files.sessions import Handle, Session
+from bbflow.files.writeback import WriteBack
+from bbflow.records import Message
+
+
+class Committing:
+    """The request `commit`, and all that gives a file a new version.
+
+    Parameters
+    ----------
+    core
+        The master's state.
+    write_back, replicas
+        Its other parts.
+    """
+
+    def __init__(self, core: Core, write_back: WriteBack, replicas: Replicas) -> None:
+        self._core, self._write_back, self._replicas = core, write_back, replicas
+        self.changes: dict[str, Request] = {"commit": self._commit}
+        """What changes something."""
+
+    def _handle(self, call: Call) -> Handle:
+        try:
+            return call.session.handles[call.message["handle"]]
+        except KeyError:
+            raise OSError(errno.ESTALE, f"no file is open as {call.message['handle']}") from None
+
+    def _commit(self, call: Call) -> Message:
+        handle, message = self._handle(call), call.message
+        inode, size = handle.inode, int(message["size"])
+        pieces: Pieces = tuple((int(version), int(count)) for version, count in message["pieces"])
+        if not handle.version:
+            raise OSError(errno.EBADF, f"{inode.name!r} isn't open for writing")
+        self._check_pieces(handle, pieces, size)
+        added = delta(self._places(inode, handle.pieces), self._places(inode, pieces))
+        self._check_room(call, added)
+        new = [
+            (index, pieces[index])
+            for index in range(len(pieces))
+            if pieces[index][0] and pieces[index] not in handle.pieces[index : index + 1]
+        ]
+        if inode.replicas > 1 and new:
+            self._replicas.copy(inode, new, lambda: self._count_later(call, handle, pieces, size, added))
+            raise Deferred
+        return self._count(call, handle, pieces, size, added)
+
+    def _count_later(self, call: Call, handle: Handle, pieces: Pieces, size: int, added: dict[str, int]) -> None:
+        if handle.number in self._core.handles:  # else its session has ended meanwhile
+            with suppress(Deferred):
+                self._core.finished.append((call, self._count(call, handle, pieces, size, added)))
+
+    def _count(self, call: Call, handle: Handle, pieces: Pieces, size: int, added: dict[str, int]) -> Message:
+        """Let a version count, now that its bytes are where they belong."""
+        core, inode = self._core, handle.inode
+        self._spend(call.session, inode, pieces, added)
+        inode.is_cut = is_cut(handle.pieces, pieces, was=inode.is_cut)
+        core.sessions.pin(pieces)
+        before, handle.pieces = handle.pieces, pieces
+        self.new_version(call, inode, pieces, size, handle.version)
+        core.unpin(before, inode)
+        inode.mtime_ns = int(call.message.get("mtime_ns", inode.mtime_ns))
+        inode.mode = mode_after_write(inode, call.who)
+        handle.version = core.number()
+        store_writer(core, handle)
+        core.happened("closed", inode.ino)
+        core.sessions.hold(call.session, inode.ino)
+        reply = {"ok": True, "attr": inode.attr(), "version": handle.version, "granted": {}}
+        if self._write_back.must_wait(inode, sync=bool(call.message.get("sync"))):
+            self._write_back.when_written(inode, lambda: core.finished.append((call, reply)))
+            raise Deferred
+        return reply | {"append": not inode.is_cut}
+
+    def _places(self, inode: Inode, pieces: Pieces) -> dict[str, dict[str, int]]:
+        return places_of(inode.ring, inode.replicas, pieces)
+
+    def _check_pieces(self, handle: Handle, pieces: Pieces, size: int) -> None:
+        """Refuse a version that a client of the format can't have written."""
+        inode = handle.inode
+        if size < 0 or len(pieces) > -(-size // inode.piece_bytes):
+            raise ProtocolError(f"a commit of {len(pieces)} pieces for {size} bytes")
+        for index, (version, count) in enumerate(pieces):
+            old = handle.pieces[index] if index < len(handle.pieces) else (0, 0)
+            if version not in (0, handle.version, old[0]) or not 0 <= count <= inode.piece_bytes:
+                raise ProtocolError(f"a commit with piece {version:x}.{index:x} of {count} bytes, which isn't its own")
+
+    def _check_room(self, call: Call, added: dict[str, int]) -> None:
+        for name, size in added.items():
+            if name not in self._core.nodes:  # this master was just started
+                error = OSError(errno.EHOSTDOWN, f"IOnode {name} is away")
+                call.wait(("node", name), error, self._core.options.node_loss_s, self._core.clock())
+            room = call.session.room.get(name, 0)
+            if size > room:
+                raise OSError(errno.EDQUOT, f"{size} bytes were written on {name}, with room for {room}")
+
+    def _spend(self, session: Session, inode: Inode, pieces: Pieces, added: dict[str, int]) -> None:
+        for name, size in added.items():
+            session.room[name] -= size
+            self._core.nodes[name].granted_bytes -= size
+        self._core.place(self._places(inode, pieces))
+
+    def new_version(self, call: Call, inode: Inode, pieces: Pieces, size: int, version: int) -> None:
+        """Let a file have another version; what needs the one before keeps it."""
+        core = self._core
+        core.replace(inode, pieces)
+        inode.size, inode.version, inode.expected, inode.lost = size, version, False, False
+        inode.ctime_ns = inode.mtime_ns = core.now_ns()
+        self._write_back.changed(inode)
+        core.save(inode)
+        call.changes.add(inos=(inode.ino,))
+
+
+def store_writer(core: Core, handle: Handle) -> None:
+    """Store what a handle writes from now on."""
+    core.database.put_writer(WriterRow(handle.number, handle.session, handle.inode.ino, handle.version))
+
+
+def is_cut(before: Pieces, after: Pieces, *, was: bool) -> bool:
+    """Whether the last piece's file holds more than counts, once a version follows another."""
+    if not after:
+        return False
+    last = len(after) - 1
+    old = before[last] if last < len(before) else (0, 0)
+    if after[last][0] != old[0]:
+        return False
+    return after[last][1] < old[1] or (was and last == len(before) - 1)

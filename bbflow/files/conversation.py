@@ -1,0 +1,123 @@
+"""An IOnode's side of one client's connection, with waiting: frames, raw bytes, handshake, TLS."""
+
+import socket
+import ssl
+from types import TracebackType
+
+from bbflow.errors import ProtocolError
+from bbflow.landing.handshake import MAX_FRAME_BYTES, TIMEOUT_S, NodeHandshake
+from bbflow.records import Message
+from bbflow.store.frames import MAX_PAYLOAD_BYTES, FrameReader, checksum, encode
+
+READ_BYTES = 64 << 10
+
+
+class Conversation:
+    """A client that has proved itself.
+
+    Parameters
+    ----------
+    peer
+        Its socket.
+    key
+        The contact file's key.
+    identity
+        Who the node is.
+    tls
+        For a TCP socket with TLS.
+
+    Raises
+    ------
+    ProtocolError
+        If it doesn't prove itself in time.
+    OSError
+        If it is gone.
+    """
+
+    def __init__(self, peer: socket.socket, key: str, identity: Message, tls: ssl.SSLContext | None) -> None:
+        peer.settimeout(TIMEOUT_S)
+        self._socket = peer
+        self._reader = FrameReader(MAX_FRAME_BYTES)
+        try:
+            if tls is not None:
+                self._socket = tls.wrap_socket(peer, server_side=True)
+            self._shake_hands(NodeHandshake(key, identity))
+        except BaseException:
+            self._socket.close()
+            raise
+        self._socket.settimeout(None)
+
+    def _shake_hands(self, handshake: NodeHandshake) -> None:
+        while not handshake.done:
+            message = self.receive()
+            if message is None:
+                raise ProtocolError("it left before it proved itself")
+            reply = handshake.answer(message)
+            self.send(reply)
+            if not reply["ok"]:
+                raise ProtocolError(str(reply["error"]))
+        self._reader.max_payload_bytes = MAX_PAYLOAD_BYTES
+
+    def receive(self) -> Message | None:
+        """Wait for the next message; None if the client has left.
+
+        Raises
+        ------
+        ProtocolError
+            If what comes is no message.
+        OSError
+            If the connection broke.
+        """
+        while (message := self._reader.next()) is None:
+            data = self._socket.recv(READ_BYTES)
+            if not data:
+                return None
+            self._reader.add(data)
+        return message
+
+    def receive_raw(self, size: int) -> tuple[memoryview, int]:
+        """Wait for raw bytes; give them and their checksum.
+
+        Raises
+        ------
+        OSError
+            If the connection broke.
+        """
+        target = memoryview(bytearray(size))
+        filled = self._reader.take_raw(target)
+        while filled < size:
+            count = self._socket.recv_into(target[filled:])
+            if not count:
+                raise ConnectionResetError("the client left within its bytes")
+            filled += count
+        return target, checksum(target)
+
+    def send(self, message: Message) -> None:
+        """Send a message.
+
+        Raises
+        ------
+        OSError
+            If the connection broke.
+        """
+        self._socket.sendall(encode(message))
+
+    def send_raw(self, content: bytes) -> None:
+        """Send a reply with raw bytes behind it.
+
+        Raises
+        ------
+        OSError
+            If the connection broke.
+        """
+        view = memoryview(content)
+        self._socket.sendall(encode({"ok": True, "bytes": len(view), "crc": checksum(view)}))
+        self._socket.sendall(view)
+
+    def __enter__(self) -> "Conversation":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._socket.close()

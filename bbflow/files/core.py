@@ -1,0 +1,313 @@
+"""What all parts of a master share: the namespace, its sessions and nodes, and how replies wait. No I/O of its own."""
+
+import errno
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from bbflow.files.database import Database
+from bbflow.files.image import Image
+from bbflow.files.inodes import Inode, Pieces, keys_of
+from bbflow.files.permissions import Credentials
+from bbflow.files.room import Node
+from bbflow.files.sessions import Changes, Handle, Session, Sessions
+from bbflow.records import Message
+
+Then = Callable[[Message], None]
+Key = tuple[str, int | str]
+"""What a request waits for: a kind of event, and on which thing."""
+LEASE_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a master keeps files."""
+
+    storage: str = ""
+    """URL of the shared storage, without a slash at its end; empty for none."""
+    write_back: str = "background"
+    """When files are written back: `background`, `close`, `fsync` or `end`."""
+    scratch: tuple[str, ...] = ()
+    """Patterns (fnmatch, of paths from the root) of files that are never written back."""
+    piece_bytes: int = 64 << 20
+    """How long the pieces of new files are."""
+    replicas: int = 1
+    """How many nodes have each piece."""
+    near: bool = False
+    """Whether new files go to nodes of the writer's own host while these have room."""
+    wait_s: float = 0.0
+    """How long opening a file that is being written, or expected, waits by default."""
+    room_timeout_s: float = 600.0
+    """How long a writer waits for room."""
+    node_loss_s: float = 60.0
+    """How long a node may be away before its bytes count as lost."""
+    refresh_s: float = 0.0
+    """After so long a directory is looked at in the shared storage again; 0 for only when asked."""
+    uploads: int = 4
+    """How many files are written back at once."""
+    subtree: str = "/"
+    """What this master serves."""
+    number: int = 0
+    """Its number."""
+
+
+class Blocked(Exception):  # noqa: N818 - it is a signal, not an error
+    """A request can't be answered yet."""
+
+    def __init__(self, key: Key, error: OSError, timeout_s: float) -> None:
+        super().__init__()
+        self.key, self.error, self.timeout_s = key, error, timeout_s
+
+
+@dataclass(slots=True)
+class Call:
+    """One request under way."""
+
+    peer: int
+    """Who asked."""
+    session: Session
+    """Its session."""
+    message: Message
+    """What was asked."""
+    who: Credentials
+    """For whom."""
+    changes: Changes = field(default_factory=Changes)
+    """What others must forget before it is answered."""
+    began_s: float = 0.0
+    """When it came."""
+    deadline_s: float = 0.0
+    """When it no longer waits for what it waits for now."""
+    blocked: Blocked | None = None
+    """What it waits for."""
+
+    def wait(self, key: Key, error: OSError, timeout_s: float, now_s: float) -> None:
+        """Let the request be tried again when something has happened.
+
+        Raises
+        ------
+        Blocked
+            While there is time.
+        OSError
+            The error, once the time is up.
+        """
+        if timeout_s >= 0 and now_s - self.began_s >= timeout_s:
+            raise error
+        raise Blocked(key, error, timeout_s)
+
+
+Request = Callable[[Call], Message | None]
+"""Answers a call; None where the format has no reply."""
+
+
+class Deferred(Exception):  # noqa: N818
+    """A request is answered later, by who raised this."""
+
+
+class Core:
+    """The state of one master.
+
+    Parameters
+    ----------
+    database
+        What it stores.
+    options
+        How it keeps files.
+    clock
+        Gives seconds since the epoch.
+    """
+
+    def __init__(self, database: Database, options: Options, clock: Callable[[], float]) -> None:
+        self.options, self.database, self.clock = options, database, clock
+        self.image = Image(options.number, database.inodes(), Credentials(os.getuid(), os.getgid()))
+        database.save(self.image.root)
+        self.sessions = Sessions()
+        self.nodes: dict[str, Node] = {}
+        self.handles: dict[int, Handle] = {}
+        """What is open, by the handles' numbers."""
+        self.finished: list[tuple[Call, Message]] = []
+        """Requests that were `Deferred` and have their reply now."""
+        self.out: list[tuple[int, Message]] = []
+        """Messages to send once everything is stored: peer and message."""
+        self.events: list[Key] = []
+        """What has happened that requests may wait for."""
+        self.stored: dict[str, int] = {
+            inode.stored_path: inode.ino for inode in self.image.inodes.values() if inode.stored_path
+        }
+        """Objects in the shared storage that are some inode's."""
+        self.doomed: dict[str, None] = dict.fromkeys(database.doomed())
+        """Objects that must go."""
+        self.orphans: set[int] = set()
+        """Inodes without a name that are open still."""
+        self.seq = 0
+        """Number of the last change."""
+        self.turn = 0
+        """Goes up with each new file."""
+        self.leaving: dict[str, int] = {}
+        """Bytes that are being removed, by node."""
+        self.filling: dict[int, set[str]] = {}
+        """Files that come from the shared storage, with the piece files that are still to come."""
+        self._numbers = database.epoch << 32
+        self._tasks: dict[int, tuple[str, Message, Then]] = {}
+        self._used = 0
+
+    def number(self) -> int:
+        """Give a number that was never given before, also not before a restart."""
+        self._numbers += 1
+        return self._numbers
+
+    def use(self, inode: Inode) -> None:
+        """Take down that a file was used just now."""
+        self._used += 1
+        inode.used = self._used
+
+    def save(self, inode: Inode) -> None:
+        """Store an inode with the next commit."""
+        self.database.save(inode)
+
+    def now_ns(self) -> int:
+        """Give the time in nanoseconds since the epoch."""
+        return int(self.clock() * 1e9)
+
+    def happened(self, kind: str, thing: int | str) -> None:
+        """Wake requests that wait for this."""
+        self.events.append((kind, thing))
+
+    def send(self, peer: int, message: Message) -> None:
+        """Send a message once everything is stored."""
+        self.out.append((peer, message))
+
+    # Commands to IOnodes.
+
+    def command(self, node: str, op: str, then: Then, /, **keys: object) -> None:
+        """Have an IOnode do something.
+
+        Parameters
+        ----------
+        node
+            Which; if it is away, or goes away meanwhile, the answer is EHOSTDOWN.
+        op
+            Name of the command (FORMAT.md, 'Master and IOnode').
+        then
+            Called with the answer.
+        **keys
+            The command's.
+        """
+        task = self.number()
+        message = {"op": op, "task": task, **keys}
+        there = self.nodes.get(node)
+        if there is None or there.peer is None:
+            then({"errno": errno.EHOSTDOWN, "error": f"IOnode {node} is away"})
+            return
+        self._tasks[task] = (node, message, then)
+        self.send(there.peer, message)
+
+    def answered(self, message: Message) -> None:
+        """Take an IOnode's answer to a command in."""
+        if message.get("done", True):
+            found = self._tasks.pop(message["task"], None)
+        else:
+            found = self._tasks.get(message["task"])
+        if found is not None:
+            found[2](message)
+
+    def fail_tasks(self, node: str) -> None:
+        """Answer the commands of an IOnode that is away."""
+        for task in [task for task, (name, _, _) in self._tasks.items() if name == node]:
+            _, _, then = self._tasks.pop(task)
+            then({"errno": errno.EHOSTDOWN, "error": f"IOnode {node} went away"})
+
+    def a_node(self) -> str | None:
+        """Give some IOnode that is up: the one with the fewest tasks."""
+        up = [node.name for node in self.nodes.values() if node.peer is not None]
+        busy = [name for name, _, _ in self._tasks.values()]
+        return min(up, key=lambda name: (busy.count(name), name), default=None)
+
+    # Piece files.
+
+    def place(self, places: dict[str, dict[str, int]]) -> None:
+        """Take down that piece files lie on their nodes."""
+        for name, keys in places.items():
+            node = self.nodes[name]
+            for key, size in keys.items():
+                node.place(key, size)
+
+    def drop(self, keys: Iterable[str]) -> None:
+        """Remove piece files wherever they are, unless somebody needs them; their room is free when they are gone."""
+        unneeded = [key for key in keys if not self.sessions.pins.get(key)]
+        for node in self.nodes.values():
+            if there := [key for key in unneeded if key in node.placed]:
+                self.drop_from(node, there)
+
+    def drop_from(self, node: Node, keys: list[str]) -> None:
+        """Remove piece files from one node."""
+        size = sum(node.placed[key] for key in keys)
+        self.leaving[node.name] = self.leaving.get(node.name, 0) + size
+
+        def gone(answer: Message) -> None:
+            self.leaving[node.name] -= size
+            if answer.get("errno") == errno.EHOSTDOWN:
+                return  # what the node still has is compared when it comes back
+            for key in keys:
+                node.remove(key)
+            self.happened("room", node.name)
+
+        self.command(node.name, "drop", gone, keys=keys)
+
+    def replace(self, inode: Inode, pieces: Pieces) -> None:
+        """Let a file have other pieces; those of before go once nobody needs them."""
+        kept = set(keys_of(pieces))
+        before = [key for key in keys_of(inode.pieces) if key not in kept]
+        inode.pieces = pieces
+        if before:
+            self.drop(before)
+
+    def unpin(self, pieces: Pieces, inode: Inode) -> None:
+        """Let go of pieces that a handle or a transfer needed."""
+        free = self.sessions.unpin(pieces)
+        if free:
+            kept = set(keys_of(inode.pieces)) if inode.ring else set()
+            self.drop(key for key in free if key not in kept)
+
+    # Handles.
+
+    def open_handle(self, session: Session, inode: Inode, version: int, pieces: Pieces) -> Handle:
+        """Open a file for a session."""
+        handle = Handle(self.number(), session.name, inode, version, pieces, self.clock())
+        session.handles[handle.number] = self.handles[handle.number] = handle
+        self.sessions.pin(handle.pieces)
+        if version:
+            inode.writer = handle.number
+        else:
+            inode.readers += 1
+        return handle
+
+    def forget_inode(self, inode: Inode) -> None:
+        """Let go of an inode without a name, its bytes and its object, unless it is open still."""
+        if inode.writer or inode.readers:
+            self.orphans.add(inode.ino)
+            self.save(inode)
+            return
+        self.orphans.discard(inode.ino)
+        self.filling.pop(inode.ino, None)
+        pieces, inode.pieces = inode.pieces, ()
+        self.drop(keys_of(pieces))
+        self.image.forget(inode)
+        self.database.remove(inode)
+
+    def is_scratch(self, inode: Inode) -> bool:
+        """Whether a file has a name that is never written back."""
+        patterns = self.options.scratch
+        if not patterns:
+            return False
+        path = self.image.path(inode)
+        return any(fnmatchcase(path, pattern) or fnmatchcase(inode.name, pattern) for pattern in patterns)
+
+    def doom(self, inode: Inode) -> None:
+        """Let an inode's object in the shared storage go."""
+        if inode.stored_path and self.options.storage:
+            self.stored.pop(inode.stored_path, None)
+            self.doomed[inode.stored_path] = None
+            self.database.doom([inode.stored_path])
+            inode.stored_path = ""
+            self.happened("storage", 0)

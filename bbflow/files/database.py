@@ -1,0 +1,137 @@
+"""What a master keeps on its storage: SQLite in WAL mode, written before anything is answered."""
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from bbflow.errors import ConfigError
+from bbflow.files.inodes import Inode, pack, unpack
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS format (version INTEGER, epoch INTEGER);
+CREATE TABLE IF NOT EXISTS inodes (ino INTEGER PRIMARY KEY, parent INTEGER, name TEXT, record BLOB);
+CREATE TABLE IF NOT EXISTS sessions (session TEXT PRIMARY KEY, uid INTEGER, gid INTEGER);
+CREATE TABLE IF NOT EXISTS writers (handle INTEGER PRIMARY KEY, session TEXT, ino INTEGER, version INTEGER);
+CREATE TABLE IF NOT EXISTS doomed (path TEXT PRIMARY KEY);
+"""
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class WriterRow:
+    """A handle for writing: it outlives the master, whose client goes on with it."""
+
+    handle: int
+    """Its number."""
+    session: str
+    """Whose it is."""
+    ino: int
+    """On which file."""
+    version: int
+    """What it writes."""
+
+
+class Database:
+    """The master's storage; changes are collected and written with `commit`.
+
+    Parameters
+    ----------
+    path
+        The database's file.
+
+    Raises
+    ------
+    ConfigError
+        If it is of another version, or no such database.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._changed: dict[int, Inode] = {}
+        self._statements: list[tuple[str, tuple[object, ...]]] = []
+        self._connection = sqlite3.connect(path, isolation_level=None)
+        try:
+            self._connection.execute("PRAGMA journal_mode=WAL")
+            # What was handed to the operating system outlives this process; a host that loses power loses memory too.
+            self._connection.execute("PRAGMA synchronous=OFF")
+            self._connection.executescript(SCHEMA)
+            row = self._connection.execute("SELECT version, epoch FROM format").fetchone()
+        except sqlite3.DatabaseError as error:
+            raise ConfigError(f"{path} is no database of a master ({error}): give another directory") from None
+        if row is not None and row[0] != VERSION:
+            raise ConfigError(f"{path} is of version {row[0]}, not {VERSION}: give another directory")
+        self.epoch = row[1] + 1 if row else 1
+        """Goes up with each start: numbers that begin with it were never used before."""
+        self._connection.execute("DELETE FROM format")
+        self._connection.execute("INSERT INTO format VALUES (?, ?)", (VERSION, self.epoch))
+        self._connection.execute("PRAGMA wal_autocheckpoint=4000")
+
+    def inodes(self) -> Iterator[Inode]:
+        """Go through all inodes."""
+        for row in self._connection.execute("SELECT ino, parent, name, record FROM inodes"):
+            yield unpack(*row)
+
+    def sessions(self) -> list[tuple[str, int, int]]:
+        """Give the sessions that were there: name, user, group."""
+        return list(self._connection.execute("SELECT session, uid, gid FROM sessions"))
+
+    def writers(self) -> list[WriterRow]:
+        """Give the handles for writing."""
+        return [WriterRow(*row) for row in self._connection.execute("SELECT * FROM writers")]
+
+    def doomed(self) -> list[str]:
+        """Give the names of objects that must go."""
+        return [path for (path,) in self._connection.execute("SELECT path FROM doomed")]
+
+    def save(self, inode: Inode) -> None:
+        """Store an inode as it will be at the next `commit`."""
+        self._changed[inode.ino] = inode
+
+    def remove(self, inode: Inode) -> None:
+        """Forget an inode."""
+        self._changed.pop(inode.ino, None)
+        self._statements.append(("DELETE FROM inodes WHERE ino = ?", (inode.ino,)))
+
+    def add_session(self, session: str, uid: int, gid: int) -> None:
+        """Store a session."""
+        self._statements.append(("INSERT OR REPLACE INTO sessions VALUES (?, ?, ?)", (session, uid, gid)))
+
+    def remove_session(self, session: str) -> None:
+        """Forget a session."""
+        self._statements.append(("DELETE FROM sessions WHERE session = ?", (session,)))
+
+    def put_writer(self, row: WriterRow) -> None:
+        """Store a handle for writing, or its new version."""
+        values = (row.handle, row.session, row.ino, row.version)
+        self._statements.append(("INSERT OR REPLACE INTO writers VALUES (?, ?, ?, ?)", values))
+
+    def remove_writer(self, handle: int) -> None:
+        """Forget a handle for writing."""
+        self._statements.append(("DELETE FROM writers WHERE handle = ?", (handle,)))
+
+    def doom(self, paths: Iterable[str]) -> None:
+        """Store that objects must go."""
+        self._statements += [("INSERT OR REPLACE INTO doomed VALUES (?)", (path,)) for path in paths]
+
+    def spare(self, path: str) -> None:
+        """Store that an object is gone, or must not go any more."""
+        self._statements.append(("DELETE FROM doomed WHERE path = ?", (path,)))
+
+    def commit(self) -> None:
+        """Write everything that has changed, all or nothing."""
+        if not (self._changed or self._statements):
+            return
+        execute = self._connection.execute
+        execute("BEGIN")
+        for statement, values in self._statements:
+            execute(statement, values)
+        for inode in self._changed.values():
+            row = (inode.ino, inode.parent, inode.name, pack(inode))
+            execute("INSERT OR REPLACE INTO inodes VALUES (?, ?, ?, ?)", row)
+        execute("COMMIT")
+        self._changed.clear()
+        self._statements.clear()
+
+    def close(self) -> None:
+        """Close the database."""
+        self._connection.close()

@@ -1,0 +1,143 @@
+"""Clients come, come back, and go: their sessions."""
+
+import errno
+import secrets
+from collections.abc import Callable
+
+from bbflow.errors import ProtocolError
+from bbflow.files.core import LEASE_S, Call, Core
+from bbflow.files.fleet import Fleet
+from bbflow.files.inodes import Inode
+from bbflow.files.locks import Locks
+from bbflow.files.opening import Opening
+from bbflow.files.permissions import Credentials
+from bbflow.files.sessions import Changes, Session
+from bbflow.files.writeback import WriteBack
+from bbflow.records import Message
+
+
+class Entering:
+    """The requests that begin and end sessions.
+
+    Parameters
+    ----------
+    core
+        The master's state.
+    opening, locks, write_back, fleet
+        Its other parts.
+    ended
+        Called with each session that has ended, and what others must forget then.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        opening: Opening,
+        locks: Locks,
+        write_back: WriteBack,
+        fleet: Fleet,
+        ended: Callable[[Session, Changes], None],
+    ) -> None:
+        self._core, self._opening, self._locks = core, opening, locks
+        self._write_back, self._fleet, self._ended = write_back, fleet, ended
+
+    def enter(self, peer: int, message: Message, uid: int | None) -> None:
+        """Let a connection begin, join or come back to a session.
+
+        Parameters
+        ----------
+        peer
+            The connection.
+        message
+            Its request.
+        uid
+            The user at its other end, if the system tells.
+
+        Raises
+        ------
+        ProtocolError
+            If it says that it is another user.
+        """
+        core = self._core
+        if message["op"] == "join":
+            session = core.sessions.by_name.get(str(message["session"]))
+            if session is None:
+                core.send(peer, refusal(errno.ESTALE, "the session has ended"))
+                return
+            core.sessions.connect(session, peer)
+            if message.get("listen"):
+                core.sessions.drop_kept(session)
+                session.listener = peer
+            core.send(peer, {"ok": True, "seq": core.seq})
+            return
+        session = self._session(message, uid)
+        core.sessions.connect(session, peer)
+        session.host = str(message["host"])
+        handles = self._opening.resume(session, message.get("handles", []), message.get("room", {}))
+        options = core.options
+        core.send(
+            peer,
+            {
+                "ok": True,
+                "session": session.name,
+                "lease_s": LEASE_S,
+                "root": core.image.root.attr(),
+                "nodes": self._fleet.told(),
+                "handles": handles,
+                "seq": core.seq,
+                "options": {
+                    "piece_bytes": options.piece_bytes,
+                    "replicas": options.replicas,
+                    "wait_s": options.wait_s,
+                    "storage": options.storage,
+                },
+            },
+        )
+        core.happened("grace", 0)
+
+    def _session(self, message: Message, uid: int | None) -> Session:
+        core = self._core
+        if name := message.get("resume"):
+            session = core.sessions.by_name.get(str(name))
+            if session is not None:
+                return session
+        who = Credentials(int(message["uid"]), int(message["gid"]), frozenset(message.get("groups", ())))
+        if uid not in (None, 0, who.uid):
+            raise ProtocolError(f"user {uid} says it is user {who.uid}")
+        session = Session(secrets.token_hex(16), who)
+        core.sessions.add(session)
+        core.database.add_session(session.name, who.uid, who.gid)
+        return session
+
+    def bye(self, call: Call) -> Message:
+        """End the session of a call."""
+        self.end(call.session)
+        return {"ok": True}
+
+    def end(self, session: Session) -> None:
+        """End a session: what it had open is closed, what it never committed goes."""
+        core, changes = self._core, Changes()
+        for inode in self._opening.end(session):
+            self.unname(inode, changes)
+        self._locks.release_all(session)
+        peers = set(session.peers)
+        core.sessions.remove(session)
+        core.database.remove_session(session.name)
+        for peer in peers:
+            core.sessions.by_peer.pop(peer, None)
+        core.happened("grace", 0)
+        self._ended(session, changes)
+
+    def unname(self, inode: Inode, changes: Changes) -> None:
+        """Take the name of a file away that was never committed."""
+        core = self._core
+        changes.names.append((inode.parent, inode.name, inode.ino))
+        changes.add(directories=(inode.parent,))
+        core.image.disown(inode)
+        self._write_back.cancel(inode)
+        core.forget_inode(inode)
+
+
+def refusal(number: int, text: str) -> Message:
+    """Give the reply to a request that is refused."""
+    return {"ok": False, "errno": number, "error": text, "seq": 0}

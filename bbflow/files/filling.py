@@ -1,0 +1,203 @@
+"""Bytes that come from the shared storage, and go again when room is needed."""
+
+import errno
+from collections.abc import Iterator
+
+from bbflow.files.core import Call, Core
+from bbflow.files.inodes import FILE, Inode, Pieces, key_of, keys_of, places_of
+from bbflow.files.room import Node, choose_ring
+from bbflow.files.writeback import WriteBack
+from bbflow.records import Message
+
+EVICT_SHARE = 32
+"""At least this part of a node's capacity is made free at once: to look for what may go costs time."""
+MAX_FILL_S = 86400.0
+
+
+class Filling:
+    """Fills and evicts files.
+
+    Parameters
+    ----------
+    core
+        The master's state.
+    write_back
+        Is told when room is needed.
+    """
+
+    def __init__(self, core: Core, write_back: WriteBack) -> None:
+        self._core, self._write_back = core, write_back
+        self._wanted: dict[int, None] = {}
+        self.failed: dict[int, str] = {}
+        """Files that couldn't be had from the shared storage, and why."""
+
+    def begin(self, call: Call, inode: Inode) -> bool:
+        """See to it that a file's bytes are in memory, or on their way; give whether they are still on it.
+
+        Raises
+        ------
+        Blocked
+            While there is no room.
+        OSError
+            If there never will be.
+        """
+        if inode.ino in self._core.filling:
+            return True
+        if not inode.is_cold or not inode.size:
+            return False
+        blocked = self._start(inode, urgent=True, near=call.session.host)
+        if blocked is not None:
+            timeout_s = self._core.options.room_timeout_s
+            call.wait(("room", blocked.name), _full(blocked, inode), timeout_s, self._core.clock())
+        return True
+
+    def complete(self, call: Call, inode: Inode) -> None:
+        """Wait until all of a file is in memory.
+
+        Raises
+        ------
+        Blocked
+            While it isn't.
+        OSError
+            If the shared storage doesn't give it.
+        """
+        if self.begin(call, inode):
+            error = OSError(errno.EIO, f"{inode.name!r} didn't come from the shared storage")
+            call.wait(("filled", inode.ino), error, MAX_FILL_S, self._core.clock())
+
+    def _start(self, inode: Inode, *, urgent: bool, near: str = "") -> Node | None:
+        """Begin to fill a file; give the node that has no room for its part, if there is one."""
+        core = self._core
+        core.turn += 1
+        ring = choose_ring(core.nodes.values(), core.turn, near if core.options.near else "")
+        if not ring:
+            raise OSError(errno.EHOSTDOWN, "no IOnode is up")
+        pieces = pieces_of(inode.version, inode.size, core.options.piece_bytes)
+        places = places_of(ring, 1, pieces)
+        needs = [(core.nodes[name], sum(keys.values())) for name, keys in places.items()]
+        for node, size in needs:
+            if size > node.capacity:
+                raise OSError(errno.ENOSPC, f"{inode.name!r} needs {size} bytes of {node.name}'s {node.capacity}")
+            if size > node.free_bytes:
+                self.make_room(node, size)
+                return node
+        inode.ring, inode.replicas, inode.pieces, inode.piece_bytes = ring, 1, pieces, core.options.piece_bytes
+        inode.filling = True
+        core.use(inode)
+        core.filling[inode.ino] = set(keys_of(pieces))
+        core.place(places)
+        for index, piece in enumerate(pieces):
+            self._fill(inode, index, piece[1], urgent=urgent)
+        return None
+
+    def _fill(self, inode: Inode, index: int, size: int, *, urgent: bool) -> None:
+        key = key_of(inode.version, index)
+
+        def done(answer: Message) -> None:
+            if not answer.get("done", True):
+                return
+            if "errno" in answer:
+                self._fail(inode, key, answer)
+            else:
+                self._filled(inode, key)
+
+        self._core.command(
+            inode.holders(index)[0],
+            "fill",
+            done,
+            path=inode.stored_path,
+            key=key,
+            start=index * inode.piece_bytes,
+            bytes=size,
+            facts=inode.facts,
+            urgent=urgent,
+        )
+
+    def _filled(self, inode: Inode, key: str) -> None:
+        waiting = self._core.filling.get(inode.ino)
+        if waiting is None or key not in waiting:
+            return
+        waiting.discard(key)
+        if not waiting:
+            del self._core.filling[inode.ino]
+            inode.filling = False
+            self.failed.pop(inode.ino, None)
+            self._core.save(inode)
+            self._core.happened("filled", inode.ino)
+            self.pump()
+
+    def _fail(self, inode: Inode, key: str, answer: Message) -> None:
+        if key not in self._core.filling.get(inode.ino, ()):
+            return
+        del self._core.filling[inode.ino]
+        inode.filling = False
+        self.failed[inode.ino] = str(answer.get("error", ""))
+        self.let_go(inode)
+        self._core.happened("filled", inode.ino)
+
+    def let_go(self, inode: Inode) -> None:
+        """Let a file's bytes go from memory; the shared storage has them."""
+        pieces, inode.pieces, inode.ring = inode.pieces, (), ()
+        self._core.drop(keys_of(pieces))
+        self._core.save(inode)
+
+    def evictable(self) -> Iterator[Inode]:
+        """Go through what may go now, in no order."""
+        for inode in self._core.image.inodes.values():
+            is_used = inode.readers or inode.writer or inode.filling
+            if inode.kind == FILE and inode.ring and inode.pieces and inode.state == "clean" and not is_used:
+                yield inode
+
+    def make_room(self, node: Node, size: int) -> None:
+        """Let clean files go from a node, least recently used first, until so many bytes come free; else write back."""
+        missing = max(size, node.capacity // EVICT_SHARE) - node.free_bytes - self._leaving(node)
+        if missing <= 0:
+            return
+        candidates = sorted((inode for inode in self.evictable() if node.name in inode.ring), key=lambda i: i.used)
+        for inode in candidates:
+            if missing <= 0:
+                return
+            places = places_of(inode.ring, inode.replicas, inode.pieces).get(node.name, {})
+            missing -= sum(places.values())
+            if places:
+                self.let_go(inode)
+        self._write_back.hurry()
+
+    def _leaving(self, node: Node) -> int:
+        return self._core.leaving.get(node.name, 0)
+
+    def prefetch(self, inodes: Iterator[Inode]) -> int:
+        """Let files come, in this order, as room allows; give how many."""
+        before = len(self._wanted)
+        self._wanted.update((inode.ino, None) for inode in inodes if inode.is_cold and inode.size)
+        count = len(self._wanted) - before
+        self.pump()
+        return count
+
+    def pump(self) -> None:
+        """Begin with the next files that are wanted, while there is room."""
+        while self._wanted and len(self._core.filling) < self._core.options.uploads:
+            ino = next(iter(self._wanted))
+            inode = self._core.image.inodes.get(ino)
+            if inode is not None and inode.is_cold and ino not in self._core.filling:
+                try:
+                    if self._start(inode, urgent=False) is not None:
+                        return
+                except OSError as error:
+                    self.failed[ino] = str(error)
+            self._wanted.pop(ino, None)
+
+    @property
+    def wanted(self) -> int:
+        """How many files are still to be prefetched."""
+        return len(self._wanted)
+
+
+def pieces_of(version: int, size: int, piece_bytes: int) -> Pieces:
+    """Give the pieces of a file without holes."""
+    count = -(-size // piece_bytes)
+    return tuple((version, min(piece_bytes, size - index * piece_bytes)) for index in range(count))
+
+
+def _full(node: Node, inode: Inode) -> OSError:
+    return OSError(errno.ENOSPC, f"IOnode {node.name} has no room for {inode.name!r}: {node.free_bytes} bytes are free")

@@ -1,0 +1,117 @@
+"""A master's IOnodes: they come, tell what they have, and go."""
+
+from bbflow.errors import ProtocolError
+from bbflow.files.core import Core
+from bbflow.files.inodes import FILE, places_of
+from bbflow.files.replicas import Replicas
+from bbflow.files.room import Node
+from bbflow.files.sessions import Changes
+from bbflow.records import Message
+
+ADDRESS = ("host", "socket", "directory", "tcp", "tls")
+
+
+class Fleet:
+    """The IOnodes.
+
+    Parameters
+    ----------
+    core
+        The master's state.
+    replicas
+        Acts when bytes are gone, or found.
+    """
+
+    def __init__(self, core: Core, replicas: Replicas) -> None:
+        self._core, self._replicas = core, replicas
+        self._telling: dict[int, tuple[Message, dict[str, int]]] = {}
+        self.by_peer: dict[int, Node] = {}
+        """Those that are up."""
+        now_s = core.clock()
+        for inode in core.image.inodes.values():
+            for name in inode.ring:
+                if name not in core.nodes:
+                    core.nodes[name] = Node(name, dict.fromkeys(ADDRESS, ""), 0, away_since_s=now_s)
+        for inode in core.image.inodes.values():
+            if inode.kind == FILE and inode.ring:
+                core.place(places_of(inode.ring, inode.replicas, inode.pieces))
+
+    def told(self) -> list[Message]:
+        """Give what clients need to reach the nodes."""
+        return [node.told() for node in self._core.nodes.values() if node.capacity]
+
+    def hear(self, peer: int, message: Message) -> Changes | None:
+        """Take in what a node tells of itself; give what clients must forget once it has told all, else None.
+
+        Raises
+        ------
+        ProtocolError
+            If another node of its name is up.
+        """
+        first, keys = self._telling.setdefault(peer, (message, {}))
+        keys.update((str(key), int(size)) for key, size in message["keys"])
+        if not message.get("last"):
+            return None
+        del self._telling[peer]
+        there = self._core.nodes.get(str(first["name"]))
+        if there is not None and there.peer is not None:
+            if there.address["directory"] != first["directory"]:
+                raise ProtocolError(f"there is an IOnode {first['name']!r} already: give it another name")
+            self.leave(there.peer)
+        return self._join(peer, first, keys)
+
+    def _join(self, peer: int, told: Message, keys: dict[str, int]) -> Changes:
+        core, name = self._core, str(told["name"])
+        address = {key: str(told[key]) for key in ADDRESS}
+        node = core.nodes.setdefault(name, Node(name, address, 0))
+        node.address, node.capacity, node.peer = address, int(told["capacity"]), peer
+        node.granted_bytes = sum(session.room.get(name, 0) for session in core.sessions.by_name.values())
+        self.by_peer[peer] = node
+        core.send(peer, {"ok": True, "nodes": self.told()})
+        changes = self._compare(node, keys)
+        core.happened("node", name)
+        core.happened("node", "")
+        core.happened("room", name)
+        core.happened("storage", 0)
+        return changes
+
+    def _compare(self, node: Node, keys: dict[str, int]) -> Changes:
+        """Hold what a node has against what it should have."""
+        core = self._core
+        written = {handle.version for handle in core.handles.values() if handle.version}
+        known = set(node.placed)
+        changes = self._replicas.missing(node, known - set(keys))
+        found = self._replicas.found(node, set(keys))
+        changes.add(inos=found.inos)
+        needed = {key for key in keys if key in known or core.sessions.pins.get(key) or version_of(key) in written}
+        if stale := [key for key in keys if key not in needed and key not in node.placed]:
+            for key in stale:
+                node.place(key, keys[key])
+            core.drop_from(node, stale)
+        return changes
+
+    def leave(self, peer: int) -> bool:
+        """Take down that a node's connection is gone; give whether it was a node's."""
+        self._telling.pop(peer, None)
+        node = self.by_peer.pop(peer, None)
+        if node is None:
+            return False
+        node.peer, node.away_since_s = None, self._core.clock()
+        self._core.fail_tasks(node.name)
+        return True
+
+    def give_up(self) -> Changes:
+        """Let go of what lies on nodes that have been away for too long; give what clients must forget."""
+        changes = Changes()
+        for node in self._core.nodes.values():
+            if node.peer is None and node.placed and self._is_lost(node):
+                changes.add(inos=self._replicas.missing(node, set(node.placed)).inos)
+        return changes
+
+    def _is_lost(self, node: Node) -> bool:
+        return self._core.clock() - node.away_since_s >= self._core.options.node_loss_s
+
+
+def version_of(key: str) -> int:
+    """Give the version in a piece file's name."""
+    return int(key.partition(".")[0], 16)

@@ -1,0 +1,62 @@
+"""When an IOnode's transfers to and from the shared storage may run: the delay policies of staging."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bbflow.phases import BoardSource
+from bbflow.staging import parse_policy
+from bbflow.staging.gate import Gate
+from bbflow.staging.watching import Load, Watch
+
+AT_ONCE = 16
+
+
+class GivingWay:
+    """A gate, and the watch that keeps it as a policy says.
+
+    Parameters
+    ----------
+    policy
+        As for ``bbflow stage --policy``.
+    phases
+        Where I/O phases are announced; None for nowhere.
+    """
+
+    def __init__(self, policy: str = "no-action", phases: Path | None = None) -> None:
+        self._gate = Gate(AT_ONCE)
+        self._lock = threading.Lock()
+        self._waiting_bytes = 0
+        self._watch: Watch | None = None
+        if phases is not None:
+            source, chosen = BoardSource(phases, None), parse_policy(policy)
+            self._watch = Watch(chosen, self._gate, source, self._load, time.time, _ignore, _ignore)
+            self._watch.start()
+
+    @contextmanager
+    def chunk(self, size: int) -> Iterator[None]:
+        """Wait until so many bytes may be transferred; in the ``with`` they are."""
+        self._wait_for(size)
+        try:
+            with self._gate.chunk(size):
+                yield
+        finally:
+            self._wait_for(-size)
+
+    def _wait_for(self, size: int) -> None:
+        with self._lock:
+            self._waiting_bytes += size
+
+    def _load(self) -> Load:
+        return Load(self._waiting_bytes, None)
+
+    def close(self) -> None:
+        """End the watch."""
+        if self._watch is not None:
+            self._watch.close()
+
+
+def _ignore(_: object) -> None:
+    pass

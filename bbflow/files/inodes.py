@@ -1,0 +1,202 @@
+"""What a master knows of one file, directory or symbolic link."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgpack
+
+from bbflow.records import Message
+
+PAGE_BYTES = 4096
+"""A piece takes whole pages of a node's memory."""
+HOLE = (0, 0)
+"""A piece without a file: it reads as zeros."""
+FILE, DIRECTORY, LINK = "f", "d", "l"
+
+Piece = tuple[int, int]
+"""The version that wrote a piece, and how many of its bytes count."""
+Pieces = tuple[Piece, ...]
+
+
+@dataclass(slots=True)
+class Inode:
+    """One entry of the namespace, or a file that is open without a name."""
+
+    ino: int
+    """Its number."""
+    kind: str
+    """`FILE`, `DIRECTORY` or `LINK`."""
+    parent: int
+    """The directory that it is in; its own number for the root, 0 once it has no name."""
+    name: str
+    """Its name there."""
+    mode: int
+    """Permission bits, 12 of them."""
+    uid: int
+    """Its owner."""
+    gid: int
+    """Its group."""
+    atime_ns: int
+    """Last access as somebody set it; reading doesn't change it."""
+    mtime_ns: int
+    """Last change of its bytes, or of a directory's names."""
+    ctime_ns: int
+    """Last change of anything."""
+    size: int = 0
+    """Bytes of the committed version."""
+    version: int = 0
+    """The committed version; 0 before the first commit."""
+    pieces: Pieces = ()
+    """Its pieces."""
+    piece_bytes: int = 0
+    """How long a piece is."""
+    ring: tuple[str, ...] = ()
+    """The nodes that its pieces go round on; empty while nothing of it is in memory."""
+    replicas: int = 1
+    """How many nodes have each piece."""
+    target: str = ""
+    """Where a link points to."""
+    stored_path: str = ""
+    """Name of its object in the shared storage, below the prefix; empty if there is none."""
+    stored_version: int = 0
+    """Which version that object holds."""
+    facts: tuple[int, str] = (0, "")
+    """Size and version (ETag or time) of that object, as the storage tells."""
+    dirty_ns: int = 0
+    """Since when it waits to be written back; 0 if it doesn't."""
+    scratch: bool = False
+    """Whether it is never written back."""
+    expected: bool = False
+    """Whether nothing of it was ever committed: its name is there, and readers may wait."""
+    lost: bool = False
+    """Whether bytes of the committed version are gone for good."""
+    master: int = 0
+    """Which other master serves what is below this directory; 0 for none."""
+    scanned_s: float = 0.0
+    """When the shared storage was last looked at for this directory; 0 for never."""
+    entries: dict[str, int] = field(default_factory=dict)
+    """A directory's names."""
+    directories: int = 0
+    """How many of them are directories."""
+    used: int = 0
+    """Goes up with each open, over all files: the least used one goes first."""
+    readers: int = 0
+    """Handles for reading."""
+    writer: int = 0
+    """The handle for writing; 0 if there is none."""
+    is_cut: bool = False
+    """Whether its last piece's file holds more than counts, which readers of older versions may need."""
+    stored_s: float = 0.0
+    """When its object was last written, or found."""
+    filling: bool = False
+    """Whether its bytes are on their way from the shared storage."""
+
+    @property
+    def state(self) -> str:
+        """Where its bytes are, in one word (FORMAT.md, `attr`)."""
+        if self.kind != FILE:
+            return ""
+        if self.lost:
+            return "lost"
+        if self.is_cold:
+            return "cold"
+        if self.scratch:
+            return "scratch"
+        return "clean" if self.stored_version == self.version and self.version else "dirty"
+
+    @property
+    def is_cold(self) -> bool:
+        """Whether its bytes are in the shared storage only."""
+        return self.kind == FILE and self.version != 0 and not self.ring and self.stored_version == self.version
+
+    @property
+    def nlink(self) -> int:
+        """Number of names, as `stat` tells."""
+        if self.kind == DIRECTORY:
+            return 2 + self.directories
+        return 1 if self.parent else 0
+
+    def attr(self) -> Message:
+        """Give what clients are told."""
+        told: Message = {
+            "ino": self.ino,
+            "kind": self.kind,
+            "mode": self.mode,
+            "uid": self.uid,
+            "gid": self.gid,
+            "size": self.size,
+            "atime_ns": self.atime_ns,
+            "mtime_ns": self.mtime_ns,
+            "ctime_ns": self.ctime_ns,
+            "nlink": self.nlink,
+            "version": self.version,
+            "state": self.state,
+        }
+        if self.master:
+            told["master"] = self.master
+        return told
+
+    def layout(self) -> Message:
+        """Give where the committed version lies."""
+        keys = ("pieces", "piece_bytes", "ring", "replicas")
+        return {key: getattr(self, key) for key in keys}
+
+    def holders(self, index: int) -> tuple[str, ...]:
+        """Give the nodes that have a piece, the one to write to first."""
+        return holders(self.ring, index, self.replicas)
+
+
+PERSISTENT = (
+    *("kind", "mode", "uid", "gid", "atime_ns", "mtime_ns", "ctime_ns", "size", "version", "pieces", "piece_bytes"),
+    *("ring", "replicas", "target", "stored_path", "stored_version", "facts", "dirty_ns", "scratch", "expected"),
+    *("lost", "master", "is_cut"),
+)
+"""What of an inode outlives the master's process, beside its number, parent and name."""
+
+
+def pack(inode: Inode) -> bytes:
+    """Give what is stored of an inode: of one whose bytes are still on their way, that they are not here."""
+    values = {name: getattr(inode, name) for name in PERSISTENT}
+    if inode.filling:
+        values |= {"pieces": (), "ring": ()}
+    packed: bytes = msgpack.packb(list(values.values()))
+    return packed
+
+
+def unpack(ino: int, parent: int, name: str, record: bytes) -> Inode:
+    """Give an inode as it was stored."""
+    values: dict[str, Any] = dict(zip(PERSISTENT, msgpack.unpackb(record), strict=True))
+    values["pieces"] = tuple((version, size) for version, size in values["pieces"])
+    values["ring"], values["facts"] = tuple(values["ring"]), tuple(values["facts"])
+    return Inode(ino=ino, parent=parent, name=name, **values)
+
+
+def holders(ring: tuple[str, ...], index: int, replicas: int) -> tuple[str, ...]:
+    """Give the nodes that have piece `index` of a file on a ring."""
+    count = min(replicas, len(ring))
+    return tuple(ring[(index + number) % len(ring)] for number in range(count))
+
+
+def key_of(version: int, index: int) -> str:
+    """Give the name of a piece's file."""
+    return f"{version:x}.{index:x}"
+
+
+def pages(size: int) -> int:
+    """Give the bytes of memory that so many bytes take."""
+    return -(-size // PAGE_BYTES) * PAGE_BYTES
+
+
+def keys_of(pieces: Pieces) -> list[str]:
+    """Give the names of all piece files of a version."""
+    return [key_of(version, index) for index, (version, _) in enumerate(pieces) if version]
+
+
+def places_of(inode_ring: tuple[str, ...], replicas: int, pieces: Pieces) -> dict[str, dict[str, int]]:
+    """Give, for each node, the piece files that it has of a version, with their bytes of memory."""
+    places: dict[str, dict[str, int]] = {}
+    for index, (version, size) in enumerate(pieces):
+        if version:
+            for node in holders(inode_ring, index, replicas):
+                places.setdefault(node, {})[key_of(version, index)] = pages(size)
+    return places

@@ -1,0 +1,226 @@
+"""An IOnode: a thread for each client, one that follows the master, and a few for the shared storage."""
+
+import errno
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from bbflow.errors import BbflowError, ConfigError, NodeError, ProtocolError
+from bbflow.files.calling import MOST_BYTES, Caller, Gone, address_of
+from bbflow.files.conversation import Conversation
+from bbflow.files.fills import Fills
+from bbflow.files.giving_way import GivingWay
+from bbflow.files.pieces import Pieces
+from bbflow.files.storage import Storage
+from bbflow.files.transfers import Transfers, refusal
+from bbflow.landing.contact import NodeAddress, read_masters
+from bbflow.landing.listen import listen_tcp, listen_unix, public_address, split_address, tune
+from bbflow.landing.server import Door
+from bbflow.records import Message
+
+SOCKET_NAME = "ionode.sock"
+COME_BACK_S = 0.2
+"""How often a master that is away is tried again."""
+INVENTORY_PART = 100_000
+THREADS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an IOnode is, and what it may use."""
+
+    name: str
+    """Unique under its master."""
+    contact: Path
+    """The contact file, which names its master."""
+    directory: Path
+    """Where its pieces lie."""
+    capacity: int
+    """Bytes that they may take."""
+    subtree: str = "/"
+    """Which master's it is."""
+
+
+class IoNode:
+    """Serves pieces to clients, and does what its master commands.
+
+    Parameters
+    ----------
+    place
+        Where it is.
+    door
+        How it lets peers in.
+    storage
+        The shared storage's URL; empty for none.
+    giving_way
+        When transfers may run.
+    """
+
+    def __init__(self, place: Place, door: Door, storage: str, giving_way: GivingWay) -> None:
+        self._place, self._door = place, door
+        place.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._pieces = Pieces(place.directory)
+        self._identity: Message = {"name": place.name, "host": socket.gethostname()}
+        self._tls = door.certificate.context() if door.certificate else None
+        self._unix = listen_unix(place.directory / SOCKET_NAME)
+        self._tcp = listen_tcp(door.address)
+        backing, self._addresses = Storage(storage), dict[str, NodeAddress]()
+        self._fills = Fills(self._pieces, backing, giving_way.chunk, THREADS)
+        self._transfers = Transfers(
+            place.name, self._pieces, self._fills, backing, lambda: self._addresses, giving_way.chunk
+        )
+        self._workers = ThreadPoolExecutor(THREADS, thread_name_prefix="bbflow-transfer")
+        self._sending = threading.Lock()
+        self._requests: dict[str, Callable[[Message], Message]] = {
+            "cut": self._cut,
+            "copy": self._copy,
+            "ready": self._ready,
+            "status": self._status,
+        }
+
+    def start(self) -> None:
+        """Let clients in, in threads of its own."""
+        for listener in (self._unix, self._tcp):
+            threading.Thread(target=self._listen, args=(listener,), daemon=True).start()
+
+    # Clients.
+
+    def _listen(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                peer, _ = listener.accept()
+            except OSError:
+                return
+            if listener is self._tcp:
+                tune(peer)
+            threading.Thread(target=self._serve, args=(peer, listener is self._tcp), daemon=True).start()
+
+    def _serve(self, peer: socket.socket, is_remote: bool) -> None:
+        try:
+            with Conversation(peer, self._door.key, self._identity, self._tls if is_remote else None) as client:
+                while (message := client.receive()) is not None:
+                    self._answer(client, message)
+        except ProtocolError as error:
+            print(f"bbflow files ionode: cut off a peer: {error}", file=sys.stderr, flush=True)
+        except OSError:
+            pass  # it is gone
+
+    def _answer(self, client: Conversation, message: Message) -> None:
+        op = str(message.get("op"))
+        try:
+            if op == "read":
+                self._read(client, message)
+            elif op == "write":
+                client.send(self._write(client, message))
+            elif op in self._requests:
+                client.send(self._requests[op](message))
+            else:
+                raise ProtocolError(f"unknown request {op!r}")
+        except OSError as error:
+            client.send({"ok": False, "errno": error.errno or errno.EIO, "error": error.strerror or str(error)})
+        except (KeyError, TypeError, ValueError) as error:
+            raise ProtocolError(f"request {op!r} without a key, or with a wrong one ({error})") from None
+
+    def _read(self, client: Conversation, message: Message) -> None:
+        key, offset, size = _range(message)
+        self._fills.wait(key, offset, size)
+        client.send_raw(self._pieces.read(key, offset, size))
+
+    def _write(self, client: Conversation, message: Message) -> Message:
+        key, offset, size = _range(message)
+        content, crc = client.receive_raw(size)
+        if crc != int(message["crc"]):
+            raise OSError(errno.EBADMSG, f"{size} bytes arrived damaged")
+        self._pieces.write(key, offset, content)
+        return {"ok": True}
+
+    def _cut(self, message: Message) -> Message:
+        self._pieces.cut(message["key"], int(message["bytes"]))
+        return {"ok": True}
+
+    def _copy(self, message: Message) -> Message:
+        self._fills.wait(message["of"], 0, int(message["bytes"]))
+        self._pieces.copy(message["key"], message["of"], int(message["bytes"]))
+        return {"ok": True}
+
+    def _ready(self, message: Message) -> Message:
+        self._fills.wait(message["key"], int(message["offset"]), int(message["bytes"]))
+        if not self._pieces.path(message["key"]).exists():
+            raise FileNotFoundError(errno.ENOENT, f"piece {message['key']} isn't here")
+        return {"ok": True}
+
+    def _status(self, message: Message) -> Message:
+        return {"ok": True, "capacity": self._place.capacity, "used": self._pieces.used_bytes()}
+
+    # The master.
+
+    def follow(self) -> None:
+        """Do what the master commands, for ever; it may go and come back."""
+        while True:
+            try:
+                with Caller(self._master()) as master:
+                    self._register(master)
+                    self._obey(master)
+            except (NodeError, ConfigError):
+                time.sleep(COME_BACK_S)
+
+    def _master(self) -> NodeAddress:
+        for master in read_masters(self._place.contact):
+            if master.subtree == self._place.subtree:
+                return master.address
+        raise NodeError(f"no master of {self._place.subtree!r} stands in {self._place.contact} yet")
+
+    def _register(self, master: Caller) -> None:
+        place = self._place
+        address = {
+            "host": self._identity["host"],
+            "socket": str(place.directory / SOCKET_NAME),
+            "directory": str(place.directory),
+            "tcp": public_address(self._tcp, split_address(self._door.address)[0]),
+            "tls": str(self._door.certificate.authority.resolve()) if self._door.certificate else "",
+        }
+        inventory = [(key, size) for key, size in self._pieces.inventory() if not self._fills.is_filling(key)]
+        parts = [inventory[at : at + INVENTORY_PART] for at in range(0, max(len(inventory), 1), INVENTORY_PART)]
+        about = {"op": "ionode", "name": place.name, **address, "capacity": place.capacity}
+        for number, part in enumerate(parts, 1):
+            master.send({**about, "keys": part, "last": number == len(parts)})
+        self._learn(master.reply()["nodes"])
+
+    def _learn(self, nodes: list[Message]) -> None:
+        self._addresses = {str(told["name"]): address_of(told, self._door.key) for told in nodes if told["up"]}
+
+    def _obey(self, master: Caller) -> None:
+        while True:
+            command = master.receive()
+            op = command.get("op")
+            if op == "nodes":
+                self._learn(command["nodes"])
+            elif op in self._transfers.quick:
+                self._tell(master, command, self._transfers.quick[op](command))
+            elif op == "fill":  # it only queues; in order with what drops the same piece
+                self._execute(master, command)
+            else:
+                self._workers.submit(self._execute, master, command)
+
+    def _execute(self, master: Caller, command: Message) -> None:
+        try:
+            self._transfers.slow[command["op"]](command, lambda answer: self._tell(master, command, answer))
+        except (BbflowError, OSError, RuntimeError) as error:
+            self._tell(master, command, refusal(error))
+
+    def _tell(self, master: Caller, command: Message, answer: Message) -> None:
+        with self._sending, suppress(Gone):  # it is asked again once it is back
+            master.send({"op": "task", "task": command["task"], **answer})
+
+
+def _range(message: Message) -> tuple[str, int, int]:
+    key, offset, size = message["key"], int(message["offset"]), int(message["bytes"])
+    if offset < 0 or not 0 <= size <= MOST_BYTES:
+        raise ProtocolError(f"a range of {size} bytes at {offset}")
+    return key, offset, size

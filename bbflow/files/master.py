@@ -1,0 +1,332 @@
+"""A master's decisions: messages of clients and IOnodes go in, messages come out; no socket and no clock of its own."""
+
+import errno
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bbflow.errors import ProtocolError
+from bbflow.files.committing import Committing
+from bbflow.files.core import LEASE_S, Blocked, Call, Core, Deferred, Key, Options, Request
+from bbflow.files.database import Database
+from bbflow.files.entering import Entering
+from bbflow.files.filling import Filling
+from bbflow.files.fleet import Fleet
+from bbflow.files.locks import Locks
+from bbflow.files.naming import Naming
+from bbflow.files.opening import Opening
+from bbflow.files.overview import Overview
+from bbflow.files.permissions import Credentials
+from bbflow.files.replicas import Replicas
+from bbflow.files.scanning import Scanning
+from bbflow.files.sessions import Changes, Session
+from bbflow.files.writeback import WriteBack
+from bbflow.records import Message
+
+
+@dataclass(slots=True)
+class Telling:
+    """A change that sessions are told of, and who waits until they have heard."""
+
+    waiting: set[str]
+    """Sessions that have not answered."""
+    then: Callable[[], None]
+    """Sends the reply."""
+    deadline_s: float
+    """When who hasn't answered is cut off."""
+
+
+class Master:
+    """One master.
+
+    Parameters
+    ----------
+    database
+        What it stores.
+    options
+        How it keeps files.
+    clock
+        Gives seconds since the epoch.
+    """
+
+    def __init__(self, database: Database, options: Options, clock: Callable[[], float]) -> None:
+        core = self._core = Core(database, options, clock)
+        self._write_back = WriteBack(core)
+        self._filling = Filling(core, self._write_back)
+        self._scanning = Scanning(core)
+        self._replicas = Replicas(core, self._filling)
+        self._fleet = Fleet(core, self._replicas)
+        committing = Committing(core, self._write_back, self._replicas)
+        self._opening = Opening(core, self._filling, self._scanning, self._write_back, committing)
+        naming = Naming(core, self._opening, self._scanning, self._write_back)
+        overview = Overview(core, self._filling, self._scanning, self._write_back, self._fleet)
+        locks = Locks(core)
+        self._entering = Entering(core, self._opening, locks, self._write_back, self._fleet, self._ended)
+        self._requests: dict[str, Request] = {
+            **naming.requests,
+            **self._opening.requests,
+            **overview.requests,
+            **locks.requests,
+            "ping": lambda call: {"ok": True},
+            "bye": self._entering.bye,
+            "nodes": lambda call: {"ok": True, "nodes": self._fleet.told()},
+        }
+        self._changes: dict[str, Request] = {**naming.changes, **self._opening.changes, **committing.changes}
+        self._waits: dict[Key, deque[Call]] = {}
+        self._telling: dict[int, Telling] = {}
+        self._restore()
+
+    def _restore(self) -> None:
+        """Take in what a master before this one knew; its clients have `LEASE_S` to come back."""
+        core = self._core
+        for name, uid, gid in core.database.sessions():
+            core.sessions.add(Session(name, Credentials(uid, gid), lost_s=core.clock()))
+        for row in core.database.writers():
+            self._opening.restore(row)
+        self._grace_until_s = core.clock() + LEASE_S if core.sessions.by_name else 0.0
+        for inode in list(core.image.inodes.values()):
+            if not inode.parent:
+                core.orphans.add(inode.ino)
+            elif inode.expected and not inode.writer:
+                self._entering.unname(inode, Changes())
+
+    @property
+    def storage(self) -> str:
+        """The shared storage's URL."""
+        return self._core.options.storage
+
+    # What comes in.
+
+    def handle(self, peer: int, message: Message, uid: int | None = None) -> None:
+        """Take a message in.
+
+        Parameters
+        ----------
+        peer
+            Who sent it.
+        message
+            What.
+        uid
+            The user of a peer on the own host, if the system tells.
+
+        Raises
+        ------
+        ProtocolError
+            If the message is not allowed: the peer must be cut off.
+        """
+        op = str(message.get("op"))
+        try:
+            if op in ("session", "join"):
+                self._entering.enter(peer, message, uid)
+            elif op == "ionode":
+                self._hear(peer, message)
+            elif op == "task" and peer in self._fleet.by_peer:
+                self._core.answered(message)
+            elif op == "forgot":
+                self._forgot(peer, int(message["seq"]))
+            else:
+                self._ask(peer, op, message)
+        except KeyError as error:
+            raise ProtocolError(f"request {op!r} without {error}") from None
+        except (TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise ProtocolError(f"request {op!r} with a value of a wrong kind ({error})") from None
+        self._settle()
+
+    def _ask(self, peer: int, op: str, message: Message) -> None:
+        session = self._core.sessions.by_peer.get(peer)
+        if session is None:
+            raise ProtocolError(f"request {op!r} of a connection without a session")
+        if op not in self._requests and op not in self._changes:
+            raise ProtocolError(f"unknown request {op!r}")
+        call = Call(peer, session, message, _who(session, message), began_s=self._core.clock())
+        self._try(call)
+
+    def _try(self, call: Call) -> None:
+        op = call.message["op"]
+        core = self._core
+        try:
+            if op in self._changes:
+                self._check_grace(call)
+                core.seq += 1
+                reply = self._changes[op](call)
+            else:
+                reply = self._requests[op](call)
+        except Blocked as blocked:
+            self._wait(call, blocked)
+            return
+        except Deferred:
+            return
+        except OSError as error:
+            reply = {"ok": False, "errno": error.errno, "error": error.strerror or str(error)}
+        if reply is not None:
+            self._answer(call, reply)
+
+    def _check_grace(self, call: Call) -> None:
+        """Change nothing while clients of the master before this one may keep what it let them keep."""
+        if not self._grace_until_s:
+            return
+        now_s = self._core.clock()
+        back = all(session.lost_s is None for session in self._core.sessions.by_name.values())
+        if back or now_s >= self._grace_until_s:
+            self._grace_until_s = 0.0
+            self._core.happened("grace", 0)
+            return
+        call.wait(("grace", 0), OSError(errno.EAGAIN, "the master was just started"), -1.0, now_s)
+
+    def _wait(self, call: Call, blocked: Blocked) -> None:
+        call.blocked = blocked
+        call.deadline_s = call.began_s + blocked.timeout_s if blocked.timeout_s >= 0 else float("inf")
+        self._waits.setdefault(blocked.key, deque()).append(call)
+
+    # What goes out.
+
+    def _answer(self, call: Call, reply: Message) -> None:
+        reply["seq"] = self._core.seq
+        changes, call.changes = call.changes, Changes()
+        self._tell(call.session, changes, lambda: self._core.send(call.peer, reply))
+
+    def _tell(self, but: Session | None, changes: Changes, then: Callable[[], None]) -> None:
+        """Tell other sessions what to forget, and go on once all have answered."""
+        core = self._core
+        told = core.sessions.forgetting(but, changes)
+        heard = {}
+        for name, message in told.items():
+            listener = core.sessions.by_name[name].listener
+            if listener is not None:
+                heard[name] = (listener, message)
+        if not heard:
+            then()
+            return
+        core.seq += 1
+        seq = core.seq
+        for listener, message in heard.values():
+            core.send(listener, {"op": "forget", "seq": seq, **message})
+        self._telling[seq] = Telling(set(heard), then, core.clock() + LEASE_S)
+
+    def _forgot(self, peer: int, seq: int) -> None:
+        session, telling = self._core.sessions.by_peer.get(peer), self._telling.get(seq)
+        if session is not None and telling is not None:
+            self._heard(seq, telling, session.name)
+
+    def _heard(self, seq: int, telling: Telling, name: str) -> None:
+        telling.waiting.discard(name)
+        if not telling.waiting and self._telling.pop(seq, None) is not None:
+            telling.then()
+
+    def take_out(self) -> list[tuple[int, Message]]:
+        """Store everything that has changed, and give the messages that may be sent now."""
+        self._core.database.commit()
+        out, self._core.out = self._core.out, []
+        return out
+
+    def _settle(self) -> None:
+        """Try again what waited for something that has happened since."""
+        core = self._core
+        while core.events or core.finished:
+            finished, core.finished = core.finished, []
+            for call, reply in finished:
+                self._answer(call, reply)
+            events, core.events = dict.fromkeys(core.events), []
+            if ("storage", 0) in events:
+                self._write_back.pump()
+                self._filling.pump()
+            for key in events:
+                self._wake(key)
+            self._tell_scanned()
+
+    def _wake(self, key: Key) -> None:
+        calls = self._waits.pop(key, None)
+        while calls:
+            call = calls.popleft()
+            if call.peer not in self._core.sessions.by_peer:
+                continue
+            self._try(call)
+            if key[0] == "room" and call.blocked is not None and call in self._waits.get(key, ()):
+                self._waits[key].extend(calls)  # who came first is served first
+                return
+
+    def _tell_scanned(self) -> None:
+        if self._scanning.changes:
+            changes, self._scanning.changes = self._scanning.changes, Changes()
+            self._tell(None, changes, lambda: None)
+
+    def _hear(self, peer: int, message: Message) -> None:
+        changes = self._fleet.hear(peer, message)
+        if changes is None:
+            return
+        self._tell(None, changes, lambda: None)
+        self._tell_nodes()
+
+    def _ended(self, session: Session, changes: Changes) -> None:
+        """Let nobody wait for a session that has ended, and tell the others what went with it."""
+        for seq, telling in list(self._telling.items()):
+            self._heard(seq, telling, session.name)
+        self._tell(None, changes, lambda: None)
+
+    def _tell_nodes(self) -> None:
+        listeners = [session.listener for session in self._core.sessions.by_name.values()]
+        for peer in [*self._fleet.by_peer, *listeners]:
+            if peer is not None:
+                self._core.send(peer, {"op": "nodes", "nodes": self._fleet.told()})
+
+    # Time and endings.
+
+    def disconnect(self, peer: int) -> None:
+        """Take in that a connection is gone."""
+        if self._fleet.leave(peer):
+            self._tell_nodes()
+        session = self._core.sessions.by_peer.get(peer)
+        was_listening = session is not None and session.listener == peer
+        self._core.sessions.disconnect(peer, self._core.clock())
+        if session is not None and was_listening:  # it keeps nothing once it sees that; so it needs not be asked
+            for seq, telling in list(self._telling.items()):
+                self._heard(seq, telling, session.name)
+        self._settle()
+
+    def expire(self) -> None:
+        """Do what is due by the clock."""
+        now_s, core = self._core.clock(), self._core
+        for session in list(core.sessions.by_name.values()):
+            if session.lost_s is not None and now_s >= session.lost_s + LEASE_S:
+                self._entering.end(session)
+        for seq, telling in list(self._telling.items()):
+            if now_s >= telling.deadline_s:
+                self._cut_off(seq, telling)
+        self._tell(None, self._fleet.give_up(), lambda: None)
+        self._expire_waits(now_s)
+        if self._grace_until_s and now_s >= self._grace_until_s:
+            core.happened("grace", 0)
+        deadline_s = self._write_back.next_deadline_s()
+        if deadline_s is not None and now_s >= deadline_s:
+            core.happened("storage", 0)
+        for ino in list(core.orphans) if not self._grace_until_s else ():
+            if ino in core.image.inodes:
+                core.forget_inode(core.image.inodes[ino])
+        self._settle()
+
+    def _cut_off(self, seq: int, telling: Telling) -> None:
+        for name in list(telling.waiting):
+            session = self._core.sessions.by_name.get(name)
+            if session is not None:
+                for peer in session.peers:
+                    self._core.send(peer, {"op": "cut off"})
+                self._entering.end(session)
+            self._heard(seq, telling, name)
+
+    def _expire_waits(self, now_s: float) -> None:
+        for key, calls in list(self._waits.items()):
+            due = [call for call in calls if call.deadline_s <= now_s]
+            if due:
+                self._waits[key] = deque(call for call in calls if call.deadline_s > now_s)
+                if not self._waits[key]:
+                    del self._waits[key]
+                for call in due:
+                    if call.peer in self._core.sessions.by_peer:
+                        self._try(call)
+
+
+def _who(session: Session, message: Message) -> Credentials:
+    """For whom a request is: only root's sessions speak for others."""
+    if session.who.uid != 0 or "uid" not in message:
+        return session.who
+    return Credentials(int(message["uid"]), int(message["gid"]), frozenset(message.get("groups", ())))

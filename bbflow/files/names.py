@@ -1,0 +1,43 @@
+"""Names and paths of the namespace: what a name may be, so that no path leaves its place."""
+
+import errno
+from pathlib import PurePosixPath
+
+MAX_NAME_BYTES = 255
+MAX_PATH_BYTES = 1024
+"""The longest name of an object in S3."""
+
+
+def check_name(name: str) -> str:
+    """Give a name of one directory entry back, if it is one.
+
+    Raises
+    ------
+    OSError
+        EINVAL, EILSEQ or ENAMETOOLONG.
+    """
+    if not name or "/" in name or "\0" in name or name in (".", ".."):
+        raise OSError(errno.EINVAL, f"{name!r} is no name for a file")
+    try:
+        size_bytes = len(name.encode())
+    except UnicodeEncodeError:
+        raise OSError(errno.EILSEQ, f"{name!r} is no UTF-8, so no object could have this name") from None
+    if size_bytes > MAX_NAME_BYTES:
+        raise OSError(errno.ENAMETOOLONG, f"a name of {size_bytes} bytes: {MAX_NAME_BYTES} are the most")
+    return name
+
+
+def split_path(path: str) -> list[str]:
+    """Give the names of a path from the root, or from a directory; ``""`` and ``"/"`` have none.
+
+    Raises
+    ------
+    OSError
+        As `check_name`.
+    """
+    return [check_name(name) for name in path.split("/") if name]
+
+
+def is_within(path: str, directory: str) -> bool:
+    """Whether a path is a directory or below it, both from the root."""
+    return PurePosixPath(path).is_relative_to(directory)

@@ -1,0 +1,273 @@
+"""What clients ask of names and attributes."""
+
+import errno
+
+from bbflow.files.core import Call, Core, Request
+from bbflow.files.image import MissingEntry
+from bbflow.files.inodes import DIRECTORY, FILE, LINK, Inode
+from bbflow.files.names import check_name
+from bbflow.files.opening import Opening
+from bbflow.files.permissions import (
+    READ,
+    WRITE,
+    check_access,
+    check_chown,
+    check_owner,
+    mode_after_chmod,
+    mode_after_write,
+)
+from bbflow.files.scanning import Scanning
+from bbflow.files.writeback import WriteBack
+from bbflow.records import Message
+
+MAX_ENTRIES = 10_000
+MAX_TARGET_BYTES = 4095
+
+
+class Naming:
+    """The namespace's requests.
+
+    Parameters
+    ----------
+    core
+        The master's state.
+    opening, scanning, write_back
+        Its other parts.
+    """
+
+    def __init__(self, core: Core, opening: Opening, scanning: Scanning, write_back: WriteBack) -> None:
+        self._core, self._opening, self._scanning, self._write_back = core, opening, scanning, write_back
+        self.requests: dict[str, Request] = {
+            "lookup": self._lookup,
+            "stat": self._stat,
+            "list": self._list,
+            "readlink": self._readlink,
+        }
+        """What changes nothing."""
+        self.changes: dict[str, Request] = {
+            "mkdir": self._mkdir,
+            "symlink": self._symlink,
+            "unlink": self._unlink,
+            "rmdir": self._rmdir,
+            "rename": self._rename,
+            "setattr": self._setattr,
+        }
+        """What changes something."""
+
+    def _lookup(self, call: Call) -> Message:
+        message = call.message
+        wait_s = float(message.get("wait_s", 0.0))
+        try:
+            inode = self._core.image.find(message["parent"], message["name"], call.who)
+        except MissingEntry as error:
+            self._scanning.look(call, error.directory)
+            if wait_s:
+                call.wait(("name", error.directory.ino), error, wait_s, self._core.clock())
+            raise
+        if wait_s and inode.expected:
+            missing = FileNotFoundError(errno.ENOENT, f"{inode.name!r} isn't closed yet")
+            call.wait(("closed", inode.ino), missing, wait_s, self._core.clock())
+        return self._told(call, inode)
+
+    def _told(self, call: Call, inode: Inode) -> Message:
+        self._core.sessions.hold(call.session, inode.ino)
+        return {"ok": True, "attr": inode.attr()}
+
+    def _stat(self, call: Call) -> Message:
+        return self._told(call, self._core.image.get(call.message["ino"]))
+
+    def _list(self, call: Call) -> Message:
+        directory = self._core.image.directory(call.message["ino"])
+        check_access(directory, call.who, READ)
+        self._scanning.look(call, directory)
+        after, limit = call.message.get("after", ""), min(int(call.message.get("limit", MAX_ENTRIES)), MAX_ENTRIES)
+        names = sorted(name for name in directory.entries if name > after)
+        inodes = [self._core.image.inodes[directory.entries[name]] for name in names[:limit]]
+        for inode in inodes:
+            self._core.sessions.hold(call.session, inode.ino)
+        if len(names) <= limit:
+            self._core.sessions.hold_list(call.session, directory.ino)
+        entries = [[inode.name, inode.attr()] for inode in inodes]
+        return {"ok": True, "entries": entries, "more": len(names) > limit}
+
+    def _readlink(self, call: Call) -> Message:
+        inode = self._core.image.get(call.message["ino"])
+        if inode.kind != LINK:
+            raise OSError(errno.EINVAL, f"{inode.name!r} is no symbolic link")
+        return {"ok": True, "target": inode.target}
+
+    def _place(self, call: Call) -> tuple[Inode, str]:
+        """Give directory and name of an entry that is to be made, once it is known what the storage has there."""
+        try:
+            directory, name = self._core.image.walk(call.message["parent"], call.message["name"], call.who)
+        except MissingEntry as error:
+            self._scanning.look(call, error.directory)
+            raise
+        if not name:
+            raise FileExistsError(errno.EEXIST, "that is the root")
+        if name not in directory.entries:
+            self._scanning.look(call, directory)
+        return directory, name
+
+    def _mkdir(self, call: Call) -> Message:
+        if call.message.get("parents"):
+            return self._make_all(call)
+        directory, name = self._place(call)
+        return self._made(call, directory, name)
+
+    def _made(self, call: Call, directory: Inode, name: str) -> Message:
+        there = directory.entries.get(name)
+        if there is not None and call.message.get("again"):
+            return self._told(call, self._core.image.get(there))
+        inode = self._core.image.make(
+            directory, name, DIRECTORY, int(call.message["mode"]), call.who, self._core.now_ns()
+        )
+        inode.scanned_s = self._core.clock()
+        self._new(call, directory, inode)
+        return self._told(call, inode)
+
+    def _make_all(self, call: Call) -> Message:
+        names = [check_name(name) for name in call.message["name"].split("/") if name]
+        directory = self._core.image.directory(call.message["parent"])
+        for name in names:
+            if name not in directory.entries:
+                self._scanning.look(call, directory)
+            if name not in directory.entries:
+                self._made(call, directory, name)
+            directory = self._core.image.directory(directory.entries[name])
+        return self._told(call, directory)
+
+    def _new(self, call: Call, directory: Inode, inode: Inode) -> None:
+        self._core.save(inode)
+        self._core.save(directory)
+        call.changes.add(directories=(directory.ino,))
+        self._core.happened("name", directory.ino)
+
+    def _symlink(self, call: Call) -> Message:
+        target = call.message["target"]
+        if not 0 < len(target.encode()) <= MAX_TARGET_BYTES:
+            raise OSError(errno.ENAMETOOLONG if target else errno.ENOENT, "no target for a symbolic link")
+        directory, name = self._place(call)
+        there = directory.entries.get(name)
+        if there is not None and call.message.get("again"):
+            return self._told(call, self._core.image.get(there))
+        inode = self._core.image.make(directory, name, LINK, 0o777, call.who, self._core.now_ns())
+        inode.target, inode.size = target, len(target.encode())
+        self._new(call, directory, inode)
+        return self._told(call, inode)
+
+    def _unlink(self, call: Call) -> Message:
+        return self._remove(call, directories=False)
+
+    def _rmdir(self, call: Call) -> Message:
+        return self._remove(call, directories=True)
+
+    def _remove(self, call: Call, *, directories: bool) -> Message:
+        image = self._core.image
+        try:
+            directory, name = image.walk(call.message["parent"], call.message["name"], call.who)
+            if not name:
+                raise OSError(errno.EBUSY, "the root stays")
+            child = image.child(directory, name)
+            if child is None:
+                raise MissingEntry(directory, name)
+            if directories and child.kind == DIRECTORY:
+                self._scanning.look(call, child)
+            image.remove(directory, name, call.who, self._core.now_ns(), directories=directories)
+        except MissingEntry as error:
+            self._scanning.look(call, error.directory)
+            if call.message.get("again"):
+                return {"ok": True}
+            raise
+        self._gone(call, directory, child)
+        return {"ok": True}
+
+    def _gone(self, call: Call, directory: Inode, inode: Inode) -> None:
+        """Take down that an inode has lost its name."""
+        call.changes.names.append((directory.ino, inode.name, inode.ino))
+        call.changes.add(directories=(directory.ino,))
+        self._core.save(directory)
+        self._core.doom(inode)
+        self._write_back.cancel(inode)
+        self._core.forget_inode(inode)
+
+    def _rename(self, call: Call) -> Message:
+        message, image = call.message, self._core.image
+        flags = message.get("flags", "")
+        if flags not in ("", "noreplace", "exchange"):
+            raise OSError(errno.EINVAL, f"rename with {flags!r}")
+        try:
+            old = image.walk(message["parent"], message["name"], call.who)
+            new = image.walk(message["to_parent"], message["to_name"], call.who)
+            if not old[1] or not new[1]:
+                raise OSError(errno.EBUSY, "the root can't be renamed")
+            for directory, name in (old, new):
+                if name not in directory.entries:
+                    self._scanning.look(call, directory)
+            self._look_below(call, old, new)
+            moved, other = image.rename(old, new, call.who, flags, self._core.now_ns())
+        except MissingEntry as error:
+            self._scanning.look(call, error.directory)
+            child = image.child(*new) if message.get("again") and "new" in locals() else None
+            if child is not None:
+                return self._told(call, child)
+            raise
+        self._renamed(call, old, new, moved, other, flags)
+        return self._told(call, moved)
+
+    def _look_below(self, call: Call, old: tuple[Inode, str], new: tuple[Inode, str]) -> None:
+        """See to it that all objects below directories that get another name are known, and what is replaced."""
+        moved, replaced = self._core.image.child(*old), self._core.image.child(*new)
+        for inode in (moved, replaced):
+            if inode is not None and inode.kind == DIRECTORY:
+                self._scanning.look(call, inode, below=True)
+
+    def _renamed(
+        self, call: Call, old: tuple[Inode, str], new: tuple[Inode, str], moved: Inode, other: Inode | None, flags: str
+    ) -> None:  # fmt: skip
+        call.changes.names.append((old[0].ino, old[1], moved.ino))
+        call.changes.add(directories=(old[0].ino, new[0].ino))
+        self._core.save(moved)
+        for directory in {old[0].ino: old[0], new[0].ino: new[0]}.values():
+            self._core.save(directory)
+        self._write_back.renamed(moved)
+        if other is not None and flags == "exchange":
+            call.changes.names.append((new[0].ino, new[1], other.ino))
+            self._core.save(other)
+            self._write_back.renamed(other)
+        elif other is not None:
+            other.name = new[1]
+            self._gone(call, new[0], other)
+        self._core.happened("name", new[0].ino)
+
+    def _setattr(self, call: Call) -> Message:
+        message, who = call.message, call.who
+        inode = self._core.image.get(message["ino"])
+        if "mode" in message:
+            check_owner(inode, who)
+        if "owner" in message or "group" in message:
+            owner, group = int(message.get("owner", inode.uid)), int(message.get("group", inode.gid))
+            check_chown(inode, who, owner, group)
+        if ("atime_ns" in message or "mtime_ns" in message) and who.uid not in (0, inode.uid):
+            check_access(inode, who, WRITE)
+        if "size" in message:
+            self._truncate(call, inode, int(message["size"]))
+        now_ns = self._core.now_ns()
+        if "owner" in message or "group" in message:
+            inode.uid, inode.gid, inode.mode = owner, group, mode_after_write(inode, who)
+        if "mode" in message:
+            inode.mode = mode_after_chmod(inode, who, int(message["mode"]) & 0o7777)
+        inode.atime_ns = int(message.get("atime_ns", inode.atime_ns))
+        inode.mtime_ns = int(message.get("mtime_ns", inode.mtime_ns))
+        inode.ctime_ns = now_ns
+        self._core.save(inode)
+        call.changes.add(inos=(inode.ino,))
+        return self._told(call, inode)
+
+    def _truncate(self, call: Call, inode: Inode, size: int) -> None:
+        if inode.kind != FILE:
+            raise OSError(errno.EISDIR if inode.kind == DIRECTORY else errno.EINVAL, f"{inode.name!r} is no file")
+        if size < 0:
+            raise OSError(errno.EINVAL, f"a size of {size}")
+        check_access(inode, call.who, WRITE)
+        self._opening.truncate(call, inode, size)

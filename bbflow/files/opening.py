@@ -1,0 +1,338 @@
+"""Opening, committing and closing files: who may read which version, and who writes the next one."""
+
+import errno
+
+from bbflow.files.committing import Committing, store_writer
+from bbflow.files.core import Call, Core, Request
+from bbflow.files.database import WriterRow
+from bbflow.files.filling import Filling
+from bbflow.files.image import MissingEntry
+from bbflow.files.inodes import DIRECTORY, FILE, Inode, Pieces, key_of, pages, places_of
+from bbflow.files.permissions import READ, WRITE, check_access
+from bbflow.files.room import choose_ring
+from bbflow.files.scanning import Scanning
+from bbflow.files.sessions import Handle, Session
+from bbflow.files.writeback import WriteBack
+from bbflow.records import Message
+
+LITTLE_BYTES = 4 << 20
+"""Room that comes along with an open for writing, if there is plenty."""
+PLENTY = 64
+"""Plenty is so many times that."""
+
+
+class Opening:
+    """Requests about open files.
+
+    Parameters
+    ----------
+    core
+        The master's state.
+    filling, scanning, write_back, committing
+        Its other parts.
+    """
+
+    def __init__(
+        self, core: Core, filling: Filling, scanning: Scanning, write_back: WriteBack, committing: Committing
+    ) -> None:
+        self._core, self._filling, self._scanning, self._write_back = core, filling, scanning, write_back
+        self._committing = committing
+        self.requests: dict[str, Request] = {"open": self._open, "close": self._close, "room": self._room}
+        """What changes nothing that others see."""
+        self.changes: dict[str, Request] = {"create": self._create}
+        """What changes something."""
+
+    # Opening.
+
+    def _open(self, call: Call) -> Message:
+        inode = self._core.image.get(call.message["ino"])
+        if inode.kind != FILE:
+            raise OSError(errno.EISDIR if inode.kind == DIRECTORY else errno.EINVAL, f"{inode.name!r} is no file")
+        if call.message.get("write"):
+            check_access(inode, call.who, WRITE)
+            return self._open_to_write(call, inode, truncate=bool(call.message.get("truncate")))
+        check_access(inode, call.who, READ)
+        return self._open_to_read(call, inode)
+
+    def _open_to_read(self, call: Call, inode: Inode) -> Message:
+        writer = self._writer_of(inode)
+        if writer is not None and writer.session != call.session.name:
+            wait_s = float(call.message.get("wait_s", self._core.options.wait_s))
+            if wait_s:
+                busy = OSError(errno.EBUSY, f"{inode.name!r} is still being written")
+                call.wait(("closed", inode.ino), busy, wait_s, self._core.clock())
+        self._check_there(call, inode)
+        is_cold = self._filling.begin(call, inode)
+        handle = self._core.open_handle(call.session, inode, 0, inode.pieces)
+        return self._opened(call, handle, cold=is_cold)
+
+    def _opened(self, call: Call, handle: Handle, *, cold: bool = False) -> Message:
+        inode = handle.inode
+        self._core.use(inode)
+        self._core.sessions.hold(call.session, inode.ino)
+        told = {"ok": True, "attr": inode.attr(), "handle": handle.number, "cold": cold, **inode.layout()}
+        return told | {"pieces": handle.pieces}
+
+    def _check_there(self, call: Call, inode: Inode) -> None:
+        if inode.lost:
+            raise OSError(errno.EIO, f"bytes of {self._core.image.path(inode)!r} were lost with their node")
+        places = places_of(inode.ring, inode.replicas, inode.pieces)
+        away = [name for name in places if not self._is_up(name)]
+        if away and not self._has_all(inode, set(away)):
+            error = OSError(errno.EHOSTDOWN, f"IOnode {away[0]}, which has bytes of {inode.name!r}, is away")
+            call.wait(("node", away[0]), error, self._core.options.node_loss_s, self._core.clock())
+
+    def _is_up(self, name: str) -> bool:
+        node = self._core.nodes.get(name)
+        return node is not None and node.peer is not None
+
+    def _has_all(self, inode: Inode, away: set[str]) -> bool:
+        """Whether each piece lies on some node that is up."""
+        return all(not version or set(inode.holders(index)) - away for index, (version, _) in enumerate(inode.pieces))
+
+    def _writer_of(self, inode: Inode) -> Handle | None:
+        return self._core.handles.get(inode.writer) if inode.writer else None
+
+    def _open_to_write(self, call: Call, inode: Inode, *, truncate: bool) -> Message:
+        writer = self._writer_of(inode)
+        if writer is not None:
+            busy = OSError(errno.EBUSY, f"{inode.name!r} is open for writing elsewhere: one writes at a time")
+            wait_s = float(call.message.get("wait_s", self._core.options.wait_s))
+            if writer.session == call.session.name:
+                raise busy
+            call.wait(("closed", inode.ino), busy, wait_s, self._core.clock())
+        is_cold = False
+        if not truncate:
+            self._check_there(call, inode)
+            is_cold = self._filling.begin(call, inode)
+        if not inode.ring:
+            inode.ring = self._ring(call, inode)
+            self._core.save(inode)
+        pieces = () if truncate else inode.pieces
+        handle = self._core.open_handle(call.session, inode, self._core.number(), pieces)
+        store_writer(self._core, handle)
+        granted = self._grant_a_little(call.session, inode.ring[0])
+        told = {"version": handle.version, "granted": granted, "append": not inode.is_cut}
+        return self._opened(call, handle, cold=is_cold) | told
+
+    def _ring(self, call: Call, inode: Inode) -> tuple[str, ...]:
+        core = self._core
+        core.turn += 1
+        ring = choose_ring(core.nodes.values(), core.turn, call.session.host if core.options.near else "")
+        if not ring:
+            error = OSError(errno.EHOSTDOWN, "no IOnode is up")
+            call.wait(("node", ""), error, core.options.node_loss_s, core.clock())
+        inode.piece_bytes, inode.replicas = core.options.piece_bytes, min(core.options.replicas, len(ring))
+        return ring
+
+    def _grant_a_little(self, session: Session, name: str) -> dict[str, int]:
+        node = self._core.nodes.get(name)
+        missing = LITTLE_BYTES - session.room.get(name, 0)
+        if node is None or self._core.options.replicas > 1 or missing < LITTLE_BYTES // 2:
+            return {}
+        if node.free_bytes < PLENTY * LITTLE_BYTES:
+            return {}
+        return self._grant(session, name, missing)
+
+    def _grant(self, session: Session, name: str, size: int) -> dict[str, int]:
+        self._core.nodes[name].granted_bytes += size
+        session.room[name] = session.room.get(name, 0) + size
+        return {name: size}
+
+    def _forget_bytes(self, call: Call, inode: Inode) -> None:
+        """Let a file be empty, which counts at once."""
+        if inode.size or inode.pieces:
+            self._committing.new_version(call, inode, (), 0, self._core.number())
+            inode.ring = ()
+
+    def truncate(self, call: Call, inode: Inode, size: int) -> None:
+        """Cut a file off, or let it go on with zeros; no bytes are moved.
+
+        Raises
+        ------
+        OSError
+            EBUSY if another session writes it; what reading it would raise.
+        """
+        writer = self._writer_of(inode)
+        if writer is not None and writer.session != call.session.name:
+            busy = OSError(errno.EBUSY, f"{inode.name!r} is open for writing elsewhere")
+            call.wait(("closed", inode.ino), busy, self._core.options.wait_s, self._core.clock())
+        if size == 0:
+            self._forget_bytes(call, inode)
+        elif size != inode.size:
+            self._check_there(call, inode)
+            self._filling.complete(call, inode)
+            pieces = cut(inode.pieces, inode.piece_bytes, size)
+            inode.is_cut = inode.is_cut or pieces != inode.pieces
+            self._committing.new_version(call, inode, pieces, size, self._core.number())
+        inode.mtime_ns = self._core.now_ns()
+
+    # Creating.
+
+    def _create(self, call: Call) -> Message:
+        core, message = self._core, call.message
+        try:
+            directory, name = core.image.walk(message["parent"], message["name"], call.who)
+        except MissingEntry as error:
+            self._scanning.look(call, error.directory)
+            raise
+        if not name:
+            raise IsADirectoryError(errno.EISDIR, "that is the root")
+        there = core.image.child(directory, name)
+        if there is None:
+            self._scanning.look(call, directory)
+            return self._create_new(call, directory, name)
+        own = message.get("again") and there.expected and self._is_of(there, call.session)
+        if message.get("exclusive") and not own:
+            raise FileExistsError(errno.EEXIST, f"there is a {name!r} already")
+        if there.kind != FILE:
+            raise OSError(errno.EISDIR if there.kind == DIRECTORY else errno.ELOOP, f"{name!r} is no file")
+        if own:
+            self.close(call.session, call.session.handles[there.writer], discard=True)
+        check_access(there, call.who, WRITE)
+        reply = self._open_to_write(call, there, truncate=bool(message.get("truncate")))
+        return {**reply, "created": False}
+
+    def _is_of(self, inode: Inode, session: Session) -> bool:
+        return inode.writer in session.handles
+
+    def _create_new(self, call: Call, directory: Inode, name: str) -> Message:
+        core = self._core
+        if not any(node.peer is not None for node in core.nodes.values()):
+            error = OSError(errno.EHOSTDOWN, "no IOnode is up")
+            call.wait(("node", ""), error, core.options.node_loss_s, core.clock())
+        inode = core.image.make(directory, name, FILE, int(call.message["mode"]), call.who, core.now_ns())
+        inode.scratch = core.is_scratch(inode)
+        core.save(inode)
+        core.save(directory)
+        call.changes.add(directories=(directory.ino,))
+        core.happened("name", directory.ino)
+        return {**self._open_to_write(call, inode, truncate=False), "created": True}
+
+    # Closing.
+
+    def _close(self, call: Call) -> None:
+        handle = call.session.handles.get(call.message["handle"])
+        for name, size in call.message.get("room", {}).items():
+            self._give_back(call.session, name, int(size))
+        if handle is None:
+            return
+        inode = handle.inode
+        if handle.version and inode.expected:
+            self._committing.new_version(call, inode, (), 0, handle.version)
+        self.close(call.session, handle, discard=bool(call.message.get("dirty")))
+
+    def _give_back(self, session: Session, name: str, size: int) -> None:
+        size = min(size, session.room.get(name, 0))
+        if size > 0 and name in self._core.nodes:
+            session.room[name] -= size
+            self._core.nodes[name].granted_bytes -= size
+            self._core.happened("room", name)
+
+    def close(self, session: Session, handle: Handle, *, discard: bool) -> None:
+        """Close a handle.
+
+        Parameters
+        ----------
+        session, handle
+            Whose, and which.
+        discard
+            Whether piece files may lie around that were written and not committed.
+        """
+        core, inode = self._core, handle.inode
+        session.handles.pop(handle.number, None)
+        core.handles.pop(handle.number, None)
+        if handle.version:
+            core.database.remove_writer(handle.number)
+            inode.writer = 0
+            if discard:
+                self._discard(handle)
+        else:
+            inode.readers -= 1
+        core.unpin(handle.pieces, inode)
+        if not inode.parent:
+            core.forget_inode(inode)
+            return
+        core.happened("closed", inode.ino)
+        if handle.version:
+            self._write_back.closed(inode)
+
+    def _discard(self, handle: Handle) -> None:
+        """Let go of what was written and not committed: whole piece files, and what was appended to the last one."""
+        last = len(handle.pieces) - 1
+        version, size = handle.pieces[last] if handle.pieces else (0, 0)
+        grown = [[key_of(version, last), size]] if version and not handle.inode.is_cut else []
+        for name in set(handle.inode.ring):
+            node = self._core.nodes.get(name)
+            if node is not None and node.peer is not None:
+                self._core.command(name, "discard", lambda _: None, version=handle.version, cut=grown)
+
+    def end(self, session: Session) -> list[Inode]:
+        """Close all that a session has open; give the files that were never committed, whose names go."""
+        unborn = []
+        for handle in list(session.handles.values()):
+            self.close(session, handle, discard=True)
+            if handle.version and handle.inode.expected and handle.inode.parent:
+                unborn.append(handle.inode)
+        for name in list(session.room):
+            self._give_back(session, name, session.room[name])
+        return unborn
+
+    # Room.
+
+    def _room(self, call: Call) -> Message:
+        name, size = call.message["node"], pages(int(call.message["bytes"]))
+        node = self._core.nodes.get(name)
+        if node is None or size <= 0:
+            raise OSError(errno.EINVAL, f"no room of {size} bytes on {name!r}")
+        if size > node.capacity:
+            raise OSError(errno.ENOSPC, f"{size} bytes are more than all of IOnode {name} ({node.capacity})")
+        if size > node.free_bytes:
+            self._filling.make_room(node, size)
+            error = OSError(errno.ENOSPC, f"IOnode {name} is full: {node.free_bytes} bytes of {node.capacity} are free")
+            call.wait(("room", name), error, self._core.options.room_timeout_s, self._core.clock())
+        return {"ok": True, "granted": self._grant(call.session, name, size)}
+
+    def resume(self, session: Session, handles: list[list[int]], room: dict[str, int]) -> list[int]:
+        """Take a session in again that a master before this one knew; give the handles that live on."""
+        for name, size in room.items():
+            missing = int(size) - session.room.get(name, 0)
+            if missing > 0:
+                session.room[name] = int(size)
+                if name in self._core.nodes:
+                    self._core.nodes[name].granted_bytes += missing
+        return [number for number, ino, version, write in handles if self._resume(session, number, ino, version, write)]
+
+    def _resume(self, session: Session, number: int, ino: int, version: int, write: int) -> bool:
+        if number in session.handles:
+            return True
+        inode = self._core.image.inodes.get(ino)
+        if inode is None or write or inode.version != version:
+            return False
+        handle = Handle(number, session.name, inode, 0, inode.pieces, self._core.clock())
+        session.handles[number] = self._core.handles[number] = handle
+        self._core.sessions.pin(handle.pieces)
+        inode.readers += 1
+        return True
+
+    def restore(self, row: WriterRow) -> None:
+        """Take a handle for writing in that a master before this one gave."""
+        session, inode = self._core.sessions.by_name.get(row.session), self._core.image.inodes.get(row.ino)
+        if session is None or inode is None:
+            self._core.database.remove_writer(row.handle)
+            return
+        handle = Handle(row.handle, row.session, inode, row.version, inode.pieces, self._core.clock())
+        session.handles[row.handle] = self._core.handles[row.handle] = handle
+        self._core.sessions.pin(handle.pieces)
+        inode.writer = row.handle
+
+
+def cut(pieces: Pieces, piece_bytes: int, size: int) -> Pieces:
+    """Give what is left of pieces when a file ends at `size`."""
+    kept = []
+    for index, (version, count) in enumerate(pieces):
+        left = size - index * piece_bytes
+        if left <= 0:
+            break
+        kept.append((version, min(count, left)))
+    return tuple(kept)

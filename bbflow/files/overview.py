@@ -1,0 +1,143 @@
+"""What users ask of a master: how full it is, what is written back, and to hurry."""
+
+import errno
+from collections.abc import Iterator
+
+from bbflow.files.core import Call, Core, Request
+from bbflow.files.filling import Filling
+from bbflow.files.fleet import Fleet
+from bbflow.files.image import MissingEntry
+from bbflow.files.inodes import DIRECTORY, FILE, Inode
+from bbflow.files.permissions import READ, check_access
+from bbflow.files.scanning import Scanning
+from bbflow.files.writeback import WriteBack
+from bbflow.records import Message
+
+MAX_LISTED = 1000
+
+
+class Overview:
+    """Requests about the whole, or about whole trees.
+
+    Parameters
+    ----------
+    core
+        The master's state.
+    filling, scanning, write_back, fleet
+        Its other parts.
+    """
+
+    def __init__(self, core: Core, filling: Filling, scanning: Scanning, write_back: WriteBack, fleet: Fleet) -> None:
+        self._core, self._filling, self._scanning = core, filling, scanning
+        self._write_back, self._fleet = write_back, fleet
+        self.requests: dict[str, Request] = {
+            "statfs": self._statfs,
+            "status": self._status,
+            "flush": self._flush,
+            "prefetch": self._prefetch,
+            "refresh": self._refresh,
+            "evict": self._evict,
+        }
+        """What clients may ask."""
+
+    def _statfs(self, call: Call) -> Message:
+        nodes = self._core.nodes.values()
+        capacity, taken = sum(node.capacity for node in nodes), sum(node.placed_bytes for node in nodes)
+        files = len(self._core.image.inodes)
+        return {"ok": True, "capacity": capacity, "free": max(capacity - taken, 0), "files": files}
+
+    def _status(self, call: Call) -> Message:
+        core, image = self._core, self._core.image
+        files = [inode for inode in image.inodes.values() if inode.kind == FILE]
+        states: dict[str, list[int]] = {}
+        for inode in files:
+            counted = states.setdefault(inode.state, [0, 0])
+            counted[0] += 1
+            counted[1] += inode.size
+        lost = [image.path(inode) for inode in files if inode.lost and inode.parent]
+        dirty = self._write_back.dirty
+        return {
+            "ok": True,
+            "subtree": core.options.subtree,
+            "storage": core.options.storage,
+            "write_back": core.options.write_back,
+            "nodes": [self._node(name) for name in sorted(core.nodes)],
+            "sessions": len(core.sessions.by_name),
+            "open": len(core.handles),
+            "files": states,
+            "oldest_dirty_s": max(core.clock() - dirty[0].dirty_ns / 1e9, 0.0) if dirty else 0.0,
+            "written_bytes": self._write_back.written_bytes,
+            "removing": len(core.doomed),
+            "prefetching": self._filling.wanted,
+            "failed": [[path, f.error, f.attempts] for path, f in list(self._write_back.failures.items())[:MAX_LISTED]],
+            "unread": [
+                [image.path(image.inodes[ino]), error]
+                for ino, error in list(self._filling.failed.items())[:MAX_LISTED]
+                if ino in image.inodes and image.inodes[ino].parent
+            ],
+            "lost": sorted(lost),
+        }
+
+    def _node(self, name: str) -> Message:
+        node = self._core.nodes[name]
+        keys = ("name", "capacity", "placed_bytes", "granted_bytes", "free_bytes")
+        return {key: getattr(node, key) for key in keys} | {
+            "host": node.address["host"],
+            "up": node.peer is not None,
+            "pieces": len(node.placed),
+        }
+
+    def _below(self, call: Call, path: str) -> Inode:
+        try:
+            return self._core.image.find(self._core.image.root_ino, path, call.who)
+        except MissingEntry as error:
+            self._scanning.look(call, error.directory)
+            raise
+
+    def _flush(self, call: Call) -> Message:
+        start = self._below(call, call.message["path"])
+        if not self._write_back.is_on:
+            raise OSError(errno.EINVAL, "there is no shared storage behind these files")
+        if not call.message.get("begun"):
+            call.message["begun"] = [inode.ino for inode in self._write_back.left(start)]
+            self._write_back.hurry()
+        left = self._write_back.left(start)
+        if left or (start is self._core.image.root and self._core.doomed):
+            try:
+                late = OSError(errno.EAGAIN, "")
+                call.wait(("written", 0), late, float(call.message.get("wait_s", -1)), self._core.clock())
+            except OSError:
+                pass  # the time is up: the reply says what is left
+        paths = {self._core.image.path(inode) for inode in left}
+        failures = self._write_back.failures.items()
+        failed = [[path, failure.error] for path, failure in failures if path in paths]
+        return {"ok": True, "written": len(call.message["begun"]) - len(left), "left": len(left), "failed": failed}
+
+    def _prefetch(self, call: Call) -> Message:
+        inodes: list[Inode] = []
+        for path in call.message["paths"]:
+            start = self._below(call, path)
+            if start.kind == DIRECTORY:
+                self._scanning.look(call, start, below=True)
+            inodes += self._files(call, start)
+        return {"ok": True, "files": self._filling.prefetch(iter(inodes))}
+
+    def _files(self, call: Call, start: Inode) -> Iterator[Inode]:
+        for inode in self._core.image.below(start):
+            if inode.kind == FILE:
+                check_access(inode, call.who, READ)
+                yield inode
+
+    def _refresh(self, call: Call) -> Message:
+        start = self._below(call, call.message["path"])
+        if start.kind == DIRECTORY:
+            self._scanning.look(call, start, below=True, again=True)
+        return {"ok": True}
+
+    def _evict(self, call: Call) -> Message:
+        start = self._below(call, call.message["path"])
+        below = {inode.ino for inode in self._core.image.below(start)}
+        going = [inode for inode in self._filling.evictable() if inode.ino in below]
+        for inode in going:
+            self._filling.let_go(inode)
+        return {"ok": True, "bytes": sum(inode.size for inode in going)}

@@ -1,0 +1,127 @@
+"""The piece files of one IOnode: plain files in memory, under names that the format gives."""
+
+import errno
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+KEY = re.compile(r"[1-9a-f][0-9a-f]{0,15}\.(?:0|[1-9a-f][0-9a-f]{0,11})")
+COPY_BYTES = 64 << 20
+
+
+class Pieces:
+    """A directory of piece files.
+
+    Parameters
+    ----------
+    directory
+        The IOnode's; files that were still being filled when it ended are removed.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._pieces, self._unfinished = directory / "pieces", directory / "unfinished"
+        for path in (self._pieces, self._unfinished):
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for mark in self._unfinished.iterdir():
+            (self._pieces / mark.name).unlink(missing_ok=True)
+            mark.unlink()
+
+    def path(self, key: str) -> Path:
+        """Give a piece file's path.
+
+        Raises
+        ------
+        OSError
+            EINVAL if this is no piece file's name.
+        """
+        if not KEY.fullmatch(key):
+            raise OSError(errno.EINVAL, f"{key!r} is no piece")
+        return self._pieces / key
+
+    def inventory(self) -> list[tuple[str, int]]:
+        """Give names and bytes of all whole piece files."""
+        with os.scandir(self._pieces) as found:
+            there = [(entry.name, entry.stat().st_size) for entry in found if KEY.fullmatch(entry.name)]
+        return [(key, size) for key, size in there if not (self._unfinished / key).exists()]
+
+    def used_bytes(self) -> int:
+        """Give the memory that they take."""
+        with os.scandir(self._pieces) as found:
+            return sum(entry.stat().st_blocks * 512 for entry in found)
+
+    @contextmanager
+    def opened(self, key: str, *, make: bool = False) -> Iterator[int]:
+        """Open a piece file for a while; give its descriptor."""
+        flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if make else 0)
+        descriptor = os.open(self.path(key), flags, 0o600)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def read(self, key: str, offset: int, size: int) -> bytes:
+        """Read a range, as far as there is one."""
+        with self.opened(key) as descriptor:
+            return os.pread(descriptor, size, offset)
+
+    def read_into(self, key: str, offset: int, target: memoryview) -> int:
+        """Read a range into some memory; give how many bytes there were."""
+        with self.opened(key) as descriptor:
+            return os.preadv(descriptor, [target], offset)
+
+    def write(self, key: str, offset: int, content: memoryview) -> None:
+        """Write a range; the file is made if need be."""
+        with self.opened(key, make=True) as descriptor:
+            write_all(descriptor, content, offset)
+
+    def cut(self, key: str, size: int) -> None:
+        """Let a file end at `size`; it is made if need be."""
+        with self.opened(key, make=True) as descriptor:
+            os.ftruncate(descriptor, size)
+
+    def copy(self, key: str, of: str, size: int) -> None:
+        """Let a file be a copy of the first bytes of another."""
+        with self.opened(of) as source, self.opened(key, make=True) as target:
+            os.ftruncate(target, 0)
+            at = 0
+            while at < size:
+                count = os.copy_file_range(source, target, min(size - at, COPY_BYTES), at, at)
+                if not count:
+                    break
+                at += count
+
+    def drop(self, key: str) -> None:
+        """Remove a file, if it is there."""
+        with suppress(FileNotFoundError):
+            self.path(key).unlink()
+
+    def discard(self, version: int) -> None:
+        """Remove all files of a version."""
+        for path in self._pieces.glob(f"{version:x}.*"):
+            path.unlink(missing_ok=True)
+
+    def shorten(self, key: str, size: int) -> None:
+        """Cut off what lies behind `size`, if the file is there."""
+        with suppress(FileNotFoundError):
+            if os.stat(self.path(key)).st_size > size:
+                os.truncate(self.path(key), size)
+
+    def begin(self, key: str, size: int) -> None:
+        """Make a file of some length whose bytes are still to come; it doesn't outlive this process unless `finish`."""
+        self.path(key)
+        (self._unfinished / key).touch()
+        self.cut(key, size)
+
+    def finish(self, key: str) -> None:
+        """Take down that all bytes of a file have come."""
+        (self._unfinished / key).unlink(missing_ok=True)
+
+
+def write_all(descriptor: int, content: memoryview | bytes, offset: int) -> None:
+    """Write all of some bytes at a place."""
+    view = memoryview(content)
+    while view:
+        count = os.pwrite(descriptor, view, offset)
+        view, offset = view[count:], offset + count

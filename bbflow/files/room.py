@@ -1,0 +1,87 @@
+"""Room on the IOnodes: capacity is a hard bound over what lies there and what sessions were granted. No I/O."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from bbflow.records import Message
+
+
+@dataclass(slots=True)
+class Node:
+    """An IOnode as its master sees it."""
+
+    name: str
+    """Unique under this master."""
+    address: Message
+    """`host`, `socket`, `directory`, `tcp`, `tls`."""
+    capacity: int
+    """Bytes that it may hold."""
+    peer: int | None = None
+    """Its connection; None while it is away."""
+    placed: dict[str, int] = field(default_factory=dict)
+    """Piece files that lie there or are to, with their bytes of memory."""
+    placed_bytes: int = 0
+    """Their sum."""
+    granted_bytes: int = 0
+    """What sessions may still write."""
+    away_since_s: float = 0.0
+    """When its connection was lost."""
+
+    @property
+    def free_bytes(self) -> int:
+        """What is neither taken nor promised."""
+        return self.capacity - self.placed_bytes - self.granted_bytes
+
+    @property
+    def load(self) -> float:
+        """Taken and promised share of the capacity."""
+        return 1.0 - self.free_bytes / self.capacity if self.capacity else 1.0
+
+    def place(self, key: str, size: int) -> None:
+        """Take down that a piece file lies here, with so many bytes."""
+        self.placed_bytes += size - self.placed.get(key, 0)
+        self.placed[key] = size
+
+    def remove(self, key: str) -> None:
+        """Take down that a piece file is gone."""
+        self.placed_bytes -= self.placed.pop(key, 0)
+
+    def told(self) -> Message:
+        """Give what clients need to reach it."""
+        return {"name": self.name, **self.address, "up": self.peer is not None}
+
+
+def choose_ring(nodes: Iterable[Node], turn: int, near: str = "") -> tuple[str, ...]:
+    """Put the nodes that are up in the order in which a new file's pieces go round.
+
+    The first piece goes where the smallest share of the capacity is taken or promised, in steps of 1/64; among equals
+    they take turns. The next pieces follow in the order of the nodes' names.
+
+    Parameters
+    ----------
+    nodes
+        All of the master's.
+    turn
+        A number that goes up with each file.
+    near
+        A host whose nodes come first while they are less than 7/8 full; empty for none.
+    """
+    up = sorted((node for node in nodes if node.peer is not None), key=lambda node: node.name)
+    if not up:
+        return ()
+    local = [node for node in up if node.address["host"] == near and node.load < 7 / 8]
+    least = min(int(node.load * 64) for node in local or up)
+    equal = [number for number, node in enumerate(up) if node in (local or up) and int(node.load * 64) == least]
+    first = equal[turn % len(equal)]
+    return tuple(node.name for node in up[first:] + up[:first])
+
+
+def delta(before: Mapping[str, Mapping[str, int]], after: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+    """Give, for each node, the bytes that a new version adds to what is there."""
+    added: dict[str, int] = {}
+    for node, keys in after.items():
+        there = before.get(node, {})
+        grown = sum(max(size - there.get(key, 0), 0) for key, size in keys.items())
+        if grown:
+            added[node] = grown
+    return added

@@ -1,0 +1,106 @@
+"""Being a master or an IOnode: a process that serves until it is told to stop."""
+
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from bbflow.files.core import Options
+from bbflow.files.database import Database
+from bbflow.files.giving_way import GivingWay
+from bbflow.files.ionode import IoNode, Place
+from bbflow.files.master import Master
+from bbflow.files.serving import SOCKET_NAME, MasterServer, stop_at_signals
+from bbflow.landing.contact import NodeAddress, add_master, remove_master
+from bbflow.landing.server import Door
+
+DATABASE_NAME = "metadata.db"
+
+
+def run_master(contact: Path, name: str, directory: Path, door: Door, options: Options, *, with_parent: bool) -> None:
+    """Be a master until a signal, or the end of standard input.
+
+    Parameters
+    ----------
+    contact
+        The contact file that it stands in while it runs.
+    name
+        Its name there.
+    directory
+        Where its database and its socket are; one that has a database already is carried on from.
+    door
+        How it lets peers in.
+    options
+        How it keeps files; its number is that of its subtree in the contact file.
+    with_parent
+        Whether it also ends when standard input ends.
+
+    Raises
+    ------
+    ConfigError
+        If the directory has something else in the database's place.
+    NodeError
+        If another master serves the directory.
+    """
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    authority = str(door.certificate.authority.resolve()) if door.certificate else ""
+    where = (name, socket.gethostname(), str(directory / SOCKET_NAME), str(directory), door.key)
+    number = add_master(contact, options.subtree, NodeAddress(*where))  # a place in the file, before it can be reached
+    database = Database(directory / DATABASE_NAME)
+    master = Master(database, replace(options, number=number), time.time)
+    server = MasterServer(master, name, directory, door, sys.stdin.fileno() if with_parent else None)
+    stop_at_signals(server)
+    add_master(contact, options.subtree, NodeAddress(*where, server.tcp, authority))
+    print(f"bbflow files master of {options.subtree}: ready in {directory}", file=sys.stderr, flush=True)
+    try:
+        server.run()
+    finally:
+        database.close()
+        remove_master(contact, options.subtree, str(directory))
+
+
+def run_ionode(place: Place, door: Door, storage: str, giving_way: GivingWay, *, with_parent: bool) -> None:
+    """Be an IOnode until a signal, or the end of standard input; its pieces stay where they are.
+
+    Parameters
+    ----------
+    place
+        Where it is, and what it may use.
+    door
+        How it lets peers in.
+    storage
+        The shared storage's URL; empty for none.
+    giving_way
+        When transfers may run.
+    with_parent
+        Whether it also ends when standard input ends.
+
+    Raises
+    ------
+    NodeError
+        If another IOnode serves the directory.
+    """
+    block_signals()
+    node = IoNode(place, door, storage, giving_way)
+    node.start()
+    threading.Thread(target=node.follow, name="bbflow-master", daemon=True).start()
+    print(f"bbflow files ionode {place.name}: ready in {place.directory}", file=sys.stderr, flush=True)
+    if with_parent:
+        threading.Thread(target=_until_end_of_input, args=(os.getpid(),), daemon=True).start()
+    signal.sigwait({signal.SIGTERM, signal.SIGINT})
+    giving_way.close()
+
+
+def block_signals() -> None:
+    """Let the signals that end an IOnode wait for `run_ionode`; to be called before any thread is started."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
+
+
+def _until_end_of_input(process: int) -> None:
+    while sys.stdin.buffer.read(64):
+        pass
+    os.kill(process, signal.SIGTERM)

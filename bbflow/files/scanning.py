@@ -1,0 +1,203 @@
+"""What the shared storage has is seen in the namespace: directories are looked at there when they are first used."""
+
+import errno
+from typing import Any
+
+from bbflow.files.core import Call, Core
+from bbflow.files.inodes import DIRECTORY, FILE, Inode, keys_of
+from bbflow.files.names import check_name
+from bbflow.files.sessions import Changes
+from bbflow.records import Message
+
+SCAN_TIMEOUT_S = 120.0
+
+
+class Scanning:
+    """Looks at the shared storage.
+
+    Parameters
+    ----------
+    core
+        The master's state.
+    """
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._under_way: dict[int, bool] = {}
+        self._errors: dict[int, tuple[float, str]] = {}
+        self.changes = Changes()
+        """What clients must forget after a directory was looked at."""
+
+    def look(self, call: Call, directory: Inode, *, below: bool = False, again: bool = False) -> None:
+        """See to it that a directory was looked at in the shared storage.
+
+        Parameters
+        ----------
+        call
+            What needs it.
+        directory
+            Which.
+        below
+            Everything below it, too.
+        again
+            Also if it was looked at before this call came.
+
+        Raises
+        ------
+        Blocked
+            While it isn't.
+        OSError
+            EIO if the shared storage doesn't answer.
+        """
+        if self._is_known(call, directory, below=below, again=again):
+            return
+        error_s, text = self._errors.get(directory.ino, (0.0, ""))
+        error = OSError(errno.EIO, f"the shared storage doesn't tell what is in {directory.name or '/'!r}: {text}")
+        if error_s >= call.began_s:
+            raise error
+        if not self._under_way.get(directory.ino, not below):
+            self._under_way.pop(directory.ino, None)
+        if directory.ino not in self._under_way:
+            self._start(directory, below=below)
+        call.wait(("scan", directory.ino), error, SCAN_TIMEOUT_S, self._core.clock())
+
+    def _is_known(self, call: Call, directory: Inode, *, below: bool, again: bool) -> bool:
+        if not self._core.options.storage or not directory.parent or directory.master:
+            return True
+        after_s = call.began_s if again else self._oldest_s()
+        if not directory.scanned_s or directory.scanned_s < after_s:
+            return False
+        if not below:
+            return True
+        inside = self._core.image.below(directory)
+        return all(inode.scanned_s and inode.scanned_s >= after_s for inode in inside if inode.kind == DIRECTORY)
+
+    def _oldest_s(self) -> float:
+        """How long ago a directory may have been looked at."""
+        refresh_s = self._core.options.refresh_s
+        return self._core.clock() - refresh_s if refresh_s else 0.0
+
+    def _start(self, directory: Inode, *, below: bool) -> None:
+        self._under_way[directory.ino] = below
+        began_s, found = self._core.clock(), Found()
+
+        def done(answer: Message) -> None:
+            found.add(answer)
+            if not answer.get("done", True):
+                return
+            self._under_way.pop(directory.ino, None)
+            if "errno" in answer:
+                self._errors[directory.ino] = (self._core.clock(), str(answer.get("error", "")))
+            elif directory.ino in self._core.image.inodes and directory.parent:
+                self._errors.pop(directory.ino, None)
+                self._merge(directory, found, began_s, below=below)
+            self._core.happened("scan", directory.ino)
+
+        path = self._core.image.path(directory)
+        self._core.command(self._core.a_node() or "", "scan", done, path=path, below=below)
+
+    def _merge(self, directory: Inode, found: "Found", began_s: float, *, below: bool) -> None:
+        seen: set[str] = set()
+        path = self._core.image.path(directory)
+        for name in found.directories:
+            self._directory(directory, name.split("/"))
+        for name, size, version, mtime_s in found.objects:
+            names = name.split("/")
+            seen.add(f"{path}/{name}" if path else name)
+            holder = self._directory(directory, names[:-1])
+            if holder is not None and _is_name(names[-1]):
+                self._object(holder, names[-1], (int(size), str(version)), float(mtime_s), began_s)
+        inside = self._core.image.below(directory) if below else iter((directory,))
+        for inode in [inode for inode in inside if inode.kind == DIRECTORY]:
+            inode.scanned_s = self._core.clock()
+            self._remove_gone(inode, seen, began_s)
+
+    def _directory(self, start: Inode, names: list[str]) -> Inode | None:
+        """Give a directory below another, made if need be; None if a name is no name, or a file has it."""
+        core = self._core
+        for name in names:
+            child = core.image.child(start, name)
+            if child is None:
+                if not _is_name(name):
+                    return None
+                root = core.image.root
+                child = self._make(start, name, DIRECTORY, root.mode & 0o777, core.clock())
+            if child.kind != DIRECTORY:
+                return None
+            start = child
+        return start
+
+    def _make(self, directory: Inode, name: str, kind: str, mode: int, mtime_s: float) -> Inode:
+        core, root = self._core, self._core.image.root
+        inode = core.image.adopt(directory, name, kind, mode, (root.uid, root.gid), int(mtime_s * 1e9))
+        core.save(inode)
+        self.changes.add(directories=(directory.ino,))
+        core.happened("name", directory.ino)
+        return inode
+
+    def _object(self, directory: Inode, name: str, facts: tuple[int, str], mtime_s: float, began_s: float) -> None:
+        core = self._core
+        path = f"{core.image.path(directory)}/{name}".lstrip("/")
+        known = core.image.child(directory, name)
+        if path in core.doomed or core.stored.get(path) not in (None, known.ino if known else None):
+            return  # it is to go, or is the object of a file that has another name by now
+        if known is None:
+            known = self._make(directory, name, FILE, core.image.root.mode & 0o666, mtime_s)
+            known.expected, known.scratch = False, core.is_scratch(known)
+        elif (
+            known.kind != FILE
+            or known.state not in ("clean", "cold")
+            or known.stored_s >= began_s
+            or known.facts == facts
+        ):
+            return
+        self._take_over(known, path, facts, mtime_s)
+
+    def _take_over(self, inode: Inode, path: str, facts: tuple[int, str], mtime_s: float) -> None:
+        core = self._core
+        pieces, inode.pieces, inode.ring = inode.pieces, (), ()
+        inode.size, inode.facts, inode.stored_path = facts[0], facts, path
+        inode.version = inode.stored_version = core.number()
+        inode.mtime_ns, inode.ctime_ns, inode.stored_s = int(mtime_s * 1e9), core.now_ns(), core.clock()
+        core.filling.pop(inode.ino, None)
+        inode.filling, inode.scratch = False, False
+        core.drop(keys_of(pieces))
+        core.stored[path] = inode.ino
+        core.save(inode)
+        self.changes.add(inos=(inode.ino,))
+
+    def _remove_gone(self, directory: Inode, seen: set[str], began_s: float) -> None:
+        """Let files go whose objects somebody has removed: the storage is the truth of what it has had."""
+        core = self._core
+        for inode in [core.image.inodes[ino] for ino in directory.entries.values()]:
+            if inode.kind != FILE or inode.state not in ("clean", "cold") or inode.stored_s >= began_s:
+                continue
+            if inode.stored_path == core.image.path(inode) and inode.stored_path not in seen and not inode.writer:
+                core.stored.pop(inode.stored_path, None)
+                inode.stored_path = ""
+                self.changes.names.append((directory.ino, inode.name, inode.ino))
+                self.changes.add(directories=(directory.ino,))
+                core.image.disown(inode)
+                core.forget_inode(inode)
+
+
+class Found:
+    """What the shared storage told of a directory, in parts."""
+
+    def __init__(self) -> None:
+        self.objects: list[list[Any]] = []
+        """Name, size, version and time of each object."""
+        self.directories: list[str] = []
+        """Names of directories."""
+
+    def add(self, answer: Message) -> None:
+        """Take a part in."""
+        self.objects += answer.get("objects", ())
+        self.directories += answer.get("directories", ())
+
+
+def _is_name(name: str) -> bool:
+    try:
+        return bool(check_name(name))
+    except OSError:
+        return False

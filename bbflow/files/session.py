@@ -1,0 +1,209 @@
+"""A session with one master from Python: requests in their order, and IOnodes to read from and write to."""
+
+import errno
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from bbflow.errors import NodeError
+from bbflow.files.calling import Caller, Gone, address_of
+from bbflow.files.opened import OpenFile
+from bbflow.landing.contact import MasterAddress
+from bbflow.records import Message
+
+COME_BACK_S = 30.0
+"""How long a master that is away is tried again."""
+PAUSE_S = 0.05
+ATTEMPTS = 4
+"""How often a request is sent whose reply the master's end cut off."""
+
+
+class Session:
+    """A session with one master; it comes back after the master was started again.
+
+    Parameters
+    ----------
+    master
+        Where it is.
+    find
+        Gives its newest address.
+    """
+
+    def __init__(self, master: MasterAddress, find: Callable[[str], MasterAddress]) -> None:
+        self.subtree, self._find = master.subtree, find
+        self.key = master.address.key
+        self._lock = threading.RLock()
+        self._name = ""
+        self.open_files: dict[int, OpenFile] = {}
+        """What is open, by handle."""
+        self.room: dict[str, int] = {}
+        """Bytes that may still be written, by IOnode."""
+        self._nodes: dict[str, Message] = {}
+        self._nodes_callers: dict[str, list[Caller]] = {}
+        self._caller = self._enter(master)
+
+    def _enter(self, master: MasterAddress) -> Caller:
+        caller = Caller(master.address)
+        try:
+            told = caller.call(
+                "session",
+                host=socket.gethostname(),
+                pid=os.getpid(),
+                uid=os.getuid(),
+                gid=os.getgid(),
+                groups=os.getgroups(),
+                resume=self._name,
+                handles=[[number, file.ino, file.read_version, int(file.writes)] for number, file in self._open()],
+                room=self.room,
+            )
+        except BaseException:
+            caller.close()
+            raise
+        if self._name and told["session"] != self._name:
+            self.room.clear()
+        lost = {number for number, _ in self._open()} - set(told["handles"])
+        for number in lost:
+            self.open_files.pop(number).lose()
+        self._name, self.root, self.options = str(told["session"]), int(told["root"]["ino"]), told["options"]
+        self._take_nodes(told["nodes"])
+        return caller
+
+    def _open(self) -> list[tuple[int, OpenFile]]:
+        return list(self.open_files.items())
+
+    def _take_nodes(self, nodes: list[Message]) -> None:
+        self._nodes = {str(told["name"]): told for told in nodes}
+
+    def call(self, op: str, **keys: Any) -> Message:
+        """Send a request and give its reply; a master that is away is waited for.
+
+        Raises
+        ------
+        OSError
+            If it is refused; EIO if the master doesn't come back.
+        """
+        with self._lock:
+            gone: Gone | None = None
+            for attempt in range(ATTEMPTS):
+                try:
+                    reply = self._caller.call(op, **keys, **({"again": True} if attempt else {}))
+                    self._take_granted(reply)
+                    return reply
+                except Gone as failure:
+                    gone = failure
+                    self._come_back(gone, time.monotonic() + COME_BACK_S)
+            raise OSError(errno.EIO, f"the master of {self.subtree!r} hangs up at each {op!r}: see its log ({gone})")
+
+    def tell(self, op: str, **keys: Any) -> None:
+        """Send a request that has no reply; a master that is away learns of it when the session comes back."""
+        with self._lock:
+            try:
+                self._caller.send({"op": op, **keys})
+            except Gone as gone:
+                self._come_back(gone, time.monotonic() + COME_BACK_S)
+                self._caller.send({"op": op, **keys})
+
+    def _take_granted(self, reply: Message) -> None:
+        for node, size in reply.get("granted", {}).items():
+            self.room[node] = self.room.get(node, 0) + int(size)
+
+    def _come_back(self, gone: Gone, deadline_s: float) -> None:
+        self._caller.close()
+        while True:
+            try:
+                self._caller = self._enter(self._find(self.subtree))
+                return
+            except NodeError:
+                if time.monotonic() > deadline_s:
+                    raise OSError(errno.EIO, f"the master of {self.subtree!r} doesn't come back: {gone}") from None
+                time.sleep(PAUSE_S)
+
+    def node(self, name: str) -> Message:
+        """Give where an IOnode is.
+
+        Raises
+        ------
+        OSError
+            EHOSTDOWN if it is away.
+        """
+        told = self._nodes.get(name)
+        if told is None or not told["up"]:
+            self._take_nodes(self.call("nodes")["nodes"])
+            told = self._nodes.get(name)
+        if told is None or not told["up"]:
+            raise OSError(errno.EHOSTDOWN, f"IOnode {name} is away")
+        return told
+
+    def borrow(self, name: str) -> Caller:
+        """Give a connection to an IOnode, for this thread until `give_back`.
+
+        Raises
+        ------
+        OSError
+            EHOSTDOWN if it is away.
+        """
+        with self._lock:
+            idle = self._nodes_callers.setdefault(name, [])
+            if idle:
+                return idle.pop()
+        try:
+            return Caller(address_of(self.node(name), self.key))
+        except NodeError as error:
+            self._nodes.pop(name, None)
+            raise OSError(errno.EHOSTDOWN, str(error)) from None
+
+    def give_back(self, name: str, caller: Caller) -> None:
+        """Take a connection back that is still good."""
+        with self._lock:
+            self._nodes_callers.setdefault(name, []).append(caller)
+
+    def take_room(self, node: str, size: int, more: int) -> None:
+        """Have room for some bytes on an IOnode, and ask for more at once if there isn't.
+
+        Parameters
+        ----------
+        node
+            Which.
+        size
+            Bytes that are written now.
+        more
+            Bytes that are asked for, if need be.
+
+        Raises
+        ------
+        OSError
+            ENOSPC.
+        """
+        with self._lock:
+            while self.room.get(node, 0) < size:
+                self.call("room", node=node, bytes=max(more, size - self.room.get(node, 0)))
+            self.room[node] -= size
+
+    def return_room(self, node: str, size: int) -> None:
+        """Have bytes back that were not written after all."""
+        with self._lock:
+            self.room[node] = self.room.get(node, 0) + size
+
+    def surplus(self, keep: int) -> dict[str, int]:
+        """Give what there is of room above some bytes, which is no longer this session's."""
+        with self._lock:
+            given = {node: size - keep for node, size in self.room.items() if size > keep}
+            for node, size in given.items():
+                self.room[node] -= size
+            return given
+
+    def close(self) -> None:
+        """End the session."""
+        with self._lock:
+            for _, file in self._open():
+                file.lose()
+            with suppress(Gone, OSError):  # it ends by itself
+                self._caller.call("bye")
+            self._caller.close()
+            for callers in self._nodes_callers.values():
+                for caller in callers:
+                    caller.close()

@@ -1,0 +1,135 @@
+"""The shared storage behind the files: plain objects with the files' names, below one URL."""
+
+import errno
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+from bbflow.errors import SourceError
+from bbflow.records import Message
+from bbflow.staging.facts import Facts, Listed
+from bbflow.staging.retry import Retry, persist
+from bbflow.staging.sources import Sources
+
+_PARTIAL = re.compile(r"\..*\.\d+\.part")
+"""Files of this host that are still being written."""
+PART = 5000
+"""How many entries of a directory are told at once."""
+
+
+class Storage:
+    """Reads and writes below a URL.
+
+    Parameters
+    ----------
+    url
+        Without a slash at its end.
+    retry
+        What happens after a failure.
+    """
+
+    def __init__(self, url: str, retry: Retry | None = None) -> None:
+        self._url, self._retry = url, retry or Retry()
+        self._sources = Sources()
+
+    def url(self, path: str) -> str:
+        """Give the URL of a file."""
+        return f"{self._url}/{path}" if path else self._url
+
+    def read(self, path: str, start: int, size: int, facts: tuple[int, str]) -> bytes:
+        """Read a range of an object that has these facts: size and version.
+
+        Raises
+        ------
+        SourceError
+            If it isn't there, may not be read, or is of another version by now.
+        """
+        url = self.url(path)
+
+        def attempt() -> bytes:
+            content = self._read(url, start, size, facts)
+            if len(content) != size:
+                raise OSError(f"{len(content)} bytes came of {size} at {start}")
+            return content
+
+        return persist(attempt, url, self._retry)
+
+    def _read(self, url: str, start: int, size: int, facts: tuple[int, str]) -> bytes:
+        if start == 0 and size == facts[0] and (whole := self._sources.whole(url, size)) is not None:
+            self._check(url, whole[0], facts)
+            return whole[1]
+        expected = Facts(facts[0], facts[1] or None)
+        with self._sources.open(url, expected) as reader:
+            content = reader.read(start, size)
+        self._check(url, self._sources.facts(url), facts)
+        return content
+
+    def _check(self, url: str, found: Facts, facts: tuple[int, str]) -> None:
+        if (found.size_bytes, found.version or "") != facts:
+            raise SourceError(f"{url} has changed at its source: refresh it with 'bbflow files refresh'")
+
+    def write(self, path: str, parts: Callable[[], Iterable[bytes]]) -> tuple[int, str]:
+        """Write an object anew, all or nothing; give its size and version.
+
+        Parameters
+        ----------
+        path
+            Its name.
+        parts
+            Called for each attempt; gives an iterator over its bytes.
+
+        Raises
+        ------
+        SourceError
+            If it can't be written.
+        """
+        url = self.url(path)
+
+        def attempt() -> tuple[int, str]:
+            size = 0
+            with self._sources.create(url) as target:
+                for part in parts():
+                    target.write(part)
+                    size += len(part)
+            facts = self._sources.facts(url)
+            if facts.size_bytes != size:
+                raise OSError(f"{facts.size_bytes} bytes are there, {size} were written")
+            return facts.size_bytes, facts.version or ""
+
+        return persist(attempt, url, self._retry)
+
+    def scan(self, path: str, *, below: bool) -> Iterator[Message]:
+        """Look at a directory, which need not be there; give what it has in parts."""
+        url = self.url(path)
+        objects, directories = persist(lambda: self._found(url, below=below), url, self._retry)
+        for first in range(0, max(len(objects), 1), PART):
+            part = [[f.name, f.size_bytes, f.version or "", f.changed_s] for f in objects[first : first + PART]]
+            yield {"objects": part, "directories": [] if first else directories}
+
+    def _found(self, url: str, *, below: bool) -> tuple[list[Listed], list[str]]:
+        try:
+            files, directories = (list(self._sources.tree(url)), []) if below else self._sources.children(url)
+        except SourceError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                return [], []
+            raise
+        whole = [file for file in files if not _PARTIAL.fullmatch(file.name.rpartition("/")[2])]
+        return [file for file in whole if file.size_bytes is not None], directories
+
+    def remove(self, path: str) -> None:
+        """Remove an object."""
+        url = self.url(path)
+        persist(lambda: self._sources.remove(url), url, self._retry)
+
+    def move(self, path: str, to: str) -> tuple[int, str]:
+        """Give an object another name; give its size and version as they are then."""
+        url, target = self.url(path), self.url(to)
+        persist(lambda: self._sources.move(url, target), url, self._retry)
+        facts = persist(lambda: self._sources.facts(target), target, self._retry)
+        return facts.size_bytes, facts.version or ""
+
+
+def errno_of(error: Exception) -> int:
+    """Give the errno that says what an error means to who reads or writes a file."""
+    if isinstance(error, OSError) and error.errno:
+        return error.errno
+    return errno.EIO

@@ -1,0 +1,306 @@
+"""What goes to the shared storage, and when: oldest first, each object once at a time."""
+
+import errno
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+
+from bbflow.files.core import Core
+from bbflow.files.inodes import DIRECTORY, FILE, Inode
+from bbflow.records import Message
+
+WINDOW = 1000
+RETRY_S = 10.0
+"""When something is tried again that the IOnode gave up on."""
+
+
+@dataclass(slots=True)
+class Failure:
+    """What the shared storage refused."""
+
+    error: str
+    """Why, in its words."""
+    attempts: int
+    """How often in a row."""
+    again_s: float
+    """When it is tried again."""
+
+
+class WriteBack:
+    """Writes files back, moves and removes objects.
+
+    Parameters
+    ----------
+    core
+        The master's state.
+    """
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        dirty = (inode for inode in core.image.inodes.values() if self._is_due(inode))
+        self._dirty: dict[int, None] = dict.fromkeys(i.ino for i in sorted(dirty, key=lambda inode: inode.dirty_ns))
+        self._misplaced: dict[int, None] = {}
+        self._busy: set[str] = set()
+        self._urgent = False
+        self._waiting: dict[int, list[Callable[[], None]]] = {}
+        self.failures: dict[str, Failure] = {}
+        """Objects that couldn't be written, moved or removed."""
+        self.written_bytes = 0
+        """Of all files that were written back."""
+        for inode in core.image.inodes.values():
+            if inode.stored_path and inode.parent and inode.stored_path != core.image.path(inode):
+                self._misplaced[inode.ino] = None
+
+    @property
+    def is_on(self) -> bool:
+        """Whether there is a shared storage."""
+        return bool(self._core.options.storage)
+
+    def _is_due(self, inode: Inode) -> bool:
+        return self.is_on and inode.state == "dirty" and not inode.expected
+
+    def changed(self, inode: Inode) -> None:
+        """Take down that a file has a new version."""
+        if self._is_due(inode) and inode.ino not in self._dirty:
+            inode.dirty_ns = self._core.now_ns()
+            self._dirty[inode.ino] = None
+            self._core.happened("storage", 0)
+
+    def closed(self, inode: Inode) -> None:
+        """Take down that a file's writer has closed it."""
+        if inode.ino in self._dirty:
+            self._core.happened("storage", 0)
+
+    def cancel(self, inode: Inode) -> None:
+        """Take down that a file has no name any more."""
+        self._dirty.pop(inode.ino, None)
+        self._misplaced.pop(inode.ino, None)
+        for then in self._waiting.pop(inode.ino, ()):
+            then()
+
+    def renamed(self, inode: Inode) -> None:
+        """Take down that an inode, and all below it, have other paths."""
+        if not self.is_on:
+            return
+        for below in self._core.image.below(inode) if inode.kind == DIRECTORY else (inode,):
+            if below.kind == FILE:
+                self._renamed_file(below)
+        self._core.happened("storage", 0)
+
+    def _renamed_file(self, inode: Inode) -> None:
+        was, inode.scratch = inode.scratch, self._core.is_scratch(inode)
+        if inode.scratch and not was:
+            self._core.doom(inode)
+            self.cancel(inode)
+            self._core.save(inode)
+        elif was and not inode.scratch:
+            self.changed(inode)
+            self._core.save(inode)
+        if inode.stored_path:
+            self._misplaced[inode.ino] = None
+
+    def must_wait(self, inode: Inode, *, sync: bool) -> bool:
+        """Whether a commit is answered only once it is written back."""
+        policy = self._core.options.write_back
+        return self._is_due(inode) and (policy == "close" or (policy == "fsync" and sync))
+
+    def when_written(self, inode: Inode, then: Callable[[], None]) -> None:
+        """Call back when a file's newest version is written back, or the file is gone."""
+        self._waiting.setdefault(inode.ino, []).append(then)
+
+    def hurry(self) -> None:
+        """Write back whatever the policy says: room is needed."""
+        self._urgent = True
+        self._core.happened("storage", 0)
+
+    # What is next.
+
+    def pump(self) -> None:
+        """Begin with whatever may begin now."""
+        if not self.is_on or self._core.a_node() is None:
+            return
+        most = self._core.options.uploads * max(len(self._core.nodes), 1)
+        for start in self._next():
+            if len(self._busy) >= most:
+                return
+            start()
+        if not self._busy and self._misplaced and not self._dirty:
+            self._break_cycle()
+
+    def _next(self) -> Iterator[Callable[[], None]]:
+        """Go through what may begin; what is further back than `WINDOW` is looked at when its turn comes."""
+        inodes = self._core.image.inodes
+        for ino in list(islice(self._misplaced, WINDOW)):
+            if ino not in self._dirty and self._may_go_to(inodes[ino]):
+                yield partial(self._move, inodes[ino], self._core.image.path(inodes[ino]))
+        if self._urgent or self._core.options.write_back != "end":
+            for ino in list(islice(self._dirty, WINDOW)):
+                if self._may_be_written(inodes[ino]):
+                    yield partial(self._upload, inodes[ino])
+        for path in list(islice(self._core.doomed, WINDOW)):
+            if path not in self._busy and path not in self._core.stored and not self._rests(path):
+                yield partial(self._delete, path)
+        if not self._dirty:
+            self._urgent = False
+
+    def _rests(self, path: str) -> bool:
+        failure = self.failures.get(path)
+        return failure is not None and failure.again_s > self._core.clock()
+
+    def next_deadline_s(self) -> float | None:
+        """When something is tried again; None if nothing waits for that."""
+        return min((failure.again_s for failure in self.failures.values()), default=None)
+
+    def _may_be_written(self, inode: Inode) -> bool:
+        policy_waits = self._core.options.write_back in ("close", "fsync") and inode.ino in self._waiting
+        return (policy_waits or not inode.writer) and not inode.lost and self._may_go_to(inode)
+
+    def _may_go_to(self, inode: Inode) -> bool:
+        """Whether an inode's path is free in the storage: no transfer under way there, and no other file's object."""
+        path = self._core.image.path(inode)
+        busy = path in self._busy or inode.stored_path in self._busy or self._rests(path)
+        return not busy and self._core.stored.get(path, inode.ino) == inode.ino
+
+    def _break_cycle(self) -> None:
+        """Files whose objects stand in each other's way: one steps aside."""
+        inode = self._core.image.inodes[next(iter(self._misplaced))]
+        if not self._rests(inode.stored_path):
+            self._move(inode, f".bbflow-moving-{inode.ino:x}")
+
+    # What is done.
+
+    def _upload(self, inode: Inode) -> None:
+        core, path, version, pieces = self._core, self._core.image.path(inode), inode.version, inode.pieces
+        node = next((n for n in inode.ring if n in core.nodes and core.nodes[n].peer is not None), core.a_node())
+        self._begin(path)
+        core.sessions.pin(pieces)
+        inode.readers += 1
+
+        def done(answer: Message) -> None:
+            if not answer.get("done", True):
+                self._note(path, answer)
+                return
+            self._end(path)
+            inode.readers -= 1
+            core.unpin(pieces, inode)
+            if self._failed(path, answer):
+                if not inode.parent:
+                    core.forget_inode(inode)
+                return
+            self._uploaded(inode, path, version, answer)
+
+        layout = inode.layout() | {"path": path, "size": inode.size}
+        core.command(node or "", "upload", done, **layout)
+
+    def _uploaded(self, inode: Inode, path: str, version: int, answer: Message) -> None:
+        core = self._core
+        if inode.stored_path != path:
+            core.doom(inode)
+        self.written_bytes += int(answer["facts"][0])
+        inode.stored_path, inode.stored_version = path, version
+        inode.facts, inode.stored_s = (int(answer["facts"][0]), str(answer["facts"][1])), core.clock()
+        core.stored[path] = inode.ino
+        if not inode.parent:
+            core.doom(inode)
+            core.forget_inode(inode)
+            return
+        if inode.version == version:
+            self._dirty.pop(inode.ino, None)
+            inode.dirty_ns = 0
+            for then in self._waiting.pop(inode.ino, ()):
+                then()
+        self._place_right(inode)
+        core.save(inode)
+        core.happened("written", 0)
+        for name in inode.ring:
+            core.happened("room", name)
+
+    def _place_right(self, inode: Inode) -> None:
+        if inode.parent and inode.stored_path == self._core.image.path(inode):
+            self._misplaced.pop(inode.ino, None)
+        elif inode.parent:
+            self._misplaced[inode.ino] = None
+
+    def _move(self, inode: Inode, path: str) -> None:
+        core, old = self._core, inode.stored_path
+        if old == path:
+            self._misplaced.pop(inode.ino, None)
+            return
+        self._begin(path, old)
+
+        def done(answer: Message) -> None:
+            if not answer.get("done", True):
+                self._note(path, answer)
+                return
+            self._end(path, old)
+            if self._failed(path, answer):
+                return
+            core.stored.pop(old, None)
+            if inode.ino not in core.image.inodes or not inode.parent:
+                core.doomed[path] = None
+                core.database.doom([path])
+                return
+            inode.stored_path, inode.stored_s = path, core.clock()
+            if "facts" in answer:
+                inode.facts = (int(answer["facts"][0]), str(answer["facts"][1]))
+            core.stored[path] = inode.ino
+            self._place_right(inode)
+            core.save(inode)
+            core.happened("written", 0)
+
+        core.command(core.a_node() or "", "move", done, path=old, to=path)
+
+    def _delete(self, path: str) -> None:
+        core = self._core
+        self._busy.add(path)
+
+        def done(answer: Message) -> None:
+            if not answer.get("done", True):
+                self._note(path, answer)
+                return
+            self._end(path)
+            if not self._failed(path, answer) and path in core.doomed:
+                del core.doomed[path]
+                core.database.spare(path)
+                core.happened("written", 0)
+
+        core.command(core.a_node() or "", "delete", done, path=path)
+
+    def _begin(self, *paths: str) -> None:
+        self._busy.update(paths)
+        for path in paths:
+            if self._core.doomed.pop(path, 0) is None:
+                self._core.database.spare(path)
+
+    def _end(self, *paths: str) -> None:
+        self._busy.difference_update(paths)
+        self._core.happened("storage", 0)
+
+    def _note(self, path: str, answer: Message) -> None:
+        self.failures[path] = Failure(str(answer.get("error", "")), int(answer.get("attempts", 1)), 0.0)
+
+    def _failed(self, path: str, answer: Message) -> bool:
+        if "errno" not in answer:
+            self.failures.pop(path, None)
+            return False
+        wait_s = 0.0 if answer["errno"] == errno.EHOSTDOWN else RETRY_S
+        before = self.failures.get(path)
+        attempts = (before.attempts if before else 0) + 1
+        self.failures[path] = Failure(str(answer.get("error", "")), attempts, self._core.clock() + wait_s)
+        return True
+
+    # What is left.
+
+    def left(self, below: Inode) -> list[Inode]:
+        """Give the files below an inode (or itself) that aren't in the shared storage as they are."""
+        inodes = self._core.image.inodes
+        path = self._core.image.path(below)
+        prefix = path + "/" if path and below.kind != FILE else path
+        late = [inodes[ino] for ino in {**self._dirty, **self._misplaced} if ino in inodes]
+        return [inode for inode in late if inode.parent and self._core.image.path(inode).startswith(prefix)]
+
+    @property
+    def dirty(self) -> list[Inode]:
+        """What is to be written back, oldest first."""
+        return [self._core.image.inodes[ino] for ino in self._dirty if ino in self._core.image.inodes]

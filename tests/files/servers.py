@@ -1,0 +1,83 @@
+"""Masters and IOnodes as processes of their own, which a test kills and starts again."""
+
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+
+from bbflow.errors import NodeError
+from bbflow.files.client import FilesClient
+
+BOUND_S = 120
+
+
+def wait_for(condition, what, bound_s=BOUND_S):
+    """Wait until something holds; its value is given."""
+    end_s = time.monotonic() + bound_s
+    while not (value := condition()):
+        assert time.monotonic() < end_s, f"{what} never came"
+        time.sleep(0.02)
+    return value
+
+
+class Servers:
+    """One contact file with its servers; all end with the test."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.contact = directory / "contact.json"
+        self.storage = directory / "storage"
+        self.processes = {}
+        self._clients = []
+
+    def start(self, nodes=1, capacity="64MiB", storage=True, url=None, master=(), node=(), subtree="/"):
+        """Start a master of a subtree and its IOnodes, and give a client."""
+        where = ["--storage", url or str(self.storage)] if storage else []
+        name = subtree.strip("/") or "master"
+        self.spawn(name, "master", "--subtree", subtree, *where, *master)
+        for number in range(nodes):
+            words = ["--subtree", subtree, "--capacity", capacity, *where, *node]
+            self.spawn(f"{name}-io{number}", "ionode", "--name", f"{name}-io{number}", *words)
+        return self.client(nodes)
+
+    def spawn(self, name, kind, *words):
+        command = [sys.executable, "-m", "bbflow", "files", kind, "--contact", str(self.contact)]
+        command += ["--directory", str(self.directory / name), *words]
+        with (self.directory / f"{name}.log").open("ab") as log:
+            self.processes[name] = (subprocess.Popen(command, stdout=log, stderr=log), (name, kind, *words))
+
+    def kill(self, name, number=signal.SIGKILL):
+        process, _ = self.processes[name]
+        process.send_signal(number)
+        process.wait()
+
+    def restart(self, name):
+        self.kill(name)
+        self.spawn(*self.processes[name][1])
+
+    def client(self, nodes=1):
+        """Give a client, once the master has its nodes."""
+
+        def connect():
+            with suppress(NodeError):
+                return FilesClient(self.contact)
+
+        client = wait_for(connect, "the master")
+        self._clients.append(client)
+        wait_for(lambda: self.up(client) >= nodes, f"{nodes} IOnodes")
+        return client
+
+    def up(self, client):
+        return sum(node["up"] for status in client.status() for node in status["nodes"])
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for client in self._clients:
+            client.close()
+        for process, _ in self.processes.values():
+            process.terminate()
+        for process, _ in self.processes.values():
+            process.wait(BOUND_S)
