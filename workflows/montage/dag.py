@@ -4,11 +4,13 @@ Nothing here knows of burst buffers: where files lie and when they are staged is
 """
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from astropy.io import fits
 from bbflow_workflows.montage import steps
 from bbflow_workflows.montage.jobs import STEPS
 from Pegasus.api import File, Job, ReplicaCatalog, Transformation, TransformationCatalog, Workflow
@@ -17,6 +19,8 @@ SITE = "condorpool"
 """Where jobs run."""
 RESULTS = ("mosaic.fits", "mosaic_area.fits", "mosaic.png")
 """What is staged out."""
+_MARGIN, _HEADER_BYTES, _TABLE_BYTES = 16, 8640, 1 << 16
+"""Pixels by which a turned tile is wider; room for what isn't pixels, which Montage writes as doubles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,7 @@ def make_abstract(
     inputs = {path.name: _input(replicas, path) for path in (*tiles, region, listed)}
     workflow = Workflow("montage")
     workflow.add_jobs(*_jobs(names, pairs, inputs, inputs[region.name], tool, levels_only))
+    _tell_sizes(workflow, tiles, region)
     return Abstract(workflow, replicas, len(pairs))
 
 
@@ -80,6 +85,23 @@ def _input(replicas: ReplicaCatalog, path: Path) -> File:
     file = File(path.name).add_metadata(size=str(path.stat().st_size))
     replicas.add_replica("local", file, f"file://{path.absolute()}")
     return file
+
+
+def _tell_sizes(workflow: Workflow, tiles: Sequence[Path], region: Path) -> None:
+    """Say the most that each file can take that a job makes: a burst buffer keeps so much room for it."""
+    tile = max(math.prod(side + _MARGIN for side in _shape(path)) for path in tiles)
+    mosaic = math.prod(_shape(region))
+    for job in workflow.jobs.values():
+        for output in job.get_outputs():
+            image = mosaic if output.lfn in RESULTS else tile
+            most_bytes = _TABLE_BYTES if output.lfn.endswith((".json", ".tbl")) else 8 * image + _HEADER_BYTES
+            output.add_metadata(size=str(most_bytes))
+
+
+def _shape(path: Path) -> tuple[int, int]:
+    """Give the width and height of a FITS file, or of a header template, in pixels."""
+    header = fits.Header.fromtextfile(path) if path.suffix == ".hdr" else fits.getheader(path)
+    return int(header["NAXIS1"]), int(header["NAXIS2"])
 
 
 def _jobs(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bbflow_pegasus import BurstBuffer
+from bbflow_pegasus.settings import installed
 from bbflow_workflows.montage.dag import SITE, Abstract, transformations
 from Pegasus.api import (
     OS,
@@ -129,16 +130,13 @@ def _properties(settings: Settings) -> Properties:
 def plan(settings: Settings) -> Path:
     """Plan, with waves if there is a burst buffer, and give the submit directory."""
     site = settings.buffer.site if settings.buffer is not None else SCRATCH
-    words = [_tool("pegasus-plan"), "--conf", "pegasus.properties", "--sites", SITE]
-    words += ["--staging-site", f"{SITE}={site}", "--output-sites", "local", "--dir", "submit", "workflow.yml"]
-    said = _call(words, settings.folder)
-    found = re.search(r"pegasus-run\s+(\S+)", said) or re.search(r"(/\S+/run\d+)", said)
+    words = [_tool("pegasus-plan")] if settings.buffer is None else [installed("bbflow-pegasus"), "plan"]
+    words += ["--conf", "pegasus.properties", "--sites", SITE, "--staging-site", f"{SITE}={site}"]
+    said = _call([*words, "--output-sites", "local", "--dir", "submit", "workflow.yml"], settings.folder)
+    found = re.search(r"pegasus-run\s+(/\S+)", said) or re.search(r"(/\S+/run\d+)", said)
     if found is None:
         raise TaskError(f"pegasus-plan doesn't tell where the planned workflow is: {said[-500:]}")
-    submit = Path(found[1])
-    if settings.buffer is not None:
-        print(_call([str(Path(sys.executable).parent / "bbflow-pegasus"), "wave", str(submit)], settings.folder))
-    return submit
+    return Path(found[1])
 
 
 def wait(submit: Path) -> None:

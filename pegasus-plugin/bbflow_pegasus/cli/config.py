@@ -4,7 +4,7 @@ Shows what it changes, then asks. It can be said again with other settings, and 
 
 Example:
   bbflow-pegasus config --to /bb/pegasus --capacity 2TiB --slots 64 --policy full-delay --phases /pfs/phases
-  bbflow-pegasus plan --sites condorpool --output-sites local workflow.yml
+  bbflow-pegasus plan --conf pegasus.properties --sites condorpool --staging-site condorpool=bb workflow.yml
 """
 
 import argparse
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
     buffer = _buffer(options)
     code = _make(configure(buffer, files), options)
     if not code:
-        print(f"plan with --staging-site {buffer.staging_sites}, as bbflow-pegasus plan does by itself")
+        print(f"now plan with: bbflow-pegasus plan --staging-site {buffer.staging_sites}, and all else as always")
     return code
 
 
