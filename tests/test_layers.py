@@ -7,7 +7,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 LAYERS = (
-    {"errors"},
+    {"errors", "locks"},
     {"atomic", "units", "records", "cf", "events", "leftovers", "belongings", "course"},
     {"operators", "store", "phases", "models"},
     {"landing", "growing", "config"},

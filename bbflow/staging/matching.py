@@ -68,9 +68,7 @@ def _parted(pattern: str) -> tuple[str, list[str]]:
     segments = pattern.split("/")
     first = next(number for number, segment in enumerate(segments) if has_wildcard(segment))
     if "://" in pattern and first < 3:
-        raise ConfigError(
-            f"{pattern}: a host or a bucket can't be a pattern; name it, and write patterns after it"
-        )
+        raise ConfigError(f"{pattern}: a host or a bucket can't be a pattern; name it, and write patterns after it")
     rest = segments[first:]
     if not rest[-1]:
         rest[-1] = ANY_DEPTH

@@ -13,7 +13,6 @@ when a process is killed; after a loss of power a burst buffer is stale anyhow, 
 Only what a note names is ours, and only that is ever removed: the directory may hold other files.
 """
 
-import fcntl
 import hashlib
 import json
 import os
@@ -23,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bbflow.errors import ConfigError
+from bbflow.locks import lock
 from bbflow.staging.files import File
 
 MADE = "made here by a task"
@@ -61,14 +61,12 @@ class Shelf:
         try:
             for name in ("notes", "partial", "files"):
                 (self.directory / name).mkdir(parents=True, exist_ok=True)
-            self._lock = (self.directory / "lock").open("a")
+            held = lock(self.directory / "lock", wait=False)
         except OSError as error:
             raise ConfigError(f"can't stage into {directory}: {error.strerror}") from None
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._lock.close()
-            raise ConfigError(f"another process stages into {directory}: name another directory") from None
+        if held is None:
+            raise ConfigError(f"another process stages into {directory}: name another directory")
+        self._lock = os.fdopen(held, "rb", buffering=0)
 
     def close(self) -> None:
         """Let another process use the directory."""

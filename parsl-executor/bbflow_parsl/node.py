@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bbflow.errors import ConfigError
+from bbflow.locks import lock
 from bbflow.phases import PhaseSource
 from bbflow.staging import File, Gate, Policy, Retry, Share
 from bbflow.staging.policies import NoAction
@@ -22,7 +23,7 @@ from bbflow.staging.shelf import Shelf
 from bbflow.staging.sources import Sources
 from bbflow.staging.transfers import Transfer, stage_out
 from bbflow_parsl import sweeping
-from bbflow_parsl.locks import lock, one_of
+from bbflow_parsl.locks import one_of
 from bbflow_parsl.nodestore import WHOLE, NodeStore
 from bbflow_parsl.sharing import SharedGate
 

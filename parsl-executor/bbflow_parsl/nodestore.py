@@ -20,8 +20,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from bbflow.errors import CapacityError
+from bbflow.locks import lock, locked
 from bbflow.units import format_bytes
-from bbflow_parsl.locks import POLL_S, lock, locked
+from bbflow_parsl.locks import POLL_S
 
 ROOM, HOLD, FETCH, WHOLE = "room", "hold", "fetch", "whole"
 

@@ -1,6 +1,5 @@
 """A directory of its own for each run on the burst buffer, and what dead runs left there."""
 
-import fcntl
 import os
 import socket
 import tempfile
@@ -8,6 +7,7 @@ from pathlib import Path
 
 from bbflow.belongings import make, remove
 from bbflow.errors import ConfigError
+from bbflow.locks import lock
 
 LOCK = "owner.lock"
 """Locked by the owner as long as it lives."""
@@ -39,8 +39,9 @@ class RunDirectory:
         except OSError as error:
             raise ConfigError(f"can't make a directory on the burst buffer {parent}: {error.strerror}") from None
         # Whoever finds the lock under its name finds it locked.
-        self._lock = os.open(self.path / f"{LOCK}.new", os.O_CREAT | os.O_RDWR, 0o600)
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        held = lock(self.path / f"{LOCK}.new")
+        assert held is not None
+        self._lock = held
         (self.path / f"{LOCK}.new").rename(self.path / LOCK)
 
     def remove(self) -> None:
@@ -51,14 +52,9 @@ class RunDirectory:
 
 def _remove_if_dead(path: Path) -> None:
     try:
-        lock = os.open(path / LOCK, os.O_RDWR)
+        descriptor = lock(path / LOCK, wait=False, create=False)
     except OSError:
         return  # not ours, or being made right now
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return
-    else:
+    if descriptor is not None:
         remove(path)
-    finally:
-        os.close(lock)
+        os.close(descriptor)
