@@ -9,6 +9,8 @@ from parsl.config import Config
 from parsl.executors import ThreadPoolExecutor
 from parsl.providers import LocalProvider
 
+from bbflow.belongings import MARK
+
 
 class Threads(BurstBufferMixin, ThreadPoolExecutor):
     """The mix-in on the quickest executor there is: real, and without worker processes."""
@@ -53,8 +55,8 @@ class Site:
         return parsl.load(Config(executors=[executor], **(config | options)))
 
     def files_on_bb(self):
-        """Give every file on the burst buffer but the locks."""
-        return sorted(path for path in files_below(self.bb) if path.name not in ("owner.lock", "lock"))
+        """Give every file on the burst buffer but the locks and the marks of what is ours."""
+        return sorted(path for path in files_below(self.bb) if path.name not in ("owner.lock", "lock", MARK))
 
     def bytes_on_bb(self):
         """Give how many bytes those files have together."""
