@@ -73,7 +73,8 @@ void Dispatch::DropPrivileges(const Request &request)
         Change change;
         change.Valid = FATTR_MODE;
         change.Mode = mode & ~lost;
-        m_Files.Set(request.By, request.Header.nodeid, change, nullptr);
+        const Caller root{0, 0, request.By.Pid, request.By.IsInterrupted};
+        m_Files.Set(root, request.Header.nodeid, change, nullptr); // the writer may not be the owner
     }
 }
 
