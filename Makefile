@@ -10,7 +10,7 @@ BUILD := $(CURDIR)/$(VENV)/climate
 SOURCES := setup.cfg setup.py pyproject.toml CMakeLists.txt \
 	$(wildcard adios2-engine/CMakeLists.txt adios2-engine/src/* bbflow/operators/kernel/* bbflow/mount/native/*)
 
-.PHONY: demo test fuzz lint bench conformance test-mpi parsl-suite clean check-tools
+.PHONY: demo test fuzz lint bench conformance test-mpi parsl-suite slurm-suite clean check-tools
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -61,6 +61,10 @@ parsl-suite: | check-tools
 	python3 -m venv $(VENV)-parsl
 	$(VENV)-parsl/bin/python -m pip install -q . -r $(PARSL)/test-requirements.txt -e '$(PARSL)[monitoring]'
 	parsl-executor/suite/run.sh $(CURDIR)/$(VENV)-parsl/bin/python $(abspath $(PARSL))
+
+# The scripts of docs/cluster.md on Debian's Slurm; skips with a reason without root or its packages.
+slurm-suite: $(VENV)/.test
+	$(TOOLS) $(BIN)/python -m pytest tests/slurm
 
 clean:
 	for made in .venv .venv-parsl; do if test -f $$made/pyvenv.cfg; then rm -r $$made; fi; done

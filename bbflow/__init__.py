@@ -6,10 +6,10 @@ From Python, ``bbflow.start_nodes`` or ``bbflow.connect`` give a `bbflow.api.Bur
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bbflow.api import BurstBuffer, connect, open_results, start_nodes
+    from bbflow.api import BurstBuffer, connect, jobqueue_options, open_results, start_nodes
 
 __version__ = "0.1.0"
-__all__ = ["BurstBuffer", "__version__", "connect", "open_results", "start_nodes"]
+__all__ = ["BurstBuffer", "__version__", "connect", "jobqueue_options", "open_results", "start_nodes"]
 
 
 def __getattr__(name: str) -> Any:

@@ -22,6 +22,7 @@ from bbflow.transit.cluster import Cluster
 from bbflow.transit.output.claiming import claim_output, held_output
 from bbflow.transit.output.decoding import open_results as open_results
 from bbflow.transit.pipeline import Outcome, Pipeline
+from bbflow.transit.security import jobqueue_options as jobqueue_options
 from bbflow.units import parse_bytes
 
 

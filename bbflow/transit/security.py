@@ -6,7 +6,7 @@ from typing import Any
 import dask
 from distributed.security import Security
 
-from bbflow.landing.certificate import checked_certificate
+from bbflow.landing.certificate import checked_certificate, ensure_certificate
 
 NO_HTTP = "bbflow.transit.no_http"
 """What scheduler and workers load, so that they have no web page."""
@@ -26,7 +26,7 @@ def security_of(certificate: Path) -> Security:
         If others can read it.
     """
     path = str(checked_certificate(certificate))
-    roles = {f"tls_{role}_cert": path for role in ("client", "scheduler", "worker")}
+    roles = {f"tls_{role}_{part}": path for role in ("client", "scheduler", "worker") for part in ("cert", "key")}
     return Security(require_encryption=True, tls_ca_file=path, **roles)
 
 
@@ -44,3 +44,25 @@ def without_http(*, but_dashboard: bool = False) -> dict[str, Any]:
         settings[f"distributed.{kind}.http.routes"] = []
         settings[f"distributed.{kind}.preload"] = [*dask.config.get(f"distributed.{kind}.preload"), NO_HTTP]
     return settings
+
+
+def jobqueue_options(contact: str | Path) -> dict[str, Any]:
+    """Give what a cluster of dask-jobqueue needs so that those only are let in who can read the contact file.
+
+    Parameters
+    ----------
+    contact
+        The BB nodes' contact file, at a path that is the same on all hosts; it need not be there yet.
+
+    Returns
+    -------
+    dict
+        Keywords for `SLURMCluster` and its like.
+    """
+    worker = ["--memory-limit", "0", "--no-dashboard", "--dashboard-address", "127.0.0.1:0", "--preload", NO_HTTP]
+    return {
+        "protocol": "tls://",
+        "security": security_of(ensure_certificate(Path(contact))),
+        "scheduler_options": {"dashboard": False, "dashboard_address": "127.0.0.1:0", "preload": NO_HTTP},
+        "worker_extra_args": worker,
+    }
