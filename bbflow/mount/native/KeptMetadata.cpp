@@ -162,6 +162,13 @@ void KeptMetadata::Drop(const FileId parent, const std::string &name)
     }
 }
 
+void KeptMetadata::DropDirectory(const FileId directory)
+{
+    const Lock lock(m_Mutex);
+    m_Files.erase(directory);
+    m_Directories.erase(directory);
+}
+
 void KeptMetadata::Touch(const FileId directory, const int directories)
 {
     const Lock lock(m_Mutex);

@@ -48,6 +48,9 @@ public:
     /** A name is gone by an own call, and with it what was known of its file. */
     void Drop(FileId parent, const std::string &name);
 
+    /** A directory has changed in more ways by an own call than this client can tell. */
+    void DropDirectory(FileId directory);
+
     /** A directory has changed by an own call: its times, and how many directories are in it. */
     void Touch(FileId directory, int directories);
 

@@ -227,14 +227,22 @@ void NodeFiles::Rename(const Caller &caller, const FileId from, const std::strin
         throw Errno(EXDEV);
     }
     Volume &volume = VolumeOf(from);
-    volume.Ask(caller, By(caller, {{"op", "rename"},
-                                   {"parent", from},
-                                   {"name", name},
-                                   {"to_parent", to},
-                                   {"to_name", newName},
-                                   {"flags", RenameFlags(flags)}}));
+    const Value reply = volume.Ask(caller, By(caller, {{"op", "rename"},
+                                                       {"parent", from},
+                                                       {"name", name},
+                                                       {"to_parent", to},
+                                                       {"to_name", newName},
+                                                       {"flags", RenameFlags(flags)}}));
+    const Attr attr = AttrIn(reply);
     volume.Kept().Drop(from, name);
     volume.Kept().Drop(to, newName);
+    if (S_ISDIR(attr.File.Attributes.st_mode) || flags == RENAME_EXCHANGE)
+    {
+        volume.Kept().DropDirectory(from);
+        volume.Kept().DropDirectory(to);
+        return;
+    }
+    volume.Kept().Keep(to, newName, attr, reply.UnsignedAt("seq"));
     volume.Kept().Touch(from, 0);
     volume.Kept().Touch(to, 0);
 }
