@@ -24,3 +24,9 @@ def make_half_duplex(hosts: Hosts, rate_bits_per_s: int = CAP_BITS_PER_S) -> Non
         f"tc filter add dev eth0 egress protocol all {everything}",
     ):
         hosts.run("storage", command)
+
+
+def set_rate(hosts: Hosts, rate_bits_per_s: int) -> None:
+    """Give the storage host's link another rate; it must be half-duplex already."""
+    rate = f"htb rate {rate_bits_per_s}bit burst 256k cburst 256k"
+    hosts.run("storage", f"tc class change dev both parent 1: classid 1:1 {rate}")
