@@ -1,5 +1,6 @@
 """Entries of catalogs as objects of `Pegasus.api`; the only module that imports it."""
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ try:
         FileServer,
         Namespace,
         Operation,
+        Properties,
         Site,
         SiteCatalog,
         Transformation,
@@ -70,6 +72,18 @@ def add_transfer(transformations: TransformationCatalog, entry: Mapping[str, Any
         transformations.add_transformations(transfer)
     except DuplicateError:
         raise ConfigError("pegasus::transfer is in the transformation catalog already: leave it to bbflow") from None
+
+
+def set_properties(properties: Properties, values: Mapping[str, str]) -> None:
+    """Set properties; `Pegasus.api` warns of those that it doesn't know, as ours."""
+    log = logging.getLogger(Properties.__module__)
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        for key, value in values.items():
+            properties[key] = value
+    finally:
+        log.setLevel(level)
 
 
 def _add_profiles(target: Any, entry: Mapping[str, Any]) -> None:

@@ -155,14 +155,13 @@ class BurstBuffer:
         MissingToolError
             If `Pegasus.api` isn't installed.
         """
-        from bbflow_pegasus.objects import add_site, add_transfer, set_environment
+        from bbflow_pegasus.objects import add_site, add_transfer, set_environment, set_properties
 
         add_site(sites, self.site_entry())
         for name in self.compute if self.compute_profiles() else ():
             set_environment(sites, name, self.compute_profiles())
         add_transfer(transformations, self.transformation_site())
-        for key, value in self.properties().items():
-            properties[key] = value
+        set_properties(properties, self.properties())
 
 
 def installed(name: str) -> str:
