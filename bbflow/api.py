@@ -3,7 +3,7 @@
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -95,6 +95,7 @@ class BurstBuffer:
         output_held: bool = False,
         take_over: bool = False,
         folds: bool = True,
+        lost: Sequence[str] = (),
     ) -> "Analysis":
         """Register operators on a stream and fold it in the background until it ends.
 
@@ -110,6 +111,8 @@ class BurstBuffer:
             Whether the stream may be another analysis' until now, one with another output.
         folds
             Whether further steps are folded; otherwise what is folded already is published.
+        lost
+            Names of nodes that are gone for good: the others' steps are folded.
 
         Raises
         ------
@@ -117,7 +120,8 @@ class BurstBuffer:
             If the configuration is wrong, or the output holds something else.
         """
         checked = config if isinstance(config, Config) else parse_config(dict(config))
-        return Analysis(self.contact, checked, scheduler, output_held=output_held, take_over=take_over, folds=folds)
+        how: dict[str, Any] = {"takes_over": take_over, "folds": folds, "lost": lost}
+        return Analysis(self.contact, checked, scheduler, output_held=output_held, **how)
 
     def close(self) -> None:
         """End the nodes, if they were started with this object."""
@@ -142,8 +146,10 @@ class Analysis:
         The contact file of the nodes that its steps land on.
     config
         What is computed.
-    scheduler, output_held, take_over, folds
+    scheduler, output_held
         As for `BurstBuffer.analyse`.
+    **how
+        As for `bbflow.transit.pipeline.Pipeline`.
     """
 
     def __init__(
@@ -153,10 +159,9 @@ class Analysis:
         scheduler: str | None = None,
         *,
         output_held: bool = False,
-        take_over: bool = False,
-        folds: bool = True,
+        **how: Any,
     ) -> None:
-        self._nodes = read_contact(contact)
+        self._nodes = [node for node in read_contact(contact) if node.name not in how.get("lost", ())]
         self._output = config.output
         self._resources = ExitStack()
         claim_output(config)
@@ -166,7 +171,7 @@ class Analysis:
             scratch = self._resources.enter_context(tempfile.TemporaryDirectory(prefix="bbflow-dask-"))
             dask = Cluster(config.workers, scheduler, Path(scratch), certificate_of(contact))
             cluster = self._resources.enter_context(dask)
-            self._pipeline = Pipeline(contact, config, cluster, takes_over=take_over, folds=folds)
+            self._pipeline = Pipeline(contact, config, cluster, **how)
         except BaseException:
             self._resources.close()
             raise

@@ -27,6 +27,7 @@ KEYS = {
     "workers",
     "open_timeout_s",
     "on_failure",
+    "safe_every_s",
     "continue",
 }
 
@@ -80,6 +81,8 @@ class NodesConfig:
     """Bytes of each."""
     directory: Path = Path("/dev/shm")
     """A file system in memory or on a fast disk."""
+    back_s: float = 60.0
+    """Seconds that a node which doesn't answer is waited for before it counts as lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +121,8 @@ class Config:
     """Whether the results are written as NetCDF too, at the end."""
     open_timeout_s: float = 600.0
     """How long to wait for the stream to open."""
+    safe_every_s: float = 300.0
+    """Seconds between two copies of the partial states into the output, for a host that is lost; 0 for none."""
     on_failure: str = "continue"
     """What becomes of the simulation when its analysis fails for good: continue or stop."""
     continued: Path | None = None
@@ -176,7 +181,13 @@ def parse_config(content: Any) -> Config:
         time=_parse_time(content.get("time")),
         raw=_parse_raw(content.get("raw", "none")),
         nodes=_section(
-            NodesConfig, content.get("nodes"), "nodes", count=_positive, capacity=parse_bytes, directory=Path
+            NodesConfig,
+            content.get("nodes"),
+            "nodes",
+            count=_positive,
+            capacity=parse_bytes,
+            directory=Path,
+            back_s=float,
         ),
         workers=_section(
             WorkersConfig,
@@ -189,6 +200,7 @@ def parse_config(content: Any) -> Config:
         ),
         netcdf=_as(flag, content.get("netcdf") or False, "netcdf"),
         open_timeout_s=_as(float, content.get("open_timeout_s", 600.0), "open_timeout_s"),
+        safe_every_s=_as(float, content.get("safe_every_s", 300.0), "safe_every_s"),
         on_failure=_as(one_of("continue", "stop"), content.get("on_failure") or "continue", "on_failure"),
         continued=_as(Path, content["continue"], "continue") if content.get("continue") else None,
         content={"operators": content["operators"], "windows": windows},

@@ -35,7 +35,6 @@ from bbflow.records import Message
 POLL_S = 0.2
 STOP_TIMEOUT_S = 10.0
 NODE_BACK_S = 60.0
-"""How long a new analysis waits for a BB node's agent to be started again."""
 INTERRUPTED = 130
 CONSUMERS = {Part.FOLD: "fold", Part.FINISH: "fold", Part.RESCUE: "rescue"}
 """Whose cursor tells how far the process beside the simulation is."""
@@ -63,6 +62,8 @@ class Supervisor:
         What becomes of the simulation when its analysis fails for good: continue or stop.
     is_complete
         Whether what is published says so: an analysis may die after all its work is done.
+    node_back_s
+        How long a new analysis waits for a BB node's agent to be started again, before it goes on without it.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Supervisor:
         show: Callable[[list[Message]], object],
         on_failure: str,
         is_complete: Callable[[], bool],
+        node_back_s: float = NODE_BACK_S,
     ) -> None:
         self._contact = contact
         self._nodes = read_contact(contact)
@@ -80,6 +82,9 @@ class Supervisor:
         self._commands = commands
         self._show = show
         self._says_complete = is_complete
+        self._node_back_s = node_back_s
+        self._silent: set[str] = set()
+        self._lost: set[str] = set()
         self._opened = self._forgotten = False
         self._step = -1
         self.course = Course(on_failure)
@@ -187,19 +192,38 @@ class Supervisor:
             return
         part, due_s = self._due
         late_s = time.monotonic() - due_s
-        if late_s >= 0 and (answered or late_s > NODE_BACK_S):
+        if late_s >= 0 and (answered or late_s > self._node_back_s):
             self._due = None
+            for name in sorted(self._silent - self._lost):
+                self._take_as_lost(name)
             self._spawn(part)
+
+    def _take_as_lost(self, name: str) -> None:
+        if len(self._lost) + 1 < len(self._nodes):
+            self._lost.add(name)
+            silent = f"BB node {name} has not answered for {self._node_back_s:.0f} s"
+            self._do(Say(f"{silent}: the analysis goes on without it"))
 
     def _spawn(self, part: Part) -> None:
         # A session of its own: Ctrl-C in the terminal is for the simulation first.
-        self._beside = subprocess.Popen(self._commands[part], stdin=subprocess.DEVNULL, start_new_session=True)
+        without = [] if part is Part.RESCUE else [word for name in sorted(self._lost) for word in ("--lost", name)]
+        command = [*self._commands[part], *without]
+        self._beside = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
+
+    def _ask(self) -> list[Message]:
+        """Ask each node for its status, and note which don't answer."""
+        statuses, self._silent = [], set()
+        for node in self._nodes:
+            try:
+                statuses.append(request_once(node, "status"))
+            except BbflowError:
+                self._silent.add(node.name)
+        return statuses
 
     def _look(self) -> bool:
-        """Show the nodes' status; False if one doesn't answer."""
-        try:
-            statuses = [request_once(node, "status") for node in self._nodes]
-        except BbflowError:
+        """Show the nodes' status; False if one doesn't answer that isn't lost."""
+        statuses = self._ask()
+        if self._silent - self._lost or not statuses:
             with suppress(BbflowError):  # an agent that was started again may have another address
                 self._nodes = read_contact(self._contact)
             return False

@@ -8,6 +8,7 @@ import argparse
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from bbflow.api import connect
 from bbflow.config import Config, load_config
@@ -23,6 +24,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_take_over(parser)
     parser.add_argument(
         "--finish", action="store_true", help="fold no further step: publish what is folded, and save its state"
+    )
+    parser.add_argument(
+        "--lost",
+        action="append",
+        default=[],
+        metavar="NODE",
+        help="go on without this BB node, which is gone for good; results say which points lack which steps",
     )
     parser.add_argument("--output-held", action="store_true", help="who starts this holds the output for it")
 
@@ -54,8 +62,8 @@ def configured(options: argparse.Namespace) -> Config:
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
     config = configured(options)
-    asked = {"output_held": options.output_held, "take_over": options.take_over, "folds": not options.finish}
-    with connect(options.contact).analyse(config, options.scheduler, **asked) as analysis:
+    asked: dict[str, Any] = {"output_held": options.output_held, "take_over": options.take_over, "lost": options.lost}
+    with connect(options.contact).analyse(config, options.scheduler, folds=not options.finish, **asked) as analysis:
         outcome = analysis.wait()
     for error in outcome.errors if outcome else ():
         print(f"bbflow: {error}", file=sys.stderr)

@@ -103,6 +103,7 @@ def run_simulation(options: argparse.Namespace, command: Sequence[str]) -> int:
             lambda s: progress.update(s, config.stream),
             config.on_failure,
             lambda: is_complete(config.output),
+            config.nodes.back_s,
         )
         try:
             environment = os.environ | bbflow_adios2.environment(contact)

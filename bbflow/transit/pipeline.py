@@ -2,6 +2,7 @@
 
 import queue
 import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from bbflow.transit.opening import FirstStep, check_variables, make_clock, own_n
 from bbflow.transit.outcome import Outcome as Outcome
 from bbflow.transit.outcome import ended_before
 from bbflow.transit.output.netcdf import check_netcdf, write_netcdf
+from bbflow.transit.safe import read_safe_copy
 from bbflow.transit.stages import DrainStage, FoldStage
 from bbflow.view.consumers import FOLD, Consumers, consumers_of, owner_of
 from bbflow.view.stream import StreamView
@@ -45,6 +47,8 @@ class Pipeline:
         Where tasks run.
     takes_over
         Whether the stream may be another analysis' until now.
+    lost
+        Names of nodes that are gone for good: it goes on without them.
     folds
         Whether further steps are folded; otherwise what is folded already is published, and the stream is left alone.
 
@@ -59,14 +63,21 @@ class Pipeline:
     """
 
     def __init__(
-        self, contact: Path, config: Config, cluster: Cluster, *, takes_over: bool = False, folds: bool = True
+        self,
+        contact: Path,
+        config: Config,
+        cluster: Cluster,
+        *,
+        takes_over: bool = False,
+        folds: bool = True,
+        lost: Collection[str] = (),
     ) -> None:
         config = config.anywhere()
         self._folds = folds
         checked_policy(config.raw.policy, config.raw.phases)
         if config.netcdf:
             check_netcdf()
-        nodes = read_contact(contact)
+        nodes = [node for node in read_contact(contact) if node.name not in lost]
         self._contact = contact.absolute()
         self._nodes = {node.name: node for node in nodes}
         self._config = config
@@ -78,7 +89,9 @@ class Pipeline:
         owner = owner_of(config.output)
         self._consumers = Consumers(nodes, config.stream, consumers_of(config), owner, take_over=takes_over)
         done = self._consumers.done_before()
-        self._view = StreamView(list(self._nodes), done)
+        self._view = StreamView(list(self._nodes), done, whole=not lost)
+        if lost:
+            self._view.attributes.update(read_safe_copy(config.output).attributes)
         self._landed = max(done.values())
         self._ended = ended_before(checkpoint for _, checkpoint in self._consumers.of(FOLD).values())
         self._log = EventLog(config.output)
@@ -91,7 +104,7 @@ class Pipeline:
             self._log.close()
             self._consumers.close()
             raise
-        self._fold = FoldStage(self._saved, *shared)
+        self._fold = FoldStage(self._saved, lost, *shared)
         self._drain = DrainStage(*shared) if config.raw.wanted else None
         self._watchers = [Watcher(node, config.stream, done[node.name], self._news) for node in nodes]
 
@@ -264,14 +277,16 @@ class Pipeline:
     def _finish(self) -> Outcome:
         folding, publishing = self._fold.folding, self._fold.publishing
         timeline = folding.timeline
-        complete = self._view.status == "closed" and self._folds
+        complete = self._view.status == "closed" and self._folds and not folding.losses
         status = "complete" if complete else "incomplete"
         discarded = len(self._view.discarded)
         if publishing.results is not None:
             for closing in timeline.closing(None):
                 self._fold.publish(closing)
             self._save()
-            counted = {"bbflow_late_steps": timeline.late, "bbflow_missing_steps": timeline.missing}
+            counted: dict[str, Any] = {"bbflow_late_steps": timeline.late, "bbflow_missing_steps": timeline.missing}
+            if folding.losses:
+                counted["bbflow_lost"] = folding.losses.described
             publishing.results.commit(bbflow_status=status, **counted)
             if self._config.netcdf:
                 write_netcdf(publishing.results.path)
@@ -280,7 +295,7 @@ class Pipeline:
         steps = folding.cursor + 1 - discarded - folding.late
         waited_s = self._consumers.waited_s()
         self._log.add("end", status=status, waited_s=waited_s, discarded=discarded, steps=steps, ended_s=time.time())
-        errors = tuple(dict.fromkeys(folding.errors.values()))
+        errors = (*dict.fromkeys(folding.errors.values()), *folding.losses.described)
         outcome = Outcome(complete, steps, discarded, folding.late, folding.missing, errors)
         if self._folds:
             # If it dies before all nodes have forgotten the stream, the next one sees that there is nothing left to do.

@@ -119,17 +119,15 @@ class Publishing:
             if closing.window in diagnostic.windows and diagnostic.operators and (shards or rest):
                 inner = diagnostic.each is not None and diagnostic.each.window.name in closing.inner
                 span = ReducedSpan(closing.window, closing.keys, inner, self.errors)
-                parts = [
-                    self._submit(node, merge_shards, diagnostic, span, own) for node, own in sorted(shards.items())
-                ]
+                parts = [self.submit(node, merge_shards, diagnostic, span, own) for node, own in sorted(shards.items())]
                 field, node = self.fields[name], min(shards or self._nodes)
                 if rest is not None:
                     directory = self._nodes[node].state_directory
-                    parts.insert(0, self._submit(node, merge_remainder, diagnostic, span, rest, directory))
+                    parts.insert(0, self.submit(node, merge_remainder, diagnostic, span, rest, directory))
                 pending[name] = (
                     field,
                     diagnostic.operators,
-                    self._submit(node, finalize, diagnostic, field.shape, parts),
+                    self.submit(node, finalize, diagnostic, field.shape, parts),
                 )
         found = {name: (field, ops, *future.result()) for name, (field, ops, future) in pending.items()}
         for *_, errors in found.values():
@@ -143,13 +141,14 @@ class Publishing:
         own = slots_of(OUTER, closing.window, closing.keys)
         return rest if rest is not None and any(slot in rest.offsets for slot in own) else None
 
-    def _submit(self, node: str, function: Any, *arguments: Any) -> Any:
+    def submit(self, node: str, function: Any, *arguments: Any) -> Any:
+        """Run a task on a node's host."""
         return self._cluster.submit(function, *arguments, host=self._nodes[node].host, done=lambda: None)
 
     def save(self, folding: Folding, attributes: StreamAttributes, clock: Clock) -> None:
         """Save the states for a run that goes on."""
         assert self.results is not None
-        saving = Saving(folding, self.fields, self._nodes, self._submit)
+        saving = Saving(folding, self.fields, self._nodes, self.submit)
         saving.save(self.config.output / STATE_FILE, self.results.path, attributes, clock)
 
     def settle(
@@ -164,7 +163,7 @@ class Publishing:
         """
         path = self.config.output / SETTLED_DIRECTORY / f"{folding.last_number}.bbflow"
         path.parent.mkdir(exist_ok=True)
-        saving = Saving(folding, self.fields, self._nodes, self._submit)
+        saving = Saving(folding, self.fields, self._nodes, self.submit)
         return folding.settle(keys, saving.save_only(keys, path, attributes, clock))
 
     def remove(self, states: Iterable[ShardState]) -> None:
@@ -173,7 +172,7 @@ class Publishing:
         for state in states:
             labels.setdefault(state.key.node, []).append(state.key.label)
         pending = [
-            self._submit(node, remove_shards, self._nodes[node].state_directory, own) for node, own in labels.items()
+            self.submit(node, remove_shards, self._nodes[node].state_directory, own) for node, own in labels.items()
         ]
         for future in pending:
             future.result()

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from bbflow.transit.output.results import Results
 from bbflow.transit.placing import StreamArrays, place_diagnostics, write_field_coordinates, write_referenced
 from bbflow.transit.politeness import writing
 from bbflow.transit.publishing import SETTLED_DIRECTORY, Publishing
+from bbflow.transit.safe import SafeCopies, read_safe_copy
 from bbflow.transit.tasks import TaskBatch
 from bbflow.view.consumers import DRAIN, FOLD, Consumers, no_checkpoint
 from bbflow.view.layout import PlacedBlock
@@ -100,9 +101,12 @@ class Stage:
 class FoldStage(Stage):
     """Folds batch by batch, and publishes windows when they close."""
 
-    def __init__(self, saved: SavedState | None, *shared: Any) -> None:
+    def __init__(self, saved: SavedState | None, lost: Collection[str], *shared: Any) -> None:
         super().__init__(*shared)
         self.folding = Folding(self.config, self.consumers.of(FOLD), saved)
+        if lost:
+            self.folding.lose(lost, read_safe_copy(self.config.output).states, list(self.nodes))
+        self._safe = SafeCopies(self.config.output, self.config.safe_every_s)
         self.publishing = Publishing(self.config, self.nodes, self.cluster, self.log)
         self.publishing.origins = self.folding.origins
         self.publishing.errors = self.folding.errors
@@ -194,6 +198,13 @@ class FoldStage(Stage):
         self._commit()
         if batch.steps:
             self.log_batch("fold", batch.steps, started_s, ended_s, size)
+        if self._safe.is_due:
+            self._keep_safe()
+
+    def _keep_safe(self) -> None:
+        started_s = time.time()
+        count = self._safe.keep(self.folding.states, self.view.attributes, self.publishing.submit)
+        self.log.add("safe", step=self.folding.cursor, files=count, started_s=started_s, ended_s=time.time())
 
     def publish(self, closing: Closing) -> None:
         """Write a window's span, and the rows that passed filters."""

@@ -102,13 +102,19 @@ class StreamView:
             return {}
         nodes = {name: view for name, view in self._nodes.items() if view.local_writers}
         writers = max((view.writers for view in nodes.values()), default=0)
-        opened = sum(view.local_writers for view in nodes.values()) - len(self._arrivals)
+        opened = sum(view.local_writers for view in nodes.values()) - self._counted_twice
         aborted = any(view.status == "aborted" for view in nodes.values())
-        return nodes if opened == writers or aborted or not self._whole else {}
+        ended = all(view.status in ENDED for view in nodes.values())
+        return nodes if opened == writers or aborted or (ended and not self._whole) else {}
 
     @property
     def _arrivals(self) -> list[Arrival]:
         return [arrival for view in self._nodes.values() for arrival in view.arrivals]
+
+    @property
+    def _counted_twice(self) -> int:
+        """Ranks that have come from nodes that we know, and count there too."""
+        return sum(arrival.origin in self._nodes for arrival in self._arrivals)
 
     @property
     def _landing(self) -> dict[str, NodeView]:
@@ -140,13 +146,22 @@ class StreamView:
         return [number for number in range(cursor + 1, self.frontier + 1) if self._is_complete(number)]
 
     def _is_complete(self, number: int) -> bool:
+        """Whether the parts of all ranks that land on nodes we know are there, or were."""
+        if not self._whole:
+            parts = [(view.ranks_in(number), self._ranks_of(name, number)) for name, view in self.taking_part.items()]
+            return bool(parts) and all(there >= due for due, there in parts) and any(there for _, there in parts)
+        return self.is_whole(number)
+
+    def _ranks_of(self, name: str, number: int) -> int:
+        view = self._nodes[name]
+        if number <= self._done[name]:
+            return view.ranks_in(number)
+        part = view.steps.get(number)
+        return part.ranks if part else 0
+
+    def is_whole(self, number: int) -> bool:
         """Whether all ranks' parts of a step are there, or were."""
-        ranks = 0
-        for name, view in self.taking_part.items():
-            if number <= self._done[name]:
-                ranks += view.ranks_in(number)
-            elif part := view.steps.get(number):
-                ranks += part.ranks
+        ranks = sum(self._ranks_of(name, number) for name in self.taking_part)
         return ranks >= max((view.writers for view in self.taking_part.values()), default=0)
 
     def held_after(self, cursor: int) -> list[int]:

@@ -18,7 +18,8 @@ from bbflow.transit.chain.heritage import Origins
 from bbflow.transit.chain.saved import SavedState, read_state
 from bbflow.transit.chain.taking_over import inheriting
 from bbflow.transit.folding.inputs import Inputs
-from bbflow.transit.folding.regions import Regions, check_apart, regions, step_time
+from bbflow.transit.folding.losses import Losses
+from bbflow.transit.folding.regions import Regions, check_apart, find_time, regions, step_time
 from bbflow.transit.folding.series import join_partials
 from bbflow.transit.folding.shards import Region, ShardKey, ShardState, overlap
 from bbflow.transit.folding.slots import Keys
@@ -100,6 +101,8 @@ class Folding:
         """What failed in users' operators, which are called no more."""
         self.states: dict[ShardKey, ShardState] = {}
         """The states that count."""
+        self.losses = Losses()
+        """What nodes that are gone have cost."""
         self.placements: dict[str, Placement] = {}
         """Diagnostic to where its field lies, of those that have a `space`."""
         diagnostics = config.diagnostics.values()
@@ -144,6 +147,9 @@ class Folding:
         """
         batch = Batch((), (), {}, self.cursor)
         for number in view.steps_after(self.cursor)[: self.config.workers.batch_steps]:
+            if self.losses and self._lacks_time(view, number, clock):  # it was on the node that is gone
+                batch = replace(batch, through=number, late=batch.late + 1)
+                continue
             time = self._time(view, number, clock)
             if self.timeline.is_late(time, batch.times[-1] if batch.times else None):
                 self._refuse_late(number, time)
@@ -154,6 +160,8 @@ class Folding:
             date, offset = clock.date(time), self._offset
             keys = {window.name: window.key(date, number + offset) for window in self.timeline.windows}
             there = self._regions(view, number)
+            if self.losses and not view.is_whole(number):  # what is joined over all ranks can't be had of some
+                there = {key: {} if key in self.placements else own for key, own in there.items()}
             places = self._places(there)
             if not batch.fits(keys, places):
                 break
@@ -165,6 +173,14 @@ class Folding:
         if not clock.by_steps:
             return step_time(view, number, self.config.time.variable)
         return float(number + (self._offset_from(number) if self._offset is None else self._offset))
+
+    def _lacks_time(self, view: StreamView, number: int, clock: Clock) -> bool:
+        return not clock.by_steps and find_time(view, number, self.config.time.variable) is None
+
+    def lose(self, names: Collection[str], safe: Iterable[ShardState], nodes: Sequence[str]) -> None:
+        """Go on without some nodes, from what was copied of their states."""
+        adopted = self.losses.lose(names, safe, self.states.keys(), nodes)
+        self.states.update({state.key: state for state in adopted})
 
     def _offset_from(self, number: int) -> int:
         """Give how many steps earlier runs had, if a step is the first of this one."""
@@ -322,6 +338,8 @@ class Folding:
         for receipt in receipts:
             self.states.update({state.key: state for state in receipt.states})
             self.errors.update(receipt.errors)
+        for number, there in zip(batch.numbers, batch.blocks if self.losses else (), strict=False):
+            self.losses.take(number, {key: [self._region(shard) for shard in own] for key, own in there.items()})
         self.timeline.take(batch.times, batch.keys, batch.late)
         self.last_number = max((*batch.numbers, self.last_number))
         self.cursor = batch.through
@@ -350,6 +368,7 @@ class Folding:
                 "timeline": self.timeline.to_wire(),
                 "errors": self.errors,
                 "numbers": [self._offset, self.last_number],
+                "lost": self.losses.to_wire(),
                 "settled": {key: [item.number, str(item.path)] for key, item in self.origins.settled.items()},
             }
         )
@@ -365,6 +384,7 @@ class Folding:
             self._restore_shards(checkpoint)
             if step == self.cursor:
                 self.timeline.restore(checkpoint["timeline"])
+                self.losses.restore(checkpoint["lost"])
                 self.errors.update(checkpoint["errors"])
                 self._offset, self.last_number = checkpoint["numbers"]
 

@@ -15,7 +15,12 @@ from bbflow.transit.chain.taking_over import KEPT_FILE
 STORES = frozenset({"results.zarr", "raw.zarr"})
 RESCUED_DIRECTORY = "rescued"
 """In the output: what a rescue drains, claimed on its own."""
-SCRATCH = (".rows/*.npy", ".rows/.*.part", ".fields/*.npy", ".fields/.*.part", ".settled/*.bbflow", ".settled/*.new")
+SCRATCH = (
+    *(".rows/*.npy", ".rows/.*.part"),
+    *(".fields/*.npy", ".fields/blocks", ".fields/.*.part"),
+    *(".settled/*.bbflow", ".settled/*.new"),
+    *(".safe/latest", ".safe/.*.part", ".safe/*/*/*"),
+)
 """What is there while a run lasts."""
 
 

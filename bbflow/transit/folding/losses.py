@@ -1,0 +1,119 @@
+"""What a host that is gone for good has cost: which points lack which steps."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
+from typing import Any
+
+from bbflow.transit.folding.shards import Region, ShardKey, ShardState, overlap
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Steps that some points of a field lack."""
+
+    node: str
+    """The BB node that was lost."""
+    diagnostic: str
+    """Whose field."""
+    start: tuple[int, ...]
+    """First index of the points."""
+    count: tuple[int, ...]
+    """Shape of their region."""
+    after: int
+    """Last step that is in their state."""
+    before: int = -1
+    """First step that is in it again; -1 if none is yet."""
+
+    @property
+    def region(self) -> Region:
+        """First index, and shape."""
+        return self.start, self.count
+
+    def __str__(self) -> str:
+        ends = zip(self.start, self.count, strict=True)
+        where = ", ".join(f"{first}:{first + size}" for first, size in ends)
+        last = f"to {self.before - 1}" if self.before >= 0 else "on"
+        return f"{self.diagnostic}[{where}] lacks the steps from {self.after + 1} {last}: BB node {self.node} was lost"
+
+
+class Losses:
+    """Keeps what was lost, through checkpoints."""
+
+    def __init__(self) -> None:
+        self.parts: list[Loss] = []
+        """What was lost."""
+        self.nodes: set[str] = set()
+        """The nodes that were."""
+
+    def __bool__(self) -> bool:
+        return bool(self.nodes)
+
+    @property
+    def described(self) -> list[str]:
+        """Say what was lost."""
+        told = sorted(self.nodes - {part.node for part in self.parts})
+        before = "was lost before its states were copied: its points lack the steps so far"
+        bare = [f"BB node {node} {before}" for node in told]
+        # A step that came right after the copy costs nothing.
+        return [str(part) for part in self.parts if part.before != part.after + 1] + bare
+
+    def lose(
+        self, names: Collection[str], safe: Iterable[ShardState], known: Collection[ShardKey], nodes: Sequence[str]
+    ) -> list[ShardState]:
+        """Give the states that go on in place of those of lost nodes.
+
+        Parameters
+        ----------
+        names
+            The nodes.
+        safe
+            What was copied last.
+        known
+            Shards that there are.
+        nodes
+            Those that are left; one of them is said to have the states from now on.
+        """
+        new = set(names) - self.nodes
+        self.nodes |= new
+        adopted = []
+        for state in safe:
+            if state.key.node in new and (key := _free_key(state.key, known, nodes)):
+                self.parts.append(Loss(state.key.node, state.key.diagnostic, *state.region, state.last_step))
+                adopted.append(replace(state, key=key))
+        return adopted
+
+    def take(self, number: int, there: Mapping[str, Sequence[Region | None]]) -> None:
+        """See which points go on with a step that is folded.
+
+        Parameters
+        ----------
+        number
+            The step.
+        there
+            Diagnostic to the regions that the step has of it.
+        """
+        self.parts = [replace(part, before=number) if _goes_on(part, there) else part for part in self.parts]
+
+    def to_wire(self) -> list[Any]:
+        """Give what stands in a checkpoint."""
+        return [sorted(self.nodes), [astuple(part) for part in self.parts]]
+
+    def restore(self, wire: Sequence[Any]) -> None:
+        """Take it out of a checkpoint."""
+        nodes, parts = wire
+        self.nodes = set(nodes)
+        self.parts = [
+            Loss(node, diagnostic, tuple(start), tuple(count), after, before)
+            for node, diagnostic, start, count, after, before in parts
+        ]
+
+
+def _goes_on(part: Loss, there: Mapping[str, Sequence[Region | None]]) -> bool:
+    regions = there.get(part.diagnostic, ()) if part.before < 0 else ()
+    return any(region is not None and overlap(region, part.region) for region in regions)
+
+
+def _free_key(key: ShardKey, known: Collection[ShardKey], nodes: Sequence[str]) -> ShardKey | None:
+    """Give the key under which a state goes on; None if every node that is left has one of its own."""
+    keys = (replace(key, node=node) for node in sorted(nodes))
+    return next((other for other in keys if other not in known), None)

@@ -1,0 +1,129 @@
+"""Safe copies: the partial states of all nodes in the output, every so often, for the day that a host is lost."""
+
+import shutil
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgpack
+
+from bbflow.atomic import write_whole
+from bbflow.transit.folding.shards import ShardKey, ShardState
+
+SAFE_DIRECTORY = ".safe"
+"""In the output, while the run lasts."""
+LATEST = "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class CopyWork:
+    """What one node's task copies."""
+
+    files: tuple[str, ...]
+    """State files."""
+    directory: str
+    """Where to."""
+
+
+@dataclass(frozen=True, slots=True)
+class SafeCopy:
+    """What was copied last."""
+
+    states: tuple[ShardState, ...]
+    """All nodes' states, whose files are the copies."""
+    attributes: Mapping[str, Any]
+    """The stream's, which the node of rank 0 alone may have had."""
+
+
+def copy_states(work: CopyWork) -> None:
+    """Copy state files; a task where they lie."""
+    target = Path(work.directory)
+    target.mkdir(parents=True, exist_ok=True)
+    names = {Path(file).name for file in work.files}
+    for stale in target.iterdir():
+        if stale.name not in names:
+            stale.unlink()
+    for file in work.files:
+        shutil.copyfile(file, target / Path(file).name)
+
+
+class SafeCopies:
+    """Copies states in turn into two places: the one that counts stays whole until the other one is.
+
+    Parameters
+    ----------
+    output
+        Of the run.
+    every_s
+        Seconds between two copies; 0 for none.
+    clock
+        Gives seconds that never run backwards.
+    """
+
+    def __init__(self, output: Path, every_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._directory, self._every_s, self._clock = output / SAFE_DIRECTORY, every_s, clock
+        self._turn = 0
+        self._kept_s = clock()
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time for the next copy."""
+        return self._every_s > 0 and self._clock() - self._kept_s >= self._every_s
+
+    def keep(
+        self, states: Mapping[ShardKey, ShardState], attributes: Mapping[str, Any], submit: Callable[..., Any]
+    ) -> int:
+        """Copy the states that count; nothing is folded meanwhile.
+
+        Parameters
+        ----------
+        states
+            Those.
+        attributes
+            The stream's.
+        submit
+            Starts a task on a node, given by its name first.
+
+        Returns
+        -------
+        int
+            How many files there are.
+        """
+        self._turn = 1 - self._turn
+        place = self._directory / str(self._turn)
+        files: dict[str, list[str]] = {}
+        for key, state in states.items():
+            files.setdefault(key.node, []).extend(state.files.values())
+        pending = [
+            submit(node, copy_states, CopyWork(tuple(own), str(place / node))) for node, own in sorted(files.items())
+        ]
+        for future in pending:
+            future.result()
+        copies = [_moved(state, place / key.node) for key, state in states.items()]
+        told = {"shards": [state.to_wire() for state in copies], "attributes": dict(attributes)}
+        write_whole(self._directory / LATEST, msgpack.packb(told))
+        self._kept_s = self._clock()
+        return sum(map(len, files.values()))
+
+
+def read_safe_copy(output: Path) -> SafeCopy:
+    """Give what was copied last; nothing if nothing was."""
+    path = output / SAFE_DIRECTORY / LATEST
+    if not path.exists():
+        return SafeCopy((), {})
+    told = msgpack.unpackb(path.read_bytes())
+    states = (ShardState.from_wire(state) for state in told["shards"])
+    return SafeCopy(tuple(_with_rows_that_are_there(states)), told["attributes"])
+
+
+def _moved(state: ShardState, directory: Path) -> ShardState:
+    files = {slot: str(directory / Path(file).name) for slot, file in state.files.items()}
+    return replace(state, files=files, dropped=())
+
+
+def _with_rows_that_are_there(states: Iterable[ShardState]) -> Iterable[ShardState]:
+    """Leave out rows that were published since."""
+    for state in states:
+        yield replace(state, rows=tuple(row for row in state.rows if Path(row).exists()))

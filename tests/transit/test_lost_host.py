@@ -1,0 +1,91 @@
+"""A host that is gone for good costs its points the steps since the last safe copy, and nothing else."""
+
+import re
+import shutil
+import subprocess
+import sys
+from contextlib import ExitStack
+
+import bbflow_adios2
+import mainjob
+import numpy as np
+import pytest
+import xarray as xr
+from processes import wait_until
+
+from bbflow.course import INCOMPLETE
+from bbflow.errors import NodeError
+from bbflow.events import read_events
+from bbflow.landing.contact import read_contact
+
+STEPS = 100
+OPERATORS = {
+    "tas": ["mean", "min", "max", "count"],
+    "global_tas": {"of": "tas", "space": "fldmean", "operators": ["mean"]},
+}
+
+
+@pytest.fixture
+def nodes(tmp_path):
+    """Two BB nodes that nobody starts again."""
+    contact = tmp_path / "contact.json"
+    with ExitStack() as stack:
+        started = {}
+        for name in ("bb0", "bb1"):
+            words = ["node", "--name", name, "--capacity", "256KiB", "--contact", contact, "--directory", tmp_path]
+            with (tmp_path / f"{name}.log").open("wb") as log:
+                process = subprocess.Popen([sys.executable, "-m", "bbflow", *map(str, words)], stdout=log, stderr=log)
+            started[name] = stack.enter_context(process)
+            stack.callback(process.kill)
+            wait_until(lambda: count_of(contact) == len(started), f"{name} doesn't start")
+        yield contact, started
+
+
+def count_of(contact):
+    try:
+        return len(read_contact(contact))
+    except NodeError:
+        return 0
+
+
+def events(output, kind):
+    return [event for event in read_events(output) if event["event"] == kind]
+
+
+@pytest.mark.parametrize("victim", ["bb1", "bb0"])
+def test_a_lost_host_costs_its_points_the_steps_since_the_last_copy(program, tmp_path, nodes, victim):
+    contact, started = nodes
+    truth = mainjob.oracle(program, tmp_path, STEPS)
+    config = mainjob.write_config(
+        tmp_path, operators=OPERATORS, raw="none", safe_every_s=0.1, nodes={"back_s": 3}, workers={"batch_steps": 2}
+    )
+    xml = tmp_path / "climate.xml"
+    xml.write_text(bbflow_adios2.engine_xml("climate", NodeLossTimeoutSecs="1"))
+    output = tmp_path / "out"
+    process = mainjob.start_run(config, mainjob.simulation(program, 2, STEPS, config=xml), "--contact", str(contact))
+    wait_until(lambda: len(events(output, "safe")) >= 3, "nothing is copied")
+    directory = next(node.directory for node in read_contact(contact) if node.name == victim)
+    started[victim].kill()
+    shutil.rmtree(directory)
+    said, _ = process.communicate(timeout=300)
+    assert process.returncode == INCOMPLETE, said
+    assert f"{STEPS} of {STEPS} steps" in said
+    results = xr.open_zarr(output / "results.zarr").load()
+    assert results.attrs["bbflow_status"] == "incomplete"
+    (lost,) = [text for text in results.attrs["bbflow_lost"] if text.startswith("tas")]
+    check(results, truth, lost)
+
+
+def check(results, truth, lost):
+    """Compare each half of the field with the steps that it is said to have."""
+    first, end, after, before = map(int, re.match(r"tas\[(\d+):(\d+), .*from (\d+) to (\d+)", lost).groups())
+    lacking = set(range(after, before + 1))
+    halves = {True: slice(first, end), False: slice(end, None) if first == 0 else slice(0, first)}
+    # Steps whose time was on the lost node are left out everywhere: those that it held when it was lost.
+    untimed = set(range(before + 1 - results.attrs["bbflow_late_steps"], before + 1))
+    for is_lost, rows in halves.items():
+        steps = [step for step in range(STEPS) if step not in (lacking if is_lost else untimed)]
+        own = truth.tas.values[steps][:, rows]
+        np.testing.assert_array_equal(results.tas_run_count.values[-1, rows], np.isfinite(own).sum(0))
+        np.testing.assert_allclose(results.tas_run_mean.values[-1, rows], own.mean(0), rtol=1e-6)
+        np.testing.assert_array_equal(results.tas_run_max.values[-1, rows], own.max(0).astype("f4"))
