@@ -18,7 +18,7 @@ from bbflow.errors import NodeError
 from bbflow.events import read_events
 from bbflow.landing.contact import read_contact
 
-STEPS = 100
+STEPS = 60
 OPERATORS = {
     "tas": ["mean", "min", "max", "count"],
     "global_tas": {"of": "tas", "space": "fldmean", "operators": ["mean"]},
