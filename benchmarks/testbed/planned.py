@@ -128,7 +128,7 @@ def write(way: str, job: MapJob, folder: Path) -> None:
         counted = File(f"count-{number:03d}").add_metadata(size="64")
         replicas.add_replica("pfs", part, f"s3://me@bed/{BUCKET}/{key}")
         task = Job("task", node_label=key).add_args(part, counted, str(job.compute_s))
-        workflow.add_jobs(task.add_inputs(part).add_outputs(counted, stage_out=False, register_replica=False))
+        workflow.add_jobs(task.add_inputs(part).add_outputs(counted, stage_out=True, register_replica=False))
     _write_catalogs(way, job, folder, program, credentials)
     workflow.write(str(folder / "workflow.yml"))
     replicas.write(str(folder / "replicas.yml"))
