@@ -79,6 +79,8 @@ class NodesConfig:
     """How many on this host."""
     capacity: int = 512 << 20
     """Bytes of each."""
+    state_capacity: int | None = None
+    """Bytes that the fold's partial states may take on each, besides; None for as many as there are."""
     directory: Path = Path("/dev/shm")
     """A file system in memory or on a fast disk."""
     back_s: float = 60.0
@@ -186,6 +188,7 @@ def parse_config(content: Any) -> Config:
             "nodes",
             count=_positive,
             capacity=parse_bytes,
+            state_capacity=parse_bytes,
             directory=Path,
             back_s=float,
         ),

@@ -14,7 +14,7 @@ LAYERS = (
     {"staging", "view"},
     {"drain", "files"},
     {"transit", "registered", "simulate"},
-    {"api", "mount", "report", "progress", "supervise", "ending"},
+    {"api", "checks", "mount", "report", "progress", "supervise", "ending"},
     {"cli"},
 )
 RANKS = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}

@@ -152,8 +152,11 @@ Setter SetterOf(const std::string &name)
             return setter;
         }
     }
-    throw std::invalid_argument("bbflow: unknown parameter " + name + "; did you mean " +
-                                Nearest(name) + "?");
+    const std::string nearest = Nearest(name);
+    const bool slip = 3 * Distance(Lower(name), Lower(nearest)) <= nearest.size();
+    throw std::invalid_argument("bbflow: unknown parameter " + name +
+                                (slip ? "; did you mean " + nearest + "?"
+                                      : ": remove it, it is for another engine, such as BP5"));
 }
 
 void CheckTogether(const Parameters &parameters)

@@ -13,6 +13,7 @@ from bbflow.errors import BbflowError, CapacityError, ConfigError, MissingToolEr
 COMMANDS = {
     "demo": "run the example climate simulation and its analysis",
     "run": "run a simulation and fold what it writes while it runs",
+    "check": "see what would keep a run from its end, before it starts",
     "fold": "fold a stream of BB nodes that are there",
     "up": "start BB nodes and Dask that live longer than one run",
     "down": "stop what 'up' started",

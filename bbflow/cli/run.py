@@ -18,6 +18,7 @@ from pathlib import Path
 
 import bbflow_adios2
 
+from bbflow.cli.check import tell_before
 from bbflow.cli.fold import add_continue, add_take_over, configured
 from bbflow.config import Config
 from bbflow.course import Course, Keeping, Part
@@ -80,6 +81,7 @@ def run_simulation(options: argparse.Namespace, command: Sequence[str]) -> int:
     config = configured(options)
     checked_policy(config.raw.policy, config.raw.phases)
     saved = None if config.continued is None else check_continued(config, config.continued)
+    tell_before(config, command, options.contact, options.scheduler)
     goes_on = saved is not None and saved.path.resolve().parent == config.output.resolve()
     with (
         _output(config, overwrite=options.overwrite, goes_on=goes_on) as owner,

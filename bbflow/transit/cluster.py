@@ -97,6 +97,11 @@ class Cluster:
         """Threads of all workers."""
         return sum(self.client.nthreads().values()) or 1
 
+    def processes(self, host: str) -> int:
+        """Worker processes on a host; one if none has come yet."""
+        known = self._hosts.get(host, set())
+        return sum(urlparse(worker).hostname in known for worker in self.client.nthreads()) or 1
+
     def submit(
         self, function: Callable[..., Any], *arguments: Any, host: str, done: Callable[[], None]
     ) -> "Future[Any]":
@@ -184,6 +189,23 @@ def _start(workers: WorkersConfig, scratch: Path) -> LocalCluster:
             )
         except (RuntimeError, TimeoutError, CommClosedError) as error:
             raise NodeError(f"a Dask worker didn't start ({error})") from None
+
+
+def reached(scheduler: str, certificate: Path | None) -> tuple[str, set[str]]:
+    """Ask a scheduler who it is.
+
+    Returns
+    -------
+    tuple
+        Its address, and the hosts of its workers.
+
+    Raises
+    ------
+    NodeError
+        If it doesn't answer.
+    """
+    with _connect(scheduler, certificate) as client:
+        return str(client.scheduler.address), set(client.run(socket.gethostname).values())
 
 
 def _connect(scheduler: str, certificate: Path | None) -> Client:

@@ -29,6 +29,7 @@ from bbflow.transit.output.results import Results
 from bbflow.transit.placing import StreamArrays, place_diagnostics, write_field_coordinates, write_referenced
 from bbflow.transit.politeness import writing
 from bbflow.transit.publishing import SETTLED_DIRECTORY, Publishing
+from bbflow.transit.room import check_room
 from bbflow.transit.safe import SafeCopies, read_safe_copy
 from bbflow.transit.tasks import TaskBatch
 from bbflow.view.consumers import DRAIN, FOLD, Consumers, no_checkpoint
@@ -130,6 +131,8 @@ class FoldStage(Stage):
         for name, placement in placed.items():
             write_field_coordinates(name, placement, attributes, results)
         self._know([("", block) for block in arrays.blocks.values()], attributes, clock)
+        if first.placed and not self.folding.states:
+            self.log.add("states", bytes=check_room(first, self.config, placed))
         if self.folding.saved is not None:
             for name, field in self.publishing.fields.items():
                 check_field(self.folding.saved, name, field, "this run")

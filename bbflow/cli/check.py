@@ -1,0 +1,122 @@
+"""See what would keep a run from its end, without starting anything: configuration, XML, memory, nodes, Dask.
+
+The exit code is 64 if something is wrong.
+
+Example:
+  bbflow check analysis.yml --xml model.xml
+  bbflow check analysis.yml --contact contact.json --scheduler scheduler.json
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import bbflow_adios2
+from bbflow_adios2.selection import problems, read_selections
+
+from bbflow.checks.dask import check_dask
+from bbflow.checks.finding import FINE, NOTE, WRONG, Finding
+from bbflow.checks.memory import check_memory, check_nodes, per_point
+from bbflow.cli.fold import add_continue, configured
+from bbflow.config import Config
+from bbflow.errors import BbflowError, ConfigError
+from bbflow.landing.certificate import certificate_of
+from bbflow.landing.client import request_once
+from bbflow.landing.contact import read_contact
+from bbflow.transit.opening import windows_with_dates
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("config", type=Path, metavar="CONFIG.yml", help="what to compute, of which stream")
+    parser.add_argument("--xml", type=Path, metavar="ADIOS2.xml", help="what the simulation reads")
+    parser.add_argument("--contact", type=Path, help="contact file of BB nodes that are there")
+    parser.add_argument("--scheduler", help="a Dask scheduler's address or scheduler file")
+    add_continue(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command."""
+    found = [Finding(FINE, "configuration", f"{options.config} can be read")]
+    config = configured(options)
+    found += check_engine()
+    found += check_xml(options.xml, config) if options.xml else []
+    found += check_run(config, options.contact, options.scheduler)
+    for item in found:
+        print(item)
+    return os.EX_USAGE if any(item.kind == WRONG for item in found) else 0
+
+
+def check_engine() -> list[Finding]:
+    """See that the engine's library is there."""
+    try:
+        return [Finding(FINE, "engine", str(bbflow_adios2.library_path()))]
+    except FileNotFoundError as error:
+        return [Finding(WRONG, "engine", str(error))]
+
+
+def check_xml(xml: Path, config: Config) -> list[Finding]:
+    """See that an XML selects the engine, with parameters that it knows, for the configuration's stream."""
+    try:
+        found = problems(read_selections(xml), config.stream)
+    except ConfigError as error:
+        return [Finding(WRONG, "xml", str(error))]
+    if not found:
+        return [Finding(FINE, "xml", f"{xml} selects bbflow for stream {config.stream!r}")]
+    return [Finding(WRONG, "xml", f"{xml}: {problem}") for problem in found]
+
+
+def check_run(config: Config, contact: Path | None, scheduler: str | None) -> list[Finding]:
+    """See that memory, nodes, Dask and windows are what a run needs."""
+    found = _check_time(config)
+    if contact is None:
+        found += check_memory(config)
+        hosts = {os.uname().nodename}
+    else:
+        try:
+            nodes = read_contact(contact)
+            found += check_nodes({node.name: request_once(node, "status") for node in nodes})
+        except BbflowError as error:
+            return [*found, Finding(WRONG, "nodes", str(error))]
+        found += per_point(config)
+        hosts = {node.host for node in nodes}
+    if scheduler is not None:
+        found += check_dask(scheduler, certificate_of(contact) if contact else Path(), hosts)
+    return found
+
+
+def tell_before(config: Config, command: Sequence[str], contact: Path | None, scheduler: str | None) -> None:
+    """Say in the first lines of a run what is wrong, or worth to know; what it needs by itself must be there.
+
+    Raises
+    ------
+    ConfigError
+        If the memory that the nodes would take isn't there.
+    """
+    xml = xml_of(command)
+    found = [*(check_xml(xml, config) if xml else []), *check_run(config, contact, scheduler)]
+    for item in found:
+        if item.kind != FINE or item.what in ("memory", "states"):
+            print(f"bbflow: {item.what}: {item.text}", file=sys.stderr)
+    for item in found:
+        if item.kind == WRONG and item.what == "memory":
+            raise ConfigError("there is not enough memory, see above")
+
+
+def xml_of(command: Sequence[str]) -> Path | None:
+    """Give the XML that a simulation seems to read: one that its command names, else adios2.xml; None without one."""
+    named = [Path(word.partition("=")[2] or word) for word in command if word.endswith(".xml")]
+    return next((path for path in [*named, Path("adios2.xml")] if path.is_file()), None)
+
+
+def _check_time(config: Config) -> list[Finding]:
+    dated = windows_with_dates(config)
+    if config.time.by == "steps" and dated:
+        return [Finding(WRONG, "time", f"time is steps, but the window {dated[0]} needs dates")]
+    if dated and config.time.units is None:
+        name = config.time.variable
+        text = f"each step must have the single value {name}, and the stream the attribute {name}/units"
+        return [Finding(NOTE, "time", f"{text} (or set time: units)")]
+    return []

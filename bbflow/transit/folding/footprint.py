@@ -1,0 +1,156 @@
+"""How much memory the partial states of a stream take at most, known as soon as its first step shows the fields."""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from bbflow.errors import CapacityError, ConfigError
+from bbflow.operators.diagnostic import Diagnostic
+from bbflow.operators.family import DType
+from bbflow.operators.windows import Window
+from bbflow.operators.windows.spans import Months, Run, Spans
+from bbflow.transit.folding.layouts import layout_of
+from bbflow.transit.folding.slots import CARRIED, INNER, OUTER
+from bbflow.units import format_bytes
+
+FILES = 2
+"""A worker process writes each state into one of two files, in turn."""
+RECURRING = {"month": 12, "season": 4, "day": 31, "hour": 24}
+"""How many values each part of a climatology's key has."""
+PAGE_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """The states of one diagnostic on one node."""
+
+    diagnostic: str
+    """Which one."""
+    points: int
+    """Points of the field that lie there."""
+    bytes: int
+    """Most bytes of its state files."""
+    merged_bytes: int
+    """Bytes of one state of all points, as a worker holds it while it merges them."""
+
+
+def footprint(diagnostic: Diagnostic, dtype: DType, counts: Iterable[tuple[int, ...]], processes: int) -> Footprint:
+    """Give what a diagnostic's states take on one node.
+
+    Parameters
+    ----------
+    diagnostic
+        What is computed.
+    dtype
+        Type of its values after the transforms.
+    counts
+        Shapes of its regions there.
+    processes
+        Worker processes of the node's host: each has files of its own.
+    """
+    own = states_of(diagnostic)
+    bytes_, merged, points = 0, 0, 0
+    for count in counts:
+        sizes = {level: layout_of(diagnostic, level, dtype, count).nbytes for level in own}
+        bytes_ += FILES * processes * sum(number * _pages(sizes[level]) for level, number in own.items())
+        merged += sizes.get(OUTER, 0)
+        points += prod(count)
+    return Footprint(diagnostic.key, points, bytes_, merged)
+
+
+def states_of(diagnostic: Diagnostic) -> Mapping[str, int]:
+    """Give for each level how many states of one region live at once, at most."""
+    found = {OUTER: 1 + _extra(diagnostic.windows)} if diagnostic.operators else {}
+    if diagnostic.each is not None:
+        found[INNER] = 1
+    if diagnostic.transforms:
+        found[CARRIED] = 1
+    return found
+
+
+def _extra(windows: Sequence[Window]) -> int:
+    """Give how many states there are beside the base: none of the window whose every end ends the base."""
+    finest = max(windows, key=lambda window: window.level)
+    ends_base = finest.keeps == 1 and all(
+        other is finest or (other.keeps == 1 and _holds(other.spans, finest.spans)) for other in windows
+    )
+    return sum(living_spans(window) for window in windows if not (ends_base and window is finest))
+
+
+def _holds(outer: Spans, inner: Spans) -> bool:
+    """Whether spans end only where finer ones end too."""
+    if isinstance(outer, Months) and isinstance(inner, Months):
+        return outer.count % inner.count == 0
+    return isinstance(outer, Run)
+
+
+def living_spans(window: Window) -> int:
+    """Give how many spans of a window are alive at once, at most."""
+    if window.keeps is not None:
+        return window.keeps
+    return prod(RECURRING[part] for part in window.recurs)
+
+
+def _pages(size: int) -> int:
+    return -(-max(size, 1) // PAGE_BYTES) * PAGE_BYTES
+
+
+def bytes_per_point(diagnostic: Diagnostic, dtype: str = "f4") -> float:
+    """Give what the states keep for each point, before the size of the field is known."""
+    points = 1 << 12
+    one = footprint(diagnostic, np.dtype(dtype), [(points,)], 1)
+    return one.bytes / points
+
+
+def check_states(
+    footprints: Mapping[str, Sequence[Footprint]], capacity: int | None, free: Mapping[str, int], where: str
+) -> dict[str, int]:
+    """See that the states of all nodes have room.
+
+    Parameters
+    ----------
+    footprints
+        Node to what its states take.
+    capacity
+        Bytes that they may take on each; None for as much as there is.
+    free
+        Node to the bytes that are free where its states lie.
+    where
+        The configuration's key of the capacity.
+
+    Returns
+    -------
+    dict
+        Node to the most bytes that its states take.
+
+    Raises
+    ------
+    ConfigError
+        If they are above the capacity.
+    CapacityError
+        If so much isn't free.
+    """
+    needs = {node: sum(item.bytes for item in items) for node, items in footprints.items()}
+    for node, need in needs.items():
+        told = f"the partial states take up to {format_bytes(need)} on BB node {node} ({_largest(footprints[node])})"
+        remedy = "ask for fewer operators or windows, or for more nodes"
+        if capacity is not None and need > capacity:
+            raise ConfigError(f"{told}, but {where} is {format_bytes(capacity)}: raise it, {remedy}")
+        if need > free[node]:
+            raise CapacityError(f"{told}, but {format_bytes(free[node])} are free there: make room, {remedy}")
+    return needs
+
+
+def _largest(items: Sequence[Footprint]) -> str:
+    one = max(items, key=lambda item: item.bytes)
+    each = one.bytes / max(one.points, 1)
+    return f"the most for {one.diagnostic}: {format_bytes(each)} for each of {one.points} points"
+
+
+def free_bytes(directory: str) -> int:
+    """Give what is free on the file system of a directory; a task."""
+    status = os.statvfs(directory)
+    return status.f_bavail * status.f_frsize

@@ -1,0 +1,72 @@
+"""Whether the partial states of a stream's fields have room: asked when its first step shows how large they are."""
+
+from collections.abc import Mapping
+
+from bbflow.config import Config
+from bbflow.operators.diagnostic import Diagnostic
+from bbflow.operators.family import DType
+from bbflow.operators.space import Placement
+from bbflow.transit.folding.footprint import Footprint, check_states, footprint, free_bytes
+from bbflow.transit.folding.regions import regions
+from bbflow.transit.opening import FirstStep
+
+
+def check_room(first: FirstStep, config: Config, placements: Mapping[str, Placement]) -> dict[str, int]:
+    """See that the states have room on each node.
+
+    Returns
+    -------
+    dict
+        Node to the most bytes that its states take.
+
+    Raises
+    ------
+    ConfigError
+        If they are above `nodes: state_capacity`.
+    CapacityError
+        If so much isn't free where they lie.
+    """
+    found: dict[str, list[Footprint]] = {}
+    for diagnostic in config.diagnostics.values():
+        placement = placements.get(diagnostic.key)
+        dtype = _dtype(diagnostic, first, placement)
+        if dtype is None:
+            continue
+        for node, counts in _counts(diagnostic, first, placement).items():
+            processes = first.cluster.processes(first.nodes[node].host)
+            found.setdefault(node, []).append(footprint(diagnostic, dtype, counts, processes))
+    free = {node: _free(first, node) for node in found}
+    return check_states(found, config.nodes.state_capacity, free, "nodes: state_capacity")
+
+
+def _dtype(diagnostic: Diagnostic, first: FirstStep, placement: Placement | None) -> DType | None:
+    """Give the type of the values after the transforms; None if the step lacks a variable."""
+    blocks = {block.name: block for _, block in first.placed}
+    if not blocks.keys() >= set(diagnostic.variables):
+        return None
+    own = {name: blocks[name] for name in diagnostic.of.variables}
+    like = max(own.values(), key=lambda block: len(block.shape))
+    plain = diagnostic.of.is_plain
+    dtype = like.dtype if plain else diagnostic.of.dtype({name: block.dtype for name, block in own.items()})
+    return diagnostic.transformed_dtype(dtype if placement is None else placement.dtype(dtype))
+
+
+def _counts(diagnostic: Diagnostic, first: FirstStep, placement: Placement | None) -> dict[str, list[tuple[int, ...]]]:
+    """Give the shapes of the states' regions on each node."""
+    found: dict[str, list[tuple[int, ...]]] = {}
+    for key in regions(diagnostic, first.placed):
+        local = None if placement is None else placement.local(key.start, key.count)
+        if placement is None:
+            found.setdefault(key.node, []).append(key.count)
+        elif local is not None and local.complete:
+            found.setdefault(key.node, []).append(local.count)
+        elif local is not None:  # joined step by step into one state
+            return {min(first.nodes): [placement.shape]}
+    return found
+
+
+def _free(first: FirstStep, node: str) -> int:
+    address = first.nodes[node]
+    task = first.cluster.submit(free_bytes, address.directory, host=address.host, done=lambda: None)
+    size: int = task.result()
+    return size

@@ -1,0 +1,106 @@
+"""What `bbflow check` finds, and the first lines of `bbflow run`."""
+
+import os
+
+import bbflow_adios2
+import pytest
+import yaml
+
+from bbflow import start_nodes
+from bbflow.cli import main
+from bbflow.transit import cluster
+
+BP5 = {"AsyncWrite": "true", "NumAggregators": "2"}
+
+
+@pytest.fixture
+def bbflow(capsys):
+    """Run a command in this process; gives what it said."""
+
+    def run(*words, code=0):
+        ended = main([str(word) for word in words])
+        said = "".join(capsys.readouterr())
+        assert ended == code, said
+        return said
+
+    return run
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Write a configuration and an XML, with changes; gives their paths."""
+
+    def write(xml=None, **changes):
+        small = {"nodes": {"capacity": "1MiB", "state_capacity": "1MiB"}}
+        content = {"stream": "weather", "output": str(tmp_path / "out"), "operators": {"tas": ["mean"]}, **small}
+        (tmp_path / "analysis.yml").write_text(yaml.safe_dump(content | changes))
+        (tmp_path / "model.xml").write_text(xml or bbflow_adios2.engine_xml("weather"))
+        return tmp_path / "analysis.yml", "--xml", tmp_path / "model.xml"
+
+    return write
+
+
+def test_a_run_that_can_go_well_has_nothing_wrong(bbflow, written):
+    said = bbflow("check", *written())
+    assert "wrong" not in said
+    assert "selects bbflow for stream 'weather'" in said
+    assert "pools 1 MiB, states up to 1 MiB" in said
+    assert "for each point (of float32): tas " in said
+    assert "the single value time" in said  # the default windows need dates
+
+
+@pytest.mark.parametrize(
+    ("xml", "says"),
+    [
+        (bbflow_adios2.engine_xml("weather", **BP5), "AsyncWrite: remove it, it is for another engine, such as BP5"),
+        (bbflow_adios2.engine_xml("weather", Writer="2"), "unknown parameter Writer: did you mean Writers?"),
+        (bbflow_adios2.engine_xml("wether"), "its streams are wether, but the configuration's is 'weather'"),
+        (bbflow_adios2.engine_xml("a", stream="weather-{open}"), "its streams are weather-{open}"),
+        (bbflow_adios2.engine_xml("weather").replace('"bbflow"', '"bbflov"'), "PluginName is 'bbflov'"),
+        (bbflow_adios2.engine_xml("weather").replace('Plugin"', 'BP5"'), "type is 'BP5', but must be 'Plugin'"),
+        ('<adios-config><io name="weather"><engine type="BP5"/></io></adios-config>', "for no IO (weather has BP5)"),
+        ("<adios-config><io></adios-config>", "is not valid XML"),
+        (bbflow_adios2.engine_xml("weather", QueueFullPolicy="Spill"), "Spill needs a SpillDirectory"),
+    ],
+)
+def test_what_is_wrong_with_an_xml_is_named(bbflow, written, xml, says):
+    assert says in bbflow("check", *written(xml), code=os.EX_USAGE)
+
+
+def test_an_xml_with_a_stream_for_each_open_fits_one_of_them(bbflow, written):
+    xml = bbflow_adios2.engine_xml("a", stream="weather-{open}")
+    assert "wrong" not in bbflow("check", *written(xml, stream="weather-2"))
+
+
+def test_pools_that_the_host_has_no_room_for_are_refused_before_anything_starts(bbflow, written, tmp_path):
+    config, *_ = written(nodes={"capacity": "900GiB"})
+    assert "pools and states need 900 GiB" in bbflow("check", config, code=os.EX_USAGE)
+    said = bbflow("run", config, "--", "touch", tmp_path / "started", code=os.EX_USAGE)
+    assert "pools and states need 900 GiB" in said
+    assert not (tmp_path / "started").exists()
+
+
+def test_windows_that_need_dates_are_refused_where_steps_are_counted(bbflow, written):
+    config, *_ = written(time="steps", windows=["month"])
+    assert "the window month needs dates" in bbflow("check", config, code=os.EX_USAGE)
+
+
+def test_nodes_and_dask_that_are_there_are_asked(bbflow, written, tmp_path, monkeypatch):
+    config, *_ = written()
+    monkeypatch.setattr(cluster, "CONNECT_TIMEOUT_S", 0.1)
+    with start_nodes(1, "1MiB") as buffer:
+        said = bbflow(
+            "check", config, "--contact", buffer.contact, "--scheduler", "tcp://127.0.0.1:1", code=os.EX_USAGE
+        )
+    assert "bb0 1 MiB of 1 MiB free" in said
+    assert "no Dask scheduler answers at tcp://127.0.0.1:1" in said
+    gone = bbflow("check", config, "--contact", tmp_path / "contact.json", code=os.EX_USAGE)
+    assert "there is no contact file" in gone
+
+
+def test_the_parameters_that_a_check_knows_are_the_engines_own():
+    source = (bbflow_adios2.library_path().parents[1] / "src" / "Parameters.cpp").read_text()
+    from bbflow_adios2.selection import PARAMETERS
+
+    assert all(f'"{name}"' in source for name in PARAMETERS)
+    assert source.count("    set(") + 3 == len(PARAMETERS)
