@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <fcntl.h>
 #include <stdexcept>
@@ -87,6 +88,9 @@ int RunFusermount(const std::vector<std::string> &words, const int socket)
             fcntl(socket, F_SETFD, 0);
             setenv("_FUSE_COMMFD", std::to_string(socket).c_str(), 1);
         }
+        sigset_t none;
+        sigemptyset(&none);
+        sigprocmask(SIG_SETMASK, &none, nullptr);
         execvp(arguments[0], arguments.data());
         _exit(127);
     }

@@ -4,6 +4,7 @@
 #include "Errno.h"
 #include "FuseKernel.h"
 #include "NodeFile.h"
+#include "Utf8.h"
 
 #include <cstdio>
 #include <fcntl.h>
@@ -44,6 +45,16 @@ const char *RenameFlags(const uint32_t flags)
     default:
         throw Errno(EINVAL);
     }
+}
+
+/** @throws Errno if no object could have the name */
+const std::string &Fit(const std::string &name)
+{
+    if (!IsUtf8(name))
+    {
+        throw Errno(EILSEQ);
+    }
+    return name;
 }
 
 bool IsForWriting(const uint32_t flags) { return (flags & O_ACCMODE) != O_RDONLY; }
@@ -90,7 +101,7 @@ Entry NodeFiles::Lookup(const Caller &caller, const FileId parent, const std::st
         throw Errno(ENOENT);
     }
     const Value reply = volume.Ask(
-        caller, By(caller, {{"op", "lookup"}, {"parent", parent}, {"name", name}}));
+        caller, By(caller, {{"op", "lookup"}, {"parent", parent}, {"name", Fit(name)}}));
     const Attr attr = AttrIn(reply);
     volume.Kept().Keep(parent, name, attr, reply.UnsignedAt("seq"));
     return Shown(volume, attr);
@@ -157,7 +168,7 @@ Entry NodeFiles::AskForEntry(const Caller &caller, const FileId parent, const st
 {
     Volume &volume = VolumeOf(parent);
     request.emplace_back("parent", parent);
-    request.emplace_back("name", name);
+    request.emplace_back("name", Fit(name));
     const Value reply = volume.Ask(caller, By(caller, std::move(request)));
     const Attr attr = AttrIn(reply);
     volume.Kept().Touch(parent, S_ISDIR(attr.File.Attributes.st_mode) ? 1 : 0);
@@ -187,7 +198,7 @@ Entry NodeFiles::MakeNode(const Caller &caller, const FileId parent, const std::
 Entry NodeFiles::MakeSymlink(const Caller &caller, const FileId parent, const std::string &name,
                              const std::string &target)
 {
-    return AskForEntry(caller, parent, name, {{"op", "symlink"}, {"target", target}});
+    return AskForEntry(caller, parent, name, {{"op", "symlink"}, {"target", Fit(target)}});
 }
 
 Entry NodeFiles::Link(const Caller &, FileId, FileId, const std::string &)
@@ -204,7 +215,7 @@ void NodeFiles::Remove(const Caller &caller, const std::string &operation, const
                        const std::string &name)
 {
     Volume &volume = VolumeOf(parent);
-    volume.Ask(caller, By(caller, {{"op", operation}, {"parent", parent}, {"name", name}}));
+    volume.Ask(caller, By(caller, {{"op", operation}, {"parent", parent}, {"name", Fit(name)}}));
     volume.Kept().Drop(parent, name);
     volume.Kept().Touch(parent, operation == "rmdir" ? -1 : 0);
 }
@@ -229,9 +240,9 @@ void NodeFiles::Rename(const Caller &caller, const FileId from, const std::strin
     Volume &volume = VolumeOf(from);
     const Value reply = volume.Ask(caller, By(caller, {{"op", "rename"},
                                                        {"parent", from},
-                                                       {"name", name},
+                                                       {"name", Fit(name)},
                                                        {"to_parent", to},
-                                                       {"to_name", newName},
+                                                       {"to_name", Fit(newName)},
                                                        {"flags", RenameFlags(flags)}}));
     const Attr attr = AttrIn(reply);
     volume.Kept().Drop(from, name);
@@ -272,7 +283,7 @@ std::unique_ptr<OpenFile> NodeFiles::Create(const Caller &caller, const FileId p
     const Value reply =
         volume.Ask(caller, By(caller, {{"op", "create"},
                                        {"parent", parent},
-                                       {"name", name},
+                                       {"name", Fit(name)},
                                        {"mode", uint64_t{mode & 07777}},
                                        {"exclusive", (flags & O_EXCL) != 0},
                                        {"truncate", isTruncated}}));

@@ -82,8 +82,8 @@ Options ReadOptions(const int count, char **words)
     return options;
 }
 
-/** Unmounts at the first signal to end; at the second one the process ends at once. */
-void UnmountAtSignal(Mounting &mounting)
+/** The signals that end the mount; no thread but one may get them. */
+sigset_t BlockSignals()
 {
     sigset_t signals;
     sigemptyset(&signals);
@@ -92,6 +92,12 @@ void UnmountAtSignal(Mounting &mounting)
         sigaddset(&signals, number);
     }
     pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+    return signals;
+}
+
+/** Unmounts at the first signal to end; at the second one the process ends at once. */
+void UnmountAtSignal(Mounting &mounting, const sigset_t &signals)
+{
     std::thread(
         [&mounting, signals]
         {
@@ -103,14 +109,14 @@ void UnmountAtSignal(Mounting &mounting)
         .detach();
 }
 
-int Serve(const Options &options, Files &files,
+int Serve(const Options &options, const sigset_t &signals, Files &files,
           const std::function<void(FuseSession &)> &begin)
 {
     Mounting mounting(options.Mount);
     FuseSession session(mounting.Device(), files, options.Session);
     session.Begin();
     begin(session);
-    UnmountAtSignal(mounting);
+    UnmountAtSignal(mounting, signals);
     std::cerr << "bbflow-mount: ready on " << options.Mount.Directory << std::endl;
     session.Run();
     mounting.Forget();
@@ -119,13 +125,14 @@ int Serve(const Options &options, Files &files,
 
 int Serve(const Options &options)
 {
+    const sigset_t signals = BlockSignals(); // before any thread is there
     if (!options.Directory.empty())
     {
         DirectoryFiles files(options.Directory);
-        return Serve(options, files, [](FuseSession &) {});
+        return Serve(options, signals, files, [](FuseSession &) {});
     }
     NodeFiles files(options.Contact, options.PatienceSecs);
-    return Serve(options, files,
+    return Serve(options, signals, files,
                  [&files](FuseSession &session)
                  {
                      files.SetInvalidate([&session](const FileId id) { session.Invalidate(id); });

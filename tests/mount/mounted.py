@@ -1,0 +1,98 @@
+"""Mounts as processes of their own, which a test kills, ends and starts again."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from bbflow.mount.mounting import PROGRAM, is_mounted
+
+BOUND_S = 120
+
+
+def missing():
+    """Say why nothing can be mounted here, or None."""
+    if not os.access("/dev/fuse", os.R_OK | os.W_OK):
+        return "there is no /dev/fuse for this user"
+    if os.geteuid() != 0 and shutil.which("fusermount3") is None:
+        return "only root mounts without fusermount3: apt install fuse3"
+    return None
+
+
+class Mounts:
+    """All mounts of a test end with it."""
+
+    def __init__(self, directory):
+        self._directory = directory
+        self._running = {}
+
+    def start(self, name, *words, contact=None, user=None):
+        """Mount a contact file's files, or what `words` say; gives the directory."""
+        where = self._directory / name
+        with suppress(FileExistsError):  # a dead mount is there, though nobody can look at it
+            where.mkdir()
+        if user:
+            os.chown(where, user, user)
+        source = ["--contact", str(contact)] if contact else []
+        log = self._directory / f"{name}.log"
+        with log.open("wb") as file:
+            process = subprocess.Popen(
+                [str(PROGRAM), *words, *source, str(where)], stderr=file, user=user, group=user, extra_groups=[]
+                if user else None,
+            )  # fmt: skip
+        self._running[name] = process
+        end_s = time.monotonic() + BOUND_S
+        while "ready" not in (said := log.read_text()):
+            assert process.poll() is None, said
+            assert time.monotonic() < end_s, said
+            time.sleep(0.01)
+        return where
+
+    def kill(self, name):
+        self._running[name].kill()
+        self._running.pop(name).wait()
+
+    def end(self, name):
+        """End a mount as a user does; gives its exit code."""
+        process = self._running.pop(name)
+        process.send_signal(signal.SIGTERM)
+        return process.wait(BOUND_S)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for name in list(self._running):
+            assert self.end(name) == 0
+        for where in self._directory.iterdir():
+            if is_mounted(where):
+                subprocess.run(["umount", "--lazy", where], check=True)
+
+
+def in_another_process(program, *words, **options):
+    """Run a Python program; gives what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", program, *map(str, words)], capture_output=True, text=True, timeout=BOUND_S, **options
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def errno_of(call, *arguments, **options):
+    """Give the error number that a call fails with, or 0."""
+    try:
+        call(*arguments, **options)
+    except OSError as error:
+        return error.errno
+    return 0
+
+
+def write_at(path: Path, content: bytes, offset: int) -> None:
+    """Overwrite a part of a file."""
+    with path.open("r+b") as file:
+        file.seek(offset)
+        file.write(content)

@@ -1,0 +1,273 @@
+"""Files on BB nodes through the mount: two mounts are two clients."""
+
+import ctypes
+import errno
+import os
+import time
+
+import pytest
+from mounted import errno_of, write_at
+
+
+def test_what_one_mount_closes_the_other_reads(pair):
+    one, two = pair
+    content = os.urandom(300_001)
+    (one / "f").write_bytes(content)
+    assert (two / "f").read_bytes() == content
+    write_at(two / "f", b"new", 130_000)
+    assert (one / "f").read_bytes() == content[:130_000] + b"new" + content[130_003:]
+
+
+def test_metadata_count_at_once_on_all_mounts(pair):
+    one, two = pair
+    (one / "f").write_bytes(b"12345")
+    assert (two / "f").stat().st_size == 5
+    (one / "f").write_bytes(b"123")
+    assert (two / "f").stat().st_size == 3
+    (two / "f").chmod(0o600)
+    assert (one / "f").stat().st_mode & 0o777 == 0o600
+    (one / "f").rename(one / "g")
+    assert not (two / "f").exists()
+    assert os.listdir(two) == ["g"]
+    (two / "g").unlink()
+    assert not (one / "g").exists()
+    (two / "d").mkdir()
+    assert os.listdir(one) == ["d"]
+
+
+def test_a_name_is_known_after_renames_to_and_fro_in_a_directory_that_was_listed(pair):
+    one, _ = pair
+    (one / "a").touch()
+    assert os.listdir(one) == ["a"]
+    (one / "a").rename(one / "b")
+    (one / "b").rename(one / "c")
+    assert (one / "c").exists()
+
+
+def test_a_name_that_another_mount_made_is_found_in_a_directory_that_was_listed(pair):
+    one, two = pair
+    (one / "a").touch()
+    assert os.listdir(two) == ["a"]
+    assert not (two / "b").exists()
+    (one / "b").touch()
+    assert (two / "b").exists()
+
+
+def test_what_is_not_closed_others_dont_see_and_the_writer_does(pair):
+    one, two = pair
+    (one / "f").write_bytes(b"old")
+    with (one / "f").open("r+b", buffering=0) as file:
+        file.write(b"newer")
+        assert (two / "f").read_bytes() == b"old"
+        assert (one / "f").read_bytes() == b"newer"
+        assert (one / "f").stat().st_size == 5
+        os.fsync(file.fileno())
+        assert (two / "f").read_bytes() == b"newer"
+
+
+def test_a_reader_keeps_what_it_opened_while_another_mount_writes_it_anew(pair):
+    one, two = pair
+    (one / "f").write_bytes(b"a" * 100_000)
+    with (two / "f").open("rb", buffering=0) as file:
+        (one / "f").write_bytes(b"b" * 100_000)
+        (one / "f").unlink()
+        assert file.read(100_000) == b"a" * 100_000
+
+
+def test_one_mount_writes_while_its_own_readers_read(pair):
+    one, _ = pair
+    (one / "f").write_bytes(b"a" * 1000)
+    with (one / "f").open("rb", buffering=0) as reader, (one / "f").open("r+b", buffering=0) as writer:
+        assert reader.read(3) == b"aaa"
+        writer.write(b"bbbbbb")
+        assert reader.read(5) == b"bbbaa"
+
+
+def test_a_file_that_is_unlinked_while_open_goes_on(pair):
+    one, _ = pair
+    with (one / "f").open("w+b", buffering=0) as file:
+        file.write(b"before ")
+        (one / "f").unlink()
+        file.write(b"after")
+        file.seek(0)
+        assert file.read(100) == b"before after"
+    assert os.listdir(one) == []
+
+
+def test_appending_goes_on_where_the_file_ends(pair):
+    one, two = pair
+    expected = b""
+    for number in range(12):
+        part = bytes([65 + number]) * 13_001
+        with (pair[number % 2] / "f").open("ab") as file:
+            file.write(part)
+        expected += part
+    assert (one / "f").read_bytes() == expected == (two / "f").read_bytes()
+
+
+def test_a_second_writer_elsewhere_is_refused(pair):
+    one, two = pair
+    with (one / "f").open("wb", buffering=0) as file:
+        file.write(b"x")
+        assert errno_of(os.open, two / "f", os.O_WRONLY) == errno.EBUSY
+
+
+def test_holes_and_cut_off_ends_read_as_zeros(pair):
+    one, two = pair
+    with (one / "f").open("wb") as file:
+        file.seek(200_000)
+        file.write(b"end")
+    assert (two / "f").read_bytes() == bytes(200_000) + b"end"
+    (one / "g").write_bytes(b"x" * 100_000)
+    os.truncate(two / "g", 10)
+    with (one / "g").open("ab") as file:
+        file.truncate(70_000)
+        file.write(b"y")
+    assert (two / "g").read_bytes() == b"x" * 10 + bytes(69_990) + b"y"
+
+
+def test_times_are_what_was_set(pair):
+    one, two = pair
+    with (one / "f").open("wb", buffering=0) as file:
+        file.write(b"x")
+        os.utime(file.fileno(), ns=(10**18 + 1, 10**18 + 2))
+    assert (two / "f").stat().st_mtime_ns == 10**18 + 2
+
+
+def test_what_objects_cant_have_is_refused_with_its_errno(pair):
+    one, _ = pair
+    (one / "f").touch()
+    assert errno_of(os.link, one / "f", one / "g") == errno.EPERM
+    assert errno_of(os.mkfifo, one / "p") == errno.EPERM
+    assert errno_of(os.mknod, one / "n", 0o600 | 0o020000) == errno.EPERM
+    assert errno_of(os.setxattr, one / "f", "user.a", b"x") == errno.EOPNOTSUPP
+    assert errno_of(os.getxattr, one / "f", "user.a") == errno.EOPNOTSUPP
+    assert errno_of(os.open, os.fsencode(one) + b"/\xff", os.O_CREAT | os.O_WRONLY) == errno.EILSEQ
+    assert errno_of(os.open, one / ("x" * 256), os.O_CREAT | os.O_WRONLY) == errno.ENAMETOOLONG
+    with (one / "f").open("r+b") as file:
+        punch = ctypes.CDLL(None, use_errno=True).fallocate(file.fileno(), 3, ctypes.c_long(0), ctypes.c_long(9))
+        assert (punch, ctypes.get_errno()) == (-1, errno.EOPNOTSUPP)
+
+
+def test_names_are_exchanged_or_kept(pair):
+    one, two = pair
+    (one / "a").write_text("a")
+    (one / "b").write_text("b")
+    rename = ctypes.CDLL(None, use_errno=True).renameat2
+    a, b = (os.fsencode(one / name) for name in "ab")
+    assert rename(-100, a, -100, b, 1) == -1
+    assert ctypes.get_errno() == errno.EEXIST
+    assert rename(-100, a, -100, b, 2) == 0
+    assert [(two / name).read_text() for name in "ab"] == ["b", "a"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_the_master_too_goes_by_the_callers_rights(servers, mounts, tmp_path):
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    client = servers.start(storage=False)
+    client.write("/f", b"x")
+    where = mounts.start("m", "--allow-other", contact=servers.contact)
+    (where / "f").chmod(0o640)
+    assert (where / "f").stat().st_uid == 0
+    child = os.fork()
+    if child == 0:
+        os.setgroups([4242])
+        os.setgid(65534)
+        os.setuid(65534)
+        got = [errno_of(os.open, where / "f", os.O_RDONLY), errno_of(os.unlink, where / "f")]
+        os._exit(0 if got == [errno.EACCES] * 2 else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    os.chown(where / "f", 0, 4242)
+    child = os.fork()
+    if child == 0:
+        os.setgroups([4242])
+        os.setgid(65534)
+        os.setuid(65534)
+        os._exit(errno_of(os.open, where / "f", os.O_RDONLY))
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_mount_that_is_read_only_changes_nothing(servers, mounts):
+    servers.start(storage=False).write("/f", b"x")
+    where = mounts.start("m", "--read-only", contact=servers.contact)
+    assert (where / "f").read_bytes() == b"x"
+    assert errno_of((where / "g").write_bytes, b"x") == errno.EROFS
+
+
+def test_files_of_the_storage_are_read_and_written_under_their_names(servers, mounts):
+    (servers.storage / "in").mkdir(parents=True)
+    content = os.urandom(9_000_000)
+    (servers.storage / "in/tile").write_bytes(content)
+    client = servers.start(nodes=2, master=("--piece", "1MiB"))
+    where = mounts.start("m", contact=servers.contact)
+    assert (where / "in/tile").read_bytes() == content
+    (where / "out").mkdir()
+    (where / "out/mosaic").write_bytes(content[::-1])
+    assert client.flush(wait_s=60)["left"] == 0
+    assert (servers.storage / "out/mosaic").read_bytes() == content[::-1]
+
+
+def test_a_full_node_makes_writers_wait_for_what_can_go(servers, mounts):
+    servers.start(capacity="4MiB", master=("--piece", "256KiB"))
+    where = mounts.start("m", contact=servers.contact)
+    contents = [os.urandom(1_000_000) for _ in range(12)]
+    for number, content in enumerate(contents):
+        (where / str(number)).write_bytes(content)
+    assert [(where / str(number)).read_bytes() for number in range(12)] == contents
+
+
+def test_a_node_that_stays_full_refuses_with_enospc(servers, mounts):
+    servers.start(capacity="1MiB", storage=False, master=("--piece", "256KiB", "--room-timeout", "0.2"))
+    where = mounts.start("m", contact=servers.contact)
+    assert errno_of((where / "f").write_bytes, bytes(3_000_000)) == errno.ENOSPC
+    (where / "f").unlink()
+    (where / "g").write_bytes(bytes(500_000))
+    assert (where / "g").stat().st_size == 500_000
+
+
+def test_calls_wait_for_a_master_that_was_killed(servers, mounts):
+    servers.start(storage=False)
+    where = mounts.start("m", contact=servers.contact)
+    (where / "closed").write_bytes(b"closed")
+    with (where / "open").open("w+b", buffering=0) as file:
+        file.write(b"before ")
+        servers.restart("master")
+        file.write(b"after")
+        assert (where / "closed").read_bytes() == b"closed"
+    assert (where / "open").read_bytes() == b"before after"
+
+
+def test_a_master_that_stays_away_is_an_error(servers, mounts):
+    servers.start(storage=False)
+    where = mounts.start("m", "--patience", "0.5", contact=servers.contact)
+    (where / "f").write_bytes(b"x")
+    servers.kill("master")
+    assert errno_of(os.mkdir, where / "d") == errno.EIO
+
+
+def test_files_are_there_when_an_ionode_that_was_killed_is_back(servers, mounts):
+    client = servers.start(storage=False)
+    where = mounts.start("m", contact=servers.contact)
+    content = os.urandom(500_000)
+    (where / "f").write_bytes(content)
+    servers.restart("master-io0")
+    (where / "g").write_bytes(content)
+    assert (where / "f").read_bytes() == content == client.read("/g")
+
+
+def test_a_mount_that_was_killed_loses_nothing_that_was_closed(servers, mounts):
+    servers.start(storage=False)
+    where = mounts.start("m", contact=servers.contact)
+    (where / "closed").write_bytes(b"closed")
+    file = (where / "closed").open("r+b", buffering=0)
+    file.write(b"half")
+    mounts.kill("m")
+    assert errno_of(file.close) in (0, errno.ENOTCONN)
+    where = mounts.start("m", contact=servers.contact)
+    end_s = time.monotonic() + 60
+    assert (where / "closed").read_bytes() == b"closed"
+    while errno_of((where / "closed").write_bytes, b"again"):  # until the dead mount's lease is over
+        assert time.monotonic() < end_s
+        time.sleep(0.1)
+    assert (where / "closed").read_bytes() == b"again"

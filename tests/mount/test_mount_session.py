@@ -1,0 +1,123 @@
+"""What FUSE itself must do, with a plain directory behind it."""
+
+import os
+import subprocess
+
+import pytest
+from mounted import errno_of, in_another_process, write_at
+
+from bbflow.cli import main
+from bbflow.mount.mounting import is_mounted
+
+PASSTHROUGH = pytest.mark.parametrize("words", [(), ("--no-passthrough",)], ids=["passthrough", "program"])
+
+
+@pytest.fixture
+def source(tmp_path):
+    made = tmp_path / "source"
+    made.mkdir()
+    return made
+
+
+@PASSTHROUGH
+def test_a_directory_behind_the_mount_is_what_the_mount_shows(mounts, source, words):
+    where = mounts.start("m", *words, "--directory", str(source))
+    content = os.urandom(3_000_001)
+    (where / "a").mkdir()
+    (where / "a/b").write_bytes(content)
+    assert (source / "a/b").read_bytes() == content == (where / "a/b").read_bytes()
+    write_at(where / "a/b", b"new", 1_000_000)
+    os.truncate(where / "a/b", 2_000_000)
+    assert (source / "a/b").read_bytes() == content[:1_000_000] + b"new" + content[1_000_003:2_000_000]
+    (where / "a/b").rename(where / "c")
+    (where / "s").symlink_to("c")
+    assert sorted(os.listdir(where)) == ["a", "c", "s"]
+    assert (where / "s").stat().st_size == 2_000_000
+    assert errno_of(os.rmdir, where / "c") == errno_of(os.rmdir, source / "c")
+    (where / "c").unlink()
+    assert sorted(os.listdir(source)) == ["a", "s"]
+
+
+def test_a_directory_of_many_names_is_listed_whole(mounts, source):
+    for number in range(3000):
+        (source / f"a file with a name that is not short {number}").touch()
+    where = mounts.start("m", "--directory", str(source))
+    assert sorted(os.listdir(where)) == sorted(os.listdir(source))
+
+
+def test_a_file_that_is_mapped_into_memory_is_written(mounts, source):
+    where = mounts.start("m", "--directory", str(source))
+    program = """
+import mmap, sys
+with open(sys.argv[1], "w+b") as file:
+    file.truncate(8192)
+    with mmap.mmap(file.fileno(), 8192) as memory:
+        memory[5000:5003] = b"abc"
+"""
+    in_another_process(program, where / "f")
+    assert (source / "f").read_bytes() == bytes(5000) + b"abc" + bytes(3189)
+
+
+def test_many_calls_at_a_time_are_served(mounts, source):
+    where = mounts.start("m", "--directory", str(source))
+    program = "import sys; [open(f'{sys.argv[1]}/{sys.argv[2]}.{i}', 'w').write('x' * i) for i in range(200)]"
+    running = [subprocess.Popen(["python3", "-c", program, where, str(n)]) for n in range(8)]
+    assert [process.wait(120) for process in running] == [0] * 8
+    assert {path.stat().st_size for path in source.glob("7.*")} == set(range(200))
+    assert len(os.listdir(where)) == 1600
+
+
+def test_an_unmount_ends_the_program_and_leaves_the_directory(mounts, source, tmp_path):
+    where = mounts.start("m", "--directory", str(source))
+    (where / "f").write_text("x")
+    with (where / "f").open() as file:
+        assert main(["mount", "--unmount", str(where)]) == 0
+        assert not is_mounted(where)
+        assert os.listdir(where) == []
+        assert file.read() == "x"  # what is open stays so
+    assert mounts.end("m") == 0
+
+
+def test_a_mount_whose_program_was_killed_makes_way_for_a_new_one(mounts, source):
+    where = mounts.start("m", "--directory", str(source))
+    (where / "f").write_text("x")
+    mounts.kill("m")
+    assert errno_of(os.listdir, where) == 107  # ENOTCONN
+    assert (mounts.start("m", "--directory", str(source)) / "f").read_text() == "x"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_another_user_needs_no_rights_of_root(mounts, source, tmp_path):
+    if errno_of(os.stat, "/usr/bin/fusermount3"):
+        pytest.skip("fusermount3 is missing: apt install fuse3")
+    nobody = 65534
+    os.chown(source, nobody, nobody)
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    where = mounts.start("m", "--directory", str(source), user=nobody)
+    program = "import sys; open(sys.argv[1], 'w').write('x' * 100000); print(len(open(sys.argv[1]).read()))"
+    assert in_another_process(program, where / "f", user=nobody, group=nobody, extra_groups=[]) == "100000"
+    assert errno_of(os.listdir, where) == 13  # not even root may look into another user's mount
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_other_users_are_let_in_only_if_it_is_said_and_modes_count_for_them(mounts, source, tmp_path):
+    nobody = 65534
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    where = mounts.start("m", "--allow-other", "--directory", str(source))
+    closed = mounts.start("closed", "--directory", str(source))
+    (where / "secret").write_text("x")
+    (where / "secret").chmod(0o600)
+    program = """
+import sys
+for path in sys.argv[1:]:
+    try:
+        print(open(path).read(), end=" ")
+    except OSError as error:
+        print(error.errno, end=" ")
+"""
+    (where / "public").write_text("y")
+    paths = [where / "secret", where / "public", closed / "public"]
+    said = in_another_process(program, *paths, user=nobody, group=nobody, extra_groups=[])
+    assert said == "13 y 13"
