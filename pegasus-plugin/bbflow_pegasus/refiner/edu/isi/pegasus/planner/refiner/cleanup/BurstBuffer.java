@@ -54,6 +54,10 @@ public class BurstBuffer extends InPlace {
         return changed;
     }
 
+    /** Leaves edges that say what others imply: looking for them walks through all waves before, for each cleanup job. */
+    @Override
+    protected void reduceDependency(GraphNode node) {}
+
     /** Lets Pegasus's own jobs leave files alone. */
     private static void leave(Collection<?> files, Set<String> ours) {
         for (Object each : files) {
