@@ -1,11 +1,12 @@
 """Run pegasus-plan so that its workflow has waves.
 
-All words are pegasus-plan's. Its properties say the limits, as 'bbflow-pegasus config' has set them. Waves are made
+All words are pegasus-plan's, and jobs of all sites stage through the burst buffer unless --staging-site says something
+else. The properties say the limits, as 'bbflow-pegasus config' has set them. Waves are made
 within the planner, by a refiner that is compiled once for the installed Pegasus; without a Java compiler the planned
 workflow gets the same waves afterwards.
 
 Example:
-  bbflow-pegasus plan --conf pegasus.properties --sites condorpool --staging-site condorpool=bb workflow.yml
+  bbflow-pegasus plan --conf pegasus.properties --sites condorpool --output-sites local workflow.yml
 """
 
 import argparse
@@ -13,14 +14,17 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from bbflow.errors import ConfigError
 from bbflow_pegasus.cli import main
+from bbflow_pegasus.dag.submitdir import read_properties
+from bbflow_pegasus.planning.facts import PREFIX
 from bbflow_pegasus.refining import REFINER, RefinerUnavailableError, compiled_refiner, find_planner
 from bbflow_pegasus.settings import COMMAND, installed
 
-_SUBMITTING = ("-s", "--submit")
+_SUBMITTING = ("-S", "--submit")
 _SUBMIT_DIR = re.compile(r'pegasus-run\s+(/\S+)|"submit_dir":\s*"([^"]+)"')
 
 
@@ -37,13 +41,35 @@ def run(options: argparse.Namespace) -> int:
         options.show_help()
         return 0
     planner, version = find_planner()
+    words = with_staging_site(options.words)
     try:
         classes = compiled_refiner(planner, version)
     except RefinerUnavailableError as error:
-        return _plan_then_wave(planner, options.words, str(error))
-    words = [planner, f"-Dpegasus.transfer.refiner={REFINER}", f"-Dpegasus.bbflow.command={installed(COMMAND)}"]
+        return _plan_then_wave(planner, words, str(error))
+    refining = (f"-Dpegasus.transfer.refiner={REFINER}", f"-Dpegasus.bbflow.command={installed(COMMAND)}")
     classpath = os.pathsep.join(filter(None, [str(classes), os.environ.get("CLASSPATH")]))
-    return subprocess.run([*words, *options.words], env=os.environ | {"CLASSPATH": classpath}).returncode
+    return subprocess.run([planner, *refining, *words], env=os.environ | {"CLASSPATH": classpath}).returncode
+
+
+def with_staging_site(words: Sequence[str]) -> list[str]:
+    """Let jobs of all sites stage through the burst buffer, unless the words say something else."""
+    if _value(words, "--staging-site") is not None:
+        return list(words)
+    conf = Path(_value(words, "--conf") or "pegasus.properties")
+    properties = read_properties(conf) if conf.is_file() else {}
+    site = properties.get(PREFIX + "site", "bb")
+    compute = (_value(words, "--sites", "-s") or "condorpool").split(",")
+    # Properties of the command line come first, the workflow last.
+    place = next((n for n, word in enumerate(words) if not word.startswith("-D")), len(words))
+    return [*words[:place], "--staging-site", ",".join(f"{name}={site}" for name in compute), *words[place:]]
+
+
+def _value(words: Sequence[str], *names: str) -> str | None:
+    for number, word in enumerate(words):
+        name, mark, value = word.partition("=")
+        if name in names:
+            return value if mark else next(iter(words[number + 1 :]), None)
+    return None
 
 
 def _plan_then_wave(planner: str, words: list[str], reason: str) -> int:
