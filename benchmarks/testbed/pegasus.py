@@ -5,6 +5,7 @@
 
 import argparse
 import json
+import math
 import shutil
 import statistics
 import sys
@@ -71,7 +72,8 @@ def table(runs: list[Measured], job: Job) -> str:
     by_way: dict[str, list[Measured]] = defaultdict(list)
     for run in runs:
         by_way[run.way].append(run)
-    best_s = min(statistics.median(run.makespan_s for run in by_way[way]) for way in PLAIN if way in by_way)
+    theirs = [statistics.median(run.makespan_s for run in by_way[way]) for way in PLAIN if way in by_way]
+    best_s = min(theirs, default=math.nan)
     lines = ["| | makespan (s) | to Pegasus's best | HPC phase to alone | most on the BB |"]
     lines.append("| --- | ---: | ---: | ---: | ---: |")
     for way, found in by_way.items():

@@ -253,3 +253,19 @@ def test_the_record_is_plain_json(files):
     make(configure(BUFFER, files))
     assert set(json.loads(files.record.read_text())) == {"files", "entries"}
     assert Operation.ALL.value == BUFFER.site_entry()["directories"][0]["fileServers"][0]["operation"]
+
+
+def test_a_check_names_what_is_missing_one_line_each(files):
+    folder = files.properties.parent
+    code, out, _ = config(folder, "--check")
+    assert code == 1
+    assert len(out.splitlines()) == 5
+    assert "has no site 'bb'" in out
+    assert "pegasus.data.configuration is condorio" in out
+    make(configure(BurstBuffer("/bb", "1GiB"), files))
+    assert config(folder, "--check")[:2] == (0, "everything is as it should be\n")
+    files.sites.write_text(files.sites.read_text().replace("auxillary.local: 'true'", "style: condor"))
+    code, out, _ = config(folder, "--check")
+    assert code == 1
+    assert "site 'bb' has no profile pegasus: auxillary.local: 'true'" in out
+    assert len(out.splitlines()) == 1

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bbflow.errors import ConfigError
+from bbflow_pegasus.checking import faults
 from bbflow_pegasus.configuring import Change, Files, configure, undo
 from bbflow_pegasus.settings import BurstBuffer
 
@@ -36,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--transfers-at", default="local", metavar="SITE", help="where transfers run (default local)")
     parser.add_argument("--conf", type=Path, default=Path("pegasus.properties"), help="default pegasus.properties")
     parser.add_argument("--undo", action="store_true", help="let everything be as before")
+    parser.add_argument("--check", action="store_true", help="only say what is missing in the files as they are")
     parser.add_argument("--dry-run", action="store_true", help="only show what would change")
     parser.add_argument("--yes", action="store_true", help="don't ask")
 
@@ -43,6 +45,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
     files = Files.beside(options.conf.absolute())
+    if options.check:
+        found = list(faults(files))
+        print("\n".join(found) or "everything is as it should be")
+        return min(len(found), 1)
     if options.undo:
         return _make(undo(files), options)
     buffer = _buffer(options)

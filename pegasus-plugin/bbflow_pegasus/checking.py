@@ -1,0 +1,54 @@
+"""Whether catalogs and properties that somebody wrote by hand would stage through a burst buffer."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bbflow.errors import nearest
+from bbflow_pegasus.catalogs import SITES, TRANSFORMATIONS, Catalog, plain, read_property
+from bbflow_pegasus.configuring import TRANSFER, Files
+from bbflow_pegasus.planning.facts import PREFIX
+
+MODE = "pegasus.data.configuration"
+
+
+def faults(files: Files) -> Iterator[str]:
+    """Say what is missing or wrong, one line each; nothing if all is as it should be.
+
+    Raises
+    ------
+    ConfigError
+        If a catalog can't be read.
+    """
+    text = files.properties.read_text() if files.properties.exists() else ""
+    for name in ("capacity", "slots"):
+        if not read_property(text, PREFIX + name):
+            yield f"{files.properties} has no {PREFIX}{name}: without it there are no waves"
+    if (mode := read_property(text, MODE)) != "nonsharedfs":
+        yield f"{files.properties}: {MODE} is {mode or 'not set'}; with nonsharedfs files go by the staging site"
+    yield from _site_faults(files, read_property(text, PREFIX + "site") or "bb")
+    programs = Catalog(files.transformations, TRANSFORMATIONS, _read(files.transformations))
+    if programs.get(TRANSFER) is None:
+        yield f"{files.transformations} has no pegasus::transfer: transfers would give way to nobody"
+
+
+def _site_faults(files: Files, name: str) -> Iterator[str]:
+    catalog = Catalog(files.sites, SITES, _read(files.sites))
+    site: dict[str, Any] | None = plain(catalog.get((name,)))
+    if site is None:
+        yield f"{files.sites} has no site {name!r}: {nearest(name, [str(e.get('name')) for e in catalog.entries])}"
+        return
+    scratch = next((each for each in site.get("directories", []) if each.get("type") == "sharedScratch"), None)
+    servers = scratch.get("fileServers", []) if scratch else []
+    if not servers:
+        yield f"{files.sites}: site {name!r} has no sharedScratch directory with a file server: nothing can be staged"
+    here = any(str(server.get("url", "")).startswith("file:") for server in servers)
+    if here and str(site.get("profiles", {}).get("pegasus", {}).get("auxillary.local")).lower() != "true":
+        yield (
+            f"{files.sites}: site {name!r} has no profile pegasus: auxillary.local: 'true' (Pegasus spells it so), "
+            "so transfers to it would not run at the submit host"
+        )
+
+
+def _read(path: Path) -> str | None:
+    return path.read_text() if path.exists() else None
