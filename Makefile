@@ -10,7 +10,7 @@ BUILD := $(CURDIR)/$(VENV)/climate
 SOURCES := setup.cfg setup.py pyproject.toml CMakeLists.txt \
 	$(wildcard adios2-engine/CMakeLists.txt adios2-engine/src/* bbflow/operators/kernel/* bbflow/mount/native/*)
 
-.PHONY: demo test fuzz lint bench conformance test-mpi parsl-suite slurm-suite clean check-tools
+.PHONY: demo test fuzz chaos lint bench conformance test-mpi parsl-suite slurm-suite clean check-tools
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -37,6 +37,11 @@ fuzz: $(VENV)/.test
 		g++ $(DECODERS) -fsanitize=address,undefined -fno-sanitize-recover=all -o $(VENV)/decoders && \
 		$(VENV)/decoders $$(($(FUZZ_SECONDS) * 5000)) $$$$; \
 	fi
+
+# Harm done to real runs, and what they leave; hours. CHAOS says what: docs/trust.md.
+CHAOS ?= all
+chaos: $(VENV)/.test
+	PYTHONPATH=tests $(BIN)/python -m chaos $(CHAOS)
 
 lint: $(VENV)/.lint
 	$(TOOLS) pre-commit run --all-files

@@ -19,6 +19,8 @@ class Left:
 
     spans: int
     """Spans of all windows in the results."""
+    last_step: int
+    """Last step that is in them; -1 if none is."""
     rescued: int
     """Steps that were rescued."""
 
@@ -27,7 +29,8 @@ class Left:
         """Look into an output."""
         results, rescued = shown_shapes(output / RESULTS), shown_shapes(output / RESCUED)
         times = [shape[0] for name, shape in results.items() if name.startswith("time_") and len(shape) == 1]
-        return cls(sum(times), rescued.get(STEP, (0,))[0])
+        last = int(shown_attributes(output / RESULTS).get("bbflow_last_step", -1))
+        return cls(sum(times), last, rescued.get(STEP, (0,))[0])
 
 
 def is_complete(output: Path) -> bool:
@@ -41,12 +44,12 @@ def mark_incomplete(output: Path, course: Course) -> None:
         set_attributes(output / RESULTS, bbflow_status="incomplete", bbflow_failure=course.failure)
 
 
-def describe_ending(output: Path, course: Course, left: Left) -> list[str]:
+def describe_ending(config: Path, stream: str, output: Path, course: Course, left: Left) -> list[str]:
     """Say where the results are, what they lack, and where that is.
 
     Parameters
     ----------
-    output
+    config, stream, output
         The run's.
     course
         As it ended.
@@ -56,15 +59,24 @@ def describe_ending(output: Path, course: Course, left: Left) -> list[str]:
     lines = [f"results in {output / RESULTS}"] if left.spans else []
     if not course.failure:
         return lines or ["nothing was folded: there are no results"]
-    there = "the results end there" if left.spans else "there are no results"
+    there = f"they end with step {left.last_step}" if left.last_step >= 0 else "there are none of open windows"
     lines.append(f"THE STATISTICS ARE INCOMPLETE: {course.failure}; {there}")
     if left.rescued:
         lines.append(f"{left.rescued} steps that were not folded are in {output / RESCUED}, with all variables")
+        first = "mend the cause" if left.last_step >= 0 else "mend the cause, give another output"
+        lines += [f"to have their statistics, {first} and run:", f"  {_again(config, output, stream, left)}"]
     if course.keeping is Keeping.RESCUED and not left.rescued:
         lines.append("no step was left to rescue")
     if course.keeping is Keeping.LEFT:
         lines.append("what had neither been folded nor rescued is lost, as you wished")
     return lines
+
+
+def _again(config: Path, output: Path, stream: str, left: Left) -> str:
+    """Give the command that folds what was rescued, after what was folded."""
+    begins = f" --continue {output}" if left.last_step >= 0 else ""
+    after = f" --after {left.last_step}" if left.last_step >= 0 else ""
+    return f"bbflow run {config}{begins} -- bbflow replay {output / RESCUED} --stream {stream}{after}"
 
 
 def describe_held(stream: str, contact: Path, course: Course) -> list[str]:

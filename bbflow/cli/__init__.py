@@ -30,6 +30,7 @@ COMMANDS = {
     "mount": "show the files on BB nodes as a directory",
     "merge": "merge the states of separate runs, and publish what comes of them",
     "rescue": "write the steps that BB nodes hold of a stream to raw.zarr, and fold nothing",
+    "replay": "write the steps of a raw.zarr again, to have statistics of them",
     "drop": "forget an ended stream that nobody wants to fold",
 }
 EXIT_CODES = {

@@ -114,11 +114,11 @@ def run_simulation(options: argparse.Namespace, command: Sequence[str]) -> int:
         code = supervisor.run(command, environment)
         if embedded is not None and supervisor.course.keeping is Keeping.HELD:
             embedded.leave()
-    _tell_ending(config, contact, supervisor.course, draws_report=not options.no_report)
+    _tell_ending(options.config, config, contact, supervisor.course, draws_report=not options.no_report)
     return code
 
 
-def _tell_ending(config: Config, contact: Path, course: Course, *, draws_report: bool) -> None:
+def _tell_ending(file: Path, config: Config, contact: Path, course: Course, *, draws_report: bool) -> None:
     """Say how the run ended; what can't be written any more must not change its exit code."""
     output = config.output
     try:
@@ -128,7 +128,7 @@ def _tell_ending(config: Config, contact: Path, course: Course, *, draws_report:
     except OSError as error:
         left, report = Left.of(output), [f"there is no report: {describe(error)}"]
     held = describe_held(config.stream, contact, course)
-    for line in [*describe_ending(output, course, left), *held, *report]:
+    for line in [*describe_ending(file, config.stream, output, course, left), *held, *report]:
         print(f"bbflow: {line}", flush=True)
 
 

@@ -258,7 +258,7 @@ class Pipeline:
         write_coordinates(first, stores, attributes)
         self._fold.open(first, attributes, self._clock, results)
         if self._saved is not None:
-            results.commit(bbflow_status="running")
+            results.commit(bbflow_status="running", bbflow_failure="")
         return True
 
     def _live_dataset(self, clock: Clock) -> xr.Dataset:
@@ -287,6 +287,7 @@ class Pipeline:
             counted: dict[str, Any] = {"bbflow_late_steps": timeline.late, "bbflow_missing_steps": timeline.missing}
             if folding.losses:
                 counted["bbflow_lost"] = folding.losses.described
+            counted["bbflow_last_step"] = folding.cursor
             publishing.results.commit(bbflow_status=status, **counted)
             if self._config.netcdf:
                 write_netcdf(publishing.results.path)

@@ -21,7 +21,7 @@ from chaos.verdict import Verdict, judge, load
 def main() -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(prog="chaos")
-    parser.add_argument("what", choices=["random", "table"])
+    parser.add_argument("what", choices=["all", "random", "table"])
     parser.add_argument("--runs", type=int, default=200, help="of random kills")
     parser.add_argument("--times", type=int, default=20, help="for each line of the table")
     parser.add_argument("--only", default="", help="lines whose name has this in it")
@@ -32,11 +32,12 @@ def main() -> int:
     print(f"in {scratch}; a run may take {PATIENCE_S:.0f} s", flush=True)
     program = build(scratch / "build")
     truth = load(oracle(program, scratch / "oracle"))
-    lines = (
-        [_random_line(options.seed + n) for n in range(options.runs)]
-        if options.what == "random"
-        else [(line, options.seed + n) for line in LINES if options.only in line.name for n in range(options.times)]
-    )
+    lines: list[tuple[Line, int]] = []
+    if options.what in ("all", "table"):
+        chosen = [line for line in LINES if options.only in line.name]
+        lines += [(line, options.seed + n) for n in range(options.times) for line in chosen]
+    if options.what in ("all", "random"):
+        lines += [_random_line(options.seed + n) for n in range(options.runs)]
     counts: Counter[str] = Counter()
     for line, seed in lines:
         folder = scratch / f"{line.name.replace(' ', '-')}-{seed}"

@@ -23,6 +23,13 @@ OPERATORS = {"tas": ["mean", "std", "min", "max", "count"], "pr": ["mean", "max"
 PATIENCE_S = 300.0
 SIMULATION = ("climate", "mpiexec", "hydra")
 """In the names of the simulation's processes, which nobody harms."""
+KINDS = {
+    "analysis": ("bbflow fold",),
+    "rescue": ("bbflow rescue",),
+    "agent": ("bbflow node",),
+    "worker": ("spawn_main", "dask worker"),  # Dask renames its workers where it can
+}
+"""What a process is by its command line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +145,10 @@ def kind_of(process: psutil.Process) -> str | None:
         words = process.cmdline()
     except psutil.Error:
         return None
-    line = " ".join(words)
-    kinds = {"analysis": "bbflow fold", "rescue": "bbflow rescue", "agent": "bbflow node", "worker": "spawn_main"}
-    if any(name in Path(words[0]).name for name in SIMULATION) if words else True:
+    if not words or any(name in Path(words[0]).name for name in SIMULATION):
         return None
-    return next((kind for kind, part in kinds.items() if part in line), None)
+    line = " ".join(words)
+    return next((kind for kind, parts in KINDS.items() if any(part in line for part in parts)), None)
 
 
 def build(folder: Path) -> Path:
