@@ -30,10 +30,8 @@ OpenInode::Way OpenInode::WayTo(const Piece &piece, const uint64_t offset,
 std::optional<OpenInode::Lack> OpenInode::TryPrepare(const Caller &caller, const uint64_t index,
                                                      const uint64_t offset, const uint64_t bytes)
 {
-    if (index >= m_Layout.Pieces.size())
-    {
-        m_Layout.Pieces.resize(index + 1);
-    }
+    const size_t pieces = m_Layout.Pieces.size();
+    m_Layout.Pieces.resize(std::max<size_t>(pieces, index + 1));
     Piece &piece = m_Layout.Pieces[index];
     if (piece.Version != 0)
     {
@@ -49,6 +47,7 @@ std::optional<OpenInode::Lack> OpenInode::TryPrepare(const Caller &caller, const
     {
         if (const auto node = m_Volume.Room().TrySpend(m_Layout.NodesOf(index), more))
         {
+            m_Layout.Pieces.resize(pieces);
             return Lack{*node, more};
         }
         piece.Spent += more;
@@ -169,6 +168,9 @@ void OpenInode::Commit(const Caller &caller, const bool isSync)
         return;
     }
     CheckGeneration();
+    // A write that failed may have left a piece behind the end.
+    const uint64_t pieces = (m_Layout.Size + m_Layout.PieceBytes - 1) / m_Layout.PieceBytes;
+    m_Layout.Pieces.resize(std::min<size_t>(m_Layout.Pieces.size(), pieces));
     int64_t modified = 0;
     {
         const std::lock_guard<std::mutex> shown(m_ShownMutex);
