@@ -86,7 +86,7 @@ def test_each_part_that_draws_or_parses_is_imported_in_few_places(package):
     places = {
         "matplotlib": {"report/canvas.py"},
         "jinja2": {"report/page.py"},
-        "fsspec": {"staging/remote.py"},
+        "fsspec": {"staging/remote.py", "files/filesystem.py"},
         "obstore": {"staging/objects.py"},
         "yaml": {"config.py", "cli/demo.py", "staging/program.py", "simulate/scenario.py"},
         "rich": {"progress.py", "cli/status.py", "cli/stage.py", "cli/phase.py", "cli/operators.py", "cli/simulate.py"},

@@ -13,7 +13,7 @@ from pathlib import Path
 from bbflow.errors import NodeError
 from bbflow.landing.certificate import certificate_of
 from bbflow.landing.client import request_once
-from bbflow.landing.contact import NodeAddress, read_contact, remove_node
+from bbflow.landing.contact import NodeAddress, has_masters, read_contact, remove_node
 from bbflow.landing.embedded import remove_root
 
 GONE_TIMEOUT_S = 60.0
@@ -28,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
+    _end_files(options.contact, force=options.force)
     for node in read_contact(options.contact):
         if node.host != socket.gethostname():
             print(f"bbflow: node {node.name} is on {node.host}: run 'bbflow down' there", file=sys.stderr)
@@ -41,6 +42,20 @@ def run(options: argparse.Namespace) -> int:
         shut_down(certificate, options.scheduler_file)
         certificate.unlink(missing_ok=True)
     return 0
+
+
+def _end_files(contact: Path, *, force: bool) -> None:
+    """Write files back, and end their servers; without files there is nothing to do."""
+    if not has_masters(contact):
+        return
+    from bbflow.files.client import FilesClient  # late: only where there are files
+
+    try:
+        with FilesClient(contact) as client:
+            client.end(force=force)
+    except (NodeError, OSError) as error:
+        if not force:
+            raise NodeError(f"the files can't be ended: {error}; with --force they go as they are") from None
 
 
 def _stop(node: NodeAddress, *, force: bool) -> None:

@@ -1,126 +1,217 @@
-"""Files on BB nodes: look at them, copy them in and out, write them back; or be one of their servers.
+"""Files on BB nodes: look at them, copy them in and out, write them back.
 
-PATHS are from the root of the namespace, as '/run/a.fits'; 'get' and 'put' take local ones beside them.
+PATHs are from the root of the namespace, as '/run/a.fits'. 'master' and 'ionode' are the servers, which
+'bbflow up --files' and 'bbflow node --files' start; a host of its own may be one of them.
 
 Example:
   bbflow up --nodes 2 --capacity 8GiB --contact contact.json --files s3://bucket/prefix
-  bbflow files put --contact contact.json tile.fits /tiles/tile.fits
+  bbflow files put --contact contact.json tile.fits /tiles/
   bbflow files ls --contact contact.json -l /tiles
   bbflow files flush --contact contact.json
 """
 
 import argparse
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from posixpath import basename, join
+from stat import S_IFDIR, S_IFLNK, S_IFREG, filemode
 
-from bbflow.cli.node import add_door_arguments, certificate_of
-from bbflow.files.core import Options
-from bbflow.files.giving_way import GivingWay
-from bbflow.files.ionode import Place
-from bbflow.files.running import run_ionode, run_master
-from bbflow.landing.contact import contact_key
-from bbflow.landing.server import Door
-from bbflow.units import parse_bytes
+from bbflow.cli.files_servers import add_ionode, add_master
+from bbflow.errors import BbflowError, ConfigError
+from bbflow.files.client import Entry, FilesClient
+from bbflow.files.stream import Stream
+from bbflow.records import Message
+from bbflow.units import format_bytes
+
+COPY_BYTES = 8 << 20
+KINDS = {"f": S_IFREG, "d": S_IFDIR, "l": S_IFLNK}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    _add_master(actions.add_parser("master", help="be a master: keep the metadata of one subtree"))
-    _add_ionode(actions.add_parser("ionode", help="be an IOnode: keep bytes in memory"))
+
+    def add(name: str, act: Callable[[FilesClient, argparse.Namespace], int], summary: str) -> argparse.ArgumentParser:
+        action = actions.add_parser(name, help=summary, description=summary)
+        action.add_argument("--contact", type=Path, required=True, help="contact file of the BB nodes")
+        action.set_defaults(act=act)
+        return action
+
+    ls = add("ls", _ls, "list directories and files")
+    ls.add_argument("paths", nargs="*", default=["/"], metavar="PATH")
+    ls.add_argument("-l", dest="long", action="store_true", help="with mode, owner, size, time and where the bytes are")
+    get = add("get", _get, "copy files, or whole directories, to this host's file system")
+    get.add_argument("paths", nargs="+", metavar="PATH")
+    get.add_argument("target", type=Path, help="a file, or a directory for what has a name already")
+    put = add("put", _put, "copy files, or whole directories, from this host's file system")
+    put.add_argument("sources", nargs="+", type=Path, metavar="FILE")
+    put.add_argument("target", metavar="PATH", help="a file; with a slash at its end, or if it is one, a directory")
+    add("cat", _cat, "write files to standard output").add_argument("paths", nargs="+", metavar="PATH")
+    add("stat", _stat, "tell all about files").add_argument("paths", nargs="+", metavar="PATH")
+    add("rm", _rm, "remove files").add_argument("paths", nargs="+", metavar="PATH")
+    flush = add("flush", _flush, "write files back to the shared storage, and wait for that")
+    flush.add_argument("path", nargs="?", default="/", metavar="PATH")
+    flush.add_argument("--timeout", type=float, default=-1.0, metavar="SECONDS", help="how long to wait at most")
+    prefetch = add("prefetch", _prefetch, "let files come from the shared storage, in this order")
+    prefetch.add_argument("paths", nargs="+", metavar="PATH")
+    refresh = add("refresh", _refresh, "look at a directory in the shared storage again")
+    refresh.add_argument("path", nargs="?", default="/", metavar="PATH")
+    evict = add("evict", _evict, "let go of bytes that the shared storage has")
+    evict.add_argument("path", nargs="?", default="/", metavar="PATH")
+    du = add("du", _du, "add up sizes below a directory")
+    du.add_argument("path", nargs="?", default="/", metavar="PATH")
+    add("status", _status, "show masters, IOnodes, and what is still to be written back")
+    add_master(actions.add_parser("master", help="be a master: keep the metadata of one subtree"))
+    add_ionode(actions.add_parser("ionode", help="be an IOnode: keep bytes in memory"))
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    code: int = options.act(options)
+    if options.action in ("master", "ionode"):
+        return int(options.act(options))
+    try:
+        with FilesClient(options.contact) as client:
+            code: int = options.act(client, options)
+    except OSError as error:
+        raise BbflowError(f"{error.strerror or error}") from None
     return code
 
 
-def _add_server(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--contact", type=Path, required=True, help="contact file of the nodes")
-    parser.add_argument("--directory", type=Path, required=True, help="where it keeps what it has")
-    parser.add_argument("--subtree", default="/", help="which part of the namespace (default: %(default)s)")
-    parser.add_argument(
-        "--storage", default="", metavar="URL", help="shared storage behind the files: s3://, a path, …"
-    )
-    parser.add_argument("--with-parent", action="store_true", help="also end when standard input ends")
-    add_door_arguments(parser)
-
-
-def _add_master(parser: argparse.ArgumentParser) -> None:
-    _add_server(parser)
-    parser.set_defaults(act=_be_master)
-    parser.add_argument("--name", default="master", help="for messages (default: %(default)s)")
-    add_keeping_arguments(parser)
-
-
-def add_keeping_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare how a master keeps files."""
-    standard = Options()
-    parser.add_argument(
-        "--write-back", choices=("background", "close", "fsync", "end"), default=standard.write_back,
-        help="when files go to the shared storage (default: %(default)s)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--scratch", action="append", default=[], metavar="PATTERN", help="never write such files back, as '*.tmp'"
-    )
-    parser.add_argument("--piece", default=str(standard.piece_bytes), metavar="SIZE", help="stripe of large files")
-    parser.add_argument("--replicas", type=int, default=standard.replicas, help="IOnodes that have each file")
-    parser.add_argument("--near", action="store_true", help="put files on the writer's own host while it has room")
-    parser.add_argument("--wait", type=float, default=standard.wait_s, metavar="SECONDS",
-                        help="how long opening a file waits that is still written (default: not)")  # fmt: skip
-    parser.add_argument("--room-timeout", type=float, default=standard.room_timeout_s, metavar="SECONDS",
-                        help="how long a writer waits for room (default: %(default)g)")  # fmt: skip
-    parser.add_argument("--node-loss", type=float, default=standard.node_loss_s, metavar="SECONDS",
-                        help="when bytes of an IOnode that is away count as lost (default: %(default)g)")  # fmt: skip
-    parser.add_argument("--refresh", type=float, default=standard.refresh_s, metavar="SECONDS",
-                        help="look at directories in the shared storage again (default: when asked)")  # fmt: skip
-
-
-def keeping_options(options: argparse.Namespace) -> list[str]:
-    """Give these options again, for a master that is started with them."""
-    words = ["--write-back", options.write_back, "--piece", options.piece, "--replicas", str(options.replicas)]
-    words += [word for pattern in options.scratch for word in ("--scratch", pattern)]
-    for name in ("wait", "room_timeout", "node_loss", "refresh"):
-        words += [f"--{name.replace('_', '-')}", str(getattr(options, name))]
-    return [*words, "--near"] if options.near else words
-
-
-def _be_master(options: argparse.Namespace) -> int:
-    door = Door(contact_key(options.contact), options.listen, certificate_of(options))
-    kept = Options(
-        storage=options.storage.rstrip("/"),
-        write_back=options.write_back,
-        scratch=tuple(options.scratch),
-        piece_bytes=parse_bytes(options.piece),
-        replicas=options.replicas,
-        near=options.near,
-        wait_s=options.wait,
-        room_timeout_s=options.room_timeout,
-        node_loss_s=options.node_loss,
-        refresh_s=options.refresh,
-        subtree=options.subtree,
-    )
-    run_master(options.contact, options.name, options.directory, door, kept, with_parent=options.with_parent)
+def _ls(client: FilesClient, options: argparse.Namespace) -> int:
+    for path in options.paths:
+        entry = client.stat(path)
+        for found in client.entries(path) if entry.kind == "d" else [entry]:
+            print(_line(found) if options.long else basename(found.path) or "/")
     return 0
 
 
-def _add_ionode(parser: argparse.ArgumentParser) -> None:
-    _add_server(parser)
-    parser.set_defaults(act=_be_ionode)
-    parser.add_argument("--name", required=True, help="unique under its master")
-    parser.add_argument("--capacity", default="512MiB", help="how much its files may take (default: %(default)s)")
-    add_giving_way_arguments(parser)
+def _line(entry: Entry) -> str:
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.mtime_ns / 1e9))
+    mode = filemode(KINDS[entry.kind] | entry.mode)
+    return f"{mode} {entry.uid:>6} {entry.gid:>6} {entry.size:>12} {when} {entry.state:<7} {entry.path}"
 
 
-def add_giving_way_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare when transfers to and from the shared storage run."""
-    parser.add_argument("--policy", default="no-action", help="delay policy of transfers, as for 'bbflow stage'")
-    parser.add_argument("--phases", type=Path, metavar="DIR", help="where I/O phases are announced")
+def _walk(client: FilesClient, path: str) -> Iterator[Entry]:
+    """Go through what is at a path and below it, directories before what is in them."""
+    entry = client.stat(path)
+    yield entry
+    if entry.kind == "d":
+        for child in client.entries(path):
+            yield from _walk(client, child.path)
 
 
-def _be_ionode(options: argparse.Namespace) -> int:
-    door = Door(contact_key(options.contact), options.listen, certificate_of(options))
-    place = Place(options.name, options.contact, options.directory, parse_bytes(options.capacity), options.subtree)
-    way = GivingWay(options.policy, options.phases)
-    run_ionode(place, door, options.storage.rstrip("/"), way, with_parent=options.with_parent)
+def _get(client: FilesClient, options: argparse.Namespace) -> int:
+    for path in options.paths:
+        target = options.target / basename(path.rstrip("/")) if options.target.is_dir() else options.target
+        root = path.rstrip("/")
+        for entry in _walk(client, path):
+            place = target / entry.path[len("/" + root.strip("/")) :].strip("/")
+            if entry.kind == "d":
+                place.mkdir(parents=True, exist_ok=True)
+            elif entry.kind == "f":
+                with client.open(entry.path) as file, place.open("wb") as local:
+                    shutil.copyfileobj(Stream(file), local, COPY_BYTES)
     return 0
+
+
+def _put(client: FilesClient, options: argparse.Namespace) -> int:
+    target = options.target
+    is_directory = target.endswith("/") or (client.exists(target) and client.stat(target).kind == "d")
+    if len(options.sources) > 1 and not is_directory:
+        raise ConfigError(f"{target} is no directory: several files need one, named with a slash at its end")
+    if is_directory:
+        client.mkdir(target, parents=True)
+    for source in options.sources:
+        place = join(target, source.name) if is_directory else target
+        for path in [source, *sorted(source.rglob("*"))] if source.is_dir() else [source]:
+            _put_one(client, path, join(place, path.relative_to(source).as_posix()).removesuffix("/."))
+    return 0
+
+
+def _put_one(client: FilesClient, path: Path, target: str) -> None:
+    if path.is_dir():
+        client.mkdir(target, parents=True)
+        return
+    with path.open("rb") as local, client.open(target, "w", permissions=path.stat().st_mode & 0o777) as file:
+        at = 0
+        while content := local.read(COPY_BYTES):
+            at += file.pwrite(content, at)
+
+
+def _cat(client: FilesClient, options: argparse.Namespace) -> int:
+    for path in options.paths:
+        with client.open(path) as file:
+            shutil.copyfileobj(Stream(file), sys.stdout.buffer, COPY_BYTES)
+    return 0
+
+
+def _stat(client: FilesClient, options: argparse.Namespace) -> int:
+    for path in options.paths:
+        print(_line(client.stat(path)))
+    return 0
+
+
+def _rm(client: FilesClient, options: argparse.Namespace) -> int:
+    for path in options.paths:
+        client.unlink(path)
+    return 0
+
+
+def _flush(client: FilesClient, options: argparse.Namespace) -> int:
+    told = client.flush(options.path, options.timeout)
+    for path, error in told["failed"]:
+        print(f"bbflow: {path}: {error}", file=sys.stderr)
+    print(f"{told['written']} files written back, {told['left']} are left")
+    return 1 if told["left"] else 0
+
+
+def _prefetch(client: FilesClient, options: argparse.Namespace) -> int:
+    print(f"{client.prefetch(options.paths)} files are coming")
+    return 0
+
+
+def _refresh(client: FilesClient, options: argparse.Namespace) -> int:
+    client.each("refresh", options.path)
+    return 0
+
+
+def _evict(client: FilesClient, options: argparse.Namespace) -> int:
+    gone = sum(reply["bytes"] for reply in client.each("evict", options.path))
+    print(f"{format_bytes(gone)} went from memory")
+    return 0
+
+
+def _du(client: FilesClient, options: argparse.Namespace) -> int:
+    sizes = [entry.size for entry in _walk(client, options.path) if entry.kind == "f"]
+    print(f"{format_bytes(sum(sizes))} in {len(sizes)} files")
+    return 0
+
+
+def _status(client: FilesClient, options: argparse.Namespace) -> int:
+    for status in client.status():
+        _tell(status)
+    return 0
+
+
+def _tell(status: Message) -> None:
+    behind = (
+        f"before {status['storage']}, written back: {status['write_back']}" if status["storage"] else "before nothing"
+    )
+    print(f"{status['subtree']}: {behind}; {status['open']} files are open in {status['sessions']} sessions")
+    for node in status["nodes"]:
+        state = "up" if node["up"] else "AWAY"
+        free, capacity = format_bytes(max(node["free_bytes"], 0)), format_bytes(node["capacity"])
+        print(f"  IOnode {node['name']} on {node['host']}: {state}, {free} of {capacity} free, {node['pieces']} pieces")
+    for state, (count, size) in sorted(status["files"].items()):
+        print(f"  {count} {state}: {format_bytes(size)}")
+    if status["oldest_dirty_s"]:
+        print(f"  the oldest has waited for {status['oldest_dirty_s']:.0f} s to be written back")
+    for path, error, attempts in status["failed"]:
+        print(f"  not written back after {attempts} attempts: {path}: {error}")
+    for path, error in status["unread"]:
+        print(f"  not read: {path}: {error}")
+    for path in status["lost"]:
+        print(f"  LOST: {path}")

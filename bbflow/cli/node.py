@@ -5,8 +5,11 @@ Example, on each BB node of a cluster:
 """
 
 import argparse
+import shlex
 import socket
+from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bbflow.belongings import held, make
 from bbflow.errors import ConfigError
@@ -18,6 +21,9 @@ from bbflow.landing.server import SOCKET_NAME, Door, serve
 from bbflow.landing.tls import Certificate
 from bbflow.store.node import FILES, NodeStore
 from bbflow.units import parse_bytes
+
+if TYPE_CHECKING:
+    from bbflow.files.companions import Companions
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,8 +40,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--adopt", type=Path, metavar="DIRECTORY", help="take in what ranks without a node wrote to a SpillDirectory"
     )
+    add_files_arguments(parser)
     add_door_arguments(parser)
     parser.add_argument("--with-parent", action="store_true", help="also end when standard input ends")
+
+
+def add_files_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the files that a node keeps beside its streams."""
+    files = parser.add_argument_group("files (see docs/files.md)")
+    files.add_argument(
+        "--files", metavar="URL", help="keep files, too, before this shared storage ('none' for before nothing)"
+    )
+    files.add_argument("--files-capacity", metavar="SIZE", help="their part of --capacity (default: half of it)")
+    files.add_argument("--files-options", default="", metavar="WORDS", help="options of 'bbflow files master'")
+    files.add_argument("--subtree", default="/", help="which part of the namespace (default: %(default)s)")
+
+
+def files_options(options: argparse.Namespace) -> list[str]:
+    """Give these options again, for a node that is started with them."""
+    if not options.files:
+        return []
+    words = ["--files", options.files, "--subtree", options.subtree, f"--files-options={options.files_options}"]
+    return [*words, "--files-capacity", options.files_capacity] if options.files_capacity else words
 
 
 def add_door_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,10 +92,14 @@ def run(options: argparse.Namespace) -> int:
     def ready(tcp: str) -> None:
         add_node(options.contact, NodeAddress(*where, door.key, tcp, authority))
 
+    capacity = parse_bytes(options.capacity)
+    files_capacity = files_part(capacity, options.files_capacity) if options.files else 0
     make(directory, *FILES)
-    with held(directory, f"another agent serves {directory}: stop it first"):
+    with held(directory, f"another agent serves {directory}: stop it first"), ExitStack() as companions:
         try:
-            store = NodeStore(directory, parse_bytes(options.capacity))
+            store = NodeStore(directory, capacity - files_capacity)
+            if options.files:
+                companions.callback(_start_files(options, door.key, files_capacity).close)
             if options.adopt:
                 adopt(store, options.adopt)
             serve(store, options.name, door, ready, with_parent=options.with_parent)
@@ -78,6 +108,31 @@ def run(options: argparse.Namespace) -> int:
     if options.with_parent:
         remove_root(directory.parent)
     return 0
+
+
+def files_part(capacity: int, files_capacity: str | None) -> int:
+    """Give how much of a node's capacity its files may take; streams have the rest.
+
+    Raises
+    ------
+    ConfigError
+        If nothing is left for the streams.
+    """
+    part = parse_bytes(files_capacity) if files_capacity else capacity // 2
+    if part >= capacity:
+        raise ConfigError(f"--files-capacity {part} leaves nothing of --capacity {capacity} for streams")
+    return part
+
+
+def _start_files(options: argparse.Namespace, key: str, capacity: int) -> "Companions":
+    from bbflow.files.companions import Companions  # late: a node without files needs nothing of it
+
+    storage = [] if options.files == "none" else ["--storage", options.files]
+    door = door_options(options)
+    ionode = ["--capacity", str(capacity), *storage, *door]
+    master = [*storage, *shlex.split(options.files_options), *door]
+    where = (options.name, options.contact.resolve(), options.directory, key)
+    return Companions(*where, ionode, master, options.subtree)
 
 
 def certificate_of(options: argparse.Namespace) -> Certificate | None:

@@ -10,9 +10,10 @@ import argparse
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
-from bbflow.cli.node import add_door_arguments, door_options
+from bbflow.cli.node import add_door_arguments, add_files_arguments, door_options, files_options
 from bbflow.errors import NodeError
 from bbflow.landing.contact import remove_scheduler_file
 from bbflow.landing.embedded import (
@@ -32,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nodes", type=int, default=1, help="BB nodes on this host (default: %(default)s)")
     parser.add_argument("--capacity", default="512MiB", help="size of each pool (default: %(default)s)")
     parser.add_argument("--directory", type=Path, default=DEFAULT_DIRECTORY, help="default: %(default)s")
+    add_files_arguments(parser)
     add_door_arguments(parser)
     parser.add_argument("--scheduler-file", type=Path, help="also start Dask, and write its scheduler file")
     parser.add_argument(
@@ -47,13 +49,28 @@ def run(options: argparse.Namespace) -> int:
     root = make_root(options.directory)
     for number in range(options.nodes):
         name = f"bb{number}"
-        capacity, door = parse_bytes(options.capacity), door_options(options)
+        capacity, door = parse_bytes(options.capacity), [*door_options(options), *files_options(options)]
         process = spawn_node(name, root, capacity, options.contact, options=door)
         wait_until_ready(name, options.contact, process, root / f"{name}.log")
+    if options.files:
+        _wait_for_files(options.contact, options.nodes)
     if options.scheduler_file:
         _start_dask(options, root)
     print(f"{options.nodes} BB nodes are up: see 'bbflow status --contact {options.contact}'")
     return 0
+
+
+def _wait_for_files(contact: Path, nodes: int) -> None:
+    from bbflow.files.client import FilesClient  # late: nodes without files need nothing of it
+
+    deadline_s = time.monotonic() + START_TIMEOUT_S
+    while True:
+        with suppress(NodeError), FilesClient(contact) as client:
+            if sum(node["up"] for status in client.status() for node in status["nodes"]) >= nodes:
+                return
+        if time.monotonic() > deadline_s:
+            raise NodeError(f"the files' servers didn't start within {START_TIMEOUT_S:.0f} s: see the nodes' logs")
+        time.sleep(0.05)
 
 
 def _start_dask(options: argparse.Namespace, root: Path) -> None:

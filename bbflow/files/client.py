@@ -20,6 +20,8 @@ from bbflow.landing.contact import MasterAddress, read_masters
 from bbflow.records import Message
 
 FOREVER_S = -1.0
+FLUSH_S = 600.0
+"""How long `end` waits for the shared storage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,6 +286,24 @@ class FilesClient:
     def status(self) -> list[Message]:
         """Give what each master says of itself."""
         return [session.call("status") for session in self.masters()]
+
+    def end(self, *, force: bool = False) -> None:
+        """Write everything back, and end the servers, which remove what they keep.
+
+        Parameters
+        ----------
+        force
+            Don't write anything back.
+
+        Raises
+        ------
+        OSError
+            EBUSY if files are left that the shared storage doesn't have.
+        """
+        for session in reversed(list(self.masters())):
+            if not force and session.options["storage"]:
+                session.call("flush", path="", wait_s=FLUSH_S)
+            session.call("shutdown", force=force)
 
     def close(self) -> None:
         """End all sessions."""

@@ -1,6 +1,8 @@
 """An IOnode: a thread for each client, one that follows the master, and a few for the shared storage."""
 
 import errno
+import os
+import signal
 import socket
 import sys
 import threading
@@ -64,7 +66,6 @@ class IoNode:
 
     def __init__(self, place: Place, door: Door, storage: str, giving_way: GivingWay) -> None:
         self._place, self._door = place, door
-        place.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._pieces = Pieces(place.directory)
         self._identity: Message = {"name": place.name, "host": socket.gethostname()}
         self._tls = door.certificate.context() if door.certificate else None
@@ -77,6 +78,8 @@ class IoNode:
         )
         self._workers = ThreadPoolExecutor(THREADS, thread_name_prefix="bbflow-transfer")
         self._sending = threading.Lock()
+        self.is_over = False
+        """Whether the master has told it to end, and to keep nothing."""
         self._requests: dict[str, Callable[[Message], Message]] = {
             "cut": self._cut,
             "copy": self._copy,
@@ -201,6 +204,9 @@ class IoNode:
             op = command.get("op")
             if op == "nodes":
                 self._learn(command["nodes"])
+            elif op == "end":
+                self.is_over = True
+                os.kill(os.getpid(), signal.SIGTERM)
             elif op in self._transfers.quick:
                 self._tell(master, command, self._transfers.quick[op](command))
             elif op == "fill":  # it only queues; in order with what drops the same piece

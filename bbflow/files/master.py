@@ -59,7 +59,7 @@ class Master:
         committing = Committing(core, self._write_back, self._replicas)
         self._opening = Opening(core, self._filling, self._scanning, self._write_back, committing)
         naming = Naming(core, self._opening, self._scanning, self._write_back)
-        overview = Overview(core, self._filling, self._scanning, self._write_back, self._fleet)
+        overview = self._overview = Overview(core, self._filling, self._scanning, self._write_back, self._fleet)
         locks = Locks(core)
         self._entering = Entering(core, self._opening, locks, self._write_back, self._fleet, self._ended)
         self._requests: dict[str, Request] = {
@@ -94,6 +94,11 @@ class Master:
     def storage(self) -> str:
         """The shared storage's URL."""
         return self._core.options.storage
+
+    @property
+    def is_over(self) -> bool:
+        """Whether somebody has asked for its end, and for that of its IOnodes."""
+        return self._overview.is_over
 
     # What comes in.
 

@@ -30,6 +30,8 @@ class Overview:
     def __init__(self, core: Core, filling: Filling, scanning: Scanning, write_back: WriteBack, fleet: Fleet) -> None:
         self._core, self._filling, self._scanning = core, filling, scanning
         self._write_back, self._fleet = write_back, fleet
+        self.is_over = False
+        """Whether somebody has asked for the end of it all."""
         self.requests: dict[str, Request] = {
             "statfs": self._statfs,
             "status": self._status,
@@ -37,6 +39,7 @@ class Overview:
             "prefetch": self._prefetch,
             "refresh": self._refresh,
             "evict": self._evict,
+            "shutdown": self._shutdown,
         }
         """What clients may ask."""
 
@@ -141,3 +144,17 @@ class Overview:
         for inode in going:
             self._filling.let_go(inode)
         return {"ok": True, "bytes": sum(inode.size for inode in going)}
+
+    def _shutdown(self, call: Call) -> Message:
+        """End master and IOnodes, which remove what they keep; files that were not written back forbid it."""
+        core = self._core
+        names = [core.image.path(inode) for inode in core.image.inodes.values() if self._is_only_here(inode)]
+        if names and not call.message.get("force"):
+            raise OSError(errno.EBUSY, f"{len(names)} files are nowhere but here, as {names[0]!r}: flush them first")
+        for node in core.nodes.values():
+            core.command(node.name, "end", lambda _: None)
+        self.is_over = True
+        return {"ok": True}
+
+    def _is_only_here(self, inode: Inode) -> bool:
+        return inode.kind == FILE and inode.state == "dirty" and bool(inode.parent) and self._write_back.is_on

@@ -9,6 +9,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from bbflow.belongings import make, remove
 from bbflow.files.core import Options
 from bbflow.files.database import Database
 from bbflow.files.giving_way import GivingWay
@@ -19,6 +20,8 @@ from bbflow.landing.contact import NodeAddress, add_master, remove_master
 from bbflow.landing.server import Door
 
 DATABASE_NAME = "metadata.db"
+MASTER_FILES = (f"{DATABASE_NAME}*", SOCKET_NAME)
+IONODE_FILES = ("pieces/*", "unfinished/*", "ionode.sock")
 
 
 def run_master(contact: Path, name: str, directory: Path, door: Door, options: Options, *, with_parent: bool) -> None:
@@ -46,7 +49,7 @@ def run_master(contact: Path, name: str, directory: Path, door: Door, options: O
     NodeError
         If another master serves the directory.
     """
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make(directory, *MASTER_FILES)
     authority = str(door.certificate.authority.resolve()) if door.certificate else ""
     where = (name, socket.gethostname(), str(directory / SOCKET_NAME), str(directory), door.key)
     number = add_master(contact, options.subtree, NodeAddress(*where))  # a place in the file, before it can be reached
@@ -61,6 +64,8 @@ def run_master(contact: Path, name: str, directory: Path, door: Door, options: O
     finally:
         database.close()
         remove_master(contact, options.subtree, str(directory))
+    if master.is_over:
+        remove(directory)
 
 
 def run_ionode(place: Place, door: Door, storage: str, giving_way: GivingWay, *, with_parent: bool) -> None:
@@ -85,6 +90,7 @@ def run_ionode(place: Place, door: Door, storage: str, giving_way: GivingWay, *,
         If another IOnode serves the directory.
     """
     block_signals()
+    make(place.directory, *IONODE_FILES)
     node = IoNode(place, door, storage, giving_way)
     node.start()
     threading.Thread(target=node.follow, name="bbflow-master", daemon=True).start()
@@ -93,6 +99,8 @@ def run_ionode(place: Place, door: Door, storage: str, giving_way: GivingWay, *,
         threading.Thread(target=_until_end_of_input, args=(os.getpid(),), daemon=True).start()
     signal.sigwait({signal.SIGTERM, signal.SIGINT})
     giving_way.close()
+    if node.is_over:
+        remove(place.directory)
 
 
 def block_signals() -> None:

@@ -81,6 +81,7 @@ class MasterServer:
                 self._turn_strangers_away()
                 due_s = time.monotonic() + TICK_S
             self._deliver()
+            self.stopped = self.stopped or self._master.is_over
         self._close()
 
     def _accept(self, listener: socket.socket) -> None:

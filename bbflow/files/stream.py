@@ -6,6 +6,8 @@ import os
 
 from bbflow.files.opened import OpenFile
 
+BUFFER_BYTES = 4 << 20
+
 
 class Stream(io.RawIOBase):
     """An open file with a position, for what expects Python's files."""
@@ -68,3 +70,23 @@ class Stream(io.RawIOBase):
         if not self.closed:
             super().close()
             self._file.close()
+
+
+def buffered(file: OpenFile, mode: str) -> io.BufferedIOBase:
+    """Give an open file with a position and a buffer.
+
+    Parameters
+    ----------
+    file
+        The file.
+    mode
+        As it was opened: ``r``, ``w``, ``x``, ``a`` or ``r+``.
+    """
+    stream = Stream(file)
+    if mode == "r":
+        return io.BufferedReader(stream, BUFFER_BYTES)
+    if mode == "r+":
+        return io.BufferedRandom(stream, BUFFER_BYTES)
+    if mode == "a":
+        stream.seek(0, os.SEEK_END)
+    return io.BufferedWriter(stream, BUFFER_BYTES)

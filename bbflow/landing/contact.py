@@ -106,6 +106,11 @@ def read_masters(path: Path) -> tuple[MasterAddress, ...]:
     return masters
 
 
+def has_masters(path: Path) -> bool:
+    """Whether there are files behind a contact file."""
+    return path.exists() and bool(_read(path).masters)
+
+
 def contact_key(path: Path) -> str:
     """Give the key of a contact file, which is made, without nodes yet, if need be."""
     with locked(path):
@@ -168,6 +173,34 @@ def add_master(path: Path, subtree: str, address: NodeAddress) -> int:
 
     _change(path, add)
     return number
+
+
+def claim_master(path: Path, subtree: str, place: NodeAddress) -> bool:
+    """Note that a node will have a subtree's master; give false if another one has it, or will have it.
+
+    Parameters
+    ----------
+    path
+        The contact file.
+    subtree
+        What the master is for.
+    place
+        Its name, host and directory; how to reach it is told by `add_master`.
+    """
+    claimed = False
+
+    def claim(content: _Content) -> _Content:
+        nonlocal claimed
+        others = [master for master in content.masters if master.subtree == subtree]
+        claimed = all((m.address.host, m.address.directory) == (place.host, place.directory) for m in others)
+        if others or not claimed:
+            return content
+        number = 0 if subtree == "/" else max([0, *(master.number for master in content.masters)]) + 1
+        masters = (*content.masters, MasterAddress(subtree, number, place))
+        return replace(content, masters=tuple(sorted(masters, key=lambda master: master.subtree)))
+
+    _change(path, claim)
+    return claimed
 
 
 def remove_master(path: Path, subtree: str, directory: str) -> None:

@@ -1,0 +1,95 @@
+"""The servers of the files on BB nodes as commands: `bbflow files master` and `bbflow files ionode`."""
+
+import argparse
+from pathlib import Path
+
+from bbflow.cli.node import add_door_arguments, certificate_of
+from bbflow.files.core import Options
+from bbflow.files.giving_way import GivingWay
+from bbflow.files.ionode import Place
+from bbflow.files.running import run_ionode, run_master
+from bbflow.landing.contact import contact_key
+from bbflow.landing.server import Door
+from bbflow.units import parse_bytes
+
+
+def _add_server(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--contact", type=Path, required=True, help="contact file of the nodes")
+    parser.add_argument("--directory", type=Path, required=True, help="where it keeps what it has")
+    parser.add_argument("--subtree", default="/", help="which part of the namespace (default: %(default)s)")
+    parser.add_argument(
+        "--storage", default="", metavar="URL", help="shared storage behind the files: s3://, a path, …"
+    )
+    parser.add_argument("--with-parent", action="store_true", help="also end when standard input ends")
+    add_door_arguments(parser)
+
+
+def add_master(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of a master."""
+    _add_server(parser)
+    parser.set_defaults(act=_be_master)
+    parser.add_argument("--name", default="master", help="for messages (default: %(default)s)")
+    _add_keeping_arguments(parser)
+
+
+def _add_keeping_arguments(parser: argparse.ArgumentParser) -> None:
+    standard = Options()
+    parser.add_argument(
+        "--write-back", choices=("background", "close", "fsync", "end"), default=standard.write_back,
+        help="when files go to the shared storage (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--scratch", action="append", default=[], metavar="PATTERN", help="never write such files back, as '*.tmp'"
+    )
+    parser.add_argument("--piece", default=str(standard.piece_bytes), metavar="SIZE", help="stripe of large files")
+    parser.add_argument("--replicas", type=int, default=standard.replicas, help="IOnodes that have each file")
+    parser.add_argument("--near", action="store_true", help="put files on the writer's own host while it has room")
+    parser.add_argument("--wait", type=float, default=standard.wait_s, metavar="SECONDS",
+                        help="how long opening a file waits that is still written (default: not)")  # fmt: skip
+    parser.add_argument("--room-timeout", type=float, default=standard.room_timeout_s, metavar="SECONDS",
+                        help="how long a writer waits for room (default: %(default)g)")  # fmt: skip
+    parser.add_argument("--node-loss", type=float, default=standard.node_loss_s, metavar="SECONDS",
+                        help="when bytes of an IOnode that is away count as lost (default: %(default)g)")  # fmt: skip
+    parser.add_argument("--refresh", type=float, default=standard.refresh_s, metavar="SECONDS",
+                        help="look at directories in the shared storage again (default: when asked)")  # fmt: skip
+
+
+def _be_master(options: argparse.Namespace) -> int:
+    door = Door(contact_key(options.contact), options.listen, certificate_of(options))
+    kept = Options(
+        storage=options.storage.rstrip("/"),
+        write_back=options.write_back,
+        scratch=tuple(options.scratch),
+        piece_bytes=parse_bytes(options.piece),
+        replicas=options.replicas,
+        near=options.near,
+        wait_s=options.wait,
+        room_timeout_s=options.room_timeout,
+        node_loss_s=options.node_loss,
+        refresh_s=options.refresh,
+        subtree=options.subtree,
+    )
+    run_master(options.contact, options.name, options.directory, door, kept, with_parent=options.with_parent)
+    return 0
+
+
+def add_ionode(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of an IOnode."""
+    _add_server(parser)
+    parser.set_defaults(act=_be_ionode)
+    parser.add_argument("--name", required=True, help="unique under its master")
+    parser.add_argument("--capacity", default="512MiB", help="how much its files may take (default: %(default)s)")
+    _add_giving_way_arguments(parser)
+
+
+def _add_giving_way_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--policy", default="no-action", help="delay policy of transfers, as for 'bbflow stage'")
+    parser.add_argument("--phases", type=Path, metavar="DIR", help="where I/O phases are announced")
+
+
+def _be_ionode(options: argparse.Namespace) -> int:
+    door = Door(contact_key(options.contact), options.listen, certificate_of(options))
+    place = Place(options.name, options.contact, options.directory, parse_bytes(options.capacity), options.subtree)
+    way = GivingWay(options.policy, options.phases)
+    run_ionode(place, door, options.storage.rstrip("/"), way, with_parent=options.with_parent)
+    return 0

@@ -1,0 +1,87 @@
+"""The ways to the files for users: the command line, and whatever opens fsspec's URLs."""
+
+import os
+import subprocess
+import sys
+
+import dask.array
+import fsspec
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from servers import wait_for
+
+from bbflow.files.client import FilesClient
+
+
+@pytest.fixture
+def door(servers):
+    servers.start(nodes=2, master=("--piece", "256KiB"))
+    return {"contact": str(servers.contact)}
+
+
+def test_xarray_dask_pandas_and_zarr_open_it(door):
+    values = np.random.default_rng(1).random((4, 50_000))
+    xr.Dataset({"v": (("t", "x"), values)}).to_zarr("bb://store.zarr", storage_options=door)
+    assert np.array_equal(xr.open_zarr("bb://store.zarr", storage_options=door).v, values)
+    dask.array.from_array(values, chunks=(1, 50_000)).to_zarr("bb://dask.zarr", storage_options=door)
+    assert np.array_equal(dask.array.from_zarr("bb://dask.zarr", storage_options=door).compute(), values)
+    table = pd.DataFrame({"a": [1, 2], "b": ["x", "y"]})
+    table.to_csv("bb://deep/er/table.csv", index=False, storage_options=door)
+    assert pd.read_csv("bb://deep/er/table.csv", storage_options=door).equals(table)
+
+
+def test_fsspec_finds_moves_and_removes(door):
+    system = fsspec.filesystem("bb", **door)
+    system.pipe({"/a/b/one": b"1", "/a/two": b"22"})
+    assert system.find("/a") == ["/a/b/one", "/a/two"]
+    assert (system.cat_file("/a/two", 1), system.size("/a/two")) == (b"2", 2)
+    system.mv("/a/two", "/a/three")
+    with system.open("/a/three", "ab") as file:
+        file.write(b"!")
+    assert system.cat("/a/three") == b"22!"
+    system.rm("/a", recursive=True)
+    assert not system.exists("/a/b")
+
+
+def test_the_command_line_copies_lists_and_writes_back(servers, tmp_path):
+    def files(*words):
+        action, *rest = words
+        command = [sys.executable, "-m", "bbflow", "files", action, "--contact", str(servers.contact), *rest]
+        return subprocess.run(command, capture_output=True, check=True).stdout
+
+    servers.start(nodes=2, master=("--piece", "256KiB"))
+    content = os.urandom(1_000_000)
+    (tmp_path / "in/sub").mkdir(parents=True)
+    (tmp_path / "in/sub/x.dat").write_bytes(content)
+    files("put", str(tmp_path / "in"), "/tree/")
+    assert files("cat", "/tree/in/sub/x.dat") == content
+    assert files("ls", "/tree/in/sub") == b"x.dat\n"
+    files("flush")
+    assert (servers.storage / "tree/in/sub/x.dat").read_bytes() == content
+    assert b"clean" in files("stat", "/tree/in/sub/x.dat")
+    assert b"977 KiB in 1 files" in files("du")
+    files("get", "/tree", str(tmp_path / "out"))
+    assert (tmp_path / "out/in/sub/x.dat").read_bytes() == content
+    files("evict")
+    assert b"1 cold" in files("status")
+    assert files("cat", "/tree/in/sub/x.dat") == content
+
+
+def test_nodes_with_files_come_and_go_by_two_commands(tmp_path):
+    def bbflow(*words):
+        command = [sys.executable, "-m", "bbflow", *words]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    contact, storage = tmp_path / "contact.json", tmp_path / "storage"
+    common = ("--contact", str(contact))
+    where = ("--directory", str(tmp_path), "--capacity", "8MiB", "--files", str(storage))
+    begun = bbflow("up", "--nodes", "2", *common, *where)
+    assert begun.returncode == 0, begun.stderr
+    with FilesClient(contact) as client:
+        client.write("/kept", b"bytes")
+    ended = bbflow("down", *common)
+    assert ended.returncode == 0, ended.stderr
+    assert (storage / "kept").read_bytes() == b"bytes"
+    wait_for(lambda: not [*tmp_path.glob("*/bbflow-*")], "the nodes' end")
