@@ -50,6 +50,8 @@ def _add_keeping_arguments(parser: argparse.ArgumentParser) -> None:
                         help="how long a writer waits for room (default: %(default)g)")  # fmt: skip
     parser.add_argument("--node-loss", type=float, default=standard.node_loss_s, metavar="SECONDS",
                         help="when bytes of an IOnode that is away count as lost (default: %(default)g)")  # fmt: skip
+    parser.add_argument("--lease", type=float, default=standard.lease_s, metavar="SECONDS",
+                        help="how long a silent client keeps what it has open (default: %(default)g)")  # fmt: skip
     parser.add_argument("--refresh", type=float, default=standard.refresh_s, metavar="SECONDS",
                         help="look at directories in the shared storage again (default: when asked)")  # fmt: skip
 
@@ -65,6 +67,7 @@ def _be_master(options: argparse.Namespace) -> int:
         near=options.near,
         wait_s=options.wait,
         room_timeout_s=options.room_timeout,
+        lease_s=options.lease,
         node_loss_s=options.node_loss,
         refresh_s=options.refresh,
         subtree=options.subtree,

@@ -17,7 +17,6 @@ from bbflow.records import Message
 Then = Callable[[Message], None]
 Key = tuple[str, int | str]
 """What a request waits for: a kind of event, and on which thing."""
-LEASE_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +39,8 @@ class Options:
     """How long opening a file that is being written, or expected, waits by default."""
     room_timeout_s: float = 600.0
     """How long a writer waits for room."""
+    lease_s: float = 10.0
+    """How long a client that is silent may keep what it was told, and what it has open."""
     node_loss_s: float = 60.0
     """How long a node may be away before its bytes count as lost."""
     refresh_s: float = 0.0

@@ -5,7 +5,7 @@ import secrets
 from collections.abc import Callable
 
 from bbflow.errors import ProtocolError
-from bbflow.files.core import LEASE_S, Call, Core
+from bbflow.files.core import Call, Core
 from bbflow.files.fleet import Fleet
 from bbflow.files.inodes import Inode
 from bbflow.files.locks import Locks
@@ -73,14 +73,15 @@ class Entering:
         session = self._session(message, uid)
         core.sessions.connect(session, peer)
         session.host = str(message["host"])
-        handles = self._opening.resume(session, message.get("handles", []), message.get("room", {}))
+        call = Call(peer, session, message, session.who)
+        handles = self._opening.resume(call, message.get("handles", []), message.get("room", {}))
         options = core.options
         core.send(
             peer,
             {
                 "ok": True,
                 "session": session.name,
-                "lease_s": LEASE_S,
+                "lease_s": options.lease_s,
                 "root": core.image.root.attr(),
                 "nodes": self._fleet.told(),
                 "handles": handles,

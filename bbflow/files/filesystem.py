@@ -85,10 +85,7 @@ class BurstBufferFileSystem(AbstractFileSystem):  # type: ignore[misc]
         self._client.rmdir(self._strip_protocol(path))
 
     def rm_file(self, path: str) -> None:
-        """Remove a file."""
-        self._client.unlink(self._strip_protocol(path))
-
-    def _rm(self, path: str) -> None:
+        """Remove a file, or an empty directory: fsspec asks for both when it removes what is below one."""
         plain = self._strip_protocol(path)
         if self._client.stat(plain).kind == "d":
             self._client.rmdir(plain)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bbflow.errors import ProtocolError
 from bbflow.files.committing import Committing
-from bbflow.files.core import LEASE_S, Blocked, Call, Core, Deferred, Key, Options, Request
+from bbflow.files.core import Blocked, Call, Core, Deferred, Key, Options, Request
 from bbflow.files.database import Database
 from bbflow.files.entering import Entering
 from bbflow.files.filling import Filling
@@ -77,13 +77,13 @@ class Master:
         self._restore()
 
     def _restore(self) -> None:
-        """Take in what a master before this one knew; its clients have `LEASE_S` to come back."""
+        """Take in what a master before this one knew; its clients have a lease to come back."""
         core = self._core
         for name, uid, gid in core.database.sessions():
             core.sessions.add(Session(name, Credentials(uid, gid), lost_s=core.clock()))
         for row in core.database.writers():
             self._opening.restore(row)
-        self._grace_until_s = core.clock() + LEASE_S if core.sessions.by_name else 0.0
+        self._grace_until_s = core.clock() + core.options.lease_s if core.sessions.by_name else 0.0
         for inode in list(core.image.inodes.values()):
             if not inode.parent:
                 core.orphans.add(inode.ino)
@@ -206,7 +206,7 @@ class Master:
         seq = core.seq
         for listener, message in heard.values():
             core.send(listener, {"op": "forget", "seq": seq, **message})
-        self._telling[seq] = Telling(set(heard), then, core.clock() + LEASE_S)
+        self._telling[seq] = Telling(set(heard), then, core.clock() + core.options.lease_s)
 
     def _forgot(self, peer: int, seq: int) -> None:
         session, telling = self._core.sessions.by_peer.get(peer), self._telling.get(seq)
@@ -292,7 +292,7 @@ class Master:
         """Do what is due by the clock."""
         now_s, core = self._core.clock(), self._core
         for session in list(core.sessions.by_name.values()):
-            if session.lost_s is not None and now_s >= session.lost_s + LEASE_S:
+            if session.lost_s is not None and now_s >= session.lost_s + core.options.lease_s:
                 self._entering.end(session)
         for seq, telling in list(self._telling.items()):
             if now_s >= telling.deadline_s:

@@ -284,17 +284,22 @@ class OpenFile:
             if self._closed:
                 return
             self._closed = True
-            self._session.open_files.pop(self._handle, None)
-            if self._lost:
-                if self._dirty:
-                    raise OSError(errno.EIO, f"{self.path} was lost with its session: what was not closed is gone")
-                return
             try:
-                if self._dirty:
-                    self._commit(sync=False)
+                self._close()
             finally:
-                surplus = self._session.surplus(KEEP_BYTES) if self.writes else {}
-                self._session.tell("close", handle=self._handle, room=surplus, dirty=self._dirty)
+                self._session.open_files.pop(self._handle, None)
+
+    def _close(self) -> None:
+        if self._lost:
+            if self._dirty:
+                raise OSError(errno.EIO, f"{self.path} was lost with its session: what was not closed is gone")
+            return
+        try:
+            if self._dirty:
+                self._commit(sync=False)
+        finally:
+            surplus = self._session.surplus(KEEP_BYTES) if self.writes else {}
+            self._session.tell("close", handle=self._handle, room=surplus, dirty=self._dirty)
 
     def abandon(self) -> None:
         """Close the file; what was written since the last `sync` goes."""

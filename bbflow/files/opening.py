@@ -215,12 +215,14 @@ class Opening:
         handle = call.session.handles.get(call.message["handle"])
         for name, size in call.message.get("room", {}).items():
             self._give_back(call.session, name, int(size))
-        if handle is None:
-            return
-        inode = handle.inode
-        if handle.version and inode.expected:
-            self._committing.new_version(call, inode, (), 0, handle.version)
-        self.close(call.session, handle, discard=bool(call.message.get("dirty")))
+        if handle is not None:
+            self._close_well(call, handle, discard=bool(call.message.get("dirty")))
+
+    def _close_well(self, call: Call, handle: Handle, *, discard: bool) -> None:
+        """Close a handle that its client doesn't need any more; a new file is empty if nothing was committed."""
+        if handle.version and handle.inode.expected:
+            self._committing.new_version(call, handle.inode, (), 0, handle.version)
+        self.close(call.session, handle, discard=discard)
 
     def _give_back(self, session: Session, name: str, size: int) -> None:
         size = min(size, session.room.get(name, 0))
@@ -291,10 +293,24 @@ class Opening:
             self._filling.make_room(node, size)
             error = OSError(errno.ENOSPC, f"IOnode {name} is full: {node.free_bytes} bytes of {node.capacity} are free")
             call.wait(("room", name), error, self._core.options.room_timeout_s, self._core.clock())
-        return {"ok": True, "granted": self._grant(call.session, name, size)}
+        wish = min(pages(int(call.message.get("wish", 0))), node.free_bytes // 8)
+        return {"ok": True, "granted": self._grant(call.session, name, max(size, wish))}
 
-    def resume(self, session: Session, handles: list[list[int]], room: dict[str, int]) -> list[int]:
-        """Take a session in again that a master before this one knew; give the handles that live on."""
+    def resume(self, call: Call, handles: list[list[int]], room: dict[str, int]) -> list[int]:
+        """Take a session in again that had lost its connection; give the handles that live on.
+
+        Parameters
+        ----------
+        call
+            What brings it back.
+        handles
+            What it has open: what else is open here it has closed, and its message was lost.
+        room
+            What it may still write.
+        """
+        session, known = call.session, {number for number, *_ in handles}
+        for handle in [handle for number, handle in session.handles.items() if number not in known]:
+            self._close_well(call, handle, discard=True)
         for name, size in room.items():
             missing = int(size) - session.room.get(name, 0)
             if missing > 0:

@@ -161,7 +161,7 @@ class Session:
         with self._lock:
             self._nodes_callers.setdefault(name, []).append(caller)
 
-    def take_room(self, node: str, size: int, more: int) -> None:
+    def take_room(self, node: str, size: int, wish: int) -> None:
         """Have room for some bytes on an IOnode, and ask for more at once if there isn't.
 
         Parameters
@@ -170,8 +170,8 @@ class Session:
             Which.
         size
             Bytes that are written now.
-        more
-            Bytes that are asked for, if need be.
+        wish
+            Bytes that are asked for if there is plenty, so that the next ones need no request.
 
         Raises
         ------
@@ -180,7 +180,7 @@ class Session:
         """
         with self._lock:
             while self.room.get(node, 0) < size:
-                self.call("room", node=node, bytes=max(more, size - self.room.get(node, 0)))
+                self.call("room", node=node, bytes=size - self.room.get(node, 0), wish=wish)
             self.room[node] -= size
 
     def return_room(self, node: str, size: int) -> None:
@@ -195,6 +195,10 @@ class Session:
             for node, size in given.items():
                 self.room[node] -= size
             return given
+
+    def hang_up(self) -> None:
+        """Leave without a word, as a client that is killed does."""
+        self._caller.close()
 
     def close(self) -> None:
         """End the session."""

@@ -1,9 +1,19 @@
+import tempfile
+from pathlib import Path
+
 import pytest
 from servers import Servers
 
 
 @pytest.fixture
-def servers(tmp_path):
+def short_path():
+    """A directory whose name leaves room for that of a Unix socket."""
+    with tempfile.TemporaryDirectory(prefix="bb") as directory:
+        yield Path(directory)
+
+
+@pytest.fixture
+def servers(short_path):
     """A master and IOnodes of their own processes, started by the test."""
-    with Servers(tmp_path) as running:
+    with Servers(short_path) as running:
         yield running

@@ -12,6 +12,7 @@ import pytest
 import xarray as xr
 from servers import wait_for
 
+from bbflow.cli import main
 from bbflow.files.client import FilesClient
 
 
@@ -23,8 +24,8 @@ def door(servers):
 
 def test_xarray_dask_pandas_and_zarr_open_it(door):
     values = np.random.default_rng(1).random((4, 50_000))
-    xr.Dataset({"v": (("t", "x"), values)}).to_zarr("bb://store.zarr", storage_options=door)
-    assert np.array_equal(xr.open_zarr("bb://store.zarr", storage_options=door).v, values)
+    xr.Dataset({"v": (("t", "x"), values)}).to_zarr("bb://store.zarr", storage_options=door, consolidated=False)
+    assert np.array_equal(xr.open_zarr("bb://store.zarr", storage_options=door, consolidated=False).v, values)
     dask.array.from_array(values, chunks=(1, 50_000)).to_zarr("bb://dask.zarr", storage_options=door)
     assert np.array_equal(dask.array.from_zarr("bb://dask.zarr", storage_options=door).compute(), values)
     table = pd.DataFrame({"a": [1, 2], "b": ["x", "y"]})
@@ -45,11 +46,11 @@ def test_fsspec_finds_moves_and_removes(door):
     assert not system.exists("/a/b")
 
 
-def test_the_command_line_copies_lists_and_writes_back(servers, tmp_path):
-    def files(*words):
-        action, *rest = words
-        command = [sys.executable, "-m", "bbflow", "files", action, "--contact", str(servers.contact), *rest]
-        return subprocess.run(command, capture_output=True, check=True).stdout
+def test_the_command_line_copies_lists_and_writes_back(servers, tmp_path, capfdbinary):
+    def files(action, *words):
+        assert main(["files", action, "--contact", str(servers.contact), *words]) == 0
+        sys.stdout.flush()
+        return capfdbinary.readouterr().out
 
     servers.start(nodes=2, master=("--piece", "256KiB"))
     content = os.urandom(1_000_000)
@@ -69,19 +70,14 @@ def test_the_command_line_copies_lists_and_writes_back(servers, tmp_path):
     assert files("cat", "/tree/in/sub/x.dat") == content
 
 
-def test_nodes_with_files_come_and_go_by_two_commands(tmp_path):
-    def bbflow(*words):
-        command = [sys.executable, "-m", "bbflow", *words]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
-
+def test_nodes_with_files_come_and_go_by_two_commands(tmp_path, short_path):
     contact, storage = tmp_path / "contact.json", tmp_path / "storage"
-    common = ("--contact", str(contact))
-    where = ("--directory", str(tmp_path), "--capacity", "8MiB", "--files", str(storage))
-    begun = bbflow("up", "--nodes", "2", *common, *where)
-    assert begun.returncode == 0, begun.stderr
+    common = ["--contact", str(contact)]
+    where = ["--directory", str(short_path), "--capacity", "8MiB", "--files", str(storage)]
+    command = [sys.executable, "-m", "bbflow", "up", "--nodes", "2", *common, *where]
+    assert subprocess.run(command, check=False).returncode == 0
     with FilesClient(contact) as client:
         client.write("/kept", b"bytes")
-    ended = bbflow("down", *common)
-    assert ended.returncode == 0, ended.stderr
+    assert main(["down", *common]) == 0
     assert (storage / "kept").read_bytes() == b"bytes"
-    wait_for(lambda: not [*tmp_path.glob("*/bbflow-*")], "the nodes' end")
+    wait_for(lambda: not [*short_path.glob("*/bbflow-*")], "the nodes' end")

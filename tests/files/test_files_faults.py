@@ -1,0 +1,129 @@
+"""Masters and IOnodes that are killed, hosts that are gone, nodes that are full."""
+
+import errno
+import os
+import signal
+import threading
+
+import pytest
+from servers import wait_for
+
+
+def test_what_is_closed_outlives_a_killed_master_and_what_is_not_closed_is_not_seen(servers):
+    writer, reader = servers.start(storage=False), servers.client()
+    writer.write("/closed", b"closed")
+    file = writer.open("/open", "w")
+    file.pwrite(b"half", 0)
+    servers.restart("master")
+    assert reader.read("/closed") == b"closed"
+    file.pwrite(b"whole", 0)
+    file.close()
+    assert reader.read("/open") == b"whole"
+
+
+def test_a_new_file_of_a_client_that_died_is_no_more(servers):
+    client, dying = servers.start(storage=False, master=("--lease", "0.5")), servers.client()
+    client.write("/old", b"old")
+    for path in ("/new", "/old"):
+        dying.open(path, "w").pwrite(b"half", 0)
+    (session,) = dying.masters()
+    session.hang_up()
+    wait_for(lambda: not client.exists("/new"), "the end of the session")
+    assert client.read("/old") == b"old"
+    client.write("/old", b"newer")
+
+
+def test_closed_files_outlive_a_killed_ionode(servers):
+    client = servers.start(nodes=2, storage=False, master=("--piece", "64KiB"))
+    content = os.urandom(300_000)
+    client.write("/f", content)
+    servers.restart("master-io0")
+    assert client.read("/f") == content
+    client.write("/g", content)
+    assert client.read("/g") == content
+
+
+def test_without_its_node_a_file_is_lost_by_name_unless_it_was_written_back_or_has_replicas(servers):
+    options = ("--node-loss", "1", "--write-back", "end", "--scratch", "*.tmp")
+    client = servers.start(nodes=1, master=options)
+    for path in ("/dirty", "/clean", "/x.tmp"):
+        client.write(path, path.encode())
+    assert client.flush("/clean", 60)["left"] == 0
+    servers.kill("master-io0")
+    wait_for(lambda: client.status()[0]["lost"], "the list of what is lost")
+    lost = client.status()[0]["lost"]
+    assert "x.tmp" in lost
+    assert "clean" not in lost
+    with pytest.raises(OSError, match="lost") as caught:
+        client.open("/x.tmp")
+    assert caught.value.errno == errno.EIO
+    servers.spawn("other", "ionode", "--name", "other", "--capacity", "1MiB", "--storage", str(servers.storage))
+    wait_for(lambda: servers.up(client), "another node")
+    assert client.read("/clean") == b"/clean"
+
+
+def test_with_two_replicas_the_loss_of_a_node_loses_nothing(servers):
+    options = ("--node-loss", "1", "--replicas", "2", "--piece", "64KiB")
+    client = servers.start(nodes=3, storage=False, master=options)
+    contents = {f"/f{number}": os.urandom(200_000) for number in range(4)}
+    for path, content in contents.items():
+        client.write(path, content)
+    servers.kill("master-io1")
+    wait_for(lambda: servers.up(client) == 2, "the loss")
+    assert {path: client.read(path) for path in contents} == contents
+    assert client.status()[0]["lost"] == []
+
+
+def test_a_full_node_evicts_what_is_clean_least_recently_used_first(servers):
+    client = servers.start(capacity="1MiB")
+    contents = {f"/f{number}": os.urandom(200_000) for number in range(12)}
+    for path, content in contents.items():
+        client.write(path, content)  # it waits while older files are written back and go
+    assert {path: client.read(path) for path in contents} == contents
+    (node,) = client.status()[0]["nodes"]
+    assert node["placed_bytes"] <= node["capacity"] == 1 << 20
+
+
+def test_a_writer_waits_while_nothing_can_go_and_fails_when_its_time_is_up(servers):
+    client = servers.start(capacity="1MiB", storage=False, master=("--room-timeout", "0.5"))
+    client.write("/a", bytes(900_000))
+    with pytest.raises(OSError, match="full") as caught:
+        client.write("/b", bytes(900_000))
+    assert caught.value.errno == errno.ENOSPC
+    removing = threading.Timer(0.1, client.unlink, ["/a"])
+    removing.start()
+    with servers.client() as other:
+        other.write("/c", bytes(600_000))
+    removing.join()
+
+
+def test_a_storage_that_refuses_is_tried_again_and_seen_in_the_status(servers):
+    client = servers.start()
+    client.mkdir("/d")
+    servers.storage.mkdir(exist_ok=True)
+    (servers.storage / "d").write_bytes(b"a file where a directory should be")
+    client.write("/d/f", b"kept")
+    wait_for(lambda: client.status()[0]["failed"], "the failure")
+    (servers.storage / "d").unlink()
+    assert client.flush(wait_s=100)["left"] == 0
+    assert (servers.storage / "d/f").read_bytes() == b"kept"
+
+
+def test_a_master_that_is_killed_while_it_writes_back_goes_on_with_it(servers):
+    client = servers.start(nodes=2)
+    contents = {f"/f{number}": os.urandom(50_000) for number in range(40)}
+    for path, content in contents.items():
+        client.write(path, content)
+    servers.restart("master")
+    servers.restart("master-io1")
+    assert client.flush(wait_s=20)["left"] == 0, [(s["failed"], s["files"], s["lost"]) for s in client.status()]
+    assert {f"/{path.name}": path.read_bytes() for path in servers.storage.iterdir()} == contents
+
+
+def test_a_host_that_stands_still_holds_others_up_for_its_lease_only(servers):
+    client = servers.start(storage=False)
+    client.write("/f", b"1")
+    servers.processes["master-io0"][0].send_signal(signal.SIGSTOP)
+    client.mkdir("/d")  # metadata doesn't need the node
+    servers.processes["master-io0"][0].send_signal(signal.SIGCONT)
+    assert client.read("/f") == b"1"
