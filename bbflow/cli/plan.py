@@ -7,6 +7,7 @@ how many I/O nodes to rent.
 Example:
   bbflow plan eley-2 --most-slowdown 1.02 --vary burst_buffer.fetchers=2,4,8
   bbflow plan cloudbb --set profile.input_bytes=2GB --set profile.buffered_bytes=40GB --least time-cost
+  bbflow plan cloudbb --profile events --set profile.cloud_bytes_per_s=18MB/s
   bbflow plan --profile bb/job
 """
 

@@ -2,7 +2,7 @@
 
 SCENARIO is a file, or the name of one that comes with bbflow: testbed, eley-1, eley-2, abb-8, abb-16, abb-32, cloudbb,
 exascale. With --profile it is a directory with the events.jsonl of a staging, or of a run with its analysis: what if
-it had had other nodes, capacity or policies?
+it had had other nodes, capacity or policies? With both, the scenario is a cloud, and the run what nodes are rented for.
 
 Example:
   bbflow simulate testbed --vary application.pause_s=0.9,2 --picture testbed.png
@@ -26,6 +26,7 @@ from rich.table import Table
 
 from bbflow.errors import ConfigError, nearest
 from bbflow.report.simulated import draw_results
+from bbflow.simulate.measured import measured
 from bbflow.simulate.profile import scenario_of_events
 from bbflow.simulate.runs import Result, run_scenario
 from bbflow.simulate.scenario import Scenario, checked_ways, load_scenario, varied
@@ -81,9 +82,13 @@ def scenario_of(options: argparse.Namespace) -> Scenario:
     ConfigError
         If there is none, or a value is wrong.
     """
-    if (options.scenario is None) == (options.profile is None):
+    if options.scenario is None and options.profile is None:
         raise ConfigError("name a scenario, or --profile with a directory that has events.jsonl")
-    scenario = scenario_of_events(options.profile) if options.profile else load_scenario(find(options.scenario))
+    if options.scenario is None:
+        scenario = scenario_of_events(options.profile)
+    else:
+        scenario = load_scenario(find(options.scenario))
+        scenario = measured(scenario, options.profile) if options.profile else scenario
     for knob, values in knobs_of(options.set).items():
         if len(values) != 1:
             raise ConfigError(f"--set {knob}: one value, not {len(values)}; --vary takes several")

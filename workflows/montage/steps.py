@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bbflow_workflows.montage.noting import noted
 from MontagePy import main as montage
 
 BLANK = "All pixels are blank."
@@ -36,6 +37,7 @@ class Plane:
     """Counts."""
 
 
+@noted
 def reproject(tool: str, inputs: Sequence[PathLike], outputs: Sequence[PathLike]) -> None:
     """Bring a tile onto the mosaic's pixels.
 
@@ -55,6 +57,7 @@ def reproject(tool: str, inputs: Sequence[PathLike], outputs: Sequence[PathLike]
         _deliver(image, outputs)
 
 
+@noted
 def overlaps(names: Sequence[str], inputs: Sequence[PathLike], outputs: Sequence[PathLike]) -> list[tuple[int, int]]:
     """Tell which images see the same sky, by their headers.
 
@@ -80,6 +83,7 @@ def overlaps(names: Sequence[str], inputs: Sequence[PathLike], outputs: Sequence
         return [(int(row["cntr1"]), int(row["cntr2"])) for row in read_table(pairs)]
 
 
+@noted
 def difference(inputs: Sequence[PathLike], outputs: Sequence[PathLike]) -> bool:
     """Subtract the second image from the first where both have pixels.
 
@@ -108,6 +112,7 @@ def difference(inputs: Sequence[PathLike], outputs: Sequence[PathLike]) -> bool:
         return Path(outputs[0]).stat().st_size > 0
 
 
+@noted
 def fit(overlap: bool, inputs: Sequence[PathLike]) -> dict[str, float] | None:
     """Fit a plane to a difference; None if `difference` found no pixel."""
     if not overlap:
@@ -117,6 +122,7 @@ def fit(overlap: bool, inputs: Sequence[PathLike]) -> dict[str, float] | None:
     return {name: float(answer[name]) for name in FIT_COLUMNS[2:]}
 
 
+@noted
 def model(
     pairs: Sequence[tuple[int, int]],
     levels_only: bool,
@@ -149,6 +155,7 @@ def model(
         return {int(row["id"]): Plane(*(float(row[name]) for name in "abc")) for row in read_table(corrections)}
 
 
+@noted
 def correct(background: Plane, inputs: Sequence[PathLike], outputs: Sequence[PathLike]) -> None:
     """Subtract a background from an image.
 
@@ -167,6 +174,7 @@ def correct(background: Plane, inputs: Sequence[PathLike], outputs: Sequence[Pat
         _deliver(corrected, outputs)
 
 
+@noted
 def add(names: Sequence[str], inputs: Sequence[PathLike], outputs: Sequence[PathLike]) -> None:
     """Co-add images to the mosaic, weighted by their area images.
 
@@ -190,6 +198,7 @@ def add(names: Sequence[str], inputs: Sequence[PathLike], outputs: Sequence[Path
         _deliver(mosaic, outputs)
 
 
+@noted
 def picture(inputs: Sequence[PathLike], outputs: Sequence[PathLike]) -> None:
     """Draw a mosaic as a PNG in grey, stretched so that faint structure shows."""
     with _scratch(outputs) as directory:

@@ -1,0 +1,95 @@
+"""Montage from a bucket to a bucket: staged, and over the mount; a real S3 server in a process of its own."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from bbflow_workflows.montage import places
+from object_server import object_server
+
+from bbflow.errors import ConfigError
+from bbflow.events import read_events
+from bbflow.staging import Sources
+
+SMALL = ["--rows", "1", "--columns", "2", "--pixels", "100", "--stars", "80"]
+MOSAIC = ["mosaic.fits", "mosaic_area.fits"]
+
+
+@pytest.fixture(scope="module")
+def bucket(tmp_path_factory):
+    """Let S3 clients of this process and its children find a server with a bucket."""
+    given = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1"}
+    with object_server(tmp_path_factory.mktemp("s3") / "log") as url, pytest.MonkeyPatch.context() as patch:
+        for name, value in (given | {"AWS_ENDPOINT_URL": url}).items():
+            patch.setenv(name, value)
+        yield "s3://bucket"
+
+
+def run(*words):
+    command = [sys.executable, "-m", "bbflow_workflows.montage", *map(str, words)]
+    environment = os.environ | {"PYTHONWARNINGS": "ignore"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def local(bucket, tmp_path_factory):
+    """The same tiles in the bucket and in a directory, and the mosaic that was made of the latter."""
+    directory = tmp_path_factory.mktemp("local")
+    assert "2 tiles of 100 x 100 in s3://bucket/survey" in run("tiles", f"{bucket}/survey", *SMALL)
+    run("tiles", directory / "survey", *SMALL)
+    run("mosaic", directory / "survey", "--output", directory / "out")
+    return directory
+
+
+def equal_to(local, url):
+    """Compare all bytes of the objects with the files of the local run."""
+    with places.at_hand([f"{url}/{name}" for name in MOSAIC]) as found:
+        return all(path.read_bytes() == (local / "out" / path.name).read_bytes() for path in found)
+
+
+def keys(url):
+    return sorted(file.name for file in Sources().tree(url))
+
+
+def test_a_mosaic_goes_from_bucket_to_bucket_by_staging_and_is_the_local_one(bucket, local, tmp_path):
+    said = run("mosaic", f"{bucket}/survey", "--output", f"{bucket}/staged", "--burst-buffer", tmp_path,
+               "--events", tmp_path / "events")  # fmt: skip
+    assert "montage: s3://bucket/staged/mosaic.fits and mosaic.png in" in said
+    assert "times flatter" in said
+    assert keys(f"{bucket}/staged") == ["mosaic.fits", "mosaic.png", "mosaic_area.fits"]
+    assert equal_to(local, f"{bucket}/staged")
+    assert [path.name for path in tmp_path.iterdir()] == ["events"]
+    events = list(read_events(tmp_path / "events"))
+    steps = {event["task"] for event in events if event["event"] == "ran"}
+    assert steps == {"reproject", "overlaps", "difference", "fit", "model", "correct", "add", "picture"}
+    staged = {event["url"] for event in events if event["event"] == "transfer" and event["bytes"]}
+    assert staged == {f"{bucket}/survey/{name}" for name in ("region.hdr", "tile_0_0.fits", "tile_0_1.fits")}
+
+
+def test_what_lies_in_a_bucket_is_found_on_its_mount(monkeypatch):
+    monkeypatch.setattr(os.path, "ismount", lambda path: path == "/work")
+    assert places.on_mount("s3://b/p/survey", "s3://b/p=/work") == "/work/survey"
+    assert places.on_mount("s3://b/p", "s3://b/p/=/work") == "/work"
+    assert places.on_mount("/pfs/survey", "s3://b/p=/work") == "/pfs/survey"
+    assert places.on_mount("s3://b/survey", None) == "s3://b/survey"
+
+
+@pytest.mark.parametrize(
+    ("mounted", "said"),
+    [
+        ("work", "write what is mounted where"),
+        ("s3://b/other=/work", "isn't below s3://b/other"),
+        ("s3://b=/nowhere", "nothing is mounted on /nowhere"),
+    ],
+)
+def test_a_mount_that_can_not_serve_is_one_clear_error(mounted, said):
+    with pytest.raises(ConfigError, match=said):
+        places.on_mount("s3://b/survey", mounted)
+
+
+def test_a_bucket_without_tiles_is_one_clear_error(bucket):
+    with pytest.raises(ValueError, match=r"s3://bucket/nothing has no tile\*\.fits"):
+        places.tiles_in(f"{bucket}/nothing")

@@ -1,0 +1,113 @@
+"""Where a survey and its mosaic lie: directories, or what URLs such as ``s3://bucket/survey`` name."""
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from urllib.parse import urlsplit
+
+from bbflow.errors import ConfigError
+from bbflow.staging.sources import Sources, local_path
+
+Place = str | os.PathLike[str]
+TILES = "tile*.fits"
+
+
+def is_remote(place: Place) -> bool:
+    """Whether a place is a URL of shared storage, and no path of this host's."""
+    return local_path(os.fspath(place)) is None
+
+
+def named(place: Place) -> str:
+    """Give a place without a slash at its end: an absolute path, or the URL."""
+    text = os.fspath(place)
+    path = local_path(text)
+    return text.rstrip("/") if path is None else str(path)
+
+
+def below(place: Place, name: str) -> str:
+    """Give what is below a place."""
+    return f"{named(place)}/{name}"
+
+
+def tiles_in(place: Place) -> list[str]:
+    """List the tiles of a survey, sorted.
+
+    Raises
+    ------
+    ValueError
+        If there are none.
+    """
+    files, _ = Sources().children(named(place))
+    tiles = sorted(below(place, file.name) for file in files if fnmatchcase(file.name, TILES))
+    if not tiles:
+        raise ValueError(f"{place} has no {TILES}: make some with the command 'tiles'")
+    return tiles
+
+
+def has(place: Place, name: str) -> bool:
+    """Whether a place has a file of this name."""
+    files, _ = Sources().children(named(place))
+    return any(file.name == name for file in files)
+
+
+@contextmanager
+def at_hand(urls: Sequence[str]) -> Iterator[list[Path]]:
+    """Give paths of files for as long as a ``with`` lasts: their own, or those of copies under the same names."""
+    sources = Sources()
+    with TemporaryDirectory(prefix="bbflow-montage-") as scratch:
+        yield [local_path(url) or _copied(sources, url, Path(scratch)) for url in urls]
+
+
+def _copied(sources: Sources, url: str, scratch: Path) -> Path:
+    facts = sources.facts(url)
+    path = scratch / url.rpartition("/")[2]
+    with sources.open(url, facts) as reader:
+        path.write_bytes(reader.read(0, facts.size_bytes or 0))
+    return path
+
+
+@contextmanager
+def filling(place: Place) -> Iterator[Path]:
+    """Give a directory whose files are at a place when the ``with`` ends well."""
+    path = local_path(os.fspath(place))
+    if path is not None:
+        yield path
+        return
+    with TemporaryDirectory(prefix="bbflow-montage-") as scratch:
+        yield Path(scratch)
+        sources = Sources()
+        for file in sorted(Path(scratch).iterdir()):
+            with file.open("rb") as content, sources.create(below(place, file.name)) as target:
+                shutil.copyfileobj(content, target)
+
+
+def on_mount(place: Place, mounted: str | None) -> str:
+    """Give the path on a mount of what a URL names.
+
+    Parameters
+    ----------
+    place
+        A path, which stays as it is, or a URL.
+    mounted
+        ``URL=DIRECTORY``: what is mounted where; None if nothing is.
+
+    Raises
+    ------
+    ConfigError
+        If the mount doesn't have this URL, or isn't there.
+    """
+    if mounted is None or not is_remote(place):
+        return named(place)
+    url, equals, directory = mounted.rpartition("=")
+    if not equals or not urlsplit(url).scheme:
+        raise ConfigError(f"--mount {mounted}: write what is mounted where, as s3://bucket/prefix=DIRECTORY")
+    root, wanted = url.rstrip("/"), named(place)
+    if not (wanted + "/").startswith(root + "/"):
+        raise ConfigError(f"{wanted} isn't below {root}, which is mounted on {directory}")
+    if not os.path.ismount(directory):
+        raise ConfigError(f"nothing is mounted on {directory}: bbflow mount CONTACT {directory}")
+    return os.path.abspath(directory) + wanted.removeprefix(root)
