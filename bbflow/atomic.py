@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from bbflow.errors import naming
+
 PRIVATE = 0o600
 """Permissions of a file that only its owner can read."""
 
@@ -46,7 +48,7 @@ def write_whole(path: Path, content: str | bytes, mode: int = 0o666) -> None:
     OSError
         If it can't be written; what was there is there.
     """
-    with replacing(path) as temporary:
+    with naming(str(path)), replacing(path) as temporary:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
         with open(descriptor, "wb") as file:
             file.write(content.encode() if isinstance(content, str) else content)

@@ -62,7 +62,7 @@ def _run(line: Line, seed: int, folder: Path, program: Path, truth: object) -> V
     with line.around(folder):
         run = Run(folder, program, line.shape, **line.changes(folder))
         done = line.harm(run, Random(seed))
-        verdict = judge(run, run.finish(), truth, hurts=line.hurts)
+        verdict = judge(run, run.finish(), truth, hurts=line.hurts, refuses=line.refuses)
     mark = "WRONG: " if verdict.wrong else ""
     took_s = time.monotonic() - began_s
     print(f"seed {seed} {line.name} {line.shape}: {done}: {mark}{verdict.outcome} ({took_s:.0f} s)", flush=True)

@@ -141,6 +141,8 @@ class Line:
     """Of the run."""
     around: Callable[[Path], Any] = nothing
     """What the run needs around it."""
+    refuses: bool = False
+    """Whether the run must not even start."""
     hurts: bool = False
     """Whether the simulation itself is meant to be hurt."""
     keys: Mapping[str, Any] = field(default_factory=dict)
@@ -162,11 +164,11 @@ def _full_lines() -> Iterator[Line]:
     if os.geteuid() != 0:
         return
     for moment in ("start", "steady", "window end"):
-        yield Line(f"results, {moment}, full disk", filled(moment, "out"), around=mounted("out", "3m"))
+        at = {"refuses": moment == "start"}
+        yield Line(f"results, {moment}, full disk", filled(moment, "out"), around=mounted("out", "3m"), **at)
         directory = {"nodes": lambda folder: {"count": 2, "capacity": "512KiB", "directory": str(folder / "memory")}}
-        yield Line(
-            f"nodes, {moment}, full memory", filled(moment, "memory"), around=mounted("memory", "3m"), keys=directory
-        )
+        harm, around = filled(moment, "memory"), mounted("memory", "3m")
+        yield Line(f"nodes, {moment}, full memory", harm, around=around, keys=directory, **at)
 
 
 LINES = [*_signal_lines(), *_full_lines()]

@@ -26,7 +26,7 @@ class Verdict:
     """Whether it must not be."""
 
 
-def judge(run: Run, code: int | None, truth: Any, *, hurts: bool = False) -> Verdict:
+def judge(run: Run, code: int | None, truth: Any, *, hurts: bool = False, refuses: bool = False) -> Verdict:
     """Compare what a run has left with the truth.
 
     Parameters
@@ -39,8 +39,12 @@ def judge(run: Run, code: int | None, truth: Any, *, hurts: bool = False) -> Ver
         The simulation's fields by BP5.
     hurts
         Whether the simulation itself was meant to be hurt.
+    refuses
+        Whether the run was meant not to start.
     """
     try:
+        if refuses:
+            return Verdict(_refused(run, code), wrong=False)
         return Verdict(_judge(run, code, truth, hurts=hurts), wrong=False)
     except AssertionError as error:
         return Verdict(" ".join(str(error).split())[:200] or "an assertion failed", wrong=True)
@@ -57,6 +61,13 @@ def _judge(run: Run, code: int | None, truth: Any, *, hurts: bool) -> str:
         assert results.attrs["bbflow_status"] == "complete", "the status isn't complete"
         return "complete"
     return _incomplete(run, truth)
+
+
+def _refused(run: Run, code: int | None) -> str:
+    assert code not in (None, 0, INCOMPLETE), f"exit code {code} of a run that could not start"
+    assert run.simulation_code is None, "the simulation was started"
+    assert "Traceback" not in run.said, "a raw traceback is said"
+    return "refused"
 
 
 def _incomplete(run: Run, truth: Any) -> str:

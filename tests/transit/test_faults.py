@@ -1,6 +1,7 @@
 import json
 import os
 import signal
+import sys
 import time
 from contextlib import suppress
 
@@ -185,6 +186,11 @@ def test_the_simulation_goes_on_when_its_analysis_fails_and_every_step_is_rescue
     rescued = xr.open_zarr(tmp_path / "out" / "rescued" / "raw.zarr")
     assert {"tas", "pr", "psl", "ta"} <= set(rescued.data_vars)
     assert (rescued.tas.values == truth.tas.values.astype("f4")).all()
+    again = mainjob.write_config(tmp_path, output=str(tmp_path / "again"), raw="none")
+    raw = str(tmp_path / "out" / "rescued" / "raw.zarr")
+    code, said = mainjob.run(again, [sys.executable, "-m", "bbflow", "replay", raw, "--stream", "climate"])
+    assert code == 0, said
+    mainjob.assert_equals_oracle(tmp_path / "again", truth)
 
 
 def test_the_simulation_is_stopped_when_its_analysis_fails_if_the_user_wants_that(program, tmp_path):
