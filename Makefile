@@ -10,7 +10,7 @@ BUILD := $(CURDIR)/$(VENV)/climate
 SOURCES := setup.cfg setup.py pyproject.toml CMakeLists.txt \
 	$(wildcard adios2-engine/CMakeLists.txt adios2-engine/src/* bbflow/operators/kernel/* bbflow/mount/native/*)
 
-.PHONY: demo test fuzz chaos lint bench conformance test-mpi parsl-suite slurm-suite clean check-tools
+.PHONY: demo test fuzz chaos lint bench conformance test-mpi parsl-suite slurm-suite test-install clean check-tools
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -70,6 +70,10 @@ parsl-suite: | check-tools
 # The scripts of docs/cluster.md on Debian's Slurm; skips with a reason without root or its packages.
 slurm-suite: $(VENV)/.test
 	$(TOOLS) $(BIN)/python -m pytest tests/slurm
+
+# One checkout into several environments, in an order that SEED tells, with as many STEPS.
+test-install: $(VENV)/.test
+	$(BIN)/python -m pytest installing -s
 
 clean:
 	for made in .venv .venv-parsl; do if test -f $$made/pyvenv.cfg; then rm -r $$made; fi; done

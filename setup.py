@@ -1,11 +1,16 @@
 """Build the engine, the fold kernel and the mount with CMake; everything else is in setup.cfg."""
 
+import fcntl
 import importlib.util
+import shutil
 import subprocess
+import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build import build
 from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).parent.resolve()
@@ -16,23 +21,44 @@ LIBRARIES = {"bbflow_adios2": "bbflow_adios2", "bbflow_fold": "bbflow.operators"
 PROGRAMS = {"bbflow-mount": "bbflow.mount"}
 
 
+class CleanBuild(build):
+    """Nothing of an earlier build gets into a wheel: a module that has been removed since would come along."""
+
+    def finalize_options(self):
+        if self.build_lib is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="bbflow-build-")
+            self.build_lib = self._folder.name
+        super().finalize_options()
+
+
 class CMakeBuild(build_ext):
-    """One CMake build makes every library and program."""
+    """One CMake build makes every library and program; it stays for the next one."""
 
     def get_ext_filename(self, fullname):
         package, _, name = fullname.rpartition(".")
         return str(Path(*package.split("."), name if name in PROGRAMS else f"lib{name}.so"))
 
     def run(self):
-        adios2 = Path(importlib.util.find_spec("adios2").origin).parent
         build = Path(self.build_temp).resolve()
+        build.mkdir(parents=True, exist_ok=True)
+        with alone_in(build):
+            self._configure(build)
+            subprocess.run(["cmake", "--build", build], check=True)
+            super().run()
+
+    def _configure(self, build):
+        adios2 = Path(importlib.util.find_spec("adios2").origin).parent
+        ninja = shutil.which("ninja")
+        # What an earlier build was made with may be gone: pip makes an environment for each build.
+        made_with, tools = build / "made-with", "\n".join(map(str, (ROOT, shutil.which("cmake"), ninja, adios2)))
+        fresh = [] if made_with.exists() and made_with.read_text() == tools else ["--fresh"]
+        made_with.unlink(missing_ok=True)
         subprocess.run(
-            ["cmake", "-S", ROOT, "-B", build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
-             f"-DADIOS2_DIR={adios2 / 'cmake' / 'adios2'}"],
+            ["cmake", *fresh, "-S", ROOT, "-B", build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
+             f"-DCMAKE_MAKE_PROGRAM={ninja}", f"-DADIOS2_DIR={adios2 / 'cmake' / 'adios2'}"],
             check=True,
         )  # fmt: skip
-        subprocess.run(["cmake", "--build", build], check=True)
-        super().run()
+        made_with.write_text(tools)
 
     def build_extension(self, ext):
         name = ext.name.rpartition(".")[2]
@@ -41,6 +67,14 @@ class CMakeBuild(build_ext):
         target = Path(self.get_ext_fullpath(ext.name))
         target.parent.mkdir(parents=True, exist_ok=True)
         self.copy_file(str(built), str(target))
+
+
+@contextmanager
+def alone_in(folder):
+    """Let other builds of this checkout wait."""
+    with (folder / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 class AnyPython3Wheel(bdist_wheel):
@@ -52,5 +86,5 @@ class AnyPython3Wheel(bdist_wheel):
 
 setup(
     ext_modules=[Extension(f"{package}.{name}", []) for name, package in (LIBRARIES | PROGRAMS).items()],
-    cmdclass={"build_ext": CMakeBuild, "bdist_wheel": AnyPython3Wheel},
+    cmdclass={"build": CleanBuild, "build_ext": CMakeBuild, "bdist_wheel": AnyPython3Wheel},
 )

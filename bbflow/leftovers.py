@@ -1,54 +1,27 @@
-"""Shared memory that killed processes leave behind, of an MPI and of Python: nobody else removes it."""
+"""Semaphores of Python that killed processes leave in shared memory: known by a name that the run has given them."""
 
+import multiprocessing
 import os
-from contextlib import suppress
+import uuid
 from pathlib import Path
 
 SHARED_MEMORY = Path("/dev/shm")
-PATTERNS = ("mpich_shm_*", "sem.mp-*")
-"""How MPICH and Python's multiprocessing name their segments."""
+VARIABLE = "BBFLOW_SEMAPHORES"
 
 
-def segments() -> set[Path]:
-    """Give the segments of this user that are there now."""
-    found = (path for pattern in PATTERNS for path in SHARED_MEMORY.glob(pattern))
-    return {path for path in found if _is_own(path)}
+def new_name() -> str:
+    """Make a name that no other run's semaphores have; processes find it in the environment as `VARIABLE`."""
+    return f"bbflow-{uuid.uuid4().hex[:16]}"
 
 
-def remove_leftovers(before: set[Path]) -> None:
-    """Remove the segments that came since `before` and that no living process has mapped.
-
-    Parameters
-    ----------
-    before
-        What `segments` gave before the processes were started.
-    """
-    new = segments() - before
-    if new:
-        mapped = _mapped_inodes()
-        for path in new:
-            with suppress(FileNotFoundError):
-                if path.stat().st_ino not in mapped:
-                    path.unlink()
+def name_semaphores() -> None:
+    """Let the semaphores of this process, and of those that it starts, have the run's name."""
+    if name := os.environ.get(VARIABLE):
+        # Processes of any start method inherit it; multiprocessing has no public way.
+        multiprocessing.current_process()._config["semprefix"] = f"/{name}"  # type: ignore[attr-defined]
 
 
-def _is_own(path: Path) -> bool:
-    try:
-        return path.stat().st_uid == os.getuid()
-    except FileNotFoundError:
-        return False
-
-
-def _mapped_inodes() -> set[int]:
-    """Give the inodes in /dev/shm that living processes have mapped.
-
-    Not their names: a semaphore is mapped before it gets its name, and is known to the kernel by its first one.
-    """
-    inodes: set[int] = set()
-    for maps in Path("/proc").glob("[0-9]*/maps"):
-        try:
-            lines = maps.read_text().splitlines()
-        except OSError:
-            continue  # it has ended, or belongs to somebody else
-        inodes |= {int(line.split(maxsplit=5)[4]) for line in lines if line.count("/dev/shm/")}
-    return inodes
+def remove_semaphores(name: str) -> None:
+    """Remove what is left of a run's semaphores."""
+    for path in SHARED_MEMORY.glob(f"sem.{name}-*"):
+        path.unlink(missing_ok=True)

@@ -1,5 +1,6 @@
 """Supervising a run: the simulation, the process beside it, and the shell around their course."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from bbflow import keeper
 from bbflow.course import (
     INCOMPLETE,
     Action,
@@ -29,7 +31,7 @@ from bbflow.course import (
 from bbflow.errors import BbflowError, ConfigError, StreamError
 from bbflow.landing.client import request_once
 from bbflow.landing.contact import read_contact
-from bbflow.leftovers import remove_leftovers, segments
+from bbflow.leftovers import VARIABLE, new_name, remove_semaphores
 from bbflow.records import Message
 
 POLL_S = 0.2
@@ -86,6 +88,7 @@ class Supervisor:
         self._silent: set[str] = set()
         self._lost: set[str] = set()
         self._opened = self._forgotten = False
+        self._semaphores = new_name()
         self._step = -1
         self.course = Course(on_failure)
         """Where the run is, or how it ended."""
@@ -115,7 +118,6 @@ class Supervisor:
         StreamError
             If the simulation ended without opening the stream.
         """
-        segments_before = segments()
         try:
             self._spawn(Part.FOLD)
             self._simulation = _start(command, environment)
@@ -131,7 +133,7 @@ class Supervisor:
             return exit_code(self._simulation.returncode)
         finally:
             code = exit_code(self._end())
-            remove_leftovers(segments_before)
+            remove_semaphores(self._semaphores)
         if self.course.interrupts:
             return INTERRUPTED
         return code or (0 if self._is_complete else INCOMPLETE)
@@ -208,7 +210,8 @@ class Supervisor:
         # A session of its own: Ctrl-C in the terminal is for the simulation first.
         without = [] if part is Part.RESCUE else [word for name in sorted(self._lost) for word in ("--lost", name)]
         command = [*self._commands[part], *without]
-        self._beside = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
+        named = os.environ | {VARIABLE: self._semaphores}
+        self._beside = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, env=named)
 
     def _ask(self) -> list[Message]:
         """Ask each node for its status, and note which don't answer."""
@@ -243,10 +246,17 @@ def _step_of(streams: Sequence[Message], consumer: str) -> int:
 
 
 def _start(command: Sequence[str], environment: Mapping[str, str]) -> Process:
-    try:
-        return subprocess.Popen(command, env=dict(environment))
-    except OSError as error:
-        raise ConfigError(f"can't start the simulation {command[0]!r}: {error.strerror}") from None
+    """Start the simulation below a keeper, which ends it if this process is killed."""
+    heard, told = os.pipe()
+    keeper_command = [sys.executable, "-I", "-S", str(keeper.__file__), str(os.getpid()), str(told), *command]
+    process = subprocess.Popen(keeper_command, env=dict(environment), pass_fds=[told])
+    os.close(told)
+    with os.fdopen(heard) as file:
+        reason = file.read()
+    if reason:
+        process.wait()
+        raise ConfigError(f"can't start the simulation {command[0]!r}: {reason}")
+    return process
 
 
 def _signal(process: Process, number: signal.Signals) -> None:

@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 LAYERS = (
     {"errors", "locks"},
-    {"atomic", "units", "records", "cf", "events", "leftovers", "belongings", "course"},
+    {"atomic", "units", "records", "cf", "events", "leftovers", "belongings", "keeper", "course"},
     {"operators", "store", "phases", "models"},
     {"landing", "growing", "config"},
     {"staging", "view"},

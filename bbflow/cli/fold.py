@@ -13,6 +13,7 @@ from typing import Any
 from bbflow.api import connect
 from bbflow.config import Config, load_config
 from bbflow.course import INCOMPLETE
+from bbflow.leftovers import name_semaphores
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,6 +62,7 @@ def configured(options: argparse.Namespace) -> Config:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
+    name_semaphores()
     config = configured(options)
     asked: dict[str, Any] = {"output_held": options.output_held, "take_over": options.take_over, "lost": options.lost}
     with connect(options.contact).analyse(config, options.scheduler, folds=not options.finish, **asked) as analysis:
