@@ -83,7 +83,7 @@ def test_steps_wait_on_the_nodes_for_an_analysis_that_comes_later(up, tmp_path):
 def test_down_refuses_to_lose_steps(up, tmp_path):
     contact, scheduler = up
     subprocess.run(writer(tmp_path), check=True, env=os.environ | bbflow_adios2.environment(contact))
-    said = bbflow("down", "--contact", contact, code=1)
+    said = bbflow("down", "--contact", contact, code=os.EX_DATAERR)
     assert "still holds steps" in said
     bbflow("drop", "weather", "--contact", contact)
     bbflow("down", "--contact", contact, "--scheduler-file", scheduler)
