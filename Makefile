@@ -10,7 +10,7 @@ BUILD := $(CURDIR)/$(VENV)/climate
 SOURCES := setup.cfg setup.py pyproject.toml CMakeLists.txt \
 	$(wildcard adios2-engine/CMakeLists.txt adios2-engine/src/* bbflow/operators/kernel/* bbflow/mount/native/*)
 
-.PHONY: demo test fuzz chaos lint bench conformance test-mpi parsl-suite slurm-suite test-install clean check-tools
+.PHONY: demo test fuzz chaos lint bench conformance test-mpi parsl-suite pegasus-suite slurm-suite test-install clean check-tools
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -74,6 +74,13 @@ slurm-suite: $(VENV)/.test
 # One checkout into several environments, in an order that SEED tells, with as many STEPS.
 test-install: $(VENV)/.test
 	$(BIN)/python -m pytest installing -s
+
+# PEGASUS names an installation that you have, MONTAGE a checkout of its montage-workflow-v3; HTCondor and Montage are on PATH.
+pegasus-suite: $(VENV)/.test
+	@test -x "$(PEGASUS)/bin/pegasus-plan" || { echo "say where an installation of Pegasus is: make pegasus-suite PEGASUS=path MONTAGE=path" >&2; exit 1; }
+	@command -v condor_submit_dag >/dev/null || { echo "condor_submit_dag is missing: apt install htcondor" >&2; exit 1; }
+	PATH="$(abspath $(PEGASUS))/bin:$$PATH" $(BIN)/python -m pytest pegasus-plugin/tests
+	@test -z "$(MONTAGE)" || PATH="$(abspath $(PEGASUS))/bin:$$PATH" $(BIN)/python pegasus-plugin/suite/montage_v3.py $(MONTAGE)
 
 clean:
 	for made in .venv .venv-parsl; do if test -f $$made/pyvenv.cfg; then rm -r $$made; fi; done
