@@ -109,6 +109,7 @@ def _pegasus(options: argparse.Namespace) -> int:
     buffer = options.burst_buffer and BurstBuffer(
         os.path.abspath(options.burst_buffer),
         options.capacity,
+        compute=["local" if options.where == "shell" else "condorpool"],
         slots=options.slots,
         policy=options.policy,
         phases=options.phases,

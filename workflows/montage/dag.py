@@ -15,8 +15,6 @@ from bbflow_workflows.montage import steps
 from bbflow_workflows.montage.jobs import STEPS
 from Pegasus.api import File, Job, ReplicaCatalog, Transformation, TransformationCatalog, Workflow
 
-SITE = "condorpool"
-"""Where jobs run."""
 RESULTS = ("mosaic.fits", "mosaic_area.fits", "mosaic.png")
 """What is staged out."""
 _MARGIN, _HEADER_BYTES, _TABLE_BYTES = 16, 8640, 1 << 16
@@ -66,17 +64,19 @@ def make_abstract(
     return Abstract(workflow, replicas, len(pairs))
 
 
-def transformations(python: str) -> TransformationCatalog:
+def transformations(python: str, site: str) -> TransformationCatalog:
     """Give the catalog of the steps' programs.
 
     Parameters
     ----------
     python
         The interpreter that has bbflow and MontagePy, where the jobs run.
+    site
+        Where they run.
     """
     catalog = TransformationCatalog()
     catalog.add_transformations(
-        *(Transformation(name, namespace="montage", site=SITE, pfn=python, is_stageable=False) for name in STEPS)
+        *(Transformation(name, namespace="montage", site=site, pfn=python, is_stageable=False) for name in STEPS)
     )
     return catalog
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from bbflow_pegasus import BurstBuffer
 from bbflow_pegasus.settings import installed
-from bbflow_workflows.montage.dag import SITE, Abstract, transformations
+from bbflow_workflows.montage.dag import Abstract, transformations
+from bbflow_workflows.montage.shell import completed
 from Pegasus.api import (
     OS,
     Arch,
@@ -29,7 +30,7 @@ from bbflow.errors import MissingToolError, TaskError
 
 SCRATCH = "scratch"
 """Staging site without a burst buffer."""
-WHERE = ("shell", "condor")
+LOCAL, POOL = "local", "condorpool"
 _POLL_S = 1.0
 
 
@@ -45,6 +46,11 @@ class Settings:
     """Through which inputs and intermediate files go; through a directory below the output if None."""
     properties: tuple[tuple[str, str], ...] = ()
     """More of them, such as a cleanup strategy."""
+
+    @property
+    def site(self) -> str:
+        """Where jobs run: Pegasus's shell scripts know the submit host only."""
+        return LOCAL if self.where == "shell" else POOL
 
     @property
     def folder(self) -> Path:
@@ -65,7 +71,9 @@ def run(abstract: Abstract, settings: Settings) -> Path:
     write_catalogs(abstract, settings)
     submit = plan(settings)
     if settings.where == "shell":
-        _call(["bash", str(next(submit.glob("*-0.sh")))], submit)
+        script = submit / "montage.sh"
+        script.write_text(completed(script.read_text(), submit))
+        _call(["bash", str(script)], submit)
     else:
         _call([_tool("pegasus-run"), str(submit)], settings.folder)
         wait(submit)
@@ -76,7 +84,7 @@ def write_catalogs(abstract: Abstract, settings: Settings) -> None:
     """Write the workflow, the catalogs and the properties."""
     folder = settings.folder
     folder.mkdir(parents=True, exist_ok=True)
-    sites, programs = _sites(settings), transformations(sys.executable)
+    sites, programs = _sites(settings), transformations(sys.executable, settings.site)
     properties = _properties(settings)
     if settings.buffer is not None:
         settings.buffer.apply(properties, sites, programs)
@@ -97,10 +105,10 @@ def _write(
 
 def _sites(settings: Settings) -> SiteCatalog:
     out, scratch = settings.output.absolute(), settings.folder / "local"
-    local = Site("local", arch=Arch.X86_64, os_type=OS.LINUX).add_directories(
+    local = Site(LOCAL, arch=Arch.X86_64, os_type=OS.LINUX).add_directories(
         _directory(Directory.SHARED_SCRATCH, scratch), _directory(Directory.LOCAL_STORAGE, out)
     )
-    pool = Site(SITE, arch=Arch.X86_64, os_type=OS.LINUX).add_pegasus_profile(style="condor")
+    pool = Site(POOL, arch=Arch.X86_64, os_type=OS.LINUX).add_pegasus_profile(style="condor")
     return SiteCatalog().add_sites(local, pool.add_condor_profile(universe="vanilla"))
 
 
@@ -122,6 +130,7 @@ def _properties(settings: Settings) -> Properties:
     properties["pegasus.transfer.worker.package.strict"] = "false"
     if settings.where == "shell":
         properties["pegasus.code.generator"] = "Shell"
+        properties["pegasus.integrity.checking"] = "none"  # its checksums come to the jobs by HTCondor
     for key, value in settings.properties:
         properties[key] = value
     return properties
@@ -131,8 +140,8 @@ def plan(settings: Settings) -> Path:
     """Plan, with waves if there is a burst buffer, and give the submit directory."""
     site = settings.buffer.site if settings.buffer is not None else SCRATCH
     words = [_tool("pegasus-plan")] if settings.buffer is None else [installed("bbflow-pegasus"), "plan"]
-    words += ["--conf", "pegasus.properties", "--sites", SITE, "--staging-site", f"{SITE}={site}"]
-    said = _call([*words, "--output-sites", "local", "--dir", "submit", "workflow.yml"], settings.folder)
+    words += ["--conf", "pegasus.properties", "--sites", settings.site, "--staging-site", f"{settings.site}={site}"]
+    said = _call([*words, "--output-sites", LOCAL, "--dir", "submit", "workflow.yml"], settings.folder)
     found = re.search(r"pegasus-run\s+(/\S+)", said) or re.search(r"(/\S+/run\d+)", said)
     if found is None:
         raise TaskError(f"pegasus-plan doesn't tell where the planned workflow is: {said[-500:]}")
