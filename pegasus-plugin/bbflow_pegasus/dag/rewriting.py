@@ -5,7 +5,7 @@ jobs there are and who waits for whom is changed in Pegasus's own files; what it
 """
 
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from bbflow.atomic import write_whole
 from bbflow.errors import ConfigError
@@ -16,7 +16,7 @@ from bbflow_pegasus.dag.submitdir import SubmitDir
 from bbflow_pegasus.dag.submitfiles import NO_OP_SUBMIT, like, with_checksums
 from bbflow_pegasus.dag.transferlists import Entry, removed_url, write_entries
 from bbflow_pegasus.planning.facts import Limits
-from bbflow_pegasus.planning.layout import Bundle, Layout, lay_out
+from bbflow_pegasus.planning.layout import Layout, lay_out
 from bbflow_pegasus.planning.said import WAVES, write_waves
 
 FOLDER = "bbflow"
@@ -91,11 +91,12 @@ class _Rewriting:
     def write(self) -> None:
         """Write the new files, and at last the DAG."""
         (self._where.path / FOLDER).mkdir()
+        brought, copied_out = _by_file(self._planned.stage_ins), _by_file(self._planned.stage_outs)
         for bundle in self._layout.stage_ins:
-            self._replace(bundle, bundle.members, self._planned.stage_ins)
+            self._make(bundle.name, [brought[file] for file in bundle.members])
         for bundle in self._layout.stage_outs:
             jobs = (self._planned.facts.jobs[name] for name in bundle.members)
-            self._replace(bundle, [file for job in jobs for file in job.results], self._planned.stage_outs)
+            self._make(bundle.name, [copied_out[file] for job in jobs for file in job.results])
             self._edges += ((job, bundle.name) for job in bundle.members)
         emptied = self._take_from_clean_ups()
         texts = {_file(name, "sub"): self._text(name) for name in self._made}
@@ -115,12 +116,8 @@ class _Rewriting:
         for file, text in (changed | {events.name: told, self._where.dag.name: self._dag.text()}).items():
             self._change(file, text)
 
-    def _replace(self, bundle: Bundle, files: Iterable[str], origins: Mapping[str, list[Entry]]) -> None:
-        """Let a job do what others did for some files; Pegasus's own jobs before and after those wait the same way."""
-        by_file = {entry["lfn"]: (job, entry) for job, entries in origins.items() for entry in entries}
-        self._make(bundle.name, [by_file[file] for file in files])
-
     def _make(self, name: str, found: list[tuple[str, Entry]]) -> None:
+        """Let a job do what others did for some files; Pegasus's own jobs before and after those wait the same way."""
         users = self._planned.facts.jobs
         jobs = dict.fromkeys(job for job, _ in found)
         self._made[name] = (next(iter(jobs)), [entry for _, entry in found])
@@ -185,6 +182,10 @@ class _Rewriting:
         kept.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(path, kept)
         write_whole(path, text)
+
+
+def _by_file(lists: Mapping[str, list[Entry]]) -> dict[str, tuple[str, Entry]]:
+    return {entry["lfn"]: (job, entry) for job, entries in lists.items() for entry in entries}
 
 
 def _file(name: str, suffix: str) -> str:
