@@ -71,12 +71,12 @@ def plan_ahead(
         If tasks wait for each other in a circle.
     """
     known = {task.key: _sized(task) for task in tasks}
-    for task in known.values():
-        if task.set_bytes > capacity_bytes:
-            raise CapacityError(
-                f"job {task.key!r} needs {format_bytes(task.set_bytes)} on the burst buffer at once, which has "
-                f"{format_bytes(capacity_bytes)}: give it more room"
-            )
+    largest = max(known.values(), key=lambda task: task.set_bytes, default=None)
+    if largest is not None and largest.set_bytes > capacity_bytes:
+        raise CapacityError(
+            f"job {largest.key!r} needs {format_bytes(largest.set_bytes)} on the burst buffer at once, which has "
+            f"{format_bytes(capacity_bytes)}: give it more room"
+        )
     levels = levels_of(known, _with_makers(known, parents))
     by_level = sorted(known, key=lambda key: (levels[key], natural(key)))
     try:
