@@ -1,0 +1,109 @@
+from pathlib import Path
+
+import pytest
+
+from bbflow.transit.folding.losses import Losses
+from bbflow.transit.folding.shards import ShardKey, ShardState
+from bbflow.transit.folding.slots import BASE, OUTER
+from bbflow.transit.safe import CopyWork, SafeCopies, copy_states, read_safe_copy
+from bbflow.view.stream import StreamView
+
+
+def state(node, start, last_step, **more):
+    key = ShardKey(node, "tas", (start,), (4,))
+    return ShardState(key, (start,), (4,), "<f4", last_step, **more)
+
+
+def test_states_of_a_lost_node_go_on_elsewhere_and_what_they_lack_is_said():
+    losses = Losses()
+    (adopted,) = losses.lose(["b"], [state("a", 0, 7), state("b", 4, 5)], [], ["a"])
+    assert (adopted.key.node, adopted.last_step) == ("a", 5)
+    assert losses.described == ["tas[4:8] lacks the steps from 6 on: BB node b was lost"]
+    losses.take(9, {"tas": [((0,), (4,))]})
+    losses.take(10, {"tas": [((0,), (4,)), ((4,), (4,))]})
+    assert losses.described == ["tas[4:8] lacks the steps from 6 to 9: BB node b was lost"]
+
+
+def test_a_node_is_lost_once_also_for_an_analysis_that_is_started_again():
+    losses, again = Losses(), Losses()
+    losses.lose(["b"], [state("b", 4, 5)], [], ["a"])
+    again.restore(losses.to_wire())
+    assert again.lose(["b"], [state("b", 4, 5)], [], ["a"]) == []
+    assert again.described == losses.described
+
+
+def test_points_that_go_on_with_the_step_after_the_copy_lack_nothing():
+    losses = Losses()
+    losses.lose(["b"], [state("b", 4, 5)], [], ["a"])
+    losses.take(6, {"tas": [((4,), (4,))]})
+    assert losses.described == []
+
+
+def test_a_node_without_a_copy_is_named():
+    losses = Losses()
+    losses.lose(["b"], [], [], ["a"])
+    assert losses
+    assert "BB node b was lost before its states were copied" in losses.described[0]
+
+
+class Done:
+    def result(self):
+        return None
+
+
+def at_once(node, function, work):
+    function(work)
+    return Done()
+
+
+def test_a_safe_copy_that_is_torn_leaves_the_one_before(tmp_path):
+    now = [0.0]
+    copies = SafeCopies(tmp_path, 10.0, lambda: now[0])
+    file = tmp_path / "state"
+    assert not copies.is_due
+    now[0] = 10.0
+    assert copies.is_due
+    for content in (b"one", b"two"):
+        file.write_bytes(content)
+        kept = state("a", 0, 1, files={BASE[OUTER]: str(file)})
+        copies.keep({kept.key: kept}, {"time/units": "days"}, at_once)
+    assert not copies.is_due
+
+    def broken(node, function, work):
+        copy_states(CopyWork((), work.directory))
+        raise OSError("full")
+
+    with pytest.raises(OSError, match="full"):
+        copies.keep({kept.key: kept}, {}, broken)
+    found = read_safe_copy(tmp_path)
+    (path,) = found.states[0].files.values()
+    assert Path(path).read_bytes() == b"two"
+    assert found.attributes == {"time/units": "days"}
+
+
+def test_without_a_safe_copy_there_is_nothing(tmp_path):
+    assert read_safe_copy(tmp_path).states == ()
+
+
+def reply(status="open", writers=2, local=1, steps=(), last=-1, moved=()):
+    named = {"status": status, "writers": writers, "local_writers": local, "base": [], "attributes": []}
+    told = [{"step": number, "ranks": ranks, "blocks": []} for number, ranks in steps]
+    return named | {"steps": told, "last": last, "discarded": [], "moved": list(moved)}
+
+
+def test_one_nodes_word_for_an_aborted_stream_is_not_its_end():
+    view = StreamView(["a", "b"], {"a": -1, "b": -1})
+    view.update("b", reply("aborted", steps=[(0, 1)], last=0))
+    assert not view.ended
+    view.update("a", reply("aborted", steps=[(0, 1)], last=0))
+    assert view.ended
+    assert view.steps_after(-1) == [0]
+
+
+def test_without_a_node_the_others_steps_count_once_its_ranks_have_come():
+    view = StreamView(["a"], {"a": -1}, whole=False)
+    view.update("a", reply(steps=[(0, 1), (1, 1)], last=1))
+    assert view.steps_after(-1) == []
+    view.update("a", reply(local=2, steps=[(0, 1), (1, 1), (2, 2)], last=2, moved=[[1, "b", 2]]))
+    assert view.steps_after(-1) == [0, 1, 2]
+    assert [view.is_whole(number) for number in (0, 1, 2)] == [False, False, True]
