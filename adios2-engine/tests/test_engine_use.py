@@ -33,6 +33,7 @@ def test_a_global_array_without_a_selection_is_refused(node, programs, tmp_path)
     [
         ({"QueueFulPolicy": "Block"}, "unknown parameter QueueFulPolicy; did you mean QueueFullPolicy?"),
         ({"opentimeout": "1"}, "did you mean OpenTimeoutSecs?"),
+        ({"AsyncWrite": "true"}, "unknown parameter AsyncWrite: remove it, it is for another engine, such as BP5"),
         ({"QueueFullPolicy": "Wait"}, "must be Block, Discard or Spill"),
         ({"OpenTimeoutSecs": "soon"}, "OpenTimeoutSecs=soon must be a number"),
         ({"OpenTimeoutSecs": "inf"}, "OpenTimeoutSecs=inf must be"),

@@ -12,8 +12,10 @@ from bbflow.units import format_bytes
 
 PROCESS_BYTES = 320 << 20
 """What a process of the analysis holds by itself: Python, Dask, xarray and what they load."""
-MERGES = 3
-"""A worker that publishes a field holds so many of its states in memory of its own, for each of its threads."""
+MERGING = 1.5
+"""Workers hold so many times the states' bytes, at most, while they publish: three copies of one of two files."""
+OTHERS = 3
+"""Processes beside nodes and workers: the run, the analysis, Dask's own."""
 
 
 def check_memory(config: Config) -> list[Finding]:
@@ -23,13 +25,13 @@ def check_memory(config: Config) -> list[Finding]:
         return [Finding(WRONG, "memory", f"there is no directory {nodes.directory}: set nodes: directory")]
     pools = nodes.count * nodes.capacity
     states = None if nodes.state_capacity is None else nodes.count * nodes.state_capacity
-    told = f"pools {format_bytes(pools)}, {_states(states)}, {_processes(config)}"
-    told += f"; {nodes.directory} has {format_bytes(free)} free"
+    text = f"pools {format_bytes(pools)}, {_states(states)}, {_processes(config, states)}"
+    text += f"; {nodes.directory} has {format_bytes(free)} free"
     need = pools + (states or 0)
     if need > free:
-        text = f"{told}: pools and states need {format_bytes(need)}; lower nodes: capacity or state_capacity"
+        text += f": pools and states need {format_bytes(need)}; lower nodes: capacity or state_capacity"
         return [Finding(WRONG, "memory", text), *per_point(config)]
-    return [Finding(FINE if states is not None else NOTE, "memory", told), *per_point(config)]
+    return [Finding(NOTE if states is None else FINE, "memory", text), *per_point(config)]
 
 
 def check_nodes(statuses: Mapping[str, Message]) -> list[Finding]:
@@ -50,20 +52,18 @@ def per_point(config: Config) -> list[Finding]:
     return [Finding(FINE, "states", f"for each point (of float32): {told}{more}")] if each else []
 
 
-def held_bytes(config: Config, states: int, largest: int) -> int:
-    """Give the most that a run holds, its simulation apart.
+def process_bytes(config: Config, states: int) -> int:
+    """Give the most that a run's processes hold for themselves, its simulation apart.
 
     Parameters
     ----------
     config
         The run's configuration.
     states
-        Bytes that the states take on all nodes.
-    largest
-        Bytes of one state of the largest field.
+        Bytes of the states of all nodes.
     """
-    workers = config.workers.processes * (PROCESS_BYTES + config.workers.threads * MERGES * largest)
-    return config.nodes.count * config.nodes.capacity + states + workers + 3 * PROCESS_BYTES
+    own = config.workers.processes + config.nodes.count + OTHERS
+    return own * PROCESS_BYTES + round(MERGING * states)
 
 
 def _states(states: int | None) -> str:
@@ -72,10 +72,10 @@ def _states(states: int | None) -> str:
     )
 
 
-def _processes(config: Config) -> str:
-    workers = config.workers
-    own = workers.processes * PROCESS_BYTES
-    return f"{workers.processes} workers {format_bytes(own)} and {MERGES} states of a field for each thread"
+def _processes(config: Config, states: int | None) -> str:
+    if states is None:
+        return f"processes {format_bytes(process_bytes(config, 0))} and {MERGING:g} times the states"
+    return f"processes up to {format_bytes(process_bytes(config, states))}"
 
 
 def _free(directory: Path) -> int | None:
