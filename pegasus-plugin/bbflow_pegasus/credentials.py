@@ -18,7 +18,6 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from bbflow.errors import ConfigError, nearest
 from bbflow.staging.sources import Sources
@@ -50,18 +49,16 @@ class Credentials:
         ConfigError
             If its credentials are missing, can't be read, or others may read them.
         """
-        parts = urlsplit(place.url)
-        if place.protocol in ("s3", "s3s") and parts.username:
-            identity = parts.netloc
-            if identity not in self._opened:
-                self._opened[identity] = Sources({"s3": self._object_options(place)})
-            return self._opened[identity], f"s3:/{parts.path}"
+        host, _, path = place.url.partition("://")[2].partition("/")
+        if place.protocol in ("s3", "s3s") and "@" in host:
+            if host not in self._opened:
+                self._opened[host] = Sources({"s3": self._object_options(place, host)})
+            return self._opened[host], f"s3://{path}"
         if place.protocol in ("http", "https"):
-            return self._http(place, f"{place.protocol}://{parts.netloc}", parts.netloc), place.url
+            return self._http(place, f"{place.protocol}://{host}", host), place.url
         return self._opened[""], place.url.replace("s3s://", "s3://", 1)
 
-    def _object_options(self, place: Place) -> dict[str, Any]:
-        identity = urlsplit(place.url).netloc
+    def _object_options(self, place: Place, identity: str) -> dict[str, Any]:
         site = identity.rpartition("@")[2]
         path = self._path(place.site)
         if path is None:

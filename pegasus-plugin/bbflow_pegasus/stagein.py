@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from shutil import disk_usage
 
-from bbflow.errors import CapacityError, ConfigError
+from bbflow.errors import BbflowError, CapacityError
 from bbflow.events import EventLog
 from bbflow.staging import File, Gate, Retry
 from bbflow.staging.diary import Diary
@@ -76,7 +76,8 @@ class StageIn:
             finally:
                 self._gate.close()
                 fetchers.close()
-        if len(staged(self._attempts)) == len(requests):
+        have = staged(self._attempts)
+        if all(request.target.url in have for request in requests):
             for request in requests:
                 if request.target.protocol == "file":
                     Target(Path(request.target.url)).forget()
@@ -125,7 +126,7 @@ class StageIn:
             return None
         try:
             sources, url = self._credentials.open(source)
-        except ConfigError:
+        except BbflowError:
             return None  # the long way says what is wrong
         target = Target(Path(request.target.url), local_path(url))
         receipt = copy_whole(File(url, request.size_bytes, request.checksum), sources, target)

@@ -261,7 +261,7 @@ def test_a_server_that_dies_and_comes_back_only_delays(job, tmp_path):
 
     server, port = serve(0, 4)
     job.add("big", f"http://127.0.0.1:{port}/big")
-    process = job.start()
+    process = job.start("--max-attempts", "1000")
     partial = job.target(".bbflow/big.part")
     wait_for(lambda: partial.exists() and partial.stat().st_size)
     server.kill()
@@ -311,6 +311,17 @@ def test_s3_as_the_staging_site_is_written_through_the_same_gate(job, store):
     with sources(store).open(url, sources(store).facts(url)) as reader:
         assert reader.read(0, 200_000) == source.read_bytes()
     assert [(each["dst_url"], each["bytes"]) for each in job.attempts] == [("s3://me@lab/bucket/run0001/a", 200_000)]
+
+
+def test_an_object_may_have_any_name_and_be_asked_for_twice(job, store):
+    with sources(store).create("s3://bucket/survey/a?b#c d") as file:
+        file.write(b"y" * 500)
+    job.environment = credentials(job, store)
+    for _ in range(2):
+        job.add("a", "s3://me@lab/bucket/survey/a?b#c d", attributes={"size": "500"})
+    code, said = job.run()
+    assert code == 0, said
+    assert job.target("a").read_bytes() == b"y" * 500
 
 
 @pytest.mark.parametrize(

@@ -74,9 +74,10 @@ def _stage_in(requests: Sequence[Request], conduct: Conduct, options: argparse.N
     started_s = time.time()
     attempts = StageIn(conduct, Credentials(os.environ), threads, retry).run(requests)
     write_attempts(attempts, os.environ)
-    have = staged(attempts)
+    targets = staged(attempts)
+    have = [request for request in requests if request.target.url in targets]
     _tell(attempts, len(have), len(requests), time.time() - started_s)
-    generate_checksums([request for request in requests if request.target.url in have], os.environ)
+    generate_checksums(have, os.environ)
     return 0 if len(have) == len(requests) else 1
 
 
