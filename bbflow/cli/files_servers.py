@@ -59,7 +59,7 @@ def _add_keeping_arguments(parser: argparse.ArgumentParser) -> None:
 def _be_master(options: argparse.Namespace) -> int:
     door = Door(contact_key(options.contact), options.listen, certificate_of(options))
     kept = Options(
-        storage=options.storage.rstrip("/"),
+        storage=_storage(options),
         write_back=options.write_back,
         scratch=tuple(options.scratch),
         piece_bytes=parse_bytes(options.piece),
@@ -94,5 +94,12 @@ def _be_ionode(options: argparse.Namespace) -> int:
     door = Door(contact_key(options.contact), options.listen, certificate_of(options))
     place = Place(options.name, options.contact, options.directory, parse_bytes(options.capacity), options.subtree)
     way = GivingWay(options.policy, options.phases)
-    run_ionode(place, door, options.storage.rstrip("/"), way, with_parent=options.with_parent)
+    run_ionode(place, door, _storage(options), way, with_parent=options.with_parent)
     return 0
+
+
+def _storage(options: argparse.Namespace) -> str:
+    """Give where the files of a subtree are in the shared storage."""
+    if not options.storage:
+        return ""
+    return str(options.storage).rstrip("/") + ("" if options.subtree == "/" else options.subtree)

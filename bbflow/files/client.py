@@ -6,7 +6,9 @@ A namespace of several masters is one here: a path goes to the master of the lon
 import errno
 import os
 import threading
+import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -20,6 +22,9 @@ from bbflow.landing.contact import MasterAddress, read_masters
 from bbflow.records import Message
 
 FOREVER_S = -1.0
+START_S = 5.0
+"""How long a master that stands in the contact file and doesn't answer is tried."""
+PAUSE_S = 0.05
 FLUSH_S = 600.0
 """How long `end` waits for the shared storage."""
 
@@ -66,8 +71,19 @@ class FilesClient:
         self._contact = Path(contact)
         self._sessions: dict[str, Session] = {}
         self._lock = threading.Lock()
-        self._masters = {master.subtree: master for master in read_masters(self._contact)}
+        self._masters: dict[str, MasterAddress] = {}
+        self._read_ns = 0
+        self._read_masters()
         self._session("/")
+
+    def _read_masters(self) -> None:
+        """Learn which masters there are, whenever the contact file was written anew."""
+        with suppress(FileNotFoundError):
+            changed_ns = self._contact.stat().st_mtime_ns
+            if changed_ns == self._read_ns:
+                return
+            self._read_ns = changed_ns
+        self._masters = {master.subtree: master for master in read_masters(self._contact)}
 
     def _find(self, subtree: str) -> MasterAddress:
         for master in read_masters(self._contact):
@@ -78,9 +94,19 @@ class FilesClient:
     def _session(self, subtree: str) -> Session:
         with self._lock:
             if subtree not in self._sessions:
-                master = self._masters.get(subtree) or self._find(subtree)
-                self._sessions[subtree] = Session(master, self._find)
+                self._sessions[subtree] = self._begin(subtree)
             return self._sessions[subtree]
+
+    def _begin(self, subtree: str) -> Session:
+        """Begin a session with a master, which may just be starting."""
+        deadline_s = time.monotonic() + START_S
+        while True:
+            try:
+                return Session(self._find(subtree), self._find)
+            except NodeError:
+                if time.monotonic() > deadline_s:
+                    raise
+            time.sleep(PAUSE_S)
 
     def place(self, path: str) -> tuple[Session, str]:
         """Give the session that a path belongs to, and its rest below that session's root.
@@ -91,6 +117,8 @@ class FilesClient:
             If it is no path.
         """
         whole = "/" + "/".join(split_path(path))
+        with suppress(NodeError):  # who is known is used while the others are being started again
+            self._read_masters()
         subtree = max((s for s in self._masters if is_within(whole, s)), key=len, default="/")
         return self._session(subtree), whole[len(subtree) :].lstrip("/") if subtree != "/" else whole[1:]
 

@@ -2,7 +2,7 @@
 
 import errno
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from bbflow.errors import ProtocolError
@@ -12,7 +12,9 @@ from bbflow.files.database import Database
 from bbflow.files.entering import Entering
 from bbflow.files.filling import Filling
 from bbflow.files.fleet import Fleet
+from bbflow.files.inodes import DIRECTORY
 from bbflow.files.locks import Locks
+from bbflow.files.names import is_within, split_path
 from bbflow.files.naming import Naming
 from bbflow.files.opening import Opening
 from bbflow.files.overview import Overview
@@ -22,6 +24,9 @@ from bbflow.files.scanning import Scanning
 from bbflow.files.sessions import Changes, Session
 from bbflow.files.writeback import WriteBack
 from bbflow.records import Message
+
+SYSTEM = Credentials(0, 0)
+"""As whom a master makes directories by itself."""
 
 
 @dataclass(slots=True)
@@ -99,6 +104,32 @@ class Master:
     def is_over(self) -> bool:
         """Whether somebody has asked for its end, and for that of its IOnodes."""
         return self._overview.is_over
+
+    def graft(self, masters: Mapping[str, int]) -> None:
+        """Have a directory for each subtree below this one that another master serves.
+
+        Parameters
+        ----------
+        masters
+            Numbers of all masters, by subtree.
+        """
+        own = self._core.options.subtree
+        below = [tree for tree in masters if tree != own and is_within(tree, own)]
+        for tree in below:
+            if not any(other != tree and is_within(tree, other) for other in below):
+                self._graft(tree[len(own.rstrip("/")) :], masters[tree])
+
+    def _graft(self, path: str, number: int) -> None:
+        core, inode = self._core, self._core.image.root
+        for name in split_path(path):
+            child = core.image.child(inode, name)
+            if child is None:
+                child = core.image.make(inode, name, DIRECTORY, 0o755, SYSTEM, core.now_ns())
+                child.scanned_s = 0.0
+            core.save(child)
+            core.save(inode)
+            inode = child
+        inode.master = number
 
     # What comes in.
 

@@ -55,7 +55,7 @@ def run_master(contact: Path, name: str, directory: Path, door: Door, options: O
     number = add_master(contact, options.subtree, NodeAddress(*where))  # a place in the file, before it can be reached
     database = Database(directory / DATABASE_NAME)
     master = Master(database, replace(options, number=number), time.time)
-    server = MasterServer(master, name, directory, door, sys.stdin.fileno() if with_parent else None)
+    server = MasterServer(master, name, directory, door, contact, sys.stdin.fileno() if with_parent else None)
     stop_at_signals(server)
     add_master(contact, options.subtree, NodeAddress(*where, server.tcp, authority))
     print(f"bbflow files master of {options.subtree}: ready in {directory}", file=sys.stderr, flush=True)

@@ -51,6 +51,9 @@ class Scanning:
         """
         if self._is_known(call, directory, below=below, again=again):
             return
+        if self._core.a_node() is None:
+            away = OSError(errno.EHOSTDOWN, "no IOnode is up, which could look at the shared storage")
+            call.wait(("node", ""), away, self._core.options.node_loss_s, self._core.clock())
         error_s, text = self._errors.get(directory.ino, (0.0, ""))
         error = OSError(errno.EIO, f"the shared storage doesn't tell what is in {directory.name or '/'!r}: {text}")
         if error_s >= call.began_s:
@@ -122,7 +125,7 @@ class Scanning:
                     return None
                 root = core.image.root
                 child = self._make(start, name, DIRECTORY, root.mode & 0o777, core.clock())
-            if child.kind != DIRECTORY:
+            if child.kind != DIRECTORY or child.master:
                 return None
             start = child
         return start

@@ -10,8 +10,9 @@ import sys
 import time
 from pathlib import Path
 
-from bbflow.errors import ProtocolError
+from bbflow.errors import BbflowError, ProtocolError
 from bbflow.files.master import Master
+from bbflow.landing.contact import read_masters
 from bbflow.landing.handshake import TIMEOUT_S, NodeHandshake
 from bbflow.landing.link import GoneError, Landed, Link, answer_handshake
 from bbflow.landing.listen import listen_tcp, listen_unix, public_address, split_address, tune
@@ -36,12 +37,17 @@ class MasterServer:
         Where its Unix socket is.
     door
         How it lets peers in.
+    contact
+        The contact file, which names the other masters.
     stop_at_eof
         A descriptor whose end also ends the server.
     """
 
-    def __init__(self, master: Master, name: str, directory: Path, door: Door, stop_at_eof: int | None = None) -> None:
+    def __init__(
+        self, master: Master, name: str, directory: Path, door: Door, contact: Path, stop_at_eof: int | None = None
+    ) -> None:
         self._master, self._door = master, door
+        self._contact, self._seen_ns = contact, 0
         self._identity: Message = {"name": name, "host": socket.gethostname()}
         self._tls = door.certificate.context() if door.certificate else None
         self._selector = selectors.DefaultSelector()
@@ -78,11 +84,22 @@ class MasterServer:
                     self.stopped = True
             if time.monotonic() >= due_s:
                 self._master.expire()
+                self._look_for_masters()
                 self._turn_strangers_away()
                 due_s = time.monotonic() + TICK_S
             self._deliver()
             self.stopped = self.stopped or self._master.is_over
         self._close()
+
+    def _look_for_masters(self) -> None:
+        """See which other masters there are, whenever the contact file was written anew."""
+        try:
+            changed_ns = self._contact.stat().st_mtime_ns
+            if changed_ns != self._seen_ns:
+                self._master.graft({master.subtree: master.number for master in read_masters(self._contact)})
+                self._seen_ns = changed_ns
+        except (OSError, BbflowError):
+            pass  # it comes back, or everything ends
 
     def _accept(self, listener: socket.socket) -> None:
         try:

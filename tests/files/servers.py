@@ -39,7 +39,11 @@ class Servers:
         for number in range(nodes):
             words = ["--subtree", subtree, "--capacity", capacity, *where, *node]
             self.spawn(f"{name}-io{number}", "ionode", "--name", f"{name}-io{number}", *words)
-        return self.client(nodes)
+        wait_for(lambda: f'"subtree": "{subtree}"' in self._contact_text(), "the master")
+        return self.client(sum(command[1] == "ionode" for _, command in self.processes.values()))
+
+    def _contact_text(self):
+        return self.contact.read_text() if self.contact.exists() else ""
 
     def spawn(self, name, kind, *words):
         command = [sys.executable, "-m", "bbflow", "files", kind, "--contact", str(self.contact)]

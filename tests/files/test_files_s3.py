@@ -1,0 +1,100 @@
+"""Before a server that knows S3: what is in the bucket is seen, what is closed comes there, whatever it refuses."""
+
+import os
+import threading
+from contextlib import closing
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import obstore
+import pytest
+from obstore.store import S3Store
+from s3server import s3_server
+
+
+@pytest.fixture(scope="module")
+def endpoint(tmp_path_factory):
+    with s3_server(tmp_path_factory.mktemp("s3") / "log") as url:
+        yield url
+
+
+@pytest.fixture
+def bucket(endpoint, monkeypatch):
+    given = {"ENDPOINT_URL": endpoint, "ACCESS_KEY_ID": "k", "SECRET_ACCESS_KEY": "s", "REGION": "us-east-1"}
+    for name, value in given.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    return S3Store("bucket", endpoint=endpoint, client_options={"allow_http": True})
+
+
+def test_the_bucket_is_the_namespace_and_gets_plain_objects(servers, bucket):
+    content = os.urandom(12_000_000)
+    obstore.put(bucket, "run/in/tile 1 %20.fits", content)
+    client = servers.start(nodes=2, url="s3://bucket/run", master=("--piece", "5MiB"))
+    assert client.read("/in/tile 1 %20.fits") == content
+    client.write("/out.dat", content)
+    client.rename("/in", "/moved")
+    assert client.flush(wait_s=100)["left"] == 0
+    objects = {meta["path"] for page in obstore.list(bucket, "run") for meta in page}
+    assert objects == {"run/moved/tile 1 %20.fits", "run/out.dat"}
+    assert bytes(obstore.get(bucket, "run/out.dat").bytes()) == content
+    client.unlink("/out.dat")
+    client.flush(wait_s=100)
+    obstore.put(bucket, "run/later", b"by somebody else")
+    client.each("refresh", "/")
+    assert client.read("/later") == b"by somebody else"
+    assert [entry.path for entry in client.entries("/")] == ["/later", "/moved"]
+
+
+class Throttle(BaseHTTPRequestHandler):
+    """Passes requests on, and refuses or breaks off the first ones."""
+
+    refusals = 3
+
+    def answer(self):
+        body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        if Throttle.refusals and self.command in ("PUT", "POST"):
+            Throttle.refusals -= 1
+            if Throttle.refusals % 2:
+                self.close_connection = True  # the connection is lost in the middle
+            else:
+                self.reply(503, {}, b"slow down")
+            return
+        connection = HTTPConnection(self.server.target.removeprefix("http://"), timeout=60)
+        with closing(connection):
+            connection.request(self.command, self.path, body, dict(self.headers))
+            reply = connection.getresponse()
+            self.reply(reply.status, dict(reply.getheaders()), reply.read())
+
+    def reply(self, status, headers, body):
+        self.send_response(status)
+        for key, value in headers.items():
+            if key.lower() not in ("connection", "transfer-encoding", "date", "server"):
+                self.send_header(key, value)
+        if "content-length" not in {key.lower() for key in headers}:
+            self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = answer  # noqa: N815 - http.server's names
+
+    def log_message(self, *_):
+        pass
+
+
+def test_a_server_that_throttles_and_hangs_up_loses_nothing(servers, bucket, endpoint, monkeypatch):
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Throttle)
+    server.target = endpoint
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
+    try:
+        client = servers.start(url="s3://bucket/throttled")
+        client.write("/f", b"kept")
+        assert client.flush(wait_s=30)["left"] == 0, client.status()[0]["failed"]
+        assert Throttle.refusals == 0
+        assert bytes(obstore.get(bucket, "throttled/f").bytes()) == b"kept"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
