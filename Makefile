@@ -10,7 +10,7 @@ BUILD := $(CURDIR)/$(VENV)/climate
 SOURCES := setup.cfg setup.py pyproject.toml CMakeLists.txt \
 	$(wildcard adios2-engine/CMakeLists.txt adios2-engine/src/* bbflow/operators/kernel/* bbflow/mount/native/*)
 
-.PHONY: demo test fuzz chaos lint bench conformance test-mpi parsl-suite pegasus-suite slurm-suite test-install clean check-tools
+.PHONY: demo test fuzz chaos lint bench conformance test-mpi chaos-mount parsl-suite pegasus-suite slurm-suite test-install clean check-tools
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -59,6 +59,11 @@ test-mpi: $(MPI)/.installed
 	$(TOOLS) cmake -S adios2-engine/mpi -B $(MPI)/program -G Ninja -DCMAKE_PREFIX_PATH=$(MPI)/adios2
 	$(TOOLS) cmake --build $(MPI)/program
 	$(BIN)/python -m pytest adios2-engine/mpi --built $(MPI)
+
+# A master, an IOnode or the mount is killed at a random moment under a writing load, RUNS times.
+RUNS ?= 50
+chaos-mount: $(VENV)/.test
+	$(BIN)/python tests/mount/chaos.py --runs $(RUNS)
 
 # PARSL names a checkout of Parsl that you have; its suite runs with and without a burst buffer.
 parsl-suite: | check-tools

@@ -3,6 +3,8 @@
 import ctypes
 import errno
 import os
+import subprocess
+import sys
 import time
 
 import pytest
@@ -226,15 +228,28 @@ def test_a_node_that_stays_full_refuses_with_enospc(servers, mounts):
     assert (where / "g").stat().st_size == 500_000
 
 
+WRITER = """
+import sys
+with open(sys.argv[1], "w+b", buffering=0) as file:
+    file.write(b"before ")
+    print("written", flush=True)
+    input()
+    file.write(b"after")
+"""
+
+
 def test_calls_wait_for_a_master_that_was_killed(servers, mounts):
-    servers.start(storage=False)
+    servers.start(storage=False).close()
     where = mounts.start("m", contact=servers.contact)
     (where / "closed").write_bytes(b"closed")
-    with (where / "open").open("w+b", buffering=0) as file:
-        file.write(b"before ")
+    # Not this process: what it starts would first close the file, and wait for the master.
+    words = [sys.executable, "-c", WRITER, str(where / "open")]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout.readline() == "written\n"
         servers.restart("master")
-        file.write(b"after")
-        assert (where / "closed").read_bytes() == b"closed"
+        writer.communicate("go on\n", timeout=120)
+        assert writer.returncode == 0
+    assert (where / "closed").read_bytes() == b"closed"
     assert (where / "open").read_bytes() == b"before after"
 
 

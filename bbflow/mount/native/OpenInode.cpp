@@ -185,9 +185,8 @@ void OpenInode::ReadPiece(const Caller &caller, const uint64_t index, char *targ
         {
             try
             {
-                const std::shared_ptr<PieceFile> file = FileFor(index, replica);
-                WaitUntilReady(caller, index, offset, held);
-                have = file->Read(caller, target, held, offset);
+                WaitUntilReady(caller, index, offset, held); // then it is there, too
+                have = FileFor(index, replica)->Read(caller, target, held, offset);
                 break;
             }
             catch (const Errno &)
@@ -227,12 +226,15 @@ void OpenInode::WaitUntilReady(const Caller &caller, const uint64_t index, const
                                const uint64_t bytes)
 {
     const Piece &piece = m_Layout.Pieces[index];
-    const std::shared_ptr<PieceFile> file = std::atomic_load(&piece.File);
-    if (!m_Layout.IsCold || bytes == 0 || (file && file->Descriptor() < 0))
+    if (!m_Layout.IsCold || bytes == 0)
     {
         return;
     }
     const std::shared_ptr<Ionode> node = m_Volume.Nodes().At(m_Layout.NodeOf(index));
+    if (!node->IsLocal())
+    {
+        return; // it waits by itself
+    }
     for (uint64_t part = offset / PartBytes; part <= (offset + bytes - 1) / PartBytes; ++part)
     {
         {

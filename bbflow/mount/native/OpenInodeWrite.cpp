@@ -35,7 +35,6 @@ std::optional<OpenInode::Lack> OpenInode::TryPrepare(const Caller &caller, const
     Piece &piece = m_Layout.Pieces[index];
     if (piece.Version != 0)
     {
-        FileFor(index, 0);
         WaitUntilReady(caller, index, 0, piece.Bytes);
     }
     const Way way = WayTo(piece, offset, bytes);
