@@ -59,8 +59,7 @@ def describe_ending(config: Path, stream: str, output: Path, course: Course, lef
     lines = [f"results in {output / RESULTS}"] if left.spans else []
     if not course.failure:
         return lines or ["nothing was folded: there are no results"]
-    there = f"they end with step {left.last_step}" if left.last_step >= 0 else "there are none of open windows"
-    lines.append(f"THE STATISTICS ARE INCOMPLETE: {course.failure}; {there}")
+    lines.append(f"THE STATISTICS ARE INCOMPLETE: {course.failure}; {_extent(left)}")
     if left.rescued:
         lines.append(f"{left.rescued} steps that were not folded are in {output / RESCUED}, with all variables")
         first = "mend the cause" if left.last_step >= 0 else "mend the cause, give another output"
@@ -70,6 +69,13 @@ def describe_ending(config: Path, stream: str, output: Path, course: Course, lef
     if course.keeping is Keeping.LEFT:
         lines.append("what had neither been folded nor rescued is lost, as you wished")
     return lines
+
+
+def _extent(left: Left) -> str:
+    """Say how far the results go."""
+    if left.last_step >= 0:
+        return f"they end with step {left.last_step}"
+    return "windows that were open could not be published" if left.spans else "there are none"
 
 
 def _again(config: Path, output: Path, stream: str, left: Left) -> str:
