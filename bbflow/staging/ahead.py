@@ -74,8 +74,8 @@ def plan_ahead(
     largest = max(known.values(), key=lambda task: task.set_bytes, default=None)
     if largest is not None and largest.set_bytes > capacity_bytes:
         raise CapacityError(
-            f"job {largest.key!r} needs {format_bytes(largest.set_bytes)} on the burst buffer at once, which has "
-            f"{format_bytes(capacity_bytes)}: give it more room"
+            f"job {largest.key!r} needs {_unlike(largest.set_bytes, capacity_bytes)} on the burst buffer at once, "
+            f"which has {_unlike(capacity_bytes, largest.set_bytes)}: give it more room"
         )
     levels = levels_of(known, _with_makers(known, parents))
     by_level = sorted(known, key=lambda key: (levels[key], natural(key)))
@@ -151,6 +151,12 @@ def _sized(task: Task) -> Task:
     return Task(task.key, known(task.inputs), known(task.outputs))
 
 
+def _unlike(size: int, other: int) -> str:
+    """Write a size so that it can be told from another one."""
+    text = format_bytes(size)
+    return f"{size} B" if text == format_bytes(other) else text
+
+
 class _Rehearsal:
     """Lets the waves of a workflow end one after the other, and notes what `Waves` wants done meanwhile."""
 
@@ -209,10 +215,11 @@ class _Rehearsal:
 
     def _without_room(self, key: str) -> CapacityError:
         held_bytes = sum(size for url, size in self._made.items() if self._users.get(url))
+        need_bytes, have_bytes = self._tasks[key].set_bytes, self._waves.capacity_bytes
         return CapacityError(
-            f"job {key!r} needs {format_bytes(self._tasks[key].set_bytes)} on the burst buffer at once, which has "
-            f"{format_bytes(self._waves.capacity_bytes)}, of which {format_bytes(held_bytes)} are held by files that "
-            "jobs made for later ones: give it more room"
+            f"job {key!r} needs {_unlike(need_bytes, have_bytes)} on the burst buffer at once, which has "
+            f"{_unlike(have_bytes, need_bytes)}, of which {format_bytes(held_bytes)} are held by files that jobs made "
+            "for later ones: give it more room"
         )
 
     def _plan_admitted(self, over: int) -> None:

@@ -89,6 +89,11 @@ def test_a_task_that_has_no_room_at_all_is_named_with_both_numbers():
         plan_ahead([task("small", "s"), task("large", "l", "m")], {}, slots=1, capacity_bytes=15)
 
 
+def test_numbers_that_look_alike_when_rounded_are_said_in_full():
+    with pytest.raises(CapacityError, match=r"needs 100001 B .* has 100000 B"):
+        plan_ahead([task("large", "l", size_bytes=100_001)], {}, slots=1, capacity_bytes=100_000)
+
+
 def test_files_that_must_stay_for_others_are_named_when_they_leave_no_room():
     tasks = [task("a", outputs=["x"]), task("b", outputs=["y"]), task("both", "x", "y", size_bytes=1)]
     with pytest.raises(CapacityError, match=r"'b' needs 10 B .* has 15 B, of which 10 B"):
