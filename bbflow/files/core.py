@@ -150,6 +150,7 @@ class Core:
         """Files that come from the shared storage, with the piece files that are still to come."""
         self._numbers = database.epoch << 32
         self._tasks: dict[int, tuple[str, Message, Then]] = {}
+        self._touched: dict[int, Inode] = {}
         self._used = 0
 
     def number(self) -> int:
@@ -165,6 +166,17 @@ class Core:
     def save(self, inode: Inode) -> None:
         """Store an inode with the next commit."""
         self.database.save(inode)
+
+    def touched(self, directory: Inode) -> None:
+        """Store a directory whose names have changed, before long: each of them is stored by itself."""
+        self._touched[directory.ino] = directory
+
+    def save_touched(self) -> None:
+        """Store the directories' times."""
+        for directory in self._touched.values():
+            if directory.ino in self.image.inodes:
+                self.database.save(directory)
+        self._touched.clear()
 
     def now_ns(self) -> int:
         """Give the time in nanoseconds since the epoch."""

@@ -48,6 +48,7 @@ class Database:
 
     def __init__(self, path: Path) -> None:
         self._changed: dict[int, Inode] = {}
+        self._writers: dict[int, WriterRow | None] = {}
         self._statements: list[tuple[str, tuple[object, ...]]] = []
         self._connection = sqlite3.connect(path, isolation_level=None)
         try:
@@ -102,12 +103,11 @@ class Database:
 
     def put_writer(self, row: WriterRow) -> None:
         """Store a handle for writing, or its new version."""
-        values = (row.handle, row.session, row.ino, row.version)
-        self._statements.append(("INSERT OR REPLACE INTO writers VALUES (?, ?, ?, ?)", values))
+        self._writers[row.handle] = row
 
     def remove_writer(self, handle: int) -> None:
         """Forget a handle for writing."""
-        self._statements.append(("DELETE FROM writers WHERE handle = ?", (handle,)))
+        self._writers[handle] = None
 
     def doom(self, paths: Iterable[str]) -> None:
         """Store that objects must go."""
@@ -119,18 +119,23 @@ class Database:
 
     def commit(self) -> None:
         """Write everything that has changed, all or nothing."""
-        if not (self._changed or self._statements):
+        if not (self._changed or self._statements or self._writers):
             return
-        execute = self._connection.execute
+        execute, many = self._connection.execute, self._connection.executemany
         execute("BEGIN")
         for statement, values in self._statements:
             execute(statement, values)
-        for inode in self._changed.values():
-            row = (inode.ino, inode.parent, inode.name, pack(inode))
-            execute("INSERT OR REPLACE INTO inodes VALUES (?, ?, ?, ?)", row)
+        if self._changed:
+            rows = [(inode.ino, inode.parent, inode.name, pack(inode)) for inode in self._changed.values()]
+            many("INSERT OR REPLACE INTO inodes VALUES (?, ?, ?, ?)", rows)
+        if gone := [(handle,) for handle, row in self._writers.items() if row is None]:
+            many("DELETE FROM writers WHERE handle = ?", gone)
+        if new := [(row.handle, row.session, row.ino, row.version) for row in self._writers.values() if row]:
+            many("INSERT OR REPLACE INTO writers VALUES (?, ?, ?, ?)", new)
         execute("COMMIT")
         self._changed.clear()
         self._statements.clear()
+        self._writers.clear()
 
     def close(self) -> None:
         """Close the database."""

@@ -79,6 +79,7 @@ class Master:
         self._changes: dict[str, Request] = {**naming.changes, **self._opening.changes, **committing.changes}
         self._waits: dict[Key, deque[Call]] = {}
         self._telling: dict[int, Telling] = {}
+        self._is_due = True
         self._restore()
 
     def _restore(self) -> None:
@@ -250,7 +251,13 @@ class Master:
             telling.then()
 
     def take_out(self) -> list[tuple[int, Message]]:
-        """Store everything that has changed, and give the messages that may be sent now."""
+        """Store everything that has changed, and give the messages that may be sent now.
+
+        Where nobody waits for a message, the changes are stored together with the next ones.
+        """
+        if not self._core.out and not self._is_due:
+            return []
+        self._is_due = False
         self._core.database.commit()
         out, self._core.out = self._core.out, []
         return out
@@ -322,6 +329,8 @@ class Master:
     def expire(self) -> None:
         """Do what is due by the clock."""
         now_s, core = self._core.clock(), self._core
+        self._is_due = True
+        core.save_touched()
         for session in list(core.sessions.by_name.values()):
             if session.lost_s is not None and now_s >= session.lost_s + core.options.lease_s:
                 self._entering.end(session)

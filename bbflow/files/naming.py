@@ -139,7 +139,7 @@ class Naming:
 
     def _new(self, call: Call, directory: Inode, inode: Inode) -> None:
         self._core.save(inode)
-        self._core.save(directory)
+        self._core.touched(directory)
         call.changes.add(directories=(directory.ino,))
         self._core.happened("name", directory.ino)
 
@@ -186,7 +186,7 @@ class Naming:
         """Take down that an inode has lost its name."""
         call.changes.names.append((directory.ino, inode.name, inode.ino))
         call.changes.add(directories=(directory.ino,))
-        self._core.save(directory)
+        self._core.touched(directory)
         self._core.doom(inode)
         self._write_back.cancel(inode)
         self._core.forget_inode(inode)
@@ -229,7 +229,7 @@ class Naming:
         call.changes.add(directories=(old[0].ino, new[0].ino))
         self._core.save(moved)
         for directory in {old[0].ino: old[0], new[0].ino: new[0]}.values():
-            self._core.save(directory)
+            self._core.touched(directory)
         self._write_back.renamed(moved)
         if other is not None and flags == "exchange":
             call.changes.names.append((new[0].ino, new[1], other.ino))

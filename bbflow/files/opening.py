@@ -204,7 +204,7 @@ class Opening:
         inode = core.image.make(directory, name, FILE, int(call.message["mode"]), call.who, core.now_ns())
         inode.scratch = core.is_scratch(inode)
         core.save(inode)
-        core.save(directory)
+        core.touched(directory)
         call.changes.add(directories=(directory.ino,))
         core.happened("name", directory.ino)
         return {**self._open_to_write(call, inode, truncate=False), "created": True}

@@ -62,6 +62,8 @@ def run_master(contact: Path, name: str, directory: Path, door: Door, options: O
     try:
         server.run()
     finally:
+        master.expire()
+        master.take_out()
         database.close()
         remove_master(contact, options.subtree, str(directory))
     if master.is_over:
