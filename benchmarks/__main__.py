@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from benchmarks import control, fold, landing, landing_ranks, landing_tcp, main_job, memory, reading, staging, testbed
+from benchmarks import control, fold, landing, landing_ranks, landing_tcp, main_job, memory, mount, reading, staging, testbed
 from benchmarks.rows import Row, markdown
 
 FIGURES = {
@@ -15,6 +15,7 @@ FIGURES = {
     "fold": fold,
     "main_job": main_job,
     "memory": memory,
+    "mount": mount,
     "staging": staging,
     "testbed": testbed,
 }

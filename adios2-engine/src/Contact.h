@@ -33,7 +33,8 @@ struct Node
     bool IsHere() const;
 };
 
-/** Who keeps the names of the files below one directory (bbflow/files/FORMAT.md, "Contact file"). */
+/** Who keeps the names of the files below one directory (bbflow/files/FORMAT.md, "Contact file").
+ */
 struct Master : Node
 {
     uint64_t Number = 0;

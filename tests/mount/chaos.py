@@ -51,10 +51,14 @@ def load(where, seed, first):
     return subprocess.Popen(list(map(str, words)), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 
 
-def run(seed):
-    """One run; gives what was killed, after how many files, and how long the load stood still."""
+def fate_of(seed):
+    """Choose what is killed, and after how many of the load's calls."""
     choice = random.Random(seed)
-    victim, moment = choice.choice(VICTIMS), choice.randrange(1, 2 * FILES - 25)
+    return choice.choice(VICTIMS), choice.randrange(1, 2 * FILES - 25)
+
+
+def run(seed, victim, moment):
+    """One run, with servers and a mount of its own."""
     with tempfile.TemporaryDirectory(prefix="bbflow-chaos-") as folder:
         directory = Path(folder)
         (directory / "mounts").mkdir()
@@ -70,7 +74,6 @@ def run(seed):
             _check(servers.storage / "d", seed, said)
             held = sorted(path.name for path in (where / "d").iterdir())
             assert sorted(path.name for path in _visible(servers.storage / "d")) == held, "names differ"
-    return victim, moment
 
 
 def _visible(directory):
@@ -125,9 +128,17 @@ def main():
     options = parser.parse_args()
     if reason := missing():
         sys.exit(reason)
+    failed = 0
     for seed in range(options.seed, options.seed + options.runs):
-        victim, moment = run(seed)
-        print(f"seed {seed}: {victim} killed after {moment} of the load's calls: all there", flush=True)
+        victim, moment = fate_of(seed)
+        try:
+            run(seed, victim, moment)
+            said = "all there"
+        except AssertionError as error:
+            failed += 1
+            said = f"WRONG: {error}"
+        print(f"seed {seed}: {victim} killed after {moment} of the load's calls: {said}", flush=True)
+    sys.exit(f"{failed} of {options.runs} runs went wrong" if failed else 0)
 
 
 if __name__ == "__main__":

@@ -27,8 +27,8 @@ public:
 
     size_t Write(const Caller &, const std::string_view bytes, const uint64_t offset) override
     {
-        return static_cast<size_t>(Checked(
-            pwrite(m_Descriptor, bytes.data(), bytes.size(), static_cast<off_t>(offset))));
+        return static_cast<size_t>(
+            Checked(pwrite(m_Descriptor, bytes.data(), bytes.size(), static_cast<off_t>(offset))));
     }
 
     void Flush(const Caller &) override {}
@@ -37,8 +37,8 @@ public:
     void Allocate(const Caller &, const int mode, const uint64_t offset,
                   const uint64_t bytes) override
     {
-        Checked(fallocate(m_Descriptor, mode, static_cast<off_t>(offset),
-                          static_cast<off_t>(bytes)));
+        Checked(
+            fallocate(m_Descriptor, mode, static_cast<off_t>(offset), static_cast<off_t>(bytes)));
     }
 
     uint64_t Seek(const Caller &, const uint64_t offset, const int whence) override

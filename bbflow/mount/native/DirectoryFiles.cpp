@@ -89,8 +89,8 @@ void DirectoryFiles::Forget(const FileId id, const uint64_t lookups)
 
 Entry DirectoryFiles::Lookup(const Caller &, const FileId parent, const std::string &name)
 {
-    return Remember(Checked(
-        openat(DescriptorOf(parent), name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC)));
+    return Remember(
+        Checked(openat(DescriptorOf(parent), name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC)));
 }
 
 struct stat DirectoryFiles::Get(const Caller &, const FileId id, OpenFile *)
@@ -185,8 +185,7 @@ std::unique_ptr<OpenFile> DirectoryFiles::Open(const Caller &, const FileId id,
                                                const uint32_t flags)
 {
     const int wanted = static_cast<int>(flags) & ~(O_NOFOLLOW | O_APPEND);
-    return std::make_unique<DescriptorFile>(
-        Checked(open(PathOf(id).c_str(), wanted | O_CLOEXEC)));
+    return std::make_unique<DescriptorFile>(Checked(open(PathOf(id).c_str(), wanted | O_CLOEXEC)));
 }
 
 std::unique_ptr<OpenFile> DirectoryFiles::Create(const Caller &caller, const FileId parent,

@@ -21,8 +21,7 @@ public:
     Entry Lookup(const Caller &caller, FileId parent, const std::string &name) override;
     void Forget(FileId id, uint64_t lookups) override;
     struct stat Get(const Caller &caller, FileId id, OpenFile *open) override;
-    struct stat Set(const Caller &caller, FileId id, const Change &change,
-                    OpenFile *open) override;
+    struct stat Set(const Caller &caller, FileId id, const Change &change, OpenFile *open) override;
     Entry MakeDirectory(const Caller &caller, FileId parent, const std::string &name,
                         uint32_t mode) override;
     Entry MakeNode(const Caller &caller, FileId parent, const std::string &name, uint32_t mode,

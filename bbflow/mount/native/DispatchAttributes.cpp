@@ -74,7 +74,8 @@ void Dispatch::DropPrivileges(const Request &request)
         change.Valid = FATTR_MODE;
         change.Mode = mode & ~lost;
         const Caller root{0, 0, request.By.Pid, request.By.IsInterrupted};
-        m_Files.Set(root, request.Header.nodeid, change, nullptr); // the writer may not be the owner
+        m_Files.Set(root, request.Header.nodeid, change,
+                    nullptr); // the writer may not be the owner
     }
 }
 

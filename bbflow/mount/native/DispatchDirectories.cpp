@@ -17,7 +17,8 @@ void Append(std::string &bytes, const void *part, const size_t size)
     bytes.append(static_cast<const char *>(part), size);
 }
 
-/** Gives an entry in the kernel's form, with its whole attributes in front if these are asked for. */
+/** Gives an entry in the kernel's form, with its whole attributes in front if these are asked for.
+ */
 std::string Encode(const DirectoryEntry &entry, const uint64_t next, const bool withAttributes)
 {
     std::string bytes;

@@ -3,10 +3,7 @@
 namespace bbflow
 {
 
-void Dispatch::SendEntry(const Entry &entry, Reply &reply)
-{
-    reply.SendStruct(ToKernel(entry));
-}
+void Dispatch::SendEntry(const Entry &entry, Reply &reply) { reply.SendStruct(ToKernel(entry)); }
 
 void Dispatch::Lookup(const Request &request, Reply &reply)
 {

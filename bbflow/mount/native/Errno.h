@@ -1,8 +1,8 @@
 #pragma once
 
 #include <cerrno>
-#include <exception>
 #include <cstring>
+#include <exception>
 
 namespace bbflow
 {

@@ -23,7 +23,8 @@ struct Entry
     struct stat Attributes = {};
 };
 
-/** One name in a directory; Attributes as far as the source knows them, else only mode and inode. */
+/** One name in a directory; Attributes as far as the source knows them, else only mode and inode.
+ */
 struct DirectoryEntry
 {
     std::string Name;
@@ -62,7 +63,8 @@ public:
     /** SEEK_DATA and SEEK_HOLE. */
     virtual uint64_t Seek(const Caller &caller, uint64_t offset, int whence) = 0;
 
-    /** A file that the kernel may read and write by itself instead of asking; -1 if there is none. */
+    /** A file that the kernel may read and write by itself instead of asking; -1 if there is none.
+     */
     virtual int Backing() const { return -1; }
 
     /** Whether what the kernel cached at an earlier open still holds. */
@@ -101,8 +103,8 @@ public:
     /** @param flags of open(2), without O_CREAT and O_EXCL */
     virtual std::unique_ptr<OpenFile> Open(const Caller &caller, FileId id, uint32_t flags) = 0;
     virtual std::unique_ptr<OpenFile> Create(const Caller &caller, FileId parent,
-                                             const std::string &name, uint32_t mode,
-                                             uint32_t flags, Entry &made) = 0;
+                                             const std::string &name, uint32_t mode, uint32_t flags,
+                                             Entry &made) = 0;
     /** All names of a directory, without `.` and `..`. */
     virtual std::vector<DirectoryEntry> List(const Caller &caller, FileId id) = 0;
     virtual struct statvfs Statistics(const Caller &caller) = 0;

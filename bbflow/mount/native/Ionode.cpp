@@ -111,8 +111,8 @@ void Ionode::WaitUntilReady(const Caller &caller, const std::string &key, const 
 size_t Ionode::Read(const Caller &caller, const std::string &key, char *target, const size_t most,
                     const uint64_t offset)
 {
-    const Value request = Value::Map{
-        {"op", "read"}, {"key", key}, {"offset", offset}, {"bytes", uint64_t{most}}};
+    const Value request =
+        Value::Map{{"op", "read"}, {"key", key}, {"offset", offset}, {"bytes", uint64_t{most}}};
     return Over(
         [&](Channel &channel)
         {

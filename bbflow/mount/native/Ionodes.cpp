@@ -12,9 +12,9 @@ void Ionodes::Update(const Value::Array &nodes)
     std::map<std::string, Known> known;
     for (const Value &node : nodes)
     {
-        const Node address = {node.StringAt("name"),      node.StringAt("host"),
-                              node.StringAt("socket"),    node.StringAt("directory"),
-                              node.StringAt("tcp"),       node.StringAt("tls")};
+        const Node address = {node.StringAt("name"),   node.StringAt("host"),
+                              node.StringAt("socket"), node.StringAt("directory"),
+                              node.StringAt("tcp"),    node.StringAt("tls")};
         const std::string place = address.Host + " " + address.Directory + " " + address.Tcp;
         Known &one = known[address.Name];
         const auto before = m_Known.find(address.Name);

@@ -7,7 +7,8 @@
 namespace bbflow
 {
 
-/** One piece of a file as this client has it open (bbflow/files/FORMAT.md, "Versions and pieces"). */
+/** One piece of a file as this client has it open (bbflow/files/FORMAT.md, "Versions and pieces").
+ */
 struct Piece
 {
     /** 0: a hole. */

@@ -30,9 +30,9 @@ void LocalPiece::Write(const Caller &, const std::string_view bytes, const uint6
 {
     for (size_t done = 0; done < bytes.size();)
     {
-        done += static_cast<size_t>(Checked(pwrite(m_Descriptor, bytes.data() + done,
-                                                   bytes.size() - done,
-                                                   static_cast<off_t>(offset + done))));
+        done += static_cast<size_t>(
+            Checked(pwrite(m_Descriptor, bytes.data() + done, bytes.size() - done,
+                           static_cast<off_t>(offset + done))));
     }
 }
 

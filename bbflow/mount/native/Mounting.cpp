@@ -52,9 +52,9 @@ int MountByKernel(const MountOptions &options)
         close(device);
         Throw("there is no directory to mount on: " + options.Directory, error);
     }
-    const std::string words = "fd=" + std::to_string(device) + ",rootmode=40000,user_id=" +
-                              std::to_string(geteuid()) + ",group_id=" + std::to_string(getegid()) +
-                              "," + OptionsOf(options);
+    const std::string words = "fd=" + std::to_string(device) +
+                              ",rootmode=40000,user_id=" + std::to_string(geteuid()) +
+                              ",group_id=" + std::to_string(getegid()) + "," + OptionsOf(options);
     const unsigned long flags =
         MS_NOSUID | MS_NODEV | (options.IsReadOnly ? static_cast<unsigned long>(MS_RDONLY) : 0ul);
     if (mount(options.Source.c_str(), options.Directory.c_str(), "fuse.bbflow", flags,

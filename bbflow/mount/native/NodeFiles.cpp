@@ -100,8 +100,8 @@ Entry NodeFiles::Lookup(const Caller &caller, const FileId parent, const std::st
     {
         throw Errno(ENOENT);
     }
-    const Value reply = volume.Ask(
-        caller, By(caller, {{"op", "lookup"}, {"parent", parent}, {"name", Fit(name)}}));
+    const Value reply =
+        volume.Ask(caller, By(caller, {{"op", "lookup"}, {"parent", parent}, {"name", Fit(name)}}));
     const Attr attr = AttrIn(reply);
     volume.Kept().Keep(parent, name, attr, reply.UnsignedAt("seq"));
     return Shown(volume, attr);
@@ -265,10 +265,10 @@ std::unique_ptr<OpenFile> NodeFiles::Open(const Caller &caller, const FileId id,
     const bool isForWriting = IsForWriting(flags);
     const bool isTruncated = (flags & O_TRUNC) != 0 && isForWriting;
     const std::shared_ptr<OpenInode> state = volume.StateOf(id);
-    const Value reply = volume.Ask(caller, By(caller, {{"op", "open"},
-                                                       {"ino", id},
-                                                       {"write", isForWriting},
-                                                       {"truncate", isTruncated}}));
+    const Value reply = volume.Ask(
+        caller,
+        By(caller,
+           {{"op", "open"}, {"ino", id}, {"write", isForWriting}, {"truncate", isTruncated}}));
     const int64_t handle = state->TakeOpened(reply, isForWriting, isTruncated);
     volume.Kept().Keep(AttrIn(reply), reply.UnsignedAt("seq"));
     return std::make_unique<NodeFile>(state, handle, isForWriting);
@@ -280,13 +280,12 @@ std::unique_ptr<OpenFile> NodeFiles::Create(const Caller &caller, const FileId p
 {
     Volume &volume = VolumeOf(parent);
     const bool isTruncated = (flags & O_TRUNC) != 0;
-    const Value reply =
-        volume.Ask(caller, By(caller, {{"op", "create"},
-                                       {"parent", parent},
-                                       {"name", Fit(name)},
-                                       {"mode", uint64_t{mode & 07777}},
-                                       {"exclusive", (flags & O_EXCL) != 0},
-                                       {"truncate", isTruncated}}));
+    const Value reply = volume.Ask(caller, By(caller, {{"op", "create"},
+                                                       {"parent", parent},
+                                                       {"name", Fit(name)},
+                                                       {"mode", uint64_t{mode & 07777}},
+                                                       {"exclusive", (flags & O_EXCL) != 0},
+                                                       {"truncate", isTruncated}}));
     const Attr attr = AttrIn(reply);
     const std::shared_ptr<OpenInode> state = volume.StateOf(attr.File.Id);
     const bool isEmptied = isTruncated && !reply.BoolAt("created");
@@ -305,11 +304,11 @@ std::vector<DirectoryEntry> NodeFiles::List(const Caller &caller, const FileId i
     uint64_t seq = UINT64_MAX;
     for (bool hasMore = true; hasMore;)
     {
-        const Value reply = volume.Ask(
-            caller, By(caller, {{"op", "list"},
-                                {"ino", id},
-                                {"after", names.empty() ? std::string() : names.back()},
-                                {"limit", ListLimit}}));
+        const Value reply =
+            volume.Ask(caller, By(caller, {{"op", "list"},
+                                           {"ino", id},
+                                           {"after", names.empty() ? std::string() : names.back()},
+                                           {"limit", ListLimit}}));
         seq = std::min(seq, reply.UnsignedAt("seq"));
         for (const Value &item : reply.ArrayAt("entries"))
         {

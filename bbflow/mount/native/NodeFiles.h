@@ -20,8 +20,7 @@ public:
     double AttributesSecs() const override { return 1.0; }
     Entry Lookup(const Caller &caller, FileId parent, const std::string &name) override;
     struct stat Get(const Caller &caller, FileId id, OpenFile *open) override;
-    struct stat Set(const Caller &caller, FileId id, const Change &change,
-                    OpenFile *open) override;
+    struct stat Set(const Caller &caller, FileId id, const Change &change, OpenFile *open) override;
     Entry MakeDirectory(const Caller &caller, FileId parent, const std::string &name,
                         uint32_t mode) override;
     Entry MakeNode(const Caller &caller, FileId parent, const std::string &name, uint32_t mode,

@@ -56,7 +56,10 @@ int64_t OpenInode::TakeOpened(const Value &reply, const bool isForWriting, const
     {
         TakeLayout(reply);
     }
-    m_Volume.AddHandle(handle, OpenHandle{m_Id, isForWriting ? reply.UnsignedAt("version") : reply.Find("attr")->UnsignedAt("version"), isForWriting});
+    m_Volume.AddHandle(handle, OpenHandle{m_Id,
+                                          isForWriting ? reply.UnsignedAt("version")
+                                                       : reply.Find("attr")->UnsignedAt("version"),
+                                          isForWriting});
     (isForWriting ? m_Writers : m_Readers).push_back(handle);
     if (isForWriting)
     {
@@ -116,8 +119,7 @@ void OpenInode::Reopen(const Caller &caller)
     const Value reply = m_Volume.Ask(caller, {{"op", "open"}, {"ino", m_Id}, {"write", false}});
     const Writing lock(m_Mutex);
     m_Readers.push_back(reply.IntegerAt("handle"));
-    m_Volume.AddHandle(m_Readers.back(),
-                       {m_Id, reply.Find("attr")->UnsignedAt("version"), false});
+    m_Volume.AddHandle(m_Readers.back(), {m_Id, reply.Find("attr")->UnsignedAt("version"), false});
     if (!m_IsDirty)
     {
         m_Layout.Pieces.clear();
@@ -125,8 +127,7 @@ void OpenInode::Reopen(const Caller &caller)
     }
 }
 
-size_t OpenInode::Read(const Caller &caller, char *target, const size_t most,
-                       const uint64_t offset)
+size_t OpenInode::Read(const Caller &caller, char *target, const size_t most, const uint64_t offset)
 {
     Patience patience(m_Volume.Link().Patience());
     for (bool isReopened = false;;)

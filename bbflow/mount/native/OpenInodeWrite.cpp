@@ -186,8 +186,8 @@ void OpenInode::Commit(const Caller &caller, const bool isSync)
     for (size_t i = 0; i < m_Layout.Pieces.size(); ++i)
     {
         Piece &piece = m_Layout.Pieces[i];
-        const uint64_t cost = PagesOf(piece.Bytes) - std::min(PagesOf(piece.Committed),
-                                                              PagesOf(piece.Bytes));
+        const uint64_t cost =
+            PagesOf(piece.Bytes) - std::min(PagesOf(piece.Committed), PagesOf(piece.Bytes));
         m_Volume.Room().Commit(m_Layout.NodesOf(i), std::min(cost, piece.Spent));
         piece.Spent -= std::min(cost, piece.Spent);
         piece.Committed = piece.Bytes;

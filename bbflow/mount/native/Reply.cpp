@@ -16,10 +16,7 @@ iovec Part(const std::string_view bytes)
 
 } // end empty namespace
 
-void Reply::Send(const std::string_view head, const std::string_view tail)
-{
-    Write(0, head, tail);
-}
+void Reply::Send(const std::string_view head, const std::string_view tail) { Write(0, head, tail); }
 
 void Reply::Fail(const int number) { Write(-number, {}, {}); }
 

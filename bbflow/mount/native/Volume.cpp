@@ -67,8 +67,8 @@ void Volume::CloseHandle(const int64_t handle, const bool isDirty)
     {
         room.emplace_back(node, bytes);
     }
-    m_Link->Tell(Value::Map{
-        {"op", "close"}, {"handle", handle}, {"room", room}, {"dirty", isDirty}});
+    m_Link->Tell(
+        Value::Map{{"op", "close"}, {"handle", handle}, {"room", room}, {"dirty", isDirty}});
 }
 
 void Volume::BeginSession(const Value &session, const bool isNew)
