@@ -3,7 +3,19 @@
 import argparse
 from pathlib import Path
 
-from benchmarks import control, fold, landing, landing_ranks, landing_tcp, main_job, memory, mount, reading, staging, testbed
+from benchmarks import (
+    control,
+    fold,
+    landing,
+    landing_ranks,
+    landing_tcp,
+    main_job,
+    memory,
+    mount,
+    reading,
+    staging,
+    testbed,
+)
 from benchmarks.rows import Row, markdown
 
 FIGURES = {
