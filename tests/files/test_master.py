@@ -1,0 +1,145 @@
+"""A master's decisions, without sockets and with a clock that stands still until it is told."""
+
+import errno
+
+import pytest
+
+from bbflow.errors import ProtocolError
+from bbflow.files.core import Options
+from bbflow.files.database import Database
+from bbflow.files.master import Master
+
+NODE, ONE, TWO, LISTENER = 1, 2, 3, 4
+ROOM = 1 << 20
+
+
+class Bench:
+    """One master and what it last said to each peer."""
+
+    def __init__(self, directory, **options):
+        self.now_s = 1000.0
+        self.said = {}
+        self.master = Master(Database(directory / "metadata.db"), Options(**options), lambda: self.now_s)
+        told = dict.fromkeys(("host", "socket", "directory", "tcp", "tls"), "h")
+        self.say(NODE, "ionode", name="io", capacity=ROOM, keys=[], last=True, **told)
+
+    def say(self, peer, op, **keys):
+        self.said.pop(peer, None)
+        self.master.handle(peer, {"op": op, **keys})
+        self._take()
+        return self.said.get(peer)
+
+    def _take(self):
+        for peer, message in self.master.take_out():
+            self.said[peer] = message
+
+    def enter(self, peer, uid=0):
+        self.session = self.say(peer, "session", host="h", pid=1, uid=uid, gid=uid)
+        self.root = self.session["root"]["ino"]
+        return self.session
+
+    def wait(self, seconds):
+        self.now_s += seconds
+        self.master.expire()
+        self._take()
+
+
+@pytest.fixture
+def bench(tmp_path):
+    return Bench(tmp_path)
+
+
+def two_clients(bench):
+    """One that changes things, and one that keeps what it was told of a file."""
+    bench.enter(ONE)
+    made = bench.say(ONE, "create", parent=bench.root, name="f", mode=0o600, exclusive=True)
+    bench.say(ONE, "close", handle=made["handle"])
+    session = bench.enter(TWO)["session"]
+    bench.say(LISTENER, "join", session=session, listen=True)
+    return bench.say(TWO, "lookup", parent=bench.root, name="f")["attr"]["ino"]
+
+
+@pytest.mark.parametrize("op", ["unlink", "rename", "setattr"])
+def test_a_change_is_answered_when_all_have_forgotten_what_it_changes(bench, op):
+    ino = two_clients(bench)
+    keys = {"setattr": {"ino": ino, "mode": 0o640}}.get(op, {"parent": bench.root, "name": "f"})
+    if op == "rename":
+        keys |= {"to_parent": bench.root, "to_name": "g"}
+    assert bench.say(ONE, op, **keys) is None
+    told = bench.said[LISTENER]
+    assert told["op"] == "forget"
+    assert ino in told["inos"] or [bench.root, "f", ino] in told["names"]
+    bench.say(LISTENER, "forgot", seq=told["seq"])
+    assert bench.said[ONE]["ok"]
+
+
+def test_who_does_not_answer_within_a_lease_is_cut_off_and_holds_nobody_up_for_longer(bench):
+    two_clients(bench)
+    assert bench.say(ONE, "unlink", parent=bench.root, name="f") is None
+    bench.wait(9.0)
+    assert ONE not in bench.said
+    bench.wait(1.5)
+    assert bench.said[ONE]["ok"]
+    assert bench.said[TWO] == {"op": "cut off"}
+
+
+def test_what_nobody_keeps_is_changed_at_once(bench):
+    two_clients(bench)
+    assert bench.say(ONE, "mkdir", parent=bench.root, name="d", mode=0o755)["ok"]
+
+
+def test_a_complete_list_is_forgotten_when_a_name_comes(bench):
+    two_clients(bench)
+    assert not bench.say(TWO, "list", ino=bench.root, after="", limit=10)["more"]
+    assert bench.say(ONE, "mkdir", parent=bench.root, name="d", mode=0o755) is None
+    assert bench.said[LISTENER]["directories"] == [bench.root]
+
+
+def test_modes_and_owners_count(bench):
+    bench.enter(ONE)
+    made = bench.say(ONE, "create", parent=bench.root, name="secret", mode=0o600, exclusive=True)
+    bench.say(ONE, "close", handle=made["handle"])
+    bench.enter(TWO, uid=54321)
+    ino = made["attr"]["ino"]
+    requests = [
+        ("open", {"ino": ino, "write": False}, errno.EACCES),
+        ("create", {"parent": bench.root, "name": "x", "mode": 0o644, "exclusive": True}, errno.EACCES),
+        ("unlink", {"parent": bench.root, "name": "secret"}, errno.EACCES),
+        ("setattr", {"ino": ino, "mode": 0o666}, errno.EPERM),
+        ("setattr", {"ino": ino, "owner": 54321}, errno.EPERM),
+    ]
+    for op, keys, number in requests:
+        assert bench.say(TWO, op, **keys)["errno"] == number
+        assert bench.say(TWO, op, **keys, uid=0)["errno"] == number  # only root speaks for others
+
+
+def test_a_peer_that_claims_to_be_another_user_is_cut_off(bench):
+    with pytest.raises(ProtocolError, match="user 1000 says it is user 0"):
+        bench.master.handle(TWO, {"op": "session", "host": "h", "pid": 1, "uid": 0, "gid": 0}, 1000)
+
+
+def test_nothing_counts_that_was_written_without_room(bench):
+    bench.enter(ONE)
+    made = bench.say(ONE, "create", parent=bench.root, name="f", mode=0o600, exclusive=True)
+    pieces = [[made["version"], 8192]]
+    refused = bench.say(ONE, "commit", handle=made["handle"], size=8192, pieces=pieces)
+    assert refused["errno"] == errno.EDQUOT
+    assert bench.say(ONE, "room", node="io", bytes=8192)["granted"] == {"io": 8192}
+    assert bench.say(ONE, "commit", handle=made["handle"], size=8192, pieces=pieces)["ok"]
+    assert bench.say(ONE, "statfs")["free"] == ROOM - 8192
+
+
+def test_a_commit_of_somebody_elses_pieces_is_refused(bench):
+    bench.enter(ONE)
+    made = bench.say(ONE, "create", parent=bench.root, name="f", mode=0o600, exclusive=True)
+    with pytest.raises(ProtocolError, match="isn't its own"):
+        bench.say(ONE, "commit", handle=made["handle"], size=10, pieces=[[made["version"] + 1, 10]])
+
+
+def test_room_that_was_promised_is_nobody_elses(bench):
+    bench.enter(ONE)
+    assert bench.say(ONE, "room", node="io", bytes=ROOM - 4096)["ok"]
+    bench.enter(TWO)
+    assert bench.say(TWO, "room", node="io", bytes=8192) is None
+    bench.say(ONE, "bye")
+    assert bench.said[TWO]["granted"] == {"io": 8192}
