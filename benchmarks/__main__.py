@@ -11,6 +11,7 @@ from benchmarks import (
     landing_tcp,
     main_job,
     memory,
+    montage,
     mount,
     reading,
     staging,
@@ -28,6 +29,7 @@ FIGURES = {
     "main_job": main_job,
     "memory": memory,
     "mount": mount,
+    "montage": montage,
     "staging": staging,
     "testbed": testbed,
 }

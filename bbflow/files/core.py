@@ -314,7 +314,9 @@ class Core:
         if not patterns:
             return False
         path = self.image.path(inode)
-        return any(fnmatchcase(path, pattern) or fnmatchcase(inode.name, pattern) for pattern in patterns)
+        return any(
+            fnmatchcase(path, pattern.removeprefix("/")) or fnmatchcase(inode.name, pattern) for pattern in patterns
+        )
 
     def doom(self, inode: Inode) -> None:
         """Let an inode's object in the shared storage go."""

@@ -3,13 +3,18 @@
 import os
 import subprocess
 import sys
+from contextlib import ExitStack
+from tempfile import TemporaryDirectory
 
 import pytest
-from bbflow_workflows.montage import places
+from bbflow_workflows import montage
+from bbflow_workflows.montage import dag, places
+from mounted import missing
 from object_server import object_server
 
 from bbflow.errors import ConfigError
 from bbflow.events import read_events
+from bbflow.simulate.measured import profile_of_events
 from bbflow.staging import Sources
 
 SMALL = ["--rows", "1", "--columns", "2", "--pixels", "100", "--stars", "80"]
@@ -32,6 +37,12 @@ def run(*words):
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def bbflow(*words):
+    command = [sys.executable, "-m", "bbflow", *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +78,42 @@ def test_a_mosaic_goes_from_bucket_to_bucket_by_staging_and_is_the_local_one(buc
     assert steps == {"reproject", "overlaps", "difference", "fit", "model", "correct", "add", "picture"}
     staged = {event["url"] for event in events if event["event"] == "transfer" and event["bytes"]}
     assert staged == {f"{bucket}/survey/{name}" for name in ("region.hdr", "tile_0_0.fits", "tile_0_1.fits")}
+
+
+@pytest.mark.skipif(bool(missing()), reason=str(missing()))
+def test_a_mosaic_goes_from_bucket_to_bucket_over_the_mount_and_is_the_local_one(bucket, local, tmp_path):
+    contact, work = tmp_path / "contact.json", tmp_path / "work"
+    work.mkdir()
+    with ExitStack() as stack:
+        # A socket's path has 107 characters at most.
+        memory = stack.enter_context(TemporaryDirectory(prefix="bbflow-"))
+        nodes = ["--capacity", "256MiB", "--directory", memory, "--files", bucket]
+        stack.callback(bbflow, "down", "--contact", contact)
+        bbflow("up", "--contact", contact, *nodes, "--files-options=--scratch /mounted/work/*")
+        bbflow("mount", contact, work)
+        stack.callback(bbflow, "mount", "--unmount", work)
+        run("mosaic", f"{bucket}/survey", "--output", f"{bucket}/mounted", "--mount", f"{bucket}={work}",
+            "--events", tmp_path / "events")  # fmt: skip
+        assert sorted(path.name for path in (work / "mounted/work/projected").iterdir())
+        bbflow("files", "flush", "--contact", contact)
+    assert keys(f"{bucket}/mounted") == ["mosaic.fits", "mosaic.png", "mosaic_area.fits"]
+    assert equal_to(local, f"{bucket}/mounted")
+    profile, assumed = profile_of_events(list(read_events(tmp_path / "events")), tmp_path)
+    tiles = ["region.hdr", "tile_0_0.fits", "tile_0_1.fits"]
+    assert profile["input_bytes"] == sum((local / "survey" / name).stat().st_size for name in tiles)
+    assert assumed
+
+
+def test_pegasus_is_told_where_in_the_bucket_its_inputs_lie(bucket, local, tmp_path):
+    tiles = [local / "survey" / name for name in ("tile_0_0.fits", "tile_0_1.fits")]
+    found = dag.make_abstract(tiles, local / "survey" / montage.REGION, tmp_path, survey=f"{bucket}/survey")
+    pfns = sorted(pfn.pfn for entry in found.replicas.entries.values() for pfn in entry.pfns)
+    assert pfns == [
+        f"file://{tmp_path}/pairs.json",
+        "s3://bucket/survey/region.hdr",
+        "s3://bucket/survey/tile_0_0.fits",
+        "s3://bucket/survey/tile_0_1.fits",
+    ]
 
 
 def test_what_lies_in_a_bucket_is_found_on_its_mount(monkeypatch):

@@ -26,7 +26,7 @@ from tempfile import TemporaryDirectory
 import parsl
 from bbflow_workflows.montage import REGION, TRUTH, Survey, make_mosaic, make_tiles, measure, read_truth
 from bbflow_workflows.montage.configs import local_config, staged_buffer, staged_config
-from bbflow_workflows.montage.places import at_hand, below, filling, has, is_remote, named, on_mount, tiles_in
+from bbflow_workflows.montage.places import at_hand, below, filling, has, is_remote, on_mount, put, tiles_in
 from parsl.config import Config
 
 from bbflow.errors import BbflowError
@@ -68,6 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     planned = commands.add_parser("pegasus", help="the same as a Pegasus workflow: plan it and run it")
     _add_places(planned)
     planned.add_argument("--where", choices=["shell", "condor"], default="condor", help="default: %(default)s")
+    planned.add_argument("--folder", metavar="DIR", help="where Pegasus works (default: the output, or montage-out)")
     planned.add_argument("--burst-buffer", metavar="DIR", help="stage through it; else below the output")
     planned.add_argument(
         "--capacity", default="1GiB", metavar="SIZE", help="of the burst buffer (default: %(default)s)"
@@ -101,11 +102,14 @@ def _pegasus(options: argparse.Namespace) -> int:
     from bbflow_pegasus import BurstBuffer
     from bbflow_workflows.montage import dag, planned
 
-    survey, output = (Path(on_mount(place, options.mount)) for place in (options.directory, options.output))
-    folder = output.absolute() / "pegasus"
-    folder.mkdir(parents=True, exist_ok=True)
-    tiles = [Path(tile) for tile in tiles_in(survey)]
-    abstract = dag.make_abstract(tiles, survey / REGION, folder, options.tool, levels_only=options.levels_only)
+    survey, output = (on_mount(place, options.mount) for place in (options.directory, options.output))
+    # Pegasus keeps its catalogs, and works, in directories only.
+    folder = Path(options.folder or ("montage-out" if is_remote(output) else output))
+    (folder / "pegasus").mkdir(parents=True, exist_ok=True)
+    with at_hand([*tiles_in(survey), below(survey, REGION)]) as (*tiles, region):
+        abstract = dag.make_abstract(
+            tiles, region, folder / "pegasus", options.tool, levels_only=options.levels_only, survey=survey
+        )
     buffer = options.burst_buffer and BurstBuffer(
         os.path.abspath(options.burst_buffer),
         options.capacity,
@@ -116,9 +120,10 @@ def _pegasus(options: argparse.Namespace) -> int:
     )
     properties = tuple((key, value) for key, _, value in (item.partition("=") for item in options.property))
     started_s = time.monotonic()
-    submit = planned.run(abstract, planned.Settings(output, options.where, buffer or None, properties))
+    submit = planned.run(abstract, planned.Settings(folder, options.where, buffer or None, properties))
+    put([folder / name for name in dag.RESULTS], output)
     print(f"montage: {', '.join(dag.RESULTS)} in {time.monotonic() - started_s:.1f} s, planned in {submit}")
-    _tell_flatness(below(output, dag.RESULTS[0]), named(survey))
+    _tell_flatness(below(output, dag.RESULTS[0]), survey)
     return 0
 
 

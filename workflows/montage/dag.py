@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from astropy.io import fits
 from bbflow_workflows.montage import steps
 from bbflow_workflows.montage.jobs import STEPS
+from bbflow_workflows.montage.places import Place, below, is_remote
 from Pegasus.api import File, Job, ReplicaCatalog, Transformation, TransformationCatalog, Workflow
 
 RESULTS = ("mosaic.fits", "mosaic_area.fits", "mosaic.png")
@@ -34,7 +35,12 @@ class Abstract:
 
 
 def make_abstract(
-    tiles: Sequence[Path], region: Path, scratch: Path, tool: str = "mProject", levels_only: bool = False
+    tiles: Sequence[Path],
+    region: Path,
+    scratch: Path,
+    tool: str = "mProject",
+    levels_only: bool = False,
+    survey: Place | None = None,
 ) -> Abstract:
     """Make the workflow for tiles; which overlap is told by their headers.
 
@@ -50,6 +56,8 @@ def make_abstract(
         mProject or mProjectPP.
     levels_only
         Whether the tiles' backgrounds are constants, without slopes.
+    survey
+        Where tiles and header template are staged from, if not from where these paths are.
     """
     with TemporaryDirectory() as directory:
         names = [tile.name for tile in tiles]
@@ -57,7 +65,8 @@ def make_abstract(
     listed = scratch / "pairs.json"
     listed.write_text(json.dumps(pairs))
     replicas = ReplicaCatalog()
-    inputs = {path.name: _input(replicas, path) for path in (*tiles, region, listed)}
+    inputs = {path.name: _input(replicas, path, survey) for path in (*tiles, region)}
+    inputs[listed.name] = _input(replicas, listed, None)
     workflow = Workflow("montage")
     workflow.add_jobs(*_jobs(names, pairs, inputs, inputs[region.name], tool, levels_only))
     _tell_sizes(workflow, tiles, region)
@@ -81,9 +90,10 @@ def transformations(python: str, site: str) -> TransformationCatalog:
     return catalog
 
 
-def _input(replicas: ReplicaCatalog, path: Path) -> File:
+def _input(replicas: ReplicaCatalog, path: Path, place: Place | None) -> File:
     file = File(path.name).add_metadata(size=str(path.stat().st_size))
-    replicas.add_replica("local", file, f"file://{path.absolute()}")
+    where = below(path.parent if place is None else place, path.name)
+    replicas.add_replica("local", file, where if is_remote(where) else f"file://{where}")
     return file
 
 

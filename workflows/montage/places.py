@@ -79,10 +79,16 @@ def filling(place: Place) -> Iterator[Path]:
         return
     with TemporaryDirectory(prefix="bbflow-montage-") as scratch:
         yield Path(scratch)
-        sources = Sources()
-        for file in sorted(Path(scratch).iterdir()):
-            with file.open("rb") as content, sources.create(below(place, file.name)) as target:
-                shutil.copyfileobj(content, target)
+        put(sorted(Path(scratch).iterdir()), place)
+
+
+def put(files: Sequence[Path], place: Place) -> None:
+    """Copy files to a place, unless they are there."""
+    sources = Sources()
+    for file in files:
+        if (target := below(place, file.name)) != str(file.absolute()):
+            with file.open("rb") as content, sources.create(target) as copy:
+                shutil.copyfileobj(content, copy)
 
 
 def on_mount(place: Place, mounted: str | None) -> str:
