@@ -77,3 +77,13 @@ def test_the_namespace_is_built_again_from_the_storage(servers):
     assert [entry.path for entry in client.entries("/deep")] == ["/deep/er"]
     assert client.stat("/deep/er/file").state == "cold"
     assert client.read("/deep/er/file") == b"from before"
+
+
+def test_a_client_of_another_host_reads_and_writes_through_the_ionode(servers, monkeypatch):
+    client = servers.start(nodes=2, storage=False, master=("--piece", "1MiB"))
+    monkeypatch.setattr("bbflow.files.opened.is_here", lambda told: False)
+    content = os.urandom(3_000_000)
+    client.write("/f", content)
+    with client.open("/f", "r+") as file:
+        file.pwrite(b"new", 1_048_575)
+    assert client.read("/f") == content[:1_048_575] + b"new" + content[1_048_578:]
