@@ -73,7 +73,10 @@ def run(seed, victim, moment):
             assert not result["failed"], result
             _check(servers.storage / "d", seed, said)
             held = sorted(path.name for path in (where / "d").iterdir())
-            assert sorted(path.name for path in _visible(servers.storage / "d")) == held, "names differ"
+            stored = sorted(path.name for path in _visible(servers.storage / "d"))
+            assert stored == held, (
+                f"in the storage alone {set(stored) - set(held)}, not there {set(held) - set(stored)}"
+            )
 
 
 def _visible(directory):
@@ -111,7 +114,7 @@ def _check(directory, seed, said):
     for name in said:
         number = int(name.partition(".")[0])
         names = {name, name.removesuffix(".part")} & there.keys()
-        assert names, f"{name} was closed and is lost"
+        assert names, f"{name} was closed and is lost from {directory}"
         for found in names:
             assert there[found] == content(seed, number), f"{found} holds something else than was closed"
     for name, data in there.items():
