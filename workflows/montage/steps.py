@@ -1,7 +1,8 @@
 """The steps of Montage, each as one function that a worker runs: files in, files out.
 
 Files arrive in any directory under any name, as a staging provider pleases; Montage finds the area image of
-``name.fits`` as ``name_area.fits`` beside it. So each step works in a scratch directory of links.
+``name.fits`` as ``name_area.fits`` beside it. So each step works on links, in a directory of this host: there may
+be no symbolic links where the files lie.
 """
 
 import os
@@ -51,9 +52,9 @@ def reproject(tool: str, inputs: Sequence[PathLike], outputs: Sequence[PathLike]
         The image and its area image.
     """
     tile, region = inputs
-    with _scratch(outputs) as directory:
+    with _scratch(outputs) as (links, directory):
         image = directory / "image.fits"
-        _run(tool, str(_link(directory, "tile.fits", tile)), str(image), str(_link(directory, "region.hdr", region)))
+        _run(tool, str(_link(links, "tile.fits", tile)), str(image), str(_link(links, "region.hdr", region)))
         _deliver(image, outputs)
 
 
@@ -75,9 +76,9 @@ def overlaps(names: Sequence[str], inputs: Sequence[PathLike], outputs: Sequence
     list of (int, int)
         The numbers of each two that overlap.
     """
-    with _scratch(outputs) as directory:
-        table, pairs = directory / "images.tbl", directory / "pairs.tbl"
-        _tabulate(directory, names, inputs, table)
+    with _scratch(outputs) as (links, directory):
+        table, pairs = directory / "images.tbl", links / "pairs.tbl"
+        _tabulate(links, names, inputs, table)
         _run("mOverlaps", str(table), str(pairs))
         _move(table, outputs[0])
         return [(int(row["cntr1"]), int(row["cntr2"])) for row in read_table(pairs)]
@@ -99,10 +100,10 @@ def difference(inputs: Sequence[PathLike], outputs: Sequence[PathLike]) -> bool:
     bool
         False if they share no pixel; the output is empty then.
     """
-    with _scratch(outputs) as directory:
-        first = _pair(directory, "first", inputs[0:2])
-        second = _pair(directory, "second", inputs[2:4])
-        found, region = directory / "difference.fits", _link(directory, "region.hdr", inputs[4])
+    with _scratch(outputs) as (links, directory):
+        first = _pair(links, "first", inputs[0:2])
+        second = _pair(links, "second", inputs[2:4])
+        found, region = directory / "difference.fits", _link(links, "region.hdr", inputs[4])
         answer = _call("mDiff", str(first), str(second), str(found), str(region))
         if answer.get("msg") == BLANK:
             found.touch()
@@ -168,8 +169,8 @@ def correct(background: Plane, inputs: Sequence[PathLike], outputs: Sequence[Pat
     outputs
         The corrected ones.
     """
-    with _scratch(outputs) as directory:
-        image, corrected = _pair(directory, "image", inputs), directory / "corrected.fits"
+    with _scratch(outputs) as (links, directory):
+        image, corrected = _pair(links, "image", inputs), directory / "corrected.fits"
         _run("mBackground", str(image), str(corrected), background.a, background.b, background.c)
         _deliver(corrected, outputs)
 
@@ -188,12 +189,12 @@ def add(names: Sequence[str], inputs: Sequence[PathLike], outputs: Sequence[Path
         The mosaic and its area image.
     """
     count = len(names)
-    with _scratch(outputs) as directory:
-        table, mosaic = directory / "images.tbl", directory / "mosaic.fits"
-        images = _tabulate(directory, names, inputs[:count], table)
+    with _scratch(outputs) as (links, directory):
+        table, mosaic = links / "images.tbl", directory / "mosaic.fits"
+        images = _tabulate(links, names, inputs[:count], table)
         for name, area in zip(names, inputs[count : 2 * count], strict=True):
             _link(images, _area(name), area)
-        region = _link(directory, "region.hdr", inputs[-1])
+        region = _link(links, "region.hdr", inputs[-1])
         _run("mAdd", str(images), str(table), str(region), str(mosaic), haveAreas=True)
         _deliver(mosaic, outputs)
 
@@ -201,9 +202,9 @@ def add(names: Sequence[str], inputs: Sequence[PathLike], outputs: Sequence[Path
 @noted
 def picture(inputs: Sequence[PathLike], outputs: Sequence[PathLike]) -> None:
     """Draw a mosaic as a PNG in grey, stretched so that faint structure shows."""
-    with _scratch(outputs) as directory:
+    with _scratch(outputs) as (links, directory):
         drawn = directory / "mosaic.png"
-        words = f"-ct 1 -gray {_link(directory, 'mosaic.fits', inputs[0])} -2s max gaussian-log"
+        words = f"-ct 1 -gray {_link(links, 'mosaic.fits', inputs[0])} -2s max gaussian-log"
         _run("mViewer", words, str(drawn), mode=2)
         _move(drawn, outputs[0])
 
@@ -240,12 +241,12 @@ def _tabulate(directory: Path, names: Sequence[str], inputs: Sequence[PathLike],
 
 
 @contextmanager
-def _scratch(outputs: Sequence[PathLike]) -> Iterator[Path]:
-    """Give a directory on the file system of the outputs, so that moving them is renaming."""
+def _scratch(outputs: Sequence[PathLike]) -> Iterator[tuple[Path, Path]]:
+    """Give a directory for links, and one on the file system of the outputs, so that moving them is renaming."""
     parent = Path(outputs[0]).absolute().parent
     parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=parent, prefix=".montage-") as directory:
-        yield Path(directory)
+    with tempfile.TemporaryDirectory() as links, tempfile.TemporaryDirectory(dir=parent, prefix=".montage-") as made:
+        yield Path(links), Path(made)
 
 
 def _link(directory: Path, name: str, target: PathLike) -> Path:
