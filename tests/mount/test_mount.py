@@ -8,7 +8,7 @@ import sys
 import time
 
 import pytest
-from mounted import errno_of, write_at
+from mounted import errno_of, let_all_in, write_at
 
 
 def test_what_one_mount_closes_the_other_reads(pair):
@@ -165,8 +165,7 @@ def test_names_are_exchanged_or_kept(pair):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
 def test_the_master_too_goes_by_the_callers_rights(servers, mounts, tmp_path):
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
+    let_all_in(tmp_path)
     client = servers.start(storage=False)
     client.write("/f", b"x")
     where = mounts.start("m", "--allow-other", contact=servers.contact)

@@ -4,7 +4,7 @@ import os
 import subprocess
 
 import pytest
-from mounted import errno_of, in_another_process, write_at
+from mounted import errno_of, in_another_process, let_all_in, write_at
 
 from bbflow.cli import main
 from bbflow.mount.mounting import is_mounted
@@ -94,8 +94,7 @@ def test_another_user_needs_no_rights_of_root(mounts, source, tmp_path):
         pytest.skip("/dev/fuse is root's alone here")
     nobody = 65534
     os.chown(source, nobody, nobody)
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
+    let_all_in(tmp_path)
     where = mounts.start("m", "--directory", str(source), user=nobody)
     program = "import sys; open(sys.argv[1], 'w').write('x' * 100000); print(len(open(sys.argv[1]).read()))"
     assert in_another_process(program, where / "f", user=nobody, group=nobody, extra_groups=[]) == "100000"
@@ -105,8 +104,7 @@ def test_another_user_needs_no_rights_of_root(mounts, source, tmp_path):
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
 def test_other_users_are_let_in_only_if_it_is_said_and_modes_count_for_them(mounts, source, tmp_path):
     nobody = 65534
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
+    let_all_in(tmp_path)
     where = mounts.start("m", "--allow-other", "--directory", str(source))
     closed = mounts.start("closed", "--directory", str(source))
     (where / "secret").write_text("x")
