@@ -21,7 +21,7 @@ from bbflow.checks.finding import FINE, NOTE, WRONG, Finding
 from bbflow.checks.memory import check_memory, check_nodes, per_point
 from bbflow.cli.fold import add_continue, configured
 from bbflow.config import Config
-from bbflow.errors import BbflowError, ConfigError
+from bbflow.errors import BbflowError, CapacityError, ConfigError
 from bbflow.landing.certificate import certificate_of
 from bbflow.landing.client import request_once
 from bbflow.landing.contact import read_contact
@@ -92,17 +92,17 @@ def tell_before(config: Config, command: Sequence[str], contact: Path | None, sc
 
     Raises
     ------
-    ConfigError
+    CapacityError
         If the memory that the nodes would take isn't there.
     """
     xml = xml_of(command)
     found = [*(check_xml(xml, config) if xml else []), *check_run(config, contact, scheduler)]
+    unfit = next((item for item in found if item.kind == WRONG and item.what == "memory"), None)
     for item in found:
-        if item.kind != FINE or item.what in ("memory", "states"):
+        if item is not unfit and (item.kind != FINE or item.what in ("memory", "states")):
             print(f"bbflow: {item.what}: {item.text}", file=sys.stderr)
-    for item in found:
-        if item.kind == WRONG and item.what == "memory":
-            raise ConfigError("there is not enough memory, see above")
+    if unfit is not None:
+        raise CapacityError(unfit.text)
 
 
 def xml_of(command: Sequence[str]) -> Path | None:

@@ -75,7 +75,7 @@ def test_an_xml_with_a_stream_for_each_open_fits_one_of_them(bbflow, written):
 def test_pools_that_the_host_has_no_room_for_are_refused_before_anything_starts(bbflow, written, tmp_path):
     config, *_ = written(nodes={"capacity": "900GiB"})
     assert "pools and states need 900 GiB" in bbflow("check", config, code=os.EX_USAGE)
-    said = bbflow("run", config, "--", "touch", tmp_path / "started", code=os.EX_USAGE)
+    said = bbflow("run", config, "--", "touch", tmp_path / "started", code=os.EX_TEMPFAIL)
     assert "pools and states need 900 GiB" in said
     assert not (tmp_path / "started").exists()
 

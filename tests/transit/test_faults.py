@@ -148,7 +148,7 @@ def test_a_killed_run_leaves_no_process_and_no_pool(program, tmp_path):
         ({"time": {"calendar": "noleep"}}, "did you mean 'noleap'?"),
         ({"stream": "weather"}, "never opened stream 'weather'"),
         ({"nodes": {"capacity": "16KiB"}}, "give the node more capacity"),
-        ({"nodes": {"capacity": "900TB"}}, "give a smaller capacity"),
+        ({"nodes": {"capacity": "900TB"}}, "pools and states need 819 TiB; lower nodes: capacity"),
     ],
 )
 def test_bad_input_gives_one_clear_message(program, tmp_path, changes, words):
