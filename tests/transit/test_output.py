@@ -10,9 +10,11 @@ import pytest
 import streams
 import xarray as xr
 
+from bbflow.belongings import MARK, claim
 from bbflow.config import parse_config
 from bbflow.errors import ConfigError
 from bbflow.report import write_report
+from bbflow.transit.output.claiming import written
 from bbflow.transit.output.netcdf import check_netcdf, write_netcdf
 
 STEADY = {
@@ -223,10 +225,11 @@ def test_the_report_draws_every_window_and_shape(run):
 
 def test_what_a_crash_left_of_a_file_goes_when_it_is_written_anew(run, tmp_path):
     shutil.copytree(run[1] / "results.zarr", tmp_path / "results.zarr")
+    claim(tmp_path, *written("results_month.nc"))
     (tmp_path / ".results_month.nc.1").write_bytes(b"half a file")
     (tmp_path / "results_month.nc").write_bytes(b"an old one")
-    written = write_netcdf(tmp_path / "results.zarr")
-    assert sorted(tmp_path.iterdir()) == sorted([tmp_path / "results.zarr", *written])
+    files = write_netcdf(tmp_path / "results.zarr")
+    assert sorted(tmp_path.iterdir()) == sorted([tmp_path / MARK, tmp_path / "results.zarr", *files])
     with xr.open_dataset(tmp_path / "results_month.nc", decode_times=False) as found:
         assert "tas_month_mean" in found
 
