@@ -217,7 +217,7 @@ def test_an_aborted_stream_leaves_no_output(two_nodes, functions, tmp_path):
         with stream(two_nodes, tmp_path, ranks=1, abort_after=3) as job:
             finish(job)
         code, said = finish(registration)
-    assert code == 1
+    assert code == os.EX_DATAERR
     assert "was aborted by its writer after 4 complete steps" in said
     assert visible(tmp_path) == []
 
