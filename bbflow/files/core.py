@@ -144,8 +144,6 @@ class Core:
         """Number of the last change."""
         self.turn = 0
         """Goes up with each new file."""
-        self.leaving: dict[str, int] = {}
-        """Bytes that are being removed, by node."""
         self.filling: dict[int, set[str]] = {}
         """Files that come from the shared storage, with the piece files that are still to come."""
         self._numbers = database.epoch << 32
@@ -253,16 +251,14 @@ class Core:
                 self.drop_from(node, there)
 
     def drop_from(self, node: Node, keys: list[str]) -> None:
-        """Remove piece files from one node."""
+        """Remove piece files from one node; the same ones may be placed there again before they are gone."""
         size = sum(node.placed[key] for key in keys)
-        self.leaving[node.name] = self.leaving.get(node.name, 0) + size
+        node.leaving_bytes += size
+        for key in keys:
+            node.remove(key)
 
-        def gone(answer: Message) -> None:
-            self.leaving[node.name] -= size
-            if answer.get("errno") == errno.EHOSTDOWN:
-                return  # what the node still has is compared when it comes back
-            for key in keys:
-                node.remove(key)
+        def gone(_: Message) -> None:
+            node.leaving_bytes -= size  # what a node that is away still has is compared when it comes back
             self.happened("room", node.name)
 
         self.command(node.name, "drop", gone, keys=keys)

@@ -28,6 +28,7 @@ class Filling:
     def __init__(self, core: Core, write_back: WriteBack) -> None:
         self._core, self._write_back = core, write_back
         self._wanted: dict[int, None] = {}
+        self._unbegun: dict[int, set[str]] = {}
         self.failed: dict[int, str] = {}
         """Files that couldn't be had from the shared storage, and why."""
 
@@ -37,19 +38,28 @@ class Filling:
         Raises
         ------
         Blocked
-            While there is no room.
+            While there is no room, or a node hasn't heard yet what it is to have: it would say that it isn't there.
         OSError
-            If there never will be.
+            If there never will be room, or the shared storage doesn't give the bytes.
         """
-        if inode.ino in self._core.filling:
-            return True
-        if not inode.is_cold or not inode.size:
-            return False
-        blocked = self._start(inode, urgent=True, near=call.session.host)
-        if blocked is not None:
-            timeout_s = self._core.options.room_timeout_s
-            call.wait(("room", blocked.name), _full(blocked, inode), timeout_s, self._core.clock())
+        timeout_s, now_s = self._core.options.room_timeout_s, self._core.clock()
+        if inode.ino not in self._core.filling:
+            if not inode.is_cold or not inode.size:
+                return False
+            self._check_failed(call, inode)
+            blocked = self._start(inode, urgent=True, near=call.session.host)
+            if blocked is not None:
+                call.wait(("room", blocked.name), _full(blocked, inode), timeout_s, now_s)
+        if inode.ino in self._unbegun:
+            error = OSError(errno.EHOSTDOWN, f"the IOnodes don't begin with {inode.name!r}")
+            call.wait(("begun", inode.ino), error, timeout_s, now_s)
         return True
+
+    def _check_failed(self, call: Call, inode: Inode) -> None:
+        """Don't try for ever what failed while this request waited for it."""
+        waited_for = call.blocked.key if call.blocked is not None else None
+        if waited_for in (("begun", inode.ino), ("filled", inode.ino)) and inode.ino in self.failed:
+            raise OSError(errno.EIO, f"{inode.name!r} didn't come from the shared storage: {self.failed[inode.ino]}")
 
     def complete(self, call: Call, inode: Inode) -> None:
         """Wait until all of a file is in memory.
@@ -85,6 +95,8 @@ class Filling:
         inode.filling = True
         core.use(inode)
         core.filling[inode.ino] = set(keys_of(pieces))
+        self._unbegun[inode.ino] = set(keys_of(pieces))
+        self.failed.pop(inode.ino, None)
         core.place(places)
         for index, piece in enumerate(pieces):
             self._fill(inode, index, piece[1], urgent=urgent)
@@ -94,6 +106,7 @@ class Filling:
         key = key_of(inode.version, index)
 
         def done(answer: Message) -> None:
+            self._begun(inode, key)
             if not answer.get("done", True):
                 return
             if "errno" in answer:
@@ -113,6 +126,12 @@ class Filling:
             urgent=urgent,
         )
 
+    def _begun(self, inode: Inode, key: str) -> None:
+        waiting = self._unbegun.get(inode.ino, set())
+        waiting.discard(key)
+        if not waiting and self._unbegun.pop(inode.ino, None) is not None:
+            self._core.happened("begun", inode.ino)
+
     def _filled(self, inode: Inode, key: str) -> None:
         waiting = self._core.filling.get(inode.ino)
         if waiting is None or key not in waiting:
@@ -131,8 +150,11 @@ class Filling:
             return
         del self._core.filling[inode.ino]
         inode.filling = False
-        self.failed[inode.ino] = str(answer.get("error", ""))
+        if answer["errno"] != errno.EHOSTDOWN:  # else another node may have it
+            self.failed[inode.ino] = str(answer.get("error", ""))
         self.let_go(inode)
+        if self._unbegun.pop(inode.ino, None) is not None:
+            self._core.happened("begun", inode.ino)
         self._core.happened("filled", inode.ino)
 
     def let_go(self, inode: Inode) -> None:
@@ -150,7 +172,7 @@ class Filling:
 
     def make_room(self, node: Node, size: int) -> None:
         """Let clean files go from a node, least recently used first, until so many bytes come free; else write back."""
-        missing = max(size, node.capacity // EVICT_SHARE) - node.free_bytes - self._leaving(node)
+        missing = max(size, node.capacity // EVICT_SHARE) - node.free_bytes - node.leaving_bytes
         if missing <= 0:
             return
         candidates = sorted((inode for inode in self.evictable() if node.name in inode.ring), key=lambda i: i.used)
@@ -162,9 +184,6 @@ class Filling:
             if places:
                 self.let_go(inode)
         self._write_back.hurry()
-
-    def _leaving(self, node: Node) -> int:
-        return self._core.leaving.get(node.name, 0)
 
     def prefetch(self, inodes: Iterator[Inode]) -> int:
         """Let files come, in this order, as room allows; give how many."""

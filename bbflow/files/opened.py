@@ -53,19 +53,23 @@ class OpenFile:
         self.ino, self._handle = int(told["attr"]["ino"]), int(told["handle"])
         self.read_version = int(told["attr"]["version"])
         """The version as it was opened."""
-        self._piece_bytes, self._replicas = int(told["piece_bytes"]), int(told["replicas"])
-        self._ring: tuple[str, ...] = tuple(told["ring"])
-        self._pieces: dict[int, tuple[int, int]] = {i: (int(v), int(n)) for i, (v, n) in enumerate(told["pieces"])}
-        self._committed = dict(self._pieces)
+        self._take_layout(told)
         self._charged: dict[int, int] = {}
         self._version = int(told.get("version", 0))
         self._may_append = bool(told.get("append"))
-        self._cold, self._appends = bool(told["cold"]), appends
+        self._appends = appends
         self.size = 0 if truncated else int(told["attr"]["size"])
         """Bytes, as this process sees them."""
         # A new file that is closed without any commit is empty by that.
         self._dirty, self._lost, self._closed = truncated and not told.get("created"), False, False
         session.open_files[self._handle] = self
+
+    def _take_layout(self, told: Message) -> None:
+        self._piece_bytes, self._replicas = int(told["piece_bytes"]), int(told["replicas"])
+        self._ring: tuple[str, ...] = tuple(told["ring"])
+        self._pieces: dict[int, tuple[int, int]] = {i: (int(v), int(n)) for i, (v, n) in enumerate(told["pieces"])}
+        self._committed = dict(self._pieces)
+        self._cold = bool(told["cold"])
 
     # Reading.
 
@@ -80,11 +84,35 @@ class OpenFile:
         with self._lock:
             self._check_open()
             target = bytearray(max(min(size, self.size - offset), 0))
-            view, at = memoryview(target), 0
-            for index, begin, length in self._ranges(offset, len(target)):
-                self._read_piece(index, begin, view[at : at + length])
-                at += length
-        return bytes(target)
+            for attempt in range(ATTEMPTS):
+                try:
+                    self._read(memoryview(target), offset)
+                    return bytes(target)
+                except FileNotFoundError as error:
+                    missing = error
+                time.sleep(PAUSE_S * attempt)  # a node's end may not have come round yet
+                self._reopen(missing)
+            raise OSError(errno.EIO, f"{self.path}: a piece isn't where it should be ({missing})")
+
+    def _read(self, target: memoryview, offset: int) -> None:
+        at = 0
+        for index, begin, length in self._ranges(offset, len(target)):
+            self._read_piece(index, begin, target[at : at + length])
+            at += length
+
+    def _reopen(self, missing: FileNotFoundError) -> None:
+        """Have the same version again, from the shared storage, once its node has lost it."""
+        if self.writes:
+            raise OSError(errno.EIO, f"{self.path}: a piece is gone while it is open for writing ({missing})")
+        told = self._session.call("open", ino=self.ino, write=False, wait_s=0)
+        if int(told["attr"]["version"]) != self.read_version:
+            self._session.tell("close", handle=int(told["handle"]), room={}, dirty=False)
+            raise OSError(errno.EIO, f"{self.path}: what was opened is gone, there is a newer version: open it again")
+        self._session.open_files.pop(self._handle, None)
+        self._session.tell("close", handle=self._handle, room={}, dirty=False)
+        self._handle, self._lost = int(told["handle"]), False
+        self._session.open_files[self._handle] = self
+        self._take_layout(told)
 
     def _ranges(self, offset: int, size: int) -> Iterator[tuple[int, int, int]]:
         """Go through the pieces of a range: number, begin in the piece, bytes."""
@@ -112,8 +140,8 @@ class OpenFile:
                     if failure.errno not in (errno.EHOSTDOWN, errno.ENOENT):
                         raise
                     error = failure
-            if error is not None and error.errno == errno.ENOENT:
-                break
+            if isinstance(error, FileNotFoundError):
+                raise error
             time.sleep(PAUSE_S * (attempt + 1))
         raise OSError(errno.EIO, f"{self.path}: piece {index} can't be had ({error})")
 

@@ -19,6 +19,9 @@ LITTLE_BYTES = 4 << 20
 """Room that comes along with an open for writing, if there is plenty."""
 PLENTY = 64
 """Plenty is so many times that."""
+CLOSING_S = 2.0
+"""So long an open waits for another writer's end, if it doesn't say: a last close(2) on a mount returns before
+the kernel tells the mount of it."""
 
 
 class Opening:
@@ -96,11 +99,7 @@ class Opening:
     def _open_to_write(self, call: Call, inode: Inode, *, truncate: bool) -> Message:
         writer = self._writer_of(inode)
         if writer is not None:
-            busy = OSError(errno.EBUSY, f"{inode.name!r} is open for writing elsewhere: one writes at a time")
-            wait_s = float(call.message.get("wait_s", self._core.options.wait_s))
-            if writer.session == call.session.name:
-                raise busy
-            call.wait(("closed", inode.ino), busy, wait_s, self._core.clock())
+            self._wait_for(call, writer)
         is_cold = False
         if not truncate:
             self._check_there(call, inode)
@@ -114,6 +113,17 @@ class Opening:
         granted = self._grant_a_little(call.session, inode.ring[0])
         told = {"version": handle.version, "granted": granted, "append": not inode.is_cut}
         return self._opened(call, handle, cold=is_cold) | told
+
+    def _wait_for(self, call: Call, writer: Handle) -> None:
+        """Wait until a file is written no more, which its own session does for a moment only."""
+        inode, wait_s = writer.inode, call.message.get("wait_s")
+        if wait_s is None:
+            longest_s = self._core.options.wait_s
+            wait_s = max(longest_s, CLOSING_S) if longest_s >= 0 else longest_s
+        if writer.session == call.session.name and not 0 <= float(wait_s) <= CLOSING_S:
+            wait_s = CLOSING_S
+        busy = OSError(errno.EBUSY, f"{inode.name!r} is open for writing elsewhere: one writes at a time")
+        call.wait(("closed", inode.ino), busy, float(wait_s), self._core.clock())
 
     def _ring(self, call: Call, inode: Inode) -> tuple[str, ...]:
         core = self._core
@@ -155,8 +165,7 @@ class Opening:
         """
         writer = self._writer_of(inode)
         if writer is not None and writer.session != call.session.name:
-            busy = OSError(errno.EBUSY, f"{inode.name!r} is open for writing elsewhere")
-            call.wait(("closed", inode.ino), busy, self._core.options.wait_s, self._core.clock())
+            self._wait_for(call, writer)
         if size == 0:
             self._forget_bytes(call, inode)
         elif size != inode.size:

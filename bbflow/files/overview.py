@@ -45,7 +45,8 @@ class Overview:
 
     def _statfs(self, call: Call) -> Message:
         nodes = self._core.nodes.values()
-        capacity, taken = sum(node.capacity for node in nodes), sum(node.placed_bytes for node in nodes)
+        capacity = sum(node.capacity for node in nodes)
+        taken = sum(node.placed_bytes + node.leaving_bytes for node in nodes)
         files = len(self._core.image.inodes)
         return {"ok": True, "capacity": capacity, "free": max(capacity - taken, 0), "files": files}
 

@@ -22,6 +22,8 @@ class Node:
     """Piece files that lie there or are to, with their bytes of memory."""
     placed_bytes: int = 0
     """Their sum."""
+    leaving_bytes: int = 0
+    """What is being removed: no piece file that is expected here, but its memory isn't free yet."""
     granted_bytes: int = 0
     """What sessions may still write."""
     away_since_s: float = 0.0
@@ -30,7 +32,7 @@ class Node:
     @property
     def free_bytes(self) -> int:
         """What is neither taken nor promised."""
-        return self.capacity - self.placed_bytes - self.granted_bytes
+        return self.capacity - self.placed_bytes - self.leaving_bytes - self.granted_bytes
 
     @property
     def load(self) -> float:

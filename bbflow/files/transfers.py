@@ -78,6 +78,7 @@ class Transfers:
         facts = (int(command["facts"][0]), str(command["facts"][1]))
         fill = Fill(command["key"], command["path"], int(command["start"]), int(command["bytes"]), facts, done)
         self._fills.begin(fill, urgent=bool(command["urgent"]))
+        answer({"ok": True, "done": False})  # who opens the file finds it from now on
 
     def _fetch(self, command: Message, answer: Answer) -> None:
         key, size, told = command["key"], int(command["bytes"]), command["node"]

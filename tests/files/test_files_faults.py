@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import signal
 import threading
 
@@ -82,6 +83,19 @@ def test_a_full_node_evicts_what_is_clean_least_recently_used_first(servers):
     assert {path: client.read(path) for path in contents} == contents
     (node,) = client.status()[0]["nodes"]
     assert node["placed_bytes"] <= node["capacity"] == 1 << 20
+
+
+def test_a_reader_goes_on_when_the_node_has_lost_what_it_opened(servers):
+    client, content = servers.start(master=("--piece", "64KiB")), os.urandom(300_000)
+    client.write("/f", content)
+    assert client.flush(wait_s=60)["left"] == 0
+    with client.open("/f") as file:
+        servers.kill("master-io0")
+        wait_for(lambda: not servers.up(client), "the end of the node")
+        shutil.rmtree(servers.directory / "master-io0/pieces")
+        servers.spawn(*servers.processes["master-io0"][1])
+        assert file.pread(400_000, 0) == content
+    assert client.read("/f") == content
 
 
 def test_a_writer_waits_while_nothing_can_go_and_fails_when_its_time_is_up(servers):

@@ -29,6 +29,12 @@ class Bench:
         self._take()
         return self.said.get(peer)
 
+    def order(self, peer, op, **keys):
+        """Give what the node is told because of a request."""
+        self.said.pop(NODE, None)
+        self.say(peer, op, **keys)
+        return self.said.pop(NODE, None)
+
     def _take(self):
         for peer, message in self.master.take_out():
             self.said[peer] = message
@@ -134,6 +140,70 @@ def test_a_commit_of_somebody_elses_pieces_is_refused(bench):
     made = bench.say(ONE, "create", parent=bench.root, name="f", mode=0o600, exclusive=True)
     with pytest.raises(ProtocolError, match="isn't its own"):
         bench.say(ONE, "commit", handle=made["handle"], size=10, pieces=[[made["version"] + 1, 10]])
+
+
+def clean_file(bench):
+    """One that the shared storage has, and the node too, and that nobody has open; gives its number."""
+    bench.enter(ONE)
+    scan = bench.order(ONE, "create", parent=bench.root, name="f", mode=0o600, exclusive=True)
+    bench.say(NODE, "task", task=scan["task"], ok=True, objects=[], directories=[])
+    made = bench.said[ONE]
+    assert bench.say(ONE, "room", node="io", bytes=4096)["ok"]
+    assert bench.say(ONE, "commit", handle=made["handle"], size=10, pieces=[[made["version"], 10]])["ok"]
+    upload = bench.order(ONE, "close", handle=made["handle"])
+    assert upload["op"] == "upload"
+    bench.say(NODE, "task", task=upload["task"], ok=True, facts=[10, "1"])
+    return made["attr"]["ino"]
+
+
+def test_a_file_that_went_is_open_again_once_its_node_has_begun_to_have_it(tmp_path):
+    bench = Bench(tmp_path, storage="s3://b")
+    ino = clean_file(bench)
+    drop = bench.order(ONE, "evict", path="f")
+    assert drop["op"] == "drop"
+    bench.enter(TWO)
+    fill = bench.order(TWO, "open", ino=ino, write=False)
+    assert fill["op"] == "fill"
+    assert TWO not in bench.said
+    bench.say(NODE, "task", task=drop["task"], ok=True)
+    assert bench.say(TWO, "statfs")["free"] == ROOM - 4096, "what comes again is counted"
+    bench.said.clear()
+    bench.say(NODE, "task", task=fill["task"], ok=True, done=False)
+    assert bench.said[TWO]["cold"]
+    bench.say(NODE, "task", task=fill["task"], ok=True)
+    bench.said.clear()
+    assert bench.say(TWO, "open", ino=ino, write=False)["cold"] is False
+
+
+def test_a_file_that_the_storage_refuses_at_once_is_an_error_and_not_tried_for_ever(tmp_path):
+    bench = Bench(tmp_path, storage="s3://b")
+    ino = clean_file(bench)
+    drop = bench.order(ONE, "evict", path="f")
+    bench.say(NODE, "task", task=drop["task"], ok=True)
+    fill = bench.order(ONE, "open", ino=ino, write=False)
+    bench.say(NODE, "task", task=fill["task"], errno=errno.EACCES, error="not yours")
+    assert bench.said[ONE]["errno"] == errno.EIO
+    assert "not yours" in bench.said[ONE]["error"]
+
+
+@pytest.mark.parametrize("second", [ONE, TWO])
+def test_an_open_for_writing_waits_a_moment_for_a_close_that_is_on_its_way(bench, second):
+    bench.enter(ONE)
+    if second == TWO:
+        bench.enter(TWO)
+    made = bench.say(ONE, "create", parent=bench.root, name="f", mode=0o600, exclusive=True)
+    ino = made["attr"]["ino"]
+    assert bench.say(second, "open", ino=ino, write=True, wait_s=0)["errno"] == errno.EBUSY
+    assert bench.say(second, "open", ino=ino, write=True) is None
+    bench.wait(1.0)
+    assert second not in bench.said
+    bench.master.handle(ONE, {"op": "close", "handle": made["handle"]})
+    bench.wait(0.0)
+    assert bench.said[second]["ok"]
+    bench.enter(LISTENER)
+    assert bench.say(LISTENER, "open", ino=ino, write=True) is None
+    bench.wait(2.5)
+    assert bench.said[LISTENER]["errno"] == errno.EBUSY
 
 
 def test_room_that_was_promised_is_nobody_elses(bench):

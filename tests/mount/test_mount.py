@@ -5,6 +5,7 @@ import errno
 import os
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -112,6 +113,20 @@ def test_a_second_writer_elsewhere_is_refused(pair):
     with (one / "f").open("wb", buffering=0) as file:
         file.write(b"x")
         assert errno_of(os.open, two / "f", os.O_WRONLY) == errno.EBUSY
+
+
+def test_a_writer_elsewhere_that_is_just_closing_is_waited_for(servers, mounts):
+    client = servers.start(storage=False)
+    where = mounts.start("m", contact=servers.contact)
+    file = client.open("/f", "w")
+    file.pwrite(b"first", 0)
+    file.sync()
+    closing = threading.Timer(0.2, file.close)
+    closing.start()
+    with (where / "f").open("ab") as appended:
+        appended.write(b" second")
+    closing.join()
+    assert client.read("/f") == b"first second"
 
 
 def test_holes_and_cut_off_ends_read_as_zeros(pair):
