@@ -4,6 +4,7 @@ Nothing is fsynced: what is promised holds when a process is killed, not after a
 """
 
 import os
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,11 @@ PRIVATE = 0o600
 def beside(path: Path) -> Path:
     """Give the name under which this thread writes a file, so that no two write under the same."""
     return path.with_name(f".{path.name}.{os.getpid()}-{threading.get_native_id()}.part")
+
+
+def is_beside(name: str) -> bool:
+    """Whether a file's name is one that `beside` gives, of whichever process."""
+    return re.fullmatch(r"\..*\.\d+-\d+\.part", name) is not None
 
 
 @contextmanager

@@ -26,6 +26,10 @@ class SourceError(BbflowError):
     """A file to be staged is missing, forbidden, damaged or changed at its source."""
 
 
+class MissingSourceError(SourceError):
+    """A file to be staged isn't there."""
+
+
 class TaskError(BbflowError):
     """A task's command can't be run, failed, or didn't make what it was to make."""
 

@@ -138,6 +138,12 @@ class Core:
         """Objects in the shared storage that are some inode's."""
         self.doomed: dict[str, None] = dict.fromkeys(database.doomed())
         """Objects that must go."""
+        self.busy: set[str] = set()
+        """Objects that IOnodes are at work on: what is there is not known now."""
+        self.scans = 0
+        """How many looks at the shared storage are under way."""
+        self.gone: set[str] = set()
+        """Objects that went meanwhile, which these may have seen still."""
         self.orphans: set[int] = set()
         """Inodes without a name that are open still."""
         self.seq = 0
@@ -212,6 +218,10 @@ class Core:
             return
         self._tasks[task] = (node, message, then)
         self.send(there.peer, message)
+
+    def adopt(self, node: str, task: int, then: Then) -> None:
+        """Take a command over that a master before this one gave."""
+        self._tasks[task] = (node, {}, then)
 
     def answered(self, message: Message) -> None:
         """Take an IOnode's answer to a command in."""
@@ -322,3 +332,8 @@ class Core:
             self.database.doom([inode.stored_path])
             inode.stored_path = ""
             self.happened("storage", 0)
+
+    def vanished(self, path: str) -> None:
+        """Take down that an object is gone."""
+        if self.scans:
+            self.gone.add(path)

@@ -14,6 +14,7 @@ CREATE TABLE IF NOT EXISTS inodes (ino INTEGER PRIMARY KEY, parent INTEGER, name
 CREATE TABLE IF NOT EXISTS sessions (session TEXT PRIMARY KEY, uid INTEGER, gid INTEGER);
 CREATE TABLE IF NOT EXISTS writers (handle INTEGER PRIMARY KEY, session TEXT, ino INTEGER, version INTEGER);
 CREATE TABLE IF NOT EXISTS doomed (path TEXT PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS transfers (path TEXT PRIMARY KEY, node TEXT, source TEXT);
 """
 VERSION = 1
 
@@ -30,6 +31,18 @@ class WriterRow:
     """On which file."""
     version: int
     """What it writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransferRow:
+    """What an IOnode was told to do to an object: it outlives the master, and may still be under way then."""
+
+    path: str
+    """Which object it makes or removes."""
+    node: str
+    """The IOnode."""
+    source: str = ""
+    """The object's name before, where it is moved."""
 
 
 class Database:
@@ -84,6 +97,10 @@ class Database:
         """Give the names of objects that must go."""
         return [path for (path,) in self._connection.execute("SELECT path FROM doomed")]
 
+    def transfers(self) -> list[TransferRow]:
+        """Give what IOnodes were told to do to objects, and have not answered."""
+        return [TransferRow(*row) for row in self._connection.execute("SELECT path, node, source FROM transfers")]
+
     def save(self, inode: Inode) -> None:
         """Store an inode as it will be at the next `commit`."""
         self._changed[inode.ino] = inode
@@ -116,6 +133,14 @@ class Database:
     def spare(self, path: str) -> None:
         """Store that an object is gone, or must not go any more."""
         self._statements.append(("DELETE FROM doomed WHERE path = ?", (path,)))
+
+    def begin(self, row: TransferRow) -> None:
+        """Store that an IOnode is told to do something to an object."""
+        self._statements.append(("INSERT OR REPLACE INTO transfers VALUES (?, ?, ?)", (row.path, row.node, row.source)))
+
+    def end(self, path: str) -> None:
+        """Store that nothing is under way any more at an object."""
+        self._statements.append(("DELETE FROM transfers WHERE path = ?", (path,)))
 
     def commit(self) -> None:
         """Write everything that has changed, all or nothing."""

@@ -78,6 +78,8 @@ class IoNode:
         )
         self._workers = ThreadPoolExecutor(THREADS, thread_name_prefix="bbflow-transfer")
         self._sending = threading.Lock()
+        self._told: Caller | None = None
+        self._busy: dict[str, int] = {}
         self.is_over = False
         """Whether the master has told it to end, and to keep nothing."""
         self._requests: dict[str, Callable[[Message], Message]] = {
@@ -191,8 +193,11 @@ class IoNode:
         inventory = [(key, size) for key, size in self._pieces.inventory() if not self._fills.is_filling(key)]
         parts = [inventory[at : at + INVENTORY_PART] for at in range(0, max(len(inventory), 1), INVENTORY_PART)]
         about = {"op": "ionode", "name": place.name, **address, "capacity": place.capacity}
-        for number, part in enumerate(parts, 1):
-            master.send({**about, "keys": part, "last": number == len(parts)})
+        for part in parts[:-1]:
+            master.send({**about, "keys": part, "last": False})
+        with self._sending:  # what ends from now on is told to this master, though another one may have commanded it
+            master.send({**about, "keys": parts[-1], "last": True, "busy": self._busy})
+            self._told = master
         self._learn(master.reply()["nodes"])
 
     def _learn(self, nodes: list[Message]) -> None:
@@ -208,21 +213,34 @@ class IoNode:
                 self.is_over = True
                 os.kill(os.getpid(), signal.SIGTERM)
             elif op in self._transfers.quick:
-                self._tell(master, command, self._transfers.quick[op](command))
+                self._tell(command, self._transfers.quick[op](command))
             elif op == "fill":  # it only queues; in order with what drops the same piece
-                self._execute(master, command)
+                self._execute(command)
             else:
-                self._workers.submit(self._execute, master, command)
+                with self._sending:
+                    self._busy |= _object_of(command)
+                self._workers.submit(self._execute, command)
 
-    def _execute(self, master: Caller, command: Message) -> None:
+    def _execute(self, command: Message) -> None:
         try:
-            self._transfers.slow[command["op"]](command, lambda answer: self._tell(master, command, answer))
+            self._transfers.slow[command["op"]](command, lambda answer: self._tell(command, answer))
         except (BbflowError, OSError, RuntimeError) as error:
-            self._tell(master, command, refusal(error))
+            self._tell(command, refusal(error))
 
-    def _tell(self, master: Caller, command: Message, answer: Message) -> None:
+    def _tell(self, command: Message, answer: Message) -> None:
         with self._sending, suppress(Gone):  # it is asked again once it is back
-            master.send({"op": "task", "task": command["task"], **answer})
+            if answer.get("done", True):
+                for path, task in _object_of(command).items():
+                    if self._busy.get(path) == task:
+                        del self._busy[path]
+            if self._told is not None:
+                self._told.send({"op": "task", "task": command["task"], **answer})
+
+
+def _object_of(command: Message) -> dict[str, int]:
+    """Give the object that a command makes or removes, if it does, with the task's number."""
+    path = {"upload": "path", "delete": "path", "move": "to"}.get(command["op"])
+    return {command[path]: command["task"]} if path else {}
 
 
 def _range(message: Message) -> tuple[str, int, int]:

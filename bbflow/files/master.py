@@ -297,6 +297,7 @@ class Master:
         changes = self._fleet.hear(peer, message)
         if changes is None:
             return
+        self._write_back.inherited.joined(self._fleet.by_peer[peer].name, message.get("busy", {}))
         self._tell(None, changes, lambda: None)
         self._tell_nodes()
 

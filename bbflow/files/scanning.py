@@ -82,6 +82,7 @@ class Scanning:
 
     def _start(self, directory: Inode, *, below: bool) -> None:
         self._under_way[directory.ino] = below
+        self._core.scans += 1
         began_s, found = self._core.clock(), Found()
 
         def done(answer: Message) -> None:
@@ -89,11 +90,14 @@ class Scanning:
             if not answer.get("done", True):
                 return
             self._under_way.pop(directory.ino, None)
+            self._core.scans -= 1
             if "errno" in answer:
                 self._errors[directory.ino] = (self._core.clock(), str(answer.get("error", "")))
             elif directory.ino in self._core.image.inodes and directory.parent:
                 self._errors.pop(directory.ino, None)
                 self._merge(directory, found, began_s, below=below)
+            if not self._core.scans:
+                self._core.gone.clear()
             self._core.happened("scan", directory.ino)
 
         path = self._core.image.path(directory)
@@ -142,8 +146,10 @@ class Scanning:
         core = self._core
         path = f"{core.image.path(directory)}/{name}".lstrip("/")
         known = core.image.child(directory, name)
-        if path in core.doomed or core.stored.get(path) not in (None, known.ino if known else None):
-            return  # it is to go, or is the object of a file that has another name by now
+        if path in core.doomed or path in core.busy or (known is None and path in core.gone):
+            return  # it is to go, has gone meanwhile, or will be what an IOnode is making of it
+        if core.stored.get(path) not in (None, known.ino if known else None):
+            return  # it is the object of a file that has another name by now
         if known is None:
             known = self._make(directory, name, FILE, core.image.root.mode & 0o666, mtime_s)
             known.expected, known.scratch = False, core.is_scratch(known)
@@ -174,6 +180,8 @@ class Scanning:
         core = self._core
         for inode in [core.image.inodes[ino] for ino in directory.entries.values()]:
             if inode.kind != FILE or inode.state not in ("clean", "cold") or inode.stored_s >= began_s:
+                continue
+            if inode.stored_path in core.busy:
                 continue
             if inode.stored_path == core.image.path(inode) and inode.stored_path not in seen and not inode.writer:
                 core.stored.pop(inode.stored_path, None)

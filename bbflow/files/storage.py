@@ -1,17 +1,15 @@
 """The shared storage behind the files: plain objects with the files' names, below one URL."""
 
 import errno
-import re
 from collections.abc import Callable, Iterable, Iterator
 
-from bbflow.errors import SourceError
+from bbflow.atomic import is_beside
+from bbflow.errors import MissingSourceError, SourceError
 from bbflow.records import Message
 from bbflow.staging.facts import Facts, Listed
 from bbflow.staging.retry import Retry, persist
 from bbflow.staging.sources import Sources
 
-_PARTIAL = re.compile(r"\..*\.\d+\.part")
-"""Files of this host that are still being written."""
 PART = 5000
 """How many entries of a directory are told at once."""
 
@@ -112,7 +110,7 @@ class Storage:
             if isinstance(error.__cause__, FileNotFoundError):
                 return [], []
             raise
-        whole = [file for file in files if not _PARTIAL.fullmatch(file.name.rpartition("/")[2])]
+        whole = [file for file in files if not is_beside(file.name.rpartition("/")[2])]
         return [file for file in whole if file.size_bytes is not None], directories
 
     def remove(self, path: str) -> None:
@@ -120,12 +118,33 @@ class Storage:
         url = self.url(path)
         persist(lambda: self._sources.remove(url), url, self._retry)
 
-    def move(self, path: str, to: str) -> tuple[int, str]:
-        """Give an object another name; give its size and version as they are then."""
+    def move(self, path: str, to: str, *, again: int | None = None) -> tuple[int, str]:
+        """Give an object another name; give its size and version as they are then.
+
+        Parameters
+        ----------
+        path, to
+            Its name, and the other one.
+        again
+            Its size in bytes, if it may have the other name already: then it counts as moved if only that one is there.
+
+        Raises
+        ------
+        SourceError
+            If it can't be moved.
+        """
         url, target = self.url(path), self.url(to)
-        persist(lambda: self._sources.move(url, target), url, self._retry)
+        if again is None or self._size(url) is not None or self._size(target) != again:
+            persist(lambda: self._sources.move(url, target), url, self._retry)
         facts = persist(lambda: self._sources.facts(target), target, self._retry)
         return facts.size_bytes, facts.version or ""
+
+    def _size(self, url: str) -> int | None:
+        """Give an object's size in bytes, or None where there is none."""
+        try:
+            return persist(lambda: self._sources.facts(url), url, self._retry).size_bytes
+        except MissingSourceError:
+            return None
 
 
 def errno_of(error: Exception) -> int:

@@ -143,7 +143,8 @@ class Transfers:
         answer({"ok": True})
 
     def _move(self, command: Message, answer: Answer) -> None:
-        answer({"ok": True, "facts": self._storage.move(command["path"], command["to"])})
+        facts = self._storage.move(command["path"], command["to"], again=command.get("again"))
+        answer({"ok": True, "facts": facts})
 
     def _delete(self, command: Message, answer: Answer) -> None:
         self._storage.remove(command["path"])

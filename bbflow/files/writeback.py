@@ -7,6 +7,8 @@ from functools import partial
 from itertools import islice
 
 from bbflow.files.core import Core
+from bbflow.files.database import TransferRow
+from bbflow.files.inherited import Inherited
 from bbflow.files.inodes import DIRECTORY, FILE, Inode
 from bbflow.records import Message
 
@@ -41,7 +43,6 @@ class WriteBack:
         dirty = (inode for inode in core.image.inodes.values() if self._is_due(inode))
         self._dirty: dict[int, None] = dict.fromkeys(i.ino for i in sorted(dirty, key=lambda inode: inode.dirty_ns))
         self._misplaced: dict[int, None] = {}
-        self._busy: set[str] = set()
         self._urgent = False
         self._waiting: dict[int, list[Callable[[], None]]] = {}
         self.failures: dict[str, Failure] = {}
@@ -51,6 +52,20 @@ class WriteBack:
         for inode in core.image.inodes.values():
             if inode.stored_path and inode.parent and inode.stored_path != core.image.path(inode):
                 self._misplaced[inode.ino] = None
+        self._half_moved: dict[int, str] = {}
+        self.inherited = Inherited(core, self._unknown)
+        """What the master before this one has begun."""
+
+    def _unknown(self, row: TransferRow) -> None:
+        """Act where nobody knows how a transfer has ended: a move is done again; an object that no file has goes."""
+        core = self._core
+        if row.source in core.stored:
+            self._half_moved[core.stored[row.source]] = row.path
+        else:
+            gone = [path for path in (row.path, row.source) if path and path not in core.stored]
+            core.doomed.update(dict.fromkeys(gone))
+            core.database.doom(gone)
+        core.happened("storage", 0)
 
     @property
     def is_on(self) -> bool:
@@ -120,17 +135,21 @@ class WriteBack:
         """Begin with whatever may begin now."""
         if not self.is_on or self._core.a_node() is None:
             return
-        most = self._core.options.uploads * max(len(self._core.nodes), 1)
+        self.inherited.give_up()
+        most = self._core.options.uploads * max(len(self._core.nodes), 1) + self.inherited.objects
         for start in self._next():
-            if len(self._busy) >= most:
+            if len(self._core.busy) >= most:
                 return
             start()
-        if not self._busy and self._misplaced and not self._dirty:
+        if not self._core.busy and self._misplaced and not self._dirty and not self._half_moved:
             self._break_cycle()
 
     def _next(self) -> Iterator[Callable[[], None]]:
         """Go through what may begin; what is further back than `WINDOW` is looked at when its turn comes."""
         inodes = self._core.image.inodes
+        for ino, path in list(self._half_moved.items()):
+            if not self._rests(path):
+                yield partial(self._move_again, ino, path)
         for ino in list(islice(self._misplaced, WINDOW)):
             if ino not in self._dirty and self._may_go_to(inodes[ino]):
                 yield partial(self._move, inodes[ino], self._core.image.path(inodes[ino]))
@@ -139,7 +158,7 @@ class WriteBack:
                 if self._may_be_written(inodes[ino]):
                     yield partial(self._upload, inodes[ino])
         for path in list(islice(self._core.doomed, WINDOW)):
-            if path not in self._busy and path not in self._core.stored and not self._rests(path):
+            if path not in self._core.busy and path not in self._core.stored and not self._rests(path):
                 yield partial(self._delete, path)
         if not self._dirty:
             self._urgent = False
@@ -150,7 +169,9 @@ class WriteBack:
 
     def next_deadline_s(self) -> float | None:
         """When something is tried again; None if nothing waits for that."""
-        return min((failure.again_s for failure in self.failures.values()), default=None)
+        due_s = [failure.again_s for failure in self.failures.values()]
+        given_up_s = self.inherited.deadline_s
+        return min(due_s if given_up_s is None else [*due_s, given_up_s], default=None)
 
     def _may_be_written(self, inode: Inode) -> bool:
         policy_waits = self._core.options.write_back in ("close", "fsync") and inode.ino in self._waiting
@@ -159,7 +180,8 @@ class WriteBack:
     def _may_go_to(self, inode: Inode) -> bool:
         """Whether an inode's path is free in the storage: no transfer under way there, and no other file's object."""
         path = self._core.image.path(inode)
-        busy = path in self._busy or inode.stored_path in self._busy or self._rests(path)
+        busy = path in self._core.busy or inode.stored_path in self._core.busy or self._rests(path)
+        busy = busy or inode.ino in self._half_moved or path in self._half_moved.values()
         return not busy and self._core.stored.get(path, inode.ino) == inode.ino
 
     def _break_cycle(self) -> None:
@@ -173,7 +195,7 @@ class WriteBack:
     def _upload(self, inode: Inode) -> None:
         core, path, version, pieces = self._core, self._core.image.path(inode), inode.version, inode.pieces
         node = next((n for n in inode.ring if n in core.nodes and core.nodes[n].peer is not None), core.a_node())
-        self._begin(path)
+        self._begin(TransferRow(path, node or ""))
         core.sessions.pin(pieces)
         inode.readers += 1
 
@@ -185,6 +207,8 @@ class WriteBack:
             inode.readers -= 1
             core.unpin(pieces, inode)
             if self._failed(path, answer):
+                if answer["errno"] == errno.EHOSTDOWN:
+                    self._unknown(TransferRow(path, node or ""))
                 if not inode.parent:
                     core.forget_inode(inode)
                 return
@@ -222,12 +246,22 @@ class WriteBack:
         elif inode.parent:
             self._misplaced[inode.ino] = None
 
-    def _move(self, inode: Inode, path: str) -> None:
+    def _move_again(self, ino: int, path: str) -> None:
+        """Do a move once more of which nobody knows how it has ended."""
+        del self._half_moved[ino]
+        inode = self._core.image.inodes.get(ino)
+        if inode is not None and inode.stored_path:
+            self._move(inode, path, again=inode.facts[0])
+        else:
+            self._unknown(TransferRow(path, ""))
+
+    def _move(self, inode: Inode, path: str, **again: int) -> None:
         core, old = self._core, inode.stored_path
         if old == path:
             self._misplaced.pop(inode.ino, None)
             return
-        self._begin(path, old)
+        node = core.a_node() or ""
+        self._begin(TransferRow(path, node, old))
 
         def done(answer: Message) -> None:
             if not answer.get("done", True):
@@ -235,8 +269,11 @@ class WriteBack:
                 return
             self._end(path, old)
             if self._failed(path, answer):
+                if answer["errno"] == errno.EHOSTDOWN or again:
+                    self._half_moved[inode.ino] = path
                 return
             core.stored.pop(old, None)
+            core.vanished(old)
             if inode.ino not in core.image.inodes or not inode.parent:
                 core.doomed[path] = None
                 core.database.doom([path])
@@ -249,11 +286,13 @@ class WriteBack:
             core.save(inode)
             core.happened("written", 0)
 
-        core.command(core.a_node() or "", "move", done, path=old, to=path)
+        core.command(node, "move", done, path=old, to=path, **again)
 
     def _delete(self, path: str) -> None:
         core = self._core
-        self._busy.add(path)
+        node = core.a_node() or ""
+        core.busy.add(path)
+        core.database.begin(TransferRow(path, node))
 
         def done(answer: Message) -> None:
             if not answer.get("done", True):
@@ -263,18 +302,23 @@ class WriteBack:
             if not self._failed(path, answer) and path in core.doomed:
                 del core.doomed[path]
                 core.database.spare(path)
+                core.vanished(path)
                 core.happened("written", 0)
 
-        core.command(core.a_node() or "", "delete", done, path=path)
+        core.command(node, "delete", done, path=path)
 
-    def _begin(self, *paths: str) -> None:
-        self._busy.update(paths)
-        for path in paths:
-            if self._core.doomed.pop(path, 0) is None:
-                self._core.database.spare(path)
+    def _begin(self, row: TransferRow) -> None:
+        core = self._core
+        core.database.begin(row)
+        for path in filter(None, (row.path, row.source)):
+            core.busy.add(path)
+            if core.doomed.pop(path, 0) is None:
+                core.database.spare(path)
 
-    def _end(self, *paths: str) -> None:
-        self._busy.difference_update(paths)
+    def _end(self, path: str, source: str = "") -> None:
+        core = self._core
+        core.busy -= {path, source}
+        core.database.end(path)
         self._core.happened("storage", 0)
 
     def _note(self, path: str, answer: Message) -> None:

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from bbflow.errors import SourceError
+from bbflow.errors import MissingSourceError, SourceError
 
 LASTING = {
     errno.EEXIST,
@@ -100,7 +100,7 @@ class Store(Protocol):
 
 def missing(url: str) -> SourceError:
     """Say that a file isn't there."""
-    return SourceError(f"{url} isn't there: check the URL")
+    return MissingSourceError(f"{url} isn't there: check the URL")
 
 
 def forbidden(url: str) -> SourceError:

@@ -76,14 +76,15 @@ class LocalFiles:
                 yield file
 
     def children(self, url: str) -> tuple[list[Listed], list[str]]:
-        """List a directory; links to directories are followed."""
+        """List a directory; links to directories are followed, and files that go meanwhile are left out."""
         files, directories = [], []
         with _refusals(url), os.scandir(path_of(url) or ".") as entries:
             for entry in entries:
                 if entry.is_dir():
                     directories.append(entry.name)
                 elif entry.is_file():
-                    files.append(_listed(url, entry.name, entry.stat()))
+                    with suppress(FileNotFoundError):  # else all that is there would seem to be gone with it
+                        files.append(_listed(url, entry.name, entry.stat()))
         return files, directories
 
     def tree(self, url: str) -> Iterator[Listed]:
@@ -93,9 +94,9 @@ class LocalFiles:
             for directory, _, names in os.walk(root, onerror=_raise):
                 for name in names:
                     path = os.path.join(directory, name)
-                    if os.path.isfile(path):
-                        below = os.path.relpath(path, root)
-                        yield _listed(url, below, os.stat(path))
+                    found = _facts_or_none(path)
+                    if found is not None and stat.S_ISREG(found.st_mode):
+                        yield _listed(url, os.path.relpath(path, root), found)
 
     def remove(self, url: str) -> None:
         """Remove a file."""
@@ -150,6 +151,13 @@ def _listed(url: str, name: str, found: os.stat_result) -> Listed:
 
 def _below(url: str, name: str) -> str:
     return f"{url.rstrip('/')}/{name}" if url else name
+
+
+def _facts_or_none(path: str) -> os.stat_result | None:
+    try:
+        return os.stat(path)
+    except OSError:
+        return None  # it went meanwhile, or is a link to nothing
 
 
 def _raise(error: OSError) -> None:

@@ -20,8 +20,11 @@ class Bench:
         self.now_s = 1000.0
         self.said = {}
         self.master = Master(Database(directory / "metadata.db"), Options(**options), lambda: self.now_s)
+        self.join(keys=[])
+
+    def join(self, **keys):
         told = dict.fromkeys(("host", "socket", "directory", "tcp", "tls"), "h")
-        self.say(NODE, "ionode", name="io", capacity=ROOM, keys=[], last=True, **told)
+        self.say(NODE, "ionode", name="io", capacity=ROOM, last=True, **keys, **told)
 
     def say(self, peer, op, **keys):
         self.said.pop(peer, None)
