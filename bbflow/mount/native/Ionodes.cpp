@@ -2,8 +2,18 @@
 
 #include "Errno.h"
 
+#include <chrono>
+
 namespace bbflow
 {
+
+namespace
+{
+
+/** No longer than this is a node unknown that a master has just spoken of. */
+constexpr std::chrono::seconds UnknownFor{5};
+
+} // end empty namespace
 
 void Ionodes::Update(const Value::Array &nodes)
 {
@@ -24,16 +34,17 @@ void Ionodes::Update(const Value::Array &nodes)
         one.IsUp = node.BoolAt("up");
     }
     m_Known = std::move(known);
+    m_Updated.notify_all();
 }
 
 std::shared_ptr<Ionode> Ionodes::At(const std::string &name)
 {
-    const std::lock_guard<std::mutex> lock(m_Mutex);
-    const auto found = m_Known.find(name);
-    if (found == m_Known.end())
+    std::unique_lock<std::mutex> lock(m_Mutex);
+    if (!m_Updated.wait_for(lock, UnknownFor, [&] { return m_Known.count(name) > 0; }))
     {
         throw Errno(EIO);
     }
+    const auto found = m_Known.find(name);
     if (!found->second.IsUp && !found->second.Link->IsLocal())
     {
         throw Errno(EHOSTDOWN);

@@ -3,7 +3,9 @@
 #include "Ionode.h"
 #include "Value.h"
 
+#include <condition_variable>
 #include <map>
+#include <mutex>
 
 namespace bbflow
 {
@@ -18,7 +20,11 @@ public:
     /** Takes in a list `nodes` of the master. */
     void Update(const Value::Array &nodes);
 
-    /** @throws Errno EHOSTDOWN if the master says that it is away, EIO if there is no such node */
+    /**
+     * Waits a while for a node that isn't known yet: after a restart of the master its reply to
+     * `open` can be here before its word of the nodes that have come back.
+     * @throws Errno EHOSTDOWN if the master says that it is away, EIO if there is no such node
+     */
     std::shared_ptr<Ionode> At(const std::string &name);
 
 private:
@@ -31,6 +37,7 @@ private:
 
     const std::string m_Contact;
     std::mutex m_Mutex;
+    std::condition_variable m_Updated;
     std::map<std::string, Known> m_Known;
 };
 
