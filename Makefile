@@ -78,7 +78,7 @@ slurm-suite: $(VENV)/.test
 
 # One checkout into several environments, in an order that SEED tells, with as many STEPS.
 test-install: $(VENV)/.test
-	$(BIN)/python -m pytest installing -s
+	$(BIN)/python -m pytest tests/installing -s
 
 # PEGASUS names an installation that you have, MONTAGE a checkout of its montage-workflow-v3; HTCondor and Montage are on PATH.
 pegasus-suite: $(VENV)/.test

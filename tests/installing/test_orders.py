@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SEED = int(os.environ.get("SEED", random.randrange(1000)))
 STEPS = int(os.environ.get("STEPS", "6"))
 WAYS = (["."], ["-e", "."])
