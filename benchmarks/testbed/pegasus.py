@@ -13,6 +13,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
+from bbflow.belongings import make, remove
 from benchmarks.testbed.bed import Bed, hpc_application, test_bed
 from benchmarks.testbed.experiment import phases_within_s, rotated, undisturbed_s
 from benchmarks.testbed.job import Job
@@ -54,10 +55,11 @@ def repetition(bed: Bed, job: Job, number: int, ways: tuple[str, ...]) -> list[M
             hpc.await_phases(3)
             for way in rotated(ways, number):
                 folder = bed.folder / f"{number}-{way.replace(' ', '-')}"
+                make(folder, "**")
                 outcome, most_bytes = pegasus.run(way, job, folder)
                 runs.append((way, outcome, most_bytes))
                 print(f"{way}: {outcome.map_s:.1f} s, {most_bytes / 1e6:.0f} MB", file=sys.stderr, flush=True)
-                shutil.rmtree(folder, ignore_errors=True)
+                remove(folder)
                 hpc.await_phases(2)
     spans = [(outcome.begun_s, outcome.ended_s) for _, outcome, _ in runs]
     alone_s = undisturbed_s(hpc.phases[1:], spans)

@@ -61,8 +61,7 @@ class Pegasus:
     """By which HTCondor is found."""
 
     def run(self, way: str, job: MapJob, folder: Path) -> tuple[Outcome, int]:
-        """Plan and run once; gives the times of the jobs, and the most bytes that lay on the burst buffer."""
-        folder.mkdir(parents=True)
+        """Plan and run once in a folder; gives the jobs' times, and the most bytes that lay on the burst buffer."""
         write(way, job, folder)
         planner = ["bbflow-pegasus", "plan"] if way in OURS else ["pegasus-plan"]
         words = ["--conf", "pegasus.properties", "--sites", POOL, "--staging-site", f"{POOL}={BB}"]

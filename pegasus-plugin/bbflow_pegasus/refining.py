@@ -13,6 +13,7 @@ import tempfile
 from importlib.resources import as_file, files
 from pathlib import Path
 
+from bbflow.belongings import make, remove
 from bbflow.errors import ConfigError, MissingToolError
 from bbflow_pegasus.dag.submitdir import OLDEST
 
@@ -83,17 +84,18 @@ def _compile(sources: list[Path], classpath: str, version: str, classes: Path) -
         raise RefinerUnavailableError("there is no Java compiler (javac)")
     classes.parent.mkdir(parents=True, exist_ok=True)
     made = Path(tempfile.mkdtemp(dir=classes.parent))
+    make(made, "**/*.class")
     # What runs the planner may be older than the compiler.
     words = [compiler, "-nowarn", "-Xlint:-options", "-source", "8", "-target", "8", "-cp", classpath, "-d", str(made)]
     done = subprocess.run([*words, *map(str, sources)], capture_output=True, text=True)
     if done.returncode:
-        shutil.rmtree(made)
+        remove(made)
         first = next((line for line in done.stderr.splitlines() if "error:" in line), done.stderr)
         raise RefinerUnavailableError(f"the refiner doesn't fit Pegasus {version}: {first.strip()}")
     try:
         made.rename(classes)
     except OSError:  # another process was faster
-        shutil.rmtree(made)
+        remove(made)
 
 
 def _compiler() -> str | None:

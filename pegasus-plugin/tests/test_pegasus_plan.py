@@ -77,6 +77,7 @@ def test_a_planner_that_has_become_different_is_named_and_the_waves_come_afterwa
     installation(pegasus, "5.9.0")
     with pytest.raises(RefinerUnavailableError, match=r"doesn't fit Pegasus 5\.9\.0: .*error"):
         compiled_refiner(str(pegasus / "pegasus-plan"), "5.9.0")
+    assert not list((pegasus.parent / "cache/bbflow/refiner").iterdir())
 
 
 def test_without_a_compiler_a_planned_workflow_gets_its_waves_afterwards(pegasus, capfd, monkeypatch):

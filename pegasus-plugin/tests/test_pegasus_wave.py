@@ -3,12 +3,15 @@
 import json
 import random
 import re
+from pathlib import Path
 
 import pytest
 from bbflow_pegasus.dag.nodes import parse_dag
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from submitdirs import Planned, Planner, fan, sizes_of, wave
+
+from bbflow.belongings import MARK
 
 
 def entries_of(path, dag, name):
@@ -142,7 +145,33 @@ def test_the_same_command_again_changes_nothing_and_undo_puts_back_every_byte(tm
 
 
 def content(path):
-    return {file.relative_to(path): file.read_bytes() for file in path.rglob("*") if file.is_file()}
+    files = (file for file in path.rglob("*") if file.is_file() and file.name != MARK)
+    return {file.relative_to(path): file.read_bytes() for file in files}
+
+
+def test_what_a_user_keeps_beside_the_waves_files_stays(tmp_path):
+    jobs = fan(5)
+    Planner(tmp_path / "s", jobs, sizes_of(jobs))
+    before = content(tmp_path / "s")
+    wave(tmp_path / "s", "--capacity", "900", "--slots", "2")
+    notes = {Path("bbflow/notes.txt"): b"mine", Path("bbflow/without-waves/notes.txt"): b"mine too"}
+    for path, text in notes.items():
+        (tmp_path / "s" / path).write_bytes(text)
+    wave(tmp_path / "s", "--capacity", "900", "--slots", "2")
+    assert wave(tmp_path / "s", "--undo") == 0
+    assert content(tmp_path / "s") == before | notes
+
+
+def test_a_users_directory_of_the_same_name_is_left_alone(tmp_path, capsys):
+    jobs = fan(5)
+    Planner(tmp_path / "s", jobs, sizes_of(jobs))
+    (tmp_path / "s/bbflow/without-waves").mkdir(parents=True)
+    (tmp_path / "s/bbflow/without-waves/wf-0.dag").write_text("mine")
+    before = content(tmp_path / "s")
+    assert wave(tmp_path / "s", "--capacity", "900", "--slots", "2") != 0
+    assert "isn't empty, and bbflow didn't make it" in capsys.readouterr().err
+    wave(tmp_path / "s", "--undo")
+    assert content(tmp_path / "s") == before
 
 
 def test_of_pegasus_files_only_the_dag_the_list_of_jobs_and_where_checksums_come_from_change(tmp_path):

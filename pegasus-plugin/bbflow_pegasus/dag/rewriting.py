@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Mapping
 
 from bbflow.atomic import write_whole
+from bbflow.belongings import belongings, make, remove
 from bbflow.errors import ConfigError
 from bbflow_pegasus.dag.events import with_new_jobs
 from bbflow_pegasus.dag.nodes import Dag, parse_dag
@@ -23,6 +24,8 @@ FOLDER = "bbflow"
 """In the submit directory: files of jobs that `wave` made."""
 KEPT = f"{FOLDER}/without-waves"
 """In the submit directory: files as Pegasus wrote them, where they were."""
+_OURS = ("*.sub", "*.in", "without-waves/*.dag", "without-waves/*.static.bp", "without-waves/**/*.sub")
+"""What is put into the folder."""
 
 
 def add_waves(where: SubmitDir, limits: Limits) -> Layout | None:
@@ -66,10 +69,10 @@ def remove_waves(where: SubmitDir) -> bool:
     """
     if where.has_run:
         raise ConfigError(f"{where.path} has been started: its jobs must stay as they are; plan the workflow again")
-    kept = [path for path in (where.path / KEPT).rglob("*") if path.is_file()]
+    kept = [path for path in belongings(where.path / FOLDER) if path.is_relative_to(where.path / KEPT)]
     for path in kept:
         shutil.copy2(path, where.path / path.relative_to(where.path / KEPT))
-    shutil.rmtree(where.path / FOLDER, ignore_errors=True)
+    remove(where.path / FOLDER)
     (where.path / WAVES).unlink(missing_ok=True)
     return bool(kept)
 
@@ -90,7 +93,7 @@ class _Rewriting:
 
     def write(self) -> None:
         """Write the new files, and at last the DAG."""
-        (self._where.path / FOLDER).mkdir()
+        make(self._where.path / FOLDER, *_OURS)
         brought, copied_out = _by_file(self._planned.stage_ins), _by_file(self._planned.stage_outs)
         for bundle in self._layout.stage_ins:
             self._make(bundle.name, [brought[file] for file in bundle.members])
