@@ -14,6 +14,7 @@ from benchmarks import (
     montage,
     mount,
     reading,
+    scale,
     staging,
     testbed,
 )
@@ -24,6 +25,7 @@ FIGURES = {
     "landing_ranks": landing_ranks,
     "landing_tcp": landing_tcp,
     "reading": reading,
+    "scale": scale,
     "control": control,
     "fold": fold,
     "main_job": main_job,

@@ -26,7 +26,7 @@ def _peak_mib(command: list[str], folder: Path) -> dict[str, float]:
                 words, memory = " ".join(child.cmdline()), child.memory_info()
             except psutil.Error:
                 continue
-            part = next((name for name in ("bbflow node", "bbflow fold", "spawn_main") if name in words), None)
+            part = next((name for name in ("bbflow node", "bbflow fold", "dask worker") if name in words), None)
             if part:
                 held[part] = held.get(part, 0.0) + (memory.rss - memory.shared) / 2**20
         for part, size in held.items():
@@ -59,7 +59,7 @@ def measure(*, quick: bool) -> list[Row]:
             peaks = _peak_mib([*words, *model], folder)
             first = first or peaks
             for part, size in peaks.items():
-                label = {"bbflow node": "agent", "bbflow fold": "analysis", "spawn_main": "Dask worker"}[part]
+                label = {"bbflow node": "agent", "bbflow fold": "analysis", "dask worker": "Dask worker"}[part]
                 rows.append(Row(f"{label}, {steps} steps (private memory)", size, "MiB", size / first[part]))
     rows.append(Row("pool, whatever the number of steps", CAPACITY_MIB, "MiB", 1.0))
     return rows

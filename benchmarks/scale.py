@@ -1,0 +1,38 @@
+"""Production scale: what a steady step costs each process, for many variables, ranks and nodes."""
+
+import tempfile
+from pathlib import Path
+
+from benchmarks.rows import Row
+from benchmarks.scale_run import Case, run
+
+POINTS = 256
+"""A block of 1 KiB: nearly all is cost that has nothing to do with its bytes."""
+MATRIX = [(1, 1), (100, 1), (400, 1), (10, 16), (100, 16), (10, 256), (100, 256), (10, 1024), (200, 1024)]
+"""Variables and ranks."""
+QUICK = [(1, 1), (100, 1), (10, 16), (100, 16)]
+BLOCKS = 400_000
+"""About so many are written in each run."""
+
+
+def measure(*, quick: bool) -> list[Row]:
+    """Measure; costs are CPU time."""
+    cases = [
+        Case(variables, ranks, POINTS, min(max(BLOCKS // (variables * ranks) // (4 if quick else 1), 24), 2000))
+        for variables, ranks in (QUICK if quick else MATRIX)
+    ]
+    cases += [Case(10, 16, POINTS, 500, nodes, "256MiB") for nodes in ((2,) if quick else (2, 4, 8))]
+    return [row for case in cases for row in _rows(case)]
+
+
+def _rows(case: Case) -> list[Row]:
+    with tempfile.TemporaryDirectory(prefix="bbflow-bench-") as folder:
+        cost = run(case, Path(folder))
+    blocks = case.variables * case.ranks
+    name = f"{case.variables} variables, {case.ranks} ranks, {case.nodes} nodes"
+    rows = [Row(f"{name}: driver, a step", 1e3 * cost.step_cpu_s["driver"], "ms")]
+    rows += [
+        Row(f"{name}: {part}, a block", 1e6 * cost.step_cpu_s[part] / blocks, "us")
+        for part in ("engine", "agent", "worker")
+    ]
+    return [*rows, Row(f"{name}: publication", 1e3 * max(cost.publish_s), "ms")]

@@ -1,0 +1,132 @@
+"""One run of `bbflow run` with a fast writer: the CPU time that each process takes for a steady step."""
+
+import itertools
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import yaml
+
+PARTS = {"bbflow node": "agent", "bbflow fold": "driver", "dask worker": "worker"}
+"""Words of a process's command line, and what we call it."""
+SAMPLE_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is written and folded."""
+
+    variables: int
+    """How many fields; each is folded to mean, std, min and max, of each month and of the run."""
+    ranks: int
+    """Writer ranks."""
+    points: int
+    """Values of one block, of four bytes."""
+    steps: int
+    """Steps of the stream."""
+    nodes: int = 1
+    """BB nodes."""
+    capacity: str = "1GiB"
+    """Of each node's pool."""
+    raw: Mapping[str, Any] | None = None
+    """What is drained."""
+
+    @property
+    def step_bytes(self) -> int:
+        """Bytes of one step."""
+        return 4 * self.points * self.variables * self.ranks
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a step costs, once the first batch is folded."""
+
+    step_cpu_s: Mapping[str, float]
+    """CPU time of agent, driver, worker and engine: the writer's beyond what it takes with the engine Null."""
+    step_s: float
+    """Wall time between the ends of the first batch's fold and the last one's."""
+    first_fold_s: float
+    """From the command to the end of the first fold (seconds)."""
+    publish_s: tuple[float, ...]
+    """How long each window's publication took (seconds)."""
+
+
+def run(case: Case, folder: Path) -> Cost:
+    """Run it, with two worker threads at most, and give the costs."""
+    content = {
+        "stream": "scale",
+        "output": "out",
+        "operators": {f"v{number:03d}": ["mean", "std", "min", "max"] for number in range(case.variables)},
+        "windows": ["month", "run"],
+        "nodes": {"capacity": case.capacity, "count": case.nodes},
+        "workers": {"threads": 1},
+    } | ({} if case.raw is None else {"raw": dict(case.raw)})
+    (folder / "analysis.yml").write_text(yaml.safe_dump(content))
+    began_s = time.time()
+    words = [sys.executable, "-m", "bbflow", "run", "analysis.yml", "--overwrite", "--no-report", "--"]
+    process = psutil.Popen(
+        [*words, *writer(case, "bbflow")], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    samples = list(_sample(process))
+    said = process.communicate()[0]
+    if process.returncode:
+        raise RuntimeError(f"{case} ended with {process.returncode}: {said}")
+    events = [json.loads(line) for line in (folder / "out" / "events.jsonl").read_text().splitlines()]
+    folds = [event for event in events if event["event"] == "fold"]
+    landed = [event for event in events if event["event"] == "landed"]
+    begin_s, end_s = folds[0]["ended_s"], folds[-1]["ended_s"]
+    steps = folds[-1]["last_step"] - folds[0]["last_step"]
+    spans = {
+        "driver": (begin_s, steps),
+        "worker": (begin_s, steps),
+        "agent": (landed[0]["committed_s"], case.steps - 1),
+    }
+    cost = {part: _between(samples, part, since_s, end_s) / count for part, (since_s, count) in spans.items()}
+    cost["engine"] = (_cpu_of_writer(said) - _without_engine(case)) / (case.steps - 1)
+    published = tuple(event["ended_s"] - event["started_s"] for event in events if event["event"] == "publish")
+    return Cost(cost, (end_s - begin_s) / steps, begin_s - began_s, published)
+
+
+def writer(case: Case, engine: str) -> list[str]:
+    """Give the command that writes."""
+    flags = {name: getattr(case, name) for name in ("ranks", "variables", "points", "steps")}
+    words = itertools.chain.from_iterable((f"--{name}", str(value)) for name, value in flags.items())
+    return [sys.executable, str(Path(__file__).with_name("scale_writer.py")), engine, *words]
+
+
+def _without_engine(case: Case) -> float:
+    done = subprocess.run(writer(case, "Null"), check=True, stdout=subprocess.PIPE, text=True)
+    return _cpu_of_writer(done.stdout)
+
+
+def _cpu_of_writer(said: str) -> float:
+    line = next(line for line in said.splitlines() if line.startswith('{"cpu_s"'))
+    return float(json.loads(line)["cpu_s"])
+
+
+def _sample(process: psutil.Popen) -> Iterator[tuple[float, dict[str, float]]]:
+    """Add up the CPU time of each part's processes again and again until the run ends."""
+    taken: dict[tuple[str, int], float] = {}
+    while process.poll() is None:
+        for child in process.children(recursive=True):
+            try:
+                words, times = " ".join(child.cmdline()), child.cpu_times()
+            except psutil.Error:
+                continue
+            for key, part in PARTS.items():
+                if key in words:
+                    taken[part, child.pid] = times.user + times.system
+        yield time.time(), {part: sum(own for (of, _), own in taken.items() if of == part) for part in PARTS.values()}
+        time.sleep(SAMPLE_S)
+
+
+def _between(samples: list[tuple[float, dict[str, float]]], part: str, begin_s: float, end_s: float) -> float:
+    times, taken = zip(*((at, own[part]) for at, own in samples), strict=True)
+    return float(np.interp(end_s, times, taken) - np.interp(begin_s, times, taken))
