@@ -1,7 +1,7 @@
 """The state of one stream on one node, as the records of the index make it."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from bbflow.records import Block, Message, Step
 from bbflow.store.extents import Extent, align
@@ -152,9 +152,11 @@ class Stream:
             self._forget_files(part.blocks)
             return part.extents
         step = self.steps[number]
-        self.steps[number] = replace(
-            step,
-            blocks=(*step.blocks, *part.blocks),
+        self.steps[number] = Step.of_blocks(
+            number,
+            (*step.blocks, *part.blocks),
+            began_s=step.began_s,
+            committed_s=step.committed_s,
             ranks=step.ranks + 1,
             attributes=(*step.attributes, *part.attributes),
         )
@@ -295,11 +297,11 @@ def _extents(record: Message) -> list[Extent]:
 
 def _whole(number: int, parts: dict[int, Part]) -> Step:
     ordered = [part for _, part in sorted(parts.items())]
-    return Step(
+    return Step.of_blocks(
         number,
-        tuple(block for part in ordered for block in part.blocks),
-        min(part.began_s for part in ordered),
-        max(part.committed_s for part in ordered),
-        len(ordered),
-        tuple(item for part in ordered for item in part.attributes),
+        [block for part in ordered for block in part.blocks],
+        began_s=min(part.began_s for part in ordered),
+        committed_s=max(part.committed_s for part in ordered),
+        ranks=len(ordered),
+        attributes=tuple(item for part in ordered for item in part.attributes),
     )

@@ -164,7 +164,7 @@ def arrived(hours):
     """A node's stream in which a step has landed at each of these hours."""
     view = StreamView(["a"], {"a": -1})
     steps = [
-        Step(number, (Block("time", "double", "GlobalValue", value=hour),)).to_wire()
+        Step.of_blocks(number, [Block("time", "double", "GlobalValue", value=hour)]).to_wire()
         for number, hour in enumerate(hours)
     ]
     state = {"status": "open", "writers": 1, "local_writers": 1, "discarded": [], "moved": [], "attributes": []}
