@@ -1,13 +1,14 @@
 """Whether the partial states of a stream's fields have room: asked when its first step shows how large they are."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from bbflow.config import Config
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.family import DType
 from bbflow.operators.space import Placement
+from bbflow.records import Block
 from bbflow.transit.folding.footprint import Footprint, check_states, footprint, free_bytes
-from bbflow.transit.folding.regions import regions
+from bbflow.transit.folding.regions import PlacedForm, forms_by_name, regions
 from bbflow.transit.opening import FirstStep
 
 
@@ -27,12 +28,13 @@ def check_room(first: FirstStep, config: Config, placements: Mapping[str, Placem
         If so much isn't free where they lie.
     """
     found: dict[str, list[Footprint]] = {}
+    forms = _forms(first)
     for diagnostic in config.diagnostics.values():
         placement = placements.get(diagnostic.key)
         dtype = _dtype(diagnostic, first, placement)
         if dtype is None:
             continue
-        for node, counts in _counts(diagnostic, first, placement).items():
+        for node, counts in _counts(diagnostic, first, forms, placement).items():
             processes = first.cluster.processes(first.nodes[node].host)
             found.setdefault(node, []).append(footprint(diagnostic, dtype, counts, processes))
     free = {node: _free(first, node) for node in found}
@@ -51,10 +53,19 @@ def _dtype(diagnostic: Diagnostic, first: FirstStep, placement: Placement | None
     return diagnostic.transformed_dtype(dtype if placement is None else placement.dtype(dtype))
 
 
-def _counts(diagnostic: Diagnostic, first: FirstStep, placement: Placement | None) -> dict[str, list[tuple[int, ...]]]:
+def _forms(first: FirstStep) -> dict[str, list[PlacedForm]]:
+    by_node: dict[str, list[Block]] = {}
+    for node, block in first.placed:
+        by_node.setdefault(node, []).append(block)
+    return forms_by_name(by_node)
+
+
+def _counts(
+    diagnostic: Diagnostic, first: FirstStep, forms: Mapping[str, Sequence[PlacedForm]], placement: Placement | None
+) -> dict[str, list[tuple[int, ...]]]:
     """Give the shapes of the states' regions on each node."""
     found: dict[str, list[tuple[int, ...]]] = {}
-    for key in regions(diagnostic, first.placed):
+    for key in regions(diagnostic, forms):
         local = None if placement is None else placement.local(key.start, key.count)
         if placement is None:
             found.setdefault(key.node, []).append(key.count)

@@ -14,12 +14,14 @@ from bbflow.drain.draining import DrainBatch, Draining, RawStep
 from bbflow.events import EventLog
 from bbflow.landing.contact import NodeAddress
 from bbflow.operators.windows.calendars import Clock
+from bbflow.records import Block, BlockForm, Layout
 from bbflow.transit.chain.comparing import check_field
 from bbflow.transit.chain.saved import SavedState
 from bbflow.transit.chain.taking_over import KEPT_FILE
 from bbflow.transit.cluster import Cluster
 from bbflow.transit.folding.bookkeeping import Batch, Folding
-from bbflow.transit.folding.regions import find_time
+from bbflow.transit.folding.patterns import parts_of
+from bbflow.transit.folding.regions import find_time, singles_of
 from bbflow.transit.folding.task import FoldReceipt, FoldWork, fold_batch
 from bbflow.transit.folding.timeline import Closing
 from bbflow.transit.opening import FirstStep
@@ -33,7 +35,6 @@ from bbflow.transit.room import check_room
 from bbflow.transit.safe import SafeCopies, read_safe_copy
 from bbflow.transit.tasks import TaskBatch
 from bbflow.view.consumers import DRAIN, FOLD, Consumers, no_checkpoint
-from bbflow.view.layout import PlacedBlock
 from bbflow.view.stream import StreamView
 
 ROWS_DIRECTORY, FIELDS_DIRECTORY = ".rows", ".fields"
@@ -115,7 +116,7 @@ class FoldStage(Stage):
         self._rows_directory.mkdir(parents=True, exist_ok=True)
         self._tasks: TaskBatch[Batch] | None = None
         self._receipts: list[FoldReceipt] = []
-        self._said: tuple[dict[str, Any], dict[str, Any]] | None = None
+        self._said: tuple[tuple[Layout, ...], dict[str, Any]] | None = None
 
     @property
     def idle(self) -> bool:
@@ -130,7 +131,7 @@ class FoldStage(Stage):
         self.folding.placements = placed
         for name, placement in placed.items():
             write_field_coordinates(name, placement, attributes, results)
-        self._know([("", block) for block in arrays.blocks.values()], attributes, clock)
+        self._learn(arrays.blocks, attributes, clock)
         if first.placed and not self.folding.states:
             self.log.add("states", bytes=check_room(first, self.config, placed))
         if self.folding.saved is not None:
@@ -150,8 +151,8 @@ class FoldStage(Stage):
                 self.publish(closing)
         if moved := self.folding.moved(batch):
             self._settle(moved, attributes, clock)
-        for number in batch.steps:
-            self._know(self.view.blocks(number), attributes, clock)
+        for pattern in batch.patterns:
+            self._know(pattern.layouts, attributes, clock)
         works = self.folding.works(batch, attributes, self.nodes, str(self._rows_directory))
         lanes = max(self.cluster.threads // max(len(works), 1), 1)
         shared = [
@@ -166,19 +167,20 @@ class FoldStage(Stage):
         self.config = self.folding.config = self.publishing.config = self.config.isolated()
         return [replace(work, diagnostic=self.config.diagnostics[work.diagnostic.key]) for work in works]
 
-    def _know(self, placed: Sequence[PlacedBlock], attributes: StreamAttributes, clock: Clock) -> None:
-        """Learn of the fields of a step, unless it says nothing that the one before didn't say."""
-        blocks = {block.name: block for _, block in placed}
-        said = {name: (block.type, block.shape) for name, block in blocks.items()}, dict(attributes.values)
-        if said == self._said:
+    def _know(self, layouts: Mapping[str, Layout], attributes: StreamAttributes, clock: Clock) -> None:
+        """Learn of the fields of steps with some layouts, unless that says nothing that the one before didn't say."""
+        if (tuple(layouts.values()), attributes.values) == self._said:
             return
+        self._learn({form.name: form for layout in layouts.values() for form in layout.forms}, attributes, clock)
+        self._said = tuple(layouts.values()), dict(attributes.values)
+
+    def _learn(self, blocks: Mapping[str, Block | BlockForm], attributes: StreamAttributes, clock: Clock) -> None:
         fields = {
             name: field_of(diagnostic, blocks, attributes, self.folding.placements, clock)
             for name, diagnostic in self.config.diagnostics.items()
             if blocks.keys() >= set(diagnostic.variables)
         }
         self.publishing.know(fields)
-        self._said = said
 
     def take(self) -> None:
         """Let the batch count if its tasks are done."""
@@ -250,7 +252,7 @@ class FoldStage(Stage):
 
     def _has_time(self, node: str) -> bool:
         step = self.view.step(node, self.folding.cursor)
-        return step is not None and any(block.name == self.config.time.variable for block in step.blocks)
+        return step is not None and bool(singles_of(step.layout, self.config.time.variable))
 
 
 class DrainStage(Stage):
@@ -282,9 +284,9 @@ class DrainStage(Stage):
         self._tasks = TaskBatch(self.cluster, batch, self._write, works, self.wake)
 
     def _raw_step(self, number: int) -> RawStep:
-        parts = {name: self.view.step(name, number) for name in self.view.taking_part}
-        at = find_time(self.view, number, self.config.time.variable)
-        return RawStep(number, math.nan if at is None else at, {name: part for name, part in parts.items() if part})
+        parts = parts_of(self.view, number)
+        at = find_time(parts, self.config.time.variable)
+        return RawStep(number, math.nan if at is None else at, parts)
 
     def take(self) -> None:
         """Let the batch count if its tasks are done."""

@@ -13,22 +13,20 @@ from bbflow.errors import StreamError
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.space import Local, Placement
 from bbflow.operators.windows.calendars import Clock
-from bbflow.records import Block
+from bbflow.records import Block, Layout
 from bbflow.transit.chain.heritage import Origins
 from bbflow.transit.chain.saved import SavedState, read_state
 from bbflow.transit.chain.taking_over import inheriting
 from bbflow.transit.folding.inputs import Inputs
 from bbflow.transit.folding.losses import Losses
-from bbflow.transit.folding.regions import Regions, check_apart, find_time, regions, step_time
+from bbflow.transit.folding.patterns import Parts, Pattern, Patterns, Places, parts_of
+from bbflow.transit.folding.regions import check_apart, find_time, forms_by_name, regions, step_time
 from bbflow.transit.folding.series import join_partials
 from bbflow.transit.folding.shards import Region, ShardKey, ShardState, overlap
 from bbflow.transit.folding.slots import Keys
 from bbflow.transit.folding.task import FoldReceipt, FoldWork
 from bbflow.transit.folding.timeline import Closing, Timeline
 from bbflow.view.stream import StreamView
-
-Places = Mapping[str, frozenset[ShardKey]]
-"""Diagnostic to where its blocks lie, if their steps must come together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +45,8 @@ class Batch:
     """Steps that are left out."""
     offset: int = 0
     """Steps of the runs before, in a chain of jobs."""
-    blocks: tuple[Mapping[str, Regions], ...] = ()
-    """For each step the blocks of each diagnostic's variables."""
+    laid: tuple[tuple[Pattern, Parts], ...] = ()
+    """For each step how it lies, and what there is of it on each node."""
     places: Places = field(default_factory=dict)
     """Where the blocks lie."""
 
@@ -62,12 +60,15 @@ class Batch:
         stays = all(self.places.get(key, own) == own for key, own in places.items())
         return not self.steps or (self.keys == keys and stays)
 
-    def with_step(
-        self, number: int, time: float, keys: Keys, offset: int, there: Mapping[str, Regions], places: Places
-    ) -> "Batch":
+    def with_step(self, number: int, time: float, keys: Keys, offset: int, pattern: Pattern, parts: Parts) -> "Batch":
         """Give the batch with one step more."""
-        steps, times, blocks = (*self.steps, number), (*self.times, time), (*self.blocks, there)
-        return Batch(steps, times, keys, number, self.late, offset, blocks, {**self.places, **places})
+        steps, times, laid = (*self.steps, number), (*self.times, time), (*self.laid, (pattern, parts))
+        return Batch(steps, times, keys, number, self.late, offset, laid, {**self.places, **pattern.places})
+
+    @property
+    def patterns(self) -> list[Pattern]:
+        """How its steps lie, each once."""
+        return list(dict.fromkeys(pattern for pattern, _ in self.laid))
 
 
 class Folding:
@@ -116,7 +117,7 @@ class Folding:
             self.errors.update(saved.errors)
         self._restore([(step, msgpack.unpackb(checkpoint)) for step, checkpoint in cursors.values() if checkpoint])
         self._lanes: dict[ShardKey, int] = {}
-        self._apart: dict[str, frozenset[ShardKey]] = {}
+        self._patterns = Patterns(self._pattern)
         self._locals: dict[ShardKey, Local | None] = {}
 
     @property
@@ -147,10 +148,11 @@ class Folding:
         """
         batch = Batch((), (), {}, self.cursor)
         for number in view.steps_after(self.cursor)[: self.config.workers.batch_steps]:
-            if self.losses and self._lacks_time(view, number, clock):  # it was on the node that is gone
+            parts = parts_of(view, number)
+            if self.losses and self._lacks_time(parts, clock):  # it was on the node that is gone
                 batch = replace(batch, through=number, late=batch.late + 1)
                 continue
-            time = self._time(view, number, clock)
+            time = self._time(number, parts, clock)
             if self.timeline.is_late(time, batch.times[-1] if batch.times else None):
                 self._refuse_late(number, time)
                 batch = replace(batch, through=number, late=batch.late + 1)
@@ -159,23 +161,20 @@ class Folding:
                 self._offset = self._offset_from(number)
             date, offset = clock.date(time), self._offset
             keys = {window.name: window.key(date, number + offset) for window in self.timeline.windows}
-            there = self._regions(view, number)
-            if self.losses and not view.is_whole(number):  # what is joined over all ranks can't be had of some
-                there = {key: {} if key in self.placements else own for key, own in there.items()}
-            places = self._places(there)
-            if not batch.fits(keys, places):
+            pattern = self._patterns.of(number, parts, whole=not self.losses or view.is_whole(number))
+            if not batch.fits(keys, pattern.places):
                 break
-            batch = batch.with_step(number, time, keys, offset, there, places)
+            batch = batch.with_step(number, time, keys, offset, pattern, parts)
         return batch if batch.through > self.cursor else None
 
-    def _time(self, view: StreamView, number: int, clock: Clock) -> float:
+    def _time(self, number: int, parts: Parts, clock: Clock) -> float:
         """Give a step's time; where steps have none, its number, counted through a chain of jobs."""
         if not clock.by_steps:
-            return step_time(view, number, self.config.time.variable)
+            return step_time(number, parts, self.config.time.variable)
         return float(number + (self._offset_from(number) if self._offset is None else self._offset))
 
-    def _lacks_time(self, view: StreamView, number: int, clock: Clock) -> bool:
-        return not clock.by_steps and find_time(view, number, self.config.time.variable) is None
+    def _lacks_time(self, parts: Parts, clock: Clock) -> bool:
+        return not clock.by_steps and find_time(parts, self.config.time.variable) is None
 
     def lose(self, names: Collection[str], safe: Iterable[ShardState], nodes: Sequence[str]) -> None:
         """Go on without some nodes, from what was copied of their states."""
@@ -186,20 +185,17 @@ class Folding:
         """Give how many steps earlier runs had, if a step is the first of this one."""
         return self.saved.number + 1 - number if self.saved is not None else 0
 
-    def _regions(self, view: StreamView, number: int) -> dict[str, Regions]:
-        """Find where a step's blocks lie in each field."""
-        placed = view.blocks(number)
-        found = {key: regions(diagnostic, placed) for key, diagnostic in self.config.diagnostics.items()}
-        for key, own in found.items():
-            if (shards := frozenset(own)) != self._apart.get(key):
-                check_apart(number, shards)
-                self._apart[key] = shards
-        return found
-
-    def _places(self, there: Mapping[str, Regions]) -> Places:
-        """Say where the blocks lie whose steps must come together: in their order, or with those of other ranks."""
+    def _pattern(self, number: int, layouts: Mapping[str, Layout], whole: bool) -> Pattern:
+        """Find where the blocks of steps with some layouts lie in each field."""
+        forms = forms_by_name({node: layout.forms for node, layout in layouts.items()})
+        found = {key: regions(diagnostic, forms) for key, diagnostic in self.config.diagnostics.items()}
+        if not whole:  # what is joined over all ranks can't be had of some
+            found |= {key: {} for key in self.placements}
+        for own in {frozenset((key.node, key.start, key.count) for key in own): own for own in found.values()}.values():
+            check_apart(number, own)
+        # Steps that come in their order, or with those of other ranks.
         bound = [key for key, item in self.config.diagnostics.items() if item.needs_order or key in self.placements]
-        return {key: frozenset(there[key]) for key in bound if there[key]}
+        return Pattern(layouts, found, {key: frozenset(found[key]) for key in bound if found[key]})
 
     def moved(self, batch: Batch) -> list[str]:
         """Give the diagnostics that need a point's steps in their order, but have a point's state elsewhere."""
@@ -285,8 +281,8 @@ class Folding:
 
     def _blocks(self, diagnostic: Diagnostic, batch: Batch) -> dict[ShardKey, list[tuple[int, Mapping[str, Block]]]]:
         found: dict[ShardKey, list[tuple[int, Mapping[str, Block]]]] = {}
-        for number, there in zip(batch.numbers, batch.blocks, strict=True):
-            for key, blocks in there[diagnostic.key].items():
+        for number, (pattern, parts) in zip(batch.numbers, batch.laid, strict=True):
+            for key, blocks in pattern.blocks(diagnostic.key, parts).items():
                 known = self.states.get(key)
                 if known is None or known.last_step < number:
                     found.setdefault(key, []).append((number, blocks))
@@ -338,8 +334,9 @@ class Folding:
         for receipt in receipts:
             self.states.update({state.key: state for state in receipt.states})
             self.errors.update(receipt.errors)
-        for number, there in zip(batch.numbers, batch.blocks if self.losses else (), strict=False):
-            self.losses.take(number, {key: [self._region(shard) for shard in own] for key, own in there.items()})
+        for number, (pattern, _) in zip(batch.numbers, batch.laid if self.losses else (), strict=False):
+            there = pattern.regions.items()
+            self.losses.take(number, {key: [self._region(shard) for shard in own] for key, own in there})
         self.timeline.take(batch.times, batch.keys, batch.late)
         self.last_number = max((*batch.numbers, self.last_number))
         self.cursor = batch.through

@@ -1,54 +1,74 @@
 """Where the blocks of a step lie in the field of a diagnostic."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from bbflow.errors import ConfigError, nearest
 from bbflow.operators.diagnostic import Diagnostic
-from bbflow.records import Block
+from bbflow.records import Block, BlockForm, Layout, Step
 from bbflow.transit.folding.shards import ShardKey, overlap
-from bbflow.view.layout import PlacedBlock
-from bbflow.view.stream import StreamView
 
-Regions = Mapping[ShardKey, Mapping[str, Block]]
-"""Region of a field to the blocks of the variables there."""
+Place = tuple[str, int]
+"""The name of a node, and which of the forms there."""
+Regions = Mapping[ShardKey, Mapping[str, Place]]
+"""Region of a field to the places of the variables' blocks there."""
+Form = Block | BlockForm
+PlacedForm = tuple[Place, Form]
+LAYOUTS = 64
+"""Of so many layouts it is kept where the time stands."""
 
 
-def regions(diagnostic: Diagnostic, blocks: Iterable[PlacedBlock]) -> Regions:
+def forms_by_name(forms: Mapping[str, Sequence[Form]]) -> dict[str, list[PlacedForm]]:
+    """Give the forms of each variable, each with its place.
+
+    Parameters
+    ----------
+    forms
+        Node name to the forms of the blocks there.
+    """
+    found: dict[str, list[PlacedForm]] = {}
+    for node, own in forms.items():
+        for at, form in enumerate(own):
+            found.setdefault(form.name, []).append(((node, at), form))
+    return found
+
+
+def regions(diagnostic: Diagnostic, forms: Mapping[str, Sequence[PlacedForm]]) -> Regions:
     """Find the regions of a step that have a block of each of a diagnostic's variables.
 
     Parameters
     ----------
     diagnostic
         What is computed.
-    blocks
-        All blocks of the step, each with the name of its node.
+    forms
+        All blocks of the step by the variables' names.
 
     Raises
     ------
     ConfigError
         If a block can't be folded, or the variables' blocks don't cover the same regions.
     """
-    found: dict[ShardKey, dict[str, Block]] = {}
-    single: dict[str, tuple[str, Block]] = {}
-    for node, block in blocks:
-        if block.name in diagnostic.variables:
-            _check_foldable(block)
-            if block.shape:
-                key = ShardKey(node, diagnostic.key, block.start, block.count)
-                found.setdefault(key, {})[block.name] = block
+    found: dict[ShardKey, dict[str, Place]] = {}
+    single: dict[str, Place] = {}
+    for name in diagnostic.variables:
+        for place, form in forms.get(name, ()):
+            _check_foldable(form)
+            if form.shape:
+                key = ShardKey(place[0], diagnostic.key, form.start, form.count)
+                found.setdefault(key, {})[name] = place
             else:
-                single[block.name] = node, block
+                single[name] = place
     if not found and len(single) == len(diagnostic.variables):
-        node = next(iter(single.values()))[0]
-        return {ShardKey(node, diagnostic.key, (), ()): {name: block for name, (_, block) in single.items()}}
+        node = single[diagnostic.variables[0]][0]
+        return {ShardKey(node, diagnostic.key, (), ()): single}
     present = {name for own in found.values() for name in own} | set(single)
     if not present.issuperset(diagnostic.variables):
         return {}
     _check_regions(diagnostic, found, set(single))
-    return {key: own | {name: block for name, (_, block) in single.items()} for key, own in found.items()}
+    return {key: own | single for key, own in found.items()}
 
 
-def _check_regions(diagnostic: Diagnostic, found: Mapping[ShardKey, Mapping[str, Block]], single: set[str]) -> None:
+def _check_regions(diagnostic: Diagnostic, found: Mapping[ShardKey, Mapping[str, Place]], single: set[str]) -> None:
     wanted = set(diagnostic.variables) - single
     for key, own in found.items():
         lacking = sorted(wanted - set(own))
@@ -60,7 +80,7 @@ def _check_regions(diagnostic: Diagnostic, found: Mapping[ShardKey, Mapping[str,
             )
 
 
-def step_time(view: StreamView, number: int, variable: str) -> float:
+def step_time(number: int, parts: Mapping[str, Step], variable: str) -> float:
     """Give a step's time, in the stream's units.
 
     Raises
@@ -68,32 +88,36 @@ def step_time(view: StreamView, number: int, variable: str) -> float:
     ConfigError
         If the step has no such single value.
     """
-    time = find_time(view, number, variable)
+    time = find_time(parts, variable)
     if time is not None:
         return time
-    names = {block.name for _, block in view.blocks(number)}
+    names = {form.name for part in parts.values() for form in part.layout.forms}
     raise ConfigError(
         f"step {number} has no single value {variable!r} that tells its time; {nearest(variable, names)} "
         "(set time: variable)"
     )
 
 
-def find_time(view: StreamView, number: int, variable: str) -> float | None:
+def find_time(parts: Mapping[str, Step], variable: str) -> float | None:
     """Give a step's time, in the stream's units; None if it has no such single value."""
-    for _, block in view.blocks(number):
-        if block.name == variable and isinstance(block.value, int | float):
-            return float(block.value)
-    return None
+    values = (part.values[at] for part in parts.values() for at in singles_of(part.layout, variable))
+    return next((float(value) for value in values if isinstance(value, int | float)), None)
 
 
-def _check_foldable(block: Block) -> None:
-    if block.kind not in ("GlobalArray", "GlobalValue") or block.type == "string":
+@lru_cache(LAYOUTS)
+def singles_of(layout: Layout, variable: str) -> tuple[int, ...]:
+    """Say which of a step's values are of a variable."""
+    return tuple(number for number, at in enumerate(layout.singles) if layout.forms[at].name == variable)
+
+
+def _check_foldable(form: Form) -> None:
+    if form.kind not in ("GlobalArray", "GlobalValue") or form.type == "string":
         raise ConfigError(
-            f"{block.name} is a {block.kind} of type {block.type}: operators need numbers in a global array or "
+            f"{form.name} is a {form.kind} of type {form.type}: operators need numbers in a global array or "
             "a global value; take it out of 'operators'"
         )
-    if block.dtype.kind == "c":
-        raise ConfigError(f"{block.name} is complex: operators need real numbers; take it out of 'operators'")
+    if form.dtype.kind == "c":
+        raise ConfigError(f"{form.name} is complex: operators need real numbers; take it out of 'operators'")
 
 
 def check_apart(number: int, keys: Collection[ShardKey]) -> None:
@@ -104,10 +128,11 @@ def check_apart(number: int, keys: Collection[ShardKey]) -> None:
     ConfigError
         If blocks overlap.
     """
-    following = sorted(keys, key=lambda key: key.start)
+    axis = _most_divided(keys)
+    following = sorted(keys, key=lambda key: key.start[axis:])
     for at, left in enumerate(following):
         for right in following[at + 1 :]:
-            if left.start and right.start[0] >= left.start[0] + left.count[0]:
+            if left.start and right.start[axis] >= left.start[axis] + left.count[axis]:
                 break
             if overlap((left.start, left.count), (right.start, right.count)):
                 raise ConfigError(
@@ -115,3 +140,9 @@ def check_apart(number: int, keys: Collection[ShardKey]) -> None:
                     f"on BB node {left.node} and that at {right.start} of shape {right.count} on {right.node} overlap, "
                     "so some points would count twice: let the ranks' blocks not overlap"
                 )
+
+
+def _most_divided(keys: Iterable[ShardKey]) -> int:
+    """Give the axis along which most blocks begin at different places: few are compared with each other then."""
+    starts = [set(axis) for axis in zip(*(key.start for key in keys), strict=True)]
+    return max(range(len(starts)), key=lambda axis: len(starts[axis]), default=0)

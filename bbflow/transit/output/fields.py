@@ -14,7 +14,7 @@ from bbflow.operators.family import DType
 from bbflow.operators.names.indices import same_units
 from bbflow.operators.space import Placement
 from bbflow.operators.windows.calendars import Clock
-from bbflow.records import Block
+from bbflow.records import Block, BlockForm
 
 DIFFERENCES = ("range", "standard_deviation", "variance")
 """CF's methods that make differences of temperatures (CF conventions 1.11, section 3.1.2 and appendix E)."""
@@ -49,7 +49,7 @@ class Field:
 
 def field_of(
     diagnostic: Diagnostic,
-    blocks: Mapping[str, Block],
+    blocks: Mapping[str, Block | BlockForm],
     attributes: StreamAttributes,
     placements: Mapping[str, Placement],
     clock: Clock,

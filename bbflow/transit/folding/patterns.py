@@ -1,0 +1,67 @@
+"""Patterns: what the fold derives from where the blocks of a step lie, once for all steps that lie alike."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from bbflow.records import Block, Layout, Step
+from bbflow.transit.folding.regions import Regions
+from bbflow.transit.folding.shards import ShardKey
+from bbflow.view.stream import StreamView
+
+KEPT = 16
+"""So many patterns are kept: blocks that move come back to where they were, if at all, before long."""
+
+Parts = Mapping[str, Step]
+"""Node name to what lies there of a step."""
+Places = Mapping[str, frozenset[ShardKey]]
+"""Diagnostic to where its blocks lie, if their steps must come together."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pattern:
+    """Where the blocks of a step lie in the field of each diagnostic."""
+
+    layouts: Mapping[str, Layout]
+    """Node name to the layout of what lies there."""
+    regions: Mapping[str, Regions]
+    """Diagnostic to its regions."""
+    places: Places
+    """Those of diagnostics whose steps must come together."""
+
+    def blocks(self, diagnostic: str, parts: Parts) -> dict[ShardKey, dict[str, Block]]:
+        """Give the blocks of a step in a diagnostic's regions."""
+        return {
+            key: {name: parts[node].blocks[at] for name, (node, at) in own.items()}
+            for key, own in self.regions[diagnostic].items()
+        }
+
+
+def parts_of(view: StreamView, number: int) -> Parts:
+    """Give what there is of a step on the nodes that take part."""
+    parts = ((node, view.step(node, number)) for node in view.taking_part)
+    return {node: part for node, part in parts if part is not None}
+
+
+class Patterns:
+    """Keeps the patterns that came last.
+
+    Parameters
+    ----------
+    derive
+        Makes a pattern of a step's number, its layouts, and whether all ranks' parts of it are there.
+    """
+
+    def __init__(self, derive: Callable[[int, Mapping[str, Layout], bool], Pattern]) -> None:
+        self._derive = derive
+        self._known: dict[tuple[object, ...], Pattern] = {}
+
+    def of(self, number: int, parts: Parts, *, whole: bool) -> Pattern:
+        """Give the pattern of a step."""
+        key = (whole, *((node, part.layout) for node, part in parts.items()))
+        pattern = self._known.pop(key, None)
+        if pattern is None:
+            pattern = self._derive(number, {node: part.layout for node, part in parts.items()}, whole)
+        self._known[key] = pattern  # at the end: the first one is the one that wasn't needed for longest
+        if len(self._known) > KEPT:
+            del self._known[next(iter(self._known))]
+        return pattern
