@@ -2,12 +2,14 @@
 
 Readers that open the store through its consolidated metadata (as xarray does) see the shapes of the last
 `commit`. New data are written beyond those shapes first; one atomic rename of the root's metadata then shows
-all of them at once.
+all of them at once. The store's one writer knows its metadata and never reads them again.
 """
 
 import json
 import uuid
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -15,8 +17,13 @@ import numpy as np
 import zarr
 from zarr.codecs import ZstdCodec
 
+from bbflow.chunks import COMPRESSION_LEVEL, Chunks
+
 Array = np.ndarray[Any, Any]
-METADATA = "zarr.json"
+Node = dict[str, Any]
+"""Metadata of an array or a group."""
+METADATA, TEMPORARY = "zarr.json", "zarr.new"
+GROUP: Node = {"zarr_format": 3, "node_type": "group", "attributes": {}}
 
 
 class GrowingZarr:
@@ -25,21 +32,19 @@ class GrowingZarr:
     Parameters
     ----------
     path
-        Directory of the store. A new one appears whole with its first `commit`.
+        Directory of the store. A new one appears whole with its first `commit`. An existing one is carried on with
+        from there; what was written after that is written over.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._is_new = not path.exists()
         self._root = path.with_name(f".{path.name}.{uuid.uuid4().hex}") if self._is_new else path
-        self._open()
-        self._attributes: dict[str, Any] = dict(self._group.attrs)
-        self._metadata: dict[str, Any] = {}
-        self._changed = {name for name, _ in self._group.members(max_depth=None)}
-
-    def _open(self) -> None:
-        self._group = zarr.open_group(self._root, mode="a", zarr_format=3, use_consolidated=False)
-        self._arrays: dict[str, Any] = {}
+        root = _read_root(path)
+        self._attributes: dict[str, Any] = root["attributes"]
+        self._nodes: dict[str, Node] = members_of(root)
+        self._texts = {name: json.dumps(node) for name, node in self._nodes.items()}
+        self._chunks: dict[str, Chunks] = {}
 
     @property
     def is_new(self) -> bool:
@@ -47,7 +52,7 @@ class GrowingZarr:
         return self._is_new
 
     def __contains__(self, name: object) -> bool:
-        return name in self._metadata or name in self._changed
+        return name in self._nodes
 
     def create(
         self,
@@ -70,44 +75,68 @@ class GrowingZarr:
         attributes
             CF attributes.
         chunks
-            By default one chunk for each index of the first dimension.
+            Their shape: as long as the array along all but the first dimension. By default one chunk for each index
+            of that.
         compression
             none or zstd.
         """
-        self._changed |= {name, *(str(parent) for parent in PurePosixPath(name).parents if str(parent) != ".")}
-        self._group.create_array(
-            name,
-            shape=tuple(shape),
-            chunks=tuple(max(size, 1) for size in (chunks or (1, *shape[1:]))),
-            dtype=dtype,
-            dimension_names=tuple(dims),
-            attributes=dict(attributes),
-            fill_value=np.nan if np.dtype(dtype).kind == "f" else 0,
-            compressors=ZstdCodec(level=1) if compression == "zstd" else None,
-        )
+        for parent in PurePosixPath(name).parents:
+            if str(parent) != "." and str(parent) not in self:
+                self._keep(str(parent), deepcopy(GROUP))
+        node = _array_node(np.dtype(dtype).str, compression)
+        grid = [max(size, 1) for size in (chunks or (1, *shape[1:]))]
+        node["chunk_grid"]["configuration"]["chunk_shape"] = grid
+        assert grid[1:] == [max(size, 1) for size in shape[1:]], f"{name} is chunked along its first dimension alone"
+        own = {"shape": list(shape), "attributes": dict(attributes), "dimension_names": list(dims)}
+        self._keep(name, node | own)
 
     def describe(self, name: str, **attributes: Any) -> None:
-        """Set attributes of a group within the store."""
-        self._array(name).update_attributes(attributes)
-        self._changed.add(name)
+        """Set attributes of an array or a group within the store."""
+        node = self._nodes[name]
+        if node["attributes"] != node["attributes"] | attributes:
+            self._keep(name, node | {"attributes": node["attributes"] | attributes})
 
     def write(self, name: str, start: int, data: Array) -> None:
         """Write along the first dimension from index `start` on, and lengthen the array if need be."""
-        end = start + len(data)
+        chunks, known, end = self.chunks(name), self._nodes[name]["shape"][0], start + len(data)
         self.resize(name, end)
-        if len(data):
-            self._array(name)[start:end] = data
+        rows = chunks.shape[0]
+        for index in range(start // rows, -(-end // rows)):
+            first = index * rows
+            begin, last = max(start, first), min(end, first + rows)
+            values = data[begin - start : last - start]
+            if len(values) < rows:
+                whole = np.full(chunks.shape, chunks.fill, chunks.stored)
+                if known > first:  # what lies beyond was left by a writer that died
+                    whole[: known - first] = chunks.read(index)[: known - first]
+                whole[begin - first : last - first] = values
+                values = whole
+            chunks.write(index, values)
 
     def resize(self, name: str, end: int) -> None:
         """Lengthen an array's first dimension to at least `end`."""
-        array = self._array(name)
-        if array.shape[0] < end:
-            array.resize((end, *array.shape[1:]))
-            self._changed.add(name)
+        shape = self._nodes[name]["shape"]
+        if shape[0] < end:
+            self._keep(name, self._nodes[name] | {"shape": [end, *shape[1:]]})
+
+    def chunks(self, name: str) -> Chunks:
+        """Give what writes an array's chunks, wherever it is taken to.
+
+        A chunk is shown if the array is long enough (see `resize`) when the next `commit` comes.
+        """
+        if name not in self._chunks:
+            node = self._nodes[name]
+            shape = tuple(node["chunk_grid"]["configuration"]["chunk_shape"])
+            compressed = any(codec["name"] == "zstd" for codec in node["codecs"])
+            self._chunks[name] = Chunks(self._root / name, shape, node["data_type"], compressed)
+        return self._chunks[name]
 
     def read(self, name: str) -> Array:
         """Give an array's values as they are now, committed or not."""
-        return np.asarray(self._array(name)[...])
+        chunks, shape = self.chunks(name), tuple(self._nodes[name]["shape"])
+        parts = [chunks.read(index) for index in range(-(-shape[0] // chunks.shape[0]))]
+        found = np.concatenate(parts)[: shape[0]] if parts else np.empty(shape, chunks.stored)
+        return found.astype(chunks.dtype, copy=False)
 
     def attribute(self, name: str, default: Any = None) -> Any:
         """Give an attribute of the store."""
@@ -115,7 +144,7 @@ class GrowingZarr:
 
     def names(self, dimension: str) -> list[str]:
         """Names of the arrays in the root whose first dimension is `dimension`."""
-        dims = {name: getattr(array.metadata, "dimension_names", None) for name, array in self._group.arrays()}
+        dims = {name: node.get("dimension_names") for name, node in self._nodes.items() if "/" not in name}
         return sorted(name for name, named in dims.items() if named and named[0] == dimension)
 
     def commit(self, **attributes: Any) -> None:
@@ -124,61 +153,85 @@ class GrowingZarr:
         zarr's own calls would set attributes and consolidate in two writes, and a reader between them would
         find the store without consolidated metadata. This is their format in one write.
         """
-        path = self._root / METADATA
         self._attributes |= attributes
-        for name in self._changed:
-            self._metadata[name] = json.loads((self._root / name / METADATA).read_text())
-        self._changed = set()
-        root = json.loads(path.read_text()) | {"attributes": self._attributes}
-        root["consolidated_metadata"] = {
-            "kind": "inline",
-            "must_understand": False,
-            "metadata": dict(sorted(self._metadata.items())),
-        }
-        temporary = path.with_suffix(".new")
-        temporary.write_text(json.dumps(root))
-        temporary.rename(path)
+        members = ", ".join(f"{json.dumps(name)}: {self._texts[name]}" for name in sorted(self._texts))
+        inside = f'{{"kind": "inline", "must_understand": false, "metadata": {{{members}}}}}'
+        root = json.dumps(GROUP | {"attributes": self._attributes})
+        _replace(self._root, f'{root[:-1]}, "consolidated_metadata": {inside}}}')
         if self._is_new:
             self._root.rename(self.path)
             self._root, self._is_new = self.path, False
-            self._open()
+            self._chunks = {}
 
-    def _array(self, name: str) -> Any:
-        if name not in self._arrays:
-            self._arrays[name] = self._group[name]
-        return self._arrays[name]
+    def _keep(self, name: str, node: Node) -> None:
+        """Let an array or group be so, also for readers that don't use the consolidated metadata."""
+        self._nodes[name], self._texts[name] = node, json.dumps(node)
+        _replace(self._root / name, self._texts[name])
+
+
+@cache
+def _made_by_zarr(dtype: str, compression: str) -> str:
+    """Let zarr say once how it describes arrays of some type."""
+    made: dict[str, Any] = {}
+    zarr.create_array(
+        store=made,
+        name="array",
+        shape=(1,),
+        chunks=(1,),
+        dtype=dtype,
+        fill_value=Chunks(Path(), (1,), dtype).fill,
+        compressors=ZstdCodec(level=COMPRESSION_LEVEL) if compression == "zstd" else None,
+    )
+    return str(made[f"array/{METADATA}"].to_bytes().decode())
+
+
+def _array_node(dtype: str, compression: str) -> Node:
+    node: Node = json.loads(_made_by_zarr(dtype, compression))
+    return node
+
+
+def _replace(directory: Path, content: str) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    temporary = directory / TEMPORARY
+    temporary.write_text(content)
+    temporary.rename(directory / METADATA)
+
+
+def _read_root(path: Path) -> Node:
+    """Give the metadata of a store's root; an empty one's if there is no store."""
+    try:
+        root: Node = json.loads((path / METADATA).read_text())
+    except FileNotFoundError:
+        return deepcopy(GROUP)
+    return root
+
+
+def members_of(root: Node) -> dict[str, Node]:
+    """Give what a root's consolidated metadata tell of arrays and groups, by their path."""
+    found: dict[str, Node] = (root.get("consolidated_metadata") or {}).get("metadata", {})
+    return found
 
 
 def shown_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     """Give the arrays of a store and their shapes as readers see them; none if there is no store."""
-    try:
-        root = json.loads((path / METADATA).read_text())
-    except FileNotFoundError:
-        return {}
-    members = (root.get("consolidated_metadata") or {}).get("metadata", {})
+    members = members_of(_read_root(path))
     return {name: tuple(item["shape"]) for name, item in members.items() if item["node_type"] == "array"}
 
 
 def shown_attributes(path: Path) -> dict[str, Any]:
     """Give the attributes of a store as readers see them; none if there is no store."""
-    try:
-        attributes: dict[str, Any] = json.loads((path / METADATA).read_text())["attributes"]
-    except FileNotFoundError:
-        return {}
+    attributes: dict[str, Any] = _read_root(path)["attributes"]
     return attributes
 
 
 def set_attributes(path: Path, **attributes: Any) -> None:
     """Set attributes of a store whose writer is gone; what it had not committed stays unseen."""
-    metadata = path / METADATA
-    root = json.loads(metadata.read_text())
+    root = json.loads((path / METADATA).read_text())
     root["attributes"] = root["attributes"] | attributes
-    temporary = metadata.with_suffix(".new")
-    temporary.write_text(json.dumps(root))
-    temporary.rename(metadata)
+    _replace(path, json.dumps(root))
 
 
 def zarr_files(name: str) -> tuple[str, ...]:
     """Give what `claim` needs to know of a store of this name: patterns of all that it consists of."""
-    inside = ("zarr.json", "zarr.new", "**/zarr.json", "**/zarr.*.partial", "**/c", "**/c/**")
+    inside = ("zarr.json", "zarr.new", "**/zarr.json", "**/zarr.new", "**/zarr.*.partial", "**/c", "**/c/**")
     return (*(f"{name}/{pattern}" for pattern in inside), f".{name}.*/**")

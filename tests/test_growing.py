@@ -3,6 +3,7 @@ import threading
 import numpy as np
 import pytest
 import xarray as xr
+import zarr
 
 from bbflow.growing import GrowingZarr
 
@@ -124,3 +125,41 @@ def test_arrays_are_listed_by_their_first_dimension(tmp_path):
     store.create("x", ["x"], [COLUMNS], "f8", {})
     assert store.names("time") == ["time", "v"]
     assert store.names("x") == ["x"]
+
+
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+def test_a_chunk_of_many_rows_is_written_in_parts(tmp_path, compression):
+    path = tmp_path / "a.zarr"
+    store = GrowingZarr(path)
+    store.create("x", ["x"], [0], "i2", {}, [16], compression)
+    for start in range(0, 40, 5):
+        store.write("x", start, np.arange(start, start + 5))
+    store.write("x", 14, np.array([-14, -15, -16, -17], "i2"))
+    store.commit()
+    expected = np.arange(40)
+    expected[14:18] *= -1
+    np.testing.assert_array_equal(xr.open_zarr(path, chunks=None)["x"], expected)
+    np.testing.assert_array_equal(store.read("x"), expected)
+
+
+def test_what_a_writer_left_uncommitted_is_not_seen_when_the_next_one_lengthens_the_array(tmp_path):
+    path = tmp_path / "a.zarr"
+    store = create(path)
+    store.commit()
+    store.write("time", 0, np.arange(9.0))
+    again = GrowingZarr(path)
+    again.write("time", 0, np.arange(2.0))
+    again.resize("time", 4)
+    np.testing.assert_array_equal(again.read("time"), [0, 1, np.nan, np.nan])
+
+
+def test_zarr_reads_arrays_and_tables_without_the_consolidated_metadata_too(tmp_path):
+    store = create(tmp_path / "a.zarr")
+    store.create("table/value", ["point"], [0], "f4", {"units": "K"}, [8])
+    store.write("table/value", 0, np.arange(20, dtype="f4"))
+    store.describe("table", description="rows")
+    store.commit()
+    group = zarr.open_group(tmp_path / "a.zarr", mode="r", use_consolidated=False)
+    assert group["table"].attrs["description"] == "rows"
+    assert dict(group["table/value"].attrs) == {"units": "K"}
+    np.testing.assert_array_equal(group["table/value"][...], np.arange(20))

@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[1]
 LAYERS = (
     {"errors", "locks"},
     {"atomic", "units", "records", "cf", "events", "leftovers", "belongings", "keeper", "course"},
-    {"operators", "store", "phases", "models"},
+    {"operators", "store", "phases", "models", "chunks"},
     {"landing", "growing", "config"},
     {"staging", "view"},
     {"drain", "files"},
