@@ -14,7 +14,7 @@ from bbflow.store.pool import create_pool, map_pool_for_writing
 from bbflow.store.streams import Stream
 
 FORMAT_VERSION = 2
-FILES = ("pool", "index", "index.new", "agent.sock", "state/*.[01]", "state/bbflow-remainder-*/*")
+FILES = ("pool", "index", "index.new", "agent.sock", "state/*.[01]", "state/*.alive", "state/bbflow-remainder-*/*")
 """What a node, and the analysis for it, puts into its directory."""
 COMPACT_BYTES = 1 << 20
 """An index below this size is left as it is."""
@@ -182,6 +182,6 @@ class NodeStore:
 def _remove_stale_files(stream: Stream) -> None:
     name = stream.name.replace("%", "%25").replace("/", "%2F")
     for file in map(Path, stream.stale_files):
-        if re.fullmatch(rf"{re.escape(name)}\.\d+\.\d+\.spill", file.name):  # a rank may have named any file
+        if re.fullmatch(rf"{re.escape(name)}\.\d+\.\d+(-\d+)?\.spill", file.name):  # a rank may have named any file
             file.unlink(missing_ok=True)
     stream.stale_files.clear()

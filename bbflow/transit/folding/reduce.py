@@ -1,6 +1,6 @@
 """Merging the partial states of shards and nodes into fields."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from bbflow.operators.windows import Window
 from bbflow.transit.chain.heritage import Inherited, remainder
 from bbflow.transit.folding.inner import files_of, inner_step
 from bbflow.transit.folding.layouts import by_region, layout_of
-from bbflow.transit.folding.shards import ShardState
+from bbflow.transit.folding.shards import Region, ShardState
 from bbflow.transit.folding.slots import BASE, OUTER, WindowKey, slots_of
 from bbflow.transit.folding.states import combine_files
 
@@ -68,7 +68,11 @@ def merge_shards(diagnostic: Diagnostic, span: ReducedSpan, shards: Sequence[Sha
         The smallest box around all of them.
     """
     with collecting(span.off) as errors:
-        merged = merge(diagnostic, [partial_of(diagnostic, span, shard) for shard in shards])
+        if len(shards) == 1:
+            merged = partial_of(diagnostic, span, shards[0])
+        else:
+            parts = (partial_of(diagnostic, span, shard) for shard in shards)
+            merged = merge_into(diagnostic, *box_around([shard.region for shard in shards]), shards[0].dtype, parts)
     return replace(merged, errors=errors)
 
 
@@ -106,34 +110,42 @@ def partial_of(diagnostic: Diagnostic, span: ReducedSpan, shard: ShardState) -> 
     return Partial(shard.start, shard.count, shard.dtype, state)
 
 
-def merge(diagnostic: Diagnostic, parts: Sequence[Partial]) -> Partial:
-    """Merge partial states, of regions that may overlap, into one of the smallest box around them."""
-    if len(parts) == 1:
-        return parts[0]
-    start = tuple(min(part.start[axis] for part in parts) for axis in range(len(parts[0].start)))
-    end = tuple(max(part.start[axis] + part.count[axis] for part in parts) for axis in range(len(start)))
-    count = tuple(last - first for first, last in zip(start, end, strict=True))
-    return merge_into(diagnostic, start, count, parts)
+def box_around(regions: Sequence[Region]) -> Region:
+    """Give the smallest box around some regions."""
+    start = tuple(map(min, zip(*(first for first, _ in regions), strict=True)))
+    ends = [tuple(at + size for at, size in zip(first, count, strict=True)) for first, count in regions]
+    return start, tuple(max(all_) - first for first, all_ in zip(start, zip(*ends, strict=True), strict=True))
 
 
 def merge_into(
-    diagnostic: Diagnostic, start: tuple[int, ...], count: tuple[int, ...], parts: Sequence[Partial]
+    diagnostic: Diagnostic, start: tuple[int, ...], count: tuple[int, ...], dtype: str, parts: Iterable[Partial]
 ) -> Partial:
-    """Merge partial states into one of a box; what no part covers is without any step."""
-    layout = layout_of(diagnostic, OUTER, np.dtype(parts[0].dtype), count)
+    """Merge partial states, of regions that may overlap, into one of a box; what none covers is without any step.
+
+    It holds the whole and, one after the other, each part and what both come to: never more than three times the whole.
+    """
+    layout = layout_of(diagnostic, OUTER, np.dtype(dtype), count)
     whole = bytearray(layout.nbytes)
     layout.clear(whole)
     fields = by_region(layout, whole, count)
     for part in parts:
-        own = layout_of(diagnostic, OUTER, np.dtype(part.dtype), part.count)
-        merged = bytearray(own.nbytes)
-        place: tuple[Any, ...] = (..., *_region(start, part))
-        for name, view in by_region(own, merged, part.count).items():
-            view[...] = fields[name][place]
-        own.combine(merged, part.state, merged)
-        for name, view in by_region(own, merged, part.count).items():
-            fields[name][place] = view
-    return Partial(start, count, parts[0].dtype, whole)
+        _merge_part(diagnostic, fields, (..., *_region(start, part)), part)
+        del part  # before the next one is made
+    return Partial(start, count, dtype, whole)
+
+
+def _merge_part(
+    diagnostic: Diagnostic, fields: Mapping[tuple[str, str], Array], place: tuple[Any, ...], part: Partial
+) -> None:
+    """Merge a part into its place in the whole's fields."""
+    layout = layout_of(diagnostic, OUTER, np.dtype(part.dtype), part.count)
+    merged = bytearray(layout.nbytes)
+    views = by_region(layout, merged, part.count)
+    for name, view in views.items():
+        view[...] = fields[name][place]
+    layout.combine(merged, part.state, merged)
+    for name, view in views.items():
+        fields[name][place] = view
 
 
 def _region(origin: tuple[int, ...], part: Partial) -> Iterator[slice]:
@@ -163,7 +175,11 @@ def finalize(
     """
     parts = [part for part in found if part is not None]
     with collecting({name: text for part in parts for name, text in part.errors.items()}) as errors:
-        whole = merge_into(diagnostic, (0,) * len(shape), shape, parts)
+        start = (0,) * len(shape)
+        if len(parts) == 1 and (parts[0].start, parts[0].count) == (start, shape):
+            whole = parts[0]
+        else:
+            whole = merge_into(diagnostic, start, shape, parts[0].dtype, parts)
         layout: StateLayout = layout_of(diagnostic, OUTER, np.dtype(whole.dtype), shape)
         results = {}
         for operator in diagnostic.operators:

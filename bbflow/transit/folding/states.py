@@ -3,13 +3,17 @@
 A task reads the state that counts and writes the next one into another file; which file counts is decided
 by the receipt, not by the file system. Each worker process writes into two files of its own for each shard
 and window, in turn, so that pages are touched once and a worker that was given up can't write into a file
-that counts.
+that counts. What dead processes have left goes when a living one makes a file for the same state: so there
+are never more than two files for each living process.
 """
 
+import fcntl
 import mmap
 import os
+import threading
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +23,12 @@ from bbflow.operators import StateLayout
 PROCESS = uuid.uuid4().hex[:12]
 """Names this process's files; a number such as the pid could come back."""
 
+ALIVE = "alive"
+"""A process holds a lock on a file whose name ends so, for as long as it lives."""
+
 _mapped: dict[str, tuple[int, mmap.mmap]] = {}
+_locks: dict[str, int] = {}
+_claiming = threading.Lock()
 
 
 def next_file(directory: str, shard: str, slot: str, current: str | None) -> str:
@@ -28,11 +37,25 @@ def next_file(directory: str, shard: str, slot: str, current: str | None) -> str
     return next(name for name in names if name != current)
 
 
-def map_target(path: str, size: int) -> mmap.mmap:
-    """Map a file of this process for writing; it is made when it isn't there."""
+def map_target(path: str, size: int, current: str | None) -> mmap.mmap:
+    """Map a file of this process for writing; when it isn't there it is made, in place of what the dead have left.
+
+    Parameters
+    ----------
+    path
+        As `next_file` gives it.
+    size
+        Bytes of the state.
+    current
+        The file that counts, which stays whoever wrote it.
+    """
     known = _mapped.get(path)
     if known is not None and Path(path).exists() and os.stat(path).st_ino == known[0]:
         return known[1]
+    _say_alive(os.path.dirname(path))
+    for other in _files_of_slot(path):
+        if other != current and not _is_alive(other):
+            Path(other).unlink(missing_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         with naming(path):
@@ -62,14 +85,57 @@ def combine_files(layout: StateLayout, paths: Iterable[str], target: Any) -> Non
 
 def remove_shards(directory: str, labels: Iterable[str]) -> None:
     """Remove all states of some shards of a node, whoever wrote them."""
-    forget(str(path) for label in labels for path in Path(directory).glob(f"{label}.*"))
+    _remove(str(path) for label in labels for path in Path(directory).glob(f"{label}.*"))
 
 
 def forget(paths: Iterable[str]) -> None:
-    """Remove states that are done with, and unmap what others have removed. Safe in any thread."""
+    """Remove all files of the states that some files were the last of, whoever wrote them. Safe in any thread."""
+    _remove(file for path in paths for file in list(_files_of_slot(path)))
+
+
+def _remove(paths: Iterable[str]) -> None:
+    """Remove files, and unmap what others have removed."""
     paths = list(paths)
     for path in paths:
         Path(path).unlink(missing_ok=True)
     for path in tuple(_mapped) if paths else ():
         if not Path(path).exists():
             _mapped.pop(path, None)
+
+
+def _files_of_slot(path: str) -> Iterator[str]:
+    """Go through all processes' files for the state that a file is of."""
+    directory, name = os.path.split(path)
+    slot = name.rsplit(".", 2)[0]
+    with suppress(FileNotFoundError), os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.name.rsplit(".", 2)[0] == slot:
+                yield entry.path
+
+
+def _say_alive(directory: str) -> None:
+    """Hold this process' lock in a directory, until it ends in whatever way."""
+    with _claiming:
+        if directory not in _locks:
+            descriptor = os.open(f"{directory}/{PROCESS}.{ALIVE}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            _locks[directory] = descriptor
+
+
+def _is_alive(path: str) -> bool:
+    """Whether the process lives that has written a file; who has no lock to try is left alone."""
+    directory, name = os.path.split(path)
+    process = name.rsplit(".", 2)[1]
+    if process == PROCESS:
+        return True
+    try:
+        descriptor = os.open(f"{directory}/{process}.{ALIVE}", os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False

@@ -226,9 +226,10 @@ class ShardFold:
 
     def _target(self, slot: Slot, layout: StateLayout) -> Any:
         """Map the file that gets a slot's next state."""
-        path = next_file(self._work.state_directory, self._old.key.label, slot.label, self._old.files.get(slot))
+        current = self._old.files.get(slot)
+        path = next_file(self._work.state_directory, self._old.key.label, slot.label, current)
         self._files[slot] = path
-        return map_target(path, max(layout.nbytes, 1))
+        return map_target(path, max(layout.nbytes, 1), current)
 
 
 def keep_rows(work: FoldWork, rows: Mapping[str, Array]) -> tuple[str, ...]:
