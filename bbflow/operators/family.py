@@ -7,8 +7,13 @@ from typing import Any, Self
 
 import numpy as np
 
+from bbflow.errors import BbflowError
+from bbflow.operators import rules
+
 Array = np.ndarray[Any, Any]
 DType = np.dtype[Any]
+ANY_TYPE: DType = np.dtype("f8")
+"""Stands for the input's type where it doesn't matter."""
 Views = Mapping[str, Array]
 """Field name to array, of shape (inner, points)."""
 
@@ -23,10 +28,18 @@ class StateField:
     """NumPy's name of its type; None for the input's own."""
     inner: tuple[int, ...] = ()
     """What is kept for each point; empty for one number. The points are the last axis."""
+    merge: str | None = None
+    """How the numbers of two states become one: add, min or max (`rules.RULES`); None if the family says it."""
+    empty: float | None = None
+    """What it is before anything is folded; None for what `merge` leaves any number as it is with, else 0."""
 
     def dtype(self, own: DType) -> DType:
         """Give its type for an input's type."""
         return own if self.type is None else np.dtype(self.type)
+
+    def clear(self, values: Array) -> None:
+        """Set the field to what it is before anything is folded."""
+        values[...] = rules.identity(self.merge, values.dtype) if self.empty is None else self.empty
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +82,7 @@ class Steps:
 class Family(ABC):
     """What a group of operators keeps of the steps: an associative merge with an identity.
 
+    Where its fields' rules say how two states merge, the kernel merges them; else the family writes `combine`.
     Instances are frozen dataclasses: hashable, equal if they keep the same, small when pickled.
     """
 
@@ -89,17 +103,40 @@ class Family(ABC):
     def fields(self, dtype: DType) -> tuple[StateField, ...]:
         """Give the arrays that are kept for an input's type."""
 
-    @abstractmethod
     def clear(self, views: Views) -> None:
         """Set a state to the identity: nothing folded yet."""
+        for item in self.fields(ANY_TYPE):
+            item.clear(views[item.name])
 
     @abstractmethod
     def fold(self, views: Views, steps: Steps) -> None:
         """Take steps into a state, in place; they are later than those that it has."""
 
-    @abstractmethod
     def combine(self, left: Views, right: Views) -> dict[str, Array]:
-        """Give the merged fields of two states as new arrays; no step is in both."""
+        """Give the merged fields of two states as new arrays; no step is in both.
+
+        By default as the fields' rules say.
+        """
+        merged = {name: np.empty_like(values) for name, values in left.items()}
+        self.merge(merged, left, right)
+        return merged
+
+    def merge(self, target: Views, left: Views, right: Views) -> None:
+        """Set target = left (+) right; the target may be either side.
+
+        Raises
+        ------
+        BbflowError
+            If a field has no rule, and the family doesn't write `combine`.
+        """
+        if type(self).combine is not Family.combine:
+            for name, values in self.combine(left, right).items():
+                target[name][...] = values
+            return
+        for item in self.fields(ANY_TYPE):
+            if item.merge is None:
+                raise BbflowError(f"{self.name}: its field {item.name!r} has no 'merge', and it has no 'combine'")
+            rules.merge(item.merge, target[item.name], left[item.name], right[item.name])
 
     def join(self, other: Self) -> Self:
         """Give the family that keeps what both keep, where both have one name."""

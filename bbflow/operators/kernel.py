@@ -4,21 +4,15 @@ import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 
-from bbflow.errors import BbflowError, MissingToolError
+from bbflow.errors import BbflowError
 from bbflow.operators.family import Array, Steps, Views
+from bbflow.operators.library import FIELDS, TYPES, load
 
-LIBRARY = "libbbflow_fold.so"
-TYPES = {np.dtype(name): code for code, name in enumerate(["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8"])}
-"""The type codes of ``bbflow_fold``."""
 ROW = np.dtype([("step", "i8"), ("index", "i8")])
 """``BbflowRow`` in Rows.h."""
-
-FIELDS = ("count", "shift", "first", "second", "min", "max")
-"""``BbflowAccumulator`` in Fold.h."""
 
 _Pointers = ctypes.c_void_p * len(FIELDS)
 
@@ -62,23 +56,8 @@ class Interval:
 
 
 @cache
-def load() -> ctypes.CDLL:
-    """Load the library that was built with the package.
-
-    Raises
-    ------
-    MissingToolError
-        If it isn't there, or can't be loaded.
-    """
-    path = Path(__file__).with_name(LIBRARY)
-    try:
-        library = ctypes.CDLL(str(path))
-    except OSError as error:
-        reason = str(error) if path.exists() else "it was not built"
-        raise MissingToolError(
-            f"can't load the fold kernel {path}: {reason}; install bbflow again with pip (from a source "
-            "tree: 'pip install -e .'), which builds it"
-        ) from None
+def _library() -> ctypes.CDLL:
+    library = load()
     library.bbflow_fold.argtypes = [ctypes.c_int, ctypes.POINTER(_Task)]
     library.bbflow_fold.restype = ctypes.c_int
     library.bbflow_rows_new.argtypes = []
@@ -117,7 +96,7 @@ def run(target: Views, source: Views | None, steps: Steps, intervals: Sequence[I
     """
     blocks, fill = steps.values, steps.fill
     dtype, points = blocks[0].dtype, blocks[0].size
-    library = load()
+    library = _library()
     addresses = np.array([block.ctypes.data for block in blocks], np.uintp)
     handles = [library.bbflow_rows_new() for _ in intervals]
     try:

@@ -6,10 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.operators.family import Array, DType, Family
-from bbflow.operators.state import StateLayout
+from bbflow.operators.family import Array, DType, Family, Views
+from bbflow.operators.state import StateLayout, part_of, parts_of
 from bbflow.operators.statistics.moments import COUNT, Moments
 from bbflow.operators.statistics.presence import Presence
+
+FINISHED_POINTS = 1 << 15
+"""So many points are made into results at a time, so that state and temporaries stay in the cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +84,22 @@ class Operator:
         numpy.ndarray
             Of shape (points,), or (axis, points); NaN where there was no valid value (a count is 0 there).
         """
-        views = layout.views(buffer)
+        views, dtype = layout.views(buffer), layout.dtype
+        parts = list(parts_of(layout.points, FINISHED_POINTS)) or [slice(0, 0)]
+        if len(parts) == 1:
+            return self.finish(views, dtype)
+        lead = () if self.axis is None else (len(self.axis.values),)
+        result = np.empty((*lead, layout.points), self.dtype(dtype))
+        for part in parts:
+            tile = {family: part_of(own, part) for family, own in views.items()}
+            result[..., part] = self.finish(tile, dtype)
+        return result
+
+    def finish(self, views: Mapping[str, Views], dtype: DType) -> Array:
+        """Give the result of some points: `views` are a state's by family, `dtype` is the input's type."""
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             values = np.asarray(self.formula(views[self.family.name], **dict(self.parameters)))
-        values = values.astype(self.dtype(layout.dtype), copy=False)
+        values = values.astype(self.dtype(dtype), copy=False)
         if not self._counts:
             return values
         own = self.family.counts

@@ -9,7 +9,7 @@ import numpy as np
 
 from bbflow.errors import BbflowError
 from bbflow.operators.family import Array, DType, Family, StateField, Views
-from bbflow.operators.kernel import TYPES
+from bbflow.operators.library import TYPES
 
 ALIGNMENT_BYTES = 64
 MERGED_BYTES = 1 << 20
@@ -149,9 +149,7 @@ class StateLayout:
             fields = family.fields(self.dtype)
             bytes_per_point = sum(prod(field.inner) * field.dtype(self.dtype).itemsize for field in fields)
             for part in parts_of(self.points, max(MERGED_BYTES // max(bytes_per_point, 1), 1)):
-                merged = family.combine(*(part_of(side[family.name], part) for side in sides))
-                for name, values in merged.items():
-                    targets[family.name][name][..., part] = values
+                family.merge(*(part_of(side[family.name], part) for side in (targets, *sides)))
 
 
 def parts_of(points: int, size: int) -> Iterator[slice]:

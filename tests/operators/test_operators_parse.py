@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from bbflow.errors import ConfigError, MissingToolError
-from bbflow.operators import Filter, StateLayout, fold_steps, kernel, parse_operators
+from bbflow.operators import Filter, StateLayout, fold_steps, library, parse_operators
 from bbflow.operators.statistics.basic import KINDS
 
 
@@ -80,9 +80,9 @@ def test_every_operator_describes_its_result_in_cf_terms():
 
 
 def test_a_missing_kernel_says_how_to_build_it(monkeypatch):
-    monkeypatch.setattr(kernel, "LIBRARY", "libnowhere.so")
+    monkeypatch.setattr(library, "LIBRARY", "libnowhere.so")
     with pytest.raises(MissingToolError, match=r"not built; install bbflow again"):
-        kernel.load.__wrapped__()
+        library.load.__wrapped__()
 
 
 def test_the_configuration_in_the_guide_is_valid():

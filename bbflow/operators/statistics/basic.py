@@ -2,67 +2,35 @@
 
 from dataclasses import replace
 
-import numpy as np
-
 from bbflow.operators.family import Array, Views
 from bbflow.operators.operator import Operator, OperatorKind, Parameter, plain
 from bbflow.operators.readers import whole_number
+from bbflow.operators.rules import Formula
 from bbflow.operators.statistics.moments import COUNT, FIRST, MAX, MIN, SECOND, SHIFT, Moments
 
 MEAN = Moments.of(COUNT, SHIFT, FIRST)
 SPREAD = Moments.of(COUNT, SHIFT, FIRST, SECOND)
 
 
-def mean(views: Views) -> Array:
-    """Give shift + first / n."""
-    return np.asarray(views["shift"] + views["first"] / views["count"])
-
-
-def var(views: Views, *, ddof: int) -> Array:
-    """Give (second - first**2 / n) / (n - ddof).
-
-    The shifted-data formula of Chan, Golub and LeVeque (1983), see `moments`.
-    """
-    count, first = views["count"], views["first"]
-    squares = np.maximum(views["second"] - first * (first / count), 0.0)
-    return np.where(count > ddof, squares / (count - ddof), np.nan)
-
-
-def std(views: Views, *, ddof: int) -> Array:
-    """Give the square root of `var`."""
-    return np.asarray(np.sqrt(var(views, ddof=ddof)))
-
-
-def total(views: Views) -> Array:
-    """Give shift * n + first."""
-    count = views["count"]
-    return np.where(count > 0, views["shift"].astype("f8") * count + views["first"], np.nan)
-
-
-def minimum(views: Views) -> Array:
-    """Smallest valid value."""
-    return _where_any(views, "min")
-
-
-def maximum(views: Views) -> Array:
-    """Largest valid value."""
-    return _where_any(views, "max")
-
-
-def value_range(views: Views) -> Array:
-    """Give max - min, in float64: the difference of two integers may not fit their type."""
-    return np.where(views["count"] > 0, views["max"].astype("f8") - views["min"], np.nan)
+mean = Formula("mean")
+"""shift + first / n."""
+var = Formula("var")
+"""(second - first**2 / n) / (n - ddof): the shifted-data formula of Chan, Golub and LeVeque (1983), see `Merge.cpp`."""
+std = Formula("std")
+"""The square root of `var`."""
+total = Formula("sum")
+"""shift * n + first."""
+minimum = Formula("min")
+"""Smallest valid value."""
+maximum = Formula("max")
+"""Largest valid value."""
+value_range = Formula("range")
+"""max - min, in float64: the difference of two integers may not fit their type."""
 
 
 def count(views: Views) -> Array:
     """Give the number of valid values, apart from the state's buffer."""
     return views["count"].copy()
-
-
-def _where_any(views: Views, name: str) -> Array:
-    values = views[name]
-    missing = np.array(np.nan, values.dtype if values.dtype.kind == "f" else "f8")
-    return np.where(views["count"] > 0, values, missing)
 
 
 def _spread(name: str, summary: str, operator: Operator) -> OperatorKind:

@@ -7,8 +7,8 @@ from functools import cache
 import numpy as np
 
 from bbflow.errors import BbflowError, ConfigError
-from bbflow.operators import kernel
 from bbflow.operators.family import Array, DType, Family, StateField, Steps, Views
+from bbflow.operators.library import TYPES, load
 
 MOST_CELLS = 1 << 16
 """A table of more cells would not stay in the cache."""
@@ -48,7 +48,7 @@ class CellTable:
 
 @cache
 def _function() -> "ctypes._NamedFuncPointer":
-    function = kernel.load().bbflow_bins_fold
+    function = load().bbflow_bins_fold
     pointer, number = ctypes.c_void_p, ctypes.c_uint64
     function.argtypes = [
         ctypes.c_int, ctypes.POINTER(_Bins), pointer, number, pointer, number, pointer, number, number, pointer,
@@ -98,11 +98,7 @@ class Bins(Family):
 
     def fields(self, dtype: DType) -> tuple[StateField, ...]:
         """Give the counts, those outside of the bins first and last."""
-        return (StateField("counts", "i4", (len(self.edges) + 1,)),)
-
-    def clear(self, views: Views) -> None:
-        """Nothing counted."""
-        views["counts"][...] = 0
+        return (StateField("counts", "i4", (len(self.edges) + 1,), merge="add"),)
 
     def fold(self, views: Views, steps: Steps) -> None:
         """Count values; they are compared as float64, to which 64-bit integers are rounded."""
@@ -117,17 +113,13 @@ class Bins(Family):
         )  # fmt: skip
         addresses = np.array([block.ctypes.data for block in steps.values], np.uintp)
         code = _function()(
-            kernel.TYPES[steps.values[0].dtype], bins,
+            TYPES[steps.values[0].dtype], bins,
             *((None, 0) if source is None else _rows(source["counts"])), *_rows(target["counts"]),
             addresses.ctypes.data, len(addresses), target["counts"].shape[1],
             None if steps.fill is None else steps.fill.ctypes.data,
         )  # fmt: skip
         if code != 0:
             raise BbflowError(f"no memory to count in {len(self.edges) - 1} bins: give fewer")
-
-    def combine(self, left: Views, right: Views) -> dict[str, Array]:
-        """Add."""
-        return {"counts": left["counts"] + right["counts"]}
 
 
 def _rows(counts: Array) -> tuple[int, int]:

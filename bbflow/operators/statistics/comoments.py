@@ -55,11 +55,6 @@ class CoMoments(Family):
         """Give the fields that are needed."""
         return tuple(item for item in FIELDS if item.name in self.needed)
 
-    def clear(self, views: Views) -> None:
-        """No pairs."""
-        for values in views.values():
-            values[...] = 0
-
     def fold(self, views: Views, steps: Steps) -> None:
         """Add a tile's sums."""
         if not len(steps.values):

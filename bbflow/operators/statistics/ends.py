@@ -27,13 +27,8 @@ class End(Family):
 
     def fields(self, dtype: DType) -> tuple[StateField, ...]:
         """Give the value and its time; an integer can't be missing, so a flag says whether it is valid."""
-        return (StateField("value", None), StateField("time", "f8"), StateField("valid", "u1"))
-
-    def clear(self, views: Views) -> None:
-        """Nothing yet: a time that every other one beats."""
-        views["value"][...] = 0
-        views["time"][...] = -np.inf if self.latest else np.inf
-        views["valid"][...] = 0
+        beaten = -np.inf if self.latest else np.inf  # by every other time
+        return (StateField("value", None), StateField("time", "f8", empty=beaten), StateField("valid", "u1"))
 
     def fold(self, views: Views, steps: Steps) -> None:
         """Begin at the end that counts: once every point has its value, the other steps aren't touched."""

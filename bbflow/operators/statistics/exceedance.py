@@ -34,22 +34,14 @@ class Exceedance(Family):
 
     def fields(self, dtype: DType) -> tuple[StateField, ...]:
         """Give the counts."""
-        return (StateField("within", "i4"), *((StateField("valid", "i4"),) if self.share else ()))
-
-    def clear(self, views: Views) -> None:
-        """Nothing counted."""
-        for counts in views.values():
-            counts[...] = 0
+        names = ("within", "valid") if self.share else ("within",)
+        return tuple(StateField(name, "i4", merge="add") for name in names)
 
     def fold(self, views: Views, steps: Steps) -> None:
         """Count a tile's values."""
         views["within"][...] += count(self.limits.within(steps))
         if self.share:
             views["valid"][...] += count(steps.valid())
-
-    def combine(self, left: Views, right: Views) -> dict[str, Array]:
-        """Add."""
-        return {name: counts + right[name] for name, counts in left.items()}
 
 
 def count(met: Array) -> Array:

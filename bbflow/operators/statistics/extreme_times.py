@@ -6,7 +6,6 @@ import numpy as np
 
 from bbflow.operators.family import Array, DType, Family, StateField, Steps, Views
 from bbflow.operators.operator import Operator, OperatorKind, plain
-from bbflow.operators.statistics.moments import identity
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +22,7 @@ class ExtremeTime(Family):
 
     def fields(self, dtype: DType) -> tuple[StateField, ...]:
         """Give the extreme and its time."""
-        return (StateField("value", None), StateField("time", "f8"))
-
-    def clear(self, views: Views) -> None:
-        """Nothing yet: a value that none is worse than, at no time."""
-        views["value"][...] = identity(self.extreme, views["value"].dtype)
-        views["time"][...] = np.inf
+        return (StateField("value", None, merge=self.extreme), StateField("time", "f8", empty=np.inf))
 
     def fold(self, views: Views, steps: Steps) -> None:
         """Compare step by step."""

@@ -15,13 +15,13 @@ from functools import cache
 import numpy as np
 
 from bbflow.errors import BbflowError
-from bbflow.operators import kernel
 from bbflow.operators.family import Array, DType, Family, StateField, Steps, Views
+from bbflow.operators.library import TYPES, load
 
 NUMBERS = (
     StateField("origin", "i8"),
     StateField("exponent", "i4"),
-    StateField("last", "i4"),
+    StateField("last", "i4", empty=-1),
     StateField("below", "i4"),
     StateField("above", "i4"),
 )
@@ -40,7 +40,7 @@ class _Grid(ctypes.Structure):
 
 @cache
 def _library() -> ctypes.CDLL:
-    library = kernel.load()
+    library = load()
     grid, number, pointer = ctypes.POINTER(_Grid), ctypes.c_uint64, ctypes.c_void_p
     library.bbflow_grid_fold.argtypes = [ctypes.c_int, number, grid, pointer, number, number, pointer]
     library.bbflow_grid_fold.restype = ctypes.c_int
@@ -67,16 +67,11 @@ class Grid(Family):
         """Give the counts, and for each point what its bins are."""
         return StateField("counts", "i4", (self.bins,)), *NUMBERS
 
-    def clear(self, views: Views) -> None:
-        """Nothing counted."""
-        for name, values in views.items():
-            values[...] = -1 if name == "last" else 0
-
     def fold(self, views: Views, steps: Steps) -> None:
         """Count values; they are taken as float64, to which 64-bit integers are rounded."""
         addresses = np.array([block.ctypes.data for block in steps.values], np.uintp)
         code = _library().bbflow_grid_fold(
-            kernel.TYPES[steps.values[0].dtype], self.bins, _grid(views), addresses.ctypes.data, len(addresses),
+            TYPES[steps.values[0].dtype], self.bins, _grid(views), addresses.ctypes.data, len(addresses),
             views["origin"].size, None if steps.fill is None else steps.fill.ctypes.data,
         )  # fmt: skip
         if code != 0:

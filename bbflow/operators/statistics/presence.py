@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from bbflow.operators.family import Array, DType, Family, StateField, Steps, Views
+from bbflow.operators.family import DType, Family, StateField, Steps, Views
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,16 +16,8 @@ class Presence(Family):
 
     def fields(self, dtype: DType) -> tuple[StateField, ...]:
         """One number."""
-        return (StateField("seen", "i4"),)
-
-    def clear(self, views: Views) -> None:
-        """Nothing seen."""
-        views["seen"][...] = 0
+        return (StateField("seen", "i4", merge="add"),)
 
     def fold(self, views: Views, steps: Steps) -> None:
         """Count steps."""
         views["seen"][...] += len(steps.values)
-
-    def combine(self, left: Views, right: Views) -> dict[str, Array]:
-        """Add."""
-        return {"seen": left["seen"] + right["seen"]}

@@ -19,9 +19,9 @@ from functools import cache
 import numpy as np
 
 from bbflow.errors import BbflowError
-from bbflow.operators import kernel
 from bbflow.operators.family import Array, DType, Family, StateField, Steps, Views
-from bbflow.operators.statistics.moments import MAX, identity
+from bbflow.operators.library import TYPES, load
+from bbflow.operators.statistics.moments import MAX
 
 MOST_TOP = 24
 """No sketch needs more levels: runs count to 2**24 before weights grow by single units."""
@@ -47,7 +47,7 @@ class _State(ctypes.Structure):
 
 @cache
 def _library() -> ctypes.CDLL:
-    library = kernel.load()
+    library = load()
     shape, state, pointer = ctypes.POINTER(_Shape), ctypes.POINTER(_State), ctypes.c_void_p
     for function, arguments in (
         (library.bbflow_sketch_fold, (state, pointer, ctypes.c_uint64, pointer)),
@@ -90,7 +90,7 @@ class Sketch(Family):
         """Nothing seen, so whatever the rows are, they hold nothing."""
         views["seen"][...] = 0
         views["count"][...] = 0
-        views["max"][...] = identity(MAX.name, views["max"].dtype)
+        MAX.clear(views["max"])
 
     def fold(self, views: Views, steps: Steps) -> None:
         """Take steps into a state."""
@@ -156,7 +156,7 @@ class Sketch(Family):
     def _call(self, name: str, views: Views, *arguments: object) -> None:
         shape = _Shape(views["max"].size, self.size, self.top)
         function = getattr(_library(), f"bbflow_sketch_{name}")
-        if function(kernel.TYPES[views["max"].dtype], shape, *arguments) != 0:
+        if function(TYPES[views["max"].dtype], shape, *arguments) != 0:
             raise BbflowError(
                 f"no memory to {name} sketches of {self.rows} values a point: a few hundred KiB are needed besides "
                 "the state"

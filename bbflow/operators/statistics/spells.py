@@ -49,11 +49,6 @@ class Spells(Family):
         """Give numbers of steps and runs."""
         return tuple(StateField(name, "i4") for name in (*ENDS, *sorted(self.needed)))
 
-    def clear(self, views: Views) -> None:
-        """No steps."""
-        for numbers in views.values():
-            numbers[...] = 0
-
     def fold(self, views: Views, steps: Steps) -> None:
         """Lengthen or close the run at the end, step by step."""
         suffix, longest = views["suffix"], views.get("longest")

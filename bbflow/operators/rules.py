@@ -1,0 +1,95 @@
+"""What the kernel does with states besides folding: merging two of them, and making results of one."""
+
+import ctypes
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from bbflow.operators.library import FIELDS, FORMULAS, RULES, TYPES, load
+
+Array = np.ndarray[Any, Any]
+NEEDED = {
+    "mean": ("count", "shift", "first"),
+    "var": ("count", "first", "second"),
+    "std": ("count", "first", "second"),
+    "sum": ("count", "shift", "first"),
+    "min": ("count", "min"),
+    "max": ("count", "max"),
+    "range": ("count", "min", "max"),
+}
+"""Formula to the fields that it is of."""
+_Pointers = ctypes.c_void_p * len(FIELDS)
+
+
+class _Numbers(ctypes.Structure):
+    """``BbflowNumbers`` in Merge.h."""
+
+    _fields_ = [("first", ctypes.c_void_p), ("stride", ctypes.c_uint64)]
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    library = load()
+    numbers, address, size = ctypes.POINTER(_Numbers), ctypes.c_void_p, ctypes.c_uint64
+    library.bbflow_merge.argtypes = [ctypes.c_int, ctypes.c_int, numbers, numbers, numbers, size, size]
+    library.bbflow_merge_moments.argtypes = [ctypes.c_int, _Pointers, _Pointers, _Pointers, size]
+    library.bbflow_finish.argtypes = [ctypes.c_int, ctypes.c_int, _Pointers, ctypes.c_double, address, size]
+    return library
+
+
+def identity(rule: str | None, dtype: np.dtype[Any]) -> float | int:
+    """Give the number that a rule leaves any other as it is with; 0 where there is no rule."""
+    if rule not in ("min", "max"):
+        return 0
+    if dtype.kind == "f":
+        return np.inf if rule == "min" else -np.inf
+    limits = np.iinfo(dtype)
+    return int(limits.max if rule == "min" else limits.min)
+
+
+def merge(rule: str, target: Array, left: Array, right: Array) -> None:
+    """Set target = left (+) right, number by number; the target may be either side.
+
+    Parameters
+    ----------
+    rule
+        Of `RULES`.
+    target, left, right
+        Of one type and shape (inner, points), points side by side.
+    """
+    rows = prod(target.shape[:-1])
+    sides = (_Numbers(side.ctypes.data, side.strides[-2] if side.ndim > 1 else 0) for side in (left, right, target))
+    _library().bbflow_merge(TYPES[target.dtype], RULES.index(rule), *sides, rows, target.shape[-1])
+
+
+def merge_moments(target: Mapping[str, Array], left: Mapping[str, Array], right: Mapping[str, Array]) -> None:
+    """Set the shifts and moments of target = left (+) right; the target may be either side, and keeps its counts."""
+    shift = target["shift"]
+    sides = (_pointers(side) for side in (left, right, target))
+    _library().bbflow_merge_moments(TYPES[shift.dtype], *sides, shift.size)
+
+
+def _pointers(views: Mapping[str, Array]) -> "ctypes.Array[ctypes.c_void_p]":
+    return _Pointers(*(views[name].ctypes.data if name in views else None for name in FIELDS))
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """What a state of moments and extremes comes to: one of the kernel's formulas."""
+
+    name: str
+    """Of `FORMULAS`."""
+
+    def __call__(self, views: Mapping[str, Array], *, ddof: int = 0) -> Array:
+        """Give the result, of shape (points,); NaN where there are no values."""
+        state = {name: views[name] for name in NEEDED[self.name]}
+        own = next((state[name].dtype for name in ("shift", "min", "max") if name in state), np.dtype("f8"))
+        kept = self.name in ("min", "max") and own.kind == "f"
+        result = np.empty(state["count"].shape, own if kept else "f8")
+        code = FORMULAS.index(self.name)
+        _library().bbflow_finish(code, TYPES[own], _pointers(state), ddof, result.ctypes.data, result.size)
+        return result

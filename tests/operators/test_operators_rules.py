@@ -1,0 +1,145 @@
+"""What the kernel merges and finishes is, bit for bit, what NumPy makes of the formulas."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from bbflow.errors import BbflowError, MissingToolError
+from bbflow.operators import Operator, StateLayout, library, parse_operators, rules
+from bbflow.operators.family import Family, StateField
+
+TYPES = ["f4", "f8", "i1", "u2", "i4", "i8", "u8"]
+POINTS = 1037
+
+
+def state(dtype, seed, layout):
+    """A state of some values, with points that have none, and one whose sums are infinite."""
+    random = np.random.default_rng(seed)
+    buffer = bytearray(layout.nbytes)
+    layout.clear(buffer)
+    views = layout.views(buffer)["moments"]
+    views["count"][:] = random.integers(0, 4, POINTS)
+    some = views["count"] > 0
+    drawn = random.integers(0, 100, (3, POINTS)) + (random.random((3, POINTS)) if np.dtype(dtype).kind == "f" else 0)
+    for name, values in zip(("shift", "min", "max"), drawn, strict=True):
+        views[name][some] = values.astype(dtype)[some]
+    views["first"][some] = random.normal(0, 1e3, POINTS)[some]
+    views["second"][some] = random.random(POINTS)[some] * 1e6
+    views["first"][3], views["second"][4] = np.inf, np.nan
+    return buffer, views
+
+
+def layout_of(dtype):
+    return StateLayout.of(parse_operators(["mean", "std", "min", "max"]), dtype=np.dtype(dtype), points=POINTS)
+
+
+def merged(left, right):
+    """Chan, Golub and LeVeque's merge, as `Merge.cpp` says it."""
+    with np.errstate(all="ignore"):
+        shift = np.where(left["count"] == 0, right["shift"], left["shift"])
+        count, first = right["count"], right["first"]
+        difference = right["shift"].astype("f8") - shift.astype("f8")
+        rebased = right["second"] + 2 * difference * first + count * difference**2
+        return {
+            "count": left["count"] + count,
+            "shift": shift,
+            "first": left["first"] + first + count * difference,
+            "second": left["second"] + rebased,
+            "min": np.minimum(left["min"], right["min"]),
+            "max": np.maximum(left["max"], right["max"]),
+        }
+
+
+def finished(views):
+    count, first = views["count"], views["first"]
+    with np.errstate(all="ignore"):
+        squares = np.maximum(views["second"] - first * (first / count), 0.0)
+        missing = np.array(np.nan, views["min"].dtype if views["min"].dtype.kind == "f" else "f8")
+        found = {"mean": views["shift"] + first / count}
+        found["sum"] = np.where(count > 0, views["shift"].astype("f8") * count + first, np.nan)
+        found["range"] = np.where(count > 0, views["max"].astype("f8") - views["min"], np.nan)
+        for name in ("min", "max"):
+            found[name] = np.where(count > 0, views[name], missing)
+        for ddof in (0, 1):
+            found["var", ddof] = np.where(count > ddof, squares / (count - ddof), np.nan)
+            found["std", ddof] = np.sqrt(found["var", ddof])
+    return found
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("into", ["left", "right", "other"])
+def test_two_states_merge_as_numpy_merges_them(dtype, into):
+    layout = layout_of(dtype)
+    (left, left_views), (right, right_views) = (state(dtype, seed, layout) for seed in (1, 2))
+    expected = merged(left_views, right_views)
+    target = {"left": left, "right": right, "other": bytearray(layout.nbytes)}[into]
+    layout.combine(left, right, target)
+    for name, values in layout.views(target)["moments"].items():
+        np.testing.assert_array_equal(values, expected[name], name, strict=True)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_a_state_is_finished_as_numpy_finishes_it(dtype):
+    _, views = state(dtype, 3, layout_of(dtype))
+    for name, expected in finished(views).items():
+        formula, ddof = name if isinstance(name, tuple) else (name, 0)
+        result = rules.Formula(formula)(views, ddof=ddof)
+        np.testing.assert_array_equal(result, expected, formula, strict=True)
+
+
+@pytest.mark.parametrize("rule", library.RULES)
+@pytest.mark.parametrize("dtype", TYPES)
+def test_rows_of_some_points_merge_by_their_rule(rule, dtype):
+    random = np.random.default_rng(5)
+    left, right = random.integers(0, 60, (2, 3, 100)).astype(dtype)
+    target = np.zeros_like(left)
+    part = np.s_[:, 7:71]
+    rules.merge(rule, target[part], left[part], right[part])
+    function = {"add": np.add, "min": np.minimum, "max": np.maximum}[rule]
+    np.testing.assert_array_equal(target[part], function(left, right)[part])
+    assert not target[:, :7].any()
+    assert not target[:, 71:].any()
+
+
+@dataclass(frozen=True, slots=True)
+class Totals(Family):
+    """A family in a few lines: its fields say how states begin and merge."""
+
+    merge_second: str | None = "max"
+    name = "totals"
+
+    def fields(self, dtype):
+        return (StateField("sum", "f8", merge="add"), StateField("top", None, (2,), merge=self.merge_second))
+
+    def fold(self, views, steps):
+        for block in steps.values:
+            views["sum"][...] += block
+            views["top"][...] = np.maximum(views["top"], np.stack([block, -block]))
+
+
+def test_a_family_whose_fields_have_rules_needs_neither_clear_nor_combine():
+    values = np.random.default_rng(6).integers(-50, 50, (2, 70)).astype("i2")
+    layout = StateLayout.of([Operator("total", Totals(), lambda views: views["sum"], "", "")], dtype="i2", points=70)
+    states = [bytearray(layout.nbytes) for _ in values]
+    for part, buffer in zip(values, states, strict=True):
+        layout.clear(buffer)
+        views = layout.views(buffer)["totals"]
+        views["sum"][...] += part
+        views["top"][...] = np.maximum(views["top"], np.stack([part, -part]))
+    layout.combine(*states, states[0])
+    found = layout.views(states[0])["totals"]
+    np.testing.assert_array_equal(found["sum"], values.sum(0))
+    np.testing.assert_array_equal(found["top"], [values.max(0), -values.min(0)])
+
+
+def test_a_field_without_a_rule_needs_a_combine():
+    layout = StateLayout((Totals(None),), np.dtype("f4"), 5)
+    with pytest.raises(BbflowError, match="its field 'top' has no 'merge', and it has no 'combine'"):
+        layout.combine(bytearray(layout.nbytes), bytearray(layout.nbytes), bytearray(layout.nbytes))
+
+
+def test_a_kernel_of_other_sources_is_refused(monkeypatch):
+    monkeypatch.setattr(library, "FIELDS", ("shift", "count", "first", "second", "min", "max"))
+    with pytest.raises(MissingToolError, match=r"the fold kernel .* has 'count shift .*install bbflow again"):
+        library.load.__wrapped__()
