@@ -26,14 +26,27 @@ double SecondsSinceEpoch()
 
 SpillAgent::SpillAgent(const std::string &directory, const std::string &stream, const size_t rank)
 : m_Stream(stream), m_Rank(uint64_t{rank}),
-  m_Path(directory + "/" + SpillFile::NameOf(stream) + "." + std::to_string(rank) + ".index"),
-  m_File(open(m_Path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600))
+  m_Path(directory + "/" + SpillFile::NameOf(stream) + "." + std::to_string(rank)),
+  m_File(-1)
 {
-    if (m_File < 0)
+    const std::string name = m_Path;
+    m_Path += ".index";
+    // Another run of this stream's name may have a file there, which is not ours to write to.
+    for (size_t number = 1; !Open(); ++number)
+    {
+        m_Path = name + "-" + std::to_string(number) + ".index";
+    }
+}
+
+bool SpillAgent::Open()
+{
+    m_File = open(m_Path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600);
+    if (m_File < 0 && errno != EEXIST)
     {
         throw std::runtime_error("bbflow: can't spill to " + m_Path + " (" + std::strerror(errno) +
                                  "): see SpillDirectory");
     }
+    return m_File >= 0;
 }
 
 SpillAgent::~SpillAgent() { close(m_File); }

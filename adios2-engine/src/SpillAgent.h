@@ -36,6 +36,8 @@ private:
     std::string m_Replies;
     double m_BeganSecs = 0.0;
 
+    /** Makes the index; gives false if a file of its name is there already. */
+    bool Open();
     Value::Map Answer(const std::string &op, const Value &message);
     void AppendCommit(const Value &step, Value blocks, const Value &attributes);
     void Append(const char *record, Value::Map keys);

@@ -15,11 +15,16 @@ namespace bbflow
 
 SpillFile::SpillFile(const std::string &directory, const std::string &stream, const size_t step,
                      const size_t rank)
-: m_Phase(stream), m_Path(directory + "/" + NameOf(stream) + "." + std::to_string(step) + "." +
-                          std::to_string(rank) + ".spill"),
-  m_File(-1)
+: m_Phase(stream), m_File(-1)
 {
-    Open(O_CREAT | O_TRUNC);
+    const std::string name = directory + "/" + NameOf(stream) + "." + std::to_string(step) + "." +
+                             std::to_string(rank);
+    m_Path = name + ".spill";
+    // Another run of this stream's name may have a file there, which is not ours to replace.
+    for (size_t number = 1; !Open(O_CREAT | O_EXCL); ++number)
+    {
+        m_Path = name + "-" + std::to_string(number) + ".spill";
+    }
 }
 
 std::string SpillFile::NameOf(const std::string &stream)
@@ -32,13 +37,14 @@ std::string SpillFile::NameOf(const std::string &stream)
     return name;
 }
 
-void SpillFile::Open(const int flags)
+bool SpillFile::Open(const int flags)
 {
     m_File = open(m_Path.c_str(), O_WRONLY | O_CLOEXEC | flags, 0600);
-    if (m_File < 0)
+    if (m_File < 0 && errno != EEXIST)
     {
         ThrowError();
     }
+    return m_File >= 0;
 }
 
 SpillFile::~SpillFile()

@@ -48,7 +48,8 @@ private:
     size_t m_Used = 0;
     bool m_Stays = false;
 
-    void Open(int flags);
+    /** Gives false if the file is there already and O_EXCL is among the flags. */
+    bool Open(int flags);
     void Write(const char *bytes, size_t n, size_t offset);
     [[noreturn]] void ThrowError() const;
 };

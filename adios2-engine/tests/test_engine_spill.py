@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 from writers import finish, run_writer, steps_of, wait_for_file, watch, write_config, writing
@@ -54,6 +56,21 @@ def test_a_rank_announces_that_it_writes_to_the_pfs_while_it_spills(small_node, 
     past = Board(board).past()
     assert len(past) == 4
     assert Board(board).read() == []
+
+
+def test_files_of_another_run_of_the_name_stay_as_they_are(small_node, tmp_path):
+    config = spilling(tmp_path)
+    theirs = tmp_path / "pfs" / "model.4.0.spill"
+    theirs.write_text("theirs")
+    returncode, said = run_writer(small_node.contact, f"STEPS = 6\n{WRITE}", config)
+    assert returncode == 0, said
+    step = steps_of(watch(small_node))[4]
+    assert {Path(block.file).name for block in step.blocks} == {"model.4.0-1.spill"}
+    assert (np.fromfile(step.blocks[0].file, "f8", 32768, offset=step.blocks[0].offset) == 4).all()
+    (address,) = small_node.nodes
+    request_once(address, "drop", stream="model")
+    assert [path.name for path in (tmp_path / "pfs").iterdir()] == ["model.4.0.spill"]
+    assert theirs.read_text() == "theirs"
 
 
 def test_a_step_larger_than_the_pool_is_spilled(small_node, tmp_path):
