@@ -10,7 +10,7 @@ BUILD := $(CURDIR)/$(VENV)/climate
 SOURCES := setup.cfg setup.py pyproject.toml CMakeLists.txt \
 	$(wildcard adios2-engine/CMakeLists.txt adios2-engine/src/* bbflow/operators/kernel/* bbflow/mount/native/*)
 
-.PHONY: demo test fuzz chaos lint bench conformance test-mpi chaos-mount parsl-suite pegasus-suite slurm-suite test-install clean check-tools
+.PHONY: demo test docs fuzz chaos lint bench conformance test-mpi chaos-mount parsl-suite pegasus-suite slurm-suite test-install clean check-tools
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -18,6 +18,11 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest
+
+# The site, with the tutorial run as it stands; a link that leads nowhere is an error.
+docs: $(VENV)/.docs
+	$(BIN)/sphinx-build -W --keep-going -q -b html -c docs . build/docs
+	@echo build/docs/docs/index.html
 
 # FUZZ_SECONDS for each target; what breaks one is written to the working directory.
 FUZZ_SECONDS ?= 600
@@ -113,6 +118,10 @@ $(VENV)/.test: $(SOURCES) | $(VENV)/bin/python
 
 $(VENV)/.bench: $(VENV)/.test
 	$(BIN)/python -m pip install -q -e '.[all,bench]'
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.installed
+	$(BIN)/python -m pip install -q -e '.[all,docs]'
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.installed
