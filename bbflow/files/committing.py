@@ -76,11 +76,12 @@ class Committing:
         store_writer(core, handle)
         core.happened("closed", inode.ino)
         core.sessions.hold(call.session, inode.ino)
-        reply = {"ok": True, "attr": inode.attr(), "version": handle.version, "granted": {}}
+        reply = {"ok": True, "attr": inode.attr(), "version": handle.version, "granted": {}, "spent": added}
+        reply["append"] = not inode.is_cut
         if self._write_back.must_wait(inode, sync=bool(call.message.get("sync"))):
             self._write_back.when_written(inode, lambda: core.finished.append((call, reply)))
             raise Deferred
-        return reply | {"append": not inode.is_cut}
+        return reply
 
     def _places(self, inode: Inode, pieces: Pieces) -> dict[str, dict[str, int]]:
         return places_of(inode.ring, inode.replicas, pieces)

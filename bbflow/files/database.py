@@ -14,6 +14,8 @@ CREATE TABLE IF NOT EXISTS inodes (ino INTEGER PRIMARY KEY, parent INTEGER, name
 CREATE TABLE IF NOT EXISTS sessions (session TEXT PRIMARY KEY, uid INTEGER, gid INTEGER);
 CREATE TABLE IF NOT EXISTS writers (handle INTEGER PRIMARY KEY, session TEXT, ino INTEGER, version INTEGER);
 CREATE TABLE IF NOT EXISTS doomed (path TEXT PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS replies (session TEXT, slot INTEGER, number INTEGER, reply BLOB,
+    PRIMARY KEY (session, slot)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS transfers (path TEXT PRIMARY KEY, node TEXT, source TEXT);
 """
 VERSION = 1
@@ -62,6 +64,7 @@ class Database:
     def __init__(self, path: Path) -> None:
         self._changed: dict[int, Inode] = {}
         self._writers: dict[int, WriterRow | None] = {}
+        self._replies: dict[tuple[str, int], tuple[int, bytes]] = {}
         self._statements: list[tuple[str, tuple[object, ...]]] = []
         self._connection = sqlite3.connect(path, isolation_level=None)
         try:
@@ -93,6 +96,10 @@ class Database:
         """Give the handles for writing."""
         return [WriterRow(*row) for row in self._connection.execute("SELECT * FROM writers")]
 
+    def replies(self) -> list[tuple[str, int, int, bytes]]:
+        """Give the replies that clients may ask for again: session, slot, number, reply."""
+        return list(self._connection.execute("SELECT session, slot, number, reply FROM replies"))
+
     def doomed(self) -> list[str]:
         """Give the names of objects that must go."""
         return [path for (path,) in self._connection.execute("SELECT path FROM doomed")]
@@ -115,8 +122,15 @@ class Database:
         self._statements.append(("INSERT OR REPLACE INTO sessions VALUES (?, ?, ?)", (session, uid, gid)))
 
     def remove_session(self, session: str) -> None:
-        """Forget a session."""
+        """Forget a session, and its replies."""
+        for key in [key for key in self._replies if key[0] == session]:
+            del self._replies[key]
         self._statements.append(("DELETE FROM sessions WHERE session = ?", (session,)))
+        self._statements.append(("DELETE FROM replies WHERE session = ?", (session,)))
+
+    def keep_reply(self, session: str, slot: int, number: int, reply: bytes) -> None:
+        """Store a reply, in the place of the slot's last one."""
+        self._replies[session, slot] = (number, reply)
 
     def put_writer(self, row: WriterRow) -> None:
         """Store a handle for writing, or its new version."""
@@ -144,7 +158,7 @@ class Database:
 
     def commit(self) -> None:
         """Write everything that has changed, all or nothing."""
-        if not (self._changed or self._statements or self._writers):
+        if not (self._changed or self._statements or self._writers or self._replies):
             return
         execute, many = self._connection.execute, self._connection.executemany
         execute("BEGIN")
@@ -157,10 +171,13 @@ class Database:
             many("DELETE FROM writers WHERE handle = ?", gone)
         if new := [(row.handle, row.session, row.ino, row.version) for row in self._writers.values() if row]:
             many("INSERT OR REPLACE INTO writers VALUES (?, ?, ?, ?)", new)
+        if self._replies:
+            many("INSERT OR REPLACE INTO replies VALUES (?, ?, ?, ?)", [(*k, *v) for k, v in self._replies.items()])
         execute("COMMIT")
         self._changed.clear()
         self._statements.clear()
         self._writers.clear()
+        self._replies.clear()
 
     def close(self) -> None:
         """Close the database."""

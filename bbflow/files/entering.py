@@ -9,6 +9,7 @@ from bbflow.files.core import Call, Core
 from bbflow.files.fleet import Fleet
 from bbflow.files.inodes import Inode
 from bbflow.files.locks import Locks
+from bbflow.files.once import Once
 from bbflow.files.opening import Opening
 from bbflow.files.permissions import Credentials
 from bbflow.files.sessions import Changes, Session
@@ -23,7 +24,7 @@ class Entering:
     ----------
     core
         The master's state.
-    opening, locks, write_back, fleet
+    opening, locks, write_back, fleet, once
         Its other parts.
     ended
         Called with each session that has ended, and what others must forget then.
@@ -36,10 +37,11 @@ class Entering:
         locks: Locks,
         write_back: WriteBack,
         fleet: Fleet,
+        once: Once,
         ended: Callable[[Session, Changes], None],
     ) -> None:
         self._core, self._opening, self._locks = core, opening, locks
-        self._write_back, self._fleet, self._ended = write_back, fleet, ended
+        self._write_back, self._fleet, self._once, self._ended = write_back, fleet, once, ended
 
     def enter(self, peer: int, message: Message, uid: int | None) -> None:
         """Let a connection begin, join or come back to a session.
@@ -71,10 +73,14 @@ class Entering:
             core.send(peer, {"ok": True, "seq": core.seq})
             return
         session = self._session(message, uid)
+        if session is None:
+            core.send(peer, refusal(errno.ESTALE, "the session has ended"))
+            return
         core.sessions.connect(session, peer)
         session.host = str(message["host"])
         call = Call(peer, session, message, session.who)
-        handles = self._opening.resume(call, message.get("handles", []), message.get("room", {}))
+        in_flight = self._once.in_flight(session, message.get("slots", []))
+        handles = self._opening.resume(call, message.get("handles", []), message.get("room", {}), in_flight)
         options = core.options
         core.send(
             peer,
@@ -96,12 +102,11 @@ class Entering:
         )
         core.happened("grace", 0)
 
-    def _session(self, message: Message, uid: int | None) -> Session:
+    def _session(self, message: Message, uid: int | None) -> Session | None:
+        """Give the session that a client begins or comes back to; None if that has ended."""
         core = self._core
         if name := message.get("resume"):
-            session = core.sessions.by_name.get(str(name))
-            if session is not None:
-                return session
+            return core.sessions.by_name.get(str(name))
         who = Credentials(int(message["uid"]), int(message["gid"]), frozenset(message.get("groups", ())))
         if uid not in (None, 0, who.uid):
             raise ProtocolError(f"user {uid} says it is user {who.uid}")

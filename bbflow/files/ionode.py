@@ -7,9 +7,9 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -134,8 +134,17 @@ class IoNode:
 
     def _read(self, client: Conversation, message: Message) -> None:
         key, offset, size = _range(message)
-        self._fills.wait(key, offset, size)
-        client.send_raw(self._pieces.read(key, offset, size))
+        with self._whole(key, offset, size) as descriptor:
+            client.send_raw(os.pread(descriptor, size, offset))
+
+    @contextmanager
+    def _whole(self, key: str, offset: int, size: int) -> Iterator[int]:
+        """Open a piece, and wait until a range of it has come."""
+        with self._pieces.opened(key) as descriptor:  # first: one that begins to come later would be zeros
+            self._fills.wait(key, offset, size)
+            if not os.fstat(descriptor).st_nlink:
+                raise FileNotFoundError(errno.ENOENT, f"piece {key} isn't here any more")
+            yield descriptor
 
     def _write(self, client: Conversation, message: Message) -> Message:
         key, offset, size = _range(message)
@@ -150,15 +159,13 @@ class IoNode:
         return {"ok": True}
 
     def _copy(self, message: Message) -> Message:
-        self._fills.wait(message["of"], 0, int(message["bytes"]))
-        self._pieces.copy(message["key"], message["of"], int(message["bytes"]))
+        with self._whole(message["of"], 0, int(message["bytes"])) as source:
+            self._pieces.copy(message["key"], source, int(message["bytes"]))
         return {"ok": True}
 
     def _ready(self, message: Message) -> Message:
-        self._fills.wait(message["key"], int(message["offset"]), int(message["bytes"]))
-        if not self._pieces.path(message["key"]).exists():
-            raise FileNotFoundError(errno.ENOENT, f"piece {message['key']} isn't here")
-        return {"ok": True}
+        with self._whole(message["key"], int(message["offset"]), int(message["bytes"])):
+            return {"ok": True}
 
     def _status(self, message: Message) -> Message:
         return {"ok": True, "capacity": self._place.capacity, "used": self._pieces.used_bytes()}

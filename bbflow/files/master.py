@@ -16,6 +16,7 @@ from bbflow.files.inodes import DIRECTORY
 from bbflow.files.locks import Locks
 from bbflow.files.names import is_within, split_path
 from bbflow.files.naming import Naming
+from bbflow.files.once import Once
 from bbflow.files.opening import Opening
 from bbflow.files.overview import Overview
 from bbflow.files.permissions import Credentials
@@ -25,6 +26,8 @@ from bbflow.files.sessions import Changes, Session
 from bbflow.files.writeback import WriteBack
 from bbflow.records import Message
 
+GIVING = ("open", "room")
+"""Requests that change nothing which others see, and whose reply gives something."""
 SYSTEM = Credentials(0, 0)
 """As whom a master makes directories by itself."""
 
@@ -66,7 +69,8 @@ class Master:
         naming = Naming(core, self._opening, self._scanning, self._write_back)
         overview = self._overview = Overview(core, self._filling, self._scanning, self._write_back, self._fleet)
         locks = Locks(core)
-        self._entering = Entering(core, self._opening, locks, self._write_back, self._fleet, self._ended)
+        self._once = Once(core, self._opening.undo)
+        self._entering = Entering(core, self._opening, locks, self._write_back, self._fleet, self._once, self._ended)
         self._requests: dict[str, Request] = {
             **naming.requests,
             **self._opening.requests,
@@ -87,6 +91,7 @@ class Master:
         core = self._core
         for name, uid, gid in core.database.sessions():
             core.sessions.add(Session(name, Credentials(uid, gid), lost_s=core.clock()))
+        self._once.restore()
         for row in core.database.writers():
             self._opening.restore(row)
         self._grace_until_s = core.clock() + core.options.lease_s if core.sessions.by_name else 0.0
@@ -176,7 +181,8 @@ class Master:
         if op not in self._requests and op not in self._changes:
             raise ProtocolError(f"unknown request {op!r}")
         call = Call(peer, session, message, _who(session, message), began_s=self._core.clock())
-        self._try(call)
+        if not self._once.is_under_way(call):
+            self._try(call)
 
     def _try(self, call: Call) -> None:
         op = call.message["op"]
@@ -185,9 +191,7 @@ class Master:
             if op in self._changes:
                 self._check_grace(call)
                 core.seq += 1
-                reply = self._changes[op](call)
-            else:
-                reply = self._requests[op](call)
+            reply = self._once.reply(call) or (self._changes.get(op) or self._requests[op])(call)
         except Blocked as blocked:
             self._wait(call, blocked)
             return
@@ -197,6 +201,8 @@ class Master:
             reply = {"ok": False, "errno": error.errno, "error": error.strerror or str(error)}
         if reply is not None:
             self._answer(call, reply)
+        else:
+            self._once.over(call)
 
     def _check_grace(self, call: Call) -> None:
         """Change nothing while clients of the master before this one may keep what it let them keep."""
@@ -218,9 +224,15 @@ class Master:
     # What goes out.
 
     def _answer(self, call: Call, reply: Message) -> None:
-        reply["seq"] = self._core.seq
+        reply.setdefault("seq", self._core.seq)  # one that is asked for again is as old as it was
+        if (op := call.message["op"]) in self._changes or op in GIVING:
+            self._once.keep(call, reply, stores=op in self._changes)
         changes, call.changes = call.changes, Changes()
-        self._tell(call.session, changes, lambda: self._core.send(call.peer, reply))
+        self._tell(call.session, changes, lambda: self._say(call, reply))
+
+    def _say(self, call: Call, reply: Message) -> None:
+        self._once.over(call)
+        self._core.send(call.peer, reply)
 
     def _tell(self, but: Session | None, changes: Changes, then: Callable[[], None]) -> None:
         """Tell other sessions what to forget, and go on once all have answered."""
@@ -282,6 +294,7 @@ class Master:
         while calls:
             call = calls.popleft()
             if call.peer not in self._core.sessions.by_peer:
+                self._once.over(call)
                 continue
             self._try(call)
             if key[0] == "room" and call.blocked is not None and call in self._waits.get(key, ()):
@@ -369,6 +382,8 @@ class Master:
                 for call in due:
                     if call.peer in self._core.sessions.by_peer:
                         self._try(call)
+                    else:
+                        self._once.over(call)
 
 
 def _who(session: Session, message: Message) -> Credentials:

@@ -116,9 +116,6 @@ class Naming:
         return self._made(call, directory, name)
 
     def _made(self, call: Call, directory: Inode, name: str) -> Message:
-        there = directory.entries.get(name)
-        if there is not None and call.message.get("again"):
-            return self._told(call, self._core.image.get(there))
         inode = self._core.image.make(
             directory, name, DIRECTORY, int(call.message["mode"]), call.who, self._core.now_ns()
         )
@@ -148,9 +145,6 @@ class Naming:
         if not 0 < len(target.encode()) <= MAX_TARGET_BYTES:
             raise OSError(errno.ENAMETOOLONG if target else errno.ENOENT, "no target for a symbolic link")
         directory, name = self._place(call)
-        there = directory.entries.get(name)
-        if there is not None and call.message.get("again"):
-            return self._told(call, self._core.image.get(there))
         inode = self._core.image.make(directory, name, LINK, 0o777, call.who, self._core.now_ns())
         inode.target, inode.size = target, len(target.encode())
         self._new(call, directory, inode)
@@ -176,8 +170,6 @@ class Naming:
             image.remove(directory, name, call.who, self._core.now_ns(), directories=directories)
         except MissingEntry as error:
             self._scanning.look(call, error.directory)
-            if call.message.get("again"):
-                return {"ok": True}
             raise
         self._gone(call, directory, child)
         return {"ok": True}
@@ -208,9 +200,6 @@ class Naming:
             moved, other = image.rename(old, new, call.who, flags, self._core.now_ns())
         except MissingEntry as error:
             self._scanning.look(call, error.directory)
-            child = image.child(*new) if message.get("again") and "new" in locals() else None
-            if child is not None:
-                return self._told(call, child)
             raise
         self._renamed(call, old, new, moved, other, flags)
         return self._told(call, moved)

@@ -4,6 +4,7 @@ import errno
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from types import TracebackType
@@ -220,6 +221,13 @@ class OpenFile:
         for name in holders(self._ring, index, self._replicas):
             self._session.take_room(name, more, ASK_BYTES if size > KEEP_BYTES else KEEP_BYTES)
         self._charged[index] = need
+
+    def charged(self) -> Counter[str]:
+        """Give the room that was taken for what isn't committed, by node."""
+        room: Counter[str] = Counter()
+        for index, size in self._charged.items():
+            room.update(dict.fromkeys(holders(self._ring, index, self._replicas), size))
+        return room
 
     def _need(self, index: int, version: int, size: int) -> int:
         """Give the memory that a piece takes beside what was committed."""

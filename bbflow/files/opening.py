@@ -1,6 +1,7 @@
 """Opening, committing and closing files: who may read which version, and who writes the next one."""
 
 import errno
+from collections import Counter
 
 from bbflow.files.committing import Committing, store_writer
 from bbflow.files.core import Call, Core, Request
@@ -191,19 +192,13 @@ class Opening:
         if there is None:
             self._scanning.look(call, directory)
             return self._create_new(call, directory, name)
-        own = message.get("again") and there.expected and self._is_of(there, call.session)
-        if message.get("exclusive") and not own:
+        if message.get("exclusive"):
             raise FileExistsError(errno.EEXIST, f"there is a {name!r} already")
         if there.kind != FILE:
             raise OSError(errno.EISDIR if there.kind == DIRECTORY else errno.ELOOP, f"{name!r} is no file")
-        if own:
-            self.close(call.session, call.session.handles[there.writer], discard=True)
         check_access(there, call.who, WRITE)
         reply = self._open_to_write(call, there, truncate=bool(message.get("truncate")))
         return {**reply, "created": False}
-
-    def _is_of(self, inode: Inode, session: Session) -> bool:
-        return inode.writer in session.handles
 
     def _create_new(self, call: Call, directory: Inode, name: str) -> Message:
         core = self._core
@@ -226,6 +221,14 @@ class Opening:
             self._give_back(call.session, name, int(size))
         if handle is not None:
             self._close_well(call, handle, discard=bool(call.message.get("dirty")))
+
+    def undo(self, session: Session, reply: Message) -> None:
+        """Let go of what a reply gave that its client doesn't wait for any more."""
+        handle = session.handles.get(reply.get("handle", 0))
+        if handle is not None:
+            self._close_well(Call(0, session, {}, session.who), handle, discard=True)
+        for name, size in reply.get("granted", {}).items():
+            self._give_back(session, name, size)
 
     def _close_well(self, call: Call, handle: Handle, *, discard: bool) -> None:
         """Close a handle that its client doesn't need any more; a new file is empty if nothing was committed."""
@@ -305,7 +308,7 @@ class Opening:
         wish = min(pages(int(call.message.get("wish", 0))), node.free_bytes // 8)
         return {"ok": True, "granted": self._grant(call.session, name, max(size, wish))}
 
-    def resume(self, call: Call, handles: list[list[int]], room: dict[str, int]) -> list[int]:
+    def resume(self, call: Call, handles: list[list[int]], room: dict[str, int], in_flight: list[Message]) -> list[int]:
         """Take a session in again that had lost its connection; give the handles that live on.
 
         Parameters
@@ -316,14 +319,21 @@ class Opening:
             What it has open: what else is open here it has closed, and its message was lost.
         room
             What it may still write.
+        in_flight
+            Replies that it has not got yet: what they give is its own, too.
         """
-        session, known = call.session, {number for number, *_ in handles}
+        session = call.session
+        known = {number for number, *_ in handles} | {reply["handle"] for reply in in_flight if "handle" in reply}
         for handle in [handle for number, handle in session.handles.items() if number not in known]:
             self._close_well(call, handle, discard=True)
-        for name, size in room.items():
-            missing = int(size) - session.room.get(name, 0)
+        has = Counter({name: int(size) for name, size in room.items()})
+        for reply in in_flight:
+            has.update(reply.get("granted", {}))
+            has.subtract(reply.get("spent", {}))
+        for name, size in has.items():
+            missing = size - session.room.get(name, 0)
             if missing > 0:
-                session.room[name] = int(size)
+                session.room[name] = size
                 if name in self._core.nodes:
                     self._core.nodes[name].granted_bytes += missing
         return [number for number, ino, version, write in handles if self._resume(session, number, ino, version, write)]

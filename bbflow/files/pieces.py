@@ -61,11 +61,6 @@ class Pieces:
         finally:
             os.close(descriptor)
 
-    def read(self, key: str, offset: int, size: int) -> bytes:
-        """Read a range, as far as there is one."""
-        with self.opened(key) as descriptor:
-            return os.pread(descriptor, size, offset)
-
     def read_into(self, key: str, offset: int, target: memoryview) -> int:
         """Read a range into some memory; give how many bytes there were."""
         with self.opened(key) as descriptor:
@@ -81,9 +76,9 @@ class Pieces:
         with self.opened(key, make=True) as descriptor:
             os.ftruncate(descriptor, size)
 
-    def copy(self, key: str, of: str, size: int) -> None:
-        """Let a file be a copy of the first bytes of another."""
-        with self.opened(of) as source, self.opened(key, make=True) as target:
+    def copy(self, key: str, source: int, size: int) -> None:
+        """Let a file be a copy of the first bytes of another one, whose descriptor is given."""
+        with self.opened(key, make=True) as target:
             os.ftruncate(target, 0)
             at = 0
             while at < size:

@@ -5,6 +5,7 @@ import os
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -44,33 +45,46 @@ class Session:
         """Bytes that may still be written, by IOnode."""
         self._nodes: dict[str, Message] = {}
         self._nodes_callers: dict[str, list[Caller]] = {}
+        self._number, self._is_asking = 0, False
         self._caller = self._enter(master)
 
     def _enter(self, master: MasterAddress) -> Caller:
         caller = Caller(master.address)
         try:
-            told = caller.call(
-                "session",
-                host=socket.gethostname(),
-                pid=os.getpid(),
-                uid=os.getuid(),
-                gid=os.getgid(),
-                groups=os.getgroups(),
-                resume=self._name,
-                handles=[[number, file.ino, file.read_version, int(file.writes)] for number, file in self._open()],
-                room=self.room,
-            )
+            told = self._begin(caller)
         except BaseException:
             caller.close()
             raise
-        if self._name and told["session"] != self._name:
-            self.room.clear()
         lost = {number for number, _ in self._open()} - set(told["handles"])
         for number in lost:
             self.open_files.pop(number).lose()
         self._name, self.root, self.options = str(told["session"]), int(told["root"]["ino"]), told["options"]
         self._take_nodes(told["nodes"])
         return caller
+
+    def _begin(self, caller: Caller) -> Message:
+        """Come back to the session, or begin another one if that has ended, or there was none."""
+        about = {"host": socket.gethostname(), "pid": os.getpid(), "uid": os.getuid(), "gid": os.getgid()}
+        about["groups"] = os.getgroups()
+        if self._name:
+            handles = [[number, file.ino, file.read_version, int(file.writes)] for number, file in self._open()]
+            slots = [[0, self._number]] if self._is_asking else []
+            try:
+                return caller.call(
+                    "session", resume=self._name, handles=handles, room=self._all_room(), slots=slots, **about
+                )
+            except OSError as error:
+                if error.errno != errno.ESTALE:
+                    raise
+            self.room.clear()
+        return caller.call("session", **about)
+
+    def _all_room(self) -> dict[str, int]:
+        """Give the room that this session has, also what is written and not committed."""
+        room = Counter(self.room)
+        for _, file in self._open():
+            room.update(file.charged())
+        return dict(room)
 
     def _open(self) -> list[tuple[int, OpenFile]]:
         return list(self.open_files.items())
@@ -87,16 +101,25 @@ class Session:
             If it is refused; EIO if the master doesn't come back.
         """
         with self._lock:
-            gone: Gone | None = None
-            for attempt in range(ATTEMPTS):
-                try:
-                    reply = self._caller.call(op, **keys, **({"again": True} if attempt else {}))
-                    self._take_granted(reply)
-                    return reply
-                except Gone as failure:
-                    gone = failure
-                    self._come_back(gone, time.monotonic() + COME_BACK_S)
-            raise OSError(errno.EIO, f"the master of {self.subtree!r} hangs up at each {op!r}: see its log ({gone})")
+            self._number, self._is_asking = self._number + 1, True
+            try:
+                reply = self._ask({"op": op, "slot": 0, "number": self._number, **keys})
+            finally:
+                self._is_asking = False
+            self._take_granted(reply)
+            return reply
+
+    def _ask(self, request: Message) -> Message:
+        """Send a request, the same again where the connection breaks: it counts once."""
+        gone: Gone | None = None
+        for _ in range(ATTEMPTS):
+            try:
+                return self._caller.call(**request)
+            except Gone as failure:
+                gone = failure
+                self._come_back(gone, time.monotonic() + COME_BACK_S)
+        what = f"the master of {self.subtree!r} hangs up at each {request['op']!r}"
+        raise OSError(errno.EIO, f"{what}: see its log ({gone})")
 
     def tell(self, op: str, **keys: Any) -> None:
         """Send a request that has no reply; a master that is away learns of it when the session comes back."""

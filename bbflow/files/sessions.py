@@ -3,10 +3,14 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from bbflow.files.inodes import Inode, Pieces, keys_of
 from bbflow.files.permissions import Credentials
 from bbflow.records import Message
+
+if TYPE_CHECKING:
+    from bbflow.files.core import Call
 
 
 @dataclass(slots=True)
@@ -25,6 +29,18 @@ class Handle:
     """What it may read: the version as it was opened, or as it was last committed by it."""
     since_s: float
     """When it was opened."""
+
+
+@dataclass(slots=True)
+class Slot:
+    """The last request that came in one slot of a session."""
+
+    number: int
+    """The request's."""
+    call: "Call | None" = None
+    """It, while it is under way."""
+    reply: Message | None = None
+    """What it was answered, if it went well."""
 
 
 @dataclass(slots=True)
@@ -49,6 +65,8 @@ class Session:
     """Bytes that it may still write, by node."""
     handles: dict[int, Handle] = field(default_factory=dict)
     """What it has open."""
+    slots: dict[int, Slot] = field(default_factory=dict)
+    """Its last requests."""
     lost_s: float | None = None
     """Since when it has no connection; None while it has."""
 

@@ -115,6 +115,19 @@ def test_a_second_writer_elsewhere_is_refused(pair):
         assert errno_of(os.open, two / "f", os.O_WRONLY) == errno.EBUSY
 
 
+def test_several_programs_on_one_mount_write_one_file_together(pair):
+    one, two = pair
+    with (one / "log").open("ab", buffering=0) as first, (one / "log").open("ab", buffering=0) as second:
+        for number in range(20):
+            (first, second)[number % 2].write(b"%2d " % number)
+        first.close()
+        assert (two / "log").read_bytes() == b"".join(b"%2d " % number for number in range(20))
+        second.write(b"end")
+        write_at(one / "log", b"0", 0)
+    assert (two / "log").read_bytes() == b"00" + b"".join(b"%2d " % number for number in range(20))[2:] + b"end"
+    write_at(two / "log", b"#", 0)  # the last close gave it free
+
+
 def test_a_writer_elsewhere_that_is_just_closing_is_waited_for(servers, mounts):
     client = servers.start(storage=False)
     where = mounts.start("m", contact=servers.contact)
@@ -265,6 +278,30 @@ def test_calls_wait_for_a_master_that_was_killed(servers, mounts):
         assert writer.returncode == 0
     assert (where / "closed").read_bytes() == b"closed"
     assert (where / "open").read_bytes() == b"before after"
+
+
+ONCE = """
+import os, sys
+for number in range(int(sys.argv[2])):
+    os.close(os.open(f"{sys.argv[1]}/{number}", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+    os.mkdir(f"{sys.argv[1]}/d")
+    os.rename(f"{sys.argv[1]}/{number}", f"{sys.argv[1]}/d/f")
+    os.unlink(f"{sys.argv[1]}/d/f")
+    os.rmdir(f"{sys.argv[1]}/d")
+"""
+
+
+def test_no_call_is_done_twice_when_its_master_is_killed_again_and_again(servers, mounts):
+    servers.start(storage=False).close()
+    where = mounts.start("m", contact=servers.contact)
+    words = [sys.executable, "-c", ONCE, str(where), "300"]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as running:
+        for _ in range(3):
+            time.sleep(0.2)
+            servers.restart("master")
+        said = running.communicate(timeout=120)[1]
+        assert running.returncode == 0, said
+    assert os.listdir(where) == []
 
 
 def test_a_master_that_stays_away_is_an_error(servers, mounts):

@@ -3,6 +3,7 @@
 #include "Errno.h"
 #include "ValueAs.h"
 
+#include <algorithm>
 #include <iostream>
 #include <unistd.h>
 
@@ -114,13 +115,21 @@ Value MasterLink::AskForSession(Channel &channel, bool &isNew)
     if (!m_Session.empty())
     {
         Value::Map resume = request;
-        const Held held = m_Listener.Holding();
+        Held held = m_Listener.Holding();
+        for (size_t slot = 0; slot < m_Slots.size(); ++slot)
+        {
+            if (m_Slots[slot].IsBusy)
+            {
+                held.Slots.push_back(Value::Array{uint64_t{slot}, m_Slots[slot].Number});
+            }
+        }
         Value::Map room;
         for (const auto &[node, bytes] : held.Room)
         {
             room.emplace_back(node, bytes);
         }
         resume.emplace_back("resume", m_Session);
+        resume.emplace_back("slots", held.Slots);
         resume.emplace_back("handles", held.Handles);
         resume.emplace_back("room", room);
         try
@@ -220,10 +229,61 @@ void MasterLink::Renew(const Value &reply, const Clock::time_point sent)
     }
 }
 
+/** Gives a request a slot that no other one has now, and a number there. */
+size_t MasterLink::TakeSlot(Value::Map &request)
+{
+    const std::lock_guard<std::mutex> lock(m_Mutex);
+    const auto free =
+        std::find_if(m_Slots.begin(), m_Slots.end(), [](const Slot &slot) { return !slot.IsBusy; });
+    const auto place = static_cast<size_t>(free - m_Slots.begin());
+    if (free == m_Slots.end())
+    {
+        m_Slots.emplace_back();
+    }
+    Slot &slot = m_Slots[place];
+    request.emplace_back("slot", uint64_t{place});
+    request.emplace_back("number", ++slot.Number);
+    if (slot.IsAbandoned)
+    {
+        request.emplace_back("abandoned", true);
+    }
+    slot.IsBusy = true;
+    slot.IsAbandoned = false;
+    return place;
+}
+
+/** What a reply gives becomes the session's in one step with the end of its request: else a
+ *  session that comes back just then would name neither, and the master would take it back. */
+void MasterLink::LeaveSlot(const size_t slot, const Value *reply, const bool isAbandoned)
+{
+    const std::lock_guard<std::mutex> lock(m_Mutex);
+    if (reply != nullptr)
+    {
+        m_Listener.OnReply(*reply);
+    }
+    m_Slots[slot].IsBusy = false;
+    m_Slots[slot].IsAbandoned = isAbandoned;
+}
+
 Value MasterLink::Ask(const Caller &caller, Value::Map request)
 {
+    const size_t slot = TakeSlot(request);
+    try
+    {
+        Value reply = AskAgainAndAgain(caller, std::move(request));
+        LeaveSlot(slot, &reply, false);
+        return reply;
+    }
+    catch (...)
+    {
+        LeaveSlot(slot, nullptr, true); // a refusal, or a reply that nobody waits for any more
+        throw;
+    }
+}
+
+Value MasterLink::AskAgainAndAgain(const Caller &caller, const Value &request)
+{
     const Deadline patience = After(m_Patience);
-    bool isAgain = false;
     while (true)
     {
         uint64_t epoch = 0;
@@ -262,11 +322,6 @@ Value MasterLink::Ask(const Caller &caller, Value::Map request)
             if (caller.IsInterrupted)
             {
                 throw Errno(EINTR);
-            }
-            if (!isAgain)
-            {
-                request.emplace_back("again", true);
-                isAgain = true;
             }
             WaitForEnd(RetrySecs);
         }

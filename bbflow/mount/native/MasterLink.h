@@ -19,6 +19,8 @@ using Rooms = std::map<std::string, uint64_t>;
 /** What a session holds, to come back with it after a lost connection. */
 struct Held
 {
+    /** Requests that have no reply yet: slot and number. */
+    Value::Array Slots;
     Value::Array Handles;
     Rooms Room;
 };
@@ -30,6 +32,8 @@ struct LinkListener
     std::function<void(const Forgotten &)> OnForget;
     /** The nodes are others now. */
     std::function<void(const Value &nodes)> OnNodes;
+    /** A reply has come, and its request is over: what it gives is the session's. */
+    std::function<void(const Value &reply)> OnReply;
     /** What the session holds now. */
     std::function<Held()> Holding;
     /** The session is back; or another one began, and what the last one had is void. */
@@ -84,6 +88,16 @@ private:
     double m_LeaseSecs = 0.0;
     std::vector<std::unique_ptr<Channel>> m_Idle;
 
+    /** One request at a time. Its number tells the master whether it comes for the first time. */
+    struct Slot
+    {
+        uint64_t Number = 0;
+        bool IsBusy = false;
+        /** Nobody has taken the last request's reply. */
+        bool IsAbandoned = false;
+    };
+    std::vector<Slot> m_Slots;
+
     std::mutex m_EndMutex;
     std::condition_variable m_EndChanged;
     std::atomic<bool> m_IsEnding{false};
@@ -94,6 +108,9 @@ private:
     void Begin(const Deadline &deadline);
     Value AskForSession(Channel &channel, bool &isNew);
     Value Exchange(Channel &channel, const Value &request, const Caller *caller) const;
+    size_t TakeSlot(Value::Map &request);
+    void LeaveSlot(size_t slot, const Value *reply, bool isAbandoned);
+    Value AskAgainAndAgain(const Caller &caller, const Value &request);
     std::unique_ptr<Channel> Take(uint64_t &epoch, const Deadline &deadline);
     void GiveBack(std::unique_ptr<Channel> channel, uint64_t epoch);
     void Lose(uint64_t epoch);

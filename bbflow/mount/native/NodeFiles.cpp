@@ -265,6 +265,18 @@ std::unique_ptr<OpenFile> NodeFiles::Open(const Caller &caller, const FileId id,
     const bool isForWriting = IsForWriting(flags);
     const bool isTruncated = (flags & O_TRUNC) != 0 && isForWriting;
     const std::shared_ptr<OpenInode> state = volume.StateOf(id);
+    if (isForWriting)
+    {
+        if (const std::optional<int64_t> shared = state->ShareWriting())
+        {
+            auto file = std::make_unique<NodeFile>(state, *shared, true);
+            if (isTruncated)
+            {
+                state->Truncate(caller, 0);
+            }
+            return file;
+        }
+    }
     const Value reply = volume.Ask(
         caller,
         By(caller,

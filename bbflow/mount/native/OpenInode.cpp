@@ -17,6 +17,8 @@ using Writing = std::lock_guard<std::shared_mutex>;
 
 /** A cold file is asked for in such parts. */
 constexpr uint64_t PartBytes = uint64_t{4} << 20;
+/** So often the master is asked where pieces lie that aren't where it said. */
+constexpr int ReopenTries = 10;
 
 } // end empty namespace
 
@@ -31,8 +33,22 @@ OpenInode::~OpenInode()
 
 void OpenInode::DropHandle(std::vector<int64_t> &handles, const int64_t handle)
 {
-    handles.erase(std::remove(handles.begin(), handles.end(), handle), handles.end());
-    m_Volume.CloseHandle(handle, &handles == &m_Writers && handles.empty() && m_IsDirty);
+    handles.erase(std::find(handles.begin(), handles.end(), handle));
+    if (std::find(handles.begin(), handles.end(), handle) == handles.end())
+    {
+        m_Volume.CloseHandle(handle, &handles == &m_Writers && m_IsDirty);
+    }
+}
+
+std::optional<int64_t> OpenInode::ShareWriting()
+{
+    const Writing lock(m_Mutex);
+    if (m_Writers.empty() || m_Generation != m_Volume.Link().Generation())
+    {
+        return std::nullopt;
+    }
+    m_Writers.push_back(m_Writers.front());
+    return m_Writers.front();
 }
 
 void OpenInode::CheckGeneration() const
@@ -56,10 +72,6 @@ int64_t OpenInode::TakeOpened(const Value &reply, const bool isForWriting, const
     {
         TakeLayout(reply);
     }
-    m_Volume.AddHandle(handle, OpenHandle{m_Id,
-                                          isForWriting ? reply.UnsignedAt("version")
-                                                       : reply.Find("attr")->UnsignedAt("version"),
-                                          isForWriting});
     (isForWriting ? m_Writers : m_Readers).push_back(handle);
     if (isForWriting)
     {
@@ -119,7 +131,6 @@ void OpenInode::Reopen(const Caller &caller)
     const Value reply = m_Volume.Ask(caller, {{"op", "open"}, {"ino", m_Id}, {"write", false}});
     const Writing lock(m_Mutex);
     m_Readers.push_back(reply.IntegerAt("handle"));
-    m_Volume.AddHandle(m_Readers.back(), {m_Id, reply.Find("attr")->UnsignedAt("version"), false});
     if (!m_IsDirty)
     {
         m_Layout.Pieces.clear();
@@ -130,7 +141,7 @@ void OpenInode::Reopen(const Caller &caller)
 size_t OpenInode::Read(const Caller &caller, char *target, const size_t most, const uint64_t offset)
 {
     Patience patience(m_Volume.Link().Patience());
-    for (bool isReopened = false;;)
+    for (int left = ReopenTries;;)
     {
         try
         {
@@ -138,14 +149,14 @@ size_t OpenInode::Read(const Caller &caller, char *target, const size_t most, co
         }
         catch (const Errno &error)
         {
-            if (error.Number() == ENOENT && isReopened)
+            const bool isMissing = error.Number() == ENOENT;
+            if (isMissing && left-- == 0)
             {
                 throw Errno(EIO);
             }
-            isReopened = error.Number() == ENOENT;
-            if (!isReopened)
+            if (!isMissing || left + 1 < ReopenTries) // the master may not know it yet
             {
-                patience.WaitFor(error, caller);
+                patience.WaitFor(isMissing ? Errno(EHOSTDOWN) : error, caller);
             }
         }
         Reopen(caller); // the pieces lie elsewhere now

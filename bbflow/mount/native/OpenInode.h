@@ -21,6 +21,10 @@ public:
      *  @return the handle */
     int64_t TakeOpened(const Value &reply, bool isForWriting, bool isTruncated);
 
+    /** Opens it for writing once more, if it is: the handle is shared, the master isn't asked.
+     *  @return the handle */
+    std::optional<int64_t> ShareWriting();
+
     /** One open file less. */
     void Close(const Caller &caller, int64_t handle, bool isForWriting);
 

@@ -27,6 +27,7 @@ Volume::Volume(const std::string &contact, const uint64_t master, const double p
         }
     };
     listener.OnNodes = [this](const Value &message) { m_Nodes.Update(message.ArrayAt("nodes")); };
+    listener.OnReply = [this](const Value &reply) { TakeGiven(reply); };
     listener.Holding = [this] { return Holding(); };
     listener.OnSession = [this](const Value &session, const bool isNew)
     { BeginSession(session, isNew); };
@@ -47,10 +48,19 @@ Held Volume::Holding()
     return held;
 }
 
-void Volume::AddHandle(const int64_t handle, const OpenHandle &what)
+void Volume::TakeGiven(const Value &reply)
 {
-    const std::lock_guard<std::mutex> lock(m_HandlesMutex);
-    m_Handles[handle] = what;
+    m_Room.Update(reply);
+    if (reply.Find("handle") != nullptr)
+    {
+        const Value &attr = *reply.Find("attr");
+        const Value *version = reply.Find("version"); // what it writes
+        const std::lock_guard<std::mutex> lock(m_HandlesMutex);
+        m_Handles[reply.IntegerAt("handle")] = {attr.UnsignedAt("ino"),
+                                                version != nullptr ? version->AsUnsigned()
+                                                                   : attr.UnsignedAt("version"),
+                                                version != nullptr};
+    }
 }
 
 void Volume::CloseHandle(const int64_t handle, const bool isDirty)
@@ -89,9 +99,7 @@ Value Volume::Ask(const Caller &caller, Value::Map request)
     {
         try
         {
-            Value reply = m_Link->Ask(caller, request);
-            m_Room.Update(reply);
-            return reply;
+            return m_Link->Ask(caller, request);
         }
         catch (const Errno &error)
         {

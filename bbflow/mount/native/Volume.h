@@ -40,9 +40,6 @@ public:
     /** Asks for room on a node, and waits for it. @throws Errno ENOSPC if there will be none */
     void WaitForRoom(const Caller &caller, const std::string &node, uint64_t bytes);
 
-    /** Remembers a handle that the master gave, to come back with it after a lost connection. */
-    void AddHandle(int64_t handle, const OpenHandle &what);
-
     /** Closes it. @param isDirty whether something was written that no commit has */
     void CloseHandle(int64_t handle, bool isDirty);
 
@@ -62,6 +59,8 @@ private:
     std::map<int64_t, OpenHandle> m_Handles;
     std::unique_ptr<MasterLink> m_Link;
 
+    /** Room and handles of a reply, to come back with them after a lost connection. */
+    void TakeGiven(const Value &reply);
     Held Holding();
     void BeginSession(const Value &session, bool isNew);
 };
