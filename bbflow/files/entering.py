@@ -71,6 +71,8 @@ class Entering:
                 core.sessions.drop_kept(session)
                 session.listener = peer
             core.send(peer, {"ok": True, "seq": core.seq})
+            if message.get("listen"):  # some may have come since the session began
+                core.send(peer, {"op": "nodes", "nodes": self._fleet.told()})
             return
         session = self._session(message, uid)
         if session is None:

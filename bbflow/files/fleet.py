@@ -2,7 +2,7 @@
 
 from bbflow.errors import ProtocolError
 from bbflow.files.core import Core
-from bbflow.files.inodes import FILE, places_of
+from bbflow.files.inodes import FILE, pages, places_of
 from bbflow.files.replicas import Replicas
 from bbflow.files.room import Node
 from bbflow.files.sessions import Changes
@@ -80,9 +80,11 @@ class Fleet:
         core = self._core
         written = {handle.version for handle in core.handles.values() if handle.version}
         known = set(node.placed)
-        changes = self._replicas.missing(node, known - set(keys))
+        gone = {key for key, size in node.placed.items() if key not in keys or pages(keys[key]) < size}
+        changes = self._replicas.missing(node, gone)
         found = self._replicas.found(node, set(keys))
         changes.add(inos=found.inos)
+        self._replicas.widen()
         needed = {key for key in keys if key in known or core.sessions.pins.get(key) or version_of(key) in written}
         if stale := [key for key in keys if key not in needed and key not in node.placed]:
             for key in stale:
@@ -102,14 +104,11 @@ class Fleet:
 
     def give_up(self) -> Changes:
         """Let go of what lies on nodes that have been away for too long; give what clients must forget."""
-        changes = Changes()
-        for node in self._core.nodes.values():
-            if node.peer is None and node.placed and self._is_lost(node):
+        changes, core = Changes(), self._core
+        for node in core.nodes.values():
+            if node.placed and node.is_lost(core.clock(), core.options.node_loss_s):
                 changes.add(inos=self._replicas.missing(node, set(node.placed)).inos)
         return changes
-
-    def _is_lost(self, node: Node) -> bool:
-        return self._core.clock() - node.away_since_s >= self._core.options.node_loss_s
 
 
 def version_of(key: str) -> int:

@@ -352,6 +352,7 @@ class Master:
             if now_s >= telling.deadline_s:
                 self._cut_off(seq, telling)
         self._tell(None, self._fleet.give_up(), lambda: None)
+        self._replicas.mend()
         self._expire_waits(now_s)
         if self._grace_until_s and now_s >= self._grace_until_s:
             core.happened("grace", 0)

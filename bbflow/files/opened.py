@@ -151,13 +151,16 @@ class OpenFile:
         if local is not None and not self._cold:
             descriptor = os.open(local, os.O_RDONLY | os.O_CLOEXEC)
             try:
-                os.preadv(descriptor, [target], begin)
+                count = os.preadv(descriptor, [target], begin)
             finally:
                 os.close(descriptor)
-            return
-        for at in range(0, len(target), MOST_BYTES):
-            part = target[at : at + MOST_BYTES]
-            _with(self._session, name, partial(Caller.read, key=key, offset=begin + at, target=part))
+        else:
+            count = 0
+            for at in range(0, len(target), MOST_BYTES):
+                part = target[at : at + MOST_BYTES]
+                count += _with(self._session, name, partial(Caller.read, key=key, offset=begin + at, target=part))
+        if count < len(target):
+            raise FileNotFoundError(errno.ENOENT, f"{name} has a copy of an older, shorter version")
 
     def _local(self, name: str, key: str) -> str | None:
         told = self._session.node(name)

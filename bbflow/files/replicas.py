@@ -1,6 +1,7 @@
 """Pieces on several nodes, and what becomes of files whose node is gone."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from bbflow.files.core import Core
 from bbflow.files.filling import Filling
@@ -23,9 +24,11 @@ class Replicas:
 
     def __init__(self, core: Core, filling: Filling) -> None:
         self._core, self._filling = core, filling
+        self.thin: dict[int, None] = {}
+        """Files of which a copy is missing."""
 
     def copy(self, inode: Inode, pieces: Iterable[tuple[int, Piece]], then: Callable[[], None]) -> None:
-        """Copy pieces to their further nodes, and call back; a node that is away doesn't hold it up.
+        """Copy pieces to their further nodes, and call back; a node that has failed has its copy later.
 
         Parameters
         ----------
@@ -41,21 +44,86 @@ class Replicas:
             for index, (version, size) in pieces
             for node in inode.holders(index)[1:]
         ]
+        failed: list[tuple[str, str]] = []
         left = len(copies)
 
-        def done(_: Message) -> None:
+        def done(node: str, key: str, answer: Message) -> None:
             nonlocal left
             left -= 1
+            if "errno" in answer:
+                failed.append((node, key))
             if not left:
                 then()
+                self._miss(inode, failed)
 
         if not copies:
             then()
         for node, key, size, first in copies:
-            self._core.command(node, "fetch", done, key=key, bytes=size, node=self._address(first))
+            address = self._address(first)
+            self._core.command(node, "fetch", partial(done, node, key), key=key, bytes=size, node=address)
+
+    def _miss(self, inode: Inode, copies: Iterable[tuple[str, str]]) -> None:
+        """Take down which copies aren't there: `mend` makes them."""
+        for name, key in copies:
+            self._core.nodes[name].remove(key)
+            self.thin[inode.ino] = None
 
     def _address(self, name: str) -> Message:
         return {"name": name, **self._core.nodes[name].address}
+
+    def mend(self) -> None:
+        """Make the copies that are missing, as far as nodes are there to take them."""
+        for ino in list(self.thin):
+            inode = self._core.image.inodes.get(ino)
+            if inode is None or not inode.ring or inode.lost or self._mend(inode):
+                self.thin.pop(ino, None)
+
+    def widen(self) -> None:
+        """Take down which files were made while there were fewer nodes than copies of each, now that one has come."""
+        wanted = self._core.options.replicas
+        for inode in self._core.image.inodes.values() if wanted > 1 else ():
+            if inode.ring and inode.replicas < wanted and inode.state != "clean":
+                self.thin[inode.ino] = None
+
+    def _widen(self, inode: Inode) -> None:
+        """Give a file, of which each node of its ring has all pieces, further nodes."""
+        if inode.replicas < len(inode.ring) or inode.writer:
+            return
+        up = sorted(node.name for node in self._core.nodes.values() if node.peer is not None)
+        more = [name for name in up if name not in inode.ring][: self._core.options.replicas - inode.replicas]
+        if more:
+            inode.ring += tuple(more)
+            inode.replicas = len(inode.ring)
+            self._core.save(inode)
+
+    def _mend(self, inode: Inode) -> bool:
+        """Begin with a file's missing copies; give whether all are there, or on their way."""
+        core = self._core
+        for name in inode.ring:
+            if core.nodes[name].is_lost(core.clock(), core.options.node_loss_s):
+                self._replace(inode, name)
+        self._widen(inode)
+        is_whole = True
+        for index, (version, size) in enumerate(inode.pieces):
+            key = key_of(version, index)
+            for name in inode.holders(index) if version else ():
+                if key not in core.nodes[name].placed:
+                    is_whole = self._fetch(inode, index, key, core.nodes[name], size) and is_whole
+        return is_whole
+
+    def _fetch(self, inode: Inode, index: int, key: str, node: Node, size: int) -> bool:
+        """Let a node get a copy of a piece; give whether it can now."""
+        source = self._elsewhere(inode, index, node.name)
+        if source is None or node.peer is None or node.free_bytes < pages(size):
+            return False
+
+        def done(answer: Message) -> None:
+            if "errno" in answer and key in keys_of(inode.pieces):
+                self._miss(inode, [(node.name, key)])
+
+        node.place(key, pages(size))
+        self._core.command(node.name, "fetch", done, key=key, bytes=size, node=self._address(source.name))
+        return True
 
     def missing(self, node: Node, keys: set[str]) -> Changes:
         """Take down that a node no longer has these piece files; give what clients must forget.
@@ -82,7 +150,7 @@ class Replicas:
             return
         indices = {int(key.rpartition(".")[2], 16) for key in gone}
         if all(self._elsewhere(inode, index, node.name) for index in indices):
-            self._replace(inode, node.name, sorted(indices))
+            self.thin[inode.ino] = None
             return
         inode.lost = True
         self._core.save(inode)
@@ -94,23 +162,14 @@ class Replicas:
             (node for node in others if node is not None and node.peer is not None and key in node.placed), None
         )
 
-    def _replace(self, inode: Inode, name: str, indices: list[int]) -> None:
-        """Let another node take a node's place in a file's ring, if there is one with room."""
-        size = sum(pages(inode.pieces[index][1]) for index in indices)
+    def _replace(self, inode: Inode, name: str) -> None:
+        """Let another node take the place of a lost one in a file's ring, if there is one with room for it."""
+        size = sum(places_of(inode.ring, inode.replicas, inode.pieces).get(name, {}).values())
         free = [n for n in self._core.nodes.values() if n.peer is not None and n.name not in inode.ring]
         new = max(free, key=lambda node: node.free_bytes, default=None)
-        if new is None or new.free_bytes < size:
-            return
-        sources = {index: self._elsewhere(inode, index, name) for index in indices}
-        inode.ring = tuple(new.name if node == name else node for node in inode.ring)
-        self._core.save(inode)
-        for index, source in sources.items():
-            version, count = inode.pieces[index]
-            new.place(key_of(version, index), pages(count))
-            if source is not None:
-                address = {"name": source.name, **source.address}
-                key = key_of(version, index)
-                self._core.command(new.name, "fetch", lambda _: None, key=key, bytes=count, node=address)
+        if new is not None and new.free_bytes >= size:
+            inode.ring = tuple(new.name if node == name else node for node in inode.ring)
+            self._core.save(inode)
 
     def found(self, node: Node, keys: set[str]) -> Changes:
         """Take down that a node that was away has these piece files: what was lost with it isn't."""

@@ -48,6 +48,10 @@ class Node:
         """Take down that a piece file is gone."""
         self.placed_bytes -= self.placed.pop(key, 0)
 
+    def is_lost(self, now_s: float, after_s: float) -> bool:
+        """Whether it has been away for so long that its bytes count as lost."""
+        return self.peer is None and now_s - self.away_since_s >= after_s
+
     def told(self) -> Message:
         """Give what clients need to reach it."""
         return {"name": self.name, **self.address, "up": self.peer is not None}

@@ -80,9 +80,7 @@ def read_contact(path: Path) -> tuple[NodeAddress, ...]:
     ConfigError
         If it is no contact file of this version.
     """
-    if not path.exists():
-        raise NodeError(f"there is no contact file {path}: start nodes with 'bbflow up --contact {path}'")
-    nodes = _read(path).nodes
+    nodes = _read_there(path, "").nodes
     if not nodes:
         raise NodeError(f"there is no node in {path}: start one with 'bbflow up --contact {path}'")
     return nodes
@@ -98,9 +96,7 @@ def read_masters(path: Path) -> tuple[MasterAddress, ...]:
     ConfigError
         If it is no contact file of this version.
     """
-    if not path.exists():
-        raise NodeError(f"there is no contact file {path}: start nodes with 'bbflow up --files --contact {path}'")
-    masters = _read(path).masters
+    masters = _read_there(path, "--files ").masters
     if not masters:
         raise NodeError(f"there are no files behind {path}: start its nodes with --files")
     return masters
@@ -242,6 +238,12 @@ def _change(path: Path, change: Callable[[_Content], _Content]) -> None:
             _write(path, content)
         else:
             path.unlink()
+
+
+def _read_there(path: Path, option: str) -> _Content:
+    if not path.exists():
+        raise NodeError(f"there is no contact file {path}: start nodes with 'bbflow up {option}--contact {path}'")
+    return _read(path)
 
 
 def _read(path: Path) -> _Content:

@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import threading
+from contextlib import suppress
 
 import pytest
 from servers import wait_for
@@ -73,6 +74,36 @@ def test_with_two_replicas_the_loss_of_a_node_loses_nothing(servers):
     wait_for(lambda: servers.up(client) == 2, "the loss")
     assert {path: client.read(path) for path in contents} == contents
     assert client.status()[0]["lost"] == []
+
+
+def append(client, path, content):
+    """Append to a file, if the node that is written to is there."""
+    with suppress(OSError):
+        with client.open(path, "a") as file:
+            file.pwrite(content, 0)
+        return True
+    return False
+
+
+def test_copies_that_a_node_has_missed_are_made_when_it_is_back(servers):
+    client = servers.start(nodes=2, storage=False, master=("--replicas", "2", "--piece", "64KiB"))
+    contents = {"/a": bytes(70_000), "/b": bytes(70_000), "/new": os.urandom(200_000)}
+    for path in ("/a", "/b"):
+        client.write(path, contents[path])
+    servers.kill("master-io1")
+    client.write("/new", contents["/new"])
+    appended = [path for path in ("/a", "/b") if append(client, path, b"more")]
+    assert len(appended) == 1  # the other one's last piece is written on the node that is away
+    contents[appended[0]] += b"more"
+    servers.spawn(*servers.processes["master-io1"][1])
+
+    def kept():
+        pieces = [servers.directory / f"master-io{number}/pieces" for number in (0, 1)]
+        return [{path.name: path.read_bytes() for path in folder.iterdir()} for folder in pieces]
+
+    wait_for(lambda: len(kept()[0]) == 8 and kept()[0] == kept()[1], "the copies")
+    servers.kill("master-io0")
+    assert {path: client.read(path) for path in contents} == contents
 
 
 def test_a_full_node_evicts_what_is_clean_least_recently_used_first(servers):

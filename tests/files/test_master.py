@@ -216,3 +216,10 @@ def test_room_that_was_promised_is_nobody_elses(bench):
     assert bench.say(TWO, "room", node="io", bytes=8192) is None
     bench.say(ONE, "bye")
     assert bench.said[TWO]["granted"] == {"io": 8192}
+
+
+def test_who_begins_to_listen_is_told_which_nodes_have_come_meanwhile(bench):
+    session = bench.enter(ONE)["session"]
+    told = bench.say(LISTENER, "join", session=session, listen=True)
+    assert told["op"] == "nodes"
+    assert [node["name"] for node in told["nodes"]] == ["io"]

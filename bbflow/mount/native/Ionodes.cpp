@@ -42,7 +42,7 @@ std::shared_ptr<Ionode> Ionodes::At(const std::string &name)
     std::unique_lock<std::mutex> lock(m_Mutex);
     if (!m_Updated.wait_for(lock, UnknownFor, [&] { return m_Known.count(name) > 0; }))
     {
-        throw Errno(EIO);
+        throw Errno(EHOSTDOWN);
     }
     const auto found = m_Known.find(name);
     if (!found->second.IsUp && !found->second.Link->IsLocal())

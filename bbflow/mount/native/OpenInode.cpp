@@ -199,6 +199,10 @@ void OpenInode::ReadPiece(const Caller &caller, const uint64_t index, char *targ
             {
                 WaitUntilReady(caller, index, offset, held); // then it is there, too
                 have = FileFor(index, replica)->Read(caller, target, held, offset);
+                if (have < held)
+                {
+                    throw Errno(ENOENT); // a copy of an older, shorter version
+                }
                 break;
             }
             catch (const Errno &)
@@ -306,7 +310,15 @@ int OpenInode::Backing()
     {
         return -1;
     }
-    const int descriptor = FileFor(0, 0)->Descriptor();
+    int descriptor = -1;
+    try
+    {
+        descriptor = FileFor(0, 0)->Descriptor();
+    }
+    catch (const Errno &)
+    {
+        return -1; // who reads waits for it
+    }
     struct stat local = {};
     const bool isJust = descriptor >= 0 && fstat(descriptor, &local) == 0 &&
                         static_cast<uint64_t>(local.st_size) == m_Layout.Size;
