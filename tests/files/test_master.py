@@ -223,3 +223,28 @@ def test_who_begins_to_listen_is_told_which_nodes_have_come_meanwhile(bench):
     told = bench.say(LISTENER, "join", session=session, listen=True)
     assert told["op"] == "nodes"
     assert [node["name"] for node in told["nodes"]] == ["io"]
+
+
+@pytest.mark.parametrize(
+    ("op", "keys"),
+    [
+        ("open", {}),
+        ("open", {"ino": "1"}),
+        ("create", {"parent": 1, "name": 5, "mode": 0o600}),
+        ("commit", {"handle": 1, "size": 1, "pieces": [[1]]}),
+        ("lookup", {"parent": 1, "name": "f", "wait_s": "long"}),
+    ],
+)
+def test_a_request_with_keys_of_a_wrong_kind_is_its_clients_mistake(bench, op, keys):
+    bench.enter(ONE)
+    with pytest.raises(ProtocolError, match=op):
+        bench.master.handle(ONE, {"op": op, **keys})
+
+
+def test_a_masters_own_mistake_is_told_as_such_and_costs_one_request(bench, monkeypatch, capsys):
+    bench.enter(ONE)
+    with monkeypatch.context() as patched:
+        patched.setattr("bbflow.files.naming.check_access", lambda *_: {}["its own"])
+        assert bench.say(ONE, "list", ino=bench.root)["errno"] == errno.EIO
+    assert "its own" in capsys.readouterr().err
+    assert bench.say(ONE, "list", ino=bench.root)["ok"]
