@@ -9,7 +9,7 @@ from bbflow.files.giving_way import GivingWay
 from bbflow.files.ionode import Place
 from bbflow.files.running import run_ionode, run_master
 from bbflow.landing.contact import contact_key
-from bbflow.landing.server import Door
+from bbflow.landing.peers import Door
 from bbflow.units import parse_bytes
 
 

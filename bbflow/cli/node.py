@@ -17,7 +17,8 @@ from bbflow.landing.adopt import adopt
 from bbflow.landing.contact import NodeAddress, add_node, contact_key, remove_node
 from bbflow.landing.embedded import DEFAULT_DIRECTORY, own_directory, remove_root
 from bbflow.landing.listen import LOOPBACK
-from bbflow.landing.server import SOCKET_NAME, Door, serve
+from bbflow.landing.peers import Door
+from bbflow.landing.server import SOCKET_NAME, serve
 from bbflow.landing.tls import Certificate
 from bbflow.store.node import FILES, NodeStore
 from bbflow.units import parse_bytes

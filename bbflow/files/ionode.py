@@ -23,7 +23,7 @@ from bbflow.files.storage import Storage
 from bbflow.files.transfers import Transfers, refusal
 from bbflow.landing.contact import NodeAddress, read_masters
 from bbflow.landing.listen import listen_tcp, listen_unix, public_address, split_address, tune
-from bbflow.landing.server import Door
+from bbflow.landing.peers import Door
 from bbflow.records import Message
 
 SOCKET_NAME = "ionode.sock"

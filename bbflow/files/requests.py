@@ -9,61 +9,63 @@ from bbflow.records import Message
 Kind = Callable[[Any], bool]
 
 
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list | tuple)
+
+
 def whole(value: Any) -> bool:
-    """A whole number."""
+    """Whether it is a whole number."""
     return type(value) is int
 
 
 def number(value: Any) -> bool:
-    """A number."""
+    """Whether it is a number."""
     return type(value) in (int, float)
 
 
 def flag(value: Any) -> bool:
-    """Yes or no, also as a number."""
+    """Whether it is yes or no, also as a number."""
     return isinstance(value, int)
 
 
 def text(value: Any) -> bool:
-    """A text."""
+    """Whether it is a text."""
     return isinstance(value, str)
 
 
 def numbers(value: Any) -> bool:
-    """A list of whole numbers."""
-    return isinstance(value, (list, tuple)) and all(map(whole, value))
+    """Whether it is a list of whole numbers."""
+    return _is_list(value) and all(map(whole, value))
 
 
 def rows(value: Any) -> bool:
-    """A list of lists of whole numbers; yes and no count as such."""
-    return isinstance(value, (list, tuple)) and all(isinstance(row, (list, tuple)) and all(map(flag, row)) for row in value)
+    """Whether it is a list of lists of whole numbers; yes and no count as such."""
+    return _is_list(value) and all(isinstance(row, (list, tuple)) and all(map(flag, row)) for row in value)
 
 
 def pairs(value: Any) -> bool:
-    """A list of pairs of whole numbers."""
+    """Whether it is a list of pairs of whole numbers."""
     return rows(value) and all(len(row) == 2 for row in value)
 
 
 def fours(value: Any) -> bool:
-    """A list of lists of four whole numbers."""
+    """Whether it is a list of lists of four whole numbers."""
     return rows(value) and all(len(row) == 4 for row in value)
 
 
 def texts(value: Any) -> bool:
-    """A list of texts."""
-    return isinstance(value, (list, tuple)) and all(map(text, value))
+    """Whether it is a list of texts."""
+    return _is_list(value) and all(map(text, value))
 
 
 def sizes(value: Any) -> bool:
-    """Names with whole numbers."""
+    """Whether it is names with whole numbers."""
     return isinstance(value, dict) and all(text(name) and whole(size) for name, size in value.items())
 
 
 def held(value: Any) -> bool:
-    """A list of names with whole numbers."""
-    return isinstance(value, (list, tuple)) and all(
-        isinstance(row, (list, tuple)) and len(row) == 2 and text(row[0]) and whole(row[1]) for row in value
-    )
+    """Whether it is a list of names with whole numbers."""
+    return _is_list(value) and all(_is_list(row) and len(row) == 2 and text(row[0]) and whole(row[1]) for row in value)
 
 
 ENTRY: dict[str, Kind] = {"parent": whole, "name": text}
@@ -135,4 +137,4 @@ def check(op: str, message: Message) -> None:
 
 
 def _doc(kind: Kind) -> str:
-    return (kind.__doc__ or "").rstrip(".").lower()
+    return (kind.__doc__ or "").removeprefix("Whether it is ").rstrip(".")

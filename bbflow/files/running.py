@@ -15,9 +15,9 @@ from bbflow.files.database import Database
 from bbflow.files.giving_way import GivingWay
 from bbflow.files.ionode import IoNode, Place
 from bbflow.files.master import Master
-from bbflow.files.serving import SOCKET_NAME, MasterServer, stop_at_signals
+from bbflow.files.serving import SOCKET_NAME, MasterServer
 from bbflow.landing.contact import NodeAddress, add_master, remove_master
-from bbflow.landing.server import Door
+from bbflow.landing.peers import Door
 
 DATABASE_NAME = "metadata.db"
 MASTER_FILES = (f"{DATABASE_NAME}*", SOCKET_NAME)
@@ -56,7 +56,7 @@ def run_master(contact: Path, name: str, directory: Path, door: Door, options: O
     database = Database(directory / DATABASE_NAME)
     master = Master(database, replace(options, number=number), time.time)
     server = MasterServer(master, name, directory, door, contact, sys.stdin.fileno() if with_parent else None)
-    stop_at_signals(server)
+    server.stop_at_signals()
     add_master(contact, options.subtree, NodeAddress(*where, server.tcp, authority))
     print(f"bbflow files master of {options.subtree}: ready in {directory}", file=sys.stderr, flush=True)
     try:

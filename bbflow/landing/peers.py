@@ -1,0 +1,282 @@
+"""Serving many peers with one thread: a selector, listeners, and connections that must prove themselves first."""
+
+import errno
+import itertools
+import os
+import resource
+import selectors
+import signal
+import socket
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from bbflow.errors import DamagedError, ProtocolError
+from bbflow.landing.handshake import TIMEOUT_S, NodeHandshake
+from bbflow.landing.link import GoneError, Landed, Link, answer_handshake
+from bbflow.landing.listen import LOOPBACK, listen_tcp, listen_unix, public_address, split_address, tune
+from bbflow.landing.tls import Certificate
+from bbflow.records import Message
+
+RESERVED_FILES = 32
+"""Descriptors that are kept for what isn't a peer: listeners, index, pool."""
+STAY_S = 0.5
+"""A stranger that others wait for may stay so long, and so long nobody else is let in."""
+FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """How a node lets peers in."""
+
+    key: str
+    """The contact file's key."""
+    address: str = LOOPBACK
+    """``host[:port]`` of its TCP socket."""
+    certificate: Certificate | None = None
+    """For TLS on its TCP socket."""
+
+
+class PeerServer(ABC):
+    """Serves until someone asks it to stop.
+
+    Parameters
+    ----------
+    title
+        Begins its messages.
+    identity
+        Who it is: the last reply of a handshake.
+    socket_path
+        Its Unix socket.
+    door
+        How it lets peers in.
+    pool
+        Gives where raw bytes of peers land.
+    stop_at_eof
+        A descriptor whose end also ends the server: an embedded node must not outlive its parent.
+
+    Raises
+    ------
+    NodeError
+        If another server has the socket.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        identity: Message,
+        socket_path: Path,
+        door: Door,
+        pool: Callable[[], memoryview],
+        stop_at_eof: int | None = None,
+    ) -> None:
+        self._title, self._identity, self._door, self._pool = title, identity, door, pool
+        self._tls = door.certificate.context() if door.certificate else None
+        self._selector = selectors.DefaultSelector()
+        self._numbers = itertools.count(1)
+        self._links: dict[int, Link] = {}
+        self._strangers: dict[int, float] = {}
+        self._most_links = _open_files() - RESERVED_FILES
+        self._closed_until_s: dict[socket.socket, float] = {}
+        self.interrupted = False
+        """Whether a signal or the parent's end stops it, not a request."""
+        self._unix = listen_unix(socket_path)
+        self._tcp = listen_tcp(door.address)
+        for listener in (self._unix, self._tcp):
+            listener.setblocking(False)
+            self._selector.register(listener, selectors.EVENT_READ, "listener")
+        if stop_at_eof is not None:
+            self._selector.register(stop_at_eof, selectors.EVENT_READ, "eof")
+        # A signal must wake the selector, or `interrupt` is seen at the next message only.
+        self._wakeup, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._selector.register(self._wakeup, selectors.EVENT_READ, "signal")
+        signal.set_wakeup_fd(wake)
+
+    # What a server is for.
+
+    @abstractmethod
+    def _take(self, peer: int, link: Link, item: Message | Landed) -> None:
+        """Take in what a peer that has proved itself sends."""
+
+    @abstractmethod
+    def _left(self, peer: int, *, by_itself: bool) -> None:
+        """Take in that a peer is gone."""
+
+    @abstractmethod
+    def _do_due(self) -> None:
+        """Do what is due by the clock, and send what is to be sent, after each round."""
+
+    @abstractmethod
+    def _due_s(self) -> float | None:
+        """Give in how many seconds something is due; None if nothing is."""
+
+    @property
+    @abstractmethod
+    def _is_over(self) -> bool:
+        """Whether a request has asked for its end."""
+
+    def _let_in(self, peer: int, link: Link) -> None:  # noqa: B027 - most have nothing to do
+        """Take in that somebody has connected, who must still prove themselves."""
+
+    # How it serves.
+
+    @property
+    def tcp(self) -> str:
+        """``host:port`` by which other hosts reach it."""
+        return public_address(self._tcp, split_address(self._door.address)[0])
+
+    def run(self) -> None:
+        """Serve; returns when asked to stop."""
+        while not self._is_over and not self.interrupted:
+            for key, events in self._selector.select(self._timeout_s()):
+                if key.data == "eof":
+                    self.interrupted = not os.read(key.fd, 64)
+                elif key.data == "signal":
+                    os.read(key.fd, 64)
+                elif key.data == "listener":
+                    self._accept(self._tcp if key.fileobj is self._tcp else self._unix)
+                else:
+                    self._serve(key.data, events)
+            self._do_due()
+            self._turn_strangers_away()
+            self._open_again()
+        self._close()
+
+    def interrupt(self) -> None:
+        """Make `run` return soon; safe in a signal handler."""
+        self.interrupted = True
+
+    def stop_at_signals(self) -> None:
+        """Let SIGTERM and SIGINT end it."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self.interrupt())
+
+    def _timeout_s(self) -> float | None:
+        now_s = time.monotonic()
+        waits_s = [deadline_s - now_s for deadline_s in (*self._strangers.values(), *self._closed_until_s.values())]
+        if (due_s := self._due_s()) is not None:
+            waits_s.append(due_s)
+        return max(min(waits_s), 0.0) if waits_s else None
+
+    def _accept(self, listener: socket.socket) -> None:
+        strangers = [peer for peer in self._strangers if self._links[peer].socket.family == listener.family]
+        if len(self._links) >= self._most_links or len(strangers) >= self._most_links // 2:
+            self._make_room(listener, strangers)
+            return  # who waits is let in next
+        try:
+            accepted, _ = listener.accept()
+        except OSError as error:
+            if error.errno in FULL:
+                self._make_room(listener, strangers)
+            return  # else it has given up already
+        if listener is self._tcp:
+            tune(accepted)
+            if self._tls:
+                accepted.setblocking(False)
+                accepted = self._tls.wrap_socket(accepted, server_side=True, do_handshake_on_connect=False)
+        peer = next(self._numbers)
+        self._links[peer] = Link(accepted, NodeHandshake(self._door.key, self._identity), self._pool)
+        self._strangers[peer] = time.monotonic() + TIMEOUT_S
+        self._selector.register(accepted, selectors.EVENT_READ, peer)
+        self._let_in(peer, self._links[peer])
+
+    def _make_room(self, listener: socket.socket, strangers: list[int]) -> None:
+        """Let the stranger go that has been silent for longest, or let nobody in for a moment."""
+        oldest = min(strangers, key=lambda peer: self._strangers[peer], default=None)
+        now_s = time.monotonic()
+        until_s = now_s + STAY_S if oldest is None else self._strangers[oldest] - TIMEOUT_S + STAY_S
+        if oldest is not None and until_s <= now_s:
+            self._cut_off(oldest, "others wait for its place")
+        else:
+            self._closed_until_s[listener] = until_s
+            self._selector.unregister(listener)
+
+    def _open_again(self) -> None:
+        now_s = time.monotonic()
+        for listener in [key for key, until_s in self._closed_until_s.items() if until_s <= now_s]:
+            del self._closed_until_s[listener]
+            self._selector.register(listener, selectors.EVENT_READ, "listener")
+
+    def _turn_strangers_away(self) -> None:
+        now_s = time.monotonic()
+        for peer in [peer for peer, deadline_s in self._strangers.items() if deadline_s <= now_s]:
+            self._cut_off(peer, f"it didn't prove itself within {TIMEOUT_S:.0f} s")
+
+    def _serve(self, peer: int, events: int) -> None:
+        link = self._links.get(peer)
+        if link is None:
+            return
+        if events & selectors.EVENT_WRITE:
+            self._flush(peer, link)
+        try:
+            while peer in self._links:
+                for item in link.receive():
+                    if link.handshake.done:
+                        self._take(peer, link, item)
+                    else:
+                        self._shake_hands(peer, link, item)
+                    if peer not in self._links:
+                        return
+                if not link.has_unread:
+                    return
+        except GoneError as gone:
+            self._hang_up(peer, by_itself=gone.by_itself)
+        except ProtocolError as error:
+            self._cut_off(peer, str(error), by_itself=not isinstance(error, DamagedError))
+
+    def _shake_hands(self, peer: int, link: Link, item: Message | Landed) -> None:
+        if isinstance(item, Landed):
+            raise ProtocolError("raw bytes before a handshake")
+        if refused := answer_handshake(link, item):
+            self._cut_off(peer, refused)
+        elif link.handshake.done:
+            del self._strangers[peer]
+
+    def _send(self, peer: int, message: Message) -> None:
+        """Send a message, if its peer is still there."""
+        if link := self._links.get(peer):
+            link.send(message)
+            self._flush(peer, link)
+
+    def _flush(self, peer: int, link: Link) -> None:
+        link.flush()
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if link.is_sending else 0)
+        if self._selector.get_key(link.socket).events != events:
+            self._selector.modify(link.socket, events, peer)
+
+    def _cut_off(self, peer: int, reason: str, *, by_itself: bool = True) -> None:
+        where = _where(self._links[peer].socket)
+        print(f"{self._title}: cut off a peer at {where}: {reason}", file=sys.stderr, flush=True)
+        self._hang_up(peer, by_itself=by_itself)
+
+    def _hang_up(self, peer: int, *, by_itself: bool) -> None:
+        link = self._links.pop(peer)
+        self._strangers.pop(peer, None)
+        self._selector.unregister(link.socket)
+        link.socket.close()
+        self._left(peer, by_itself=by_itself)
+
+    def _close(self) -> None:
+        for link in self._links.values():
+            link.socket.close()
+        self._unix.close()
+        self._tcp.close()
+        self._selector.close()
+
+
+def _open_files() -> int:
+    """Let this process have as many descriptors as it may, and give how many that is."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    return most if most != resource.RLIM_INFINITY else 1 << 20
+
+
+def _where(peer: socket.socket) -> str:
+    try:
+        name = peer.getpeername()
+    except OSError:
+        return "an address that is gone"
+    return f"{name[0]} port {name[1]}" if isinstance(name, tuple) else "the Unix socket"
