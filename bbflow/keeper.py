@@ -1,7 +1,11 @@
 """Runs a program for one that may be killed, and then ends all that it has started: a program of its own.
 
 It is run as a file with nothing but the standard library, so that it is small and starts at once. Whatever the program
-starts stays below it, orphans too, as it is their subreaper. So it also knows which shared memory of MPICH is theirs.
+starts stays below it, orphans too, as it is their subreaper.
+
+MPICH leaves segments in shared memory behind if it is killed. They are known by their names: a hash of Hydra's name of
+the job (pmiserv_utils.c and mpir_pmi.c of MPICH), which is made of the process id of mpiexec, a random number whose seed
+is the second in which it began, and the host.
 """
 
 import ctypes
@@ -16,14 +20,17 @@ from contextlib import suppress
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 PARENT_GONE = signal.SIGUSR1
-FORWARDED = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2}
-SEGMENTS = ("/dev/shm/mpich_shm_", "/dev/shm/mpich_vci_")
-"""How MPICH names its segments; it leaves them behind if it is killed."""
+ENDING = {signal.SIGINT, signal.SIGTERM}
+"""They reach the program's process group, as from a terminal: a script that dies of one would leave what it runs."""
+FORWARDED = {*ENDING, signal.SIGHUP, signal.SIGUSR2}
+MEMORY = "/dev/shm"
+LAUNCHERS = ("mpiexec", "mpirun")
+"""How the programs are called that MPICH's ranks are started with."""
+SEED_S = 30
+"""So many seconds after its begin a launcher has named its job."""
 FIRST_LOOK_S, LONGEST_LOOK_S = 0.2, 20.0
 GRACE_S = 2.0
 """Between SIGTERM and SIGKILL when the parent is gone."""
-
-Segment = tuple[str, int]
 
 
 def keep(parent: int, told: int, command: list[str]) -> int:
@@ -60,20 +67,21 @@ def keep(parent: int, told: int, command: list[str]) -> int:
         os.write(told, (error.strerror or str(error)).encode())
         return 1
     os.close(told)
-    segments: set[Segment] = set()
+    launchers = {program.pid: int(time.time())}
     look_s = FIRST_LOOK_S
     while program.poll() is None:
         info = signal.sigtimedwait(waited_for, look_s)
         if os.getppid() != parent or (info and info.si_signo == PARENT_GONE):
-            segments |= set(_segments())
+            launchers |= _launchers()
             _end_all(program)
         elif info is None:
-            segments |= set(_segments())
+            launchers |= _launchers()
             look_s = min(2 * look_s, LONGEST_LOOK_S)
         elif info.si_signo in FORWARDED and info.si_pid:  # what the terminal sends, the program gets by itself
-            program.send_signal(info.si_signo)
+            for pid in _in_group() if info.si_signo in ENDING else [program.pid]:
+                _send(pid, signal.Signals(info.si_signo))
     if not any(_descendants()):
-        _remove(segments)
+        _remove_segments(launchers)
     return program.returncode
 
 
@@ -125,22 +133,57 @@ def _descendants() -> list[int]:
     return [pid for pid in below - {os.getpid()} if known[pid][1] != "Z"]
 
 
-def _segments() -> Iterator[Segment]:
-    """Go through the segments that the processes below this one have mapped, with their inodes."""
+def _in_group() -> list[int]:
+    """Give the living processes below this one in its process group."""
+    found = []
+    for pid in _descendants():
+        with suppress(ProcessLookupError):
+            if os.getpgid(pid) == os.getpgrp():
+                found.append(pid)
+    return found
+
+
+def _launchers() -> dict[int, int]:
+    """Give the launchers of MPI below this process, and when each began (seconds since the epoch)."""
+    found = {}
     for pid in _descendants():
         try:
-            with open(f"/proc/{pid}/maps") as file:
-                lines = [line.split(maxsplit=5) for line in file]
+            with open(f"/proc/{pid}/stat") as file:
+                name, _, rest = file.read().partition("(")[2].rpartition(")")
         except OSError:
             continue  # it has ended
-        yield from ((line[5].rstrip("\n"), int(line[4])) for line in lines if line[5:] and line[5].startswith(SEGMENTS))
+        if name.startswith(LAUNCHERS):
+            age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - int(rest.split()[19]) / os.sysconf("SC_CLK_TCK")
+            found[pid] = int(time.time() - age_s)
+    return found
 
 
-def _remove(segments: set[Segment]) -> None:
-    for path, inode in segments:
-        with suppress(OSError):
-            if os.stat(path).st_ino == inode:
-                os.unlink(path)
+def _remove_segments(launchers: dict[int, int]) -> None:
+    """Remove what the jobs of some launchers have left; what carries no name of theirs stays."""
+    ours = {world for pid, began_s in launchers.items() for world in worlds(pid, began_s)}
+    with suppress(OSError), os.scandir(MEMORY) as entries:
+        for entry in entries:
+            library, _, world = entry.name.rpartition("_")[0].rpartition("_")
+            if library in ("mpich_shm", "mpich_vci") and world in ours:
+                with suppress(OSError):
+                    os.unlink(entry.path)
+
+
+def worlds(pid: int, began_s: int) -> Iterator[str]:
+    """Give what the job of a launcher may be called in the names of its segments: by MPICH 5.0, and by later ones."""
+    libc = ctypes.CDLL(None)
+    for second in range(began_s - 1, began_s + SEED_S):
+        libc.srand(second)
+        job = f"kvs_{pid}_0_{libc.rand()}_{os.uname().nodename}"
+        yield from (f"{_fnv(job):x}", f"{_fnv(job + '-1'):x}")
+
+
+def _fnv(text: str) -> int:
+    """Hash a text as FNV-1a does, into 32 bits."""
+    value = 2166136261
+    for byte in text.encode():
+        value = (value ^ byte) * 16777619 & 0xFFFFFFFF
+    return value
 
 
 def end_like(code: int) -> None:

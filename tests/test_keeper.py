@@ -20,19 +20,33 @@ print(program.pid, flush=True)
 time.sleep(600)
 """
 FAMILY = "(sh -c 'trap \"\" TERM; while :; do sleep 0.1; done' &) ; setsid sleep 600 & echo up; wait"
-MAPS = """
-import mmap, sys, time
-with open(sys.argv[1], "w+b") as file:
-    file.truncate(4096)
-    kept = mmap.mmap(file.fileno(), 4096)
-print("mapped", flush=True)
-time.sleep(float(sys.argv[2]))
+RANKS = """
+#include <cstdio>
+#include <mpi.h>
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+    MPI_Init(&argc, &argv);
+    int rank;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    if (rank == 0)
+    {
+        puts("up");
+        fflush(stdout);
+    }
+    sleep(600);
+}
 """
+BIN = Path(sys.executable).parent
 
 
 def keep(*command, **options):
-    words = [sys.executable, "-I", "-S", keeper.__file__, str(os.getpid()), "2", *map(str, command)]
-    return subprocess.Popen(words, stdout=subprocess.PIPE, text=True, **options)
+    told = os.open(os.devnull, os.O_WRONLY)
+    words = [sys.executable, "-I", "-S", keeper.__file__, str(os.getpid()), str(told), *map(str, command)]
+    try:
+        return subprocess.Popen(words, stdout=subprocess.PIPE, text=True, pass_fds=[told], **options)
+    finally:
+        os.close(told)
 
 
 def wait_until(condition):
@@ -59,6 +73,17 @@ def test_a_signal_reaches_the_program(number):
         assert process.wait(300) == 5
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_that_ends_a_script_ends_what_it_runs(number):
+    with keep("sh", "-c", "sh -c 'echo up; exec sleep 600'; exit 0") as process:
+        assert process.stdout.readline() == "up\n"
+        family = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(number)
+        process.wait(300)
+        psutil.wait_procs(family, timeout=300)
+        assert [member for member in family if member.is_running()] == []
+
+
 def test_all_that_a_program_has_started_ends_with_a_killed_parent(tmp_path):
     """Orphans, other sessions, and who ignores SIGTERM."""
     words = [sys.executable, "-c", STARTS, keeper.__file__, "sh", "-c", FAMILY]
@@ -72,18 +97,40 @@ def test_all_that_a_program_has_started_ends_with_a_killed_parent(tmp_path):
     assert [process for process in family if process.is_running()] == []
 
 
-def test_segments_that_a_killed_program_had_mapped_go_and_others_stay():
-    own, other = (SHM / f"mpich_shm_test{name}_{os.getpid()}" for name in ("own", "other"))
-    other.touch()
-    try:
-        with keep(sys.executable, "-c", MAPS, own, 600) as process:
-            assert process.stdout.readline() == "mapped\n"
-            (program,) = psutil.Process(process.pid).children()
-            time.sleep(3 * keeper.FIRST_LOOK_S)  # it looks at its own pace
-            program.kill()
-            process.wait(300)
-        assert not own.exists()
-        assert other.exists()
-    finally:
-        own.unlink(missing_ok=True)
-        other.unlink()
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory):
+    """A program of MPI that says when it is up, and stays."""
+    folder = tmp_path_factory.mktemp("ranks")
+    (folder / "ranks.cpp").write_text(RANKS)
+    subprocess.run([BIN / "mpicxx", folder / "ranks.cpp", "-o", folder / "ranks"], check=True)
+    return folder / "ranks"
+
+
+def segments_of(launcher):
+    began_s = int(psutil.Process(launcher).create_time())
+    worlds = set(keeper.worlds(launcher, began_s))
+    return [path for path in SHM.glob("mpich_*") if path.name.split("_")[2] in worlds]
+
+
+@pytest.mark.parametrize("shell", [[], ["sh", "-c", '"$@"; exit 1', "sh"]], ids=["mpiexec", "a script"])
+def test_segments_of_killed_ranks_go_and_those_of_other_jobs_stay(ranks, shell):
+    command = [BIN / "mpiexec", "-n", "2", ranks]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
+        try:
+            assert other.stdout.readline() == "up\n"
+            with keep(*shell, *command) as process:
+                assert process.stdout.readline() == "up\n"
+                if shell:
+                    time.sleep(3 * keeper.FIRST_LOOK_S)  # it looks for launchers at its own pace
+                family = psutil.Process(process.pid).children(recursive=True)
+                (launcher,) = (member.pid for member in family if member.name() == "mpiexec")
+                ours = segments_of(launcher)
+                assert ours
+                for member in family:
+                    member.kill()
+                process.wait(300)
+            assert not [path for path in ours if path.exists()]
+            assert other.poll() is None
+            assert segments_of(other.pid)
+        finally:
+            other.terminate()
