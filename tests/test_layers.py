@@ -81,11 +81,12 @@ def test_dask_is_imported_where_the_cluster_is():
     assert importers_of("dask", "distributed") <= allowed
 
 
-@pytest.mark.parametrize("package", ["matplotlib", "jinja2", "yaml", "rich", "fsspec", "obstore"])
+@pytest.mark.parametrize("package", ["matplotlib", "jinja2", "tornado", "yaml", "rich", "fsspec", "obstore"])
 def test_each_part_that_draws_or_parses_is_imported_in_few_places(package):
     places = {
         "matplotlib": {"report/canvas.py"},
         "jinja2": {"report/page.py"},
+        "tornado": {"report/dashboard.py"},
         "fsspec": {"staging/remote.py", "files/filesystem.py"},
         "obstore": {"staging/objects.py"},
         "yaml": {"config.py", "cli/demo.py", "staging/program.py", "simulate/scenario.py"},

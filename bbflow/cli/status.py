@@ -2,25 +2,40 @@
 
 Example:
   bbflow status --contact contact.json
+  bbflow status --contact contact.json --watch
 """
 
 import argparse
+import time
+from contextlib import suppress
 from pathlib import Path
 
 from rich.console import Console
 
 from bbflow.landing.client import request_once
 from bbflow.landing.contact import read_contact
-from bbflow.progress import status_table
+from bbflow.progress import Progress, Status, status_table
+
+WATCH_S = 0.5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("--contact", type=Path, required=True, help="contact file of the BB nodes")
+    parser.add_argument("--watch", action="store_true", help="go on until Ctrl-C, or until the nodes are gone")
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    statuses = [request_once(node, "status") for node in read_contact(options.contact)]
-    Console().print(status_table(statuses))
+    if not options.watch:
+        Console().print(status_table(_ask(options.contact)))
+        return 0
+    with suppress(KeyboardInterrupt), Progress(Console()) as progress:
+        while True:
+            progress.update(_ask(options.contact))
+            time.sleep(WATCH_S)
     return 0
+
+
+def _ask(contact: Path) -> list[Status]:
+    return [request_once(node, "status") for node in read_contact(contact)]

@@ -15,7 +15,7 @@ from bbflow.report.series import draw_series
 from bbflow.report.summary import summarise
 from bbflow.report.timeline import draw_timeline
 
-__all__ = ["write_report"]
+__all__ = ["page_of", "write_report"]
 
 REPORT_FILES = ("report.html", ".report.html.*", "figures/.*.png.*")
 """What a report consists of beside its pictures, which are claimed one by one."""
@@ -40,24 +40,33 @@ def write_report(output: Path) -> Path:
     ConfigError
         If there is no such directory.
     """
+    page = page_of(output)
+    _write_pictures(output, [*page.maps, *page.series, *filter(None, (page.timeline,))])
+    report = output / "report.html"
+    write_whole(report, render_page(page).encode())
+    return report
+
+
+def page_of(output: Path) -> Page:
+    """Read a run's directory and draw its pictures; nothing is written.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such directory.
+    """
     if not output.is_dir():
         raise ConfigError(f"there is no directory {output}: give the output directory of a run")
     events = read_events(output / "events.jsonl")
     results = read_results(output / "results.zarr")
-    timeline = draw_timeline(events or Events())
-    series = draw_series(results.statistics, results.steps)
-    page = Page(
+    return Page(
         summary=summarise(events or Events(), results.status),
         results=results,
         maps=draw_maps(results.statistics),
-        series=series,
-        timeline=timeline,
+        series=draw_series(results.statistics, results.steps),
+        timeline=draw_timeline(events or Events()),
         notes=(*_notes(events), *results.notes),
     )
-    _write_pictures(output, [*page.maps, *series, *filter(None, (timeline,))])
-    report = output / "report.html"
-    write_whole(report, render_page(page).encode())
-    return report
 
 
 def _notes(events: Events | None) -> list[str]:
