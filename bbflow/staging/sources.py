@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bbflow.staging.facts import Facts, Listed, Reader, Store
 from bbflow.staging.local import LocalFiles, is_local, local_path
-from bbflow.staging.objects import ObjectStore
-from bbflow.staging.remote import RemoteFiles
+
+if TYPE_CHECKING:
+    from bbflow.staging.objects import ObjectStore
+    from bbflow.staging.remote import RemoteFiles
 
 __all__ = ["Reader", "Sources", "local_path"]
 
@@ -30,9 +32,12 @@ class Sources:
     """
 
     def __init__(self, options: Mapping[str, Mapping[str, Any]] | None = None) -> None:
-        options = options or {}
-        self._local, self._remote = LocalFiles(), RemoteFiles(options)
-        self._objects: ObjectStore | None = ObjectStore(options["s3"]) if "s3" in options else None
+        self._options = options or {}
+        self._local = LocalFiles()
+        self._remote: RemoteFiles | None = None
+        self._objects: ObjectStore | None = None
+        if "s3" in self._options:
+            self._open_objects()
 
     def facts(self, url: str) -> Facts:
         """Ask a source about a file."""
@@ -78,7 +83,19 @@ class Sources:
         if is_local(url):
             return self._local
         if not url.startswith(("s3://", "s3a://")):
-            return self._remote
-        if self._objects is None:
-            self._objects = ObjectStore({})
+            return self._remote or self._open_remote()
+        return self._objects or self._open_objects()
+
+    # What copies local files only, such as a job of Pegasus, starts without the others' libraries.
+
+    def _open_remote(self) -> Store:
+        from bbflow.staging.remote import RemoteFiles
+
+        self._remote = RemoteFiles(self._options)
+        return self._remote
+
+    def _open_objects(self) -> Store:
+        from bbflow.staging.objects import ObjectStore
+
+        self._objects = ObjectStore(self._options.get("s3", {}))
         return self._objects

@@ -91,9 +91,9 @@ def _await_end(submit: Path, directory: Path) -> int:
     log, until_s, most_bytes = submit / "jobstate.log", time.monotonic() + RUN_S, 0
     while time.monotonic() < until_s:
         most_bytes = max(most_bytes, _bytes_in(directory))
-        end = re.search(r"MONITORD_FINISHED (-?\d+)", log.read_text()) if log.exists() else None
-        if end is not None:
-            if int(end[1]):
+        said = log.read_text() if log.exists() else ""
+        if "MONITORD_FINISHED" in said:
+            if "DAGMAN_FINISHED 0 " not in said:
                 raise RuntimeError(f"the workflow failed: pegasus-analyzer {submit}")
             return most_bytes
         time.sleep(0.5)
@@ -164,6 +164,7 @@ def _write_catalogs(way: str, job: MapJob, folder: Path, program: Path, credenti
             policy=policy,
             phases=job.board,
             threads=job.fetchers,
+            serve_jobs=True,
         )
         buffer.apply(properties, sites, programs)
     else:

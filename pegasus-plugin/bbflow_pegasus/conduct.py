@@ -35,7 +35,7 @@ class Conduct:
 
     @property
     def is_stage_in(self) -> bool:
-        """Whether it is a job that stages inputs in: only these are held, since nobody waits for them in a slot."""
+        """Whether it is a job that stages inputs in; no other has more to say than its name."""
         return self.job.startswith(_STAGE_IN)
 
     @property
@@ -66,6 +66,8 @@ def conduct_of(environment: Mapping[str, str]) -> Conduct:
     if not phases and not observed and not isinstance(policy, NoAction):
         raise ConfigError(f"delay policy {text} of the transfer: it needs {DIRECTORY_VARIABLE} or {OBSERVE}")
     job = environment.get("PEGASUS_DAG_JOB_ID", "")
+    if not job.startswith(_STAGE_IN):
+        return Conduct(job)
     submit = environment.get("_PEGASUS_WF_SUBMIT_DIR", "")
     return Conduct(
         job=job,

@@ -10,7 +10,7 @@ from typing import Any
 from bbflow.atomic import write_whole
 from bbflow.errors import ConfigError, nearest
 from bbflow_pegasus.catalogs import SITES, TRANSFORMATIONS, Catalog, plain, put_property, read_property
-from bbflow_pegasus.settings import BurstBuffer
+from bbflow_pegasus.settings import PROGRAM, BurstBuffer
 
 RECORD = ".bbflow-pegasus.json"
 """Beside the properties: what was there before."""
@@ -86,7 +86,7 @@ def configure(buffer: BurstBuffer, files: Files) -> list[Change]:
     record = _Record.read(files.record)
     wanted: dict[str, str | None] = {
         SITES: _with_sites(buffer, files.sites, texts[SITES], record),
-        TRANSFORMATIONS: _with_transfer(buffer, files.transformations, texts[TRANSFORMATIONS], record),
+        TRANSFORMATIONS: _with_transformations(buffer, files.transformations, texts[TRANSFORMATIONS], record),
         _PROPERTIES: _with_properties(buffer, texts[_PROPERTIES] or "", record),
     }
     changes = [Change(path, texts[kind], wanted[kind]) for kind, path in files.by_kind().items()]
@@ -176,16 +176,18 @@ def _merged(there: Any, wanted: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _with_transfer(buffer: BurstBuffer, path: Path, text: str | None, record: _Record) -> str:
+def _with_transformations(buffer: BurstBuffer, path: Path, text: str | None, record: _Record) -> str:
     catalog = Catalog(path, TRANSFORMATIONS, text)
-    there = catalog.get(TRANSFER)
-    record.keep(TRANSFORMATIONS, "::".join(TRANSFER), there)
-    site = buffer.transformation_site()
-    entry = plain(there) or {"namespace": TRANSFER[0], "name": TRANSFER[1], "sites": []}
-    old: dict[str, Any] = next((each for each in entry["sites"] if each.get("name") == site["name"]), {})
-    site = _merged(_without_ours(old), site)
-    others = [each for each in entry["sites"] if each.get("name") != site["name"]]
-    catalog.put(TRANSFER, {**entry, "sites": [*others, site]})
+    for wanted in buffer.transformation_entries():
+        key = (wanted["namespace"], wanted["name"])
+        there = catalog.get(key)
+        record.keep(TRANSFORMATIONS, "::".join(key), there)
+        old = {each.get("name"): each for each in plain(there)["sites"]} if there else {}
+        sites = {each["name"]: _merged(_without_ours(old.get(each["name"], {})), each) for each in wanted["sites"]}
+        others = [
+            each for name, each in old.items() if name not in sites and Path(str(each.get("pfn"))).name != PROGRAM
+        ]
+        catalog.put(key, {**wanted, **plain(there or {}), "sites": [*others, *sites.values()]})
     return catalog.text
 
 

@@ -57,21 +57,24 @@ def set_environment(sites: SiteCatalog, name: str, environment: Mapping[str, str
     sites.sites[name].add_env(**environment)
 
 
-def add_transfer(transformations: TransformationCatalog, entry: Mapping[str, Any]) -> None:
-    """Let a program be ``pegasus::transfer`` at a site.
+def add_transformation(transformations: TransformationCatalog, entry: Mapping[str, Any]) -> None:
+    """Let a program be one of Pegasus's own at some sites.
 
     Raises
     ------
     ConfigError
         If there is one already.
     """
-    site = TransformationSite(entry["name"], entry["pfn"], is_stageable=False)
-    _add_profiles(site, entry)
-    transfer = Transformation("transfer", namespace="pegasus").add_sites(site)
+    transformation = Transformation(entry["name"], namespace=entry["namespace"])
+    for content in entry["sites"]:
+        site = TransformationSite(content["name"], content["pfn"], is_stageable=False)
+        _add_profiles(site, content)
+        transformation.add_sites(site)
     try:
-        transformations.add_transformations(transfer)
+        transformations.add_transformations(transformation)
     except DuplicateError:
-        raise ConfigError("pegasus::transfer is in the transformation catalog already: leave it to bbflow") from None
+        name = f"{entry['namespace']}::{entry['name']}"
+        raise ConfigError(f"{name} is in the transformation catalog already: leave it to bbflow") from None
 
 
 def set_properties(properties: Properties, values: Mapping[str, str]) -> None:

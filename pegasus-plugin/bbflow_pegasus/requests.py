@@ -90,8 +90,8 @@ def request_of(entry: Mapping[str, Any], environment: Mapping[str, str]) -> Requ
     if entry.get("type") != "transfer" or entry.get("verify_checksum_remote"):
         return None
     try:
-        sources = [_place(each, environment) for each in entry["src_urls"]]
-        targets = [_place(each, environment) for each in entry["dest_urls"]]
+        sources = [place_of(each, environment) for each in entry["src_urls"]]
+        targets = [place_of(each, environment) for each in entry["dest_urls"]]
     except (KeyError, TypeError, ValueError):
         raise ConfigError(f"an entry of the transfer list isn't as Pegasus writes it: {json.dumps(entry)}") from None
     if len(targets) != 1 or not sources or any("type" in each for each in (*entry["src_urls"], *entry["dest_urls"])):
@@ -116,7 +116,8 @@ def _is_ours(sources: list[Place], target: Place) -> bool:
     return target.protocol == "file" or all(place.protocol == "file" for place in sources)
 
 
-def _place(content: Mapping[str, Any], environment: Mapping[str, str]) -> Place:
+def place_of(content: Mapping[str, Any], environment: Mapping[str, str]) -> Place:
+    """Read where a file is, as an entry says it."""
     url, site = str(content["url"]), str(content["site_label"])
     protocol, mark, _ = url.partition(":")
     if mark and protocol != "file":

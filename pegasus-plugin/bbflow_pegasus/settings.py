@@ -53,6 +53,8 @@ class BurstBuffer:
     """On a burst buffer that each node has for itself: there jobs work; None if they work elsewhere."""
     transfers_at: str = "local"
     """Site where transfer jobs run: the submit host, where it sees the burst buffer."""
+    serve_jobs: bool = False
+    """Whether jobs' copies from and to the burst buffer are bbflow's too, which their hosts then have at this path."""
 
     def __post_init__(self) -> None:
         parse_bytes(self.capacity)
@@ -102,15 +104,15 @@ class BurstBuffer:
         """Give the environment of jobs at the compute sites."""
         return {} if self.node_directory is None else {NODE_DIRECTORY: self.node_directory}
 
-    def transformation_site(self) -> dict[str, Any]:
-        """Give the site of ``pegasus::transfer``, as the transformation catalog has it."""
+    def transformation_entries(self) -> list[dict[str, Any]]:
+        """Give what transfers, removes, makes directories and plans sub-workflows, for the transformation catalog."""
         threads = {} if self.threads is None else {"pegasus": {"transfer.threads": str(self.threads)}}
-        return {
-            "name": self.transfers_at,
-            "pfn": installed(PROGRAM),
-            "type": "installed",
-            "profiles": {"env": dict(self.environment()), **threads},
-        }
+        here = {"name": self.transfers_at, "pfn": installed(PROGRAM), "type": "installed"}
+        jobs = [{**here, "name": name} for name in self.compute if self.serve_jobs and name != self.transfers_at]
+        transfer = {**here, "profiles": {"env": dict(self.environment()), **threads}}
+        planner = {"name": "local", "pfn": installed(COMMAND), "type": "installed"}
+        sites = {"transfer": [transfer, *jobs], "cleanup": [here], "dirmanager": [here], "pegasus-plan": [planner]}
+        return [{"namespace": "pegasus", "name": name, "sites": each} for name, each in sites.items()]
 
     def environment(self) -> Mapping[str, str]:
         """Give the variables of the transfer jobs."""
@@ -155,12 +157,13 @@ class BurstBuffer:
         MissingToolError
             If `Pegasus.api` isn't installed.
         """
-        from bbflow_pegasus.objects import add_site, add_transfer, set_environment, set_properties
+        from bbflow_pegasus.objects import add_site, add_transformation, set_environment, set_properties
 
         add_site(sites, self.site_entry())
         for name in self.compute if self.compute_profiles() else ():
             set_environment(sites, name, self.compute_profiles())
-        add_transfer(transformations, self.transformation_site())
+        for entry in self.transformation_entries():
+            add_transformation(transformations, entry)
         set_properties(properties, self.properties())
 
 

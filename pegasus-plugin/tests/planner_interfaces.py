@@ -52,6 +52,7 @@ INTERFACES = {
         public void setCleanup(CLEANUP_OPTIONS cleanup) {}
         public void setCleanup(String cleanup) {}
         public String getSubmitDirectory() { return null; }
+        public String getJobnamePrefix() { return null; }
     }""",
     "code.GridStartFactory": """class # {
         public static final String[] GRIDSTART_SHORT_NAMES = {};

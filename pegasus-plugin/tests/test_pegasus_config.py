@@ -61,7 +61,13 @@ def config(folder, *words):
 
 
 BUFFER = BurstBuffer(
-    "/bb/pegasus", "64GiB", slots=16, policy="full-delay", phases="/pfs/phases", node_directory="/nvme"
+    "/bb/pegasus",
+    "64GiB",
+    slots=16,
+    policy="full-delay",
+    phases="/pfs/phases",
+    node_directory="/nvme",
+    serve_jobs=True,
 )
 
 
@@ -139,6 +145,7 @@ def test_settings_that_are_not_said_again_go(files):
     make(configure(BurstBuffer("/bb/pegasus", "64GiB"), files))
     transfer = yaml.safe_load(files.transformations.read_text())["transformations"][1]
     assert transfer["sites"][0]["profiles"]["env"] == {"BBFLOW_BB": "/bb/pegasus", "BBFLOW_POLICY": "no-action"}
+    assert [site["name"] for site in transfer["sites"]] == ["local"]
 
 
 def test_catalogs_lie_where_the_properties_say(tmp_path):
@@ -202,7 +209,13 @@ def test_the_command_shows_what_it_changes_and_asks(files):
 @pytest.mark.parametrize("directory", ["/bb/pegasus", "s3://me@lab/bucket/prefix"])
 def test_apply_makes_of_pegasus_api_what_config_writes(tmp_path, directory):
     buffer = BurstBuffer(
-        directory, "64GiB", policy="full-delay", phases="/pfs/phases", threads=4, node_directory="/nvme"
+        directory,
+        "64GiB",
+        policy="full-delay",
+        phases="/pfs/phases",
+        threads=4,
+        node_directory="/nvme",
+        serve_jobs=True,
     )
     (tmp_path / "sites.yml").write_text("pegasus: '5.0'\nsites:\n- name: condorpool\n")
     files = Files.beside(tmp_path / "pegasus.properties")

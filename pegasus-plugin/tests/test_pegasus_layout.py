@@ -6,7 +6,11 @@ import json
 import pytest
 from bbflow_pegasus.cli import main
 from bbflow_pegasus.dag.nodes import parse_dag
+from object_server import object_server
+from range_server import RangeServer
 from submitdirs import Planned, Planner, fan, sizes_of, wave
+
+from bbflow.staging.sources import Sources
 
 
 def question(jobs, sizes, **limits):
@@ -33,6 +37,16 @@ def ask(monkeypatch, capsys, path, text):
     return code, [line.split("\t") for line in said.out.splitlines()], said.err
 
 
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    with object_server(tmp_path_factory.mktemp("moto") / "log") as url:
+        yield url
+
+
+def sources(store):
+    return Sources({"s3": {"endpoint_url": store, "key": "k", "secret": "s", "region": "us-east-1"}})
+
+
 @pytest.mark.parametrize("capacity_bytes", [1000, 1100, 1300, 100_000])
 def test_both_ways_give_the_same_waves_jobs_and_edges(tmp_path, monkeypatch, capsys, capacity_bytes):
     jobs = fan(8)
@@ -55,6 +69,30 @@ def test_a_job_without_room_is_one_line_that_the_planner_shows(tmp_path, monkeyp
     assert code != 0
     assert error.count("\n") == 1
     assert "'large' needs 1.95 KiB on the burst buffer at once, which has 1000 B" in error
+
+
+def test_sizes_that_nobody_says_are_asked_of_the_servers(tmp_path, monkeypatch, capsys, store):
+    (tmp_path / "pfs").mkdir()
+    for number in range(3):
+        (tmp_path / f"pfs/in_{number}").write_bytes(b"x" * (100 + number))
+        with sources(store).create(f"s3://bucket/in_{number + 3}") as file:
+            file.write(b"x" * (200 + number))
+    credentials = tmp_path / "credentials.conf"
+    credentials.write_text(f"[lab]\nendpoint = {store}\nregion = us-east-1\n[me@lab]\naccess_key = k\nsecret_key = s\n")
+    credentials.chmod(0o600)
+    monkeypatch.setenv("PEGASUS_CREDENTIALS", str(credentials))
+    with RangeServer(tmp_path / "pfs") as server:
+        urls = [f"{server.url}/in_{n}" if n < 3 else f"s3://me@lab/bucket/in_{n}" for n in range(6)]
+        urls.append(f"{server.url}/gone")
+        lines = ["limit\tcapacity\t1kB", "limit\tslots\t9"]
+        lines += [f"source\tin_{n}\t\t{url}" for n, url in enumerate(urls)]
+        for n in range(len(urls)):
+            lines += [f"job\tjob_{n}", f"input\tin_{n}"]
+        code, answer, error = ask(monkeypatch, capsys, tmp_path, "\n".join(lines))
+    assert code == 0, error
+    known = json.loads((tmp_path / "bbflow-waves.json").read_text())["files"]
+    assert known == {f"in_{n}": 100 * (1 + n // 3) + n % 3 for n in range(6)}
+    assert any("1 of 7 inputs have no known size" in words[1] for words in answer if words[0] == "remark")
 
 
 def test_without_inputs_the_planner_says_so(tmp_path, monkeypatch, capsys):

@@ -72,6 +72,15 @@ def test_the_planner_gets_the_refiner_which_is_compiled_once_for_each_version(pe
     assert str(compiled_refiner(str(pegasus / "pegasus-plan"), "5.1.3")) != classes
 
 
+def test_what_pegasus_calls_for_a_sub_workflow_is_planned_likewise(pegasus, capfd, monkeypatch):
+    installation(pegasus, "5.1.2")
+    monkeypatch.setattr("bbflow_pegasus.cli.plan.compiled_refiner", lambda *_: "classes")
+    assert main(["-Dpegasus.log.*=x", "--conf", "p", "--staging-site", "condorpool=bb", "workflow.yml"]) == 0
+    said = capfd.readouterr().out
+    assert said.startswith("CLASSPATH=classes -Dpegasus.transfer.refiner=bbflow.pegasus.WaveRefiner")
+    assert said.rstrip().endswith("-Dpegasus.log.*=x --conf p --staging-site condorpool=bb workflow.yml")
+
+
 @needs_compiler
 def test_a_planner_that_has_become_different_is_named_and_the_waves_come_afterwards(pegasus, capfd):
     installation(pegasus, "5.9.0")

@@ -123,6 +123,18 @@ def test_the_refiner_and_wave_agree_in_jobs_files_and_edges(tmp_path, capacity_b
     assert ours_of(refined) == ours_of(planned)
 
 
+def test_names_have_the_prefix_that_the_plan_is_given(tmp_path):
+    jobs = fan(8)
+    write_workflow(tmp_path, jobs, sizes_of(jobs))
+    said, submit = plan(tmp_path, "s", [PROGRAM, "plan"], 1000, "--job-prefix", "mine_")
+    assert submit is not None, said
+    dag = parse_dag((submit / "wf-0.dag").read_text())
+    ours = [name for name in dag.nodes if re.match(r"stage_|noop_|clean_up_", name)]
+    assert {re.sub(r"mine_bb.*", "", name) for name in ours} >= {"stage_in_local_", "stage_out_local_", "noop_"}
+    out = [name for name in ours if name.startswith("stage_out")]
+    assert any(parent in out and child.startswith("clean_up_mine_bb_wave") for parent, child in dag.edges)
+
+
 def test_a_job_without_room_ends_the_plan_with_one_line_that_has_both_numbers(tmp_path):
     jobs = fan(4)
     write_workflow(tmp_path, jobs, sizes_of(jobs))

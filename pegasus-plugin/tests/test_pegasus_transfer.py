@@ -14,6 +14,7 @@ from bbflow_pegasus.conduct import Conduct
 from object_server import object_server
 from range_server import RangeServer
 
+from bbflow.errors import SourceError
 from bbflow.events import read_events
 from bbflow.phases import Board
 from bbflow.staging.sources import Sources
@@ -141,13 +142,62 @@ def test_what_stands_at_its_place_already_is_left_alone(job):
     assert job.target("b").samefile(source)
 
 
-def test_only_jobs_that_stage_in_are_ours_and_all_else_is_pegasus_transfers(job):
-    job.name = "stage_out_local_bb_0_0"
+def test_a_jobs_own_copies_and_results_never_wait_for_a_phase(job):
+    board = Board(job.folder / "phases")
+    job.environment = {"BBFLOW_PHASES": str(board.directory), "BBFLOW_POLICY": "full-delay", "PWD": str(job.folder)}
+    source = job.make("a")
+    job.add("a", source, to="file://$PWD/a")
+    phase = board.begin("ocean-model")
+    for name in ("task_ID0000001", "stage_out_local_bb_0_0"):
+        job.name = name
+        code, said = job.run()
+        assert code == 0, said
+    board.end(phase.token)
+    assert (job.folder / "a").read_bytes() == source.read_bytes()
+    assert [each["success"] for each in job.attempts] == [True, True]
+    assert not (job.folder / "submit" / "bbflow").exists()
+    assert not (job.folder / ".bbflow").exists()
+
+
+def test_where_files_may_be_linked_pegasus_transfer_links_them(job):
+    job.name = "task_ID0000001"
     job.add("a", job.make("a"))
+    code, said = job.run("--symlink")
+    assert code == 0, said
+    assert job.target("a").is_symlink()
+
+
+def chore(kind, url, recursive=None):
+    more = {} if recursive is None else {"recursive": recursive}
+    return {"id": 1, "type": kind, "target": {"site_label": "bb", "url": url, **more}}
+
+
+def test_files_are_removed_and_directories_made_without_pegasus_transfer(job):
+    job.name, job.environment = "clean_up_bb_wave_0_0", {"PATH": os.defpath}
+    here, gone = job.make("a"), job.folder / "source" / "gone"
+    job.entries = [chore("remove", f"file://{path}", "False") for path in (here, gone)]
+    job.entries.append(chore("mkdir", f"file://{job.folder}/bb/run0001/deep"))
+    code, said = job.run()
+    assert (code, said) == (0, "")
+    assert not here.exists()
+    assert (job.folder / "bb/run0001/deep").is_dir()
+
+
+def test_a_whole_directory_is_removed_by_pegasus_transfer(job):
+    job.name = "cleanup_wf_0_bb"
+    job.entries = [chore("remove", f"file://{job.folder}/source", "True")]
     code, said = job.run()
     assert code == 0, said
     assert "All transfers completed successfully" in said
-    assert job.target("a").exists()
+    assert not (job.folder / "source").exists()
+
+
+def test_what_cannot_be_removed_is_one_line(job):
+    job.name = "clean_up_bb_wave_0_0"
+    job.entries = [chore("remove", f"file://{job.folder}/source", "False")]
+    code, said = job.run()
+    assert (code, len(said.splitlines())) == (1, 1)
+    assert f"{job.folder}/source: Is a directory" in said
 
 
 def test_what_a_stage_in_job_wants_beside_files_goes_to_pegasus_transfer(job):
@@ -161,9 +211,8 @@ def test_what_a_stage_in_job_wants_beside_files_goes_to_pegasus_transfer(job):
 
 
 def test_without_an_installation_the_error_says_what_is_missing(job):
-    job.name = "stage_out_local_bb_0_0"
     job.environment = {"PATH": os.defpath}
-    job.add("a", job.make("a"))
+    job.add("a", job.make("a"), to=f"gsiftp://store{job.target('a')}")
     code, said = job.run()
     assert (code, len(said.splitlines())) == (1, 1)
     assert "pegasus-transfer isn't on PATH" in said
@@ -172,7 +221,7 @@ def test_without_an_installation_the_error_says_what_is_missing(job):
 def test_only_what_goes_to_the_burst_buffer_is_ours(job):
     job.add("a", job.make("a"))
     for target, ours in ((None, 1), (f"file://{job.folder}/bb/", 1), (f"{job.folder}/b", 0)):
-        assert len(sort_out(job.entries, Conduct(job.name, target))[0]) == ours
+        assert len(sort_out(job.entries, Conduct(job.name, target)).requests) == ours
 
 
 def test_a_phase_holds_stage_in_until_it_ends(job):
@@ -311,6 +360,11 @@ def test_s3_as_the_staging_site_is_written_through_the_same_gate(job, store):
     with sources(store).open(url, sources(store).facts(url)) as reader:
         assert reader.read(0, 200_000) == source.read_bytes()
     assert [(each["dst_url"], each["bytes"]) for each in job.attempts] == [("s3://me@lab/bucket/run0001/a", 200_000)]
+    job.name, job.entries = "clean_up_bb_wave_0_0", [chore("remove", "s3://me@lab/bucket/run0001/a", "False")]
+    code, said = job.run()
+    assert code == 0, said
+    with pytest.raises(SourceError, match="isn't there"):
+        sources(store).facts(url)
 
 
 def test_an_object_may_have_any_name_and_be_asked_for_twice(job, store):

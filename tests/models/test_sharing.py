@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bbflow.models import fair_rates
+from bbflow.models.sharing import fair_rates
 
 
 @st.composite

@@ -69,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_places(planned)
     planned.add_argument("--where", choices=["shell", "condor"], default="condor", help="default: %(default)s")
     planned.add_argument("--folder", metavar="DIR", help="where Pegasus works (default: the output, or montage-out)")
-    planned.add_argument("--burst-buffer", metavar="DIR", help="stage through it; else below the output")
+    planned.add_argument("--burst-buffer", metavar="DIR", help="stage through it, a path or s3://user@endpoint/bucket")
     planned.add_argument(
         "--capacity", default="1GiB", metavar="SIZE", help="of the burst buffer (default: %(default)s)"
     )
@@ -110,13 +110,15 @@ def _pegasus(options: argparse.Namespace) -> int:
         abstract = dag.make_abstract(
             tiles, region, folder / "pegasus", options.tool, levels_only=options.levels_only, survey=survey
         )
-    buffer = options.burst_buffer and BurstBuffer(
-        os.path.abspath(options.burst_buffer),
+    place = options.burst_buffer
+    buffer = place and BurstBuffer(
+        place if is_remote(place) else os.path.abspath(place),
         options.capacity,
         compute=["local" if options.where == "shell" else "condorpool"],
         slots=options.slots,
         policy=options.policy,
         phases=options.phases,
+        serve_jobs=True,  # jobs run this same Python
     )
     properties = tuple((key, value) for key, _, value in (item.partition("=") for item in options.property))
     started_s = time.monotonic()

@@ -157,9 +157,9 @@ def wait(submit: Path) -> None:
         If it failed.
     """
     log = submit / "jobstate.log"
-    while not (end := re.search(r"MONITORD_FINISHED (-?\d+)", log.read_text() if log.exists() else "")):
+    while "MONITORD_FINISHED" not in (said := log.read_text() if log.exists() else ""):
         time.sleep(_POLL_S)
-    if int(end[1]):
+    if "DAGMAN_FINISHED 0 " not in said:
         raise TaskError(f"the workflow failed: see pegasus-analyzer {submit}")
 
 

@@ -17,8 +17,13 @@ BBFLOW_PEGASUS = Program("bbflow-pegasus", __name__, "Burst-buffer staging for P
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command of bbflow-pegasus and give its exit code."""
-    return BBFLOW_PEGASUS.main(arguments)
+    """Run a command of bbflow-pegasus and give its exit code.
+
+    Pegasus plans sub-workflows by the program that the transformation catalog names, and gives it pegasus-plan's words
+    alone, which begin with a property: then that is what is done.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    return BBFLOW_PEGASUS.main(["plan", *words] if words and words[0].startswith("-D") else words)
 
 
 def transfer() -> int:

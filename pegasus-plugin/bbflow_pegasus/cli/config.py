@@ -34,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--file-system", metavar="NAME", help="only phases of this file system count")
     parser.add_argument("--threads", type=int, help="files that a transfer job copies at once")
     parser.add_argument("--node-directory", metavar="DIR", help="on each node's own burst buffer: jobs work there")
+    parser.add_argument("--serve-jobs", action="store_true", help="copy jobs' files too: their hosts have this bbflow")
     parser.add_argument("--transfers-at", default="local", metavar="SITE", help="where transfers run (default local)")
     parser.add_argument("--conf", type=Path, default=Path("pegasus.properties"), help="default pegasus.properties")
     parser.add_argument("--undo", action="store_true", help="let everything be as before")
@@ -75,6 +76,7 @@ def _buffer(options: argparse.Namespace) -> BurstBuffer:
         threads=options.threads,
         node_directory=options.node_directory,
         transfers_at=options.transfers_at,
+        serve_jobs=options.serve_jobs,
     )
 
 

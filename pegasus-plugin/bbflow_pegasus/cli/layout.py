@@ -4,9 +4,11 @@ The refiner within pegasus-plan runs this. The plan is written down in SUBMIT_DI
 """
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
+from bbflow_pegasus.planning.asking import with_sizes
 from bbflow_pegasus.planning.exchange import answer, read_question
 from bbflow_pegasus.planning.facts import limits_from
 from bbflow_pegasus.planning.layout import lay_out
@@ -25,7 +27,7 @@ def run(options: argparse.Namespace) -> int:
     if not question.sources:
         print(f"remark\tPegasus stages nothing in to site {limits.site!r}: there are no waves")
         return 0
-    layout = lay_out(question.facts, limits)
+    layout = lay_out(with_sizes(question.facts, os.environ), limits)
     write_waves(options.submit_dir / WAVES, layout, limits)
     print("\n".join([f"remark\t{line}" for line in summary(layout, limits)[:1]] + list(answer(layout))))
     return 0

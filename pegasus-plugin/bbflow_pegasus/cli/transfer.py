@@ -1,7 +1,8 @@
 """Transfer files as pegasus-transfer does, giving way to the I/O phases of others; Pegasus runs this.
 
-The list of transfers comes on standard input, or from a file. Jobs that stage inputs in are bbflow's, as far as they
-read local files, HTTP and S3; all else goes to the pegasus-transfer that is installed.
+The list of transfers comes on standard input, or from a file. Copies between local files, S3 and HTTP are bbflow's, and
+so are removals and new directories; all else goes to the pegasus-transfer that is installed. Only jobs that stage in
+give way: nobody waits for them in a slot.
 """
 
 import argparse
@@ -10,6 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from bbflow.units import format_bytes
 from bbflow_pegasus.conduct import Conduct, conduct_of
 from bbflow_pegasus.credentials import Credentials
 from bbflow_pegasus.delegating import delegate
+from bbflow_pegasus.housekeeping import Chore, chore_of, do_chores
 from bbflow_pegasus.requests import Request, read_entries, request_of
 from bbflow_pegasus.stagein import StageIn, staged
 from bbflow_pegasus.statistics import Attempt, generate_checksums, write_attempts
@@ -41,34 +44,59 @@ def run(options: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, _stop)
     conduct = conduct_of(os.environ)
     entries = read_entries(_read(options.file))
-    requests, others = sort_out(entries, conduct)
+    work = sort_out(entries, conduct, links=options.symlink)
     code = 0
-    if requests:
-        code = _stage_in(requests, conduct, options)
-    if others and not code:
-        code = delegate(others, _words(options), os.environ)
+    if work.chores:
+        do_chores(work.chores, Credentials(os.environ))
+    if work.requests:
+        code = _copy(work.requests, conduct, options)
+    if work.others and not code:
+        code = delegate(work.others, _words(options), os.environ)
     return code
 
 
-def sort_out(entries: Sequence[dict[str, Any]], conduct: Conduct) -> tuple[list[Request], list[dict[str, Any]]]:
-    """Tell what bbflow stages from what goes to pegasus-transfer."""
-    if not conduct.is_stage_in:
-        return [], list(entries)
-    ours, others = [], []
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A list of transfers, by who does them."""
+
+    requests: list[Request]
+    """Files that bbflow copies."""
+    chores: list[Chore]
+    """What bbflow removes or makes."""
+    others: list[dict[str, Any]]
+    """For pegasus-transfer."""
+
+
+def sort_out(entries: Sequence[dict[str, Any]], conduct: Conduct, *, links: bool = False) -> Work:
+    """Tell what bbflow does from what goes to pegasus-transfer.
+
+    Parameters
+    ----------
+    entries
+        The list.
+    conduct
+        A job that stages in copies to the burst buffer only.
+    links
+        Whether local files may be linked instead of copied, which pegasus-transfer does.
+    """
+    work = Work([], [], [])
     for entry in entries:
-        request = request_of(entry, os.environ)
-        if request is not None and _is_below(request.target.url, conduct.target):
-            ours.append(request)
+        chore, request = chore_of(entry, os.environ), request_of(entry, os.environ)
+        if chore is not None:
+            work.chores.append(chore)
+        elif request is not None and not links and _is_meant(request, conduct):
+            work.requests.append(request)
         else:
-            others.append(entry)
-    return ours, others
+            work.others.append(entry)
+    return work
 
 
-def _is_below(url: str, target: str | None) -> bool:
-    return target is None or f"{url}/".startswith(target.removeprefix("file://").rstrip("/") + "/")
+def _is_meant(request: Request, conduct: Conduct) -> bool:
+    target = conduct.target if conduct.is_stage_in else None
+    return target is None or f"{request.target.url}/".startswith(target.removeprefix("file://").rstrip("/") + "/")
 
 
-def _stage_in(requests: Sequence[Request], conduct: Conduct, options: argparse.Namespace) -> int:
+def _copy(requests: Sequence[Request], conduct: Conduct, options: argparse.Namespace) -> int:
     threads = options.threads or int(os.environ.get("PEGASUS_TRANSFER_THREADS") or THREADS)
     retry = Retry(options.max_attempts) if options.max_attempts else Retry()
     started_s = time.time()

@@ -4,6 +4,7 @@ Files of jobs that are new, or do something else, go to a directory of their own
 jobs there are and who waits for whom is changed in Pegasus's own files; what it wrote is kept in that directory.
 """
 
+import os
 import shutil
 from collections.abc import Mapping
 
@@ -16,6 +17,7 @@ from bbflow_pegasus.dag.planned import Planned, read_planned
 from bbflow_pegasus.dag.submitdir import SubmitDir
 from bbflow_pegasus.dag.submitfiles import NO_OP_SUBMIT, like, with_checksums
 from bbflow_pegasus.dag.transferlists import Entry, removed_url, write_entries
+from bbflow_pegasus.planning.asking import with_sizes
 from bbflow_pegasus.planning.facts import Limits
 from bbflow_pegasus.planning.layout import Layout, lay_out
 from bbflow_pegasus.planning.said import WAVES, write_waves
@@ -48,7 +50,7 @@ def add_waves(where: SubmitDir, limits: Limits) -> Layout | None:
     planned = read_planned(where, dag, limits.site)
     if not planned.stage_ins:
         return None
-    layout = lay_out(planned.facts, limits)
+    layout = lay_out(with_sizes(planned.facts, os.environ), limits)
     _Rewriting(where, dag, planned, layout).write()
     write_waves(where.path / WAVES, layout, limits)
     return layout

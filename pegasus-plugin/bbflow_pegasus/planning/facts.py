@@ -1,9 +1,7 @@
 """What is known of a workflow that Pegasus plans: its jobs, and their files on the burst buffer."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from urllib.parse import unquote, urlsplit
 
 from bbflow.errors import ConfigError
 from bbflow.units import parse_bytes
@@ -26,6 +24,13 @@ class Limits:
     """Waves that come ahead of the one that computes."""
     transfers: int = 2
     """Stage-in jobs, and stage-out jobs, of a wave."""
+    prefix: str = ""
+    """What ``pegasus-plan --job-prefix`` puts into the names of Pegasus's own jobs."""
+
+    @property
+    def mark(self) -> str:
+        """What stands in the names of a wave's jobs."""
+        return f"{self.prefix}{self.site}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +88,7 @@ def limits_from(properties: Mapping[str, str]) -> Limits:
         _number(properties, "slots", 1),
         _number(properties, "lookahead", 1, least=0),
         _number(properties, "transfers", 2),
+        properties.get(PREFIX + "prefix") or "",
     )
 
 
@@ -91,14 +97,3 @@ def _number(properties: Mapping[str, str], name: str, default: int, least: int =
     if not text.isdecimal() or int(text) < least:
         raise ConfigError(f"the property {PREFIX}{name} is {text!r}: give a whole number from {least}")
     return int(text)
-
-
-def size_of(source: Source) -> int | None:
-    """Give the size of a file in bytes: as said, or as the file itself has it if it lies on this host."""
-    parts = urlsplit(source.url)
-    if source.size_bytes is not None or parts.scheme not in ("", "file"):
-        return source.size_bytes
-    try:
-        return os.stat(unquote(parts.path)).st_size
-    except OSError:
-        return None

@@ -2,7 +2,8 @@
 
 Order comes from edges alone: a transfer that waited would hold a slot of its category, and two such would block each
 other. A no-op job, the gate of a wave, waits for all that must be over before the wave's files come, and only stage-in
-jobs wait for it; so does a job that stages nothing but whose outputs have a known size, as they need room too.
+jobs wait for it. A job that stages nothing, but makes files of a known size, needs room too: it waits for the newest
+gate that waits for removed files, but not for waves to be over, so that jobs lead to no more than they must.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field
 
 from bbflow.staging.ahead import PlannedWave, natural, plan_ahead
 from bbflow.staging.files import File, Task
-from bbflow_pegasus.planning.facts import Facts, Job, Limits, size_of
+from bbflow_pegasus.planning.facts import Facts, Job, Limits
 
 Edge = tuple[str, str]
 """A job, and one that waits for it."""
@@ -62,7 +63,7 @@ def lay_out(facts: Facts, limits: Limits) -> Layout:
     CapacityError
         If a job's files have no room at once.
     """
-    sizes = {name: size for name, source in facts.sources.items() if (size := size_of(source)) is not None}
+    sizes = {name: source.size_bytes for name, source in facts.sources.items() if source.size_bytes is not None}
     unsized = len(facts.sources) - len(sizes)
     sizes |= {name: size for name, size in facts.made_bytes.items() if name not in facts.sources}
     made = {name for job in facts.jobs.values() for name in job.outputs}
@@ -119,7 +120,11 @@ class _Drawing:
     _cleaned: dict[int, dict[str, None]] = field(default_factory=dict)
     """By wave, files that go after it."""
     _pending: dict[str, None] = field(default_factory=dict)
-    """What the next gate waits for."""
+    """What the next gate of stage-in jobs waits for."""
+    _removing: dict[str, None] = field(default_factory=dict)
+    """Cleanup jobs that the next gate waits for."""
+    _room: str | None = None
+    """The newest gate that waits for cleanup jobs, and so for all those before."""
 
     def layout(self, remarks: Iterable[str]) -> Layout:
         over = 0
@@ -148,7 +153,7 @@ class _Drawing:
         """Part the files that come with a wave among a few jobs."""
         wanting = [files for files in wave.staged if files]
         parts = min(self.limits.transfers, len(wanting))
-        names = [f"stage_in_local_{self.limits.site}_{number}_{part}" for part in range(parts)]
+        names = [f"stage_in_local_{self.limits.mark}_{number}_{part}" for part in range(parts)]
         for part, name in enumerate(names):
             files = wanting[len(wanting) * part // parts : len(wanting) * (part + 1) // parts]
             self.stage_ins.append(Bundle(name, number, tuple(file for group in files for file in group)))
@@ -170,12 +175,18 @@ class _Drawing:
 
     def _gate(self, number: int, wave: PlannedWave, stage_ins: list[str]) -> None:
         """Let what takes room with this wave wait for what must be over."""
-        waiting = [*stage_ins, *(key for key in wave.tasks if self._takes_room_alone(key, stage_ins))]
-        if self._pending and waiting:
-            gate = f"{NO_OP}{self.limits.site}_wave_{number}"
+        alone = [key for key in wave.tasks if self._takes_room_alone(key, stage_ins)]
+        before = self._removing | (self._pending if stage_ins else {})
+        if before and (stage_ins or alone):
+            gate = f"{NO_OP}{self.limits.mark}_wave_{number}"
             self.gates.append(gate)
-            self.edges |= dict.fromkeys([*((key, gate) for key in self._pending), *((gate, key) for key in waiting)])
-            self._pending = {gate: None}
+            before |= {} if self._room is None else {self._room: None}
+            self.edges |= dict.fromkeys([*((key, gate) for key in before), *((gate, key) for key in stage_ins)])
+            self._room = gate if self._removing else self._room
+            self._removing = {}
+            self._pending = {gate: None} if stage_ins else self._pending
+        if self._room is not None:
+            self.edges |= dict.fromkeys((self._room, key) for key in alone)
         self._pending |= dict.fromkeys(stage_ins)
 
     def _takes_room_alone(self, key: str, stage_ins: list[str]) -> bool:
@@ -187,7 +198,7 @@ class _Drawing:
     def _stage_out(self, number: int, wave: PlannedWave) -> None:
         parts: dict[str, list[str]] = {}
         for index, key in enumerate(key for key in wave.tasks if self.facts.jobs[key].results):
-            name = f"stage_out_local_{self.limits.site}_{number}_{index % self.limits.transfers}"
+            name = f"stage_out_local_{self.limits.mark}_{number}_{index % self.limits.transfers}"
             parts.setdefault(name, []).append(key)
             self._copied_out |= dict.fromkeys(self.facts.jobs[key].results, name)
         self.stage_outs += [Bundle(name, number, tuple(keys)) for name, keys in parts.items()]
@@ -201,10 +212,10 @@ class _Drawing:
             self._cleaned.setdefault(number, {})[file] = None
             self.edges |= dict.fromkeys((user, job) for user in (*self._users.pop(file), *out))
             self._brought.pop(file, None)
-            self._pending[job] = None
+            self._removing[job] = None
 
     def _clean_up_name(self, number: int) -> str:
-        return f"clean_up_{self.limits.site}_wave_{number}_0"
+        return f"clean_up_{self.limits.mark}_wave_{number}_0"
 
     def _left_after_coming_again(self) -> list[str]:
         """Give files that come more than once and are there at the end: Pegasus's own jobs would remove them once."""

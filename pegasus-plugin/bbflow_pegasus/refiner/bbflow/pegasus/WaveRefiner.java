@@ -199,6 +199,9 @@ public class WaveRefiner extends Cluster {
     /** Says all that is known of the workflow: one thing a line, its parts with tabs between them. */
     private List<String> question() {
         List<String> lines = new ArrayList<>();
+        if (mPOptions.getJobnamePrefix() != null) {
+            line(lines, "limit", "prefix", mPOptions.getJobnamePrefix());
+        }
         for (FileTransfer file : mStaged.values()) {
             String size = file.getMetadata("size");
             line(lines, "source", file.getLFN(), size == null ? "" : size, file.getSourceURL().getValue());

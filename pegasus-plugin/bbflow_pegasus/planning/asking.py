@@ -1,0 +1,78 @@
+"""Sizes of files whose replica says none: the file itself is asked, or the server that has it."""
+
+import os
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from urllib.parse import unquote, urlsplit
+
+from bbflow.staging.probes import Answers, Probes
+from bbflow_pegasus.credentials import Credentials
+from bbflow_pegasus.planning.facts import Facts
+from bbflow_pegasus.requests import SOURCES, Place
+
+PATIENCE_S = 30.0
+"""What hasn't been told by then stays unknown: a server that doesn't answer must not hold planning back."""
+
+
+def with_sizes(facts: Facts, environment: Mapping[str, str]) -> Facts:
+    """Give a workflow with the sizes that its sources tell.
+
+    Parameters
+    ----------
+    facts
+        The workflow; sizes that are known stay.
+    environment
+        Variables that name credentials.
+    """
+    unknown = {source.url for source in facts.sources.values() if source.size_bytes is None}
+    local = {url for url in unknown if urlsplit(url).scheme in ("", "file")}
+    sizes = {url: _on_this_host(url) for url in local}
+    sizes |= _asked({url for url in unknown - local if _protocol(url) in SOURCES}, Credentials(environment))
+    sources = {
+        name: replace(each, size_bytes=sizes.get(each.url, each.size_bytes)) for name, each in facts.sources.items()
+    }
+    return replace(facts, sources=sources)
+
+
+def _on_this_host(url: str) -> int | None:
+    try:
+        return os.stat(unquote(urlsplit(url).path)).st_size
+    except OSError:
+        return None
+
+
+def _asked(urls: set[str], credentials: Credentials) -> dict[str, int | None]:
+    """Ask servers, each by a few threads."""
+    sizes: dict[str, int | None] = {}
+    changed, until_s = threading.Condition(), time.monotonic() + PATIENCE_S
+
+    def size(url: str) -> int:
+        sources, known_as = credentials.open(_place(url))
+        return sources.facts(known_as).size_bytes
+
+    def together(urls: list[str]) -> dict[str, int]:
+        opened = {url: credentials.open(_place(url)) for url in urls}
+        sources, names = opened[urls[0]][0], {known_as: url for url, (_, known_as) in opened.items()}
+        return {names[known_as]: size for known_as, size in sources.sizes(list(names)).items()}
+
+    def answered(answers: Answers) -> None:
+        with changed:
+            sizes.update((url, size if isinstance(size, int) else None) for url, size in answers.items())
+            changed.notify()
+
+    probes = Probes(size, together, answered)
+    probes.ask(sorted(urls))
+    with changed:
+        changed.wait_for(lambda: len(sizes) == len(urls), until_s - time.monotonic())
+        probes.close()
+        return dict(sizes)
+
+
+def _place(url: str) -> Place:
+    return Place(url, "", _protocol(url))
+
+
+def _protocol(url: str) -> str:
+    return url.partition(":")[0]
