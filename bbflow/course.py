@@ -132,6 +132,8 @@ class Course:
     """Where the steps are, or will be."""
     failure: str = ""
     """Why the analysis was given up."""
+    published: bool = True
+    """Whether what it had folded was published, if that could be; else it is held too."""
 
     def after(self, event: Event) -> "tuple[Course, tuple[Action, ...]]":
         """Say what follows from an event."""
@@ -141,7 +143,7 @@ class Course:
                 return replace(self, simulation_ended=True, fruitless=0), (Hurry(),)
             case Interrupted():
                 return replace(self, interrupts=self.interrupts + 1)._interrupted()
-            case Ended() if self.part is Part.FINISH:
+            case Ended(code) if self.part is Part.FINISH and (code in DONE or not _is_passing(code)):
                 return replace(self, part=Part.RESCUE, fruitless=0, step=-1), (Start(Part.RESCUE),)
             case Ended(code, forgotten=forgotten) if code in DONE or (code < 0 and forgotten):
                 return replace(self, part=Part.NONE), ()
@@ -167,12 +169,14 @@ class Course:
                 Say(f"{self.part.value} {describe(code)}; it is started again {when}"),
                 Start(self.part, wait_s),
             )
+        if self.part is Part.FINISH and not self.simulation_ended:  # which must not wait for room any longer
+            return replace(self, part=Part.RESCUE, fruitless=0, step=-1), (Start(Part.RESCUE),)
         return self._rescue(describe(code)) if self.part is Part.FOLD else self._hold(code)
 
     def _may_pass(self, code: int) -> bool:
         # While the simulation waits for room, there is nothing better to do than to try again.
         patient = code == os.EX_IOERR and not self.simulation_ended
-        return (code < 0 or code in PASSING) and (patient or self.fruitless <= TRIES)
+        return _is_passing(code) and (patient or self.fruitless <= TRIES)
 
     def _wait_s(self, code: int) -> float:
         if code < 0 and self.fruitless <= 1:
@@ -190,8 +194,13 @@ class Course:
         return rescuing, (said, *((StopSimulation(),) if stops else ()), Start(part))
 
     def _hold(self, code: int) -> "tuple[Course, tuple[Action, ...]]":
-        held = replace(self, part=Part.NONE, keeping=Keeping.HELD)
-        return held, (Say(f"the rescue {describe(code)} and is given up: the BB nodes keep what they hold"),)
+        held = replace(self, part=Part.NONE, keeping=Keeping.HELD, published=self.part is not Part.FINISH)
+        return held, (Say(f"{self.part.value} {describe(code)} and is given up: the BB nodes keep what they hold"),)
+
+
+def _is_passing(code: int) -> bool:
+    """Whether the cause of an end may pass."""
+    return code < 0 or code in PASSING
 
 
 def exit_code(code: int) -> int:

@@ -85,13 +85,13 @@ def _again(config: Path, output: Path, stream: str, left: Left) -> str:
     return f"bbflow run {config}{begins} -- bbflow replay {output / RESCUED} --stream {stream}{after}"
 
 
-def describe_held(stream: str, contact: Path, course: Course) -> list[str]:
-    """Say how to get what was neither folded nor rescued: it lies where the BB nodes keep it.
+def describe_held(config: Path, stream: str, contact: Path, course: Course) -> list[str]:
+    """Say how to get what was neither published nor rescued: it lies where the BB nodes keep it.
 
     Parameters
     ----------
-    stream
-        Whose steps.
+    config, stream
+        The run's.
     contact
         The nodes' contact file.
     course
@@ -104,9 +104,11 @@ def describe_held(stream: str, contact: Path, course: Course) -> list[str]:
         for node in read_contact(contact)
         if not is_running(node)
     ]
+    publish = [] if course.published else [f"bbflow fold {config} --contact {contact} --finish"]
+    rescue = f"bbflow rescue {stream} --contact {contact} --output rescued --take-over"
     return [
         "STEPS ARE STILL ON THE BB NODES: neither results nor rescue could be written. When the cause is mended:",
-        *(f"  {line}" for line in [*again, f"bbflow rescue {stream} --contact {contact} --output rescued --take-over"]),
+        *(f"  {line}" for line in [*again, *publish, rescue]),
     ]
 
 

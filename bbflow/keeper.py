@@ -4,8 +4,8 @@ It is run as a file with nothing but the standard library, so that it is small a
 starts stays below it, orphans too, as it is their subreaper.
 
 MPICH leaves segments in shared memory behind if it is killed. They are known by their names: a hash of Hydra's name of
-the job (pmiserv_utils.c and mpir_pmi.c of MPICH), which is made of the process id of mpiexec, a random number whose seed
-is the second in which it began, and the host.
+the job (pmiserv_utils.c and mpir_pmi.c of MPICH), which is made of the process id of mpiexec, the host, and a random
+number whose seed is the second in which it began.
 """
 
 import ctypes

@@ -57,9 +57,22 @@ def test_an_analysis_that_gets_no_further_is_given_up_and_its_steps_are_rescued(
     assert course.failure
 
 
-@pytest.mark.parametrize("code", [0, INCOMPLETE, 1, KILLED, os.EX_USAGE])
+@pytest.mark.parametrize("code", [0, INCOMPLETE, os.EX_USAGE])
 def test_what_was_folded_is_published_before_the_rest_is_rescued_if_that_can_be_done(code):
     course, actions = go(Course(), Ended(KILLED, 4), Ended(os.EX_DATAERR, 4), Ended(code, 4))
+    assert (course.part, actions) == (Part.RESCUE, [Start(Part.RESCUE)])
+
+
+@pytest.mark.parametrize("code", [1, KILLED, os.EX_IOERR])
+def test_a_publication_whose_failure_may_pass_is_tried_again_and_what_was_folded_is_held_if_it_does_not(code):
+    course, actions = go(Course(), SimulationEnded(), Ended(os.EX_DATAERR, 4), Ended(code, 4))
+    assert (course.part, [type(action) for action in actions]) == (Part.FINISH, [Start])
+    course, actions = go(course, *[Ended(code, 4)] * TRIES)
+    assert (course.part, course.keeping, course.published, actions) == (Part.NONE, Keeping.HELD, False, [])
+
+
+def test_a_publication_does_not_keep_the_simulation_from_going_on():
+    course, actions = go(Course(), Ended(os.EX_DATAERR, 4), *[Ended(KILLED, 4)] * (TRIES + 1))
     assert (course.part, actions) == (Part.RESCUE, [Start(Part.RESCUE)])
 
 
@@ -95,8 +108,8 @@ def test_a_full_file_system_is_waited_for_as_long_as_the_simulation_runs():
     assert (course.part, actions) == (Part.FOLD, [Start(Part.FOLD, LONGEST_WAIT_S)])
     course, actions = go(course, SimulationEnded())
     assert actions == [Hurry()]
-    course, _ = go(course, *full[: TRIES + 1], *full[:1])
-    assert course.part is Part.RESCUE
+    course, _ = go(course, *full[: TRIES + 1])
+    assert course.part is Part.FINISH
     course, actions = go(course, *full[: TRIES + 1])
     assert (course.part, course.keeping, actions) == (Part.NONE, Keeping.HELD, [])
 

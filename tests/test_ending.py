@@ -1,7 +1,8 @@
 from pathlib import Path
 
 from bbflow.course import Course, Keeping
-from bbflow.ending import Left, describe_ending
+from bbflow.ending import Left, describe_ending, describe_held
+from bbflow.landing.contact import NodeAddress, add_node, contact_key
 
 FAILED = Course(keeping=Keeping.RESCUED, failure="the analysis was killed by SIGKILL")
 
@@ -35,3 +36,14 @@ def test_what_was_rescued_without_results_needs_another_output():
 
 def test_open_windows_that_could_not_be_published_are_said():
     assert "windows that were open" in told(FAILED, Left(2, -1, 0))[1]
+
+
+def test_what_could_not_be_published_is_published_by_a_command_that_is_said(tmp_path):
+    contact = tmp_path / "contact.json"
+    add_node(
+        contact, NodeAddress("bb0", "here", str(tmp_path / "none.sock"), str(tmp_path / "bb0"), contact_key(contact))
+    )
+    for published, count in ((True, 3), (False, 4)):
+        lines = describe_held(Path("a.yml"), "climate", contact, Course(keeping=Keeping.HELD, published=published))
+        assert len(lines) == count
+        assert any("fold a.yml" in line and line.endswith("--finish") for line in lines) == (not published)

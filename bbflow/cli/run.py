@@ -127,7 +127,7 @@ def _tell_ending(file: Path, config: Config, contact: Path, course: Course, *, d
         report = [f"report in {write_report(output)}"] if draws_report and left.spans else []
     except OSError as error:
         left, report = Left.of(output), [f"there is no report: {describe(error)}"]
-    held = describe_held(config.stream, contact, course)
+    held = describe_held(file, config.stream, contact, course)
     for line in [*describe_ending(file, config.stream, output, course, left), *held, *report]:
         print(f"bbflow: {line}", flush=True)
 
