@@ -130,6 +130,7 @@ class BurstBuffer:
         return {
             "pegasus.data.configuration": "nonsharedfs",
             "pegasus.transfer.bypass.input.staging": "false",
+            "pegasus.file.cleanup.scope": "deferred",  # else sub-workflows are planned without cleanup
             "pegasus.bbflow.site": self.site,
             "pegasus.bbflow.capacity": str(parse_bytes(self.capacity)),
             "pegasus.bbflow.slots": str(self.slots),
