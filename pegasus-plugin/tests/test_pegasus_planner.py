@@ -155,7 +155,20 @@ def test_a_workflow_without_inputs_is_planned_and_it_is_said(tmp_path):
     write_workflow(tmp_path, {"a": Planned((), ("x",)), "b": Planned(("x",), ("y",), ("y",))}, {})
     said, submit = plan(tmp_path, "s", [PROGRAM, "plan"], 10_000)
     assert submit is not None
-    assert "bbflow: Pegasus stages nothing in to site 'bb': there are no waves" in said
+    assert "bbflow: there are no waves: Pegasus stages nothing in to site 'bb'" in said
+
+
+def test_a_site_without_the_profile_is_named(tmp_path):
+    jobs = fan(4)
+    write_workflow(tmp_path, jobs, sizes_of(jobs))
+    catalog = tmp_path / "sites.yml"
+    catalog.write_text(catalog.read_text().replace("auxillary.local: 'true'", "style: condor"))
+    said, _ = plan(tmp_path, "refined", [PROGRAM, "plan"], 10_000)
+    _, submit = plan(tmp_path, "planned", ["pegasus-plan"], 10_000)
+    waved = subprocess.run([PROGRAM, "wave", str(submit)], capture_output=True, text=True, check=True).stdout
+    line = "there are no waves: jobs at site 'bb' itself would stage in, since its profile pegasus: auxillary.local"
+    assert line in said
+    assert line in waved
 
 
 def test_waves_without_cleanup_are_refused(tmp_path):

@@ -12,7 +12,7 @@ from bbflow_pegasus.planning.asking import with_sizes
 from bbflow_pegasus.planning.exchange import answer, read_question
 from bbflow_pegasus.planning.facts import limits_from
 from bbflow_pegasus.planning.layout import lay_out
-from bbflow_pegasus.planning.said import WAVES, summary, write_waves
+from bbflow_pegasus.planning.said import WAVES, nothing_staged, summary, write_waves
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +25,7 @@ def run(options: argparse.Namespace) -> int:
     question = read_question(sys.stdin)
     limits = limits_from(question.properties)
     if not question.sources:
-        print(f"remark\tPegasus stages nothing in to site {limits.site!r}: there are no waves")
+        print(f"remark\t{nothing_staged(limits, question.remote)}")
         return 0
     layout = lay_out(with_sizes(question.facts, os.environ), limits)
     write_waves(options.submit_dir / WAVES, layout, limits)

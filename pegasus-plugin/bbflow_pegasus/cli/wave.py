@@ -13,10 +13,11 @@ Example:
 import argparse
 from pathlib import Path
 
+from bbflow_pegasus.dag.nodes import parse_dag
 from bbflow_pegasus.dag.rewriting import add_waves, remove_waves
 from bbflow_pegasus.dag.submitdir import open_submit_dir, read_properties
 from bbflow_pegasus.planning.facts import PREFIX, limits_from
-from bbflow_pegasus.planning.said import summary
+from bbflow_pegasus.planning.said import nothing_staged, summary
 
 _LIMITS = {
     "site": "the burst buffer's site (default bb)",
@@ -45,7 +46,8 @@ def run(options: argparse.Namespace) -> int:
     limits = limits_from(read_properties(where.properties) | given)
     layout = add_waves(where, limits)
     if layout is None:
-        print(f"Pegasus stages nothing in to site {limits.site!r}: the workflow stays as it is")
+        remote = [name for name in parse_dag(where.dag.read_text()).nodes if name.startswith("stage_in_remote_")]
+        print(f"{nothing_staged(limits, len(remote))}; the workflow stays as it is")
         return 0
     print("\n".join(summary(layout, limits)))
     return 0

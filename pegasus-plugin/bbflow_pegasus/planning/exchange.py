@@ -14,6 +14,8 @@ class Question:
 
     properties: dict[str, str] = field(default_factory=dict)
     """Limits, by the names of properties."""
+    remote: int = 0
+    """Files that are staged in by jobs at the burst buffer's site itself."""
     sources: dict[str, Source] = field(default_factory=dict)
     """What is staged in, by logical name."""
     made_bytes: dict[str, int] = field(default_factory=dict)
@@ -46,6 +48,8 @@ def read_question(lines: Iterable[str]) -> Question:
         kind, *rest = line.rstrip("\n").split("\t")
         if kind == "limit":
             question.properties[PREFIX + rest[0]] = rest[1]
+        elif kind == "remote":
+            question.remote = int(rest[0])
         elif kind == "source":
             question.sources[rest[0]] = Source(int(rest[1]) if rest[1] else None, rest[2])
         elif kind == "job":

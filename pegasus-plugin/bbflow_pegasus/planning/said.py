@@ -29,6 +29,24 @@ def summary(layout: Layout, limits: Limits) -> list[str]:
     ]
 
 
+def nothing_staged(limits: Limits, remote: int) -> str:
+    """Say why there are no waves.
+
+    Parameters
+    ----------
+    limits
+        For which they would have been.
+    remote
+        Files, or jobs, that are staged in at the site itself.
+    """
+    if remote:
+        return (
+            f"there are no waves: jobs at site {limits.site!r} itself would stage in, since its profile pegasus: "
+            "auxillary.local (Pegasus spells it so) isn't 'true'; 'bbflow-pegasus config' sets it"
+        )
+    return f"there are no waves: Pegasus stages nothing in to site {limits.site!r}"
+
+
 def _content(layout: Layout, limits: Limits) -> dict[str, Any]:
     stage_ins: dict[int, list[str]] = {}
     files: dict[int, list[str]] = {}

@@ -49,6 +49,9 @@ public class WaveRefiner extends Cluster {
     /** By job, how its results are staged out. */
     private final Map<String, StageOut> mStageOuts = new LinkedHashMap<>();
 
+    /** Files whose transfers would run at the burst buffer's site itself. */
+    private int mRemote;
+
     private static final class StageOut {
         private final Collection<FileTransfer> files;
         private final ReplicaCatalogBridge catalog;
@@ -102,6 +105,7 @@ public class WaveRefiner extends Cluster {
                 reads.add(file.getLFN());
             }
         }
+        mRemote += remote.size();
         super.addStageInXFERNodes(job, new ArrayList<>(), remote);
     }
 
@@ -202,6 +206,7 @@ public class WaveRefiner extends Cluster {
         if (mPOptions.getJobnamePrefix() != null) {
             line(lines, "limit", "prefix", mPOptions.getJobnamePrefix());
         }
+        line(lines, "remote", String.valueOf(mRemote));
         for (FileTransfer file : mStaged.values()) {
             String size = file.getMetadata("size");
             line(lines, "source", file.getLFN(), size == null ? "" : size, file.getSourceURL().getValue());
