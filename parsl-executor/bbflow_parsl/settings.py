@@ -62,6 +62,11 @@ class BurstBuffer:
     def __post_init__(self) -> None:
         if not 0 < self.outputs_share < 1:
             raise ConfigError(f"outputs_share is {self.outputs_share}: it must lie between 0 and 1")
+        if self.directory is not None and "://" in os.fspath(self.directory):
+            raise ConfigError(
+                f"directory is {self.directory}: tasks need a path. Mount the files with 'bbflow mount CONTACT DIR' on "
+                "each node, and name that directory, or one in it"
+            )
         for name in ("sources", "intermediate", "results"):
             if isinstance(getattr(self, name), str):
                 raise ConfigError(f"{name} is a text: write a list of prefixes, [{getattr(self, name)!r}]")
