@@ -45,6 +45,8 @@ class Options:
     """How long a node may be away before its bytes count as lost."""
     refresh_s: float = 0.0
     """After so long a directory is looked at in the shared storage again; 0 for only when asked."""
+    read_only: bool = False
+    """Whether clients may change nothing."""
     uploads: int = 4
     """How many files are written back at once."""
     subtree: str = "/"

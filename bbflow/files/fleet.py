@@ -1,5 +1,7 @@
 """A master's IOnodes: they come, tell what they have, and go."""
 
+from collections.abc import Mapping
+
 from bbflow.errors import ProtocolError
 from bbflow.files.core import Core
 from bbflow.files.inodes import FILE, pages, places_of
@@ -27,6 +29,8 @@ class Fleet:
         self._telling: dict[int, tuple[Message, dict[str, int]]] = {}
         self.by_peer: dict[int, Node] = {}
         """Those that are up."""
+        self.changes = Changes()
+        """What clients must forget, and have not been told to yet."""
         now_s = core.clock()
         for inode in core.image.inodes.values():
             for name in inode.ring:
@@ -80,10 +84,8 @@ class Fleet:
         core = self._core
         written = {handle.version for handle in core.handles.values() if handle.version}
         known = set(node.placed)
-        gone = {key for key, size in node.placed.items() if key not in keys or pages(keys[key]) < size}
-        changes = self._replicas.missing(node, gone)
-        found = self._replicas.found(node, set(keys))
-        changes.add(inos=found.inos)
+        self._look_for(node, {key: size for key, size in node.placed.items() if _lacks(keys, key, size)})
+        changes = self._replicas.found(node, set(keys))
         self._replicas.widen()
         needed = {key for key in keys if key in known or core.sessions.pins.get(key) or version_of(key) in written}
         if stale := [key for key in keys if key not in needed and key not in node.placed]:
@@ -91,6 +93,20 @@ class Fleet:
                 node.place(key, keys[key])
             core.drop_from(node, stale)
         return changes
+
+    def _look_for(self, node: Node, missing: dict[str, int]) -> None:
+        """Ask a node once more for what it didn't tell of: it may have been made and committed since it looked."""
+
+        def told(answer: Message) -> None:
+            if "errno" in answer:
+                return  # it went away again
+            keys = {str(key): int(size) for key, size in answer["keys"]}
+            sizes = {key: min(size, node.placed[key]) for key, size in missing.items() if key in node.placed}
+            gone = {key for key, size in sizes.items() if _lacks(keys, key, size)}
+            self.changes.add(inos=self._replicas.missing(node, gone).inos)
+
+        if missing:
+            self._core.command(node.name, "have", told, keys=list(missing))
 
     def leave(self, peer: int) -> bool:
         """Take down that a node's connection is gone; give whether it was a node's."""
@@ -114,3 +130,8 @@ class Fleet:
 def version_of(key: str) -> int:
     """Give the version in a piece file's name."""
     return int(key.partition(".")[0], 16)
+
+
+def _lacks(keys: Mapping[str, int], key: str, size: int) -> bool:
+    """Whether a piece file isn't there, or only an older, shorter copy of it."""
+    return key not in keys or pages(keys[key]) < size

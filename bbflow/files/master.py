@@ -4,7 +4,6 @@ import errno
 import traceback
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from bbflow.errors import ProtocolError
 from bbflow.files.committing import Committing
@@ -24,7 +23,7 @@ from bbflow.files.permissions import Credentials
 from bbflow.files.replicas import Replicas
 from bbflow.files.requests import check
 from bbflow.files.scanning import Scanning
-from bbflow.files.sessions import Changes, Session
+from bbflow.files.sessions import Changes, Session, Telling
 from bbflow.files.writeback import WriteBack
 from bbflow.records import Message
 
@@ -32,18 +31,6 @@ GIVING = ("open", "room")
 """Requests that change nothing which others see, and whose reply gives something."""
 SYSTEM = Credentials(0, 0)
 """As whom a master makes directories by itself."""
-
-
-@dataclass(slots=True)
-class Telling:
-    """A change that sessions are told of, and who waits until they have heard."""
-
-    waiting: set[str]
-    """Sessions that have not answered."""
-    then: Callable[[], None]
-    """Sends the reply."""
-    deadline_s: float
-    """When who hasn't answered is cut off."""
 
 
 class Master:
@@ -179,7 +166,9 @@ class Master:
         if op not in self._requests and op not in self._changes:
             raise ProtocolError(f"unknown request {op!r}")
         call = Call(peer, session, message, _who(session, message), began_s=self._core.clock())
-        if not self._once.is_under_way(call):
+        if self._core.options.read_only and (op in self._changes or message.get("write")):
+            self._answer(call, {"ok": False, "errno": errno.EROFS, "error": "these files can only be read"})
+        elif not self._once.is_under_way(call):
             self._try(call)
 
     def _try(self, call: Call) -> None:
@@ -291,7 +280,7 @@ class Master:
                 self._filling.pump()
             for key in events:
                 self._wake(key)
-            self._tell_scanned()
+        self._tell_found_out()
 
     def _wake(self, key: Key) -> None:
         calls = self._waits.pop(key, None)
@@ -305,10 +294,11 @@ class Master:
                 self._waits[key].extend(calls)  # who came first is served first
                 return
 
-    def _tell_scanned(self) -> None:
-        if self._scanning.changes:
-            changes, self._scanning.changes = self._scanning.changes, Changes()
-            self._tell(None, changes, lambda: None)
+    def _tell_found_out(self) -> None:
+        for part in (self._scanning, self._fleet):
+            if part.changes:
+                changes, part.changes = part.changes, Changes()
+                self._tell(None, changes, lambda: None)
 
     def _hear(self, peer: int, message: Message) -> None:
         changes = self._fleet.hear(peer, message)

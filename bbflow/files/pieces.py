@@ -3,7 +3,7 @@
 import errno
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -45,6 +45,12 @@ class Pieces:
         with os.scandir(self._pieces) as found:
             there = [(entry.name, entry.stat().st_size) for entry in found if KEY.fullmatch(entry.name)]
         return [(key, size) for key, size in there if not (self._unfinished / key).exists()]
+
+    def sizes(self, keys: Iterable[str]) -> Iterator[tuple[str, int]]:
+        """Go through those of some piece files that are there, with their bytes."""
+        for key in keys:
+            with suppress(FileNotFoundError):
+                yield key, os.stat(self.path(key)).st_size
 
     def used_bytes(self) -> int:
         """Give the memory that they take."""

@@ -1,7 +1,7 @@
 """Clients as a master sees them: what they have open, what room they have, what they may keep. No I/O."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -200,6 +200,18 @@ class Changes:
         """Add inodes and directories."""
         self.inos.update(inos)
         self.directories.update(directories)
+
+
+@dataclass(slots=True)
+class Telling:
+    """A change that sessions are told of, and who waits until they have heard."""
+
+    waiting: set[str]
+    """Sessions that have not answered."""
+    then: Callable[[], None]
+    """Sends the reply."""
+    deadline_s: float
+    """When who hasn't answered is cut off."""
 
 
 def _discard(table: dict[int, set[str]], ino: int, name: str) -> None:

@@ -46,7 +46,11 @@ class Transfers:
     ) -> None:
         self._name, self._pieces, self._fills, self._storage = name, pieces, fills, storage
         self._addresses, self._gate = addresses, gate
-        self.quick: dict[str, Callable[[Message], Message]] = {"drop": self._drop, "discard": self._discard}
+        self.quick: dict[str, Callable[[Message], Message]] = {
+            "have": self._have,
+            "drop": self._drop,
+            "discard": self._discard,
+        }
         """Commands that are done at once, in their order."""
         self.slow: dict[str, Callable[[Message, Answer], None]] = {
             "fill": self._fill,
@@ -57,6 +61,10 @@ class Transfers:
             "delete": self._delete,
         }
         """Commands that take time."""
+
+    def _have(self, command: Message) -> Message:
+        keys = self._pieces.sizes(command["keys"])
+        return {"ok": True, "keys": [[key, size] for key, size in keys if not self._fills.is_filling(key)]}
 
     def _drop(self, command: Message) -> Message:
         for key in command["keys"]:

@@ -248,3 +248,20 @@ def test_a_masters_own_mistake_is_told_as_such_and_costs_one_request(bench, monk
         assert bench.say(ONE, "list", ino=bench.root)["errno"] == errno.EIO
     assert "its own" in capsys.readouterr().err
     assert bench.say(ONE, "list", ino=bench.root)["ok"]
+
+
+@pytest.mark.parametrize("found", [[4], []])
+def test_a_piece_that_a_node_did_not_tell_of_is_asked_for_before_it_counts_as_lost(bench, found):
+    """A client on the node's host may have made it after the node had looked at what it has."""
+    bench.enter(ONE)
+    made = bench.say(ONE, "create", parent=bench.root, name="f", mode=0o600, exclusive=True)
+    bench.say(ONE, "room", node="io", bytes=4)
+    assert bench.say(ONE, "commit", handle=made["handle"], size=4, pieces=[[made["version"], 4]])["ok"]
+    bench.master.disconnect(NODE)
+    told = dict.fromkeys(("host", "socket", "directory", "tcp", "tls"), "h")
+    bench.master.handle(NODE, {"op": "ionode", "name": "io", "capacity": ROOM, "last": True, "keys": [], **told})
+    (asked,) = [message for _, message in bench.master.take_out() if message.get("op") == "have"]
+    assert bench.say(ONE, "stat", ino=made["attr"]["ino"])["attr"]["state"] != "lost"
+    keys = [[key, size] for key, size in zip(asked["keys"], found, strict=False)]
+    bench.say(NODE, "task", task=asked["task"], ok=True, keys=keys)
+    assert bench.say(ONE, "stat", ino=made["attr"]["ino"])["attr"]["state"] == ("dirty" if found else "lost")

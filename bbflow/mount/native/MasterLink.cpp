@@ -52,7 +52,7 @@ MasterLink::MasterLink(std::string contact, const uint64_t number, const double 
 {
     {
         const std::lock_guard<std::mutex> lock(m_Mutex);
-        Begin(After(ConnectSecs));
+        BeginFirst();
     }
     m_Listening = std::thread([this] { Listen(); });
     m_Pinging = std::thread([this] { Ping(); });
@@ -84,6 +84,28 @@ std::unique_ptr<Channel> MasterLink::Connect(const Deadline &deadline) const
     const bbflow::Contact contact = ReadContact(m_Contact);
     const Node master = MasterIn(contact, m_Number, m_Contact);
     return std::make_unique<Channel>(ConnectTo(master, contact.Key, Transport::Auto, deadline));
+}
+
+/** Makes the session; a subtree's master may just be starting, once a directory leads there. */
+void MasterLink::BeginFirst()
+{
+    const Deadline deadline = After(ConnectSecs);
+    while (true)
+    {
+        try
+        {
+            Begin(deadline);
+            return;
+        }
+        catch (const ConnectionLost &)
+        {
+            if (m_Number == 0 || IsOver(deadline))
+            {
+                throw;
+            }
+        }
+        WaitForEnd(RetrySecs);
+    }
 }
 
 /** Makes the session, or comes back to it; with m_Mutex locked. */

@@ -105,6 +105,7 @@ private:
     std::thread m_Pinging;
 
     std::unique_ptr<Channel> Connect(const Deadline &deadline) const;
+    void BeginFirst();
     void Begin(const Deadline &deadline);
     Value AskForSession(Channel &channel, bool &isNew);
     Value Exchange(Channel &channel, const Value &request, const Caller *caller) const;
