@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numcodecs.zstd import Zstd  # type: ignore[import-untyped]
+from numcodecs.zstd import Zstd
 
 from bbflow.atomic import replacing
 from bbflow.errors import naming

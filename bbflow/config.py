@@ -59,7 +59,13 @@ class RawConfig:
     every: int = 1
     """Only steps 0, n, 2n, …"""
     compression: str = "none"
-    """none or zstd."""
+    """none, zstd or blosc."""
+    keep_bits: int | Mapping[str, int] | None = None
+    """Mantissa bits to which floating-point values are rounded: of all variables, or by name; all bits if None."""
+    dedup: bool = False
+    """Whether a field that is the same as in the step before is stored once."""
+    shard: int = 128 << 20
+    """Bytes of a file, before compression: it holds as many steps of a variable as fit, one at least."""
     policy: str = "no-action"
     """Delay policy: how the drain gives way to I/O phases of others."""
     phases: Path | None = None
@@ -235,12 +241,19 @@ def _parse_raw(content: Any) -> RawConfig:
         return RawConfig()
     if isinstance(content, str):
         raise ConfigError(f"raw: {content!r} is neither all nor none nor a map; {nearest(content, ['all', 'none'])}")
-    raw = _section(
-        RawConfig, content, "raw", variables=_names, every=_positive, compression=str, policy=str, phases=Path
+    return _section(
+        RawConfig,
+        content,
+        "raw",
+        variables=_names,
+        every=_positive,
+        compression=one_of("none", "zstd", "blosc"),
+        keep_bits=_bits,
+        dedup=flag,
+        shard=parse_bytes,
+        policy=str,
+        phases=Path,
     )
-    if raw.compression not in ("none", "zstd"):
-        raise ConfigError(f"raw: compression {raw.compression!r}: {nearest(raw.compression, ['none', 'zstd'])}")
-    return raw
 
 
 def _section(cls: type[T], content: Any, where: str, **readers: Any) -> T:
@@ -278,6 +291,12 @@ def _positive(value: Any) -> int:
 
 def _names(value: Any) -> tuple[str, ...] | None:
     return None if value in ("all", None) else tuple(str(name) for name in _list(value, "variables"))
+
+
+def _bits(value: Any) -> int | dict[str, int]:
+    if isinstance(value, dict):
+        return {str(name): _positive(bits) for name, bits in value.items()}
+    return _positive(value)
 
 
 def _list(value: Any, where: str) -> list[Any]:

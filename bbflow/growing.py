@@ -63,6 +63,7 @@ class GrowingZarr:
         attributes: Mapping[str, Any],
         chunks: Sequence[int] | None = None,
         compression: str = "none",
+        storage: Mapping[str, Any] | None = None,
     ) -> None:
         """Make an array; floating-point values that are never written read as NaN.
 
@@ -79,6 +80,8 @@ class GrowingZarr:
             of that.
         compression
             none or zstd.
+        storage
+            Other entries of its metadata, for chunks that somebody else writes in other files.
         """
         for parent in PurePosixPath(name).parents:
             if str(parent) != "." and str(parent) not in self:
@@ -88,7 +91,11 @@ class GrowingZarr:
         node["chunk_grid"]["configuration"]["chunk_shape"] = grid
         assert grid[1:] == [max(size, 1) for size in shape[1:]], f"{name} is chunked along its first dimension alone"
         own = {"shape": list(shape), "attributes": dict(attributes), "dimension_names": list(dims)}
-        self._keep(name, node | own)
+        self._keep(name, node | own | dict(storage or {}))
+
+    def metadata(self, name: str) -> Mapping[str, Any]:
+        """Give what stands in the ``zarr.json`` of an array or group."""
+        return self._nodes[name]
 
     def describe(self, name: str, **attributes: Any) -> None:
         """Set attributes of an array or a group within the store."""
@@ -233,5 +240,6 @@ def set_attributes(path: Path, **attributes: Any) -> None:
 
 def zarr_files(name: str) -> tuple[str, ...]:
     """Give what `claim` needs to know of a store of this name: patterns of all that it consists of."""
-    inside = ("zarr.json", "zarr.new", "**/zarr.json", "**/zarr.new", "**/zarr.*.partial", "**/c", "**/c/**")
+    metadata = ("zarr.json", "zarr.new", "**/zarr.json", "**/zarr.new", "**/zarr.*.partial")
+    inside = (*metadata, "**/c", "**/c/**", "**/c.[0-9]*", "**/.c.[0-9]*.part")
     return (*(f"{name}/{pattern}" for pattern in inside), f".{name}.*/**")

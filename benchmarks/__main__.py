@@ -5,6 +5,7 @@ from pathlib import Path
 
 from benchmarks import (
     control,
+    drain,
     fold,
     landing,
     landing_ranks,
@@ -27,6 +28,7 @@ FIGURES = {
     "reading": reading,
     "scale": scale,
     "control": control,
+    "drain": drain,
     "fold": fold,
     "main_job": main_job,
     "memory": memory,

@@ -1,14 +1,26 @@
 """What is drained next, and how far the drain is: bookkeeping around `RawStore`."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 from bbflow.cf import StreamAttributes
 from bbflow.config import Config
-from bbflow.drain.raw import DrainWork, RawStore, is_drainable, wanted
-from bbflow.records import Block, Step
-from bbflow.view.layout import PlacedBlock
+from bbflow.drain.raw import RawStore, is_drainable, wanted
+from bbflow.drain.writing import DrainWork
+from bbflow.records import BlockForm, Step
+from bbflow.view.fields import Layouts, layouts_of
+
+LEAST_BYTES, MOST_BYTES = 32 << 20, 256 << 20
+"""A batch has so many at least, if so many are ready, and at most."""
+
+
+Chosen = dict[str, tuple[BlockForm, tuple[str, int]]]
+"""What is drained of a step: name to one block, its node, and its place among the single values there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +39,8 @@ class RawStep:
 class DrainBatch:
     """Steps that are drained together."""
 
+    start: int
+    """Index of the first one on the time axis."""
     numbers: tuple[int, ...]
     """Their numbers; empty if none of the steps is kept."""
     times: tuple[float, ...]
@@ -58,6 +72,7 @@ class Draining:
         self._there: set[int] = set()
         self.cursor = min(cursors.values(), default=-1)
         """Every step up to this one is drained, or not kept."""
+        self._chosen = lru_cache(maxsize=16)(self._choose)
 
     def open(self, path: Path, attributes: StreamAttributes, time: Mapping[str, str] | None) -> RawStore:
         """Open ``raw.zarr``, or make it; with the CF attributes of its time, None if the steps have no time."""
@@ -76,6 +91,17 @@ class Draining:
         """Whether a step is to be drained."""
         return wanted(self._config.raw, number)
 
+    def some(self, ready: Sequence[int], bytes_of: Callable[[int], int]) -> list[int]:
+        """Give the oldest of the steps that are ready: about a quarter of their bytes, one that is kept at least.
+
+        So what a batch costs by itself is little beside its bytes, while the room of the first steps comes back early.
+        """
+        sizes = [bytes_of(number) if self.keeps(number) else 0 for number in ready]
+        limit = min(max(sum(sizes) // 4, LEAST_BYTES), MOST_BYTES)
+        fits = bisect_right(list(accumulate(sizes)), limit)
+        first = next((at for at, size in enumerate(sizes) if size), 0)
+        return list(ready[: max(fits, first + 1)])
+
     def next_batch(self, steps: list[RawStep], through: int, shares: int) -> DrainBatch:
         """Cut the next batch.
 
@@ -90,30 +116,45 @@ class Draining:
         """
         assert self._store is not None
         new = [step for step in steps if step.number not in self._there]
-        blocks = [self._blocks(step) for step in new]
-        start = len(self._there)
-        self._store.make_room(start, [[block for _, block in step] for step in blocks])
-        numbers = tuple(step.number for step in new)
-        arrays = tuple(tuple((node, block) for node, block in placed if block.shape) for placed in blocks)
-        work = DrainWork(str(self._store.path), start, numbers, arrays, self._contact, self._config.stream)
-        return DrainBatch(numbers, tuple(step.time for step in new), through, tuple(work.part(shares)))
+        chosen = [self._chosen(layouts_of(step.parts)) for step in new]
+        start, path = len(self._there), str(self._store.path)
+        likes = {name: form for one in {id(one): one for one in chosen}.values() for name, (form, _) in one.items()}
+        forms = self._store.make_room(start + len(new), likes)
+        for name in (name for name, form in likes.items() if not form.shape):
+            values = [_value(one.get(name), step) for one, step in zip(chosen, new, strict=True)]
+            self._store.write_values(name, start, values)
+        numbers, times = tuple(step.number for step in new), tuple(step.time for step in new)
+        parts = tuple({node: _bare(part) for node, part in step.parts.items()} for step in new)
+        work = DrainWork(path, start, numbers, parts, forms, self._contact, self._config.stream)
+        return DrainBatch(start, numbers, times, through, tuple(work.parts(shares)))
 
-    def _blocks(self, step: RawStep) -> list[PlacedBlock]:
-        return [
-            (node, block)
-            for node, part in step.parts.items()
-            for block in part.blocks
-            if is_drainable(block, self._config.raw, self._time) and not self._is_coordinate(block)
-        ]
-
-    def _is_coordinate(self, block: Block) -> bool:
+    def _choose(self, layouts: Layouts) -> Chosen:
         assert self._store is not None
-        return len(block.shape) == 1 and self._store.is_coordinate(block.name)
+        found: Chosen = {}
+        for node, layout in layouts:
+            singles = {at: place for place, at in enumerate(layout.singles)}
+            for at, form in enumerate(layout.forms):
+                is_coordinate = len(form.shape) == 1 and self._store.is_coordinate(form.name)
+                if is_drainable(form, self._config.raw, self._time) and not is_coordinate:
+                    found.setdefault(form.name, (form, (node, singles.get(at, -1))))
+        return found
 
     def take(self, batch: DrainBatch) -> None:
         """Let a batch count that was written."""
         assert self._store is not None
         if batch.numbers:
-            self._store.commit(batch.works[0].start, batch.numbers, batch.times)
+            self._store.commit(batch.start, batch.numbers, batch.times)
             self._there.update(batch.numbers)
         self.cursor = batch.through
+
+
+def _value(chosen: tuple[BlockForm, tuple[str, int]] | None, step: RawStep) -> Any:
+    if chosen is None:
+        return None
+    node, place = chosen[1]
+    return step.parts[node].values[place]
+
+
+def _bare(part: Step) -> Step:
+    """Give what tasks need of a step: where its arrays lie."""
+    return replace(part, values=(), extremes=b"", attributes=())

@@ -1,60 +1,18 @@
-"""raw.zarr: the raw steps that are kept, one chunk for each step and variable."""
+"""raw.zarr: the raw steps that are kept, one chunk for each step and variable, many chunks in a file."""
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import zarr
 
 from bbflow.cf import CF_VERSION, OWN, STEP, StreamAttributes
 from bbflow.config import RawConfig
+from bbflow.drain.forms import Form, form_of, storage_of
 from bbflow.growing import GrowingZarr
-from bbflow.records import Block
-from bbflow.view.blocks import BlockReader
-from bbflow.view.layout import PlacedBlock
+from bbflow.records import BlockForm
 
 Array = np.ndarray[Any, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class DrainWork:
-    """What one drain task does: consecutive rows of one store, of which nobody else writes the chunks."""
-
-    store: str
-    """Path of the store; its arrays are long enough already."""
-    start: int
-    """Index of the first step on the time axis."""
-    numbers: tuple[int, ...]
-    """The steps."""
-    steps: tuple[tuple[PlacedBlock, ...], ...]
-    """For each step the blocks of its arrays."""
-    contact: Path
-    """Where the nodes are."""
-    stream: str
-    """Whose steps they are."""
-    share: int = 0
-    """Which of the tasks that drain side by side this is."""
-    shares: int = 1
-    """How many there are."""
-
-    def part(self, shares: int) -> "list[DrainWork]":
-        """Part the steps among so many tasks at most."""
-        length = max(-(-len(self.numbers) // shares), 1)
-        begins = range(0, len(self.numbers), length)
-        return [
-            replace(
-                self,
-                start=self.start + begin,
-                numbers=self.numbers[begin : begin + length],
-                steps=self.steps[begin : begin + length],
-                share=share,
-                shares=len(begins),
-            )
-            for share, begin in enumerate(begins)
-        ]
 
 
 def wanted(raw: RawConfig, number: int) -> bool:
@@ -62,46 +20,14 @@ def wanted(raw: RawConfig, number: int) -> bool:
     return raw.wanted and number % raw.every == 0
 
 
-def is_drainable(block: Block, raw: RawConfig, time_variable: str | None) -> bool:
+def is_drainable(form: BlockForm, raw: RawConfig, time_variable: str | None) -> bool:
     """Whether a block is drained: arrays and numbers with one place in the logical file.
 
     The time variable is not: it is the coordinate of the store's first dimension. Nor are names that bbflow adds.
     """
-    chosen = (raw.variables is None or block.name in raw.variables) and block.name != time_variable
-    chosen = chosen and not block.name.startswith(OWN)
-    return chosen and block.kind in ("GlobalArray", "GlobalValue") and block.type != "string"
-
-
-def no_gate(size_bytes: int) -> AbstractContextManager[None]:
-    """Let everything pass."""
-    return nullcontext()
-
-
-def drain_steps(work: DrainWork, gate: Callable[[int], AbstractContextManager[None]] = no_gate) -> int:
-    """Write raw steps; running it again writes the same.
-
-    Parameters
-    ----------
-    work
-        What to write.
-    gate
-        Is asked before each array of a step is written, with its bytes; the array is written in its ``with``.
-
-    Returns
-    -------
-    int
-        Bytes written, before compression.
-    """
-    group = zarr.open_group(work.store, mode="r+", use_consolidated=False)
-    reader = BlockReader(work.contact, work.stream)
-    size = 0
-    for row, (number, placed) in enumerate(zip(work.numbers, work.steps, strict=True), start=work.start):
-        for name in dict.fromkeys(block.name for _, block in placed):
-            field = reader.assemble(number, [(node, block) for node, block in placed if block.name == name])
-            with gate(field.nbytes):
-                group[name][row] = field  # type: ignore[index]
-            size += field.nbytes
-    return size
+    chosen = (raw.variables is None or form.name in raw.variables) and form.name != time_variable
+    chosen = chosen and not form.name.startswith(OWN)
+    return chosen and form.kind in ("GlobalArray", "GlobalValue") and form.type != "string"
 
 
 class RawStore:
@@ -126,6 +52,7 @@ class RawStore:
         self._raw = raw
         self._attributes = attributes
         self._axis = STEP if time is None else time[0]
+        self._forms: dict[str, Form] = {}
         self.path = path
         if self._store.is_new:
             self._store.create(STEP, (self._axis,), (0,), "i8", {"long_name": "step of the simulation"}, (512,))
@@ -148,23 +75,50 @@ class RawStore:
         self._store.create(name, (name,), values.shape, values.dtype, self._attributes.of(name), chunks=values.shape)
         self._store.write(name, 0, values)
 
-    def make_room(self, start: int, steps: Sequence[Sequence[Block]]) -> None:
-        """Lengthen every variable of some steps, before tasks write their arrays; write their single values."""
-        end = start + len(steps)
-        for block in {block.name: block for blocks in steps for block in blocks}.values():
-            if block.name not in self._store:
-                self._create(block)
-            if not block.shape:
-                self._store.write(block.name, start, _values(block, steps))
+    def make_room(self, end: int, forms: Mapping[str, BlockForm]) -> tuple[Form, ...]:
+        """Lengthen every variable of some steps, before their values are written.
+
+        Parameters
+        ----------
+        end
+            How many steps there are then.
+        forms
+            One block of each variable of these steps.
+
+        Returns
+        -------
+        tuple
+            How the arrays lie in files.
+
+        Raises
+        ------
+        ConfigError
+            If the store has one that the drain can't go on with.
+        """
+        for form in forms.values():
+            if form.name not in self._store:
+                self._create(form)
         for name in self._store.names(self._axis):
             self._store.resize(name, end)
+        return tuple(self._form(form) for form in forms.values() if form.shape)
 
-    def _create(self, block: Block) -> None:
-        dims = (self._axis, *self._attributes.dimensions(block.name, len(block.shape)))
-        attributes = self._attributes.of(block.name) | self._missing(block.name)
-        chunks = (1, *block.shape) if block.shape else (512,)
-        compression = self._raw.compression
-        self._store.create(block.name, dims, (0, *block.shape), block.dtype, attributes, chunks, compression)
+    def write_values(self, name: str, start: int, values: Sequence[Any]) -> None:
+        """Write single values of consecutive steps; where one is None, it is NaN (0 for integers)."""
+        dtype = np.dtype(self._store.metadata(name)["data_type"])
+        empty = np.nan if dtype.kind in "fc" else 0
+        self._store.write(name, start, np.array([empty if value is None else value for value in values], dtype))
+
+    def _form(self, like: BlockForm) -> Form:
+        if like.name not in self._forms:
+            missing = self._attributes.fill_value(like.name)
+            self._forms[like.name] = form_of(like, self._raw, self._store.metadata(like.name), missing)
+        return self._forms[like.name]
+
+    def _create(self, like: BlockForm) -> None:
+        dims = (self._axis, *self._attributes.dimensions(like.name, len(like.shape)))
+        attributes = self._attributes.of(like.name) | self._missing(like.name)
+        chunks, storage = (None, storage_of(like, self._raw)) if like.shape else ((512,), None)
+        self._store.create(like.name, dims, (0, *like.shape), like.dtype, attributes, chunks, storage=storage)
 
     def _missing(self, name: str) -> dict[str, float]:
         value = self._attributes.fill_value(name)
@@ -176,14 +130,3 @@ class RawStore:
         if self._axis != STEP:
             self._store.write(self._axis, start, np.asarray(times, "f8"))
         self._store.commit(bbflow_steps=start + len(numbers))
-
-
-def _values(like: Block, steps: Sequence[Sequence[Block]]) -> Array:
-    """Give a single value's series over some steps; NaN (0 for integers) where a step has none."""
-    values = np.full(len(steps), np.nan if like.dtype.kind in "fc" else 0, like.dtype)
-    for row, blocks in enumerate(steps):
-        for block in blocks:
-            if block.name == like.name:
-                values[row] = block.value
-                break
-    return values

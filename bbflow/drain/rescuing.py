@@ -16,7 +16,7 @@ from bbflow.cf import STEP, StreamAttributes
 from bbflow.config import Config, RawConfig, TimeConfig
 from bbflow.drain.coordinates import write_coordinates
 from bbflow.drain.draining import Draining, RawStep
-from bbflow.drain.raw import drain_steps
+from bbflow.drain.writing import drain_steps
 from bbflow.errors import BbflowError, NodeError
 from bbflow.growing import zarr_files
 from bbflow.landing.client import NodeClient

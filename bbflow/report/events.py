@@ -25,6 +25,10 @@ class Span:
     """Last of them, included."""
     every: int = 1
     """Only every so many of them were done."""
+    stored_bytes: int | None = None
+    """Of a drain, what was written: less than its bytes if fields repeat, or are compressed; None if as many."""
+    repeated_bytes: int = 0
+    """Of a drain, what was the same as in the step before, and was not written again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +134,8 @@ def _span(kind: str, content: Mapping[str, Any]) -> Span:
         int(content["first_step"]),
         int(content["last_step"]),
         int(content.get("every", 1)),
+        int(content.get("stored_bytes", size)),
+        int(content.get("repeated_bytes", 0)),
     )
 
 

@@ -120,7 +120,7 @@ def movement_figures(summary: Summary) -> list[Figure]:
         Figure(
             "Drained to the PFS",
             units.format_bytes(summary.drained_bytes),
-            _of(summary.drained_bytes, summary.landed_bytes),
+            _drained(summary),
         ),
         Figure(
             "Results written",
@@ -176,6 +176,15 @@ def percent(share: float) -> str:
 
 def _of(part: int, landed: int) -> str:
     return f"{percent(part / landed)} of the landed" if landed else ""
+
+
+def _drained(summary: Summary) -> str:
+    said = [_of(summary.drained_bytes, summary.landed_bytes)]
+    if summary.drained_bytes < summary.chosen_bytes:
+        said.append(f"stored of {units.format_bytes(summary.chosen_bytes)}")
+    if summary.repeated_bytes:
+        said.append(f"{units.format_bytes(summary.repeated_bytes)} of repeats stored once")
+    return ", ".join(filter(None, said))
 
 
 def _discarded(summary: Summary) -> str:

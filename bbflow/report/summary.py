@@ -23,7 +23,11 @@ class Summary:
     landed_bytes: int
     """What the simulation wrote."""
     drained_bytes: int
-    """What went to the PFS of it."""
+    """What went to the PFS of it, as it is stored there."""
+    chosen_bytes: int
+    """The same before repeats were left out and the rest was compressed."""
+    repeated_bytes: int
+    """Fields that were the same as in the step before, and were not stored again."""
     results_bytes: int
     """What was written of the results."""
     saved: float | None
@@ -56,7 +60,7 @@ def summarise(events: Events, stored_status: str | None) -> Summary:
     """
     sizes = {span.first_step: span.bytes for span in events.landed}
     landed_bytes = sum(sizes.values())
-    drained_bytes = sum(span.bytes for span in events.drains)
+    drained_bytes = sum(span.bytes if span.stored_bytes is None else span.stored_bytes for span in events.drains)
     results_bytes = sum(span.bytes for span in events.publishes)
     end = events.end
     return Summary(
@@ -67,6 +71,8 @@ def summarise(events: Events, stored_status: str | None) -> Summary:
         steps_discarded=end.discarded if end else None,
         landed_bytes=landed_bytes,
         drained_bytes=drained_bytes,
+        chosen_bytes=sum(span.bytes for span in events.drains),
+        repeated_bytes=sum(span.repeated_bytes for span in events.drains),
         results_bytes=results_bytes,
         saved=1 - (drained_bytes + results_bytes) / landed_bytes if landed_bytes else None,
         wall_s=events.wall_s,

@@ -9,7 +9,7 @@ from pathlib import Path
 from distributed import secede
 
 from bbflow.config import RawConfig
-from bbflow.drain.raw import DrainWork, drain_steps
+from bbflow.drain.writing import Drained, DrainWork, drain_steps
 from bbflow.phases import BoardSource, io_phase
 from bbflow.staging import Gate, Policy, Share
 from bbflow.staging.policies import checked_policy
@@ -19,7 +19,7 @@ APPLICATION = "bbflow drain"
 """Who is in the phase that the drain announces."""
 
 
-def writing(raw: RawConfig) -> Callable[[DrainWork], int]:
+def writing(raw: RawConfig) -> Callable[[DrainWork], Drained]:
     """Give what a drain task calls.
 
     Raises
@@ -33,8 +33,8 @@ def writing(raw: RawConfig) -> Callable[[DrainWork], int]:
     return partial(drain_politely, policy=policy, phases=raw.phases)
 
 
-def drain_politely(work: DrainWork, policy: Policy, phases: Path) -> int:
-    """Write raw steps as a policy allows; give the bytes that were written.
+def drain_politely(work: DrainWork, policy: Policy, phases: Path) -> Drained:
+    """Write raw steps as a policy allows.
 
     Parameters
     ----------

@@ -11,6 +11,7 @@ from bbflow.belongings import clear, is_ours
 from bbflow.cf import StreamAttributes
 from bbflow.config import Config
 from bbflow.drain.draining import DrainBatch, Draining, RawStep
+from bbflow.drain.writing import Drained, together
 from bbflow.events import EventLog
 from bbflow.landing.contact import NodeAddress
 from bbflow.operators.windows.calendars import Clock
@@ -85,7 +86,7 @@ class Stage:
         self.wake = wake
 
     def log_batch(
-        self, event: str, steps: tuple[int, ...], started_s: float, ended_s: float, size: int, every: int = 1
+        self, event: str, steps: tuple[int, ...], started_s: float, ended_s: float, size: int, **more: int
     ) -> None:
         """Write the event of a batch that is done."""
         self.log.add(
@@ -93,10 +94,10 @@ class Stage:
             node=",".join(self.nodes),
             first_step=steps[0],
             last_step=steps[-1],
-            every=every,
             started_s=started_s,
             ended_s=ended_s,
             bytes=size,
+            **more,
         )
 
 
@@ -275,13 +276,16 @@ class DrainStage(Stage):
         """Submit the next batch, if there is one and none runs."""
         if self._tasks is not None or self.view.frontier <= self.draining.cursor:
             return
-        ready = self.view.steps_after(self.draining.cursor)[: self.config.workers.batch_steps]
+        ready = self.draining.some(self.view.steps_after(self.draining.cursor), self._bytes_of)
         through = ready[-1] if ready else self.view.frontier
         steps = [self._raw_step(number) for number in ready if self.draining.keeps(number)]
         batch = self.draining.next_batch(steps, through, len(self._hosts))
-        # Most batches are small, so the hosts take turns.
-        works = [(work, self._hosts[(work.start + work.share) % len(self._hosts)]) for work in batch.works]
+        works = [(work, self._hosts[work.share]) for work in batch.works]
         self._tasks = TaskBatch(self.cluster, batch, self._write, works, self.wake)
+
+    def _bytes_of(self, number: int) -> int:
+        parts = (self.view.step(node, number) for node in self.view.taking_part)
+        return sum(part.bytes for part in parts if part)
 
     def _raw_step(self, number: int) -> RawStep:
         parts = parts_of(self.view, number)
@@ -290,12 +294,22 @@ class DrainStage(Stage):
 
     def take(self) -> None:
         """Let the batch count if its tasks are done."""
-        sizes = self._tasks.results() if self._tasks else None
-        if self._tasks is None or sizes is None:
+        done: list[Drained] | None = self._tasks.results() if self._tasks else None
+        if self._tasks is None or done is None:
             return
         batch, started_s = self._tasks.batch, self._tasks.started_s
         self._tasks = None
         self.draining.take(batch)
         self.consumers.commit(DRAIN, self.draining.cursor, self.view.taking_part, no_checkpoint)
         if batch.numbers:
-            self.log_batch("drain", batch.numbers, started_s, time.time(), sum(sizes), self.config.raw.every)
+            total = together(done)
+            self.log_batch(
+                "drain",
+                batch.numbers,
+                started_s,
+                time.time(),
+                total.bytes,
+                every=self.config.raw.every,
+                stored_bytes=total.stored_bytes,
+                repeated_bytes=total.repeated_bytes,
+            )

@@ -9,7 +9,7 @@ import numpy as np
 
 from bbflow.landing.contact import read_contact
 from bbflow.records import Block
-from bbflow.store.pool import read_block
+from bbflow.store.pool import map_pool, read_block
 from bbflow.view.layout import PlacedBlock
 from bbflow.view.lease import Lease
 
@@ -57,6 +57,12 @@ class BlockReader:
         if values.size:
             self._lease.get(node, step, block.offset, values.reshape(-1).view(np.uint8).data)
         return values
+
+    def pool(self, node: str) -> Array | None:
+        """Give a node's whole pool as bytes; None if it is on another host."""
+        if self._nodes[node].host != socket.gethostname():
+            return None
+        return np.frombuffer(map_pool(self._nodes[node].pool), np.uint8)
 
     def assemble(self, step: int, placed: Sequence[PlacedBlock]) -> Array:
         """Put the blocks of one variable in one step together.

@@ -1,6 +1,8 @@
 """The drain's work is parted among hosts, and single values are written by the one who knows all steps."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -11,32 +13,58 @@ from hypothesis import strategies as st
 from writers import steps_of, watch, write, write_config
 
 from bbflow.cf import StreamAttributes
-from bbflow.config import RawConfig
-from bbflow.drain.raw import DrainWork, RawStore, drain_steps
+from bbflow.config import Config, RawConfig
+from bbflow.drain.draining import LEAST_BYTES, MOST_BYTES, Draining, RawStep
+from bbflow.drain.forms import Form
+from bbflow.drain.writing import DrainWork, drain_steps, together
+from bbflow.errors import StreamError
 from bbflow.landing.contact import read_contact
 from bbflow.landing.embedded import EmbeddedNodes
-from bbflow.records import Block
+from bbflow.records import Block, Step
+
+FORMS = st.lists(
+    st.builds(Form, st.text("uvwT_"), st.just(np.dtype("f4")), st.just((2,)), st.integers(1, 7)), max_size=5
+)
 
 
-@given(st.integers(0, 3), st.lists(st.integers(0, 99), max_size=30), st.integers(1, 5))
-def test_the_parts_of_a_batch_are_all_its_steps_in_rows_that_nobody_else_writes(start, numbers, shares):
-    steps = tuple((("bb1", Block(f"v{number}", "float", "GlobalArray")),) for number in numbers)
-    work = DrainWork("raw.zarr", start, tuple(numbers), steps, Path("contact.json"), "model")
-    parts = work.part(shares)
+@given(st.integers(0, 3), st.lists(st.integers(0, 99), max_size=30), FORMS, st.integers(1, 5), st.booleans())
+def test_the_parts_of_a_batch_are_all_its_rows_in_files_that_nobody_else_writes(start, numbers, forms, shares, dedup):
+    forms = tuple({form.name: replace(form, dedup=dedup) for form in forms}.values())
+    work = DrainWork("raw.zarr", start, tuple(numbers), ((),) * len(numbers), forms, Path("contact.json"), "model")
+    parts = work.parts(shares)
     assert len(parts) <= shares
-    assert [(part.share, part.shares) for part in parts] == [(n, len(parts)) for n in range(len(parts))]
-    assert [number for part in parts for number in part.numbers] == numbers
-    assert tuple(step for part in parts for step in part.steps) == steps
-    assert [part.start + n for part in parts for n in range(len(part.numbers))] == [*range(start, start + len(numbers))]
+    for form in forms:
+        files = [index for part in parts for index in part.rows(form)]
+        rows = [row for part in parts for some in part.rows(form).values() for row in some]
+        assert len(files) == len(set(files))
+        assert sorted(rows) == [*range(start, start + len(numbers))]
+        assert all(form.owner(index, shares) == part.share for part in parts for index in part.rows(form))
+
+
+def raw_steps(nodes, steps):
+    """Give a node's steps as the drain gets them; their times are their numbers."""
+    (node,) = read_contact(nodes.contact)
+    return [RawStep(step.number, float(step.number), {node.name: step}) for step in steps]
+
+
+def open_draining(folder, contact=Path("contact.json"), **raw):
+    draining = Draining(Config("model", {}, raw=RawConfig(**raw)), contact, {})
+    draining.open(folder / "raw.zarr", StreamAttributes({}), {})
+    return draining
 
 
 def test_a_single_value_that_a_step_lacks_is_missing_there(tmp_path):
-    store = RawStore(tmp_path / "raw.zarr", RawConfig(), StreamAttributes({}), ("time", {}))
+    draining = open_draining(tmp_path)
     co2, index = Block("co2", "double", "GlobalValue", value=280.5), Block("index", "int32_t", "GlobalValue", value=7)
-    store.make_room(0, [[co2, index], [index]])
-    store.commit(0, [0, 4], [0.0, 1.0])
-    store.make_room(2, [[Block("co2", "double", "GlobalValue", value=281.0)]])
-    store.commit(2, [8], [2.0])
+    later = Block("co2", "double", "GlobalValue", value=281.0)
+    steps = [
+        RawStep(4 * row, float(row), {"bb0": Step.of_blocks(4 * row, blocks)})
+        for row, blocks in enumerate([[co2, index], [index], [later]])
+    ]
+    for some in (steps[:2], steps[2:]):
+        batch = draining.next_batch(some, some[-1].number, 1)
+        assert batch.works == ()
+        draining.take(batch)
     raw = xr.open_zarr(tmp_path / "raw.zarr")
     assert raw.bbflow_step.values.tolist() == [0, 4, 8]
     np.testing.assert_array_equal(raw.co2.values, [280.5, np.nan, 281.0])
@@ -58,13 +86,87 @@ engine.close()
 def test_tasks_side_by_side_write_what_one_task_writes(tmp_path, shares):
     with EmbeddedNodes(1, 1 << 18) as nodes:
         write(nodes.contact, WRITE, write_config(tmp_path))
-        (node,) = read_contact(nodes.contact)
-        steps = [tuple((node.name, block) for block in step.blocks) for step in steps_of(watch(nodes))]
-        store = RawStore(tmp_path / "raw.zarr", RawConfig(), StreamAttributes({}), ("time", {}))
-        store.make_room(0, [[block for _, block in placed] for placed in steps])
-        work = DrainWork(str(store.path), 0, tuple(range(5)), tuple(steps), nodes.contact, "model")
+        draining = open_draining(tmp_path, nodes.contact, shard=2 * 6 * 8)
+        batch = draining.next_batch(raw_steps(nodes, steps_of(watch(nodes))), 4, shares)
         with ThreadPoolExecutor(shares) as pool:
-            assert sum(pool.map(drain_steps, work.part(shares))) == 5 * 6 * 8
-    store.commit(0, range(5), range(5))
+            assert together(pool.map(drain_steps, batch.works)).bytes == 5 * 6 * 8
+    draining.take(batch)
     expected = np.arange(6) + 10.0 * np.arange(5)[:, None]
-    np.testing.assert_array_equal(xr.open_zarr(store.path)["field"].values, expected)
+    np.testing.assert_array_equal(xr.open_zarr(tmp_path / "raw.zarr")["field"].values, expected)
+
+
+def test_an_array_that_changes_its_shape_is_named(tmp_path):
+    with EmbeddedNodes(1, 1 << 18) as nodes:
+        draining = open_draining(tmp_path, nodes.contact)
+        blocks = [Block("v", "float", "GlobalArray", (size,), (0,), (size,), bytes=4 * size) for size in (3, 4)]
+        steps = raw_steps(nodes, [Step.of_blocks(number, [block]) for number, block in enumerate(blocks)])
+        (work,) = draining.next_batch(steps, 1, 1).works
+        with pytest.raises(StreamError, match=r"v is float32 of shape \(3,\) in step 0, but float32 of \(4,\)"):
+            drain_steps(work)
+
+
+REPEATS = """
+names = ["mask", "sometimes", "always", "later"]
+variables = {name: io.define_variable(name, np.empty(0), [6, 2], [0, 0], [6, 2], False) for name in names}
+engine = io.open("out", Mode.Write)
+for step in range(9):
+    engine.begin_step()
+    values = {"mask": 7, "sometimes": step // 4, "always": step, "later": 5 if step not in (0, 1, 5) else None}
+    for name, value in values.items():
+        for half in range(2) if value is not None else ():
+            variables[name].set_selection([[3 * half, 0], [3, 2]])
+            engine.put(variables[name], np.full((3, 2), value, float), Mode.Sync)
+    engine.end_step()
+engine.close()
+"""
+
+
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+@pytest.mark.parametrize(("steps", "kept"), [(1, {"mask": 1, "sometimes": 3, "always": 9, "later": 2}), (4, None)])
+@pytest.mark.parametrize("cuts", [(0, 9), (0, 1, 2, 6, 9)])
+def test_what_repeats_is_stored_once_and_reads_as_before(tmp_path, compression, steps, kept, cuts):
+    with EmbeddedNodes(1, 1 << 18) as nodes:
+        write(nodes.contact, REPEATS, write_config(tmp_path))
+        raw = {"compression": compression, "dedup": True, "shard": steps * 6 * 2 * 8}
+        draining = open_draining(tmp_path, nodes.contact, **raw)
+        held, done = raw_steps(nodes, steps_of(watch(nodes))), []
+        for begin, end in pairwise(cuts):
+            batch = draining.next_batch(held[begin:end], end - 1, 2)
+            done.append(together(map(drain_steps, batch.works)))
+            draining.take(batch)
+    path = tmp_path / "raw.zarr"
+    found = xr.open_zarr(path).load()
+    expected = {name: np.arange(9.0) for name in ("mask", "sometimes", "always", "later")}
+    expected["mask"][:], expected["later"][:], expected["later"][[0, 1, 5]] = 7, 5, np.nan
+    expected["sometimes"] = np.arange(9) // 4
+    for name, values in expected.items():
+        np.testing.assert_array_equal(found[name].values, np.broadcast_to(values[:, None, None], (9, 6, 2)))
+    total = together(done)
+    field = 6 * 2 * 8
+    assert total.bytes == (3 * 9 + 6) * field
+    files = {name: {path.stat().st_ino for path in (path / name).glob("c.*")} for name in expected}
+    if kept is not None:
+        assert {name: len(inodes) for name, inodes in files.items()} == kept
+        assert total.repeated_bytes == total.bytes - sum(kept.values()) * field
+    else:
+        # In files of four steps: one in each of three, 0 0 0 0|1 1 1 1|2, all, and - - 5 5|5 - 5 5|5.
+        assert total.repeated_bytes == total.bytes - (3 + 3 + 9 + 4) * field
+        assert all(len(inodes) == 3 for inodes in files.values())
+    if compression == "none":
+        assert total.stored_bytes == total.bytes - total.repeated_bytes
+
+
+SIZES = st.lists(st.sampled_from([0, 1, 1 << 20, 20 << 20, 300 << 20]), min_size=1, max_size=200)
+
+
+@given(SIZES, st.integers(1, 5))
+def test_a_batch_is_the_oldest_steps_of_bounded_size(sizes, every):
+    draining = Draining(Config("model", {}, raw=RawConfig(every=every)), Path("contact.json"), {})
+    some = draining.some(range(len(sizes)), sizes.__getitem__)
+    kept = [sizes[number] for number in range(0, len(sizes), every)]
+    assert some == list(range(len(some)))
+    assert some
+    own = [sizes[number] for number in some if number % every == 0]
+    limit = min(max(sum(kept) // 4, LEAST_BYTES), MOST_BYTES)
+    assert sum(own) <= limit or sum(size > 0 for size in own) == 1
+    assert len(some) == len(sizes) or sum(own) + sizes[len(some)] > limit

@@ -1,8 +1,10 @@
 import json
+from dataclasses import replace
 
 import pytest
 
 from bbflow.report.events import End, Events, Span, parse_events
+from bbflow.report.page import movement_figures
 from bbflow.report.summary import covered_steps, summarise
 
 
@@ -36,6 +38,19 @@ def test_data_movement_saved_is_taken_against_writing_every_raw_step():
     summary = summarise(events, None)
     assert summary.saved == pytest.approx(0.75)
     assert (summary.landed_bytes, summary.drained_bytes, summary.results_bytes) == (1000, 200, 50)
+
+
+def test_what_a_drain_stored_counts_as_moved_and_the_page_says_what_it_saved():
+    batch = {"event": "drain", "node": "bb0", "started_s": 1, "ended_s": 2, "first_step": 0, "last_step": 1}
+    batch |= {"bytes": 4 << 20, "stored_bytes": 1 << 20, "repeated_bytes": 2 << 20}
+    old = batch | {"bytes": 1 << 20}
+    del old["stored_bytes"], old["repeated_bytes"]
+    events = parse_events(map(json.dumps, (batch, old)))
+    summary = summarise(replace(events, landed=(landed(0, 8 << 20),)), None)
+    assert (summary.drained_bytes, summary.chosen_bytes, summary.saved) == (2 << 20, 5 << 20, 0.75)
+    (figure,) = (figure for figure in movement_figures(summary) if figure.name.startswith("Drained"))
+    assert figure.value == "2 MiB"
+    assert figure.remark == "25 % of the landed, stored of 5 MiB, 2 MiB of repeats stored once"
 
 
 def test_waiting_is_a_share_of_the_time_from_the_first_event_to_the_end():

@@ -73,7 +73,7 @@ def test_raw_steps_of_a_run_wait_for_the_end_of_a_phase_while_folds_go_on(progra
     with io_phase("ocean-model", tmp_path / "phases"):
         process = mainjob.start_run(config, mainjob.simulation(program, 1, 130))
         until(lambda: months(tmp_path) == [124])
-        drained = list((tmp_path / "out" / "raw.zarr").glob("tas/c/*"))
+        drained = list((tmp_path / "out" / "raw.zarr").glob("tas/c*"))
         assert drained == []
     said, _ = process.communicate(timeout=300)
     assert process.returncode == 0, said

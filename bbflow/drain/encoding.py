@@ -1,0 +1,67 @@
+"""What becomes of a field's values before they are written: mantissa bits are rounded away, and bytes compressed."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numcodecs import Blosc, Zstd
+from zarr.codecs import BloscCodec, ZstdCodec
+
+from bbflow.operators.blocks import as_fill
+
+Array = np.ndarray[Any, Any]
+SHUFFLES = {"noshuffle": Blosc.NOSHUFFLE, "shuffle": Blosc.SHUFFLE, "bitshuffle": Blosc.BITSHUFFLE}
+
+
+def codec_of(compression: str, dtype: np.dtype[Any]) -> ZstdCodec | BloscCodec | None:
+    """Give zarr's codec for a kind of compression: none, zstd or blosc."""
+    if compression == "zstd":
+        return ZstdCodec(level=1)
+    if compression == "blosc":
+        return BloscCodec(cname="lz4", clevel=5, shuffle="shuffle", typesize=dtype.itemsize)
+    return None
+
+
+def encoder_of(codec: Mapping[str, Any]) -> Callable[[Array], bytes]:
+    """Give what does a codec's work, by how it stands in an array's metadata: zstd or blosc."""
+    settings = codec["configuration"]
+    if codec["name"] == "zstd":
+        numcodec = Zstd(settings["level"], settings["checksum"])
+    else:
+        shuffle = SHUFFLES[settings["shuffle"]]
+        numcodec = Blosc(settings["cname"], settings["clevel"], shuffle, settings["blocksize"])
+    encode: Callable[[Array], bytes] = numcodec.encode
+    return encode
+
+
+def rounded(values: Array, bits: int, missing: float | None) -> Array:
+    """Round floating-point values to some bits of their mantissa, to the nearest, ties to even; the others become 0.
+
+    The error is at most 2 ** -(bits + 1) of a value. Missing values, NaN, and what is or would be infinite stay as they
+    are.
+
+    Parameters
+    ----------
+    values
+        Of float16, float32 or float64.
+    bits
+        Bits that are kept; with all that the type has, or more, nothing changes.
+    missing
+        What stands for a missing value.
+
+    References
+    ----------
+    Klöwer et al. (2021), Compressing atmospheric data into its real information content,
+    doi:10.1038/s43588-021-00156-2.
+    """
+    drop = np.finfo(values.dtype).nmant - bits
+    if drop <= 0:
+        return values
+    whole = values.view(f"u{values.dtype.itemsize}")
+    one = whole.dtype.type(1)
+    half = (one << whole.dtype.type(drop - 1)) - one
+    odd = (whole >> whole.dtype.type(drop)) & one
+    new = ((whole + half + odd) & ~((one << whole.dtype.type(drop)) - one)).view(values.dtype)
+    fill = as_fill(missing, values.dtype)
+    stays = ~np.isfinite(new) if fill is None else ~np.isfinite(new) | (values == fill)
+    return np.where(stays, values, new)

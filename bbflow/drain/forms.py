@@ -1,0 +1,106 @@
+"""How a variable's steps lie in the files of ``raw.zarr``."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+from zarr.abc.codec import Codec
+from zarr.codecs import BytesCodec, ShardingCodec
+
+from bbflow.config import RawConfig
+from bbflow.drain.encoding import codec_of
+from bbflow.drain.shards import LARGE, PAGE, Shard, Single
+from bbflow.errors import ConfigError
+from bbflow.records import BlockForm
+
+MOST_STEPS = 4096
+"""Steps in a file at most: whoever reads one of them reads the index of all."""
+SEPARATED = {"name": "default", "configuration": {"separator": "."}}
+"""How files are named: they lie in the array's own directory, not in one for each dimension."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A variable's form: one chunk for each step, and so many steps in a file."""
+
+    name: str
+    """The variable."""
+    dtype: np.dtype[Any]
+    """Type of its values."""
+    shape: tuple[int, ...]
+    """Of one step."""
+    steps: int
+    """In one file."""
+    codec: Mapping[str, Any] | None = None
+    """What compresses a chunk, as it stands in the array's metadata."""
+    keep_bits: int | None = None
+    """Mantissa bits to which values are rounded; all of them if None."""
+    missing: float | None = None
+    """What stands for a missing value."""
+    dedup: bool = False
+    """Whether a step that is the same as the one before is stored once."""
+
+    def file(self, store: str, index: int) -> Shard | Single:
+        """Give a file of the array by its index."""
+        if self.steps == 1:
+            return Single(self._path(store, index), self._path(store, index - 1) if index else None)
+        chunk_bytes = prod(self.shape) * self.dtype.itemsize
+        return Shard(self._path(store, index), self.steps, PAGE if chunk_bytes >= LARGE else 1)
+
+    def _path(self, store: str, index: int) -> Path:
+        return Path(store, self.name, ".".join(["c", str(index), *("0" for _ in self.shape)]))
+
+    def owner(self, index: int, writers: int) -> int:
+        """Say which of several writers writes a file: always the same one, as that of the file that it may repeat."""
+        turn = 0 if self.dedup and self.steps == 1 else index
+        return (crc32(self.name.encode()) + turn) % writers
+
+
+def storage_of(block: BlockForm, raw: RawConfig) -> dict[str, Any]:
+    """Give what stands in the metadata of a new array of a variable about its files."""
+    codec = codec_of(raw.compression, block.dtype)
+    size = prod(block.shape) * block.dtype.itemsize
+    steps = max(min(raw.shard // max(size, 1), MOST_STEPS), 1)
+    chunk = [max(length, 1) for length in block.shape]
+    codecs: list[Codec] = [BytesCodec()] if codec is None else [BytesCodec(), codec]
+    if steps > 1:
+        shard = ShardingCodec(
+            chunk_shape=(1, *chunk), codecs=codecs, index_codecs=[BytesCodec()], index_location="start"
+        )
+        codecs = [shard]
+    grid = {"name": "regular", "configuration": {"chunk_shape": [steps, *chunk]}}
+    return {"chunk_grid": grid, "chunk_key_encoding": SEPARATED, "codecs": [item.to_dict() for item in codecs]}
+
+
+def form_of(block: BlockForm, raw: RawConfig, metadata: Mapping[str, Any], missing: float | None) -> Form:
+    """Give the form of an array that is there, whatever the configuration says of new ones.
+
+    Raises
+    ------
+    ConfigError
+        If it isn't one that the drain writes, or has another shape.
+    """
+    steps, *chunk = metadata["chunk_grid"]["configuration"]["chunk_shape"]
+    codecs: Sequence[Mapping[str, Any]] = metadata["codecs"]
+    is_sharded = codecs[0]["name"] == "sharding_indexed"
+    if is_sharded:
+        own = codecs[0]["configuration"]
+        fits = own["index_location"] == "start" and [codec["name"] for codec in own["index_codecs"]] == ["bytes"]
+        codecs = own["codecs"]
+    else:
+        fits = steps == 1
+    fits = fits and metadata["chunk_key_encoding"]["configuration"]["separator"] == "."
+    if not fits or tuple(chunk) != tuple(max(length, 1) for length in block.shape):
+        raise ConfigError(
+            f"raw.zarr has {block.name} in chunks of {tuple(chunk)} and files that the drain doesn't write so: "
+            "give another output, or leave the variable out (raw: variables)"
+        )
+    codec = codecs[1] if len(codecs) > 1 else None
+    bits = raw.keep_bits if block.dtype.kind == "f" else None
+    if isinstance(bits, Mapping):
+        bits = bits.get(block.name)
+    return Form(block.name, block.dtype, block.shape, steps, codec, bits, missing, raw.dedup)

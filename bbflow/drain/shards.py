@@ -1,0 +1,213 @@
+"""The files of a raw array, written past zarr in large pieces: shards that grow while others read them.
+
+A shard of Zarr 3 (codec ``sharding_indexed``) is a file with chunks in any order, and an index of where each lies. Here
+the index stands at the file's begin and has no checksum: an entry is written once, after the chunk's bytes, and readers
+look at it only when the array's shape takes its step in. So nothing that a reader can see ever changes.
+"""
+
+import errno
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bbflow.atomic import beside, replacing
+
+Array = np.ndarray[Any, Any]
+ENTRY_BYTES = 16
+"""An entry is the first byte and the length of a chunk."""
+NOTHING = 2**64 - 1
+EMPTY = (NOTHING, NOTHING)
+"""The entry of a step without a chunk."""
+PAGE = 4096
+LARGE = 1 << 20
+"""Chunks of so many bytes and more begin at a page."""
+MOST_PARTS = 1000
+"""So many parts are written at once; Linux takes 1,024."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """What one step leaves in a file."""
+
+    parts: Sequence[Array] = ()
+    """Its bytes, arrays of them one behind the other; without any, the step has nothing."""
+    repeats: bool = False
+    """Whether it is the same as the step before it, and needs no bytes of its own."""
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes it has."""
+        return sum(part.nbytes for part in self.parts)
+
+    def is_same(self, stored: Array) -> bool:
+        """Whether its bytes are those that are stored somewhere."""
+        at = 0
+        for part in self.parts:
+            if not same_bytes(part, stored[at : at + part.nbytes]):
+                return False
+            at += part.nbytes
+        return at == len(stored)
+
+
+def same_bytes(one: Array, other: Array) -> bool:
+    """Whether two arrays of bytes are the same; it is told from the first ones where they differ there."""
+    begins = (0, *range(PAGE, len(one), LARGE))
+    ends = (*begins[1:], len(one))
+    return len(one) == len(other) and all(
+        np.array_equal(one[begin:end], other[begin:end]) for begin, end in zip(begins, ends, strict=True)
+    )
+
+
+class Shard:
+    """A file of several steps.
+
+    Where a step's bytes lie follows from the steps before it alone. So who writes a step again writes the same, however
+    the steps were cut into batches.
+
+    Parameters
+    ----------
+    path
+        The file; it is made with the first step.
+    steps
+        How many it has room for.
+    align
+        Chunks begin at multiples of so many bytes.
+    """
+
+    def __init__(self, path: Path, steps: int, align: int) -> None:
+        self._path, self._steps, self._align = path, steps, align
+        self._header = -(-steps * ENTRY_BYTES // PAGE) * PAGE
+
+    def before(self, at: int) -> Array | None:
+        """Give the bytes that the step before this one has; None if it has none here."""
+        if at == 0 or not self._path.exists():
+            return None
+        with self._path.open("rb") as file:
+            offset, size = (int(number) for number in _entries(file.fileno(), at)[-1])
+        return None if offset == NOTHING else np.memmap(self._path, "u1", "r", offset, size)
+
+    def write(self, at: int, chunks: Sequence[Chunk]) -> int:
+        """Write consecutive steps from one on, those before it must be there; give the bytes that were stored."""
+        try:
+            descriptor = os.open(self._path, os.O_RDWR)
+        except FileNotFoundError:
+            self._make()
+            descriptor = os.open(self._path, os.O_RDWR)
+        try:
+            known = _entries(descriptor, at)
+            begin, parts, entries = self._lay_out(known, chunks)
+            write_at(descriptor, parts, begin)
+            write_at(descriptor, [entries.reshape(-1).view("u1")], at * ENTRY_BYTES)
+            return sum(part.nbytes for part in parts)
+        finally:
+            os.close(descriptor)
+
+    def _make(self) -> None:
+        """Make the file with an empty index, unless someone else has just done so."""
+        temporary = beside(self._path)
+        try:
+            temporary.write_bytes(b"\xff" * self._steps * ENTRY_BYTES + bytes(self._header - self._steps * ENTRY_BYTES))
+            with suppress(FileExistsError):
+                if not linked(temporary, self._path):
+                    temporary.replace(self._path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def _lay_out(self, known: Array, chunks: Sequence[Chunk]) -> tuple[int, list[Array], Array]:
+        """Give where the new bytes begin, their parts, and the steps' entries."""
+        ends = known.sum(axis=1)[known[:, 0] != NOTHING]
+        begin = end = max(self._header, int(ends.max(initial=0)))
+        parts: list[Array] = []
+        last = tuple(known[-1].tolist()) if len(known) else EMPTY
+        entries = []
+        for chunk in chunks:
+            if not chunk.parts:
+                last = EMPTY
+            elif not chunk.repeats:
+                gap, size = -end % self._align, chunk.bytes
+                if gap:
+                    parts.append(np.zeros(gap, "u1"))
+                parts += chunk.parts
+                last, end = (end + gap, size), end + gap + size
+            entries.append(last)
+        return begin, parts, np.array(entries, "<u8")
+
+
+class Single:
+    """A file of one step: the chunk itself. One that repeats is another name of the file before it.
+
+    Parameters
+    ----------
+    path
+        The file.
+    before
+        That of the step before it.
+    """
+
+    def __init__(self, path: Path, before: Path | None) -> None:
+        self._path, self._before = path, before
+
+    def before(self, at: int) -> Array | None:
+        """Give the bytes of the step before; None if it has none."""
+        if self._before is None or not self._before.exists():
+            return None
+        return np.memmap(self._before, "u1", "r")
+
+    def write(self, at: int, chunks: Sequence[Chunk]) -> int:
+        """Write the step, its file appears whole; give the bytes that were stored."""
+        (chunk,) = chunks
+        if not chunk.parts:
+            return 0
+        with replacing(self._path) as temporary:
+            if chunk.repeats and self._before is not None and linked(self._before, temporary):
+                return 0
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+            try:
+                write_at(descriptor, chunk.parts, 0)
+            finally:
+                os.close(descriptor)
+        return chunk.bytes
+
+
+def linked(path: Path, name: Path) -> bool:
+    """Give a file another name, if its file system can, and the file has not too many names already.
+
+    Raises
+    ------
+    FileExistsError
+        If the name is taken.
+    """
+    try:
+        os.link(path, name)
+    except FileExistsError:
+        raise
+    except OSError as error:
+        if error.errno not in (errno.EMLINK, errno.EPERM, errno.ENOTSUP):
+            raise
+        return False
+    return True
+
+
+def _entries(descriptor: int, count: int) -> Array:
+    """Read the first entries of an index, of shape (count, 2)."""
+    return np.frombuffer(os.pread(descriptor, count * ENTRY_BYTES, 0), "<u8").reshape(-1, 2)
+
+
+def write_at(descriptor: int, parts: Iterable[Array], offset: int) -> None:
+    """Write arrays of bytes one behind the other into a file, with as few calls as the system allows."""
+    views = [part.data for part in parts]
+    first = 0
+    while first < len(views):
+        written = os.pwritev(descriptor, list(islice(views, first, first + MOST_PARTS)), offset)
+        offset += written
+        while first < len(views) and written >= len(views[first]):
+            written -= len(views[first])
+            first += 1
+        if written:
+            views[first] = views[first][written:]

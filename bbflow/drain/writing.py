@@ -1,0 +1,185 @@
+"""What a drain task does: it takes fields from where they lie, and writes them as chunks in large pieces."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import astuple, dataclass, replace
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bbflow.drain.encoding import encoder_of, rounded
+from bbflow.drain.forms import Form
+from bbflow.drain.shards import Chunk, Shard, Single, same_bytes
+from bbflow.errors import StreamError
+from bbflow.view.blocks import BlockReader
+from bbflow.view.fields import FieldPlace, FieldReader, Parts, layouts_of, offsets_of, places_in
+
+Array = np.ndarray[Any, Any]
+PIECE_BYTES = 64 << 20
+"""Of an array, so many bytes are written at once; a chunk that is larger is a piece of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrainWork:
+    """What one drain task does: its own files of one store, in which nobody else writes."""
+
+    store: str
+    """Path of the store."""
+    start: int
+    """Index of the first step on the time axis."""
+    numbers: tuple[int, ...]
+    """The steps."""
+    steps: tuple[Parts, ...]
+    """For each step what lies on the nodes."""
+    forms: tuple[Form, ...]
+    """How the arrays lie in files."""
+    contact: Path
+    """Where the nodes are."""
+    stream: str
+    """Whose steps they are."""
+    share: int = 0
+    """Which of the tasks that drain side by side this is."""
+    shares: int = 1
+    """How many there are."""
+
+    def parts(self, shares: int) -> "list[DrainWork]":
+        """Part the files among so many tasks; those that have none are left out."""
+        parts = [replace(self, share=share, shares=shares) for share in range(shares)]
+        return [part for part in parts if any(part.rows(form) for form in self.forms)]
+
+    def rows(self, form: Form) -> dict[int, list[int]]:
+        """Give the rows of an array that this task writes, by the index of their file."""
+        rows: dict[int, list[int]] = {}
+        for row in range(self.start, self.start + len(self.numbers)):
+            if form.owner(row // form.steps, self.shares) == self.share:
+                rows.setdefault(row // form.steps, []).append(row)
+        return rows
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """What a drain task has done."""
+
+    bytes: int
+    """Bytes of the steps' arrays."""
+    stored_bytes: int
+    """Bytes that were written of them."""
+    repeated_bytes: int
+    """Bytes of the arrays that were the same as in the step before, and were not written again."""
+
+
+def together(done: Iterable[Drained]) -> Drained:
+    """Sum up what several tasks have done."""
+    sums = [sum(numbers) for numbers in zip((0, 0, 0), *map(astuple, done), strict=True)]
+    return Drained(*sums)
+
+
+def no_gate(size_bytes: int) -> AbstractContextManager[None]:
+    """Let everything pass."""
+    return nullcontext()
+
+
+def drain_steps(work: DrainWork, gate: Callable[[int], AbstractContextManager[None]] = no_gate) -> Drained:
+    """Write raw steps; running it again writes the same.
+
+    Parameters
+    ----------
+    work
+        What to write.
+    gate
+        Is asked before some steps of an array are written, with their bytes; they are written in its ``with``.
+
+    Raises
+    ------
+    StreamError
+        If a variable has changed its shape or type.
+    """
+    reader = FieldReader(BlockReader(work.contact, work.stream))
+    places = [places_in(layouts_of(parts)) for parts in work.steps]
+    offsets = [offsets_of(parts) for parts in work.steps]
+    size = stored = repeated = 0
+    for form in work.forms:
+        making = _Making(work, form, [own.get(form.name) for own in places], offsets, reader)
+        for at, file, chunks in making.pieces():
+            new = sum(chunk.bytes for chunk in chunks if not chunk.repeats)
+            with gate(new):
+                stored += file.write(at, chunks)
+        size, repeated = size + making.bytes, repeated + making.repeated_bytes
+    return Drained(size, stored, repeated)
+
+
+class _Making:
+    """Makes the chunks of one array."""
+
+    def __init__(
+        self,
+        work: DrainWork,
+        form: Form,
+        places: Sequence[FieldPlace | None],
+        offsets: Sequence[Mapping[str, Sequence[int]]],
+        reader: FieldReader,
+    ) -> None:
+        self._work, self._form, self._places, self._offsets, self._reader = work, form, places, offsets, reader
+        self._encode = encoder_of(form.codec) if form.codec is not None else None
+        self._last: tuple[list[Array], Chunk] | None = None
+        self._step_bytes = prod(form.shape) * form.dtype.itemsize
+        self.bytes = 0
+        self.repeated_bytes = 0
+
+    def pieces(self) -> Iterator[tuple[int, Shard | Single, list[Chunk]]]:
+        """Go through what is written at once: the place of its first step in a file, the file, and the chunks."""
+        length = max(PIECE_BYTES // max(self._step_bytes, 1), 1)
+        for index, rows in self._work.rows(self._form).items():
+            file = self._form.file(self._work.store, index)
+            if self._form.steps > 1:
+                self._last = None  # what a shard repeats is in itself
+            for begin in range(0, len(rows), length):
+                piece = rows[begin : begin + length]
+                at = piece[0] - index * self._form.steps
+                yield at, file, [self._chunk(row, file, at) for row in piece]
+
+    def _chunk(self, row: int, file: Shard | Single, at: int) -> Chunk:
+        step = row - self._work.start
+        place = self._places[step]
+        if place is None or not self._step_bytes:
+            self._last = None
+            return Chunk()
+        values = self._values(step, place)
+        known, chunk = self._last, None
+        if self._form.dedup and known is not None and _same(values, known[0]):
+            chunk = replace(known[1], repeats=True)
+        if chunk is None:
+            chunk = Chunk(self._encoded(values))
+            if self._form.dedup and known is None:
+                stored = file.before(at)
+                chunk = replace(chunk, repeats=stored is not None and chunk.is_same(stored))
+        self._last = values, chunk
+        self.bytes += self._step_bytes
+        self.repeated_bytes += self._step_bytes if chunk.repeats else 0
+        return chunk
+
+    def _values(self, step: int, place: FieldPlace) -> list[Array]:
+        form, like, number = self._form, place.like, self._work.numbers[step]
+        if like.shape != form.shape or like.dtype != form.dtype:
+            raise StreamError(
+                f"{form.name} is {like.dtype} of shape {like.shape} in step {number}, but {form.dtype} of {form.shape} "
+                "in raw.zarr: an array can't change there; leave it out (raw: variables)"
+            )
+        parts = self._reader.bytes_of(number, self._work.steps[step], self._offsets[step], place)
+        if form.keep_bits is None:
+            return parts
+        return [rounded(part.view(form.dtype), form.keep_bits, form.missing).view("u1") for part in parts]
+
+    def _encoded(self, values: list[Array]) -> list[Array]:
+        if self._encode is None:
+            return values
+        whole = values[0] if len(values) == 1 else np.concatenate(values)
+        return [np.frombuffer(self._encode(whole.view(self._form.dtype)), "u1")]
+
+
+def _same(one: list[Array], other: list[Array]) -> bool:
+    if [len(part) for part in one] != [len(part) for part in other]:
+        one, other = [np.concatenate(one)], [np.concatenate(other)]
+    return all(same_bytes(left, right) for left, right in zip(one, other, strict=True))

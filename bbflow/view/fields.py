@@ -1,0 +1,125 @@
+"""Whole fields of steps, as bytes: where they lie is found once for all steps that lie alike."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from bbflow.records import BlockForm, Layout, Step
+from bbflow.view.blocks import BlockReader
+
+Array = np.ndarray[Any, Any]
+Parts = Mapping[str, Step]
+"""Node name to what lies there of a step."""
+Piece = tuple[str, int]
+"""Name of a node, and which of the forms in its layout."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldPlace:
+    """Where a field lies in all steps of one layout."""
+
+    like: BlockForm
+    """One of its blocks."""
+    pieces: tuple[Piece, ...]
+    """All of them."""
+    is_stacked: bool
+    """Whether their bytes, one block behind the other in this order, are the whole field, and all are in pools."""
+
+
+Layouts = tuple[tuple[str, Layout], ...]
+"""Names of nodes, and how a step lies there."""
+
+
+def layouts_of(parts: Parts) -> Layouts:
+    """Give how a step lies."""
+    return tuple((node, part.layout) for node, part in parts.items())
+
+
+@lru_cache(maxsize=16)
+def places_in(layouts: Layouts) -> Mapping[str, FieldPlace]:
+    """Find the global arrays of a step by their names."""
+    found: dict[str, list[tuple[Piece, BlockForm]]] = {}
+    for node, layout in layouts:
+        for at, form in enumerate(layout.forms):
+            if form.kind == "GlobalArray":
+                found.setdefault(form.name, []).append(((node, at), form))
+    return {name: _place(placed) for name, placed in found.items()}
+
+
+def _place(placed: Sequence[tuple[Piece, BlockForm]]) -> FieldPlace:
+    first = placed[0][1]
+    rows = sorted((item for item in placed if prod(item[1].count)), key=lambda item: item[1].start[:1])
+    if first.shape and all(form.shape == first.shape and form.count[1:] == first.shape[1:] for _, form in rows):
+        ends = [0, *(form.start[0] + form.count[0] for _, form in rows)]
+        begins = [*(form.start[0] for _, form in rows), first.shape[0]]
+        if begins == ends and not any(form.spilled for _, form in rows):
+            return FieldPlace(first, tuple(piece for piece, _ in rows), is_stacked=True)
+    return FieldPlace(first, tuple(piece for piece, _ in placed), is_stacked=False)
+
+
+class FieldReader:
+    """Reads fields of steps.
+
+    Parameters
+    ----------
+    reader
+        Reads what lies on other hosts, and fields that must be put together.
+    """
+
+    def __init__(self, reader: BlockReader) -> None:
+        self._reader = reader
+        self._pools: dict[str, Array | None] = {}
+
+    def bytes_of(
+        self, number: int, parts: Parts, offsets: Mapping[str, Sequence[int]], place: FieldPlace
+    ) -> list[Array]:
+        """Give a field as arrays of bytes, which are the field one behind the other.
+
+        Parameters
+        ----------
+        number
+            The step.
+        parts
+            What lies on the nodes.
+        offsets
+            For each node the first bytes of its blocks in the pool.
+        place
+            The field's, in the layouts of these parts.
+
+        Returns
+        -------
+        list
+            On their own host they are views of the pool, valid as long as the step is held. Holes are NaN (0 for
+            integers).
+
+        Raises
+        ------
+        NodeError, StreamError
+            As for `BlockReader.read`.
+        """
+        if place.is_stacked:
+            found = []
+            for node, at in place.pieces:
+                pool = self._pool(node)
+                if pool is None:
+                    break
+                begin = offsets[node][at]
+                found.append(pool[begin : begin + parts[node].layout.forms[at].bytes])
+            else:
+                return found
+        field = self._reader.assemble(number, [(node, parts[node].blocks[at]) for node, at in place.pieces])
+        return [np.ascontiguousarray(field).reshape(-1).view("u1")]
+
+    def _pool(self, node: str) -> Array | None:
+        if node not in self._pools:
+            self._pools[node] = self._reader.pool(node)
+        return self._pools[node]
+
+
+def offsets_of(parts: Parts) -> dict[str, list[int]]:
+    """Give for each node the first bytes of a step's blocks in its pool."""
+    return {node: part.layout.offsets(part.sources).tolist() for node, part in parts.items()}
