@@ -68,12 +68,11 @@ def _rows(where: str, ways: dict[str, Callable[[Path], object]], target: Path, r
     times: dict[str, list[float]] = {way: [] for way in ways}
     for number in range(repeat + 1):
         for way, copy in ways.items():
-            to = target / "to"
-            begun_s = time.perf_counter()
-            copy(to)
-            if number or repeat == 1:
-                times[way].append(time.perf_counter() - begun_s)
-            shutil.rmtree(to)
+            with tempfile.TemporaryDirectory(dir=target) as made:
+                begun_s = time.perf_counter()
+                copy(Path(made, "to"))
+                if number or repeat == 1:
+                    times[way].append(time.perf_counter() - begun_s)
     rates = {way: FILES / statistics.median(spent_s) for way, spent_s in times.items()}
     ratios = {way: rate / rates[base] if base in rates else None for way, rate in rates.items()}
     return [Row(f"{where}: {way}", rate, "files/s", ratios[way]) for way, rate in rates.items()]

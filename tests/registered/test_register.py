@@ -281,6 +281,14 @@ def test_a_function_that_is_not_there_is_told_at_once(one_ended, functions, tmp_
     assert visible(tmp_path) == []
 
 
+def test_an_output_that_is_there_is_left_as_it_is(functions, tmp_path):
+    output = tmp_path / "sums"
+    output.write_text("theirs")
+    with pytest.raises(ConfigError, match="sums is there already: move it"):
+        register(Registration(tmp_path / "contact", "model", Function(functions, "map_total"), output))
+    assert output.read_text() == "theirs"
+
+
 def test_groups_are_for_functions_that_get_a_buffer(functions, tmp_path):
     function = Function(functions, "map_total")
     with pytest.raises(ConfigError, match="--group is for functions that get a buffer"):
