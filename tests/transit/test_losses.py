@@ -39,6 +39,15 @@ def test_points_that_go_on_with_the_step_after_the_copy_lack_nothing():
     assert losses.described == []
 
 
+def test_steps_whose_time_was_lost_are_said_also_by_an_analysis_that_is_started_again():
+    losses, again = Losses(), Losses()
+    losses.lose(["b"], [], [], ["a"])
+    for steps in ((7, 8), (), (9,)):
+        losses.leave_out(steps)
+    again.restore(losses.to_wire())
+    assert "all points lack the steps from 7 to 9: their time was on a BB node that was lost" in again.described
+
+
 def test_a_node_without_a_copy_is_named():
     losses = Losses()
     losses.lose(["b"], [], [], ["a"])

@@ -49,6 +49,8 @@ class Batch:
     """For each step how it lies, and what there is of it on each node."""
     places: Places = field(default_factory=dict)
     """Where the blocks lie."""
+    untimed: tuple[int, ...] = ()
+    """Steps that are left out since their time was on a node that was lost."""
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -63,7 +65,8 @@ class Batch:
     def with_step(self, number: int, time: float, keys: Keys, offset: int, pattern: Pattern, parts: Parts) -> "Batch":
         """Give the batch with one step more."""
         steps, times, laid = (*self.steps, number), (*self.times, time), (*self.laid, (pattern, parts))
-        return Batch(steps, times, keys, number, self.late, offset, laid, {**self.places, **pattern.places})
+        places = {**self.places, **pattern.places}
+        return Batch(steps, times, keys, number, self.late, offset, laid, places, self.untimed)
 
     @property
     def patterns(self) -> list[Pattern]:
@@ -150,7 +153,7 @@ class Folding:
         for number in view.steps_after(self.cursor)[: self.config.workers.batch_steps]:
             parts = parts_of(view, number)
             if self.losses and self._lacks_time(parts, clock):  # it was on the node that is gone
-                batch = replace(batch, through=number, late=batch.late + 1)
+                batch = replace(batch, through=number, late=batch.late + 1, untimed=(*batch.untimed, number))
                 continue
             time = self._time(number, parts, clock)
             if self.timeline.is_late(time, batch.times[-1] if batch.times else None):
@@ -337,6 +340,7 @@ class Folding:
         for number, (pattern, _) in zip(batch.numbers, batch.laid if self.losses else (), strict=False):
             there = pattern.regions.items()
             self.losses.take(number, {key: [self._region(shard) for shard in own] for key, own in there})
+        self.losses.leave_out(batch.untimed)
         self.timeline.take(batch.times, batch.keys, batch.late)
         self.last_number = max((*batch.numbers, self.last_number))
         self.cursor = batch.through

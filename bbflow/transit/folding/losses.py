@@ -44,6 +44,8 @@ class Losses:
         """What was lost."""
         self.nodes: set[str] = set()
         """The nodes that were."""
+        self.untimed: tuple[int, int] | None = None
+        """First and last of the steps whose time was there, and nowhere else."""
 
     def __bool__(self) -> bool:
         return bool(self.nodes)
@@ -55,7 +57,19 @@ class Losses:
         before = "was lost before its states were copied: its points lack the steps so far"
         bare = [f"BB node {node} {before}" for node in told]
         # A step that came right after the copy costs nothing.
-        return [str(part) for part in self.parts if part.before != part.after + 1] + bare
+        return [str(part) for part in self.parts if part.before != part.after + 1] + bare + self._left_out
+
+    @property
+    def _left_out(self) -> list[str]:
+        if self.untimed is None:
+            return []
+        first, last = self.untimed
+        return [f"all points lack the steps from {first} to {last}: their time was on a BB node that was lost"]
+
+    def leave_out(self, steps: Sequence[int]) -> None:
+        """Note steps without a time; those of a loss follow each other."""
+        if steps:
+            self.untimed = (steps[0] if self.untimed is None else self.untimed[0], steps[-1])
 
     def lose(
         self, names: Collection[str], safe: Iterable[ShardState], known: Collection[ShardKey], nodes: Sequence[str]
@@ -96,12 +110,13 @@ class Losses:
 
     def to_wire(self) -> list[Any]:
         """Give what stands in a checkpoint."""
-        return [sorted(self.nodes), [astuple(part) for part in self.parts]]
+        return [sorted(self.nodes), [astuple(part) for part in self.parts], self.untimed]
 
     def restore(self, wire: Sequence[Any]) -> None:
         """Take it out of a checkpoint."""
-        nodes, parts = wire
+        nodes, parts, untimed = wire
         self.nodes = set(nodes)
+        self.untimed = None if untimed is None else (untimed[0], untimed[1])
         self.parts = [
             Loss(node, diagnostic, tuple(start), tuple(count), after, before)
             for node, diagnostic, start, count, after, before in parts
