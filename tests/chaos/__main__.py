@@ -5,17 +5,20 @@ python -m chaos table --times 20               # each line of docs/trust.md
 """
 
 import argparse
+import re
 import shutil
 import sys
 import tempfile
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 
-from chaos.harm import LINES, Line, kill_at_random
+from chaos.harm import kill_at_random
+from chaos.lines import Line, lines
 from chaos.runs import PATIENCE_S, Run, Shape, build, oracle
-from chaos.verdict import Verdict, judge, load
+from chaos.verdict import Verdict, judged, load
 
 
 def main() -> int:
@@ -24,27 +27,31 @@ def main() -> int:
     parser.add_argument("what", choices=["all", "random", "table"])
     parser.add_argument("--runs", type=int, default=200, help="of random kills")
     parser.add_argument("--times", type=int, default=20, help="for each line of the table")
-    parser.add_argument("--only", default="", help="lines whose name has this in it")
+    parser.add_argument("--only", default="", help="lines whose name has this regular expression in it")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--at-once", type=int, default=1, help="so many runs beside each other: a hang costs no CPU")
     parser.add_argument("--keep", action="store_true", help="keep the folders of all runs, not only of wrong ones")
     options = parser.parse_args()
     scratch = Path(tempfile.mkdtemp(prefix="bbflow-chaos-"))
     print(f"in {scratch}; a run may take {PATIENCE_S:.0f} s", flush=True)
     program = build(scratch / "build")
     truth = load(oracle(program, scratch / "oracle"))
-    lines: list[tuple[Line, int]] = []
+    tried: list[tuple[Line, int]] = []
     if options.what in ("all", "table"):
-        chosen = [line for line in LINES if options.only in line.name]
-        lines += [(line, options.seed + n) for n in range(options.times) for line in chosen]
+        chosen = [line for line in lines() if re.search(options.only, line.name)]
+        tried += [(line, options.seed + n) for n in range(options.times) for line in chosen]
     if options.what in ("all", "random"):
-        lines += [_random_line(options.seed + n) for n in range(options.runs)]
-    counts: Counter[str] = Counter()
-    for line, seed in lines:
+        tried += [_random_line(options.seed + n) for n in range(options.runs)]
+
+    def one(line: Line, seed: int) -> str:
         folder = scratch / f"{line.name.replace(' ', '-')}-{seed}"
         verdict = _run(line, seed, folder, program, truth)
-        counts[f"{line.name}: {'WRONG' if verdict.wrong else verdict.outcome.split(',')[0]}"] += 1
         if not (verdict.wrong or options.keep):
             shutil.rmtree(folder)
+        return f"{line.name}: {'WRONG' if verdict.wrong else verdict.outcome.split(',')[0]}"
+
+    with ThreadPoolExecutor(options.at_once) as pool:
+        counts = Counter(pool.map(one, *zip(*tried, strict=True)))
     for name, count in sorted(counts.items()):
         print(f"{count:5d} {name}")
     wrong = any("WRONG" in name for name in counts)
@@ -59,10 +66,10 @@ def _random_line(seed: int) -> tuple[Line, int]:
 
 def _run(line: Line, seed: int, folder: Path, program: Path, truth: object) -> Verdict:
     began_s = time.monotonic()
-    with line.around(folder):
-        run = Run(folder, program, line.shape, **line.changes(folder))
+    with line.around(folder) as setting:
+        run = Run(folder, program, line.shape, setting, tells_code=line.tells_code, **line.changes(folder))
         done = line.harm(run, Random(seed))
-        verdict = judge(run, run.finish(), truth, hurts=line.hurts, refuses=line.refuses)
+        verdict = judged(line.judge, run, run.finish(), truth)
     mark = "WRONG: " if verdict.wrong else ""
     took_s = time.monotonic() - began_s
     print(f"seed {seed} {line.name} {line.shape}: {done}: {mark}{verdict.outcome} ({took_s:.0f} s)", flush=True)

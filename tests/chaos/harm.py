@@ -1,25 +1,26 @@
 """What is done to a run: whom it hits, when, and how."""
 
-import os
+import shutil
 import signal
-import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import psutil
 
-from chaos.runs import STEPS, Run, Shape
+from bbflow.events import read_events
+from bbflow.landing.contact import read_contact
+from chaos.beds import NODES, cut, lose_way
+from chaos.runs import BATCH_STEPS, STEPS, Run
 
 HANG_S = 60.0
 FULL_S = 20.0
 """So long a file system stays full."""
-BATCHES = STEPS // 2
-"""Of two steps each."""
+CUT_S = 20.0
+"""So long the network is cut."""
+BATCHES = STEPS // BATCH_STEPS
 Harm = Callable[[Run, Random], str]
 """Does it, and says what was done."""
 
@@ -41,7 +42,7 @@ def kill_at_random(run: Run, dice: Random) -> str:
 
 def at_start(run: Run, victim: str, dice: Random) -> bool:
     """Wait for the process itself, and a moment."""
-    there = run.wait_until(lambda: victim in run.others())
+    there = run.wait_until(lambda: run.victims(victim))
     time.sleep(dice.uniform(0.0, 0.5))
     return there
 
@@ -66,16 +67,23 @@ def at_end(run: Run, victim: str, dice: Random) -> bool:
     return there
 
 
-MOMENTS = {"start": at_start, "steady": steady, "window end": at_window_end, "end": at_end}
+def rescuing(run: Run, victim: str, dice: Random) -> bool:
+    """Wait until some steps are rescued."""
+    count = dice.randint(1, STEPS // 2)
+    return run.wait_until(lambda: run.rescued() >= count)
+
+
+MOMENTS = {"start": at_start, "steady": steady, "window end": at_window_end, "end": at_end, "rescuing": rescuing}
 
 
 def signalled(victim: str, moment: str, number: signal.Signals) -> Harm:
     """Send a signal to one of the processes of a kind."""
 
     def harm(run: Run, dice: Random) -> str:
-        if not MOMENTS[moment](run, victim, dice) or not (there := run.others().get(victim)):
+        if not MOMENTS[moment](run, victim, dice) or not (there := run.victims(victim)):
             return f"no {victim} there any more"
         process = dice.choice(there)
+        run.note()
         with suppress(psutil.Error):
             process.send_signal(number)
             if number == signal.SIGSTOP:
@@ -87,8 +95,8 @@ def signalled(victim: str, moment: str, number: signal.Signals) -> Harm:
     return harm
 
 
-def filled(moment: str, what: str) -> Harm:
-    """Fill the file system of the output, or of the nodes, for a while."""
+def filled(moment: str, what: str, seconds: float = FULL_S) -> Harm:
+    """Fill the file system of the output, or of the nodes, for a while, or until the run's end."""
 
     def harm(run: Run, dice: Random) -> str:
         if moment != "start" and not MOMENTS[moment](run, "", dice):
@@ -99,77 +107,49 @@ def filled(moment: str, what: str) -> Harm:
             while True:
                 file.write(bytes(1 << 16))
                 file.flush()
-        until_s = time.monotonic() + FULL_S
+        until_s = time.monotonic() + seconds
         run.wait_until(lambda: time.monotonic() > until_s)
         filler.unlink()
-        return f"{what} was full for up to {FULL_S:.0f} s"
+        return f"{what} was full for up to {seconds:.0f} s"
 
     return harm
 
 
-@contextmanager
-def nothing(folder: Path) -> Iterator[None]:
-    """Give a run what it has anyway."""
-    yield
+def cut_off(moment: str) -> Harm:
+    """Cut the network between the simulation and the nodes for a while."""
+
+    def harm(run: Run, dice: Random) -> str:
+        hosts = run.setting.hosts
+        assert hosts is not None
+        if not MOMENTS[moment](run, "rank", dice):
+            return "it had ended"
+        cut(hosts, off=True)
+        until_s = time.monotonic() + CUT_S
+        run.wait_until(lambda: time.monotonic() > until_s)
+        cut(hosts, off=False)
+        return f"the network was cut for up to {CUT_S:.0f} s"
+
+    return harm
 
 
-def mounted(name: str, size: str) -> Callable[[Path], Any]:
-    """Give a run a small file system in memory, which only root can make."""
-
-    @contextmanager
-    def around(folder: Path) -> Iterator[None]:
-        place = folder / name
-        place.mkdir(parents=True)
-        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(place)], check=True)
-        try:
-            yield
-        finally:
-            subprocess.run(["umount", "--lazy", str(place)], check=False)
-
-    return around
+def without_way(run: Run, dice: Random) -> str:
+    """Let the simulation never reach one of the nodes again."""
+    assert run.setting.hosts is not None
+    if not steady(run, "rank", dice):
+        return "it had ended"
+    address = dice.choice(NODES)
+    lose_way(run.setting.hosts, address)
+    return f"the way to {address} was lost for good"
 
 
-@dataclass(frozen=True)
-class Line:
-    """A line of the table."""
-
-    name: str
-    """Whom, when, how."""
-    harm: Harm
-    """Does it."""
-    shape: Shape = field(default_factory=lambda: Shape(2, 2))
-    """Of the run."""
-    around: Callable[[Path], Any] = nothing
-    """What the run needs around it."""
-    refuses: bool = False
-    """Whether the run must not even start."""
-    hurts: bool = False
-    """Whether the simulation itself is meant to be hurt."""
-    keys: Mapping[str, Any] = field(default_factory=dict)
-    """Of the configuration, by the folder."""
-
-    def changes(self, folder: Path) -> dict[str, Any]:
-        """Give the configuration's keys for a run in a folder."""
-        return {key: value(folder) for key, value in self.keys.items()}
-
-
-def _signal_lines() -> Iterator[Line]:
-    for victim in ("analysis", "worker", "agent"):
-        for moment in MOMENTS:
-            for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP):
-                yield Line(f"{victim}, {moment}, {number.name}", signalled(victim, moment, number))
-
-
-def _full_lines() -> Iterator[Line]:
-    if os.geteuid() != 0:
-        return
-    for moment in ("start", "steady", "window end"):
-        at = {"refuses": moment == "start"}
-        yield Line(f"results, {moment}, full disk", filled(moment, "out"), around=mounted("out", "3m"), **at)
-        directory = {"nodes": lambda folder: {"count": 2, "capacity": "512KiB", "directory": str(folder / "memory")}}
-        harm, around = filled(moment, "memory"), mounted("memory", "3m")
-        yield Line(f"nodes, {moment}, full memory", harm, around=around, keys=directory, **at)
-
-
-LINES = [*_signal_lines(), *_full_lines()]
-assert STEPS > 124  # the second month must have begun
+def lose_host(run: Run, dice: Random) -> str:
+    """Kill a node that nobody starts again, and remove all that it held."""
+    count = dice.randint(2, 4)
+    if not run.wait_until(lambda: sum(event["event"] == "safe" for event in read_events(run.output)) >= count):
+        return "it had ended"
+    name = dice.choice(sorted(run.setting.nodes))
+    (directory,) = (node.directory for node in read_contact(run.folder / "contact.json") if node.name == name)
+    run.setting.nodes[name].kill()
+    run.setting.nodes[name].wait()
+    shutil.rmtree(Path(directory))
+    return f"{name} was lost"

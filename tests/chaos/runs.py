@@ -4,8 +4,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
@@ -14,13 +14,16 @@ import psutil
 import yaml
 from bbflow_workflows import climate
 
+from bbflow.ending import Left
 from bbflow.events import read_events
+from benchmarks.namespaces import Hosts
 
 STEPS = 130
 """A year of the model in 130 steps has 130 / 4 days: two months."""
 FLAGS = {"nlat": 24, "nlon": 48, "levels": 3, "steps_per_day": 4, "seed": 3, "calendar": "noleap"}
 OPERATORS = {"tas": ["mean", "std", "min", "max", "count"], "pr": ["mean", "max"], "ta": ["mean", "count"]}
-PATIENCE_S = 300.0
+BATCH_STEPS = 2
+PATIENCE_S = 1800.0
 SIMULATION = ("climate", "mpiexec", "hydra")
 """In the names of the simulation's processes, which nobody harms."""
 KINDS = {
@@ -51,6 +54,24 @@ class Shape:
         return cls(dice.randint(1, 4), dice.randint(1, 2), dice.choice(("shm", "tcp")), dice.randint(1, 2))
 
 
+@dataclass(frozen=True)
+class Setting:
+    """What a run has around it."""
+
+    before_run: tuple[str, ...] = ()
+    """Words before `bbflow run`: where it runs."""
+    before_simulation: tuple[str, ...] = ()
+    """Words before the simulation."""
+    options: tuple[str, ...] = ()
+    """Of `bbflow run`."""
+    engine: Mapping[str, str] = field(default_factory=dict)
+    """Parameters of the engine."""
+    nodes: Mapping[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
+    """Nodes that were started by hand."""
+    hosts: Hosts | None = None
+    """Hosts that a network joins."""
+
+
 class Run:
     """A run in a folder of its own.
 
@@ -62,30 +83,42 @@ class Run:
         The simulation.
     shape
         What it is made of.
+    setting
+        What is around it.
+    tells_code
+        Whether a shell around the simulation tells its exit code; signals for the simulation don't pass it.
     changes
         Further keys of the configuration.
     """
 
-    def __init__(self, folder: Path, program: Path, shape: Shape, **changes: object) -> None:
-        self.folder, self.output = folder, folder / "out"
+    def __init__(
+        self, folder: Path, program: Path, shape: Shape, setting: Setting, *, tells_code: bool, **changes: object
+    ) -> None:
+        self.folder, self.output, self.setting = folder, folder / "out", setting
+        self.noted: tuple[list[psutil.Process], int] = [], 0
+        """Who was there when it was harmed, and how many batches were folded."""
+        self.node_places: list[Path] = []
+        """Where the nodes' directories were then."""
         folder.mkdir(parents=True, exist_ok=True)
         content = {
             "stream": "climate",
             "output": str(self.output),
             "operators": OPERATORS,
             "nodes": {"count": shape.nodes, "capacity": "512KiB"},
-            "workers": {"batch_steps": 2, "processes": shape.workers, "threads": 1},
+            "workers": {"batch_steps": BATCH_STEPS, "processes": shape.workers, "threads": 1},
         } | changes
         (folder / "analysis.yml").write_text(yaml.safe_dump(content))
         xml = folder / "climate.xml"
-        xml.write_text(bbflow_adios2.engine_xml("climate", Transport=shape.transport))
+        xml.write_text(bbflow_adios2.engine_xml("climate", Transport=shape.transport, **setting.engine))
         model = climate.command(program, shape.ranks, config=xml, steps=STEPS, **FLAGS)
-        words = [sys.executable, "-m", "bbflow", "run", str(folder / "analysis.yml"), "--no-report", "--"]
+        words = [*setting.before_run, sys.executable, "-m", "bbflow", "run", str(folder / "analysis.yml")]
+        words += [*setting.options, "--no-report", "--"]
         # The shell tells the simulation's own exit code, whatever becomes of all others.
-        words += ["sh", "-c", f'"$@"; echo $? > {folder}/code', "sh", *model]
+        words += ["sh", "-c", f'"$@"; code=$?; echo $code > {folder}/code; exit $code', "sh"] if tells_code else []
+        words += [*setting.before_simulation, *model]
         with (folder / "said").open("wb") as said:
             self.process = psutil.Popen(words, stdout=said, stderr=said, start_new_session=True)
-        self.began_s = time.monotonic()
+        self._program, self._began_s = program, time.monotonic()
 
     def others(self) -> dict[str, list[psutil.Process]]:
         """Give the living processes besides the simulation and the supervisor, by what they are."""
@@ -94,6 +127,24 @@ class Run:
             if kind := kind_of(child):
                 found.setdefault(kind, []).append(child)
         return found
+
+    def victims(self, kind: str) -> list[psutil.Process]:
+        """Give the living processes of a kind: one of `KINDS`, rank, or run, which is the supervisor."""
+        if kind == "run":
+            return [self.process]
+        if kind == "rank":
+            return [child for child in self._descendants() if command_of(child)[:1] == [str(self._program)]]
+        return self.others().get(kind, [])
+
+    def note(self) -> None:
+        """Remember who is there, and how far it is."""
+        self.noted = self._descendants(), self.folds()
+        nodes = [command_of(process) for process in self.others().get("agent", [])]
+        self.node_places = [Path(words[words.index("--directory") + 1]) for words in nodes]
+
+    def rescued(self) -> int:
+        """How many steps were rescued."""
+        return Left.of(self.output).rescued
 
     def _descendants(self) -> list[psutil.Process]:
         try:
@@ -120,7 +171,7 @@ class Run:
     def finish(self) -> int | None:
         """Wait for its end; None if it doesn't come, and it was killed."""
         try:
-            return int(self.process.wait(max(PATIENCE_S - (time.monotonic() - self.began_s), 1.0)))
+            return int(self.process.wait(max(PATIENCE_S - (time.monotonic() - self._began_s), 1.0)))
         except psutil.TimeoutExpired:
             for process in [*self._descendants(), self.process]:
                 process.kill()
@@ -141,14 +192,19 @@ class Run:
 
 def kind_of(process: psutil.Process) -> str | None:
     """Say what a process is: analysis, rescue, agent, worker; None for others and the simulation's."""
-    try:
-        words = process.cmdline()
-    except psutil.Error:
-        return None
+    words = command_of(process)
     if not words or any(name in Path(words[0]).name for name in SIMULATION):
         return None
     line = " ".join(words)
     return next((kind for kind, parts in KINDS.items() if any(part in line for part in parts)), None)
+
+
+def command_of(process: psutil.Process) -> list[str]:
+    """Give the words of a process' command; none if it has ended."""
+    try:
+        return list(process.cmdline())
+    except psutil.Error:
+        return []
 
 
 def build(folder: Path) -> Path:

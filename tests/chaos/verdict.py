@@ -1,19 +1,27 @@
 """What a run that was harmed must have kept: the simulation's exit code, right results, and every committed step."""
 
+import signal
+import subprocess
 import sys
+from collections.abc import Callable, Collection
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import xarray as xr
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "transit"))
 
 import mainjob
 
-from chaos.runs import FLAGS, STEPS, Run
+from chaos.runs import BATCH_STEPS, FLAGS, PATIENCE_S, STEPS, Run
 
-INCOMPLETE = 3
+INCOMPLETE, INTERRUPTED = 3, 130
+HELD = "STEPS ARE STILL ON THE BB NODES"
+Judge = Callable[[Run, int, Any], str]
+"""Gets a run that has ended, its exit code and the truth; says what is left, or raises `AssertionError`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,69 +34,147 @@ class Verdict:
     """Whether it must not be."""
 
 
-def judge(run: Run, code: int | None, truth: Any, *, hurts: bool = False, refuses: bool = False) -> Verdict:
+def judged(judge: Judge, run: Run, code: int | None, truth: Any) -> Verdict:
     """Compare what a run has left with the truth.
 
     Parameters
     ----------
+    judge
+        Says what must be left.
     run
         It has ended.
     code
-        Its exit code.
+        Its exit code; None if it was killed because it didn't end.
     truth
         The simulation's fields by BP5.
-    hurts
-        Whether the simulation itself was meant to be hurt.
-    refuses
-        Whether the run was meant not to start.
     """
     try:
-        if refuses:
-            return Verdict(_refused(run, code), wrong=False)
-        return Verdict(_judge(run, code, truth, hurts=hurts), wrong=False)
+        assert code is not None, "the run hangs"
+        assert "Traceback" not in run.said, "a raw traceback is said"
+        return Verdict(judge(run, code, truth), wrong=False)
     except AssertionError as error:
         return Verdict(" ".join(str(error).split())[:200] or "an assertion failed", wrong=True)
 
 
-def _judge(run: Run, code: int | None, truth: Any, *, hurts: bool) -> str:
-    assert code is not None, "the run hangs"
-    assert "Traceback" not in run.said, "a raw traceback is said"
-    if not hurts:
-        assert run.simulation_code == 0, f"the simulation ended with {run.simulation_code}"
-        assert code in (0, INCOMPLETE), f"exit code {code} in place of the simulation's 0"
+def unharmed(run: Run, code: int, truth: Any) -> str:
+    """The simulation ended well; results are right, or marked, and every step is somewhere."""
+    assert run.simulation_code == 0, f"the simulation ended with {run.simulation_code}"
+    assert code in (0, INCOMPLETE), f"exit code {code} in place of the simulation's 0"
     if code == 0:
         results = mainjob.assert_equals_oracle(run.output, truth)
         assert results.attrs["bbflow_status"] == "complete", "the status isn't complete"
         return "complete"
-    return _incomplete(run, truth)
+    folded, rescued = folded_steps(run, truth), rescued_steps(run.output / "rescued", truth)
+    assert_none_is_lost({*range(folded), *rescued})
+    return f"incomplete, {folded} folded, {len(rescued)} rescued"
 
 
-def _refused(run: Run, code: int | None) -> str:
-    assert code not in (None, 0, INCOMPLETE), f"exit code {code} of a run that could not start"
+def refused(run: Run, code: int, truth: Any) -> str:
+    """The run was not started."""
+    assert code not in (0, INCOMPLETE), f"exit code {code} of a run that could not start"
     assert run.simulation_code is None, "the simulation was started"
-    assert "Traceback" not in run.said, "a raw traceback is said"
     return "refused"
 
 
-def _incomplete(run: Run, truth: Any) -> str:
+def hurt(run: Run, code: int, truth: Any) -> str:
+    """The simulation was killed: what it had committed is published, as incomplete."""
+    assert code == run.simulation_code != 0, f"exit code {code} in place of the simulation's {run.simulation_code}"
+    return f"the simulation's {code}, {_published(run, truth)} folded"
+
+
+def interrupted(run: Run, code: int, truth: Any) -> str:
+    """The run was asked to end: what was committed is published, and nothing is left."""
+    assert code == INTERRUPTED, f"exit code {code} after SIGTERM"
+    assert_nothing_is_left(run)
+    return f"interrupted, {_published(run, truth)} folded"
+
+
+def killed(run: Run, code: int, truth: Any) -> str:
+    """All that the run had started ends with it, and leaves no memory taken."""
+    assert code == -signal.SIGKILL, f"exit code {code} after SIGKILL"
+    assert_nothing_is_left(run)
+    return "gone"
+
+
+def lacking(run: Run, code: int, truth: Any) -> str:
+    """A host was lost: its points lack the steps that the results say, and no others."""
+    assert (run.simulation_code, code) == (0, INCOMPLETE), f"exit code {code}, the simulation's {run.simulation_code}"
+    results = xr.open_zarr(run.output / "results.zarr").load()
+    assert results.attrs["bbflow_status"] == "incomplete", "the results aren't marked"
+    for lost in (text for text in results.attrs["bbflow_lost"] if text.startswith("tas[")):
+        mainjob.assert_lacks_what_is_said(results, truth, lost)
+    return "incomplete"
+
+
+def held(run: Run, code: int, truth: Any) -> str:
+    """Nothing could be written: the steps are still on the nodes, and the commands that are said get them."""
+    assert (run.simulation_code, code) == (0, INCOMPLETE), f"exit code {code}, the simulation's {run.simulation_code}"
+    assert HELD in run.said, "it isn't said where the steps are"
+    obey(run)
+    folded, rescued = folded_steps(run, truth), rescued_steps(run.folder / "rescued", truth)
+    assert_none_is_lost({*range(folded), *rescued})
+    return f"held, {folded} folded, {len(rescued)} rescued by hand"
+
+
+def obey(run: Run) -> None:
+    """Run the commands that a run has said to get the steps that the nodes hold."""
+    words = [line.removeprefix("bbflow: ").split() for line in run.said.partition(HELD)[2].splitlines()[1:]]
+    commands = [line for line in words if line[:1] == ["bbflow"]]
+    with ExitStack() as stack:
+        for command in commands:
+            beside = command[-1] == "&"
+            process = subprocess.Popen([sys.executable, "-m", *command[: -1 if beside else None]], cwd=run.folder)
+            if beside:
+                stack.callback(process.wait)
+                stack.callback(process.terminate)
+            else:
+                assert process.wait(PATIENCE_S) in (0, INCOMPLETE), f"{command} ended with {process.returncode}"
+
+
+def folded_steps(run: Run, truth: Any) -> int:
+    """Give how many steps are in results that are marked as incomplete; their values must be right."""
     results = run.output / "results.zarr"
-    folded = 0
-    if results.exists():
-        published = xr.open_zarr(results).load()
-        assert published.attrs["bbflow_status"] == "incomplete", "the results aren't marked"
-        if "steps_run" in published and published.sizes["time_run"]:
-            folded = int(published.steps_run.values[-1])
-            mainjob.assert_equals_oracle(run.output, truth.isel(time=slice(folded)))
-    rescued = run.output / "rescued" / "raw.zarr"
-    steps = set(range(folded))
-    if rescued.exists():
-        raw = xr.open_zarr(rescued).load()
-        numbers = raw.bbflow_step.values
-        assert (raw.tas.values == truth.tas.values[numbers].astype("f4")).all(), "rescued values are wrong"
-        steps |= set(numbers.tolist())
-    lost = sorted(set(range(STEPS)) - steps)
-    assert not lost or "STILL ON THE BB NODES" in run.said, f"{len(lost)} steps are nowhere, from {lost[0]} on"
-    return f"incomplete, {folded} folded, {len(steps) - folded} rescued"
+    if not results.exists():
+        return 0
+    published = xr.open_zarr(results).load()
+    assert published.attrs["bbflow_status"] == "incomplete", "the results aren't marked"
+    if "steps_run" not in published or not published.sizes["time_run"]:
+        return 0
+    folded = int(published.steps_run.values[-1])
+    mainjob.assert_equals_oracle(run.output, truth.isel(time=slice(folded)))
+    return folded
+
+
+def rescued_steps(directory: Path, truth: Any) -> list[int]:
+    """Give the steps that were rescued; their values must be right."""
+    if not (directory / "raw.zarr").exists():
+        return []
+    raw = xr.open_zarr(directory / "raw.zarr").load()
+    numbers = raw.bbflow_step.values
+    assert (raw.tas.values == truth.tas.values[numbers].astype("f4")).all(), "rescued values are wrong"
+    return [int(number) for number in numbers]
+
+
+def assert_none_is_lost(steps: Collection[int]) -> None:
+    """See that each step is somewhere."""
+    lost = sorted(set(range(STEPS)) - set(steps))
+    assert not lost, f"{len(lost)} steps are nowhere, from {lost[0]} on"
+
+
+def assert_nothing_is_left(run: Run) -> None:
+    """See that all processes of a run have ended, and its nodes' directories are gone."""
+    processes, _ = run.noted
+    _, alive = psutil.wait_procs(processes, timeout=PATIENCE_S)
+    assert not alive, f"{len(alive)} processes are left"
+    left = [place for place in run.node_places if place.exists()]
+    assert not left, f"{left} is left"
+
+
+def _published(run: Run, truth: Any) -> int:
+    folded = folded_steps(run, truth)
+    _, batches = run.noted
+    assert folded >= BATCH_STEPS * batches > 0, f"{folded} steps are published, but {batches} batches were folded"
+    return folded
 
 
 def load(path: Path) -> Any:

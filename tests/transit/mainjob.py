@@ -174,3 +174,18 @@ def _compare(result, truth, statistic):
     else:
         scale = np.nanmax(np.abs(truth), initial=0.0) if statistic == "std" else 0.0
         np.testing.assert_allclose(result, truth, rtol=1e-6, atol=1e-9 * scale)
+
+
+def assert_lacks_what_is_said(results, truth, lost):
+    """Compare each half of the field with the steps that it is said to have."""
+    first, end, after, before = map(int, re.match(r"tas\[(\d+):(\d+), .*from (\d+) to (\d+)", lost).groups())
+    lacking = set(range(after, before + 1))
+    halves = {True: slice(first, end), False: slice(end, None) if first == 0 else slice(0, first)}
+    # Steps whose time was on the lost node are left out everywhere: those that it held when it was lost.
+    untimed = set(range(before + 1 - results.attrs["bbflow_late_steps"], before + 1))
+    for is_lost, rows in halves.items():
+        steps = [step for step in range(truth.sizes["time"]) if step not in (lacking if is_lost else untimed)]
+        own = truth.tas.values[steps][:, rows]
+        np.testing.assert_array_equal(results.tas_run_count.values[-1, rows], np.isfinite(own).sum(0))
+        np.testing.assert_allclose(results.tas_run_mean.values[-1, rows], own.mean(0), rtol=1e-6)
+        np.testing.assert_array_equal(results.tas_run_max.values[-1, rows], own.max(0).astype("f4"))
