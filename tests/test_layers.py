@@ -76,6 +76,11 @@ def is_upwards(own, name):
     return package == "bbflow" and other in RANKS and other != own and RANKS[other] >= RANKS[own]
 
 
+def test_the_fold_knows_nothing_of_what_outlives_its_run():
+    folding = {name for file, names in IMPORTS.items() if file.startswith("transit/folding/") for name in names}
+    assert not any(name.startswith("bbflow.transit.chain.") for name in folding)
+
+
 def test_dask_is_imported_where_the_cluster_is():
     allowed = {file for file in IMPORTS if file.startswith("transit/")} | {"cli/down.py"}
     assert importers_of("dask", "distributed") <= allowed

@@ -25,6 +25,7 @@ from bbflow.transit.opening import FirstStep, check_variables, make_clock, own_n
 from bbflow.transit.outcome import Outcome as Outcome
 from bbflow.transit.outcome import ended_before
 from bbflow.transit.output.netcdf import check_netcdf, write_netcdf
+from bbflow.transit.running import Running
 from bbflow.transit.safe import read_safe_copy
 from bbflow.transit.stages import DrainStage, FoldStage
 from bbflow.view.consumers import FOLD, Consumers, consumers_of, owner_of
@@ -95,7 +96,9 @@ class Pipeline:
         self._landed = max(done.values())
         self._ended = ended_before(checkpoint for _, checkpoint in self._consumers.of(FOLD).values())
         self._log = EventLog(config.output)
-        shared = (config, self._contact, self._nodes, cluster, self._consumers, self._view, self._log, self._wake)
+        running = Running(
+            config, self._contact, self._nodes, cluster, self._consumers, self._view, self._log, self._wake
+        )
         if self._ended is not None:
             self._consumers.forget_checkpoints()
         try:
@@ -104,8 +107,8 @@ class Pipeline:
             self._log.close()
             self._consumers.close()
             raise
-        self._fold = FoldStage(self._saved, lost, *shared)
-        self._drain = DrainStage(*shared) if config.raw.wanted else None
+        self._fold = FoldStage(running, self._saved, lost)
+        self._drain = DrainStage(running) if config.raw.wanted else None
         self._watchers = [Watcher(node, config.stream, done[node.name], self._news) for node in nodes]
 
     # What others may call while it runs
@@ -262,8 +265,7 @@ class Pipeline:
         return True
 
     def _live_dataset(self, clock: Clock) -> xr.Dataset:
-        folding, publishing = self._fold.folding, self._fold.publishing
-        fields = [(closing, publishing.reduce(closing, folding.states)) for closing in folding.timeline.open()]
+        fields = [(closing, self._fold.reduced(closing)) for closing in self._fold.folding.timeline.open()]
         return live_dataset(self._config.output / "results.zarr", fields, clock)
 
     # The end
@@ -283,7 +285,9 @@ class Pipeline:
         if publishing.results is not None:
             for closing in timeline.closing(None):
                 self._fold.publish(closing)
-            self._save()
+            if timeline.begun:
+                assert self._clock is not None
+                self._fold.save(self._attributes, self._clock)
             counted: dict[str, Any] = {"bbflow_late_steps": timeline.late, "bbflow_missing_steps": timeline.missing}
             if folding.losses:
                 counted["bbflow_lost"] = folding.losses.described
@@ -310,16 +314,6 @@ class Pipeline:
         self._consumers.drop()
         self._close()
         return outcome
-
-    def _save(self) -> None:
-        """Save the states for a run that goes on; without that the results are as good."""
-        assert self._clock is not None
-        if not self._fold.folding.timeline.begun:
-            return
-        try:
-            self._fold.publishing.save(self._fold.folding, self._attributes, self._clock)
-        except BbflowError as error:
-            self._fold.folding.errors["state"] = str(error)
 
     def _close(self) -> None:
         for watcher in self._watchers:

@@ -5,22 +5,22 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from distributed import KilledWorker
 
 from bbflow.belongings import clear, is_ours
 from bbflow.cf import StreamAttributes
-from bbflow.config import Config
 from bbflow.drain.draining import DrainBatch, Draining, RawStep
 from bbflow.drain.writing import Drained, together
-from bbflow.events import EventLog
-from bbflow.landing.contact import NodeAddress
+from bbflow.errors import BbflowError
 from bbflow.operators.windows.calendars import Clock
 from bbflow.records import Block, BlockForm, Layout
 from bbflow.transit.chain.comparing import check_field
 from bbflow.transit.chain.saved import SavedState
-from bbflow.transit.chain.taking_over import KEPT_FILE
-from bbflow.transit.cluster import Cluster
-from bbflow.transit.folding.bookkeeping import Batch, Folding
+from bbflow.transit.chain.taking_over import KEPT_FILE, carried_on
+from bbflow.transit.folding.batches import Batch
+from bbflow.transit.folding.kept import Kept
 from bbflow.transit.folding.patterns import parts_of
 from bbflow.transit.folding.regions import find_time, singles_of
 from bbflow.transit.folding.task import FoldReceipt, FoldWork, fold_batch
@@ -31,13 +31,14 @@ from bbflow.transit.output.fields import field_of
 from bbflow.transit.output.results import Results
 from bbflow.transit.placing import StreamArrays, place_diagnostics, write_field_coordinates, write_referenced
 from bbflow.transit.politeness import writing
-from bbflow.transit.publishing import SETTLED_DIRECTORY, Publishing
+from bbflow.transit.publishing import SETTLED_DIRECTORY, Published, Publishing
 from bbflow.transit.room import check_room
+from bbflow.transit.running import Running
 from bbflow.transit.safe import SafeCopies, read_safe_copy
 from bbflow.transit.tasks import TaskBatch
-from bbflow.view.consumers import DRAIN, FOLD, Consumers, no_checkpoint
-from bbflow.view.stream import StreamView
+from bbflow.view.consumers import DRAIN, FOLD, no_checkpoint
 
+T = TypeVar("T")
 ROWS_DIRECTORY, FIELDS_DIRECTORY = ".rows", ".fields"
 """In the output, while the run lasts."""
 
@@ -47,51 +48,21 @@ class Stage:
 
     Parameters
     ----------
-    config
-        The run's configuration.
-    contact
-        Where the nodes are.
-    nodes
-        Addresses by name.
-    cluster
-        Where tasks run.
-    consumers
-        Where cursors are kept.
-    view
-        The stream over all nodes.
-    log
-        Gets an event for each batch.
-    wake
-        Called, in another thread, when a task is done.
+    run
+        What holds for both.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        contact: Path,
-        nodes: Mapping[str, NodeAddress],
-        cluster: Cluster,
-        consumers: Consumers,
-        view: StreamView,
-        log: EventLog,
-        wake: Callable[[], None],
-    ) -> None:
-        self.config = config
-        self.contact = contact
-        self.nodes = nodes
-        self.cluster = cluster
-        self.consumers = consumers
-        self.view = view
-        self.log = log
-        self.wake = wake
+    def __init__(self, run: Running) -> None:
+        self.run = run
+        """What holds for both."""
 
     def log_batch(
         self, event: str, steps: tuple[int, ...], started_s: float, ended_s: float, size: int, **more: int
     ) -> None:
         """Write the event of a batch that is done."""
-        self.log.add(
+        self.run.log.add(
             event,
-            node=",".join(self.nodes),
+            node=",".join(self.run.nodes),
             first_step=steps[0],
             last_step=steps[-1],
             started_s=started_s,
@@ -104,16 +75,16 @@ class Stage:
 class FoldStage(Stage):
     """Folds batch by batch, and publishes windows when they close."""
 
-    def __init__(self, saved: SavedState | None, lost: Collection[str], *shared: Any) -> None:
-        super().__init__(*shared)
-        self.folding = Folding(self.config, self.consumers.of(FOLD), saved)
+    def __init__(self, run: Running, saved: SavedState | None, lost: Collection[str]) -> None:
+        super().__init__(run)
+        self._saved = saved
+        self.folding = carried_on(run.config, run.consumers.of(FOLD), saved)
+        """The run's state: what others find out comes to it as values."""
         if lost:
-            self.folding.lose(lost, read_safe_copy(self.config.output).states, list(self.nodes))
-        self._safe = SafeCopies(self.config.output, self.config.safe_every_s)
-        self.publishing = Publishing(self.config, self.nodes, self.cluster, self.log)
-        self.publishing.origins = self.folding.origins
-        self.publishing.errors = self.folding.errors
-        self._rows_directory = self.config.output / ROWS_DIRECTORY
+            self.folding.lose(lost, read_safe_copy(run.config.output).states, list(run.nodes))
+        self._safe = SafeCopies(run.config.output, run.config.safe_every_s)
+        self.publishing = Publishing(run)
+        self._rows_directory = self.run.config.output / ROWS_DIRECTORY
         self._rows_directory.mkdir(parents=True, exist_ok=True)
         self._tasks: TaskBatch[Batch] | None = None
         self._receipts: list[FoldReceipt] = []
@@ -126,24 +97,24 @@ class FoldStage(Stage):
 
     def open(self, first: FirstStep, attributes: StreamAttributes, clock: Clock, results: Results) -> None:
         """Find the fields in the grid of a step."""
-        arrays = StreamArrays(self.config.output / FIELDS_DIRECTORY, first)
+        arrays = StreamArrays(self.run.config.output / FIELDS_DIRECTORY, first)
         write_referenced(arrays, attributes, results)
-        placed = place_diagnostics(self.config.diagnostics, arrays, attributes)
-        self.folding.placements = placed
+        placed = place_diagnostics(self.run.config.diagnostics, arrays, attributes)
+        self.folding.place(placed)
         for name, placement in placed.items():
             write_field_coordinates(name, placement, attributes, results)
         self._learn(arrays.blocks, attributes, clock)
         if first.placed and not self.folding.states:
-            self.log.add("states", bytes=check_room(first, self.config, placed))
-        if self.folding.saved is not None:
+            self.run.log.add("states", bytes=check_room(first, self.run.config, placed))
+        if self._saved is not None:
             for name, field in self.publishing.fields.items():
-                check_field(self.folding.saved, name, field, "this run")
+                check_field(self._saved, name, field, "this run")
 
     def begin(self, attributes: StreamAttributes, clock: Clock) -> None:
         """Submit the next batch, if there is one and none runs."""
         if self._tasks is not None:
             return
-        batch = self.folding.next_batch(self.view, clock)
+        batch = self.folding.next_batch(self.run.view, clock)
         if batch is None:
             self._pass_discarded()
             return
@@ -154,19 +125,27 @@ class FoldStage(Stage):
             self._settle(moved, attributes, clock)
         for pattern in batch.patterns:
             self._know(pattern.layouts, attributes, clock)
-        works = self.folding.works(batch, attributes, self.nodes, str(self._rows_directory))
-        lanes = max(self.cluster.threads // max(len(works), 1), 1)
+        works = self.folding.works(batch, attributes, self.run.nodes, str(self._rows_directory))
+        lanes = max(self.run.cluster.threads // max(len(works), 1), 1)
         shared = [
-            (lane, self.nodes[node].host)
+            (lane, self.run.nodes[node].host)
             for node, node_works in works.items()
             for lane in self.folding.lanes(node_works, lanes)
         ]
-        self._tasks = TaskBatch(self.cluster, batch, fold_batch, shared, self.wake, self._isolated)
+        self._tasks = TaskBatch(self.run.cluster, batch, fold_batch, shared, self.run.wake, self._isolated)
 
     def _isolated(self, works: Sequence[FoldWork]) -> list[FoldWork]:
-        """Keep users' code away from the workers from now on: perhaps it has killed one."""
-        self.config = self.folding.config = self.publishing.config = self.config.isolated()
-        return [replace(work, diagnostic=self.config.diagnostics[work.diagnostic.key]) for work in works]
+        """Keep users' code away from the workers of a batch that has killed one."""
+        self.folding.isolate()
+        return [replace(work, diagnostic=self.folding.config.diagnostics[work.diagnostic.key]) for work in works]
+
+    def _guarded(self, act: Callable[[Kept], T]) -> T:
+        """Do something with what is kept; once more, with users' code kept away from the workers, if one is killed."""
+        try:
+            return act(self.folding.kept)
+        except KilledWorker:  # perhaps by a user's code
+            self.folding.isolate()
+            return act(self.folding.kept)
 
     def _know(self, layouts: Mapping[str, Layout], attributes: StreamAttributes, clock: Clock) -> None:
         """Learn of the fields of steps with some layouts, unless that says nothing that the one before didn't say."""
@@ -178,7 +157,7 @@ class FoldStage(Stage):
     def _learn(self, blocks: Mapping[str, Block | BlockForm], attributes: StreamAttributes, clock: Clock) -> None:
         fields = {
             name: field_of(diagnostic, blocks, attributes, self.folding.placements, clock)
-            for name, diagnostic in self.config.diagnostics.items()
+            for name, diagnostic in self.run.config.diagnostics.items()
             if blocks.keys() >= set(diagnostic.variables)
         }
         self.publishing.know(fields)
@@ -191,9 +170,9 @@ class FoldStage(Stage):
         batch = self._tasks.batch
         self._receipts += receipts
         if any(receipt.partials for receipt in receipts):
-            node, works = self.folding.series_works(batch, receipts, self.nodes, str(self._rows_directory))
+            node, works = self.folding.series_works(batch, receipts, self.run.nodes, str(self._rows_directory))
             self._tasks = TaskBatch(
-                self.cluster, batch, fold_batch, [(works, self.nodes[node].host)], self.wake, self._isolated
+                self.run.cluster, batch, fold_batch, [(works, self.run.nodes[node].host)], self.run.wake, self._isolated
             )
             return
         started_s = min((receipt.started_s for receipt in self._receipts), default=self._tasks.started_s)
@@ -209,16 +188,29 @@ class FoldStage(Stage):
 
     def _keep_safe(self) -> None:
         started_s = time.time()
-        count = self._safe.keep(self.folding.states, self.view.attributes, self.publishing.submit)
-        self.log.add("safe", step=self.folding.cursor, files=count, started_s=started_s, ended_s=time.time())
+        count = self._safe.keep(self.folding.states, self.run.view.attributes, self.publishing.submit)
+        self.run.log.add("safe", step=self.folding.cursor, files=count, started_s=started_s, ended_s=time.time())
 
     def publish(self, closing: Closing) -> None:
         """Write a window's span, and the rows that passed filters."""
-        self.publishing.publish(closing, self.folding.states)
+        self.folding.fail(self._guarded(lambda kept: self.publishing.publish(closing, kept)))
         self._publish_rows()
 
+    def reduced(self, closing: Closing) -> Published:
+        """Give a window's span as it is now."""
+        reduced, errors = self._guarded(lambda kept: self.publishing.reduce(closing, kept))
+        self.folding.fail(errors)
+        return reduced
+
+    def save(self, attributes: StreamAttributes, clock: Clock) -> None:
+        """Save the states for a run that goes on; without that the results are as good."""
+        try:
+            self.folding.fail(self._guarded(lambda kept: self.publishing.save(kept, attributes, clock)))
+        except BbflowError as error:
+            self.folding.fail({"state": str(error)})
+
     def _publish_rows(self) -> None:
-        files = self.publishing.publish_rows(self.folding)
+        files = self.publishing.publish_rows(self.folding.take_rows(), self.folding.number)
         if files:
             self._commit()
             for file in files:
@@ -227,44 +219,46 @@ class FoldStage(Stage):
     def _settle(self, keys: Sequence[str], attributes: StreamAttributes, clock: Clock) -> None:
         """Let diagnostics that need a point's steps in their order go on where their blocks lie now."""
         self._publish_rows()
-        gone = self.publishing.settle(keys, self.folding, attributes, clock)
+        saved, errors = self._guarded(lambda kept: self.publishing.settle(keys, kept, attributes, clock))
+        self.folding.fail(errors)
+        gone = self.folding.settle({key: saved.inherited(key) for key in keys})
         self._commit()
         self.publishing.remove(gone)
-        needed = {item.path for item in self.folding.origins.settled.values()}
-        for path in (self.config.output / SETTLED_DIRECTORY).iterdir():
-            if path not in needed and is_ours(self.config.output, path):
+        needed = {Path(item.path) for item in self.folding.origins.settled.values()}
+        for path in (self.run.config.output / SETTLED_DIRECTORY).iterdir():
+            if path not in needed and is_ours(self.run.config.output, path):
                 path.unlink()
 
     def remove_states(self) -> None:
         """Remove partial states and rows: everything is published."""
         self.publishing.remove(self.folding.states.values())
-        clear(self.config.output, *SCRATCH)
-        (self.config.output / KEPT_FILE).unlink(missing_ok=True)
+        clear(self.run.config.output, *SCRATCH)
+        (self.run.config.output / KEPT_FILE).unlink(missing_ok=True)
 
     def _pass_discarded(self) -> None:
-        if self.view.frontier > self.folding.cursor and not self.view.steps_after(self.folding.cursor):
-            self.folding.cursor = self.view.frontier
+        if self.run.view.frontier > self.folding.cursor and not self.run.view.steps_after(self.folding.cursor):
+            self.folding.leave_out(self.run.view.frontier)
             self._commit()
 
     def _commit(self) -> None:
         # The node with the time values comes last: its cursor is then never ahead of another's.
-        nodes = sorted(self.view.taking_part, key=self._has_time)
-        self.consumers.commit(FOLD, self.folding.cursor, nodes, self.folding.checkpoint)
+        nodes = sorted(self.run.view.taking_part, key=self._has_time)
+        self.run.consumers.commit(FOLD, self.folding.cursor, nodes, self.folding.checkpoint)
 
     def _has_time(self, node: str) -> bool:
-        step = self.view.step(node, self.folding.cursor)
-        return step is not None and bool(singles_of(step.layout, self.config.time.variable))
+        step = self.run.view.step(node, self.folding.cursor)
+        return step is not None and bool(singles_of(step.layout, self.run.config.time.variable))
 
 
 class DrainStage(Stage):
     """Drains batch by batch."""
 
-    def __init__(self, *shared: Any) -> None:
-        super().__init__(*shared)
-        cursors = {node: step for node, (step, _) in self.consumers.of(DRAIN).items()}
-        self.draining = Draining(self.config, self.contact, cursors)
-        self._hosts = sorted({node.host for node in self.nodes.values()})
-        self._write = writing(self.config.raw)
+    def __init__(self, run: Running) -> None:
+        super().__init__(run)
+        cursors = {node: step for node, (step, _) in run.consumers.of(DRAIN).items()}
+        self.draining = Draining(run.config, run.contact, cursors)
+        self._hosts = sorted({node.host for node in run.nodes.values()})
+        self._write = writing(run.config.raw)
         self._tasks: TaskBatch[DrainBatch] | None = None
 
     @property
@@ -274,22 +268,22 @@ class DrainStage(Stage):
 
     def begin(self) -> None:
         """Submit the next batch, if there is one and none runs."""
-        if self._tasks is not None or self.view.frontier <= self.draining.cursor:
+        if self._tasks is not None or self.run.view.frontier <= self.draining.cursor:
             return
-        ready = self.draining.some(self.view.steps_after(self.draining.cursor), self._bytes_of)
-        through = ready[-1] if ready else self.view.frontier
+        ready = self.draining.some(self.run.view.steps_after(self.draining.cursor), self._bytes_of)
+        through = ready[-1] if ready else self.run.view.frontier
         steps = [self._raw_step(number) for number in ready if self.draining.keeps(number)]
         batch = self.draining.next_batch(steps, through, len(self._hosts))
         works = [(work, self._hosts[work.share]) for work in batch.works]
-        self._tasks = TaskBatch(self.cluster, batch, self._write, works, self.wake)
+        self._tasks = TaskBatch(self.run.cluster, batch, self._write, works, self.run.wake)
 
     def _bytes_of(self, number: int) -> int:
-        parts = (self.view.step(node, number) for node in self.view.taking_part)
+        parts = (self.run.view.step(node, number) for node in self.run.view.taking_part)
         return sum(part.bytes for part in parts if part)
 
     def _raw_step(self, number: int) -> RawStep:
-        parts = parts_of(self.view, number)
-        at = find_time(parts, self.config.time.variable)
+        parts = parts_of(self.run.view, number)
+        at = find_time(parts, self.run.config.time.variable)
         return RawStep(number, math.nan if at is None else at, parts)
 
     def take(self) -> None:
@@ -300,7 +294,7 @@ class DrainStage(Stage):
         batch, started_s = self._tasks.batch, self._tasks.started_s
         self._tasks = None
         self.draining.take(batch)
-        self.consumers.commit(DRAIN, self.draining.cursor, self.view.taking_part, no_checkpoint)
+        self.run.consumers.commit(DRAIN, self.draining.cursor, self.run.view.taking_part, no_checkpoint)
         if batch.numbers:
             total = together(done)
             self.log_batch(
@@ -309,7 +303,7 @@ class DrainStage(Stage):
                 started_s,
                 time.time(),
                 total.bytes,
-                every=self.config.raw.every,
+                every=self.run.config.raw.every,
                 stored_bytes=total.stored_bytes,
                 repeated_bytes=total.repeated_bytes,
             )

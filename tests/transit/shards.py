@@ -13,8 +13,8 @@ from bbflow.operators.diagnostic import parse_diagnostics
 from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.chain.saved import STATE_FILE, read_state
 from bbflow.transit.chain.saving import Saving
-from bbflow.transit.chain.taking_over import inheriting
-from bbflow.transit.folding.bookkeeping import Batch, Folding
+from bbflow.transit.chain.taking_over import carried_on
+from bbflow.transit.folding.batches import Batch
 from bbflow.transit.folding.inputs import Inputs
 from bbflow.transit.folding.layouts import layout_of
 from bbflow.transit.folding.shards import ShardKey, ShardState
@@ -61,12 +61,12 @@ def run(
     moves = moves or {}
     (folder / "state").mkdir(parents=True, exist_ok=True)
     saved = read_state(before) if before else None
-    folding = Folding(parse_config({"stream": "fields"} | config), {"": (-1, b"")}, saved)
+    folding = carried_on(parse_config({"stream": "fields"} | config), {"": (-1, b"")}, saved)
     offset = saved.number + 1 if saved else 0
     at = 0
     while at < len(hours):
         if crash_at is not None and at >= crash_at:
-            folding, crash_at = restarted(folding), None
+            folding, crash_at = restarted(folding, saved), None
         regions = moves.get(at, regions)
         keys = keys_of(folding, hours[at], at + offset)
         end = at + 1
@@ -76,7 +76,7 @@ def run(
         places = {key: frozenset(ShardKey(node, key, *region) for node, *region in regions) for key in ordered(folding)}
         batch = Batch(tuple(range(at, end)), tuple(hours[at:end]), keys, end - 1, offset=offset, places=places)
         if moved := folding.moved(batch):
-            folding = settled(folder, folding, moved, values.shape[1:], torn=torn)
+            folding = settled(folder, folding, moved, values.shape[1:], saved, torn=torn)
         absent = gone if gone_from is not None and at >= gone_from else ()
         works = [
             work_of(folder, folding, key, batch, values, *region)
@@ -84,7 +84,7 @@ def run(
             if number not in absent
             for key in folding.config.diagnostics
         ]
-        folding.take(batch, [fold_batch(inheriting(folding.origins, {"": works}, folding.states)[""])])
+        folding.take(batch, [fold_batch(folding.inheriting({"": works})[""])])
         at = end
     return save(folder, folding, values.shape[1:])
 
@@ -93,23 +93,24 @@ def ordered(folding):
     return [key for key, item in folding.config.diagnostics.items() if item.needs_order]
 
 
-def settled(folder, folding, moved, shape, *, torn):
+def settled(folder, folding, moved, shape, before_it, *, torn):
     """Let some diagnostics go on elsewhere; if torn, only the first node has heard of it when the analysis dies."""
     before = checkpoints(folding)
     path = folder / f"settled-{folding.last_number}"
-    saved = saving(folder, folding, shape).save_only(moved, path, ATTRIBUTES, CLOCK)
-    files = [file for state in folding.settle(moved, saved) for file in state.files.values()]
+    saved, _ = saving(folder, folding, shape).save_only(moved, path, ATTRIBUTES, CLOCK)
+    gone = folding.settle({key: saved.inherited(key) for key in moved})
+    files = [file for state in gone for file in state.files.values()]
     if torn:
         first = min(before)
-        return Folding(folding.config, before | {first: checkpoints(folding)[first]}, folding.saved)
+        return carried_on(folding.config, before | {first: checkpoints(folding)[first]}, before_it)
     for file in files:
         Path(file).unlink()
     return folding
 
 
-def restarted(folding):
+def restarted(folding, saved):
     """Give what another analysis makes of the nodes' checkpoints."""
-    return Folding(folding.config, checkpoints(folding), folding.saved)
+    return carried_on(folding.config, checkpoints(folding), saved)
 
 
 def checkpoints(folding):
@@ -143,7 +144,7 @@ def saving(folder, folding, shape):
         key: Field(key, np.dtype(item.outer_dtype(np.dtype("f8"))).str, shape, ("lat", "lon"), {}, {})
         for key, item in folding.config.diagnostics.items()
     }
-    return Saving(folding, fields, nodes, at_once)
+    return Saving(folding.kept, fields, nodes, at_once)
 
 
 def at_once(node, function, *arguments):

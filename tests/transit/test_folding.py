@@ -5,7 +5,8 @@ import pytest
 
 from bbflow.config import parse_config
 from bbflow.operators.windows import parse_windows
-from bbflow.transit.folding.bookkeeping import Batch, Folding
+from bbflow.transit.folding.batches import Batch
+from bbflow.transit.folding.bookkeeping import Folding
 from bbflow.transit.folding.shards import ShardKey, ShardState
 
 CONFIG = {"stream": "s", "operators": {"tas": {"operators": ["mean"], "windows": ["month", "run"]}}}

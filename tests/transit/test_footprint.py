@@ -61,7 +61,7 @@ def fold(tmp_path, monkeypatch):
         remove = FoldStage.remove_states
 
         def measured(stage):
-            files = [path for node in stage.nodes.values() for path in Path(node.state_directory).iterdir()]
+            files = [path for node in stage.run.nodes.values() for path in Path(node.state_directory).iterdir()]
             held.append(sum(path.stat().st_blocks * 512 for path in files))
             remove(stage)
 

@@ -14,8 +14,7 @@ from bbflow.config import parse_config
 from bbflow.errors import ConfigError
 from bbflow.records import Block, Step
 from bbflow.transit.chain.saved import read_state
-from bbflow.transit.chain.taking_over import take_over
-from bbflow.transit.folding.bookkeeping import Folding
+from bbflow.transit.chain.taking_over import carried_on, take_over
 from bbflow.transit.folding.regions import check_apart
 from bbflow.transit.folding.shards import ShardKey
 from bbflow.view.stream import StreamView
@@ -176,11 +175,11 @@ def test_numbers_go_on_after_steps_that_are_written_again(tmp_path):
     config = {"windows": [{"steps": 7}], "operators": {"x": ["sum"]}, "workers": {"batch_steps": 5}}
     shards.run(tmp_path, config, values()[:10], HOURS[:10], ONE)
     parsed, saved = parse_config({"stream": "fields"} | config), read_state(tmp_path)
-    folding, view = Folding(parsed, {"a": (-1, b"")}, saved), arrived(HOURS[7:30])
+    folding, view = carried_on(parsed, {"a": (-1, b"")}, saved), arrived(HOURS[7:30])
     batch = folding.next_batch(view, shards.CLOCK)
     assert (batch.late, batch.steps, batch.numbers) == (3, (3, 4), (10, 11))
     folding.take(batch, [])
-    folding = Folding(parsed, {"a": (folding.cursor, folding.checkpoint("a"))}, saved)
+    folding = carried_on(parsed, {"a": (folding.cursor, folding.checkpoint("a"))}, saved)
     batch = folding.next_batch(view, shards.CLOCK)
     assert (batch.numbers, batch.keys) == ((12, 13), {"steps7": (1,)})
     assert (folding.late, folding.number, folding.last_number) == (3, 11, 11)
@@ -190,6 +189,6 @@ def test_steps_that_the_run_before_has_are_late(tmp_path):
     config = {"windows": ["run"], "operators": {"x": ["sum"]}}
     shards.run(tmp_path, config, values()[:10], HOURS[:10], ONE)
     parsed = parse_config({"stream": "fields"} | config)
-    folding = Folding(parsed, {"a": (-1, b"")}, read_state(tmp_path))
+    folding = carried_on(parsed, {"a": (-1, b"")}, read_state(tmp_path))
     assert folding.timeline.is_late(HOURS[9])
     assert not folding.timeline.is_late(HOURS[10])

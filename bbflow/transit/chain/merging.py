@@ -19,9 +19,9 @@ from bbflow.operators.own.guard import collecting
 from bbflow.operators.windows import Window
 from bbflow.operators.windows.spans import Steps
 from bbflow.transit.chain.comparing import check_diagnostics, check_states
-from bbflow.transit.chain.heritage import Inherited, map_part, remainder
 from bbflow.transit.chain.saved import STATE_FILE, SavedState, StateWriter, read_state
 from bbflow.transit.chain.saving import place_coordinates, place_states
+from bbflow.transit.folding.inherited import map_part, remainder
 from bbflow.transit.folding.layouts import layout_of
 from bbflow.transit.folding.reduce import ReducedSpan, partial_of
 from bbflow.transit.folding.slots import OUTER, Slot, WindowKey, whole_units
@@ -198,7 +198,7 @@ def _merge_field(
     with ExitStack() as stack:
         runs = []
         for state in states:
-            shard = stack.enter_context(remainder(diagnostic, Inherited.of(state, key), directory))
+            shard = stack.enter_context(remainder(diagnostic, state.inherited(key), directory))
             runs += [(state, shard)] if shard is not None else []
         for slot, offset in item.offsets.items():
             if not layout.nbytes:

@@ -18,6 +18,7 @@ import numpy as np
 from bbflow.errors import ConfigError, DamagedError
 from bbflow.operators.family import Array
 from bbflow.operators.windows.calendars import Clock
+from bbflow.transit.folding.inherited import Before, Inherited
 from bbflow.transit.folding.slots import Keys, Slot
 from bbflow.transit.output.fields import Field
 
@@ -113,6 +114,19 @@ class SavedState:
     def keys(self) -> Keys:
         """Spans that the last step is in."""
         return {name: None if key is None else tuple(key) for name, key in self.timeline["current"].items()}
+
+    def inherited(self, diagnostic: str) -> Inherited:
+        """Give what the file has of a diagnostic."""
+        item = self.fields[diagnostic]
+        offsets = {slot: self.begin + offset for slot, offset in item.offsets.items()}
+        last = self.period[1]
+        return Inherited(str(self.path), item.field.shape, item.dtype, offsets, self.keys, self.number, last)
+
+    @property
+    def before(self) -> Before:
+        """What a run that goes on from it must know."""
+        states = {key: self.inherited(key) for key in self.fields}
+        return Before(self.number, self.late, self.missing, self.timeline, self.errors, states)
 
     def coordinate(self, item: SavedArray) -> Array:
         """Read a coordinate."""

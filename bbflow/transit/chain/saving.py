@@ -15,11 +15,11 @@ from bbflow.operators.family import Array
 from bbflow.operators.own.guard import collecting
 from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.chain.comparing import meaning_of
-from bbflow.transit.chain.heritage import Inherited, map_part, place_of, remainder
 from bbflow.transit.chain.saved import SavedArray, SavedField, SavedState, StateWriter
-from bbflow.transit.folding.bookkeeping import Folding
+from bbflow.transit.folding.inherited import Inherited, map_part, place_of, remainder
 from bbflow.transit.folding.inner import files_of
 from bbflow.transit.folding.inputs import Inputs
+from bbflow.transit.folding.kept import Kept
 from bbflow.transit.folding.layouts import by_region, layout_of
 from bbflow.transit.folding.shards import ShardState, overlap
 from bbflow.transit.folding.slots import BASE, CARRIED, INNER, OUTER, Keys, Slot
@@ -180,8 +180,8 @@ class Saving:
 
     Parameters
     ----------
-    folding
-        The states.
+    kept
+        That.
     fields
         By the diagnostic's key.
     nodes
@@ -190,11 +190,11 @@ class Saving:
         Submits tasks.
     """
 
-    def __init__(self, folding: Folding, fields: Mapping[str, Field], nodes: Mapping[str, NodeAddress], run: Run):
-        self._folding, self._fields, self._nodes, self._run = folding, fields, nodes, run
-        self._diagnostics = {key: item for key, item in folding.config.diagnostics.items() if self._dtype(key)}
+    def __init__(self, kept: Kept, fields: Mapping[str, Field], nodes: Mapping[str, NodeAddress], run: Run):
+        self._kept, self._fields, self._nodes, self._run = kept, fields, nodes, run
+        self._diagnostics = {key: item for key, item in kept.config.diagnostics.items() if self._dtype(key)}
 
-    def save(self, path: Path, results: Path, attributes: StreamAttributes, clock: Clock) -> None:
+    def save(self, path: Path, results: Path, attributes: StreamAttributes, clock: Clock) -> dict[str, str]:
         """Write the state file of a run.
 
         Parameters
@@ -205,81 +205,82 @@ class Saving:
             The results' store, which has the coordinates.
         attributes, clock
             Of the stream.
-        """
-        self._save(path, coordinates_of(results), attributes, clock)
 
-    def save_only(self, keys: Collection[str], path: Path, attributes: StreamAttributes, clock: Clock) -> SavedState:
-        """Write a state file of some diagnostics, for this run itself; gives what it says."""
+        Returns
+        -------
+        dict
+            What failed in users' operators.
+        """
+        return self._save(path, coordinates_of(results), attributes, clock)[1]
+
+    def save_only(
+        self, keys: Collection[str], path: Path, attributes: StreamAttributes, clock: Clock
+    ) -> tuple[SavedState, dict[str, str]]:
+        """Write a state file of some diagnostics, for this run itself; gives what it says, and what failed."""
         self._diagnostics = {key: item for key, item in self._diagnostics.items() if key in keys}
         return self._save(path, [], attributes, clock)
 
     def _save(
         self, path: Path, found: Sequence[tuple[SavedArray, Array]], attributes: StreamAttributes, clock: Clock
-    ) -> SavedState:
-        shared = {key: find_shared(self._shards(key)) for key in self._diagnostics}
+    ) -> tuple[SavedState, dict[str, str]]:
+        shared = {key: find_shared(self._kept.of(key)) for key in self._diagnostics}
         coordinates, end = place_coordinates(found, 0)
         state = self._describe(attributes, clock, [item for item, _ in coordinates], end)
         writer = StateWriter(path, state)
         for item, values in coordinates:
             writer.put(item.offset, values)
+        errors: dict[str, str] = {}
         for node in ("", *sorted(self._nodes)):
-            self._fill(writer.state, node, shared)
-        return writer.finish()
+            errors |= self._fill(writer.state, node, shared)
+        return writer.finish(), errors
 
     def _dtype(self, key: str) -> str:
-        before = self._folding.origins.state_of(key)
-        known = [state.dtype for state in self._shards(key) if state.dtype]
-        return (known or ([before.fields[key].dtype] if before else [""]))[0]
-
-    def _shards(self, key: str) -> list[ShardState]:
-        return sorted(
-            (state for state in self._folding.states.values() if state.key.diagnostic == key),
-            key=lambda state: state.order,
-        )
+        before = self._kept.origins.of(key)
+        known = [state.dtype for state in self._kept.of(key) if state.dtype]
+        return (known or ([before.dtype] if before else [""]))[0]
 
     def _describe(
         self, attributes: StreamAttributes, clock: Clock, coordinates: Sequence[SavedArray], end: int
     ) -> SavedState:
-        folding, fields = self._folding, {}
+        kept, fields = self._kept, {}
         for key, diagnostic in self._diagnostics.items():
             field, dtype = self._fields[key], self._dtype(key)
-            slots = slots_to_save(diagnostic, folding.timeline)
+            slots = slots_to_save(diagnostic, kept.timeline)
             offsets, end = place_states(diagnostic, dtype, field.shape, slots, end)
             fields[key] = SavedField(meaning_of(diagnostic, np.dtype(dtype)), field, dtype, offsets)
         return SavedState(
-            folding.config.stream,
+            kept.config.stream,
             clock,
             1,
-            folding.last_number,
-            folding.timeline.to_wire(),
-            folding.errors,
+            kept.last_number,
+            kept.timeline.to_wire(),
+            kept.errors,
             attributes.values,
-            folding.config.content,
+            kept.config.content,
             fields,
             tuple(coordinates),
             end,
         )
 
-    def _fill(self, state: SavedState, node: str, shared: Mapping[str, frozenset[int]]) -> None:
+    def _fill(self, state: SavedState, node: str, shared: Mapping[str, frozenset[int]]) -> dict[str, str]:
         """Add what one node has; the one without a name stands for what is there before all others."""
         works = []
         for key, diagnostic in self._diagnostics.items():
-            shards = self._shards(key)
+            shards = self._kept.of(key)
             own = [number for number, shard in enumerate(shards) if shard.key.node == node]
             if own or not node:
                 work = SaveWork(
                     diagnostic,
-                    Inherited.of(state, key),
+                    state.inherited(key),
                     self._nodes[node or min(self._nodes)].state_directory,
-                    self._folding.errors,
+                    self._kept.errors,
                     tuple(shards[number] for number in own),
                     frozenset(at for at, number in enumerate(own) if number in shared[key]),
                 )
                 works.append(self._first(work, key, shards) if not node else work)
         pending = [self._run(node or min(self._nodes), add_shards, work) for work in works]
-        for future in pending:
-            self._folding.errors.update(future.result())
+        return {name: text for future in pending for name, text in future.result().items()}
 
     def _first(self, work: SaveWork, key: str, shards: Sequence[ShardState]) -> SaveWork:
-        inherited = self._folding.origins.of(key, [shard.region for shard in shards])
+        inherited = self._kept.origins.of(key, [shard.region for shard in shards])
         return replace(work, clears=True, inherited=inherited)

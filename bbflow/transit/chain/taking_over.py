@@ -2,17 +2,14 @@
 
 import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
 
 from bbflow.config import Config
 from bbflow.errors import ConfigError
 from bbflow.transit.chain.comparing import check_diagnostics
-from bbflow.transit.chain.heritage import Origins
 from bbflow.transit.chain.saved import SavedState, read_state
-from bbflow.transit.folding.shards import ShardKey, ShardState
-from bbflow.transit.folding.task import FoldWork
+from bbflow.transit.folding.bookkeeping import Folding, settled_files
 from bbflow.view.consumers import Cursor
 
 KEPT_FILE = ".inherited.bbflow"
@@ -71,30 +68,20 @@ def check_continued(config: Config, path: Path) -> SavedState:
     return saved
 
 
-def inheriting(
-    origins: Origins, works: Mapping[str, Sequence[FoldWork]], states: Mapping[ShardKey, ShardState]
-) -> dict[str, list[FoldWork]]:
-    """Let new shards begin with what was kept of their points before.
+def carried_on(config: Config, cursors: Mapping[str, Cursor], saved: SavedState | None = None) -> Folding:
+    """Give the fold as it was when the nodes stored their last checkpoints, or as it begins.
 
     Parameters
     ----------
-    origins
-        That.
-    works
-        What is to be folded next on each node.
-    states
-        Those that count.
+    config
+        The run's configuration.
+    cursors
+        For each node, how far it is folded and the checkpoint stored with that.
+    saved
+        What an earlier run has left, if this one goes on from it.
     """
-    begun = {work.state.key: work.state for own in works.values() for work in own if work.keeps_states}
-    known = list((begun | dict(states)).values())
-    return {node: [_inheriting(origins, work, known) for work in own] for node, own in works.items()}
-
-
-def _inheriting(origins: Origins, work: FoldWork, states: Iterable[ShardState]) -> FoldWork:
-    if work.state.keys is not None or not work.keeps_states:
-        return work
-    others = [state for state in states if state.key.diagnostic == work.state.key.diagnostic]
-    return replace(work, inherited=origins.of_shard(work.state, others))
+    settled = {key: read_state(Path(path)).inherited(key) for key, path in settled_files(cursors).items()}
+    return Folding(config, cursors, saved.before if saved else None, settled)
 
 
 def keep_state(source: Path, target: Path) -> None:

@@ -1,8 +1,7 @@
 """What is folded next, and which states count: the fold's bookkeeping, without any I/O."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import msgpack
@@ -14,64 +13,19 @@ from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.space import Local, Placement
 from bbflow.operators.windows.calendars import Clock
 from bbflow.records import Block, Layout
-from bbflow.transit.chain.heritage import Origins
-from bbflow.transit.chain.saved import SavedState, read_state
-from bbflow.transit.chain.taking_over import inheriting
+from bbflow.transit.folding.batches import Batch
+from bbflow.transit.folding.inherited import Before, Inherited, Origins
 from bbflow.transit.folding.inputs import Inputs
+from bbflow.transit.folding.kept import Kept
 from bbflow.transit.folding.losses import Losses
-from bbflow.transit.folding.patterns import Parts, Pattern, Patterns, Places, parts_of
+from bbflow.transit.folding.patterns import Parts, Pattern, Patterns, parts_of
 from bbflow.transit.folding.regions import check_apart, find_time, forms_by_name, regions, step_time
 from bbflow.transit.folding.series import join_partials
 from bbflow.transit.folding.shards import Region, ShardKey, ShardState, overlap
-from bbflow.transit.folding.slots import Keys
 from bbflow.transit.folding.task import FoldReceipt, FoldWork
 from bbflow.transit.folding.timeline import Closing, Timeline
+from bbflow.view.consumers import Cursor
 from bbflow.view.stream import StreamView
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Steps that are folded together: all in one span of every window."""
-
-    steps: tuple[int, ...]
-    """Their numbers; none if all that is there is late."""
-    times: tuple[float, ...]
-    """Their times."""
-    keys: Keys
-    """Window name to the span that they are in."""
-    through: int
-    """Every step up to this one is folded or left out with this batch."""
-    late: int = 0
-    """Steps that are left out."""
-    offset: int = 0
-    """Steps of the runs before, in a chain of jobs."""
-    laid: tuple[tuple[Pattern, Parts], ...] = ()
-    """For each step how it lies, and what there is of it on each node."""
-    places: Places = field(default_factory=dict)
-    """Where the blocks lie."""
-    untimed: tuple[int, ...] = ()
-    """Steps that are left out since their time was on a node that was lost."""
-
-    @property
-    def numbers(self) -> tuple[int, ...]:
-        """The steps' numbers as operators see them: counted through a chain of jobs."""
-        return tuple(number + self.offset for number in self.steps)
-
-    def fits(self, keys: Keys, places: Places) -> bool:
-        """Whether a step can be folded together with those that are there."""
-        stays = all(self.places.get(key, own) == own for key, own in places.items())
-        return not self.steps or (self.keys == keys and stays)
-
-    def with_step(self, number: int, time: float, keys: Keys, offset: int, pattern: Pattern, parts: Parts) -> "Batch":
-        """Give the batch with one step more."""
-        steps, times, laid = (*self.steps, number), (*self.times, time), (*self.laid, (pattern, parts))
-        places = {**self.places, **pattern.places}
-        return Batch(steps, times, keys, number, self.late, offset, laid, places, self.untimed)
-
-    @property
-    def patterns(self) -> list[Pattern]:
-        """How its steps lie, each once."""
-        return list(dict.fromkeys(pattern for pattern, _ in self.laid))
 
 
 class Folding:
@@ -83,21 +37,26 @@ class Folding:
         The run's configuration.
     cursors
         For each node, how far it is folded and the checkpoint stored with that.
-    saved
+    before
         What an earlier run has left, if this one goes on from it.
+    settled
+        What this run has kept of diagnostics before their blocks moved, if its checkpoints name it (`settled_files`).
     """
 
     def __init__(
-        self, config: Config, cursors: Mapping[str, tuple[int, bytes]], saved: SavedState | None = None
+        self,
+        config: Config,
+        cursors: Mapping[str, Cursor],
+        before: Before | None = None,
+        settled: Mapping[str, Inherited] | None = None,
     ) -> None:
         self.config = config
         """The run's configuration."""
-        self.saved = saved
-        """What an earlier run has left."""
-        self.origins = Origins(saved)
+        self._before = before
+        self.origins = Origins(before.states if before else {}, settled or {})
         """What new shards begin with."""
-        self._offset: int | None = None if saved else 0
-        self.last_number = saved.number if saved else -1
+        self._offset: int | None = None if before else 0
+        self.last_number = before.number if before else -1
         """Number of the last step that was folded, counted through a chain of jobs."""
         self.cursor = min(step for step, _ in cursors.values())
         """Every step up to this one is folded."""
@@ -107,7 +66,7 @@ class Folding:
         """The states that count."""
         self.losses = Losses()
         """What nodes that are gone have cost."""
-        self.placements: dict[str, Placement] = {}
+        self.placements: Mapping[str, Placement] = {}
         """Diagnostic to where its field lies, of those that have a `space`."""
         diagnostics = config.diagnostics.values()
         published = [window for item in diagnostics for window in item.windows]
@@ -115,9 +74,9 @@ class Folding:
         unique = list({window.name: window for window in published}.values())
         self.timeline = Timeline(unique, inner, config.time.interval)
         """The spans of time that are alive."""
-        if saved is not None:
-            self.timeline.go_on(saved.timeline)
-            self.errors.update(saved.errors)
+        if before is not None:
+            self.timeline.go_on(before.timeline)
+            self.errors.update(before.errors)
         self._restore([(step, msgpack.unpackb(checkpoint)) for step, checkpoint in cursors.values() if checkpoint])
         self._lanes: dict[ShardKey, int] = {}
         self._patterns = Patterns(self._pattern)
@@ -131,12 +90,12 @@ class Folding:
     @property
     def late(self) -> int:
         """Steps of this run that were left out."""
-        return self.timeline.late - (self.saved.late if self.saved else 0)
+        return self.timeline.late - (self._before.late if self._before else 0)
 
     @property
     def missing(self) -> int:
         """Steps that were expected in gaps of this run, or between it and the one before."""
-        return self.timeline.missing - (self.saved.missing if self.saved else 0)
+        return self.timeline.missing - (self._before.missing if self._before else 0)
 
     def next_batch(self, view: StreamView, clock: Clock) -> Batch | None:
         """Give the next steps to fold, or None if none is complete.
@@ -186,7 +145,7 @@ class Folding:
 
     def _offset_from(self, number: int) -> int:
         """Give how many steps earlier runs had, if a step is the first of this one."""
-        return self.saved.number + 1 - number if self.saved is not None else 0
+        return self._before.number + 1 - number if self._before is not None else 0
 
     def _pattern(self, number: int, layouts: Mapping[str, Layout], whole: bool) -> Pattern:
         """Find where the blocks of steps with some layouts lie in each field."""
@@ -213,13 +172,37 @@ class Folding:
         known = (state for state in self.states.values() if state.key.diagnostic == key.diagnostic)
         return any(overlap(region, state.region) for state in known)
 
-    def settle(self, keys: Collection[str], saved: SavedState) -> list[ShardState]:
-        """Let new shards of some diagnostics begin with a saved state; gives the states that are in it."""
-        gone = [state for state in self.states.values() if state.key.diagnostic in keys]
+    def settle(self, saved: Mapping[str, Inherited]) -> list[ShardState]:
+        """Let new shards of some diagnostics begin with what was saved of them; gives the states that are in it."""
+        gone = [state for state in self.states.values() if state.key.diagnostic in saved]
         for state in gone:
             del self.states[state.key]
-        self.origins.settled.update(dict.fromkeys(keys, saved))
+        self.origins = self.origins.with_settled(saved)
         return gone
+
+    def place(self, placements: Mapping[str, Placement]) -> None:
+        """Learn where the fields of diagnostics with a `space` lie."""
+        self.placements = placements
+
+    def leave_out(self, through: int) -> None:
+        """Be past steps that aren't there."""
+        self.cursor = through
+
+    def fail(self, errors: Mapping[str, str]) -> None:
+        """Call users' operators that failed no more."""
+        self.errors.update(errors)
+
+    def isolate(self) -> None:
+        """Keep users' code away from the workers from now on: perhaps it has killed one."""
+        self.config = self.config.isolated()
+
+    @property
+    def kept(self) -> Kept:
+        """What is kept now."""
+        states: dict[str, list[ShardState]] = {}
+        for state in sorted(self.states.values(), key=lambda state: state.order):
+            states.setdefault(state.key.diagnostic, []).append(state)
+        return Kept(self.config, states, self.origins, dict(self.errors), self.timeline, self.last_number)
 
     def _refuse_late(self, number: int, time: float) -> None:
         if self.config.time.late == "error":
@@ -267,7 +250,7 @@ class Folding:
                 directory = places[key.node].state_directory
                 work = FoldWork(state, diagnostic, inputs, batch.keys, self._local(key), directory, rows, self.errors)
                 works.setdefault(key.node, []).append(work)
-        return inheriting(self.origins, works, self.states)
+        return self.inheriting(works)
 
     def _local(self, key: ShardKey) -> Local | None:
         placement = self.placements.get(key.diagnostic)
@@ -320,7 +303,16 @@ class Folding:
             directory = places[node].state_directory
             work = FoldWork(state, diagnostic, inputs, batch.keys, None, directory, rows, self.errors)
             works += [work] if new else []
-        return node, inheriting(self.origins, {node: works}, self.states)[node]
+        return node, self.inheriting({node: works})[node]
+
+    def inheriting(self, works: Mapping[str, Sequence[FoldWork]]) -> dict[str, list[FoldWork]]:
+        """Let new shards begin with what was kept of their points before."""
+        begun = {work.state.key: work.state for own in works.values() for work in own if work.keeps_states}
+        known = (begun | self.states).values()
+        return {node: [self._begun(work, known) for work in own] for node, own in works.items()}
+
+    def _begun(self, work: FoldWork, known: Iterable[ShardState]) -> FoldWork:
+        return replace(work, inherited=self.origins.of_shard(work.state, known)) if work.begins else work
 
     def lanes(self, works: Sequence[FoldWork], count: int) -> list[list[FoldWork]]:
         """Share a node's work out over `count` workers; a shard stays with the lane it began in."""
@@ -336,7 +328,7 @@ class Folding:
         """Let the results of a batch's tasks count."""
         for receipt in receipts:
             self.states.update({state.key: state for state in receipt.states})
-            self.errors.update(receipt.errors)
+            self.fail(receipt.errors)
         for number, (pattern, _) in zip(batch.numbers, batch.laid if self.losses else (), strict=False):
             there = pattern.regions.items()
             self.losses.take(number, {key: [self._region(shard) for shard in own] for key, own in there})
@@ -370,17 +362,12 @@ class Folding:
                 "errors": self.errors,
                 "numbers": [self._offset, self.last_number],
                 "lost": self.losses.to_wire(),
-                "settled": {key: [item.number, str(item.path)] for key, item in self.origins.settled.items()},
+                "settled": {key: [item.number, item.path] for key, item in self.origins.settled.items()},
             }
         )
         return packed
 
     def _restore(self, checkpoints: Sequence[tuple[int, Mapping[str, Any]]]) -> None:
-        settled: dict[str, tuple[int, str]] = {}
-        for _, checkpoint in checkpoints:
-            for key, told in checkpoint["settled"].items():
-                settled[key] = max(settled.get(key, (-1, "")), tuple(told))
-        self.origins.settled = {key: read_state(Path(path)) for key, (_, path) in settled.items()}
         for step, checkpoint in checkpoints:
             self._restore_shards(checkpoint)
             if step == self.cursor:
@@ -394,5 +381,14 @@ class Folding:
         for state in map(ShardState.from_wire, checkpoint["shards"]):
             key = state.key.diagnostic
             newest = self.origins.settled.get(key)
-            if newest is None or checkpoint["settled"].get(key) == [newest.number, str(newest.path)]:
+            if newest is None or checkpoint["settled"].get(key) == [newest.number, newest.path]:
                 self.states[state.key] = state
+
+
+def settled_files(cursors: Mapping[str, Cursor]) -> dict[str, str]:
+    """Give the newest state file that any checkpoint names, for each diagnostic whose blocks have moved."""
+    newest: dict[str, tuple[int, str]] = {}
+    for _, packed in cursors.values():
+        for key, (number, path) in (msgpack.unpackb(packed)["settled"] if packed else {}).items():
+            newest[key] = max(newest.get(key, (-1, "")), (number, path))
+    return {key: path for key, (_, path) in newest.items()}

@@ -12,7 +12,7 @@ from bbflow.operators.family import Array
 from bbflow.operators.fold import fold_tiles
 from bbflow.operators.own.guard import collecting
 from bbflow.operators.windows import Window
-from bbflow.transit.chain.heritage import Inherited, remainder
+from bbflow.transit.folding.inherited import Inherited, remainder
 from bbflow.transit.folding.inner import files_of, inner_step
 from bbflow.transit.folding.layouts import by_region, layout_of
 from bbflow.transit.folding.shards import Region, ShardState

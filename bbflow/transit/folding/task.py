@@ -19,7 +19,7 @@ from bbflow.operators.fold import Tiles, fold_tiles
 from bbflow.operators.own.guard import collecting
 from bbflow.operators.space import Local
 from bbflow.operators.windows import Window
-from bbflow.transit.chain.heritage import Inherited
+from bbflow.transit.folding.inherited import Inherited
 from bbflow.transit.folding.inner import inner_step
 from bbflow.transit.folding.inputs import Inputs, extremes_of, open_inputs, partials
 from bbflow.transit.folding.layouts import layout_of
@@ -51,6 +51,11 @@ class FoldWork:
     """Users' operators that have failed, and are called no more."""
     inherited: Inherited | None = None
     """What an earlier run has left, if the shard begins with it."""
+
+    @property
+    def begins(self) -> bool:
+        """Whether the shard has no state of its own yet, but will."""
+        return self.state.keys is None and self.keeps_states
 
     @property
     def keeps_states(self) -> bool:

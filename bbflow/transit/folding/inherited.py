@@ -1,9 +1,9 @@
-"""What a run takes over from the one before: each shard the part of the state that no other has taken."""
+"""What shards begin with: each takes the part of an earlier state that no other has taken."""
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ import numpy as np
 from bbflow.operators import StateLayout
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.family import Array
-from bbflow.transit.chain.saved import SavedState
 from bbflow.transit.folding.layouts import by_region, layout_of
 from bbflow.transit.folding.shards import Region, ShardKey, ShardState, overlap
 from bbflow.transit.folding.slots import Keys, Slot
@@ -38,14 +37,6 @@ class Inherited:
     """Its time, in the stream's units."""
     taken: tuple[Region, ...] = ()
     """What other shards begin with."""
-
-    @classmethod
-    def of(cls, saved: SavedState, diagnostic: str, taken: Sequence[Region] = ()) -> "Inherited":
-        """Give what a state file has of a diagnostic."""
-        item = saved.fields[diagnostic]
-        offsets = {slot: saved.begin + offset for slot, offset in item.offsets.items()}
-        last = saved.period[1]
-        return cls(str(saved.path), item.field.shape, item.dtype, offsets, saved.keys, saved.number, last, tuple(taken))
 
     def layout(self, diagnostic: Diagnostic, slot: Slot, count: tuple[int, ...]) -> StateLayout:
         """Give the layout of a slot's state of a region."""
@@ -116,30 +107,43 @@ def remainder(diagnostic: Diagnostic, inherited: Inherited, directory: str) -> I
         yield inherited.begun(shard, files)
 
 
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What the runs before this one have left, in a chain of jobs."""
+
+    number: int
+    """Number of their last step."""
+    late: int
+    """Steps that they left out."""
+    missing: int
+    """Steps that were expected in their gaps."""
+    timeline: Mapping[str, Any]
+    """As `Timeline.to_wire` gave it."""
+    errors: Mapping[str, str]
+    """What failed in users' operators."""
+    states: Mapping[str, Inherited]
+    """By diagnostic."""
+
+
+@dataclass(frozen=True, slots=True)
 class Origins:
-    """What the shards of each diagnostic begin with.
+    """What the shards of each diagnostic begin with."""
 
-    Parameters
-    ----------
-    saved
-        What an earlier run has left, if this one goes on from it.
-    """
-
-    def __init__(self, saved: SavedState | None = None) -> None:
-        self._saved = saved
-        self.settled: dict[str, SavedState] = {}
-        """Diagnostic to what this run has kept of it before its blocks moved."""
-
-    def state_of(self, diagnostic: str) -> SavedState | None:
-        """Give the state that a diagnostic's shards begin with, if there is one."""
-        return self.settled.get(diagnostic, self._saved)
+    before: Mapping[str, Inherited] = field(default_factory=dict)
+    """Diagnostic to what an earlier run has left."""
+    settled: Mapping[str, Inherited] = field(default_factory=dict)
+    """Diagnostic to what this run has kept of it before its blocks moved."""
 
     def of(self, diagnostic: str, taken: Sequence[Region] = ()) -> Inherited | None:
-        """Give a diagnostic's state without what is taken."""
-        state = self.state_of(diagnostic)
-        return None if state is None else Inherited.of(state, diagnostic, taken)
+        """Give a diagnostic's state without what is taken; None if there is none."""
+        state = self.settled.get(diagnostic, self.before.get(diagnostic))
+        return None if state is None else replace(state, taken=tuple(taken))
 
-    def of_shard(self, state: ShardState, others: Sequence[ShardState]) -> Inherited | None:
-        """Give what a new shard begins with: nothing of what shards before it, in order, have taken."""
-        before = [item for item in others if item.order < state.order and overlap(item.region, state.region)]
-        return self.of(state.key.diagnostic, [item.region for item in before])
+    def of_shard(self, state: ShardState, others: Iterable[ShardState]) -> Inherited | None:
+        """Give what a new shard begins with: nothing of what the shards before it, in order, have taken."""
+        own = [item for item in others if item.key.diagnostic == state.key.diagnostic and item.order < state.order]
+        return self.of(state.key.diagnostic, [item.region for item in own if overlap(item.region, state.region)])
+
+    def with_settled(self, states: Mapping[str, Inherited]) -> "Origins":
+        """Give these with what was kept of some diagnostics last."""
+        return replace(self, settled={**self.settled, **states})

@@ -1,0 +1,31 @@
+"""What a fold keeps, as a value for those who publish, save or copy it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from bbflow.config import Config
+from bbflow.transit.folding.inherited import Origins
+from bbflow.transit.folding.shards import ShardState
+from bbflow.transit.folding.timeline import Timeline
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What the fold keeps, as it is at one moment."""
+
+    config: Config
+    """The run's configuration."""
+    states: Mapping[str, Sequence[ShardState]]
+    """Diagnostic to its states that count, in the order in which they take over what was before them."""
+    origins: Origins
+    """What new shards begin with."""
+    errors: Mapping[str, str]
+    """What failed in users' operators, which are called no more."""
+    timeline: Timeline
+    """The spans of time that are alive; only looked at."""
+    last_number: int
+    """Number of the last step that was folded, counted through a chain of jobs."""
+
+    def of(self, diagnostic: str) -> Sequence[ShardState]:
+        """Give a diagnostic's states."""
+        return self.states.get(diagnostic, ())
