@@ -184,7 +184,7 @@ class Pipeline:
 
     def _advance(self) -> None:
         assert self._clock is not None
-        self._fold.take()
+        self._fold.take(self._attributes)
         self._fold.begin(self._attributes, self._clock)
         if self._drain is not None:
             self._drain.take()

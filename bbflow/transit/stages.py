@@ -3,11 +3,11 @@
 import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
-from distributed import KilledWorker
+from distributed import Future, KilledWorker
 
 from bbflow.belongings import clear, is_ours
 from bbflow.cf import StreamAttributes
@@ -22,8 +22,11 @@ from bbflow.transit.chain.taking_over import KEPT_FILE, carried_on
 from bbflow.transit.folding.batches import Batch
 from bbflow.transit.folding.kept import Kept
 from bbflow.transit.folding.patterns import parts_of
+from bbflow.transit.folding.planning import Site
+from bbflow.transit.folding.plans import Directories, FoldPlan
 from bbflow.transit.folding.regions import find_time, singles_of
-from bbflow.transit.folding.task import FoldReceipt, FoldWork, fold_batch
+from bbflow.transit.folding.sources import fold_lane, keep_plan
+from bbflow.transit.folding.task import FoldReceipt, fold_batch
 from bbflow.transit.folding.timeline import Closing
 from bbflow.transit.opening import FirstStep
 from bbflow.transit.output.claiming import SCRATCH
@@ -35,7 +38,7 @@ from bbflow.transit.publishing import SETTLED_DIRECTORY, Published, Publishing
 from bbflow.transit.room import check_room
 from bbflow.transit.running import Running
 from bbflow.transit.safe import SafeCopies, read_safe_copy
-from bbflow.transit.tasks import TaskBatch
+from bbflow.transit.tasks import TaskBatch, Work
 from bbflow.view.consumers import DRAIN, FOLD, no_checkpoint
 
 T = TypeVar("T")
@@ -87,6 +90,7 @@ class FoldStage(Stage):
         self._rows_directory = self.run.config.output / ROWS_DIRECTORY
         self._rows_directory.mkdir(parents=True, exist_ok=True)
         self._tasks: TaskBatch[Batch] | None = None
+        self._plans: WeakKeyDictionary[FoldPlan, Future[FoldPlan]] = WeakKeyDictionary()
         self._receipts: list[FoldReceipt] = []
         self._said: tuple[tuple[Layout, ...], dict[str, Any]] | None = None
 
@@ -125,19 +129,42 @@ class FoldStage(Stage):
             self._settle(moved, attributes, clock)
         for pattern in batch.patterns:
             self._know(pattern.layouts, attributes, clock)
-        works = self.folding.works(batch, attributes, self.run.nodes, str(self._rows_directory))
-        lanes = max(self.run.cluster.threads // max(len(works), 1), 1)
-        shared = [
-            (lane, self.run.nodes[node].host)
-            for node, node_works in works.items()
-            for lane in self.folding.lanes(node_works, lanes)
-        ]
-        self._tasks = TaskBatch(self.run.cluster, batch, fold_batch, shared, self.run.wake, self._isolated)
+        site = self._site(attributes)
+        self._begin(batch, fold_lane, lambda: self._lane_works(batch, site))
 
-    def _isolated(self, works: Sequence[FoldWork]) -> list[FoldWork]:
-        """Keep users' code away from the workers of a batch that has killed one."""
-        self.folding.isolate()
-        return [replace(work, diagnostic=self.folding.config.diagnostics[work.diagnostic.key]) for work in works]
+    def _site(self, attributes: StreamAttributes) -> Site:
+        rows = str(self._rows_directory)
+        directories = {
+            name: Directories(node.pool, node.state_directory, rows) for name, node in self.run.nodes.items()
+        }
+        variables = (name for item in self.folding.config.diagnostics.values() for name in item.variables)
+        return Site(directories, self.run.cluster.threads, {name: attributes.fill_value(name) for name in variables})
+
+    def _begin(self, batch: Batch, function: Callable[..., FoldReceipt], works: Callable[[], Sequence[Work]]) -> None:
+        """Submit tasks; once more, with users' code kept away from the workers, if they have killed some."""
+
+        def guarded() -> Sequence[Work]:
+            self.folding.isolate()
+            return works()
+
+        self._tasks = TaskBatch(self.run.cluster, batch, function, works(), self.run.wake, guarded)
+
+    def _lane_works(self, batch: Batch, site: Site) -> list[Work]:
+        found = []
+        for (node, _), (work, plans) in self.folding.works(batch, site).items():
+            host = self.run.nodes[node].host
+            found.append(((work, *(self._resident(plan, host) for plan in plans)), host))
+        return found
+
+    def _series_works(self, batch: Batch, receipts: Sequence[FoldReceipt], site: Site) -> list[Work]:
+        node, works = self.folding.series_works(batch, receipts, site)
+        return [((works,), self.run.nodes[node].host)]
+
+    def _resident(self, plan: FoldPlan, host: str) -> "Future[FoldPlan]":
+        """Give a plan where it is needed: with the workers of a host, as long as anything may be folded by it."""
+        if plan not in self._plans:
+            self._plans[plan] = self.run.cluster.submit(keep_plan, plan, host=host, done=lambda: None)
+        return self._plans[plan]
 
     def _guarded(self, act: Callable[[Kept], T]) -> T:
         """Do something with what is kept; once more, with users' code kept away from the workers, if one is killed."""
@@ -162,7 +189,7 @@ class FoldStage(Stage):
         }
         self.publishing.know(fields)
 
-    def take(self) -> None:
+    def take(self, attributes: StreamAttributes) -> None:
         """Let the batch count if its tasks are done."""
         receipts: list[FoldReceipt] | None = self._tasks.results() if self._tasks else None
         if self._tasks is None or receipts is None:
@@ -170,10 +197,8 @@ class FoldStage(Stage):
         batch = self._tasks.batch
         self._receipts += receipts
         if any(receipt.partials for receipt in receipts):
-            node, works = self.folding.series_works(batch, receipts, self.run.nodes, str(self._rows_directory))
-            self._tasks = TaskBatch(
-                self.run.cluster, batch, fold_batch, [(works, self.run.nodes[node].host)], self.run.wake, self._isolated
-            )
+            site = self._site(attributes)
+            self._begin(batch, fold_batch, lambda: self._series_works(batch, receipts, site))
             return
         started_s = min((receipt.started_s for receipt in self._receipts), default=self._tasks.started_s)
         ended_s = max((receipt.ended_s for receipt in self._receipts), default=time.time())
@@ -274,7 +299,7 @@ class DrainStage(Stage):
         through = ready[-1] if ready else self.run.view.frontier
         steps = [self._raw_step(number) for number in ready if self.draining.keeps(number)]
         batch = self.draining.next_batch(steps, through, len(self._hosts))
-        works = [(work, self._hosts[work.share]) for work in batch.works]
+        works = [((work,), self._hosts[work.share]) for work in batch.works]
         self._tasks = TaskBatch(self.run.cluster, batch, self._write, works, self.run.wake)
 
     def _bytes_of(self, number: int) -> int:

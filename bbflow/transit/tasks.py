@@ -13,6 +13,8 @@ WORKER_DEATHS = 5
 """A batch whose workers die so often is at fault itself."""
 
 B = TypeVar("B")
+Work = tuple[tuple[Any, ...], str]
+"""Arguments of a task, and the host that it must run on."""
 
 
 class TaskBatch(Generic[B]):
@@ -27,11 +29,11 @@ class TaskBatch(Generic[B]):
     function
         What each task calls; running it twice must do no harm.
     works
-        Its argument, and the host that it must run on, for each task.
+        Its arguments, and the host that it must run on, for each task.
     done
         Called, in another thread, whenever a task is done.
     guarded
-        Makes an argument safer for a batch whose workers have died.
+        Gives the works once more, made safer, for a batch whose workers have died; the same ones if None.
     """
 
     def __init__(
@@ -39,9 +41,9 @@ class TaskBatch(Generic[B]):
         cluster: Cluster,
         batch: B,
         function: Callable[..., Any],
-        works: Sequence[tuple[Any, str]],
+        works: Sequence[Work],
         done: Callable[[], None],
-        guarded: Callable[[Any], Any] = lambda work: work,
+        guarded: Callable[[], Sequence[Work]] | None = None,
     ) -> None:
         self.batch = batch
         """What they do."""
@@ -55,7 +57,7 @@ class TaskBatch(Generic[B]):
             done()
 
     def _submit(self) -> "list[Future[Any]]":
-        return [self._cluster.submit(self._function, work, host=host, done=self._done) for work, host in self._works]
+        return [self._cluster.submit(self._function, *work, host=host, done=self._done) for work, host in self._works]
 
     def results(self) -> list[Any] | None:
         """Give the results; None while a task runs.
@@ -75,6 +77,6 @@ class TaskBatch(Generic[B]):
             self._deaths += 1
             if self._deaths >= WORKER_DEATHS:
                 raise NodeError(f"the Dask workers die again and again ({error}): give them more memory") from None
-            self._works = [(self._guarded(work), host) for work, host in self._works]
+            self._works = self._works if self._guarded is None else self._guarded()
             self._futures = self._submit()
             return None

@@ -1,6 +1,7 @@
 """Runs of a field without BB nodes or Dask: steps are folded region by region, and the states saved, in one process."""
 
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -84,9 +85,18 @@ def run(
             if number not in absent
             for key in folding.config.diagnostics
         ]
-        folding.take(batch, [fold_batch(folding.inheriting({"": works})[""])])
+        folding.take(batch, [fold_batch(inheriting(folding, works))])
         at = end
     return save(folder, folding, values.shape[1:])
+
+
+def inheriting(folding, works):
+    """Let new shards begin with what was kept of their points before."""
+    known = ({work.state.key: work.state for work in works} | folding.states).values()
+    return [
+        replace(work, inherited=folding.origins.of_shard(work.state, known)) if work.state.keys is None else work
+        for work in works
+    ]
 
 
 def ordered(folding):
@@ -126,7 +136,7 @@ def work_of(folder, folding, diagnostic, batch, values, node, start, count):
     key = ShardKey(node, diagnostic, start, count)
     state = folding.states.get(key) or ShardState(key, start, count, first_step=batch.numbers[0])
     arrays = tuple(np.ascontiguousarray(values[number][place]).reshape(-1) for number in batch.steps)
-    inputs = Inputs(batch.numbers, batch.times, {}, "", arrays=arrays)
+    inputs = Inputs(batch.numbers, batch.times, {}, arrays=arrays)
     item = folding.config.diagnostics[diagnostic]
     return FoldWork(state, item, inputs, batch.keys, None, str(folder / "state"), str(folder), {})
 

@@ -114,7 +114,7 @@ def _add(work: SaveWork, shard: ShardState, *, shared: bool) -> None:
 
 def _advanced(work: SaveWork, shard: ShardState) -> ShardState:
     """Hand on the spans of a shard that has had no step for so long that they have ended."""
-    inputs = Inputs((), (), {}, "")
+    inputs = Inputs((), (), {})
     fold = FoldWork(shard, work.diagnostic, inputs, work.target.keys, None, work.directory, "", work.off)
     return ShardFold(fold).advance()
 

@@ -1,9 +1,22 @@
 """Batches: steps that are folded together."""
 
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from bbflow.transit.folding.patterns import Parts, Pattern, Places
 from bbflow.transit.folding.slots import Keys
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Steps that lie alike and follow each other."""
+
+    numbers: tuple[int, ...]
+    """Their numbers, counted through a chain of jobs."""
+    times: tuple[float, ...]
+    """Their times."""
+    parts: tuple[Parts, ...]
+    """For each step what there is of it on each node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +57,15 @@ class Batch:
         steps, times, laid = (*self.steps, number), (*self.times, time), (*self.laid, (pattern, parts))
         places = {**self.places, **pattern.places}
         return Batch(steps, times, keys, number, self.late, offset, laid, places, self.untimed)
+
+    @property
+    def runs(self) -> "list[tuple[Pattern, Run]]":
+        """Its steps in their order, those that lie alike and follow each other together."""
+        steps = zip(self.laid, self.numbers, self.times, strict=True)
+        return [
+            (pattern, Run(*map(tuple, zip(*((number, time, parts) for (_, parts), number, time in own), strict=True))))
+            for pattern, own in groupby(steps, key=lambda step: step[0][0])
+        ]
 
     @property
     def patterns(self) -> list[Pattern]:

@@ -6,22 +6,22 @@ from typing import Any
 
 import msgpack
 
-from bbflow.cf import StreamAttributes
 from bbflow.config import Config
 from bbflow.errors import StreamError
-from bbflow.operators.diagnostic import Diagnostic
-from bbflow.operators.space import Local, Placement
+from bbflow.operators.space import Placement
 from bbflow.operators.windows.calendars import Clock
-from bbflow.records import Block, Layout
+from bbflow.records import Layout
 from bbflow.transit.folding.batches import Batch
 from bbflow.transit.folding.inherited import Before, Inherited, Origins
 from bbflow.transit.folding.inputs import Inputs
 from bbflow.transit.folding.kept import Kept
 from bbflow.transit.folding.losses import Losses
 from bbflow.transit.folding.patterns import Parts, Pattern, Patterns, parts_of
+from bbflow.transit.folding.planning import Lane, Planning, Site
+from bbflow.transit.folding.plans import FoldPlan, LaneWork, PlannedSteps
 from bbflow.transit.folding.regions import check_apart, find_time, forms_by_name, regions, step_time
 from bbflow.transit.folding.series import join_partials
-from bbflow.transit.folding.shards import Region, ShardKey, ShardState, overlap
+from bbflow.transit.folding.shards import ShardKey, ShardState, overlap
 from bbflow.transit.folding.task import FoldReceipt, FoldWork
 from bbflow.transit.folding.timeline import Closing, Timeline
 from bbflow.view.consumers import Cursor
@@ -78,9 +78,8 @@ class Folding:
             self.timeline.go_on(before.timeline)
             self.errors.update(before.errors)
         self._restore([(step, msgpack.unpackb(checkpoint)) for step, checkpoint in cursors.values() if checkpoint])
-        self._lanes: dict[ShardKey, int] = {}
         self._patterns = Patterns(self._pattern)
-        self._locals: dict[ShardKey, Local | None] = {}
+        self._planning = Planning(config.diagnostics, {})
 
     @property
     def number(self) -> int:
@@ -165,7 +164,7 @@ class Folding:
         return [key for key in ordered if any(self._is_moved(shard) for shard in batch.places[key])]
 
     def _is_moved(self, key: ShardKey) -> bool:
-        local, region = self._local(key), self._region(key)
+        local, region = self._planning.local(key), self._planning.region(key)
         is_joined = local is not None and not local.complete  # step by step, with blocks of other ranks
         if region is None or is_joined or key in self.states:
             return False
@@ -183,6 +182,7 @@ class Folding:
     def place(self, placements: Mapping[str, Placement]) -> None:
         """Learn where the fields of diagnostics with a `space` lie."""
         self.placements = placements
+        self._planning = Planning(self.config.diagnostics, placements)
 
     def leave_out(self, through: int) -> None:
         """Be past steps that aren't there."""
@@ -195,6 +195,7 @@ class Folding:
     def isolate(self) -> None:
         """Keep users' code away from the workers from now on: perhaps it has killed one."""
         self.config = self.config.isolated()
+        self._planning = self._planning.isolated(self.config.diagnostics)
 
     @property
     def kept(self) -> Kept:
@@ -211,72 +212,42 @@ class Folding:
                 "write ascending times, or set time: late: skip to leave such steps out"
             )
 
-    def works(
-        self,
-        batch: Batch,
-        attributes: StreamAttributes,
-        places: Mapping[str, Any],
-        rows: str,
-    ) -> dict[str, list[FoldWork]]:
-        """Cut a batch into the work of each node.
+    def works(self, batch: Batch, site: Site) -> dict[Lane, tuple[LaneWork, tuple[FoldPlan, ...]]]:
+        """Cut a batch into the work of each lane, with the plans that it is done by."""
+        found: dict[Lane, list[tuple[FoldPlan, PlannedSteps]]] = {}
+        for pattern, run in batch.runs:
+            for lane, plan in self._planning.plans(pattern, site).items():
+                found.setdefault(lane, []).append((plan, PlannedSteps.of(plan, run)))
+        inherited = self._inherited([item for own in found.values() for item in own])
+        return {
+            lane: (self._lane_work(batch, own, inherited), tuple(plan for plan, _ in own))
+            for lane, own in found.items()
+        }
 
-        Parameters
-        ----------
-        batch
-            The steps.
-        attributes
-            Fill values are taken from them.
-        places
-            Node name to its address (pool and state directory).
-        rows
-            Directory for rows that pass filters.
-        """
-        works: dict[str, list[FoldWork]] = {}
-        for diagnostic in self.config.diagnostics.values():
-            fills = {name: attributes.fill_value(name) for name in diagnostic.variables}
-            for key, steps in self._blocks(diagnostic, batch).items():
-                region = self._region(key)
-                if region is None:
-                    continue
-                numbers = tuple(number for number, _ in steps)
-                inputs = Inputs(
-                    numbers,
-                    tuple(batch.times[batch.numbers.index(number)] for number in numbers),
-                    fills,
-                    places[key.node].pool,
-                    tuple(blocks for _, blocks in steps),
-                )
-                state = self.states.get(key) or ShardState(key, *region, first_step=numbers[0])
-                directory = places[key.node].state_directory
-                work = FoldWork(state, diagnostic, inputs, batch.keys, self._local(key), directory, rows, self.errors)
-                works.setdefault(key.node, []).append(work)
-        return self.inheriting(works)
+    def _lane_work(
+        self, batch: Batch, own: Sequence[tuple[FoldPlan, PlannedSteps]], inherited: Mapping[ShardKey, Inherited]
+    ) -> LaneWork:
+        keys = dict.fromkeys(shard.key for plan, _ in own for shard in plan.shards)
+        return LaneWork(
+            tuple(steps for _, steps in own),
+            batch.keys,
+            self.errors,
+            {key: self.states[key] for key in keys if key in self.states},
+            {key: inherited[key] for key in keys if key in inherited},
+        )
 
-    def _local(self, key: ShardKey) -> Local | None:
-        placement = self.placements.get(key.diagnostic)
-        if placement is not None and key not in self._locals:
-            self._locals[key] = placement.local(key.start, key.count)
-        return self._locals.get(key)
+    def _inherited(self, planned: Sequence[tuple[FoldPlan, PlannedSteps]]) -> dict[ShardKey, Inherited]:
+        """Give what new shards begin with, of what was kept of their points before."""
+        begun: dict[ShardKey, ShardState] = {}
+        for plan, steps in planned if self.origins else ():
+            for shard in plan.shards:
+                if shard.keeps_states and shard.key not in self.states:
+                    begun.setdefault(shard.key, ShardState(shard.key, *shard.region, first_step=steps.numbers[0]))
+        known = (begun | self.states).values()
+        found = {key: self.origins.of_shard(state, known) for key, state in begun.items()}
+        return {key: item for key, item in found.items() if item is not None}
 
-    def _region(self, key: ShardKey) -> Region | None:
-        """Give the part of the field that a shard's states are of; None if it is in no part."""
-        local = self._local(key)
-        if local is not None:
-            return local.start, local.count
-        return None if key.diagnostic in self.placements else (key.start, key.count)
-
-    def _blocks(self, diagnostic: Diagnostic, batch: Batch) -> dict[ShardKey, list[tuple[int, Mapping[str, Block]]]]:
-        found: dict[ShardKey, list[tuple[int, Mapping[str, Block]]]] = {}
-        for number, (pattern, parts) in zip(batch.numbers, batch.laid, strict=True):
-            for key, blocks in pattern.blocks(diagnostic.key, parts).items():
-                known = self.states.get(key)
-                if known is None or known.last_step < number:
-                    found.setdefault(key, []).append((number, blocks))
-        return found
-
-    def series_works(
-        self, batch: Batch, receipts: Sequence[FoldReceipt], places: Mapping[str, Any], rows: str
-    ) -> tuple[str, list[FoldWork]]:
+    def series_works(self, batch: Batch, receipts: Sequence[FoldReceipt], site: Site) -> tuple[str, list[FoldWork]]:
         """Cut the work on what blocks of several ranks have contributed to.
 
         Returns
@@ -284,10 +255,10 @@ class Folding:
         tuple
             The node that keeps such states, and its work.
         """
-        node = min(places)
+        node = min(site.directories)
         partials = [part for item in receipts for part in item.partials]
         works = []
-        for name, numbers, arrays in join_partials(partials, self.placements, self._local):
+        for name, numbers, arrays in join_partials(partials, self.placements, self._planning.local):
             count = self.placements[name].shape
             key = ShardKey(node, name, (), ())
             state = self.states.get(key) or ShardState(key, (0,) * len(count), count, first_step=numbers[0])
@@ -296,33 +267,17 @@ class Folding:
                 tuple(number for number, _ in new),
                 tuple(batch.times[batch.numbers.index(number)] for number, _ in new),
                 {},
-                places[node].pool,
                 arrays=tuple(values for _, values in new),
             )
             diagnostic = self.config.diagnostics[name]
-            directory = places[node].state_directory
-            work = FoldWork(state, diagnostic, inputs, batch.keys, None, directory, rows, self.errors)
+            own = site.directories[node]
+            work = FoldWork(state, diagnostic, inputs, batch.keys, None, own.states, own.rows, self.errors)
             works += [work] if new else []
-        return node, self.inheriting({node: works})[node]
-
-    def inheriting(self, works: Mapping[str, Sequence[FoldWork]]) -> dict[str, list[FoldWork]]:
-        """Let new shards begin with what was kept of their points before."""
-        begun = {work.state.key: work.state for own in works.values() for work in own if work.keeps_states}
-        known = (begun | self.states).values()
-        return {node: [self._begun(work, known) for work in own] for node, own in works.items()}
-
-    def _begun(self, work: FoldWork, known: Iterable[ShardState]) -> FoldWork:
-        return replace(work, inherited=self.origins.of_shard(work.state, known)) if work.begins else work
-
-    def lanes(self, works: Sequence[FoldWork], count: int) -> list[list[FoldWork]]:
-        """Share a node's work out over `count` workers; a shard stays with the lane it began in."""
-        loads = [0] * count
-        shared: list[list[FoldWork]] = [[] for _ in range(count)]
-        for work in sorted(works, key=lambda work: -work.inputs.bytes):
-            lane = self._lanes.setdefault(work.state.key, loads.index(min(loads))) % count
-            loads[lane] += work.inputs.bytes
-            shared[lane].append(work)
-        return [lane for lane in shared if lane]
+        known = ({work.state.key: work.state for work in works} | self.states).values()
+        return node, [
+            replace(work, inherited=self.origins.of_shard(work.state, known)) if work.state.keys is None else work
+            for work in works
+        ]
 
     def take(self, batch: Batch, receipts: Iterable[FoldReceipt]) -> None:
         """Let the results of a batch's tasks count."""
@@ -331,7 +286,7 @@ class Folding:
             self.fail(receipt.errors)
         for number, (pattern, _) in zip(batch.numbers, batch.laid if self.losses else (), strict=False):
             there = pattern.regions.items()
-            self.losses.take(number, {key: [self._region(shard) for shard in own] for key, own in there})
+            self.losses.take(number, {key: [self._planning.region(shard) for shard in own] for key, own in there})
         self.losses.leave_out(batch.untimed)
         self.timeline.take(batch.times, batch.keys, batch.late)
         self.last_number = max((*batch.numbers, self.last_number))

@@ -134,6 +134,9 @@ class Origins:
     settled: Mapping[str, Inherited] = field(default_factory=dict)
     """Diagnostic to what this run has kept of it before its blocks moved."""
 
+    def __bool__(self) -> bool:
+        return bool(self.before or self.settled)
+
     def of(self, diagnostic: str, taken: Sequence[Region] = ()) -> Inherited | None:
         """Give a diagnostic's state without what is taken; None if there is none."""
         state = self.settled.get(diagnostic, self.before.get(diagnostic))

@@ -1,7 +1,8 @@
 """What a shard folds: the blocks where they lie, or what an expression and a choice of points make of them."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 
@@ -12,8 +13,6 @@ from bbflow.operators.family import Array, Steps
 from bbflow.operators.filter import Extremes
 from bbflow.operators.fold import Tiles
 from bbflow.operators.space import Local
-from bbflow.records import Block
-from bbflow.store.pool import read_block
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,17 +25,28 @@ class Inputs:
     """Their times, in the stream's units."""
     fills: Mapping[str, float | int | None]
     """Variable to the value that stands for 'missing', besides NaN."""
-    pool: str
-    """Path of the node's pool."""
-    blocks: tuple[Mapping[str, Block], ...] = ()
-    """For each step the blocks of the variables; none if there are arrays."""
+    variables: Mapping[str, tuple[Array, ...]] = field(default_factory=dict)
+    """Variable to its values in each step, of shape (points,); none if there are arrays."""
     arrays: tuple[Array, ...] = ()
     """For each step the field's values, of shape (points,), where they were made elsewhere."""
+    extremes: tuple[Extremes, ...] = ()
+    """For each step smallest and largest value of the first variable, where somebody wants to know; none if nobody."""
+    bytes: int = 0
+    """Bytes of the blocks."""
 
-    @property
-    def bytes(self) -> int:
-        """Bytes of the blocks."""
-        return sum(block.bytes for blocks in self.blocks for block in blocks.values())
+    @classmethod
+    def joined(cls, parts: "Sequence[Inputs]") -> "Inputs | None":
+        """Give several parts as one, in their order; None if there are none."""
+        if len(parts) < 2:
+            return parts[0] if parts else None
+        return cls(
+            tuple(chain.from_iterable(part.numbers for part in parts)),
+            tuple(chain.from_iterable(part.times for part in parts)),
+            parts[0].fills,
+            {name: tuple(chain.from_iterable(part.variables[name] for part in parts)) for name in parts[0].variables},
+            extremes=tuple(chain.from_iterable(part.extremes for part in parts)),
+            bytes=sum(part.bytes for part in parts),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,22 +103,14 @@ def open_inputs(inputs: Inputs, diagnostic: Diagnostic, local: Local | None, poi
 
 
 def read_variables(inputs: Inputs, diagnostic: Diagnostic) -> dict[str, Steps]:
-    """Map the blocks of each variable; single values are repeated for every point."""
+    """Give the steps of each variable."""
     order = np.asarray(inputs.times, "f8"), np.asarray(inputs.numbers, "i8")
-    size = max(block.points for block in inputs.blocks[0].values()) or 1
     variables = {}
     for name in diagnostic.variables:
-        own = [blocks[name] for blocks in inputs.blocks]
-        dtype = np.dtype(own[0].dtype)
-        values = as_blocks([_values(inputs.pool, block, size) for block in own], dtype, size)
-        variables[name] = Steps(values, as_fill(inputs.fills[name], dtype), *order)
+        own = inputs.variables[name]
+        values = as_blocks(own, own[0].dtype, own[0].size)
+        variables[name] = Steps(values, as_fill(inputs.fills[name], own[0].dtype), *order)
     return variables
-
-
-def _values(pool: str, block: Block, points: int) -> Array:
-    if block.bytes == 0:
-        return np.full(points, block.value, block.dtype)
-    return read_block(pool, block).reshape(-1)
 
 
 def _local(local: Local, expression: Expression, variables: Mapping[str, Steps]) -> list[Array]:
@@ -145,11 +147,4 @@ def partials(inputs: Inputs, diagnostic: Diagnostic, local: Local) -> Array:
 def extremes_of(inputs: Inputs, diagnostic: Diagnostic, local: Local | None) -> list[Extremes]:
     """Give each step's smallest and largest value, where the blocks tell those of what is folded."""
     same = diagnostic.of.is_plain and local is None and not diagnostic.transforms and diagnostic.then is None
-    if not same or not inputs.blocks:
-        return [None] * len(inputs.numbers)
-    name = diagnostic.of.variables[0]
-    return [_extremes(blocks[name]) for blocks in inputs.blocks]
-
-
-def _extremes(block: Block) -> Extremes:
-    return None if block.min is None or block.max is None else (block.min, block.max)
+    return list(inputs.extremes) if same and inputs.extremes else [None] * len(inputs.numbers)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from bbflow.records import Block, Layout, Step
+from bbflow.records import Layout, Step
 from bbflow.transit.folding.regions import Regions
 from bbflow.transit.folding.shards import ShardKey
 from bbflow.view.stream import StreamView
@@ -17,7 +17,7 @@ Places = Mapping[str, frozenset[ShardKey]]
 """Diagnostic to where its blocks lie, if their steps must come together."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Pattern:
     """Where the blocks of a step lie in the field of each diagnostic."""
 
@@ -27,13 +27,6 @@ class Pattern:
     """Diagnostic to its regions."""
     places: Places
     """Those of diagnostics whose steps must come together."""
-
-    def blocks(self, diagnostic: str, parts: Parts) -> dict[ShardKey, dict[str, Block]]:
-        """Give the blocks of a step in a diagnostic's regions."""
-        return {
-            key: {name: parts[node].blocks[at] for name, (node, at) in own.items()}
-            for key, own in self.regions[diagnostic].items()
-        }
 
 
 def parts_of(view: StreamView, number: int) -> Parts:

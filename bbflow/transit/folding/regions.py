@@ -53,6 +53,8 @@ def regions(diagnostic: Diagnostic, forms: Mapping[str, Sequence[PlacedForm]]) -
     for name in diagnostic.variables:
         for place, form in forms.get(name, ()):
             _check_foldable(form)
+            if form.shape and not form.bytes:
+                continue  # a rank that has no points
             if form.shape:
                 key = ShardKey(place[0], diagnostic.key, form.start, form.count)
                 found.setdefault(key, {})[name] = place

@@ -53,11 +53,6 @@ class FoldWork:
     """What an earlier run has left, if the shard begins with it."""
 
     @property
-    def begins(self) -> bool:
-        """Whether the shard has no state of its own yet, but will."""
-        return self.state.keys is None and self.keeps_states
-
-    @property
     def keeps_states(self) -> bool:
         """Whether the states are the shard's own, and not joined with those of other blocks step by step."""
         return self.local is None or self.local.complete or bool(self.inputs.arrays)

@@ -1,0 +1,125 @@
+"""Planning: which shards of steps that lie alike are folded where, found once for each pattern."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+from bbflow.operators.diagnostic import Diagnostic
+from bbflow.operators.space import Local, Placement
+from bbflow.records import BlockForm
+from bbflow.transit.folding.patterns import Pattern
+from bbflow.transit.folding.plans import Directories, FoldPlan, PlannedShard
+from bbflow.transit.folding.regions import Place
+from bbflow.transit.folding.shards import Region, ShardKey
+
+Lane = tuple[str, int]
+"""A node, and one of its workers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where and with what a run's tasks fold."""
+
+    directories: Mapping[str, Directories]
+    """By node."""
+    threads: int
+    """Of all workers."""
+    fills: Mapping[str, float | int | None]
+    """Variable to the value that stands for 'missing', besides NaN."""
+
+
+class Planning:
+    """Cuts patterns into plans.
+
+    Parameters
+    ----------
+    diagnostics
+        What is computed, by its key.
+    placements
+        Diagnostic to where its field lies, of those that have a `space`.
+    lanes
+        Where shards were folded so far; changed in place.
+    """
+
+    def __init__(
+        self,
+        diagnostics: Mapping[str, Diagnostic],
+        placements: Mapping[str, Placement],
+        lanes: dict[ShardKey, int] | None = None,
+    ) -> None:
+        self._diagnostics, self._placements = diagnostics, placements
+        self._lanes: dict[ShardKey, int] = {} if lanes is None else lanes
+        self._locals: dict[ShardKey, Local | None] = {}
+        self._plans: WeakKeyDictionary[Pattern, tuple[Site, dict[Lane, FoldPlan]]] = WeakKeyDictionary()
+
+    def isolated(self, diagnostics: Mapping[str, Diagnostic]) -> "Planning":
+        """Give the same for diagnostics whose users' code runs elsewhere; a shard stays in its lane."""
+        return Planning(diagnostics, self._placements, self._lanes)
+
+    def local(self, key: ShardKey) -> Local | None:
+        """Give which points of a shard's blocks are its field's, if not all."""
+        placement = self._placements.get(key.diagnostic)
+        if placement is not None and key not in self._locals:
+            self._locals[key] = placement.local(key.start, key.count)
+        return self._locals.get(key)
+
+    def region(self, key: ShardKey) -> Region | None:
+        """Give the part of the field that a shard's states are of; None if it is in no part."""
+        local = self.local(key)
+        if local is not None:
+            return local.start, local.count
+        return None if key.diagnostic in self._placements else (key.start, key.count)
+
+    def plans(self, pattern: Pattern, site: Site) -> dict[Lane, FoldPlan]:
+        """Give each lane's plan of a pattern: the same object again for the same pattern and site."""
+        known = self._plans.get(pattern)
+        if known is None or known[0] != site:
+            known = self._plans[pattern] = site, self._make(pattern, site)
+        return known[1]
+
+    def _make(self, pattern: Pattern, site: Site) -> dict[Lane, FoldPlan]:
+        by_node: dict[str, list[PlannedShard]] = {}
+        for own in pattern.regions.values():
+            for key, places in own.items():
+                region = self.region(key)
+                if region is not None:
+                    shard = PlannedShard(key, region, self.local(key), places)
+                    by_node.setdefault(key.node, []).append(shard)
+        count = max(site.threads // max(len(by_node), 1), 1)
+        return {
+            (node, number): self._plan(pattern, site, node, lane)
+            for node, shards in by_node.items()
+            for number, lane in enumerate(self._share(pattern, shards, count))
+            if lane
+        }
+
+    def _share(self, pattern: Pattern, shards: Sequence[PlannedShard], count: int) -> list[list[PlannedShard]]:
+        """Share a node's shards out over some workers; a shard stays with the lane it began in."""
+        sizes = {shard.key: sum(_form(pattern, place).bytes for place in shard.places.values()) for shard in shards}
+        loads = [0] * count
+        lanes: list[list[PlannedShard]] = [[] for _ in range(count)]
+        for shard in sorted(shards, key=lambda shard: -sizes[shard.key]):
+            lane = self._lanes.setdefault(shard.key, loads.index(min(loads))) % count
+            loads[lane] += sizes[shard.key]
+            lanes[lane].append(shard)
+        return lanes
+
+    def _plan(self, pattern: Pattern, site: Site, node: str, shards: Sequence[PlannedShard]) -> FoldPlan:
+        diagnostics = {key: self._diagnostics[key] for key in dict.fromkeys(shard.key.diagnostic for shard in shards)}
+        places = dict.fromkeys(place for shard in shards for place in shard.places.values())
+        wanted = (shard for shard in shards if diagnostics[shard.key.diagnostic].filters)
+        return FoldPlan(
+            node,
+            site.directories[node],
+            pattern.layouts[node],
+            {place: form for place in places if not (form := _form(pattern, place)).shape},
+            diagnostics,
+            {name: site.fills[name] for item in diagnostics.values() for name in item.variables},
+            tuple(shards),
+            tuple(sorted({at for shard in wanted for place, at in shard.places.values() if place == node})),
+        )
+
+
+def _form(pattern: Pattern, place: Place) -> BlockForm:
+    node, at = place
+    return pattern.layouts[node].forms[at]

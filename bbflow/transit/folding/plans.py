@@ -1,0 +1,129 @@
+"""Plans: what a node's tasks must know of steps that lie alike. They go to the workers once, and stay there."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from bbflow.operators.diagnostic import Diagnostic
+from bbflow.operators.space import Local
+from bbflow.records import EXTREMES_BYTES, BlockForm, Layout
+from bbflow.transit.folding.batches import Run
+from bbflow.transit.folding.inherited import Inherited
+from bbflow.transit.folding.patterns import Parts
+from bbflow.transit.folding.regions import Place
+from bbflow.transit.folding.shards import Region, ShardKey, ShardState
+from bbflow.transit.folding.slots import Keys
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedShard:
+    """What doesn't change of a shard from step to step."""
+
+    key: ShardKey
+    """Which shard."""
+    region: Region
+    """The part of the field that its states are of."""
+    local: Local | None
+    """Which points of the blocks, or what of them, if not all."""
+    places: Mapping[str, Place]
+    """Variable to where its block lies."""
+
+    @property
+    def keeps_states(self) -> bool:
+        """Whether its states are its own, and not joined with those of other blocks step by step."""
+        return self.local is None or self.local.complete
+
+
+@dataclass(frozen=True, slots=True)
+class Directories:
+    """Where a node's tasks read and write."""
+
+    pool: str
+    """Path of the node's pool."""
+    states: str
+    """Where the node keeps states."""
+    rows: str
+    """Where rows that pass filters are put until they are published."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class FoldPlan:
+    """What one lane of a node folds of steps that lie alike."""
+
+    node: str
+    """The node."""
+    directories: Directories
+    """Where it reads and writes."""
+    layout: Layout
+    """How the blocks lie there."""
+    singles: Mapping[Place, BlockForm]
+    """The forms of single values, which may be on other nodes."""
+    diagnostics: Mapping[str, Diagnostic]
+    """What is computed, by its key."""
+    fills: Mapping[str, float | int | None]
+    """Variable to the value that stands for 'missing', besides NaN."""
+    shards: tuple[PlannedShard, ...]
+    """The lane's shards."""
+    filtered: tuple[int, ...]
+    """Forms whose minimum and maximum a filter wants to know, ascending."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedSteps:
+    """What changes of some steps that lie alike: it is as small for a thousand blocks as for one."""
+
+    numbers: tuple[int, ...]
+    """The steps' numbers, oldest first."""
+    times: tuple[float, ...]
+    """Their times, in the stream's units."""
+    sources: tuple[bytes, ...]
+    """For each step the first byte of each of its sources in the pool (`Step.sources`)."""
+    files: tuple[tuple[str, ...], ...]
+    """For each step where its spilled blocks are."""
+    values: tuple[Mapping[Place, Any], ...]
+    """For each step the plan's single values."""
+    extremes: tuple[bytes, ...]
+    """For each step minimum and maximum of the plan's filtered forms."""
+
+    @classmethod
+    def of(cls, plan: FoldPlan, run: Run) -> "PlannedSteps":
+        """Give what a plan's tasks must know of some steps."""
+        own = [parts[plan.node] for parts in run.parts]
+        return cls(
+            run.numbers,
+            run.times,
+            tuple(step.sources for step in own),
+            tuple(step.files for step in own),
+            tuple(_values(plan, parts) for parts in run.parts),
+            tuple(_rows_of(step.extremes, plan.filtered) for step in own),
+        )
+
+
+def _values(plan: FoldPlan, parts: Parts) -> dict[Place, Any]:
+    steps = {place: parts[place[0]] for place in plan.singles}
+    return {place: step.values[step.layout.singles.index(place[1])] for place, step in steps.items()}
+
+
+def _rows_of(extremes: bytes, positions: tuple[int, ...]) -> bytes:
+    if not positions or not extremes:
+        return b""
+    rows = np.frombuffer(extremes, np.uint8).reshape(-1, EXTREMES_BYTES)
+    return rows[list(positions)].tobytes()
+
+
+@dataclass(frozen=True, slots=True)
+class LaneWork:
+    """What one task does, besides what its plans say."""
+
+    steps: tuple[PlannedSteps, ...]
+    """For each plan its steps; all in one span of every window."""
+    keys: Keys
+    """Those spans."""
+    off: Mapping[str, str]
+    """Users' operators that have failed, and are called no more."""
+    states: Mapping[ShardKey, ShardState]
+    """Those that count now, of shards that have one."""
+    inherited: Mapping[ShardKey, Inherited] = field(default_factory=dict)
+    """What shards that have none begin with, if an earlier run has left something."""

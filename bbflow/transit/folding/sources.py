@@ -1,0 +1,113 @@
+"""What a task's plans and sources make: the inputs of each shard, mapped where they lie."""
+
+from collections.abc import Iterator, Sequence
+from math import prod
+
+import numpy as np
+
+from bbflow.operators.family import Array
+from bbflow.operators.filter import Extremes
+from bbflow.records import wide_dtype
+from bbflow.store.pool import map_pool
+from bbflow.transit.folding.inputs import Inputs
+from bbflow.transit.folding.plans import FoldPlan, LaneWork, PlannedShard, PlannedSteps
+from bbflow.transit.folding.shards import ShardKey, ShardState
+from bbflow.transit.folding.task import FoldReceipt, FoldWork, fold_batch
+
+
+def fold_lane(work: LaneWork, *plans: FoldPlan) -> FoldReceipt:
+    """Fold a batch of steps into the states of a lane's shards; a task.
+
+    It changes nothing that counts: a second run of the same task, on any worker, gives the same states.
+
+    Parameters
+    ----------
+    work
+        The steps.
+    *plans
+        How they lie, in their order.
+    """
+    sources = [Sources(plan, steps) for plan, steps in zip(plans, work.steps, strict=True)]
+    return fold_batch(list(_shard_works(work, sources)))
+
+
+def keep_plan(plan: FoldPlan) -> FoldPlan:
+    """Be told of a plan; a task, whose result stays with the workers for all that fold by it."""
+    return plan
+
+
+class Sources:
+    """The blocks of some steps that lie alike.
+
+    Parameters
+    ----------
+    plan
+        How they lie.
+    steps
+        Which steps.
+    """
+
+    def __init__(self, plan: FoldPlan, steps: PlannedSteps) -> None:
+        self.plan, self.steps = plan, steps
+        self._pool = map_pool(plan.directories.pool)
+        self._offsets = [plan.layout.offsets(own).tolist() for own in steps.sources]
+        self._filtered = {at: row for row, at in enumerate(plan.filtered)}
+
+    def inputs(self, shard: PlannedShard, after: int) -> Inputs:
+        """Give what a shard folds: the steps after one."""
+        wanted = [at for at, number in enumerate(self.steps.numbers) if number > after]
+        diagnostic = self.plan.diagnostics[shard.key.diagnostic]
+        forms = [
+            self.plan.layout.forms[at] for place, at in shard.places.values() if (place, at) not in self.plan.singles
+        ]
+        points = max((prod(form.count) for form in forms), default=1)
+        return Inputs(
+            tuple(self.steps.numbers[at] for at in wanted),
+            tuple(self.steps.times[at] for at in wanted),
+            {name: self.plan.fills[name] for name in diagnostic.variables},
+            {name: tuple(self._values(shard, name, at, points) for at in wanted) for name in diagnostic.variables},
+            extremes=tuple(self._extremes(shard, diagnostic.variables[0], at) for at in wanted),
+            bytes=sum(form.bytes for form in forms) * len(wanted),
+        )
+
+    def _values(self, shard: PlannedShard, name: str, step: int, points: int) -> Array:
+        place = shard.places[name]
+        if place in self.plan.singles:
+            return np.full(points, self.steps.values[step][place], self.plan.singles[place].dtype)
+        form = self.plan.layout.forms[place[1]]
+        if form.spilled:
+            return np.memmap(self.steps.files[step][form.source], form.dtype, "r", form.place, prod(form.count))
+        return np.frombuffer(self._pool, form.dtype, prod(form.count), self._offsets[step][place[1]])
+
+    def _extremes(self, shard: PlannedShard, name: str, step: int) -> Extremes:
+        row = self._filtered.get(shard.places[name][1])
+        if row is None or not self.steps.extremes[step]:
+            return None
+        dtype = wide_dtype(self.plan.layout.forms[self.plan.filtered[row]].type)
+        least, most = np.frombuffer(self.steps.extremes[step], dtype).reshape(-1, 2)[row].tolist()
+        return (least, most) if least <= most else None
+
+
+def _shard_works(work: LaneWork, sources: Sequence[Sources]) -> Iterator[FoldWork]:
+    found: dict[ShardKey, list[tuple[Sources, PlannedShard]]] = {}
+    for item in sources:
+        for shard in item.plan.shards:
+            found.setdefault(shard.key, []).append((item, shard))
+    for key, own in found.items():
+        plan, shard = own[0][0].plan, own[0][1]
+        state = work.states.get(key)
+        after = -1 if state is None else state.last_step
+        inputs = [item.inputs(at, after) for item, at in own]
+        whole = Inputs.joined([item for item in inputs if item.numbers])
+        if whole is not None:
+            yield FoldWork(
+                state or ShardState(key, *shard.region, first_step=whole.numbers[0]),
+                plan.diagnostics[key.diagnostic],
+                whole,
+                work.keys,
+                shard.local,
+                plan.directories.states,
+                plan.directories.rows,
+                work.off,
+                work.inherited.get(key),
+            )
