@@ -87,6 +87,7 @@ class Pipeline:
         self._asked: list[LiveAnswer] = []
         self._stopped = False
         self._clock: Clock | None = None
+        self._reserved: frozenset[str] = frozenset()
         owner = owner_of(config.output)
         self._consumers = Consumers(nodes, config.stream, consumers_of(config), owner, take_over=takes_over)
         done = self._consumers.done_before()
@@ -232,8 +233,7 @@ class Pipeline:
 
     @property
     def _attributes(self) -> StreamAttributes:
-        reserved = frozenset[str]() if self._clock is None else own_names(self._config, self._clock)
-        return StreamAttributes(self._view.attributes, reserved)
+        return StreamAttributes(self._view.attributes, self._reserved)
 
     def _is_open(self) -> bool:
         """Open the stores when the first step is there; False before that."""
@@ -248,6 +248,7 @@ class Pipeline:
         if self._cursor < 0:
             check_variables(self._config, (block.name for _, block in blocks))
         self._clock = make_clock(self._config, self._attributes)
+        self._reserved = own_names(self._config, self._clock)
         attributes = self._attributes
         if self._saved is not None:
             check_clock(self._saved, self._clock, "this run")

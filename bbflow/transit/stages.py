@@ -36,6 +36,7 @@ from bbflow.transit.placing import StreamArrays, place_diagnostics, write_field_
 from bbflow.transit.politeness import writing
 from bbflow.transit.publishing import SETTLED_DIRECTORY, Published, Publishing
 from bbflow.transit.room import check_room
+from bbflow.transit.rosters import RosterFiles
 from bbflow.transit.running import Running
 from bbflow.transit.safe import SafeCopies, read_safe_copy
 from bbflow.transit.tasks import TaskBatch, Work
@@ -85,6 +86,7 @@ class FoldStage(Stage):
         """The run's state: what others find out comes to it as values."""
         if lost:
             self.folding.lose(lost, read_safe_copy(run.config.output).states, list(run.nodes))
+        self._rosters = RosterFiles(run.config.output)
         self._safe = SafeCopies(run.config.output, run.config.safe_every_s)
         self.publishing = Publishing(run)
         self._rows_directory = self.run.config.output / ROWS_DIRECTORY
@@ -268,7 +270,9 @@ class FoldStage(Stage):
     def _commit(self) -> None:
         # The node with the time values comes last: its cursor is then never ahead of another's.
         nodes = sorted(self.run.view.taking_part, key=self._has_time)
+        self._rosters.keep(roster for roster, _ in self.folding.states.packed.values())
         self.run.consumers.commit(FOLD, self.folding.cursor, nodes, self.folding.checkpoint)
+        self._rosters.drop(self.folding.states.packed)
 
     def _has_time(self, node: str) -> bool:
         step = self.run.view.step(node, self.folding.cursor)

@@ -1,8 +1,10 @@
 """Runs of a field without BB nodes or Dask: steps are folded region by region, and the states saved, in one process."""
 
+import pickle
 from concurrent.futures import Future
-from dataclasses import replace
+from math import prod
 from pathlib import Path
+from uuid import uuid4
 
 import numpy as np
 import zarr
@@ -12,16 +14,20 @@ from bbflow.config import parse_config
 from bbflow.landing.contact import NodeAddress
 from bbflow.operators.diagnostic import parse_diagnostics
 from bbflow.operators.windows.calendars import Clock
+from bbflow.records import BlockForm, Layout, Step
 from bbflow.transit.chain.saved import STATE_FILE, read_state
 from bbflow.transit.chain.saving import Saving
 from bbflow.transit.chain.taking_over import carried_on
 from bbflow.transit.folding.batches import Batch
-from bbflow.transit.folding.inputs import Inputs
 from bbflow.transit.folding.layouts import layout_of
-from bbflow.transit.folding.shards import ShardKey, ShardState
+from bbflow.transit.folding.patterns import Pattern
+from bbflow.transit.folding.planning import Site
+from bbflow.transit.folding.plans import Directories
+from bbflow.transit.folding.regions import forms_by_name, regions
 from bbflow.transit.folding.slots import OUTER
-from bbflow.transit.folding.task import FoldWork, fold_batch
+from bbflow.transit.folding.sources import fold_lane
 from bbflow.transit.output.fields import Field
+from bbflow.transit.rosters import RosterFiles
 
 NODES = "a", "b", "c", "d"
 CLOCK = Clock("hours since 2001-01-28", "noleap")
@@ -29,7 +35,7 @@ ATTRIBUTES = StreamAttributes({"time/units": CLOCK.units, "time/calendar": CLOCK
 
 
 def run(
-    folder, config, values, hours, regions, *, before=None, batch_steps=3, gone=(), gone_from=None, crash_at=None,
+    folder, config, values, hours, placed, *, before=None, batch_steps=3, gone=(), gone_from=None, crash_at=None,
     moves=None, torn=False,
 ):  # fmt: skip
     """Fold steps of one field and give the saved state.
@@ -44,7 +50,7 @@ def run(
         Of shape (steps, lat, lon).
     hours
         The steps' times.
-    regions
+    placed
         Node name, start and count of each shard.
     before
         The state that it goes on from.
@@ -60,47 +66,73 @@ def run(
         Whether the analysis dies while it tells the nodes of each move, and another takes over.
     """
     moves = moves or {}
-    (folder / "state").mkdir(parents=True, exist_ok=True)
+    landed = Landed(folder, values)
     saved = read_state(before) if before else None
-    folding = carried_on(parse_config({"stream": "fields"} | config), {"": (-1, b"")}, saved)
+    parsed = parse_config({"stream": "fields", "output": str(folder)} | config)
+    folding = carried_on(parsed, {"": (-1, b"")}, saved)
     offset = saved.number + 1 if saved else 0
     at = 0
     while at < len(hours):
         if crash_at is not None and at >= crash_at:
             folding, crash_at = restarted(folding, saved), None
-        regions = moves.get(at, regions)
+        placed = moves.get(at, placed)
         keys = keys_of(folding, hours[at], at + offset)
         end = at + 1
         last = min(len(hours), at + batch_steps, gone_from if gone_from is not None and at < gone_from else len(hours))
         while end < last and end not in moves and keys_of(folding, hours[end], end + offset) == keys:
             end += 1
-        places = {key: frozenset(ShardKey(node, key, *region) for node, *region in regions) for key in ordered(folding)}
-        batch = Batch(tuple(range(at, end)), tuple(hours[at:end]), keys, end - 1, offset=offset, places=places)
+        absent = gone if gone_from is not None and at >= gone_from else ()
+        present = tuple(region for number, region in enumerate(placed) if number not in absent)
+        pattern = landed.pattern(folding.config.diagnostics, present)
+        laid = tuple((pattern, landed.parts(step, pattern)) for step in range(at, end))
+        batch = Batch(tuple(range(at, end)), tuple(hours[at:end]), keys, end - 1, 0, offset, laid, pattern.places)
         if moved := folding.moved(batch):
             folding = settled(folder, folding, moved, values.shape[1:], saved, torn=torn)
-        absent = gone if gone_from is not None and at >= gone_from else ()
-        works = [
-            work_of(folder, folding, key, batch, values, *region)
-            for number, region in enumerate(regions)
-            if number not in absent
-            for key in folding.config.diagnostics
-        ]
-        folding.take(batch, [fold_batch(inheriting(folding, works))])
+        works = folding.works(batch, landed.site).values()
+        folding.take(batch, [fold_lane(*pickle.loads(pickle.dumps((work, *plans)))) for work, plans in works])
         at = end
     return save(folder, folding, values.shape[1:])
 
 
-def inheriting(folding, works):
-    """Let new shards begin with what was kept of their points before."""
-    known = ({work.state.key: work.state for work in works} | folding.states).values()
-    return [
-        replace(work, inherited=folding.origins.of_shard(work.state, known)) if work.state.keys is None else work
-        for work in works
-    ]
+class Landed:
+    """Steps of a field in one pool that all nodes share."""
 
+    def __init__(self, folder, values):
+        (folder / "state").mkdir(parents=True, exist_ok=True)
+        self._pool, self._values, self._patterns = folder / f"pool-{uuid4().hex}", values, {}
+        self._step_bytes = 2 * values[0].nbytes  # regions may overlap
+        with self._pool.open("wb") as file:
+            file.truncate(self._step_bytes * len(values))
+        directories = Directories(str(self._pool), str(folder / "state"), str(folder))
+        self.site = Site(dict.fromkeys(NODES, directories), 1, {"x": None})
 
-def ordered(folding):
-    return [key for key, item in folding.config.diagnostics.items() if item.needs_order]
+    def pattern(self, diagnostics, placed):
+        """Give how steps lie that have these regions."""
+        if placed not in self._patterns:
+            forms, place = {}, 0
+            for rank, (node, start, count) in enumerate(placed):
+                size = 8 * prod(count)
+                shape = self._values.shape[1:]
+                form = BlockForm("x", "double", "GlobalArray", shape, start, count, rank, 0, place, size)
+                forms.setdefault(node, []).append(form)
+                place += size
+            found = {key: regions(item, forms_by_name(forms)) for key, item in diagnostics.items()}
+            places = {key: frozenset(found[key]) for key, item in diagnostics.items() if item.needs_order}
+            layouts = {node: Layout.of(tuple(own)) for node, own in forms.items()}
+            self._patterns[placed] = Pattern(layouts, found, places)
+        return self._patterns[placed]
+
+    def parts(self, step, pattern):
+        """Let a step land; gives what there is of it on each node."""
+        first = step * self._step_bytes
+        with self._pool.open("r+b") as file:
+            for layout in pattern.layouts.values():
+                for form in layout.forms:
+                    region = tuple(slice(at, at + size) for at, size in zip(form.start, form.count, strict=True))
+                    file.seek(first + form.place)
+                    file.write(self._values[step][region].astype("f8").tobytes())
+        source = np.array([first], "<i8").tobytes()
+        return {node: Step(step, layout, source) for node, layout in pattern.layouts.items()}
 
 
 def settled(folder, folding, moved, shape, before_it, *, torn):
@@ -124,21 +156,12 @@ def restarted(folding, saved):
 
 
 def checkpoints(folding):
+    RosterFiles(folding.config.output).keep(roster for roster, _ in folding.states.packed.values())
     return {node: (folding.cursor, folding.checkpoint(node)) for node in NODES}
 
 
 def keys_of(folding, hour, number):
     return {window.name: window.key(CLOCK.date(hour), number) for window in folding.timeline.windows}
-
-
-def work_of(folder, folding, diagnostic, batch, values, node, start, count):
-    place = tuple(slice(first, first + size) for first, size in zip(start, count, strict=True))
-    key = ShardKey(node, diagnostic, start, count)
-    state = folding.states.get(key) or ShardState(key, start, count, first_step=batch.numbers[0])
-    arrays = tuple(np.ascontiguousarray(values[number][place]).reshape(-1) for number in batch.steps)
-    inputs = Inputs(batch.numbers, batch.times, {}, arrays=arrays)
-    item = folding.config.diagnostics[diagnostic]
-    return FoldWork(state, item, inputs, batch.keys, None, str(folder / "state"), str(folder), {})
 
 
 def save(folder, folding, shape):

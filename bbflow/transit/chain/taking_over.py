@@ -9,7 +9,8 @@ from bbflow.config import Config
 from bbflow.errors import ConfigError
 from bbflow.transit.chain.comparing import check_diagnostics
 from bbflow.transit.chain.saved import SavedState, read_state
-from bbflow.transit.folding.bookkeeping import Folding, settled_files
+from bbflow.transit.folding.bookkeeping import Folding, named_rosters, settled_files
+from bbflow.transit.rosters import RosterFiles
 from bbflow.view.consumers import Cursor
 
 KEPT_FILE = ".inherited.bbflow"
@@ -81,7 +82,9 @@ def carried_on(config: Config, cursors: Mapping[str, Cursor], saved: SavedState 
         What an earlier run has left, if this one goes on from it.
     """
     settled = {key: read_state(Path(path)).inherited(key) for key, path in settled_files(cursors).items()}
-    return Folding(config, cursors, saved.before if saved else None, settled)
+    files = RosterFiles(config.output)
+    rosters = {name: files.read(name) for name in named_rosters(cursors)}
+    return Folding(config, cursors, saved.before if saved else None, settled, rosters)
 
 
 def keep_state(source: Path, target: Path) -> None:

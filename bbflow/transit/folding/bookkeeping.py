@@ -12,10 +12,12 @@ from bbflow.operators.space import Placement
 from bbflow.operators.windows.calendars import Clock
 from bbflow.records import Layout
 from bbflow.transit.folding.batches import Batch
+from bbflow.transit.folding.counted import CountedStates
 from bbflow.transit.folding.inherited import Before, Inherited, Origins
 from bbflow.transit.folding.inputs import Inputs
 from bbflow.transit.folding.kept import Kept
 from bbflow.transit.folding.losses import Losses
+from bbflow.transit.folding.packing import Alike, Roster, unpack
 from bbflow.transit.folding.patterns import Parts, Pattern, Patterns, parts_of
 from bbflow.transit.folding.planning import Lane, Planning, Site
 from bbflow.transit.folding.plans import FoldPlan, LaneWork, PlannedSteps
@@ -41,6 +43,8 @@ class Folding:
         What an earlier run has left, if this one goes on from it.
     settled
         What this run has kept of diagnostics before their blocks moved, if its checkpoints name it (`settled_files`).
+    rosters
+        Those that its checkpoints name (`named_rosters`), by their digests.
     """
 
     def __init__(
@@ -49,6 +53,7 @@ class Folding:
         cursors: Mapping[str, Cursor],
         before: Before | None = None,
         settled: Mapping[str, Inherited] | None = None,
+        rosters: Mapping[str, Roster] | None = None,
     ) -> None:
         self.config = config
         """The run's configuration."""
@@ -62,7 +67,7 @@ class Folding:
         """Every step up to this one is folded."""
         self.errors: dict[str, str] = {}
         """What failed in users' operators, which are called no more."""
-        self.states: dict[ShardKey, ShardState] = {}
+        self.states = CountedStates()
         """The states that count."""
         self.losses = Losses()
         """What nodes that are gone have cost."""
@@ -77,9 +82,12 @@ class Folding:
         if before is not None:
             self.timeline.go_on(before.timeline)
             self.errors.update(before.errors)
-        self._restore([(step, msgpack.unpackb(checkpoint)) for step, checkpoint in cursors.values() if checkpoint])
+        checkpoints = [(step, msgpack.unpackb(checkpoint)) for step, checkpoint in cursors.values() if checkpoint]
+        self._restore(checkpoints, rosters or {})
         self._patterns = Patterns(self._pattern)
         self._planning = Planning(config.diagnostics, {})
+        self._rosters: dict[str, Roster] = {}
+        self._stayed: tuple[list[Pattern], int] | None = None
 
     @property
     def number(self) -> int:
@@ -160,8 +168,12 @@ class Folding:
 
     def moved(self, batch: Batch) -> list[str]:
         """Give the diagnostics that need a point's steps in their order, but have a point's state elsewhere."""
+        if self._stayed == (batch.patterns, self.states.changes):
+            return []
         ordered = [key for key in batch.places if self.config.diagnostics[key].needs_order]
-        return [key for key in ordered if any(self._is_moved(shard) for shard in batch.places[key])]
+        moved = [key for key in ordered if any(self._is_moved(shard) for shard in batch.places[key])]
+        self._stayed = None if moved else (batch.patterns, self.states.changes)
+        return moved
 
     def _is_moved(self, key: ShardKey) -> bool:
         local, region = self._planning.local(key), self._planning.region(key)
@@ -227,23 +239,27 @@ class Folding:
     def _lane_work(
         self, batch: Batch, own: Sequence[tuple[FoldPlan, PlannedSteps]], inherited: Mapping[ShardKey, Inherited]
     ) -> LaneWork:
-        keys = dict.fromkeys(shard.key for plan, _ in own for shard in plan.shards)
+        first = own[0][0].roster
+        roster = Roster.of([plan.roster for plan, _ in own])
+        self._rosters[roster.digest] = roster
         return LaneWork(
             tuple(steps for _, steps in own),
             batch.keys,
             self.errors,
-            {key: self.states[key] for key in keys if key in self.states},
-            {key: inherited[key] for key in keys if key in inherited},
+            None if roster is first else roster,
+            self.states.of(roster),
+            {key: inherited[key] for key in roster.keys if key in inherited} if inherited else {},
         )
 
     def _inherited(self, planned: Sequence[tuple[FoldPlan, PlannedSteps]]) -> dict[ShardKey, Inherited]:
         """Give what new shards begin with, of what was kept of their points before."""
+        planned = [(plan, steps) for plan, steps in planned if self.origins and not self.states.has_all(plan.roster)]
         begun: dict[ShardKey, ShardState] = {}
-        for plan, steps in planned if self.origins else ():
+        for plan, steps in planned:
             for shard in plan.shards:
                 if shard.keeps_states and shard.key not in self.states:
                     begun.setdefault(shard.key, ShardState(shard.key, *shard.region, first_step=steps.numbers[0]))
-        known = (begun | self.states).values()
+        known = {**begun, **self.states}.values() if begun else ()
         found = {key: self.origins.of_shard(state, known) for key, state in begun.items()}
         return {key: item for key, item in found.items() if item is not None}
 
@@ -273,7 +289,7 @@ class Folding:
             own = site.directories[node]
             work = FoldWork(state, diagnostic, inputs, batch.keys, None, own.states, own.rows, self.errors)
             works += [work] if new else []
-        known = ({work.state.key: work.state for work in works} | self.states).values()
+        known = {**{work.state.key: work.state for work in works}, **self.states}.values() if self.origins else ()
         return node, [
             replace(work, inherited=self.origins.of_shard(work.state, known)) if work.state.keys is None else work
             for work in works
@@ -283,11 +299,14 @@ class Folding:
         """Let the results of a batch's tasks count."""
         for receipt in receipts:
             self.states.update({state.key: state for state in receipt.states})
+            if receipt.roster:
+                self.states.put(self._rosters[receipt.roster], receipt.alike)
             self.fail(receipt.errors)
         for number, (pattern, _) in zip(batch.numbers, batch.laid if self.losses else (), strict=False):
             there = pattern.regions.items()
             self.losses.take(number, {key: [self._planning.region(shard) for shard in own] for key, own in there})
         self.losses.leave_out(batch.untimed)
+        self._rosters = {}
         self.timeline.take(batch.times, batch.keys, batch.late)
         self.last_number = max((*batch.numbers, self.last_number))
         self.cursor = batch.through
@@ -312,7 +331,12 @@ class Folding:
         """Give what a node must store with its cursor."""
         packed: bytes = msgpack.packb(
             {
-                "shards": [state.to_wire() for key, state in self.states.items() if key.node == node],
+                "shards": [state.to_wire() for key, state in self.states.single.items() if key.node == node],
+                "rosters": {
+                    digest: [item.to_wire() for item in alike]
+                    for digest, (roster, alike) in self.states.packed.items()
+                    if roster.node == node
+                },
                 "timeline": self.timeline.to_wire(),
                 "errors": self.errors,
                 "numbers": [self._offset, self.last_number],
@@ -322,18 +346,20 @@ class Folding:
         )
         return packed
 
-    def _restore(self, checkpoints: Sequence[tuple[int, Mapping[str, Any]]]) -> None:
+    def _restore(self, checkpoints: Sequence[tuple[int, Mapping[str, Any]]], rosters: Mapping[str, Roster]) -> None:
         for step, checkpoint in checkpoints:
-            self._restore_shards(checkpoint)
+            self._restore_shards(checkpoint, rosters)
             if step == self.cursor:
                 self.timeline.restore(checkpoint["timeline"])
                 self.losses.restore(checkpoint["lost"])
                 self.errors.update(checkpoint["errors"])
                 self._offset, self.last_number = checkpoint["numbers"]
 
-    def _restore_shards(self, checkpoint: Mapping[str, Any]) -> None:
+    def _restore_shards(self, checkpoint: Mapping[str, Any], rosters: Mapping[str, Roster]) -> None:
         """Take a node's shards, but for those that have gone into what was settled after its commit."""
-        for state in map(ShardState.from_wire, checkpoint["shards"]):
+        packed = (unpack(rosters[name], map(Alike.from_wire, own)) for name, own in checkpoint["rosters"].items())
+        single = map(ShardState.from_wire, checkpoint["shards"])
+        for state in (*single, *(state for own in packed for state in own.values())):
             key = state.key.diagnostic
             newest = self.origins.settled.get(key)
             if newest is None or checkpoint["settled"].get(key) == [newest.number, newest.path]:
@@ -347,3 +373,8 @@ def settled_files(cursors: Mapping[str, Cursor]) -> dict[str, str]:
         for key, (number, path) in (msgpack.unpackb(packed)["settled"] if packed else {}).items():
             newest[key] = max(newest.get(key, (-1, "")), (number, path))
     return {key: path for key, (_, path) in newest.items()}
+
+
+def named_rosters(cursors: Mapping[str, Cursor]) -> set[str]:
+    """Give the digests of the rosters that any checkpoint names."""
+    return {name for _, packed in cursors.values() if packed for name in msgpack.unpackb(packed)["rosters"]}

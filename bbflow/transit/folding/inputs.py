@@ -93,7 +93,7 @@ def open_inputs(inputs: Inputs, diagnostic: Diagnostic, local: Local | None, poi
     order = np.asarray(inputs.times, "f8"), np.asarray(inputs.numbers, "i8")
     if inputs.arrays:
         return Steps(inputs.arrays, None, *order)
-    variables = read_variables(inputs, diagnostic)
+    variables = read_variables(inputs)
     if local is None:
         evaluated = Evaluated(diagnostic.of, diagnostic.others, variables)
         plain = diagnostic.of.is_plain and not diagnostic.others
@@ -102,12 +102,11 @@ def open_inputs(inputs: Inputs, diagnostic: Diagnostic, local: Local | None, poi
     return Steps(_local(local, diagnostic.of, variables), None, *order, others)
 
 
-def read_variables(inputs: Inputs, diagnostic: Diagnostic) -> dict[str, Steps]:
+def read_variables(inputs: Inputs) -> dict[str, Steps]:
     """Give the steps of each variable."""
     order = np.asarray(inputs.times, "f8"), np.asarray(inputs.numbers, "i8")
     variables = {}
-    for name in diagnostic.variables:
-        own = inputs.variables[name]
+    for name, own in inputs.variables.items():
         values = as_blocks(own, own[0].dtype, own[0].size)
         variables[name] = Steps(values, as_fill(inputs.fills[name], own[0].dtype), *order)
     return variables
@@ -138,7 +137,7 @@ def partials(inputs: Inputs, diagnostic: Diagnostic, local: Local) -> Array:
     numpy.ndarray
         Of shape (steps, components, points).
     """
-    variables = read_variables(inputs, diagnostic)
+    variables = read_variables(inputs)
     steps = range(len(inputs.numbers))
     parts = ({name: one_step(item, at) for name, item in variables.items()} for at in steps)
     return np.concatenate([local.partial(evaluate(diagnostic.of, one)) for one in parts])

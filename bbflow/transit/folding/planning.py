@@ -7,6 +7,7 @@ from weakref import WeakKeyDictionary
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.space import Local, Placement
 from bbflow.records import BlockForm
+from bbflow.transit.folding.packing import Roster
 from bbflow.transit.folding.patterns import Pattern
 from bbflow.transit.folding.plans import Directories, FoldPlan, PlannedShard
 from bbflow.transit.folding.regions import Place
@@ -85,7 +86,7 @@ class Planning:
                 if region is not None:
                     shard = PlannedShard(key, region, self.local(key), places)
                     by_node.setdefault(key.node, []).append(shard)
-        count = max(site.threads // max(len(by_node), 1), 1)
+        count = max(site.threads // len(site.directories), 1)  # the same for all patterns: a shard keeps its lane
         return {
             (node, number): self._plan(pattern, site, node, lane)
             for node, shards in by_node.items()
@@ -116,6 +117,7 @@ class Planning:
             diagnostics,
             {name: site.fills[name] for item in diagnostics.values() for name in item.variables},
             tuple(shards),
+            Roster((shard.key, shard.region) for shard in shards if shard.keeps_states),
             tuple(sorted({at for shard in wanted for place, at in shard.places.values() if place == node})),
         )
 

@@ -11,9 +11,10 @@ from bbflow.operators.space import Local
 from bbflow.records import EXTREMES_BYTES, BlockForm, Layout
 from bbflow.transit.folding.batches import Run
 from bbflow.transit.folding.inherited import Inherited
+from bbflow.transit.folding.packing import Alike, Roster
 from bbflow.transit.folding.patterns import Parts
 from bbflow.transit.folding.regions import Place
-from bbflow.transit.folding.shards import Region, ShardKey, ShardState
+from bbflow.transit.folding.shards import Region, ShardKey
 from bbflow.transit.folding.slots import Keys
 
 
@@ -66,6 +67,8 @@ class FoldPlan:
     """Variable to the value that stands for 'missing', besides NaN."""
     shards: tuple[PlannedShard, ...]
     """The lane's shards."""
+    roster: Roster
+    """Those of them that have states of their own."""
     filtered: tuple[int, ...]
     """Forms whose minimum and maximum a filter wants to know, ascending."""
 
@@ -123,7 +126,9 @@ class LaneWork:
     """Those spans."""
     off: Mapping[str, str]
     """Users' operators that have failed, and are called no more."""
-    states: Mapping[ShardKey, ShardState]
-    """Those that count now, of shards that have one."""
+    roster: Roster | None
+    """The shards that have states; None for those of the first plan."""
+    states: tuple[Alike, ...]
+    """Their states that count now."""
     inherited: Mapping[ShardKey, Inherited] = field(default_factory=dict)
     """What shards that have none begin with, if an earlier run has left something."""

@@ -1,9 +1,9 @@
 """Shards: the parts of a field that one node folds, and where their partial states lie."""
 
 import re
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any
 
 from bbflow.records import Message
@@ -34,9 +34,9 @@ class ShardKey:
 
     @property
     def label(self) -> str:
-        """A short name that fits into a file name and is the same in every process."""
-        place = zlib.crc32(repr((self.diagnostic, self.start, self.count)).encode())
-        return f"{re.sub(r'[^A-Za-z0-9_-]', '_', self.diagnostic)}-{place:08x}"
+        """A name that fits into a file's, is the same in every process, and no other shard's."""
+        place = blake2b(repr((self.diagnostic, self.start, self.count)).encode(), digest_size=16)
+        return f"{re.sub(r'[^A-Za-z0-9_-]', '_', self.diagnostic)[:64]}-{place.hexdigest()}"
 
 
 @dataclass(frozen=True, slots=True)

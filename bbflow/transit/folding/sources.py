@@ -1,6 +1,7 @@
 """What a task's plans and sources make: the inputs of each shard, mapped where they lie."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -10,6 +11,7 @@ from bbflow.operators.filter import Extremes
 from bbflow.records import wide_dtype
 from bbflow.store.pool import map_pool
 from bbflow.transit.folding.inputs import Inputs
+from bbflow.transit.folding.packing import pack, unpack
 from bbflow.transit.folding.plans import FoldPlan, LaneWork, PlannedShard, PlannedSteps
 from bbflow.transit.folding.shards import ShardKey, ShardState
 from bbflow.transit.folding.task import FoldReceipt, FoldWork, fold_batch
@@ -28,7 +30,11 @@ def fold_lane(work: LaneWork, *plans: FoldPlan) -> FoldReceipt:
         How they lie, in their order.
     """
     sources = [Sources(plan, steps) for plan, steps in zip(plans, work.steps, strict=True)]
-    return fold_batch(list(_shard_works(work, sources)))
+    roster = work.roster or plans[0].roster
+    states = unpack(roster, work.states)
+    receipt = fold_batch(list(_shard_works(work, states, sources)))
+    states.update((state.key, state) for state in receipt.states)
+    return replace(receipt, states=(), roster=roster.digest, alike=pack(roster, states))
 
 
 def keep_plan(plan: FoldPlan) -> FoldPlan:
@@ -56,7 +62,7 @@ class Sources:
     def inputs(self, shard: PlannedShard, after: int) -> Inputs:
         """Give what a shard folds: the steps after one."""
         wanted = [at for at, number in enumerate(self.steps.numbers) if number > after]
-        diagnostic = self.plan.diagnostics[shard.key.diagnostic]
+        names = self.plan.diagnostics[shard.key.diagnostic].variables
         forms = [
             self.plan.layout.forms[at] for place, at in shard.places.values() if (place, at) not in self.plan.singles
         ]
@@ -64,9 +70,9 @@ class Sources:
         return Inputs(
             tuple(self.steps.numbers[at] for at in wanted),
             tuple(self.steps.times[at] for at in wanted),
-            {name: self.plan.fills[name] for name in diagnostic.variables},
-            {name: tuple(self._values(shard, name, at, points) for at in wanted) for name in diagnostic.variables},
-            extremes=tuple(self._extremes(shard, diagnostic.variables[0], at) for at in wanted),
+            {name: self.plan.fills[name] for name in names},
+            {name: tuple(self._values(shard, name, at, points) for at in wanted) for name in names},
+            extremes=tuple(self._extremes(shard, names[0], at) for at in wanted),
             bytes=sum(form.bytes for form in forms) * len(wanted),
         )
 
@@ -88,14 +94,16 @@ class Sources:
         return (least, most) if least <= most else None
 
 
-def _shard_works(work: LaneWork, sources: Sequence[Sources]) -> Iterator[FoldWork]:
+def _shard_works(
+    work: LaneWork, states: Mapping[ShardKey, ShardState], sources: Sequence[Sources]
+) -> Iterator[FoldWork]:
     found: dict[ShardKey, list[tuple[Sources, PlannedShard]]] = {}
     for item in sources:
         for shard in item.plan.shards:
             found.setdefault(shard.key, []).append((item, shard))
     for key, own in found.items():
         plan, shard = own[0][0].plan, own[0][1]
-        state = work.states.get(key)
+        state = states.get(key)
         after = -1 if state is None else state.last_step
         inputs = [item.inputs(at, after) for item, at in own]
         whole = Inputs.joined([item for item in inputs if item.numbers])

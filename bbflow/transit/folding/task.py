@@ -23,6 +23,7 @@ from bbflow.transit.folding.inherited import Inherited
 from bbflow.transit.folding.inner import inner_step
 from bbflow.transit.folding.inputs import Inputs, extremes_of, open_inputs, partials
 from bbflow.transit.folding.layouts import layout_of
+from bbflow.transit.folding.packing import Alike
 from bbflow.transit.folding.shards import ShardKey, ShardState
 from bbflow.transit.folding.slots import BASE, CARRIED, INNER, OUTER, Keys, Slot, plan_roll
 from bbflow.transit.folding.states import combine_files, forget, map_source, map_target, next_file
@@ -75,7 +76,7 @@ class FoldReceipt:
     """What a fold task has done; it counts once the driver has committed it."""
 
     states: tuple[ShardState, ...]
-    """The next states."""
+    """The next states of single shards."""
     partials: tuple[PartialSteps, ...]
     """What must be merged with other blocks' before it can be folded."""
     errors: Mapping[str, str]
@@ -86,6 +87,10 @@ class FoldReceipt:
     """When it began (seconds since the epoch)."""
     ended_s: float
     """When it ended."""
+    roster: str = ""
+    """Digest of the roster whose next states are packed; empty if none are."""
+    alike: tuple[Alike, ...] = ()
+    """Those."""
 
 
 def fold_batch(works: Sequence[FoldWork]) -> FoldReceipt:

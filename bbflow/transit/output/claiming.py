@@ -17,6 +17,7 @@ RESCUED_DIRECTORY = "rescued"
 """In the output: what a rescue drains, claimed on its own."""
 SCRATCH = (
     *(".rows/*.npy", ".rows/.*.part"),
+    *(".rosters/*", ".rosters/.*.part"),
     *(".fields/*.npy", ".fields/blocks", ".fields/.*.part"),
     *(".settled/*.bbflow", ".settled/*.new"),
     *(".safe/latest", ".safe/.*.part", ".safe/*/*/*"),

@@ -1,0 +1,89 @@
+"""The states that count, as tasks have packed them."""
+
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+
+from bbflow.transit.folding.packing import Alike, Roster, count_of, pack, unpack
+from bbflow.transit.folding.shards import ShardKey, ShardState
+
+
+class CountedStates(MutableMapping[ShardKey, ShardState]):
+    """Shard to state; those that a lane folds are kept as they came, and unpacked for who looks at one."""
+
+    def __init__(self) -> None:
+        self._single: dict[ShardKey, ShardState] = {}
+        self._packed: dict[str, tuple[Roster, tuple[Alike, ...]]] = {}
+        self._unpacked: dict[ShardKey, ShardState] | None = None
+        self.changes = 0
+        """Grows whenever a shard gets its first state, or loses it."""
+
+    @property
+    def packed(self) -> Mapping[str, tuple[Roster, tuple[Alike, ...]]]:
+        """The rosters whose states are packed, by their digests."""
+        return self._packed
+
+    @property
+    def single(self) -> Mapping[ShardKey, ShardState]:
+        """The states that aren't packed."""
+        return self._single
+
+    def of(self, roster: Roster) -> tuple[Alike, ...]:
+        """Give the states of a roster's shards."""
+        known = self._packed.get(roster.digest)
+        return pack(roster, self) if known is None else known[1]
+
+    def has_all(self, roster: Roster) -> bool:
+        """Whether all of a roster's shards have a state."""
+        known = self._packed.get(roster.digest)
+        return known is not None and count_of(*known) == len(roster)
+
+    def put(self, roster: Roster, alike: tuple[Alike, ...]) -> None:
+        """Let new states of a roster's shards count."""
+        known = self._packed.get(roster.digest)
+        if known is None:
+            self._make_room(roster)
+        if known is None or count_of(*known) != count_of(roster, alike):
+            self.changes += 1
+        self._packed[roster.digest] = roster, alike
+        self._unpacked = None
+
+    def _make_room(self, roster: Roster) -> None:
+        """Let go of what there was of a roster's shards, in whatever other rosters they have been."""
+        self._release(roster.keys)
+        for key in roster.keys:
+            self._single.pop(key, None)
+
+    def _release(self, keys: Iterable[ShardKey]) -> None:
+        """Unpack the rosters that have any of some shards."""
+        for digest, (other, alike) in tuple(self._packed.items()):
+            if not other.positions.keys().isdisjoint(keys):
+                self._single.update(unpack(other, alike))
+                del self._packed[digest]
+
+    def _all(self) -> dict[ShardKey, ShardState]:
+        if self._unpacked is None:
+            self._unpacked = dict(self._single)
+            for roster, alike in self._packed.values():
+                self._unpacked |= unpack(roster, alike)
+        return self._unpacked
+
+    def __getitem__(self, key: ShardKey) -> ShardState:
+        return self._all()[key]
+
+    def __setitem__(self, key: ShardKey, state: ShardState) -> None:
+        if key not in self._single:
+            self._release([key])
+            self.changes += 1
+        self._single[key] = state
+        self._unpacked = None
+
+    def __delitem__(self, key: ShardKey) -> None:
+        self._release([key])
+        del self._single[key]
+        self.changes += 1
+        self._unpacked = None
+
+    def __iter__(self) -> Iterator[ShardKey]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
