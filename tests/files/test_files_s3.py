@@ -5,6 +5,7 @@ import threading
 from contextlib import closing
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
 
 import obstore
 import pytest
@@ -46,15 +47,18 @@ def test_the_bucket_is_the_namespace_and_gets_plain_objects(servers, bucket):
 
 
 class Throttle(BaseHTTPRequestHandler):
-    """Passes requests on, and refuses or breaks off the first ones."""
+    """Passes requests on, but for some that write: these are refused, or broken off."""
 
-    refusals = 3
+    refused: ClassVar[list[int]] = []
+    """Their places among all that write, in order."""
+    count = 0
 
     def answer(self):
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
-        if Throttle.refusals and self.command in ("PUT", "POST"):
-            Throttle.refusals -= 1
-            if Throttle.refusals % 2:
+        if self.command in ("PUT", "POST"):
+            Throttle.count += 1
+        if self.command in ("PUT", "POST") and Throttle.refused[:1] == [Throttle.count]:
+            if Throttle.refused.pop(0) % 2:
                 self.close_connection = True  # the connection is lost in the middle
             else:
                 self.reply(503, {}, b"slow down")
@@ -82,7 +86,9 @@ class Throttle(BaseHTTPRequestHandler):
         pass
 
 
-def test_a_server_that_throttles_and_hangs_up_loses_nothing(servers, bucket, endpoint, monkeypatch):
+@pytest.mark.parametrize(("size", "refused"), [(4, [1, 2, 3]), (30_000_000, [2, 3, 5])], ids=["whole", "in parts"])
+def test_a_server_that_throttles_and_hangs_up_loses_nothing(servers, bucket, endpoint, monkeypatch, size, refused):
+    Throttle.refused, Throttle.count, content = list(refused), 0, os.urandom(size)
     server = ThreadingHTTPServer(("127.0.0.1", 0), Throttle)
     server.target = endpoint
     thread = threading.Thread(target=server.serve_forever)
@@ -90,10 +96,10 @@ def test_a_server_that_throttles_and_hangs_up_loses_nothing(servers, bucket, end
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
     try:
         client = servers.start(url="s3://bucket/throttled")
-        client.write("/f", b"kept")
-        assert client.flush(wait_s=30)["left"] == 0, client.status()[0]["failed"]
-        assert Throttle.refusals == 0
-        assert bytes(obstore.get(bucket, "throttled/f").bytes()) == b"kept"
+        client.write("/f", content)
+        assert client.flush(wait_s=60)["left"] == 0, client.status()[0]["failed"]
+        assert Throttle.refused == []
+        assert bytes(obstore.get(bucket, "throttled/f").bytes()) == content
     finally:
         server.shutdown()
         thread.join()
