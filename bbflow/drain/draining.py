@@ -156,5 +156,5 @@ def _value(chosen: tuple[BlockForm, tuple[str, int]] | None, step: RawStep) -> A
 
 
 def _bare(part: Step) -> Step:
-    """Give what tasks need of a step: where its arrays lie."""
-    return replace(part, values=(), extremes=b"", attributes=())
+    """Give what tasks need of a step: its blocks, without what is told of them."""
+    return replace(part, extremes=b"", attributes=())

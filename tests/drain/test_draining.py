@@ -108,14 +108,18 @@ def test_an_array_that_changes_its_shape_is_named(tmp_path):
 REPEATS = """
 names = ["mask", "sometimes", "always", "later"]
 variables = {name: io.define_variable(name, np.empty(0), [6, 2], [0, 0], [6, 2], False) for name in names}
+number = io.define_variable("number", np.array([0]))
 engine = io.open("out", Mode.Write)
 for step in range(9):
     engine.begin_step()
     values = {"mask": 7, "sometimes": step // 4, "always": step, "later": 5 if step not in (0, 1, 5) else None}
     for name, value in values.items():
         for half in range(2) if value is not None else ():
-            variables[name].set_selection([[3 * half, 0], [3, 2]])
-            engine.put(variables[name], np.full((3, 2), value, float), Mode.Sync)
+            # Rows follow one another in the file; columns must be put together.
+            at, size = ([0, half], [6, 1]) if name == "always" else ([3 * half, 0], [3, 2])
+            variables[name].set_selection([at, size])
+            engine.put(variables[name], np.full(size, value, float), Mode.Sync)
+    engine.put(number, np.array([step]), Mode.Sync)
     engine.end_step()
 engine.close()
 """
@@ -141,6 +145,7 @@ def test_what_repeats_is_stored_once_and_reads_as_before(tmp_path, compression, 
     expected["sometimes"] = np.arange(9) // 4
     for name, values in expected.items():
         np.testing.assert_array_equal(found[name].values, np.broadcast_to(values[:, None, None], (9, 6, 2)))
+    assert found.number.values.tolist() == list(range(9))
     total = together(done)
     field = 6 * 2 * 8
     assert total.bytes == (3 * 9 + 6) * field
