@@ -30,6 +30,13 @@ class WriterPeer:
     """Where bytes came in damaged since the last `sync`."""
 
 
+UNAWARE_S = 75.0
+"""So long after a node a rank may notice that the network between them is gone (Socket.cpp), and move to another node.
+
+A node that gave it up before would abort a stream that goes on elsewhere.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Away:
     """A rank whose connection broke, and which may come back."""
@@ -206,13 +213,14 @@ class Writing:
         if by_itself:
             writer.writers.abort(writer.rank)
         else:
-            self._miss(writer.stream, writer.writers, writer.rank)
+            unaware_s = UNAWARE_S if writer.transport == "tcp" else 0.0
+            self._miss(writer.stream, writer.writers, writer.rank, unaware_s)
         return True
 
-    def _miss(self, stream: str, writers: Writers, rank: int) -> None:
+    def _miss(self, stream: str, writers: Writers, rank: int, unaware_s: float = 0.0) -> None:
         timeout_s = writers.lost_after_s(rank)
         if timeout_s is not None:
-            self._away[stream, rank] = Away(writers, self._clock() + timeout_s)
+            self._away[stream, rank] = Away(writers, self._clock() + timeout_s + unaware_s)
 
     def expire(self) -> bool:
         """Give up on the ranks that were away for too long; give whether there was one."""

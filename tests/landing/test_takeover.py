@@ -4,6 +4,7 @@ import pytest
 from peers import ANALYSIS, LOSS_S, PAGE, STREAM
 
 from bbflow.errors import ProtocolError
+from bbflow.landing.writing import UNAWARE_S
 
 
 def steps_of(reply):
@@ -88,6 +89,15 @@ def test_a_rank_that_does_not_come_back_in_time_aborts_the_stream(bench):
     assert (steps_of(bench.watch()), bench.watch()["status"]) == ([0], "aborted")
     assert bench.free_pages() == 15
     assert "has ended as aborted" in come_back(bench, settled=0)["error"]
+
+
+def test_a_rank_on_another_host_has_the_time_to_notice_the_break_and_to_move(bench):
+    bench.open(transport="tcp")
+    bench.hang_up(0, by_itself=False)
+    bench.wait(LOSS_S + UNAWARE_S - 1)
+    assert bench.watch()["status"] == "open"
+    bench.wait(1)
+    assert bench.watch()["status"] == "aborted"
 
 
 def test_a_rank_that_came_back_before_its_break_was_seen_is_not_lost_with_the_old_connection(bench):
