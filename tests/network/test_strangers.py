@@ -93,7 +93,7 @@ def run(hosts, tmp_path_factory):
         yield contact, listening(hosts)
         end.touch()
         finish_well(process)
-    bbflow(hosts, "down", *shared)
+        bbflow(hosts, "down", *shared)
 
 
 def beside(hosts, *words):
@@ -103,7 +103,7 @@ def beside(hosts, *words):
 def tries(hosts, host, uid, certificate, addresses):
     """Let a stranger try everything; give what it got."""
     words = [sys.executable, str(STRANGER), str(uid), str(certificate), *(f"{ip}:{port}" for ip, port in addresses)]
-    done = subprocess.run(hosts.inside(host, *words), capture_output=True, text=True, timeout=300)
+    done = subprocess.run(hosts.inside(host, *words), capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
