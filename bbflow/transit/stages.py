@@ -22,7 +22,7 @@ from bbflow.transit.chain.taking_over import KEPT_FILE, carried_on
 from bbflow.transit.folding.batches import Batch
 from bbflow.transit.folding.kept import Kept
 from bbflow.transit.folding.patterns import parts_of
-from bbflow.transit.folding.planning import Site
+from bbflow.transit.folding.planning import FoldSite
 from bbflow.transit.folding.plans import Directories, FoldPlan
 from bbflow.transit.folding.regions import find_time, singles_of
 from bbflow.transit.folding.sources import fold_lane, keep_plan
@@ -134,13 +134,14 @@ class FoldStage(Stage):
         site = self._site(attributes)
         self._begin(batch, fold_lane, lambda: self._lane_works(batch, site))
 
-    def _site(self, attributes: StreamAttributes) -> Site:
+    def _site(self, attributes: StreamAttributes) -> FoldSite:
         rows = str(self._rows_directory)
         directories = {
             name: Directories(node.pool, node.state_directory, rows) for name, node in self.run.nodes.items()
         }
         variables = (name for item in self.folding.config.diagnostics.values() for name in item.variables)
-        return Site(directories, self.run.cluster.threads, {name: attributes.fill_value(name) for name in variables})
+        fills = {name: attributes.fill_value(name) for name in variables}
+        return FoldSite(directories, self.run.cluster.threads, fills)
 
     def _begin(self, batch: Batch, function: Callable[..., FoldReceipt], works: Callable[[], Sequence[Work]]) -> None:
         """Submit tasks; once more, with users' code kept away from the workers, if they have killed some."""
@@ -151,14 +152,14 @@ class FoldStage(Stage):
 
         self._tasks = TaskBatch(self.run.cluster, batch, function, works(), self.run.wake, guarded)
 
-    def _lane_works(self, batch: Batch, site: Site) -> list[Work]:
+    def _lane_works(self, batch: Batch, site: FoldSite) -> list[Work]:
         found = []
         for (node, _), (work, plans) in self.folding.works(batch, site).items():
             host = self.run.nodes[node].host
             found.append(((work, *(self._resident(plan, host) for plan in plans)), host))
         return found
 
-    def _series_works(self, batch: Batch, receipts: Sequence[FoldReceipt], site: Site) -> list[Work]:
+    def _series_works(self, batch: Batch, receipts: Sequence[FoldReceipt], site: FoldSite) -> list[Work]:
         node, works = self.folding.series_works(batch, receipts, site)
         return [((works,), self.run.nodes[node].host)]
 

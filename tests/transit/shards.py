@@ -21,7 +21,7 @@ from bbflow.transit.chain.taking_over import carried_on
 from bbflow.transit.folding.batches import Batch
 from bbflow.transit.folding.layouts import layout_of
 from bbflow.transit.folding.patterns import Pattern
-from bbflow.transit.folding.planning import Site
+from bbflow.transit.folding.planning import FoldSite
 from bbflow.transit.folding.plans import Directories
 from bbflow.transit.folding.regions import forms_by_name, regions
 from bbflow.transit.folding.slots import OUTER
@@ -104,7 +104,7 @@ class Landed:
         with self._pool.open("wb") as file:
             file.truncate(self._step_bytes * len(values))
         directories = Directories(str(self._pool), str(folder / "state"), str(folder))
-        self.site = Site(dict.fromkeys(NODES, directories), 1, {"x": None})
+        self.site = FoldSite(dict.fromkeys(NODES, directories), 1, {"x": None})
 
     def pattern(self, diagnostics, placed):
         """Give how steps lie that have these regions."""

@@ -8,7 +8,7 @@ from bbflow.transit.folding.slots import Keys
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class Stretch:
     """Steps that lie alike and follow each other."""
 
     numbers: tuple[int, ...]
@@ -59,13 +59,14 @@ class Batch:
         return Batch(steps, times, keys, number, self.late, offset, laid, places, self.untimed)
 
     @property
-    def runs(self) -> "list[tuple[Pattern, Run]]":
+    def stretches(self) -> "list[tuple[Pattern, Stretch]]":
         """Its steps in their order, those that lie alike and follow each other together."""
         steps = zip(self.laid, self.numbers, self.times, strict=True)
-        return [
-            (pattern, Run(*map(tuple, zip(*((number, time, parts) for (_, parts), number, time in own), strict=True))))
-            for pattern, own in groupby(steps, key=lambda step: step[0][0])
-        ]
+        found = []
+        for pattern, own in groupby(steps, key=lambda step: step[0][0]):
+            laid, numbers, times = zip(*own, strict=True)
+            found.append((pattern, Stretch(numbers, times, tuple(parts for _, parts in laid))))
+        return found
 
     @property
     def patterns(self) -> list[Pattern]:

@@ -19,7 +19,7 @@ from bbflow.transit.folding.kept import Kept
 from bbflow.transit.folding.losses import Losses
 from bbflow.transit.folding.packing import Alike, Roster, unpack
 from bbflow.transit.folding.patterns import Parts, Pattern, Patterns, parts_of
-from bbflow.transit.folding.planning import Lane, Planning, Site
+from bbflow.transit.folding.planning import FoldSite, NodeLane, Planning
 from bbflow.transit.folding.plans import FoldPlan, LaneWork, PlannedSteps
 from bbflow.transit.folding.regions import check_apart, find_time, forms_by_name, regions, step_time
 from bbflow.transit.folding.series import join_partials
@@ -224,12 +224,12 @@ class Folding:
                 "write ascending times, or set time: late: skip to leave such steps out"
             )
 
-    def works(self, batch: Batch, site: Site) -> dict[Lane, tuple[LaneWork, tuple[FoldPlan, ...]]]:
+    def works(self, batch: Batch, site: FoldSite) -> dict[NodeLane, tuple[LaneWork, tuple[FoldPlan, ...]]]:
         """Cut a batch into the work of each lane, with the plans that it is done by."""
-        found: dict[Lane, list[tuple[FoldPlan, PlannedSteps]]] = {}
-        for pattern, run in batch.runs:
+        found: dict[NodeLane, list[tuple[FoldPlan, PlannedSteps]]] = {}
+        for pattern, stretch in batch.stretches:
             for lane, plan in self._planning.plans(pattern, site).items():
-                found.setdefault(lane, []).append((plan, PlannedSteps.of(plan, run)))
+                found.setdefault(lane, []).append((plan, PlannedSteps.of(plan, stretch)))
         inherited = self._inherited([item for own in found.values() for item in own])
         return {
             lane: (self._lane_work(batch, own, inherited), tuple(plan for plan, _ in own))
@@ -263,7 +263,7 @@ class Folding:
         found = {key: self.origins.of_shard(state, known) for key, state in begun.items()}
         return {key: item for key, item in found.items() if item is not None}
 
-    def series_works(self, batch: Batch, receipts: Sequence[FoldReceipt], site: Site) -> tuple[str, list[FoldWork]]:
+    def series_works(self, batch: Batch, receipts: Sequence[FoldReceipt], site: FoldSite) -> tuple[str, list[FoldWork]]:
         """Cut the work on what blocks of several ranks have contributed to.
 
         Returns

@@ -13,12 +13,12 @@ from bbflow.transit.folding.plans import Directories, FoldPlan, PlannedShard
 from bbflow.transit.folding.regions import Place
 from bbflow.transit.folding.shards import Region, ShardKey
 
-Lane = tuple[str, int]
+NodeLane = tuple[str, int]
 """A node, and one of its workers."""
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class FoldSite:
     """Where and with what a run's tasks fold."""
 
     directories: Mapping[str, Directories]
@@ -51,7 +51,7 @@ class Planning:
         self._diagnostics, self._placements = diagnostics, placements
         self._lanes: dict[ShardKey, int] = {} if lanes is None else lanes
         self._locals: dict[ShardKey, Local | None] = {}
-        self._plans: WeakKeyDictionary[Pattern, tuple[Site, dict[Lane, FoldPlan]]] = WeakKeyDictionary()
+        self._plans: WeakKeyDictionary[Pattern, tuple[FoldSite, dict[NodeLane, FoldPlan]]] = WeakKeyDictionary()
 
     def isolated(self, diagnostics: Mapping[str, Diagnostic]) -> "Planning":
         """Give the same for diagnostics whose users' code runs elsewhere; a shard stays in its lane."""
@@ -71,14 +71,14 @@ class Planning:
             return local.start, local.count
         return None if key.diagnostic in self._placements else (key.start, key.count)
 
-    def plans(self, pattern: Pattern, site: Site) -> dict[Lane, FoldPlan]:
+    def plans(self, pattern: Pattern, site: FoldSite) -> dict[NodeLane, FoldPlan]:
         """Give each lane's plan of a pattern: the same object again for the same pattern and site."""
         known = self._plans.get(pattern)
         if known is None or known[0] != site:
             known = self._plans[pattern] = site, self._make(pattern, site)
         return known[1]
 
-    def _make(self, pattern: Pattern, site: Site) -> dict[Lane, FoldPlan]:
+    def _make(self, pattern: Pattern, site: FoldSite) -> dict[NodeLane, FoldPlan]:
         by_node: dict[str, list[PlannedShard]] = {}
         for own in pattern.regions.values():
             for key, places in own.items():
@@ -105,7 +105,7 @@ class Planning:
             lanes[lane].append(shard)
         return lanes
 
-    def _plan(self, pattern: Pattern, site: Site, node: str, shards: Sequence[PlannedShard]) -> FoldPlan:
+    def _plan(self, pattern: Pattern, site: FoldSite, node: str, shards: Sequence[PlannedShard]) -> FoldPlan:
         diagnostics = {key: self._diagnostics[key] for key in dict.fromkeys(shard.key.diagnostic for shard in shards)}
         places = dict.fromkeys(place for shard in shards for place in shard.places.values())
         wanted = (shard for shard in shards if diagnostics[shard.key.diagnostic].filters)

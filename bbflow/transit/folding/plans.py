@@ -9,7 +9,7 @@ import numpy as np
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.space import Local
 from bbflow.records import EXTREMES_BYTES, BlockForm, Layout
-from bbflow.transit.folding.batches import Run
+from bbflow.transit.folding.batches import Stretch
 from bbflow.transit.folding.inherited import Inherited
 from bbflow.transit.folding.packing import Alike, Roster
 from bbflow.transit.folding.patterns import Parts
@@ -91,15 +91,15 @@ class PlannedSteps:
     """For each step minimum and maximum of the plan's filtered forms."""
 
     @classmethod
-    def of(cls, plan: FoldPlan, run: Run) -> "PlannedSteps":
+    def of(cls, plan: FoldPlan, stretch: Stretch) -> "PlannedSteps":
         """Give what a plan's tasks must know of some steps."""
-        own = [parts[plan.node] for parts in run.parts]
+        own = [parts[plan.node] for parts in stretch.parts]
         return cls(
-            run.numbers,
-            run.times,
+            stretch.numbers,
+            stretch.times,
             tuple(step.sources for step in own),
             tuple(step.files for step in own),
-            tuple(_values(plan, parts) for parts in run.parts),
+            tuple(_values(plan, parts) for parts in stretch.parts),
             tuple(_rows_of(step.extremes, plan.filtered) for step in own),
         )
 

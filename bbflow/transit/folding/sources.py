@@ -29,7 +29,7 @@ def fold_lane(work: LaneWork, *plans: FoldPlan) -> FoldReceipt:
     *plans
         How they lie, in their order.
     """
-    sources = [Sources(plan, steps) for plan, steps in zip(plans, work.steps, strict=True)]
+    sources = [MappedSteps(plan, steps) for plan, steps in zip(plans, work.steps, strict=True)]
     roster = work.roster or plans[0].roster
     states = unpack(roster, work.states)
     receipt = fold_batch(list(_shard_works(work, states, sources)))
@@ -42,7 +42,7 @@ def keep_plan(plan: FoldPlan) -> FoldPlan:
     return plan
 
 
-class Sources:
+class MappedSteps:
     """The blocks of some steps that lie alike.
 
     Parameters
@@ -95,9 +95,9 @@ class Sources:
 
 
 def _shard_works(
-    work: LaneWork, states: Mapping[ShardKey, ShardState], sources: Sequence[Sources]
+    work: LaneWork, states: Mapping[ShardKey, ShardState], sources: Sequence[MappedSteps]
 ) -> Iterator[FoldWork]:
-    found: dict[ShardKey, list[tuple[Sources, PlannedShard]]] = {}
+    found: dict[ShardKey, list[tuple[MappedSteps, PlannedShard]]] = {}
     for item in sources:
         for shard in item.plan.shards:
             found.setdefault(shard.key, []).append((item, shard))
