@@ -54,6 +54,8 @@ def add_files_arguments(parser: argparse.ArgumentParser) -> None:
     )
     files.add_argument("--files-capacity", metavar="SIZE", help="their part of --capacity (default: half of it)")
     files.add_argument("--files-options", default="", metavar="WORDS", help="options of 'bbflow files master'")
+    files.add_argument("--files-policy", metavar="POLICY", help="delay policy of transfers, as for 'bbflow stage'")
+    files.add_argument("--files-phases", type=Path, metavar="DIR", help="where other applications' I/O phases are seen")
     files.add_argument("--subtree", default="/", help="which part of the namespace (default: %(default)s)")
 
 
@@ -61,8 +63,9 @@ def files_options(options: argparse.Namespace) -> list[str]:
     """Give these options again, for a node that is started with them."""
     if not options.files:
         return []
+    given = {name: getattr(options, f"files_{name}") for name in ("capacity", "policy", "phases")}
     words = ["--files", options.files, "--subtree", options.subtree, f"--files-options={options.files_options}"]
-    return [*words, "--files-capacity", options.files_capacity] if options.files_capacity else words
+    return [*words, *(word for name, value in given.items() if value for word in (f"--files-{name}", str(value)))]
 
 
 def add_door_arguments(parser: argparse.ArgumentParser) -> None:
@@ -131,6 +134,10 @@ def _start_files(options: argparse.Namespace, key: str, capacity: int) -> "Compa
     storage = [] if options.files == "none" else ["--storage", options.files]
     door = door_options(options)
     ionode = ["--capacity", str(capacity), *storage, *door]
+    if options.files_policy:
+        ionode += ["--policy", options.files_policy]
+    if options.files_phases:
+        ionode += ["--phases", str(options.files_phases)]
     master = [*storage, *shlex.split(options.files_options), *door]
     where = (options.name, options.contact.resolve(), options.directory, key)
     return Companions(*where, ionode, master, options.subtree)

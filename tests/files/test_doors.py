@@ -14,6 +14,7 @@ from servers import wait_for
 
 from bbflow.cli import main
 from bbflow.files.client import FilesClient
+from bbflow.phases import io_phase
 
 
 @pytest.fixture
@@ -74,10 +75,15 @@ def test_nodes_with_files_come_and_go_by_two_commands(tmp_path, short_path):
     contact, storage = tmp_path / "contact.json", tmp_path / "storage"
     common = ["--contact", str(contact)]
     where = ["--directory", str(short_path), "--capacity", "8MiB", "--files", str(storage)]
+    where += ["--files-policy", "full-delay", "--files-phases", str(tmp_path / "phases")]
     command = [sys.executable, "-m", "bbflow", "up", "--nodes", "2", *common, *where]
-    assert subprocess.run(command, check=False).returncode == 0
+    with io_phase("ocean-model", tmp_path / "phases"):
+        assert subprocess.run(command, check=False).returncode == 0
+        with FilesClient(contact) as client:
+            client.write("/kept", b"bytes")
+            assert client.flush(wait_s=1)["left"] == 1  # it gives way to the other application
     with FilesClient(contact) as client:
-        client.write("/kept", b"bytes")
+        assert client.flush(wait_s=100)["left"] == 0
     assert main(["down", *common]) == 0
     assert (storage / "kept").read_bytes() == b"bytes"
     wait_for(lambda: not [*short_path.glob("*/bbflow-*")], "the nodes' end")

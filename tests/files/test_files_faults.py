@@ -2,13 +2,19 @@
 
 import errno
 import os
+import resource
 import shutil
 import signal
+import socket
 import threading
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from functools import partial
 
 import pytest
 from servers import wait_for
+
+from bbflow.landing.contact import read_masters
+from bbflow.landing.listen import split_address
 
 
 def test_what_is_closed_outlives_a_killed_master_and_what_is_not_closed_is_not_seen(servers):
@@ -172,3 +178,20 @@ def test_a_host_that_stands_still_holds_others_up_for_its_lease_only(servers):
     client.mkdir("/d")  # metadata doesn't need the node
     servers.processes["master-io0"][0].send_signal(signal.SIGCONT)
     assert client.read("/f") == b"1"
+
+
+def test_a_master_with_few_descriptors_answers_beside_many_who_stay_silent(servers):
+    servers.start(storage=False)
+    servers.kill("master")
+    few = partial(resource.setrlimit, resource.RLIMIT_NOFILE, (80, 80))
+    servers.spawn(*servers.processes["master"][1], preexec_fn=few)
+    with servers.client() as client, ExitStack() as stack:
+        (master,) = read_masters(servers.contact)
+        for _ in range(28):
+            stack.enter_context(socket.create_connection(split_address(master.address.tcp)))
+        with servers.client() as another:
+            another.write("/f", b"let in")
+        assert client.read("/f") == b"let in"
+        wait_for(
+            lambda: "others wait for its place" in (servers.directory / "master.log").read_text(), "an end of silence"
+        )
