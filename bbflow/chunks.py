@@ -1,9 +1,11 @@
 """Chunks of Zarr arrays: files that are written and read without their array's metadata, wherever the values are."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numcodecs.zstd import Zstd
@@ -42,15 +44,38 @@ class Chunks:
         """Give the file of a chunk."""
         return self.directory.joinpath("c", str(index), *("0" for _ in self.shape[1:]))
 
-    def write(self, index: int, values: Array) -> None:
-        """Write a whole chunk; readers see the old one or the new one."""
-        content = np.ascontiguousarray(values, self.stored).reshape(-1).view("u1").data
-        if self.compressed:
-            content = Zstd(level=COMPRESSION_LEVEL).encode(content)
+    @contextmanager
+    def replacing(self, index: int) -> Iterator[BinaryIO]:
+        """Give a file that becomes a chunk when the ``with`` ends well; readers see the old one or the new one."""
         path = self.path(index)
         path.parent.mkdir(parents=True, exist_ok=True)
         with naming(str(path)), replacing(path) as temporary, open(temporary, "wb") as file:
-            file.write(content)
+            yield file
+
+    def write(self, index: int, values: Array) -> None:
+        """Write a whole chunk."""
+        content = np.ascontiguousarray(values, self.stored).reshape(-1).view("u1").data
+        with self.replacing(index) as file:
+            file.write(Zstd(level=COMPRESSION_LEVEL).encode(content) if self.compressed else content)
+
+    def write_rows(self, file: BinaryIO, first: int, values: Array) -> None:
+        """Write some rows of a chunk that isn't compressed into its file.
+
+        Parameters
+        ----------
+        file
+            As `replacing` gives it.
+        first
+            The first row.
+        values
+            Of shape (axis, rows, …): a chunk has the whole field for each index of the axis.
+        """
+        assert not self.compressed, "a compressed chunk is written at once"
+        field = prod(self.shape) // len(values)
+        row = prod(values.shape[2:])
+        for number, rows in enumerate(values):
+            file.seek((number * field + first * row) * self.stored.itemsize)
+            file.write(np.ascontiguousarray(rows, self.stored).reshape(-1).view("u1").data)
 
     def read(self, index: int) -> Array:
         """Give a chunk's values."""
@@ -60,3 +85,17 @@ class Chunks:
             return np.full(self.shape, self.fill, self.stored)
         content = Zstd().decode(content) if self.compressed else content
         return np.frombuffer(content, self.stored, prod(self.shape)).reshape(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One chunk that is to be written."""
+
+    chunks: Chunks
+    """Those of its array."""
+    index: int
+    """Which of them."""
+
+    def write(self, values: Array) -> None:
+        """Write it whole."""
+        self.chunks.write(self.index, values)

@@ -1,6 +1,6 @@
 """How the partial state of some points lies in a buffer."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Protocol
@@ -150,6 +150,28 @@ class StateLayout:
             bytes_per_point = sum(prod(field.inner) * field.dtype(self.dtype).itemsize for field in fields)
             for part in parts_of(self.points, max(MERGED_BYTES // max(bytes_per_point, 1), 1)):
                 family.merge(*(part_of(side[family.name], part) for side in (targets, *sides)))
+
+    def part(self, states: Sequence[Mapping[str, Views]], points: slice) -> dict[str, Views]:
+        """Give some points of what states merge to.
+
+        Parameters
+        ----------
+        states
+            Views of one state or more, the earlier first; what is given of one alone is no copy.
+        points
+            Which of them; so few that what they come to stays in the cache.
+        """
+        first: dict[str, Views] = {item.name: part_of(states[0][item.name], points) for item in self.families}
+        if len(states) == 1:
+            return first
+        own = StateLayout(self.families, self.dtype, points.stop - points.start)
+        merged = own.views(bytearray(own.nbytes))
+        for family in self.families:
+            left = first[family.name]
+            for state in states[1:]:
+                family.merge(merged[family.name], left, part_of(state[family.name], points))
+                left = merged[family.name]
+        return dict(merged)
 
 
 def parts_of(points: int, size: int) -> Iterator[slice]:

@@ -1,6 +1,6 @@
 """The live result: what is published plus the open spans, as one dataset in memory."""
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +10,11 @@ from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.folding.timeline import Closing
 from bbflow.transit.output.attributes import axis_name, axis_variables, result_attributes, with_known_references
 from bbflow.transit.output.decoding import decoded
-from bbflow.transit.output.results import result_name
+from bbflow.transit.output.results import Published, result_name
 from bbflow.transit.output.stamps import bounds_of, count_variables, stamp_of, time_attributes
-from bbflow.transit.publishing import Published
 
 
-def live_dataset(store: Path, fields: Sequence[tuple[Closing, Published]], clock: Clock) -> xr.Dataset:
+def live_dataset(store: Path, fields: Sequence[tuple[Closing, Mapping[str, Published]]], clock: Clock) -> xr.Dataset:
     """Join what ``results.zarr`` has with the spans that are open.
 
     Parameters
@@ -55,7 +54,7 @@ def live_dataset(store: Path, fields: Sequence[tuple[Closing, Published]], clock
 
 
 def _open_span(
-    closing: Closing, results: Published, clock: Clock, before: float | None, known: Container[Any]
+    closing: Closing, results: Mapping[str, Published], clock: Clock, before: float | None, known: Container[Any]
 ) -> xr.Dataset:
     window, span = closing.window, closing.whole
     time = f"time_{window.name}"

@@ -284,8 +284,7 @@ class Pipeline:
         status = "complete" if complete else "incomplete"
         discarded = len(self._view.discarded)
         if publishing.results is not None:
-            for closing in timeline.closing(None):
-                self._fold.publish(closing)
+            self._fold.publish(timeline.closing(None))
             if timeline.begun:
                 assert self._clock is not None
                 self._fold.save(self._attributes, self._clock)

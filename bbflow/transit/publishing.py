@@ -2,33 +2,54 @@
 
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from distributed import Future
 
 from bbflow.cf import StreamAttributes
 from bbflow.errors import ConfigError
-from bbflow.operators import Operator
 from bbflow.operators.filter import Filter
 from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.chain.saved import STATE_FILE, SavedState
 from bbflow.transit.chain.saving import Saving
-from bbflow.transit.folding.inherited import Inherited
 from bbflow.transit.folding.kept import Kept
-from bbflow.transit.folding.reduce import ReducedSpan, finalize, merge_remainder, merge_shards
+from bbflow.transit.folding.publish import PublishReceipt, publish_fields, reduce_fields
 from bbflow.transit.folding.shards import ShardState
-from bbflow.transit.folding.slots import OUTER, slots_of
 from bbflow.transit.folding.states import remove_shards
 from bbflow.transit.folding.timeline import Closing
 from bbflow.transit.output.fields import Field
-from bbflow.transit.output.results import Results
+from bbflow.transit.output.results import Prepared, Published, Results
+from bbflow.transit.reducing import Reducing
 from bbflow.transit.running import Running
 
 Array = np.ndarray[Any, Any]
 SETTLED_DIRECTORY = ".settled"
 """In the output: states of fields whose blocks have moved during the run."""
-Published = dict[str, tuple[Field, Sequence[Operator], dict[str, Array]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """A window's span that workers are writing."""
+
+    span: Prepared
+    """Where it goes."""
+    futures: "Sequence[Future[PublishReceipt]]"
+    """The tasks."""
+    started_s: float
+    """When it was begun (seconds since the epoch)."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all of it is written."""
+        return all(future.done() for future in self.futures)
+
+    @property
+    def receipts(self) -> list[PublishReceipt]:
+        """What the tasks have written; waits for them."""
+        return [future.result() for future in self.futures]
 
 
 class Publishing:
@@ -68,19 +89,47 @@ class Publishing:
                     "take it out of 'operators'"
                 )
 
-    def publish(self, closing: Closing, kept: Kept) -> dict[str, str]:
-        """Write one window's span; gives what failed in users' operators."""
+    def publish(self, closings: Sequence[Closing], kept: Kept) -> dict[str, str]:
+        """Write windows' spans, and show all of them at once; gives what failed in users' operators."""
+        return self.finish(self.begin(closings, kept), kept.errors)
+
+    def begin(self, closings: Sequence[Closing], kept: Kept) -> list["Publication"]:
+        """Let the workers write what spans have come to; what is kept must stay as it is until they have done so."""
+        return [self._begin(closing, kept) for closing in closings]
+
+    def _begin(self, closing: Closing, kept: Kept) -> "Publication":
         assert self.results is not None
         started_s = time.time()
-        reduced, errors = self.reduce(closing, kept)
-        size = self.results.publish(closing, reduced, {**kept.errors, **errors})
-        name = closing.window.name
-        label = "-".join(f"{number:02d}" for number in closing.whole.key) or name
-        self._run.log.add("publish", window=name, label=label, started_s=started_s, ended_s=time.time(), bytes=size)
+        reducing = self._reducing(closing, kept)
+        span = self.results.prepare(closing, reducing.fields)
+        return Publication(span, reducing.submit(publish_fields, span.targets), started_s)
+
+    def finish(self, publications: Sequence["Publication"], known: Mapping[str, str]) -> dict[str, str]:
+        """Wait until the workers have written spans, and show them; gives what failed in users' operators.
+
+        Parameters
+        ----------
+        publications
+            What was begun.
+        known
+            What had failed before.
+        """
+        assert self.results is not None
+        errors: dict[str, str] = {}
+        for publication in publications:
+            for receipt in publication.receipts:
+                errors.update(receipt.errors)
+        self.results.show([publication.span for publication in publications], {**known, **errors})
+        for publication in publications:
+            window, whole = publication.span.closing.window.name, publication.span.closing.whole
+            label = "-".join(f"{number:02d}" for number in whole.key) or window
+            size = sum(receipt.bytes for receipt in publication.receipts)
+            times = {"started_s": publication.started_s, "ended_s": time.time()}
+            self._run.log.add("publish", window=window, label=label, bytes=size, **times)
         return errors
 
-    def reduce(self, closing: Closing, kept: Kept) -> tuple[Published, dict[str, str]]:
-        """Merge the states of a window's span over shards and nodes.
+    def reduce(self, closing: Closing, kept: Kept) -> tuple[dict[str, Published], dict[str, str]]:
+        """Give what a window's span has come to, in memory.
 
         Returns
         -------
@@ -88,26 +137,18 @@ class Publishing:
             Diagnostic to its description, its statistics, and their results by operator name; and what failed in users'
             operators.
         """
-        pending = {}
-        for name, diagnostic in kept.config.diagnostics.items():
-            shards = _by_node(kept.of(name))
-            rest = _rest(closing, kept, name)
-            if closing.window in diagnostic.windows and diagnostic.operators and (shards or rest):
-                inner = diagnostic.each is not None and diagnostic.each.window.name in closing.inner
-                span = ReducedSpan(closing.window, closing.keys, inner, kept.errors)
-                parts = [self.submit(node, merge_shards, diagnostic, span, own) for node, own in sorted(shards.items())]
-                field, node = self.fields[name], min(shards or self._run.nodes)
-                if rest is not None:
-                    directory = self._run.nodes[node].state_directory
-                    parts.insert(0, self.submit(node, merge_remainder, diagnostic, span, rest, directory))
-                pending[name] = (
-                    field,
-                    diagnostic.operators,
-                    self.submit(node, finalize, diagnostic, field.shape, parts),
-                )
-        found = {name: (field, ops, *future.result()) for name, (field, ops, future) in pending.items()}
-        errors = {key: text for *_, own in found.values() for key, text in own.items()}
-        return {name: (field, operators, arrays) for name, (field, operators, arrays, _) in found.items()}, errors
+        reducing = self._reducing(closing, kept)
+        found: dict[str, dict[str, Array]] = {}
+        errors: dict[str, str] = {}
+        for job, future in zip(reducing.jobs, reducing.submit(reduce_fields), strict=True):
+            results, own = future.result()
+            errors.update(own)
+            found.update(zip(job.keys, results, strict=True))
+        return {key: (*reducing.fields[key], found[key]) for key in reducing.fields}, errors
+
+    def _reducing(self, closing: Closing, kept: Kept) -> Reducing:
+        lanes = max(self._run.cluster.threads // len(self._run.nodes), 1)
+        return Reducing(closing, kept, self.fields, self._run.nodes, lanes, self.submit)
 
     def _filter(self, diagnostic: str, name: str) -> Filter:
         return next(item for item in self._run.config.diagnostics[diagnostic].filters if item.name == name)
@@ -175,20 +216,6 @@ class Publishing:
             told = f"{field.name} {self._filter(diagnostic, name)}"
             self.results.add_rows(f"{field.name}_{name}", told, field, rows, places, number)
         return [path for parts in files.values() for _, path in parts]
-
-
-def _by_node(states: Iterable[ShardState]) -> dict[str, list[ShardState]]:
-    nodes: dict[str, list[ShardState]] = {}
-    for state in states:
-        nodes.setdefault(state.key.node, []).append(state)
-    return nodes
-
-
-def _rest(closing: Closing, kept: Kept, name: str) -> Inherited | None:
-    """Give what was kept before and no shard has taken over, if that has anything of the span."""
-    rest = kept.origins.of(name, [state.region for state in kept.of(name)])
-    own = slots_of(OUTER, closing.window, closing.keys)
-    return rest if rest is not None and any(slot in rest.offsets for slot in own) else None
 
 
 def _join_rows(parts: Sequence[tuple[ShardState, Path]]) -> tuple[Array, list[Array]]:

@@ -31,10 +31,10 @@ from bbflow.transit.folding.timeline import Closing
 from bbflow.transit.opening import FirstStep
 from bbflow.transit.output.claiming import SCRATCH
 from bbflow.transit.output.fields import field_of
-from bbflow.transit.output.results import Results
+from bbflow.transit.output.results import Published, Results
 from bbflow.transit.placing import StreamArrays, place_diagnostics, write_field_coordinates, write_referenced
 from bbflow.transit.politeness import writing
-from bbflow.transit.publishing import SETTLED_DIRECTORY, Published, Publishing
+from bbflow.transit.publishing import SETTLED_DIRECTORY, Publishing
 from bbflow.transit.room import check_room
 from bbflow.transit.rosters import RosterFiles
 from bbflow.transit.running import Running
@@ -124,9 +124,8 @@ class FoldStage(Stage):
         if batch is None:
             self._pass_discarded()
             return
-        for closing in self.folding.timeline.closing(batch.keys) if batch.steps else ():
-            if not self.folding.was_published(closing):
-                self.publish(closing)
+        ended = self.folding.timeline.closing(batch.keys) if batch.steps else ()
+        self.publish([closing for closing in ended if not self.folding.was_published(closing)])
         if moved := self.folding.moved(batch):
             self._settle(moved, attributes, clock)
         for pattern in batch.patterns:
@@ -219,12 +218,13 @@ class FoldStage(Stage):
         count = self._safe.keep(self.folding.states, self.run.view.attributes, self.publishing.submit)
         self.run.log.add("safe", step=self.folding.cursor, files=count, started_s=started_s, ended_s=time.time())
 
-    def publish(self, closing: Closing) -> None:
-        """Write a window's span, and the rows that passed filters."""
-        self.folding.fail(self._guarded(lambda kept: self.publishing.publish(closing, kept)))
-        self._publish_rows()
+    def publish(self, closings: Sequence[Closing]) -> None:
+        """Write windows' spans, and the rows that passed filters."""
+        if closings:
+            self.folding.fail(self._guarded(lambda kept: self.publishing.publish(closings, kept)))
+            self._publish_rows()
 
-    def reduced(self, closing: Closing) -> Published:
+    def reduced(self, closing: Closing) -> dict[str, Published]:
         """Give a window's span as it is now."""
         reduced, errors = self._guarded(lambda kept: self.publishing.reduce(closing, kept))
         self.folding.fail(errors)

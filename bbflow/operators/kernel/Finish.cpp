@@ -91,8 +91,8 @@ BBFLOW_INLINE void ExtremeTo(const int32_t *count, const T *extreme, ExtremeOf<T
     {                                                                                              \
         FinishTo<BbflowRange>(state, result, points, 0);                                           \
     }                                                                                              \
-    BBFLOW_CLONES void FinishExtreme(const int32_t *count, const T *extreme,                       \
-                                     ExtremeOf<T> *result, const uint64_t points)                  \
+    BBFLOW_CLONES void FinishExtreme(const int32_t *count, const T *extreme, ExtremeOf<T> *result, \
+                                     const uint64_t points)                                        \
     {                                                                                              \
         ExtremeTo(count, extreme, result, points);                                                 \
     }

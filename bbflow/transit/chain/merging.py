@@ -21,9 +21,10 @@ from bbflow.operators.windows.spans import Steps
 from bbflow.transit.chain.comparing import check_diagnostics, check_states
 from bbflow.transit.chain.saved import STATE_FILE, SavedState, StateWriter, read_state
 from bbflow.transit.chain.saving import place_coordinates, place_states
+from bbflow.transit.folding.finish import Finishing
 from bbflow.transit.folding.inherited import map_part, remainder
 from bbflow.transit.folding.layouts import layout_of
-from bbflow.transit.folding.reduce import ReducedSpan, partial_of
+from bbflow.transit.folding.reduce import Partial, ReducedSpan, partial_of
 from bbflow.transit.folding.slots import OUTER, Slot, WindowKey, whole_units
 from bbflow.transit.folding.timeline import Closing, Span
 from bbflow.transit.output.claiming import written
@@ -208,7 +209,7 @@ def _merge_field(
             for state, shard in runs:
                 if slot.key in spans_of(state, slot.window):
                     span = ReducedSpan(windows[slot.window], (slot.key,), inner_ends=True, off={})
-                    layout.combine(whole, partial_of(diagnostic, span, shard).state, whole)
+                    layout.combine(whole, partial_of(diagnostic, span, shard).merged(layout), whole)
 
 
 def _publish(
@@ -244,14 +245,7 @@ def closings_of(window: Window, spans: Mapping[WindowKey, Span], state: SavedSta
 def _finalize(state: SavedState, key: str, diagnostic: Diagnostic, closing: Closing) -> dict[str, Array]:
     """Give the results of a span: of a running window its units are merged."""
     item = state.fields[key]
-    layout = layout_of(diagnostic, OUTER, np.dtype(item.dtype), item.field.shape)
-    whole = bytearray(layout.nbytes)
-    layout.clear(whole)
-    for span in closing.keys:
-        offset = item.offsets[Slot(OUTER, closing.window.name, span)]
-        layout.combine(whole, map_part(str(state.path), state.begin + offset, layout.nbytes, "r"), whole)
-    results = {}
-    for operator in diagnostic.operators:
-        values = operator.finalize(layout, whole)
-        results[operator.name] = values.reshape((*values.shape[:-1], *item.field.shape))
-    return results
+    shape, size = item.field.shape, layout_of(diagnostic, OUTER, np.dtype(item.dtype), item.field.shape).nbytes
+    offsets = (state.begin + item.offsets[Slot(OUTER, closing.window.name, span)] for span in closing.keys)
+    states = tuple(map_part(str(state.path), offset, size, "r") if size else b"" for offset in offsets)
+    return Finishing(diagnostic, shape, [Partial((0,) * len(shape), shape, item.dtype, states)]).whole()

@@ -1,7 +1,8 @@
-"""Merging the partial states of shards and nodes into fields."""
+"""What a window's span has come to: the partial states of shards and nodes, read where they lie."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -10,19 +11,18 @@ from bbflow.operators import StateLayout
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.family import Array
 from bbflow.operators.fold import fold_tiles
-from bbflow.operators.own.guard import collecting
 from bbflow.operators.windows import Window
 from bbflow.transit.folding.inherited import Inherited, remainder
 from bbflow.transit.folding.inner import files_of, inner_step
 from bbflow.transit.folding.layouts import by_region, layout_of
 from bbflow.transit.folding.shards import Region, ShardState
 from bbflow.transit.folding.slots import BASE, OUTER, WindowKey, slots_of
-from bbflow.transit.folding.states import combine_files
+from bbflow.transit.folding.states import combine_files, map_source
 
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """A partial state of a region, in memory: what nodes hand to each other."""
+    """What some shard has of a span: states of one region, which merge to its share of it."""
 
     start: tuple[int, ...]
     """First index in the field."""
@@ -30,10 +30,25 @@ class Partial:
     """Shape of the region."""
     dtype: str
     """NumPy's name of the type of the values after the transforms."""
-    state: bytes | bytearray
-    """As its `StateLayout` lays it out."""
-    errors: Mapping[str, str] = field(default_factory=dict)
-    """What failed in users' operators."""
+    states: tuple[Any, ...]
+    """Buffers, the earlier ones first, as `layout_of` lays them out; files that are mapped, where that is enough."""
+    order: int = 0
+    """Where several cover a point, they merge in this order."""
+
+    @property
+    def region(self) -> Region:
+        """First index in the field, and shape."""
+        return self.start, self.count
+
+    def merged(self, layout: StateLayout) -> Any:
+        """Give one state of all; without a copy if it is alone."""
+        if len(self.states) == 1:
+            return self.states[0]
+        whole = np.empty(layout.nbytes, np.uint8)
+        layout.clear(whole)
+        for state in self.states:
+            layout.combine(whole, state, whole)
+        return whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,34 +65,31 @@ class ReducedSpan:
     """Users' operators that have failed, and are called no more."""
 
 
-def merge_shards(diagnostic: Diagnostic, span: ReducedSpan, shards: Sequence[ShardState]) -> Partial:
-    """Merge what one node has of a window's span; the task runs where the state files are.
+def layout_of_part(diagnostic: Diagnostic, part: Partial) -> StateLayout:
+    """Give the layout of a part's states."""
+    return layout_of(diagnostic, OUTER, np.dtype(part.dtype), part.count)
 
-    Parameters
-    ----------
-    diagnostic
-        What is computed.
-    span
-        Which span.
-    shards
-        Its states on one node; their regions may overlap.
 
-    Returns
-    -------
-    Partial
-        The smallest box around all of them.
-    """
-    with collecting(span.off) as errors:
-        if len(shards) == 1:
-            merged = partial_of(diagnostic, span, shards[0])
+def partial_of(diagnostic: Diagnostic, span: ReducedSpan, shard: ShardState, order: int = 0) -> Partial:
+    """Give what one shard has of a window's span; its files are only mapped."""
+    files = files_of(shard.files, [*slots_of(OUTER, span.window, span.keys)])
+    states: list[Any] = [map_source(path) for path in files]
+    if shard.keys is not None and shard.keys[span.window.name] in span.keys:
+        base = files_of(shard.files, [BASE[OUTER]])
+        step = inner_step(diagnostic, shard) if span.inner_ends else None
+        if step is None:
+            states += [map_source(path) for path in base]
         else:
-            parts = (partial_of(diagnostic, span, shard) for shard in shards)
-            merged = merge_into(diagnostic, *box_around([shard.region for shard in shards]), shards[0].dtype, parts)
-    return replace(merged, errors=errors)
+            layout = layout_of(diagnostic, OUTER, np.dtype(shard.dtype), shard.count)
+            open_steps = np.empty(layout.nbytes, np.uint8)
+            combine_files(layout, base, open_steps)
+            fold_tiles(layout, open_steps, open_steps, step, [None])
+            states.append(open_steps)
+    return Partial(shard.start, shard.count, shard.dtype, tuple(states), order)
 
 
-def merge_remainder(diagnostic: Diagnostic, span: ReducedSpan, inherited: Inherited, directory: str) -> Partial | None:
-    """Give what an earlier run has of a window's span, where no shard has taken it over; None if there is nothing.
+def remainder_of(diagnostic: Diagnostic, span: ReducedSpan, inherited: Inherited, directory: str) -> Iterator[Partial]:
+    """Give what an earlier run has of a window's span, where no shard has taken it over; nothing if there is nothing.
 
     Parameters
     ----------
@@ -88,26 +100,32 @@ def merge_remainder(diagnostic: Diagnostic, span: ReducedSpan, inherited: Inheri
     inherited
         What the earlier run has left.
     directory
-        For files that end with the task.
+        For files that end with the call; what is mapped of them stays.
     """
-    with collecting(span.off) as errors, remainder(diagnostic, inherited, directory) as shard:
-        part = None if shard is None else partial_of(diagnostic, span, shard)
-    return None if part is None else replace(part, errors=errors)
+    with remainder(diagnostic, inherited, directory) as shard:
+        if shard is not None:
+            yield partial_of(diagnostic, span, shard, order=-1)
 
 
-def partial_of(diagnostic: Diagnostic, span: ReducedSpan, shard: ShardState) -> Partial:
-    """Give what one shard has of a window's span."""
-    layout = layout_of(diagnostic, OUTER, np.dtype(shard.dtype), shard.count)
-    state = bytearray(layout.nbytes)
-    combine_files(layout, files_of(shard.files, [*slots_of(OUTER, span.window, span.keys)]), state)
-    if shard.keys is not None and shard.keys[span.window.name] in span.keys:
-        base = bytearray(layout.nbytes)
-        combine_files(layout, files_of(shard.files, [BASE[OUTER]]), base)
-        step = inner_step(diagnostic, shard) if span.inner_ends else None
-        if step is not None:
-            fold_tiles(layout, base, base, step, [None])
-        layout.combine(state, base, state)
-    return Partial(shard.start, shard.count, shard.dtype, state)
+def apart(diagnostic: Diagnostic, parts: Sequence[Partial]) -> Sequence[Partial]:
+    """Give parts that have no point in common: those that have some are merged into one."""
+    parts = sorted((part for part in parts if part.states), key=lambda part: part.order)
+    regions = tuple(part.region for part in parts)
+    return parts if are_apart(regions) else [merge_into(diagnostic, *box_around(regions), parts)]
+
+
+@lru_cache(maxsize=64)
+def are_apart(regions: tuple[Region, ...]) -> bool:
+    """Whether no two of some regions have a point in common."""
+    if len(regions) < 2 or not regions[0][0]:
+        return len(regions) < 2
+    starts = np.array([start for start, _ in regions])
+    ends = starts + np.array([count for _, count in regions])
+    for at in range(len(regions) - 1):
+        meet = (starts[at] < ends[at + 1 :]) & (starts[at + 1 :] < ends[at])
+        if meet.all(axis=1).any():
+            return False
+    return True
 
 
 def box_around(regions: Sequence[Region]) -> Region:
@@ -118,32 +136,32 @@ def box_around(regions: Sequence[Region]) -> Region:
 
 
 def merge_into(
-    diagnostic: Diagnostic, start: tuple[int, ...], count: tuple[int, ...], dtype: str, parts: Iterable[Partial]
+    diagnostic: Diagnostic, start: tuple[int, ...], count: tuple[int, ...], parts: Iterable[Partial]
 ) -> Partial:
     """Merge partial states, of regions that may overlap, into one of a box; what none covers is without any step.
 
     It holds the whole and, one after the other, each part and what both come to: never more than three times the whole.
     """
-    layout = layout_of(diagnostic, OUTER, np.dtype(dtype), count)
-    whole = bytearray(layout.nbytes)
+    parts = list(parts)
+    layout = layout_of(diagnostic, OUTER, np.dtype(parts[0].dtype), count)
+    whole = np.empty(layout.nbytes, np.uint8)
     layout.clear(whole)
     fields = by_region(layout, whole, count)
     for part in parts:
         _merge_part(diagnostic, fields, (..., *_region(start, part)), part)
-        del part  # before the next one is made
-    return Partial(start, count, dtype, whole)
+    return Partial(start, count, parts[0].dtype, (whole,))
 
 
 def _merge_part(
     diagnostic: Diagnostic, fields: Mapping[tuple[str, str], Array], place: tuple[Any, ...], part: Partial
 ) -> None:
     """Merge a part into its place in the whole's fields."""
-    layout = layout_of(diagnostic, OUTER, np.dtype(part.dtype), part.count)
-    merged = bytearray(layout.nbytes)
+    layout = layout_of_part(diagnostic, part)
+    merged = np.empty(layout.nbytes, np.uint8)
     views = by_region(layout, merged, part.count)
     for name, view in views.items():
         view[...] = fields[name][place]
-    layout.combine(merged, part.state, merged)
+    layout.combine(merged, part.merged(layout), merged)
     for name, view in views.items():
         fields[name][place] = view
 
@@ -151,38 +169,3 @@ def _merge_part(
 def _region(origin: tuple[int, ...], part: Partial) -> Iterator[slice]:
     for at, first, size in zip(origin, part.start, part.count, strict=True):
         yield slice(first - at, first - at + size)
-
-
-def finalize(
-    diagnostic: Diagnostic, shape: tuple[int, ...], found: Sequence[Partial | None]
-) -> tuple[dict[str, Array], dict[str, str]]:
-    """Give the fields of a window's span over the whole variable.
-
-    Parameters
-    ----------
-    diagnostic
-        What is computed.
-    shape
-        Of the field.
-    found
-        One for each node; what an earlier run has left comes first.
-
-    Returns
-    -------
-    tuple
-        Operator name to an array of `shape`, an operator's own axis before it; points that nobody wrote are as
-        without valid values. And what failed in users' operators.
-    """
-    parts = [part for part in found if part is not None]
-    with collecting({name: text for part in parts for name, text in part.errors.items()}) as errors:
-        start = (0,) * len(shape)
-        if len(parts) == 1 and (parts[0].start, parts[0].count) == (start, shape):
-            whole = parts[0]
-        else:
-            whole = merge_into(diagnostic, start, shape, parts[0].dtype, parts)
-        layout: StateLayout = layout_of(diagnostic, OUTER, np.dtype(whole.dtype), shape)
-        results = {}
-        for operator in diagnostic.operators:
-            values = operator.finalize(layout, whole.state)
-            results[operator.name] = values.reshape((*values.shape[:-1], *shape))
-    return results, errors

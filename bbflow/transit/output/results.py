@@ -1,6 +1,7 @@
 """results.zarr: the published statistics, with CF metadata, growing while the simulation runs."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bbflow.cf import StreamAttributes
+from bbflow.chunks import Chunk
 from bbflow.growing import GrowingZarr
 from bbflow.operators import Operator
 from bbflow.operators.operator import Axis
@@ -26,7 +28,25 @@ from bbflow.transit.output.fields import Field
 from bbflow.transit.output.stamps import bounds_of, count_variables, stamp_of, time_attributes
 
 Array = np.ndarray[Any, Any]
+Described = tuple[Field, Sequence[Operator]]
+"""A field, and the statistics of it."""
+Published = tuple[Field, Sequence[Operator], Mapping[str, Array]]
+"""The same with their results by name."""
 ROWS_PER_CHUNK = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A window's span that is being written."""
+
+    closing: Closing
+    """Which window, and what of it was folded."""
+    fields: Mapping[str, Described]
+    """Diagnostic to its description and its statistics."""
+    index: int
+    """Where on the window's axis it lies."""
+    targets: Mapping[str, Mapping[str, Chunk]]
+    """Diagnostic to its statistics' names to the chunks that their results become."""
 
 
 def result_name(variable: str, window: str, operator: str) -> str:
@@ -54,6 +74,7 @@ class Results:
         self._store = GrowingZarr(path)
         self._attributes = attributes
         self._clock = clock
+        self._starts: dict[str, list[float]] = {}
         if self._store.is_new:
             self._store.commit(**store_attributes(attributes.of_stream, stream, datetime.now(UTC)))
 
@@ -80,12 +101,41 @@ class Results:
         if name in self._store:
             self._store.describe(name, bounds=bounds)
 
-    def publish(
-        self,
-        closing: Closing,
-        fields: Mapping[str, tuple[Field, Sequence[Operator], dict[str, Array]]],
-        errors: Mapping[str, str],
-    ) -> int:
+    def prepare(self, closing: Closing, fields: Mapping[str, Described]) -> "Prepared":
+        """Make what a window's span needs, and say where its results go; nothing is shown yet."""
+        window = closing.window
+        start, _ = bounds_of(closing, self._clock)
+        at = self._index(window, closing.whole, start)
+        targets = {}
+        for key, (field, operators) in fields.items():
+            names = {operator.name: result_name(field.name, window.name, operator.name) for operator in operators}
+            for operator in operators:
+                if names[operator.name] not in self._store:
+                    self._create(names[operator.name], field, window, operator)
+            targets[key] = {own: Chunk(self._store.chunks(name), at) for own, name in names.items()}
+        return Prepared(closing, fields, at, targets)
+
+    def show(self, spans: Sequence["Prepared"], errors: Mapping[str, str]) -> None:
+        """Let readers see spans whose results are written: all of them at once.
+
+        Parameters
+        ----------
+        spans
+            In the order in which they were prepared.
+        errors
+            What failed in users' operators: their results say so.
+        """
+        for span in spans:
+            for field, operators in span.fields.values():
+                for operator in operators:
+                    name = result_name(field.name, span.closing.window.name, operator.name)
+                    self._store.resize(name, span.index + 1)
+                    if (text := error_of(operator, errors)) is not None:
+                        self._store.describe(name, bbflow_error=text)
+            self._write_axis(span.closing, span.index)
+        self._store.commit()
+
+    def publish(self, closing: Closing, fields: Mapping[str, Published], errors: Mapping[str, str]) -> None:
         """Write what a window's span came to; readers see all of it at once, or nothing.
 
         Parameters
@@ -96,42 +146,33 @@ class Results:
             Diagnostic to its description, its statistics, and their results by name.
         errors
             What failed in users' operators: their results say so.
-
-        Returns
-        -------
-        int
-            Bytes written.
         """
-        window, span = closing.window, closing.whole
-        start, end = bounds_of(closing, self._clock)
-        at = self._index(window, span, start)
-        size = 0
-        for field, operators, arrays in fields.values():
-            for operator in operators:
-                name = result_name(field.name, window.name, operator.name)
-                if name not in self._store:
-                    self._create(name, field, window, operator)
-                self._store.write(name, at, arrays[operator.name][np.newaxis])
-                size += arrays[operator.name].nbytes
-                if (text := error_of(operator, errors)) is not None:
-                    self._store.describe(name, bbflow_error=text)
-        time = f"time_{window.name}"
-        self._store.write(f"{time}_bnds", at, np.array([[start, end]]))
-        for name, (number, _) in count_variables(window, span).items():
+        span = self.prepare(closing, {key: (field, operators) for key, (field, operators, _) in fields.items()})
+        for key, (_, _, arrays) in fields.items():
+            for name, target in span.targets[key].items():
+                target.write(arrays[name])
+        self.show([span], errors)
+
+    def _write_axis(self, closing: Closing, at: int) -> None:
+        time = f"time_{closing.window.name}"
+        self._store.write(f"{time}_bnds", at, np.array([bounds_of(closing, self._clock)]))
+        for name, (number, _) in count_variables(closing.window, closing.whole).items():
             self._store.write(name, at, np.array([number]))
         before = float(self._store.read(time)[at - 1]) if at else None
         self._store.write(time, at, np.array([stamp_of(closing, self._clock, before)]))
-        self._store.commit()
-        return size
 
     def _index(self, window: Window, span: Span, start: float) -> int:
         """Where a span lies on its window's axis: it may have been published before, in part."""
         bounds = f"time_{window.name}_bnds"
         if bounds not in self._store:
             self._create_axis(window, span)
-        starts = self._store.read(bounds)[:, 0]
+        if window.name not in self._starts:
+            self._starts[window.name] = self._store.read(bounds)[:, 0].tolist()
+        starts = self._starts[window.name]
         (known,) = np.nonzero(np.isclose(starts, start, rtol=0, atol=1e-9))
-        return int(known[0]) if len(known) else len(starts)
+        if not len(known):
+            starts.append(start)
+        return int(known[0]) if len(known) else len(starts) - 1
 
     def _create_axis(self, window: Window, span: Span) -> None:
         time = f"time_{window.name}"

@@ -1,0 +1,118 @@
+"""From partial states to results, band by band of a field: no whole state or result is ever in memory for it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from bbflow.operators import StateLayout
+from bbflow.operators.diagnostic import Diagnostic
+from bbflow.operators.family import Array, Views
+from bbflow.operators.operator import FINISHED_POINTS, Operator
+from bbflow.transit.folding.layouts import layout_of
+from bbflow.transit.folding.reduce import Partial, apart, layout_of_part
+from bbflow.transit.folding.slots import OUTER
+
+BAND_BYTES = 8 << 20
+"""About so many bytes of results are made at a time."""
+Band = tuple[int, int]
+"""First row along a field's first dimension, and the one after the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """A part whose states are looked into; a single value is a row of one point."""
+
+    start: tuple[int, ...]
+    count: tuple[int, ...]
+    layout: StateLayout
+    states: tuple[Mapping[str, Views], ...]
+
+    @classmethod
+    def of(cls, diagnostic: Diagnostic, part: Partial) -> "_Open":
+        layout = layout_of_part(diagnostic, part)
+        return cls(part.start or (0,), part.count or (1,), layout, tuple(map(layout.views, part.states)))
+
+    def tiles(self, band: Band) -> Iterator[tuple[Band, dict[str, Views]]]:
+        """Give the rows that are in a band, some at a time, with what their states merge to."""
+        first, last = max(band[0], self.start[0]), min(band[1], self.start[0] + self.count[0])
+        points = prod(self.count[1:])
+        for tile in cut(first, last, FINISHED_POINTS // max(points, 1)):
+            own = slice((tile[0] - self.start[0]) * points, (tile[1] - self.start[0]) * points)
+            yield tile, self.layout.part(self.states, own)
+
+
+class Finishing:
+    """Makes the results of one field.
+
+    Parameters
+    ----------
+    diagnostic
+        What is computed.
+    shape
+        Of the field.
+    parts
+        What there is of it, one at least; points that none covers are as without valid values.
+    """
+
+    def __init__(self, diagnostic: Diagnostic, shape: tuple[int, ...], parts: Sequence[Partial]) -> None:
+        self.shape = shape
+        """The field's."""
+        self._shape = shape or (1,)  # a single value is a row of one point
+        self._operators = diagnostic.operators
+        self._point = layout_of(diagnostic, OUTER, np.dtype(parts[0].dtype), ())
+        self._parts = [_Open.of(diagnostic, part) for part in apart(diagnostic, parts)]
+        self._is_covered = sum(prod(part.count) for part in self._parts) == prod(self._shape)
+
+    def bands(self) -> Iterator[tuple[Band, dict[str, Array]]]:
+        """Give the results of some rows at a time, by operator, of shape (axis, rows, …); the arrays are used again."""
+        bytes_per_row = sum(values.nbytes for values in self._arrays(1).values())
+        rows = min(max(BAND_BYTES // max(bytes_per_row, 1), 1), self._shape[0])
+        arrays = self._arrays(rows)
+        for band in cut(0, self._shape[0], rows):
+            own = {name: values[:, : band[1] - band[0]] for name, values in arrays.items()}
+            self._fill(band, own)
+            yield band, own
+
+    def whole(self) -> dict[str, Array]:
+        """Give all results, by operator, of shape (axis, …), or that of the field."""
+        arrays = self._arrays(self._shape[0])
+        self._fill((0, self._shape[0]), arrays)
+        return {item.name: arrays[item.name].reshape((*lead(item), *self.shape)) for item in self._operators}
+
+    def _arrays(self, rows: int) -> dict[str, Array]:
+        shapes = {item.name: (prod(lead(item)), rows, *self._shape[1:]) for item in self._operators}
+        return {item.name: np.empty(shapes[item.name], item.dtype(self._point.dtype)) for item in self._operators}
+
+    def _fill(self, band: Band, results: Mapping[str, Array]) -> None:
+        if not self._is_covered:
+            self._fill_empty(results)
+        for part in self._parts:
+            for (first, last), state in part.tiles(band):
+                place = slice(first - band[0], last - band[0])
+                along = [slice(at, at + size) for at, size in zip(part.start[1:], part.count[1:], strict=True)]
+                for item in self._operators:
+                    values = item.finish(state, self._point.dtype)
+                    own = results[item.name][(slice(None), place, *along)]
+                    own[...] = values.reshape(own.shape)
+
+    def _fill_empty(self, results: Mapping[str, Array]) -> None:
+        """Let everything be as without any value."""
+        state = np.empty(self._point.nbytes, np.uint8)
+        self._point.clear(state)
+        for item in self._operators:
+            values = item.finish(self._point.views(state), self._point.dtype)
+            own = results[item.name]
+            own[...] = values.reshape(-1, *(1 for _ in self._shape))
+
+
+def lead(operator: Operator) -> tuple[int, ...]:
+    """Give the shape of a result's axes before the field's."""
+    return () if operator.axis is None else (len(operator.axis.values),)
+
+
+def cut(first: int, last: int, size: int) -> Iterator[Band]:
+    """Cut rows into bands of some size."""
+    size = max(size, 1)
+    return ((at, min(at + size, last)) for at in range(first, last, size))

@@ -1,0 +1,124 @@
+"""The tasks that publish: what one host reduces of some fields, and the chunks that it writes of them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from bbflow.chunks import Chunk
+from bbflow.operators.diagnostic import Diagnostic
+from bbflow.operators.family import Array
+from bbflow.operators.own.guard import collecting
+from bbflow.transit.folding.finish import Finishing
+from bbflow.transit.folding.inherited import Inherited
+from bbflow.transit.folding.reduce import Partial, ReducedSpan, layout_of_part, partial_of, remainder_of
+from bbflow.transit.folding.shards import ShardState
+
+
+@dataclass(frozen=True, slots=True)
+class FieldWork:
+    """One field's span, as one node has it."""
+
+    diagnostic: Diagnostic
+    """What is computed."""
+    shape: tuple[int, ...]
+    """Of the field."""
+    span: ReducedSpan
+    """Which span."""
+    shards: tuple[ShardState, ...]
+    """Its states on this node; their regions may overlap."""
+    order: int
+    """The node's place among all."""
+    directory: str
+    """Where the node keeps states."""
+    inherited: Inherited | None = None
+    """What an earlier run has left, where it is this node that reads it."""
+    targets: Mapping[str, Chunk] = field(default_factory=dict)
+    """Operator name to where its result goes, where it is this node that writes."""
+
+    def parts(self) -> Iterator[Partial]:
+        """Give what the node has of it, mapped."""
+        if self.inherited is not None:
+            yield from remainder_of(self.diagnostic, self.span, self.inherited, self.directory)
+        for shard in self.shards:
+            yield partial_of(self.diagnostic, self.span, shard, self.order)
+
+
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """What one node hands to another of some fields."""
+
+    parts: tuple[tuple[Partial, ...], ...]
+    """For each field its parts, each with one state."""
+    errors: Mapping[str, str]
+    """What failed in users' operators."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishReceipt:
+    """What a task has written; readers see it once the driver has committed."""
+
+    bytes: int
+    """Bytes of the results."""
+    errors: Mapping[str, str]
+    """What failed in users' operators."""
+
+
+def hand_over(works: Sequence[FieldWork]) -> Handed:
+    """Give what one node has of some fields, for the node that reduces them; the task runs where the states are."""
+    with collecting(works[0].span.off) as errors:
+        parts = tuple(tuple(_copied(work.diagnostic, part) for part in work.parts() if part.states) for work in works)
+    return Handed(parts, errors)
+
+
+def _copied(diagnostic: Diagnostic, part: Partial) -> Partial:
+    layout = layout_of_part(diagnostic, part)
+    state = np.frombuffer(memoryview(part.merged(layout))[: layout.nbytes], np.uint8)
+    return replace(part, states=(state,))
+
+
+def publish_fields(works: Sequence[FieldWork], *others: Handed) -> PublishReceipt:
+    """Write the results of some fields into their chunks; running it again writes the same.
+
+    Parameters
+    ----------
+    works
+        Of this node.
+    *others
+        What other nodes have of the same fields.
+    """
+    with _all_errors(works, others) as errors:
+        size = sum(_write(work, finishing) for work, finishing in _finishing(works, others))
+    return PublishReceipt(size, errors)
+
+
+def reduce_fields(works: Sequence[FieldWork], *others: Handed) -> tuple[list[dict[str, Array]], Mapping[str, str]]:
+    """Give the results of some fields in memory, by operator, and what failed in users' operators."""
+    with _all_errors(works, others) as errors:
+        results = [finishing.whole() for _, finishing in _finishing(works, others)]
+    return results, errors
+
+
+def _all_errors(works: Sequence[FieldWork], others: Sequence[Handed]) -> AbstractContextManager[dict[str, str]]:
+    return collecting(dict(works[0].span.off) | {name: text for other in others for name, text in other.errors.items()})
+
+
+def _finishing(works: Sequence[FieldWork], others: Sequence[Handed]) -> Iterator[tuple[FieldWork, Finishing]]:
+    for number, work in enumerate(works):
+        parts = [*work.parts(), *(part for other in others for part in other.parts[number])]
+        yield work, Finishing(work.diagnostic, work.shape, parts)
+
+
+def _write(work: FieldWork, finishing: Finishing) -> int:
+    """Write a field's results band by band; each chunk takes its place when it is whole."""
+    size = 0
+    with ExitStack() as stack:
+        files = {
+            name: stack.enter_context(target.chunks.replacing(target.index)) for name, target in work.targets.items()
+        }
+        for (first, _), results in finishing.bands():
+            for name, values in results.items():
+                work.targets[name].chunks.write_rows(files[name], first, values)
+                size += values.nbytes
+    return size
