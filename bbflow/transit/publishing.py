@@ -155,7 +155,7 @@ class Publishing:
 
     def submit(self, node: str, function: Any, *arguments: Any) -> Any:
         """Run a task on a node's host."""
-        return self._run.cluster.submit(function, *arguments, host=self._run.nodes[node].host, done=lambda: None)
+        return self._run.cluster.submit(function, *arguments, host=self._run.nodes[node].host, done=self._run.wake)
 
     def save(self, kept: Kept, attributes: StreamAttributes, clock: Clock) -> dict[str, str]:
         """Save the states for a run that goes on; gives what failed in users' operators."""

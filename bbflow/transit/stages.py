@@ -34,7 +34,7 @@ from bbflow.transit.output.fields import field_of
 from bbflow.transit.output.results import Published, Results
 from bbflow.transit.placing import StreamArrays, place_diagnostics, write_field_coordinates, write_referenced
 from bbflow.transit.politeness import writing
-from bbflow.transit.publishing import SETTLED_DIRECTORY, Publishing
+from bbflow.transit.publishing import SETTLED_DIRECTORY, Publication, Publishing
 from bbflow.transit.room import check_room
 from bbflow.transit.rosters import RosterFiles
 from bbflow.transit.running import Running
@@ -92,6 +92,7 @@ class FoldStage(Stage):
         self._rows_directory = self.run.config.output / ROWS_DIRECTORY
         self._rows_directory.mkdir(parents=True, exist_ok=True)
         self._tasks: TaskBatch[Batch] | None = None
+        self._publications: list[Publication] = []
         self._plans: WeakKeyDictionary[FoldPlan, Future[FoldPlan]] = WeakKeyDictionary()
         self._receipts: list[FoldReceipt] = []
         self._said: tuple[tuple[Layout, ...], dict[str, Any]] | None = None
@@ -125,13 +126,19 @@ class FoldStage(Stage):
             self._pass_discarded()
             return
         ended = self.folding.timeline.closing(batch.keys) if batch.steps else ()
-        self.publish([closing for closing in ended if not self.folding.was_published(closing)])
+        ended = [closing for closing in ended if not self.folding.was_published(closing)]
         if moved := self.folding.moved(batch):
+            self.publish(ended)
             self._settle(moved, attributes, clock)
+        elif ended:
+            self._publish_rows()
         for pattern in batch.patterns:
             self._know(pattern.layouts, attributes, clock)
         site = self._site(attributes)
         self._begin(batch, fold_lane, lambda: self._lane_works(batch, site))
+        if ended and not moved:
+            # The batch only reads the states that ended, and counts when they are published: see `take`.
+            self._publications = self.publishing.begin(ended, self.folding.kept)
 
     def _site(self, attributes: StreamAttributes) -> FoldSite:
         rows = str(self._rows_directory)
@@ -194,8 +201,9 @@ class FoldStage(Stage):
     def take(self, attributes: StreamAttributes) -> None:
         """Let the batch count if its tasks are done."""
         receipts: list[FoldReceipt] | None = self._tasks.results() if self._tasks else None
-        if self._tasks is None or receipts is None:
+        if self._tasks is None or receipts is None or not all(item.is_done for item in self._publications):
             return
+        self._show()
         batch = self._tasks.batch
         self._receipts += receipts
         if any(receipt.partials for receipt in receipts):
@@ -223,6 +231,18 @@ class FoldStage(Stage):
         if closings:
             self.folding.fail(self._guarded(lambda kept: self.publishing.publish(closings, kept)))
             self._publish_rows()
+
+    def _show(self) -> None:
+        """Show the spans that were published beside the batch."""
+        if not self._publications:
+            return
+        begun, self._publications = self._publications, []
+        try:
+            errors = self.publishing.finish(begun, self.folding.errors)
+        except KilledWorker:  # perhaps by a user's code
+            self.folding.isolate()
+            errors = self.publishing.publish([item.span.closing for item in begun], self.folding.kept)
+        self.folding.fail(errors)
 
     def reduced(self, closing: Closing) -> dict[str, Published]:
         """Give a window's span as it is now."""
