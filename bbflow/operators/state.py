@@ -143,13 +143,27 @@ class StateLayout:
         target
             Gets the merged state; may be `left` or `right`.
         """
-        sides = self.views(left), self.views(right)
-        targets = self.views(target)
+        self.merge((left, right), target)
+
+    def merge(self, states: Sequence[Any], target: Any) -> None:
+        """Merge any number of partial states.
+
+        Parameters
+        ----------
+        states
+            Of this layout, of values that are in one of them only; the earlier ones first. None give the identity.
+        target
+            Gets the merged state; may be the first of them.
+        """
+        sides, targets = [self.views(state) for state in states], self.views(target)
         for family in self.families:
+            into = targets[family.name]
+            if not states:
+                family.clear(into)
             fields = family.fields(self.dtype)
             bytes_per_point = sum(prod(field.inner) * field.dtype(self.dtype).itemsize for field in fields)
-            for part in parts_of(self.points, max(MERGED_BYTES // max(bytes_per_point, 1), 1)):
-                family.merge(*(part_of(side[family.name], part) for side in (targets, *sides)))
+            for part in parts_of(self.points, max(MERGED_BYTES // max(bytes_per_point, 1), 1)) if states else ():
+                _merge(family, part_of(into, part), [part_of(side[family.name], part) for side in sides])
 
     def part(self, states: Sequence[Mapping[str, Views]], points: slice) -> dict[str, Views]:
         """Give some points of what states merge to.
@@ -161,17 +175,24 @@ class StateLayout:
         points
             Which of them; so few that what they come to stays in the cache.
         """
-        first: dict[str, Views] = {item.name: part_of(states[0][item.name], points) for item in self.families}
         if len(states) == 1:
-            return first
+            return {family.name: part_of(states[0][family.name], points) for family in self.families}
         own = StateLayout(self.families, self.dtype, points.stop - points.start)
         merged = own.views(bytearray(own.nbytes))
         for family in self.families:
-            left = first[family.name]
-            for state in states[1:]:
-                family.merge(merged[family.name], left, part_of(state[family.name], points))
-                left = merged[family.name]
+            _merge(family, merged[family.name], [part_of(state[family.name], points) for state in states])
         return dict(merged)
+
+
+def _merge(family: Family, target: Views, states: Sequence[Views]) -> None:
+    """Merge some points of one state or more."""
+    left = states[0]
+    for right in states[1:]:
+        family.merge(target, left, right)
+        left = target
+    if left is not target:
+        for name, values in left.items():
+            target[name][...] = values
 
 
 def parts_of(points: int, size: int) -> Iterator[slice]:

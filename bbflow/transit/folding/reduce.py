@@ -45,9 +45,7 @@ class Partial:
         if len(self.states) == 1:
             return self.states[0]
         whole = np.empty(layout.nbytes, np.uint8)
-        layout.clear(whole)
-        for state in self.states:
-            layout.combine(whole, state, whole)
+        layout.merge(self.states, whole)
         return whole
 
 

@@ -78,9 +78,7 @@ def map_source(path: str) -> mmap.mmap:
 
 def combine_files(layout: StateLayout, paths: Iterable[str], target: Any) -> None:
     """Merge the states of some files, the earlier ones first, into a buffer."""
-    layout.clear(target)
-    for path in paths:
-        layout.combine(target, map_source(path), target)
+    layout.merge([map_source(path) for path in paths], target)
 
 
 def remove_shards(directory: str, labels: Iterable[str]) -> None:
