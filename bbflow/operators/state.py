@@ -109,15 +109,17 @@ class StateLayout:
         BbflowError
             If the buffer is too short.
         """
-        flat = memoryview(buffer).cast("B") if self.nbytes else memoryview(b"")
-        if len(flat) < self.nbytes:
+        fields = list(self._fields())
+        nbytes = sum(size for *_, size in fields)
+        flat = memoryview(buffer).cast("B") if nbytes else memoryview(b"")
+        if len(flat) < nbytes:
             raise BbflowError(
                 f"a state of {self.points} points with {', '.join(item.name for item in self.families)} "
-                f"needs {self.nbytes} bytes, but its buffer has {len(flat)}: it is cut short, or was made "
+                f"needs {nbytes} bytes, but its buffer has {len(flat)}: it is cut short, or was made "
                 "for other operators"
             )
         views: dict[str, dict[str, Array]] = {family.name: {} for family in self.families}
-        for family, field, offset, _ in self._fields():
+        for family, field, offset, _ in fields:
             dtype, shape = field.dtype(self.dtype), (*field.inner, self.points)
             raw = flat[offset : offset + prod(shape) * dtype.itemsize]
             values = np.frombuffer(raw, dtype).reshape(shape) if prod(shape) else np.empty(shape, dtype)

@@ -30,9 +30,11 @@ class _Open:
     states: tuple[Mapping[str, Views], ...]
 
     @classmethod
-    def of(cls, diagnostic: Diagnostic, part: Partial) -> "_Open":
-        layout = layout_of_part(diagnostic, part)
+    def of(cls, part: Partial, layout: StateLayout) -> "_Open":
         return cls(part.start or (0,), part.count or (1,), layout, tuple(map(layout.views, part.states)))
+
+    def is_in(self, band: Band) -> bool:
+        return self.start[0] < band[1] and self.start[0] + self.count[0] > band[0]
 
     def tiles(self, band: Band) -> Iterator[tuple[Band, dict[str, Views]]]:
         """Give the rows that are in a band, some at a time, with what their states merge to."""
@@ -62,7 +64,10 @@ class Finishing:
         self._shape = shape or (1,)  # a single value is a row of one point
         self._operators = diagnostic.operators
         self._point = layout_of(diagnostic, OUTER, np.dtype(parts[0].dtype), ())
-        self._parts = [_Open.of(diagnostic, part) for part in apart(diagnostic, parts)]
+        parts = apart(diagnostic, parts)
+        alike = {(part.dtype, part.count): part for part in parts}
+        layouts = {key: layout_of_part(diagnostic, part) for key, part in alike.items()}
+        self._parts = [_Open.of(part, layouts[part.dtype, part.count]) for part in parts]
         self._is_covered = sum(prod(part.count) for part in self._parts) == prod(self._shape)
 
     def bands(self) -> Iterator[tuple[Band, dict[str, Array]]]:
@@ -88,7 +93,7 @@ class Finishing:
     def _fill(self, band: Band, results: Mapping[str, Array]) -> None:
         if not self._is_covered:
             self._fill_empty(results)
-        for part in self._parts:
+        for part in filter(lambda part: part.is_in(band), self._parts):
             for (first, last), state in part.tiles(band):
                 place = slice(first - band[0], last - band[0])
                 along = [slice(at, at + size) for at, size in zip(part.start[1:], part.count[1:], strict=True)]
