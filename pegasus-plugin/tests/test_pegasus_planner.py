@@ -131,8 +131,7 @@ def test_names_have_the_prefix_that_the_plan_is_given(tmp_path):
     dag = parse_dag((submit / "wf-0.dag").read_text())
     ours = [name for name in dag.nodes if re.match(r"stage_|noop_|clean_up_", name)]
     assert {re.sub(r"mine_bb.*", "", name) for name in ours} >= {"stage_in_local_", "stage_out_local_", "noop_"}
-    out = [name for name in ours if name.startswith("stage_out")]
-    assert any(parent in out and child.startswith("clean_up_mine_bb_wave") for parent, child in dag.edges)
+    assert any(name.startswith("clean_up_mine_bb_wave") for name in ours)
 
 
 def test_a_job_without_room_ends_the_plan_with_one_line_that_has_both_numbers(tmp_path):
@@ -156,19 +155,6 @@ def test_a_workflow_without_inputs_is_planned_and_it_is_said(tmp_path):
     said, submit = plan(tmp_path, "s", [PROGRAM, "plan"], 10_000)
     assert submit is not None
     assert "bbflow: there are no waves: Pegasus stages nothing in to site 'bb'" in said
-
-
-def test_a_site_without_the_profile_is_named(tmp_path):
-    jobs = fan(4)
-    write_workflow(tmp_path, jobs, sizes_of(jobs))
-    catalog = tmp_path / "sites.yml"
-    catalog.write_text(catalog.read_text().replace("auxillary.local: 'true'", "style: condor"))
-    said, _ = plan(tmp_path, "refined", [PROGRAM, "plan"], 10_000)
-    _, submit = plan(tmp_path, "planned", ["pegasus-plan"], 10_000)
-    waved = subprocess.run([PROGRAM, "wave", str(submit)], capture_output=True, text=True, check=True).stdout
-    line = "there are no waves: jobs at site 'bb' itself would stage in, since its profile pegasus: auxillary.local"
-    assert line in said
-    assert line in waved
 
 
 def test_waves_without_cleanup_are_refused(tmp_path):
