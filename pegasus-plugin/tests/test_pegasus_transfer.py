@@ -146,7 +146,7 @@ def test_a_jobs_own_copies_and_results_never_wait_for_a_phase(job):
     board = Board(job.folder / "phases")
     job.environment = {"BBFLOW_PHASES": str(board.directory), "BBFLOW_POLICY": "full-delay", "PWD": str(job.folder)}
     source = job.make("a")
-    job.add("a", source, to="file://$PWD/a")
+    job.add("a", source, to="file://$PWD/a", attributes={"size": "2000"})  # how large a job's file may become
     phase = board.begin("ocean-model")
     for name in ("task_ID0000001", "stage_out_local_bb_0_0"):
         job.name = name

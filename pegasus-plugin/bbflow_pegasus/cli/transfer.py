@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +85,8 @@ def sort_out(entries: Sequence[dict[str, Any]], conduct: Conduct, *, links: bool
         if chore is not None:
             work.chores.append(chore)
         elif request is not None and not links and _is_meant(request, conduct):
-            work.requests.append(request)
+            # What the workflow says of a file that jobs make is how large it may become.
+            work.requests.append(request if conduct.is_stage_in else replace(request, size_bytes=None))
         else:
             work.others.append(entry)
     return work
