@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import shards
 
-from bbflow.transit.folding.states import forget, map_target, next_file
+from bbflow.transit.folding.states import forget, map_target, next_file, remove_shards
 
 OTHER = """
 import sys, time
@@ -76,3 +76,15 @@ def test_a_long_run_keeps_no_more_states_than_a_short_one(tmp_path):
         return len(states(folder / "state"))
 
     assert left(6) <= left(3)
+
+
+def test_nothing_is_left_where_all_states_were_removed(tmp_path, other):
+    process, theirs = other
+    write(tmp_path, theirs)
+    remove_shards(str(tmp_path), ["tas-1"])
+    assert [path.stem for path in tmp_path.iterdir()] == [theirs.rsplit(".", 2)[1]]  # it lives, and may go on
+    process.kill()
+    process.wait()
+    remove_shards(str(tmp_path), [])
+    assert not list(tmp_path.iterdir())
+    assert write(tmp_path, None)

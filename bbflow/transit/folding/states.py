@@ -82,8 +82,9 @@ def combine_files(layout: StateLayout, paths: Iterable[str], target: Any) -> Non
 
 
 def remove_shards(directory: str, labels: Iterable[str]) -> None:
-    """Remove all states of some shards of a node, whoever wrote them."""
+    """Remove all states of some shards of a node, whoever wrote them, and the locks that guard no state any more."""
     _remove(str(path) for label in labels for path in Path(directory).glob(f"{label}.*"))
+    _remove_locks(directory)
 
 
 def forget(paths: Iterable[str]) -> None:
@@ -118,6 +119,18 @@ def _say_alive(directory: str) -> None:
             descriptor = os.open(f"{directory}/{PROCESS}.{ALIVE}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             _locks[directory] = descriptor
+
+
+def _remove_locks(directory: str) -> None:
+    """Remove the locks of dead processes, and this one's own, where they have no state."""
+    with _claiming:
+        names = [path.name for path in Path(directory).iterdir()]
+        locks = {name.removesuffix(f".{ALIVE}") for name in names if name.endswith(f".{ALIVE}")}
+        for process in locks - {name.rsplit(".", 2)[-2] for name in names if name.count(".") > 1}:
+            if process == PROCESS or not _is_alive(f"{directory}/any.{process}.0"):
+                Path(directory, f"{process}.{ALIVE}").unlink(missing_ok=True)
+        if not Path(directory, f"{PROCESS}.{ALIVE}").exists() and directory in _locks:
+            os.close(_locks.pop(directory))
 
 
 def _is_alive(path: str) -> bool:
