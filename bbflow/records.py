@@ -1,30 +1,19 @@
 """The records that pass between the layers: blocks, steps and their types."""
 
-import itertools
 import math
-import struct
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from weakref import WeakValueDictionary
 
 import numpy as np
 
 from bbflow.errors import ProtocolError
+from bbflow.layouts import DTYPES as DTYPES
+from bbflow.layouts import EXTREMES_BYTES, Known, joined, wide_dtype
+from bbflow.layouts import BlockForm as BlockForm
+from bbflow.layouts import Layout as Layout
 
 Message = dict[str, Any]
-
-DTYPES: Mapping[str, np.dtype[Any]] = {
-    "char": np.dtype("i1"),
-    **{f"{u}int{8 * n}_t": np.dtype(f"{u or 'i'}{n}") for u in ("", "u") for n in (1, 2, 4, 8)},
-    "float": np.dtype("f4"),
-    "double": np.dtype("f8"),
-    "long double": np.dtype(np.longdouble),
-    "float complex": np.dtype("c8"),
-    "double complex": np.dtype("c16"),
-}
-"""ADIOS2's type names and what NumPy calls them; ``string`` has no array form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,121 +103,12 @@ class Block:
             raise ProtocolError(
                 f"block of {block.name} with count {block.count} and type {block.type} can't be {block.bytes} bytes"
             )
-        try:
-            _pack_extremes(block)
-        except struct.error:
-            raise ProtocolError(f"block of {block.name} has a minimum or maximum of a wrong type") from None
         return block
 
     def to_wire(self) -> Message:
         """Give the map that FORMAT.md describes; keys without a value are left out."""
         values = {key: getattr(self, key) for key in self.__slots__}
         return {key: value for key, value in values.items() if value is not None}
-
-
-EXTREMES_BYTES = 16
-"""Bytes of one block's minimum and maximum: two of 8 bytes, as `wide_dtype` says."""
-
-
-def wide_dtype(name: str) -> np.dtype[Any]:
-    """Give the type in which minimum and maximum of blocks of an ADIOS2 type are kept: of 8 bytes, without loss."""
-    kind = DTYPES[name].kind if name in DTYPES else "f"
-    return np.dtype({"i": "<i8", "u": "<u8"}.get(kind, "<f8"))
-
-
-@dataclass(frozen=True, slots=True)
-class BlockForm:
-    """What doesn't change of a block from step to step."""
-
-    name: str
-    """The variable."""
-    type: str
-    """ADIOS2's name of its type."""
-    kind: str
-    """GlobalArray, LocalArray, JoinedArray, GlobalValue or LocalValue."""
-    shape: tuple[int, ...]
-    """Global shape of the variable; empty where it has none."""
-    start: tuple[int, ...]
-    """Where the block begins in the global array."""
-    count: tuple[int, ...]
-    """Shape of the block."""
-    rank: int
-    """The writer."""
-    source: int
-    """Which of the step's `sources` it lies in, or of its `files` if it is spilled; 0 for a single value."""
-    place: int
-    """Its first byte there, from the source's first."""
-    bytes: int
-    """Its length; 0 for a single value."""
-    spilled: bool = False
-    """Whether its source is a file."""
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Its type in NumPy."""
-        return DTYPES[self.type]
-
-
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class Layout:
-    """How the blocks of a step lie: steps that lie alike have the same object, in one process.
-
-    So ``step.layout is last.layout`` tells a steady step, and what is derived from a layout is kept by it. It is made
-    by `of` only, and is gone when nobody has it any more.
-    """
-
-    forms: tuple[BlockForm, ...]
-    """All blocks of all ranks of the node, in rank order."""
-    number: int
-    """Its own in this process; never given twice."""
-    singles: tuple[int, ...]
-    """Which of the forms are of single values, in the order of a step's `values`."""
-    source_of: np.ndarray[Any, np.dtype[np.int64]]
-    """Source of each form: an index into a step's `sources`, or into its `files` if it is spilled."""
-    places: np.ndarray[Any, np.dtype[np.int64]]
-    """First byte of each form in its source."""
-    nbytes: int
-    """Bytes of all its blocks."""
-
-    @classmethod
-    def of(cls, forms: "tuple[BlockForm, ...]") -> "Layout":
-        """Give the layout of some forms."""
-        with _INTERNING:
-            known = _LAYOUTS.get(forms)
-            if known is None:
-                known = _LAYOUTS[forms] = cls(
-                    forms,
-                    next(_NUMBERS),
-                    tuple(at for at, form in enumerate(forms) if not form.bytes),
-                    np.array([form.source for form in forms], np.int64),
-                    np.array([form.place for form in forms], np.int64),
-                    sum(form.bytes for form in forms),
-                )
-            return known
-
-    def offsets(self, sources: bytes) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """Give the first byte in the pool of each block of a step.
-
-        Parameters
-        ----------
-        sources
-            Those of the step.
-
-        Returns
-        -------
-        numpy.ndarray
-            One number for each form; it means nothing for single values and spilled blocks.
-        """
-        firsts = np.frombuffer(sources, "<i8")
-        return firsts.take(self.source_of, mode="clip") + self.places if firsts.size else self.places
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Layout.of, (self.forms,)
-
-
-_LAYOUTS: "WeakValueDictionary[tuple[BlockForm, ...], Layout]" = WeakValueDictionary()
-_INTERNING = threading.Lock()
-_NUMBERS = itertools.count()
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +138,22 @@ class Step:
     """Attributes that came with it (FORMAT.md, 'Attribute')."""
     _blocks: list[tuple[Block, ...]] = field(default_factory=list, init=False, repr=False, compare=False)
 
+    @classmethod
+    def of_parts(cls, number: int, parts: Sequence["Step"]) -> "Step":
+        """Put the parts of several ranks together."""
+        return cls(
+            number,
+            joined(tuple(part.layout for part in parts)),
+            b"".join(part.sources for part in parts),
+            tuple(file for part in parts for file in part.files),
+            tuple(value for part in parts for value in part.values),
+            b"".join(part.extremes for part in parts),
+            min(part.began_s for part in parts),
+            max(part.committed_s for part in parts),
+            sum(part.ranks for part in parts),
+            tuple(item for part in parts for item in part.attributes),
+        )
+
     @property
     def blocks(self) -> tuple[Block, ...]:
         """All blocks of all ranks of this node, in rank order; they are made when they are first asked for."""
@@ -267,8 +163,8 @@ class Step:
 
     def _make_blocks(self) -> Iterator[Block]:
         values = iter(self.values)
-        offsets = self.layout.offsets(self.sources).tolist()
-        for form, offset, (least, most) in zip(self.layout.forms, offsets, self._extremes(), strict=True):
+        places = zip(self.layout.offsets(self.sources).tolist(), self.layout.source_of.tolist(), strict=True)
+        for form, (offset, source), (least, most) in zip(self.layout.forms, places, self._extremes(), strict=True):
             known = least <= most
             yield Block(
                 form.name, form.type, form.kind, form.shape, form.start, form.count,
@@ -277,7 +173,7 @@ class Step:
                 min=least if known else None,
                 max=most if known else None,
                 value=None if form.bytes else next(values),
-                file=self.files[form.source] if form.spilled else None,
+                file=self.files[source] if form.spilled else None,
                 rank=form.rank,
             )  # fmt: skip
 
@@ -294,74 +190,75 @@ class Step:
         return self.layout.nbytes
 
     @classmethod
-    def of_blocks(cls, number: int, blocks: Sequence[Block], **rest: Any) -> "Step":
-        """Make a step of its blocks.
+    def from_wire(cls, message: Mapping[str, Any], layout: Layout) -> "Step":
+        """Take a step, or a rank's part of one, out of a commit, a record of the index or a `watch` reply.
 
         Parameters
         ----------
-        number
-            Of the step.
-        blocks
-            In rank order.
-        **rest
-            Its times, ranks and attributes.
+        message
+            What came in.
+        layout
+            The one that it names.
+
+        Raises
+        ------
+        ProtocolError
+            If its content doesn't fit its layout.
         """
-        sources, files = _sources(blocks), list(dict.fromkeys(block.file for block in blocks if block.file))
-        at = {rank: index for index, rank in enumerate(sources)}
-        forms = tuple(
-            BlockForm(
-                block.name, block.type, block.kind, block.shape, block.start, block.count, block.rank,
-                source=files.index(block.file) if block.file else at.get(block.rank, 0) if block.bytes else 0,
-                place=block.offset - (sources[block.rank] if block.bytes and not block.file else 0),
-                bytes=block.bytes,
-                spilled=block.file is not None,
+        sources, extremes = message["sources"], message.get("extremes", b"")
+        files, values = message["files"], message["values"]
+        fits = (
+            _are(files, str)
+            and all(_is_value(value) for value in values)
+            and isinstance(sources, bytes)
+            and isinstance(extremes, bytes)
+            and (len(sources), len(files), len(values)) == (8 * len(layout.reach), layout.files, len(layout.singles))
+            and len(extremes) in (0, EXTREMES_BYTES * len(layout.forms))
+        )
+        if not fits:
+            raise ProtocolError(
+                f"a step of {len(layout.forms)} blocks has other sources, files or values than they need"
             )
-            for block in blocks
-        )  # fmt: skip
         return cls(
-            number,
-            Layout.of(forms),
-            np.array(list(sources.values()), "<i8").tobytes(),
-            tuple(files),
-            tuple(block.value for block in blocks if not block.bytes),
-            b"".join(_pack_extremes(block) for block in blocks),
-            **rest,
-        )
-
-    @classmethod
-    def from_wire(cls, message: Mapping[str, Any]) -> "Step":
-        """Take a step out of a `watch` reply or an index record."""
-        return cls.of_blocks(
             message["step"],
-            [Block.from_wire(block) for block in message["blocks"]],
-            began_s=message.get("began_s", 0.0),
-            committed_s=message.get("committed_s", 0.0),
-            ranks=message.get("ranks", 1),
-            attributes=tuple(message.get("attributes", ())),
+            layout,
+            sources,
+            tuple(files),
+            tuple(values),
+            extremes,
+            message.get("began_s", 0.0),
+            message.get("committed_s", 0.0),
+            message.get("ranks", 1),
+            tuple(message.get("attributes", ())),
         )
 
-    def to_wire(self) -> Message:
-        """Give the map that FORMAT.md describes."""
-        return {
-            "step": self.number,
-            "blocks": [block.to_wire() for block in self.blocks],
-            "began_s": self.began_s,
-            "committed_s": self.committed_s,
-            "ranks": self.ranks,
-            "attributes": list(self.attributes),
-        }
+    def to_wire(self, known: Known, *, extremes: bool = True) -> Message:
+        """Give the map that FORMAT.md describes.
+
+        Parameters
+        ----------
+        known
+            Layouts that the other side has already.
+        extremes
+            Whether it wants minima and maxima.
+        """
+        number, is_new = known.number(self.layout)
+        return (
+            {"step": self.number, "layout": number}
+            | ({"forms": self.layout.to_wire()} if is_new else {})
+            | {"sources": self.sources, "files": self.files, "values": self.values}
+            | ({"extremes": self.extremes} if extremes else {})
+            | {"attributes": self.attributes, "ranks": self.ranks}
+            | {"began_s": self.began_s, "committed_s": self.committed_s}
+        )
 
 
-def _sources(blocks: Sequence[Block]) -> dict[int, int]:
-    """Give for each rank the first byte of what it has in the pool."""
-    firsts: dict[int, int] = {}
-    for block in blocks:
-        if block.bytes and not block.file:
-            firsts[block.rank] = min(block.offset, firsts.get(block.rank, block.offset))
-    return firsts
+def _are(values: Any, kind: type) -> bool:
+    return isinstance(values, list | tuple) and all(isinstance(value, kind) for value in values)
 
 
-def _pack_extremes(block: Block) -> bytes:
-    kind = wide_dtype(block.type).kind
-    least, most = (block.min, block.max) if block.min is not None and block.max is not None else (1, 0)
-    return struct.pack({"i": "<qq", "u": "<QQ"}.get(kind, "<dd"), least, most)
+def _is_value(value: Any) -> bool:
+    """Whether it is what a single value can be: a number, a text, or real and imaginary part."""
+    return type(value) in (int, float, str) or (
+        isinstance(value, list | tuple) and len(value) == 2 and all(type(part) in (int, float) for part in value)
+    )

@@ -1,6 +1,7 @@
 """Control plane: commits per second of one agent and its CPU time, with 100 real and 1,000 simulated writers."""
 
 import os
+import struct
 import subprocess
 import sys
 import tempfile
@@ -90,8 +91,10 @@ class _Simulation:
 
     def commit(self, rank: int, number: int) -> None:
         ((offset, _),) = self.extents[rank]
-        block = {"name": "v", "type": "double", "kind": "LocalArray", "count": [8], "offset": offset, "bytes": 64}
-        self.say(rank, {"op": "commit", "step": number, "blocks": [block], "attributes": [], "waited_s": 0.0})
+        forms = {} if number else {"forms": [["v", "double", "LocalArray", [], [], [8], rank, 0, 0, 64, False]]}
+        content = {"layout": 0, "sources": struct.pack("<q", offset), "files": [], "values": [], "extremes": bytes(16)}
+        rest = {"attributes": [], "waited_s": 0.0}
+        self.say(rank, {"op": "commit", "step": number, **forms, **content, **rest})
 
     def step(self, number: int) -> None:
         """Let each rank commit and ask for its next step, which none gets before this one is done with."""

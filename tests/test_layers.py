@@ -8,6 +8,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 LAYERS = (
     {"errors", "locks"},
+    {"layouts"},
     {"atomic", "units", "records", "cf", "events", "leftovers", "belongings", "keeper", "course"},
     {"operators", "store", "phases", "models", "chunks"},
     {"landing", "growing", "config"},

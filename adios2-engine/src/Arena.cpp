@@ -1,6 +1,7 @@
 #include "Arena.h"
 
 #include <algorithm>
+#include <stdexcept>
 
 namespace bbflow
 {
@@ -43,6 +44,18 @@ void Arena::Add(const size_t offset, const size_t size)
     {
         m_Extents.push_back({offset, size, 0});
     }
+}
+
+size_t Arena::ExtentAt(const size_t offset) const
+{
+    for (const Extent &extent : m_Extents)
+    {
+        if (extent.Offset <= offset && offset - extent.Offset < extent.Size)
+        {
+            return extent.Offset;
+        }
+    }
+    throw std::logic_error("bbflow: a block lies outside of its rank's extents");
 }
 
 bool Arena::IsAmong(const std::vector<Place> &extents) const

@@ -31,6 +31,9 @@ public:
     /** Whether all extents are among these. */
     bool IsAmong(const std::vector<Place> &extents) const;
 
+    /** First byte of the extent in which a place of the pool lies. */
+    size_t ExtentAt(size_t offset) const;
+
     /** Gives the place of a block in the pool; nothing if no extent has room for it. */
     std::optional<size_t> Take(size_t bytes);
 

@@ -24,7 +24,7 @@ Node NodeFrom(const Value &json)
 
 Contact FromJson(const Value &json)
 {
-    if (json.StringAt("format") != "bbflow-contact" || json.UnsignedAt("version") != 2)
+    if (json.StringAt("format") != "bbflow-contact" || json.UnsignedAt("version") != 3)
     {
         throw std::runtime_error("it is of another format or version");
     }
@@ -104,7 +104,7 @@ Contact ReadContact(const std::string &path)
     catch (const std::runtime_error &error)
     {
         throw std::runtime_error("bbflow: '" + path +
-                                 "' is no contact file of version 2: " + error.what());
+                                 "' is no contact file of version 3: " + error.what());
     }
 }
 

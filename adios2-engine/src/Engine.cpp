@@ -1,7 +1,7 @@
 #include "Engine.h"
 
-#include "BlockRecord.h"
 #include "Box.h"
+#include "Number.h"
 #include "SelectionOf.h"
 
 #include <stdexcept>
@@ -78,13 +78,13 @@ void Engine::Put(const adios2::Variable<T> &variable, const T *values, const Whe
         Open(-1.0f); // a program without BeginStep writes one step, which Close ends
     }
     Block block;
-    block.Record = DescribeBlock(variable);
+    block.Form = FormOf(variable);
     const adios2::ShapeID kind = variable.ShapeID();
     if (std::is_same_v<T, std::string> || kind == adios2::ShapeID::GlobalValue ||
         kind == adios2::ShapeID::LocalValue)
     {
         // Its memory may be gone when this call returns (Python's scalars are temporaries).
-        block.Record.emplace_back("value", NumberOf(*values));
+        block.Single = NumberOf(*values);
         m_Session.Put(std::move(block), when);
         return;
     }

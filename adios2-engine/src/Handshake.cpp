@@ -13,7 +13,7 @@ namespace bbflow
 namespace
 {
 
-constexpr uint64_t Version = 2;
+constexpr uint64_t Version = 3;
 constexpr double HandshakeSecs = 10.0;
 constexpr uint32_t MostBytes = 4096;
 constexpr size_t NonceBytes = 16;

@@ -81,6 +81,12 @@ public:
         Bytes += valid;
     }
 
+    void operator()(const Value::Binary &binary)
+    {
+        Sized(0xc4, 0xc5, 0xc6, binary.Bytes.size());
+        Bytes += binary.Bytes;
+    }
+
     void operator()(const Value::Array &array)
     {
         Collection(0x90, 0xdc, array.size());
@@ -224,7 +230,7 @@ private:
         case 0xc4:
         case 0xc5:
         case 0xc6:
-            return std::string(Take(Unsigned(1 << (tag - 0xc4))));
+            return Value::Binary{std::string(Take(Unsigned(1 << (tag - 0xc4))))};
         case 0xd9:
         case 0xda:
         case 0xdb:

@@ -12,7 +12,7 @@ namespace bbflow
  * as Latin-1, since MessagePack's text must be UTF-8. */
 std::string EncodeMessagePack(const Value &value);
 
-/** Reads one value; binary counts as text.
+/** Reads one value.
  *  @throws std::runtime_error if the bytes are no MessagePack or hold more than one value */
 Value DecodeMessagePack(std::string_view bytes);
 

@@ -1,31 +1,46 @@
 #include "OpenStep.h"
 
-#include "Arena.h"
-
 #include <algorithm>
 
 namespace bbflow
 {
 
-Value::Array OpenStep::Records(const std::string &file) const
+StepContent OpenStep::Describe(const Arena &arena, const std::string &file) const
 {
-    Value::Array records;
+    StepContent content;
+    std::vector<size_t> sources;
     for (const Block &block : Blocks)
     {
-        Value::Map record = block.Record;
+        Spot spot{0, block.InFile ? block.Offset : 0};
+        Extremes found = ExtremesOf(1.0, 0.0);
+        if (block.Bytes == 0)
+        {
+            content.Values.push_back(block.Single);
+        }
+        else if (!block.InFile)
+        {
+            const size_t source = arena.ExtentAt(block.Offset);
+            const auto at = std::find(sources.begin(), sources.end(), source);
+            spot = {static_cast<size_t>(at - sources.begin()), block.Offset - source};
+            if (at == sources.end())
+            {
+                sources.push_back(source);
+            }
+        }
         if (block.Bytes > 0)
         {
-            record.emplace_back("offset", uint64_t{block.Offset});
-            record.emplace_back("bytes", uint64_t{block.Bytes});
-            block.Look->Describe(record);
+            found = block.Look->Found();
         }
-        if (block.InFile)
+        content.Extremes.Bytes.append(found.data(), found.size());
+        content.Spots.push_back(spot);
+        if (block.InFile && content.Files.empty())
         {
-            record.emplace_back("file", file);
+            content.Files.emplace_back(file);
         }
-        records.emplace_back(std::move(record));
     }
-    return records;
+    content.Sources.Bytes.assign(reinterpret_cast<const char *>(sources.data()),
+                                 sources.size() * sizeof(size_t));
+    return content;
 }
 
 size_t OpenStep::BytesThatAre(const Block::State state) const

@@ -1,7 +1,10 @@
 #pragma once
 
+#include "Arena.h"
+#include "BlockForm.h"
 #include "Pool.h"
 #include "Scan.h"
+#include "Value.h"
 
 #include <memory>
 #include <string>
@@ -24,9 +27,9 @@ struct Block
         Lost
     };
 
-    /** What FORMAT.md names, without its place. */
-    Value::Map Record;
-    /** 0: the value is in the record. */
+    BlockForm Form;
+    /** The value of a block without bytes. */
+    Value Single;
     size_t Bytes = 0;
     /** Memory that holds it now; nullptr if there is none any more. */
     const char *Source = nullptr;
@@ -37,6 +40,23 @@ struct Block
     size_t Offset = 0;
 };
 
+/** Where a block lies: which of its rank's extents, or of its files, and the first byte there. */
+struct Spot
+{
+    size_t Extent = 0;
+    size_t Place = 0;
+};
+
+/** What changes of a step from one to the next (FORMAT.md, "Layout"), and where its blocks lie. */
+struct StepContent
+{
+    std::vector<Spot> Spots;
+    Value::Binary Sources;
+    Value::Array Files;
+    Value::Array Values;
+    Value::Binary Extremes;
+};
+
 /** What a rank has Put in the step that it is in. */
 class OpenStep
 {
@@ -44,8 +64,10 @@ public:
     size_t Number = 0;
     std::vector<Block> Blocks;
 
-    /** The blocks as a commit names them. @param file path of the spilled ones */
-    Value::Array Records(const std::string &file) const;
+    /** What a commit says of the blocks.
+     *  @param arena where those in the pool lie
+     *  @param file path of the spilled ones */
+    StepContent Describe(const Arena &arena, const std::string &file) const;
 
     /** Bytes with padding of all blocks that are in a state. */
     size_t BytesThatAre(Block::State state) const;

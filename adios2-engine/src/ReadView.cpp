@@ -14,7 +14,7 @@ ReadView::ReadView(std::vector<std::string> nodes) : m_Nodes(nodes.size())
     }
 }
 
-void ReadView::Update(const size_t node, const Value &reply, const size_t limit)
+void ReadView::Update(const size_t node, const Value &reply, std::vector<StepPart> steps)
 {
     Node &view = m_Nodes.at(node);
     view.Status = reply.StringAt("status");
@@ -33,16 +33,12 @@ void ReadView::Update(const size_t node, const Value &reply, const size_t limit)
             view.Moved.emplace_back(parts.at(1).Text(), parts.at(2).AsSigned());
         }
     }
-    const Value::Array &steps = reply.ArrayAt("steps");
-    for (const Value &step : steps)
+    for (StepPart &step : steps)
     {
-        const int64_t number = static_cast<int64_t>(step.UnsignedAt("step"));
-        view.Steps.insert_or_assign(number, step);
-        view.Known = std::max(view.Known, number);
+        view.Known = std::max(view.Known, step.Number);
+        view.Steps.insert_or_assign(step.Number, std::move(step));
     }
-    // With a full reply there may be more, so later steps are not known to be settled yet.
-    const bool isFull = steps.size() >= limit;
-    view.Last = std::max(view.Last, isFull ? view.Known : reply.Find("last")->AsSigned());
+    view.Last = std::max(view.Last, reply.IntegerAt("last"));
 }
 
 void ReadView::Lose(const size_t node)
@@ -124,7 +120,7 @@ bool ReadView::IsComplete(const int64_t step) const
     for (const Node &node : m_Nodes)
     {
         const auto part = node.Steps.find(step);
-        ranks += part == node.Steps.end() ? 0 : part->second.UnsignedAt("ranks");
+        ranks += part == node.Steps.end() ? 0 : part->second.Ranks;
     }
     return ranks > 0 && ranks >= Writers();
 }
@@ -171,7 +167,7 @@ bool ReadView::AreAllOpen() const
     return ranks > 0 && ranks >= Writers();
 }
 
-const Value *ReadView::Part(const size_t node, const int64_t step) const
+const StepPart *ReadView::Part(const size_t node, const int64_t step) const
 {
     const auto &steps = m_Nodes.at(node).Steps;
     const auto part = steps.find(step);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "StepPart.h"
 #include "Value.h"
 
 #include <cstdint>
@@ -36,9 +37,8 @@ class ReadView
 public:
     explicit ReadView(std::vector<std::string> nodes);
 
-    /** Takes a `watch` reply in.
-     *  @param limit how many steps were asked for at most */
-    void Update(size_t node, const Value &reply, size_t limit);
+    /** Takes a `watch` reply in. @param steps those that it brings */
+    void Update(size_t node, const Value &reply, std::vector<StepPart> steps);
 
     /** A node that doesn't come back: its parts are gone. */
     void Lose(size_t node);
@@ -53,7 +53,7 @@ public:
     Next After(int64_t step) const;
 
     /** A node's part of a step; nullptr if it has none. */
-    const Value *Part(size_t node, int64_t step) const;
+    const StepPart *Part(size_t node, int64_t step) const;
 
     /** Lets go of the steps up to this one. */
     void Forget(int64_t through);
@@ -71,7 +71,7 @@ private:
         int64_t Last = -1;  // highest step that is settled there and was told
         int64_t Known = -1; // highest step that was told
         bool IsLost = false;
-        std::map<int64_t, Value> Steps;
+        std::map<int64_t, StepPart> Steps;
         std::set<int64_t> Discarded;
         std::vector<std::pair<std::string, int64_t>> Moved; // from which node, from which step on
     };

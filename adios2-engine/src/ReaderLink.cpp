@@ -16,6 +16,9 @@ namespace
 /** How long a node may wait for a change before it answers anyway. */
 constexpr double NewsSecs = 60.0;
 
+/** How many steps a node tells of at once. */
+constexpr size_t NewsLimit = 256;
+
 /** What is got at once: it stays in the caches while it is summed up. */
 constexpr size_t PartBytes = size_t{4} << 20;
 constexpr size_t PartsAhead = 2;
@@ -45,19 +48,22 @@ void ReaderLink::AskForNews(const std::string &stream, const int64_t after, cons
                                {"after", after},
                                {"change", change},
                                {"timeout_s", NewsSecs},
-                               {"limit", uint64_t{NewsLimit}}});
+                               {"limit", uint64_t{NewsLimit}},
+                               {"extremes", true}});
         m_IsAsked = true;
     }
 }
 
-std::optional<Value> ReaderLink::TakeNews()
+std::optional<News> ReaderLink::TakeNews()
 {
-    std::optional<Value> news = m_News.TryReply(After(0.0));
-    if (news)
+    std::optional<Value> reply = m_News.TryReply(After(0.0));
+    if (!reply)
     {
-        m_IsAsked = false;
+        return std::nullopt;
     }
-    return news;
+    m_IsAsked = false;
+    std::vector<StepPart> steps = m_Steps.Take(*reply);
+    return News{std::move(*reply), std::move(steps)};
 }
 
 bool ReaderLink::IsBroken() const

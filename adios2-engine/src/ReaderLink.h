@@ -3,6 +3,7 @@
 #include "Channel.h"
 #include "Contact.h"
 #include "MappedFile.h"
+#include "StepPart.h"
 
 #include <memory>
 #include <optional>
@@ -11,8 +12,12 @@
 namespace bbflow
 {
 
-/** How many steps a node tells of at once. */
-constexpr size_t NewsLimit = 256;
+/** What a node tells at once: a `watch` reply, and the steps that it brings. */
+struct News
+{
+    Value Reply;
+    std::vector<StepPart> Steps;
+};
 
 /** A reader's connections to one node: one waits for news, the other is for everything else. All
  * of its methods throw ConnectionLost if the node is gone. */
@@ -27,7 +32,7 @@ public:
     void AskForNews(const std::string &stream, int64_t after, int64_t change);
 
     /** The answer, if it is there. @throws Refused with the node's reason */
-    std::optional<Value> TakeNews();
+    std::optional<News> TakeNews();
 
     /** What poll(2) can wait for news with. */
     int Descriptor() const { return m_News.Descriptor(); }
@@ -60,6 +65,7 @@ private:
     };
 
     Channel m_News;
+    StepParts m_Steps;
     Channel m_Requests;
     std::unique_ptr<MappedFile> m_Pool;
     bool m_IsAsked = false;

@@ -1,7 +1,7 @@
 #pragma once
 
+#include "Extremes.h"
 #include "MinMax.h"
-#include "Number.h"
 
 #include <memory>
 #include <type_traits>
@@ -18,8 +18,8 @@ public:
     /** Sees the next bytes, or some of them again; whole values only. */
     virtual void See(const char *bytes, size_t n) = 0;
 
-    /** Puts what it found into the block's record. */
-    virtual void Describe(Value::Map &record) const = 0;
+    /** What it found. */
+    virtual Extremes Found() const = 0;
 };
 
 /** For types without an order, and bytes that were seen before. */
@@ -27,7 +27,7 @@ class NoScan final : public Scan
 {
 public:
     void See(const char *, size_t) override {}
-    void Describe(Value::Map &) const override {}
+    Extremes Found() const override { return ExtremesOf(1.0, 0.0); }
 };
 
 /** Finds the smallest and the largest value. */
@@ -40,13 +40,9 @@ public:
         Widen(m_Range, reinterpret_cast<const T *>(bytes), n / sizeof(T));
     }
 
-    void Describe(Value::Map &record) const override
+    Extremes Found() const override
     {
-        if (!m_Range.Empty())
-        {
-            record.emplace_back("min", NumberOf(m_Range.Min));
-            record.emplace_back("max", NumberOf(m_Range.Max));
-        }
+        return m_Range.Empty() ? ExtremesOf<T>(1, 0) : ExtremesOf<T>(m_Range.Min, m_Range.Max);
     }
 
 private:

@@ -245,12 +245,18 @@ void Session::SendCommit(const Value::Array &attributes)
     {
         m_File->Finish();
     }
+    StepContent content = m_Step.Describe(m_Arena, m_File ? m_File->Path() : "");
+    const size_t layout = m_Layouts.NumberOf(m_Step.Blocks, content.Spots);
     Value commit = Value::Map{{"op", "commit"},
                               {"step", uint64_t{m_Step.Number}},
-                              {"blocks", m_Step.Records(m_File ? m_File->Path() : "")},
+                              {"layout", uint64_t{layout}},
+                              {"sources", std::move(content.Sources)},
+                              {"files", std::move(content.Files)},
+                              {"values", std::move(content.Values)},
+                              {"extremes", std::move(content.Extremes)},
                               {"attributes", attributes},
                               {"waited_s", m_WaitedSecs}};
-    m_Link.Wire().Send(commit); // when this fails the node has not got all of it
+    SendWithForms(commit); // when this fails the node has not got all of it
     m_Unconfirmed = std::move(commit);
     m_ExpectedBytes = m_Step.BytesThatAre(Block::State::Landed);
     if (m_File)
@@ -258,6 +264,21 @@ void Session::SendCommit(const Value::Array &attributes)
         m_File->Keep();
         ++m_Report.Spilled;
     }
+}
+
+/** Sends a commit, with the forms of its layout if the node may not know them. */
+void Session::SendWithForms(const Value &commit)
+{
+    const size_t layout = commit.UnsignedAt("layout");
+    if (m_Layouts.IsTold(layout))
+    {
+        m_Link.Wire().Send(commit);
+        return;
+    }
+    Value::Map whole = std::get<Value::Map>(commit.Get());
+    whole.emplace_back("forms", m_Layouts.Forms(layout, Rank()));
+    m_Link.Wire().Send(whole);
+    m_Layouts.SetTold(layout);
 }
 
 void Session::End()

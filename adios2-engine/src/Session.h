@@ -6,6 +6,7 @@
 #include "OpenStep.h"
 #include "Report.h"
 #include "SpillFile.h"
+#include "ToldLayouts.h"
 
 #include <utility>
 #include <vector>
@@ -67,6 +68,7 @@ private:
     Arena m_Arena;
     KeptMemory m_Kept;
     std::unique_ptr<SpillFile> m_File;
+    ToldLayouts m_Layouts;
     /** The last commit; whether the node has it shows at the next reply. */
     std::optional<Value> m_Unconfirmed;
     /** Where lost blocks are read before they are landed again. */
@@ -100,6 +102,7 @@ private:
     bool Reserve(Block &block, size_t pending);
     void KeepCopy(Block &block);
     void SendCommit(const Value::Array &attributes);
+    void SendWithForms(const Value &commit);
     void End();
 
     void Restore();

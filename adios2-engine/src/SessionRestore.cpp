@@ -14,6 +14,7 @@ void Session::Restore()
     const Value reply =
         m_Link.Restore(isBehindStep ? static_cast<int64_t>(m_Step.Number) : m_Settled, m_WhyBroken);
     m_IsAsked = false;
+    m_Layouts.ForgetTold();
     if (!m_Link.IsSamePool())
     {
         m_Unconfirmed.reset(); // the lost node has it, or it is lost with the node
@@ -22,7 +23,7 @@ void Session::Restore()
     }
     else if (m_Unconfirmed && reply.IntegerAt("committed") < m_Unconfirmed->IntegerAt("step"))
     {
-        m_Link.Wire().Send(*m_Unconfirmed);
+        SendWithForms(*m_Unconfirmed);
     }
     if (m_IsOpen && !m_IsDropped)
     {

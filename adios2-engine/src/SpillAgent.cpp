@@ -16,6 +16,9 @@ namespace bbflow
 namespace
 {
 
+/** Number of the layout without blocks. */
+constexpr int64_t NoBlocks = -1;
+
 double SecondsSinceEpoch()
 {
     const auto now = std::chrono::system_clock::now().time_since_epoch();
@@ -84,14 +87,19 @@ Value::Map SpillAgent::Answer(const std::string &op, const Value &message)
     }
     if (op == "commit")
     {
-        AppendCommit(*message.Find("step"), WithRank(message.ArrayAt("blocks")),
-                     *message.Find("attributes"));
+        AppendCommit(message);
         return {};
     }
     if (op == "skip")
     {
         Append("discard", {{"step", *message.Find("step")}});
-        AppendCommit(*message.Find("step"), Value::Array{}, Value::Array{});
+        AppendCommit(Value::Map{{"step", *message.Find("step")},
+                                {"layout", NoBlocks},
+                                {"sources", Value::Binary{}},
+                                {"files", Value::Array{}},
+                                {"values", Value::Array{}},
+                                {"extremes", Value::Binary{}},
+                                {"attributes", Value::Array{}}});
     }
     else if (op == "close")
     {
@@ -105,14 +113,20 @@ Value::Map SpillAgent::Answer(const std::string &op, const Value &message)
     return {{"ok", true}};
 }
 
-void SpillAgent::AppendCommit(const Value &step, Value blocks, const Value &attributes)
+void SpillAgent::AppendCommit(const Value &message)
 {
-    Append("commit", {{"step", step},
-                      {"blocks", std::move(blocks)},
-                      {"extents", Value::Array{}},
-                      {"attributes", attributes},
-                      {"began_s", m_BeganSecs},
-                      {"committed_s", SecondsSinceEpoch()}});
+    Value::Map commit;
+    for (const char *key :
+         {"step", "layout", "forms", "sources", "files", "values", "extremes", "attributes"})
+    {
+        if (const Value *value = message.Find(key))
+        {
+            commit.emplace_back(key, *value);
+        }
+    }
+    commit.emplace_back("began_s", m_BeganSecs);
+    commit.emplace_back("committed_s", SecondsSinceEpoch());
+    Append("commit", std::move(commit));
 }
 
 void SpillAgent::Append(const char *record, Value::Map keys)
@@ -125,18 +139,6 @@ void SpillAgent::Append(const char *record, Value::Map keys)
         throw std::runtime_error("bbflow: can't spill to " + m_Path + " (" + std::strerror(errno) +
                                  ")");
     }
-}
-
-Value::Array SpillAgent::WithRank(const Value::Array &blocks) const
-{
-    Value::Array with;
-    for (const Value &block : blocks)
-    {
-        Value::Map map = std::get<Value::Map>(block.Get());
-        map.emplace_back("rank", m_Rank);
-        with.emplace_back(std::move(map));
-    }
-    return with;
 }
 
 size_t SpillAgent::Receive(char *target, const size_t most, const Deadline &)

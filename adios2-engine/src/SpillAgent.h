@@ -39,9 +39,8 @@ private:
     /** Makes the index; gives false if a file of its name is there already. */
     bool Open();
     Value::Map Answer(const std::string &op, const Value &message);
-    void AppendCommit(const Value &step, Value blocks, const Value &attributes);
+    void AppendCommit(const Value &message);
     void Append(const char *record, Value::Map keys);
-    Value::Array WithRank(const Value::Array &blocks) const;
 };
 
 } // end namespace bbflow

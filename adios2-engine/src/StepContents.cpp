@@ -11,37 +11,30 @@ namespace bbflow
 namespace
 {
 
-std::vector<size_t> Dims(const Value &block, const char *key)
+/** Takes one node's part in.
+ *  @param add takes a form and its block */
+template <class Add>
+void ReadPart(const size_t node, const StepPart &part, Add add)
 {
-    std::vector<size_t> dims;
-    for (const Value &length : block.ArrayAt(key))
+    size_t singles = 0;
+    for (size_t i = 0; i < part.Layout->size(); ++i)
     {
-        dims.push_back(length.AsUnsigned());
+        const StoredForm &form = (*part.Layout)[i];
+        StoredBlock block{node, form.Rank, {form.Start, form.Count}};
+        if (form.Bytes == 0)
+        {
+            block.Single = part.Values.at(singles++);
+        }
+        else
+        {
+            block.Offset = form.Place + (form.IsSpilled ? 0 : part.Source(form.Source));
+            block.Bytes = form.Bytes;
+            block.File = form.IsSpilled ? part.Files.at(form.Source).Text() : "";
+            block.Min = part.Extreme(i, false);
+            block.Max = part.Extreme(i, true);
+        }
+        add(form, std::move(block));
     }
-    return dims;
-}
-
-Value Optional(const Value &block, const char *key)
-{
-    const Value *value = block.Find(key);
-    return value ? *value : Value{};
-}
-
-StoredBlock ReadBlock(const size_t node, const Value &record)
-{
-    StoredBlock block{
-        node, record.UnsignedAt("rank"), {Dims(record, "start"), Dims(record, "count")}};
-    block.Single = Optional(record, "value");
-    block.Min = Optional(record, "min");
-    block.Max = Optional(record, "max");
-    if (block.Single.IsNil())
-    {
-        block.Offset = record.UnsignedAt("offset");
-        block.Bytes = record.UnsignedAt("bytes");
-        const Value *file = record.Find("file");
-        block.File = file ? file->Text() : "";
-    }
-    return block;
 }
 
 /** Gives the blocks their places one behind the other along the joined dimension. */
@@ -115,23 +108,23 @@ bool StoredVariable::IsGlobalArray() const
            (Kind == "LocalValue" && Type != "string");
 }
 
-std::map<std::string, StoredVariable> ReadStep(const std::vector<const Value *> &parts,
+std::map<std::string, StoredVariable> ReadStep(const std::vector<const StepPart *> &parts,
                                                const size_t writers)
 {
     std::map<std::string, StoredVariable> variables;
+    const auto add = [&](const StoredForm &form, StoredBlock block)
+    {
+        StoredVariable &variable = variables[form.Name];
+        variable.Type = form.Type;
+        variable.Kind = form.Kind;
+        variable.Shape = form.Shape; // the last one counts, as with BP5
+        variable.Blocks.push_back(std::move(block));
+    };
     for (size_t node = 0; node < parts.size(); ++node)
     {
-        if (parts[node] == nullptr)
+        if (parts[node] != nullptr)
         {
-            continue;
-        }
-        for (const Value &record : parts[node]->ArrayAt("blocks"))
-        {
-            StoredVariable &variable = variables[record.StringAt("name")];
-            variable.Type = record.StringAt("type");
-            variable.Kind = record.StringAt("kind");
-            variable.Shape = Dims(record, "shape"); // the last one counts, as with BP5
-            variable.Blocks.push_back(ReadBlock(node, record));
+            ReadPart(node, *parts[node], add);
         }
     }
     for (auto &[name, variable] : variables)

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "Box.h"
+#include "StepPart.h"
 #include "Value.h"
 
 #include <map>
@@ -47,10 +48,10 @@ struct StoredVariable
 };
 
 /** The variables of a step by name, made of the parts that the nodes have.
- *  @param parts each node's step as `watch` gives it; nullptr where it has none
+ *  @param parts what each node has of the step; nullptr where it has none
  *  @param writers ranks of the stream
  *  @throws std::runtime_error if a part is damaged */
-std::map<std::string, StoredVariable> ReadStep(const std::vector<const Value *> &parts,
+std::map<std::string, StoredVariable> ReadStep(const std::vector<const StepPart *> &parts,
                                                size_t writers);
 
 } // end namespace bbflow

@@ -23,7 +23,7 @@ StreamNode::StreamNode(Node node, std::string key, std::string stream, const Par
 {
 }
 
-std::optional<Value> StreamNode::TakeNews(const int64_t known)
+std::optional<News> StreamNode::TakeNews(const int64_t known)
 {
     try
     {
@@ -33,20 +33,19 @@ std::optional<Value> StreamNode::TakeNews(const int64_t known)
             return std::nullopt;
         }
         m_Link->AskForNews(m_Stream, std::max(m_Passed, known), m_Change);
-        std::optional<Value> news = m_Link->TakeNews();
+        std::optional<News> news = m_Link->TakeNews();
         if (!news)
         {
             return std::nullopt;
         }
-        // With a full reply there may be more.
-        const bool isFull = news->ArrayAt("steps").size() >= NewsLimit;
-        m_Change = isFull ? -1 : news->Find("change")->AsSigned();
+        const Value &reply = news->Reply;
+        m_Change = reply.BoolAt("more") ? -1 : reply.IntegerAt("change");
         if (m_IsJoined)
         {
             m_WantsBase = std::exchange(m_IsBaseDue, false);
             return news;
         }
-        if (news->StringAt("status") != "expected")
+        if (reply.StringAt("status") != "expected")
         {
             Join(); // steps may have gone before: ask again
         }

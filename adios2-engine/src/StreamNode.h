@@ -24,7 +24,7 @@ public:
      * the node knows it, and nothing is given before that.
      *  @param known highest step whose blocks are known
      *  @throws Refused with the node's reason */
-    std::optional<Value> TakeNews(int64_t known);
+    std::optional<News> TakeNews(int64_t known);
 
     /** Whether the attributes before the oldest step must be taken from the news just given. */
     bool WantsBase() const { return m_WantsBase; }

@@ -106,7 +106,7 @@ Next StreamReader::Await(const int64_t after, const Deadline &deadline)
 bool StreamReader::TakeNews(const size_t number)
 {
     StreamNode &node = m_Nodes[number];
-    const std::optional<Value> news = node.TakeNews(m_View->Known(number));
+    std::optional<News> news = node.TakeNews(m_View->Known(number));
     if (node.IsLost())
     {
         m_View->Lose(number);
@@ -115,11 +115,11 @@ bool StreamReader::TakeNews(const size_t number)
     {
         return false;
     }
-    m_View->Update(number, *news, NewsLimit);
-    m_Newest = news->ArrayAt("attributes");
+    m_View->Update(number, news->Reply, std::move(news->Steps));
+    m_Newest = news->Reply.ArrayAt("attributes");
     if (node.WantsBase())
     {
-        const Value::Array &base = news->ArrayAt("base");
+        const Value::Array &base = news->Reply.ArrayAt("base");
         m_Base.insert(m_Base.end(), base.begin(), base.end());
     }
     return true;
@@ -142,7 +142,7 @@ void StreamReader::Sleep(const Deadline &deadline) const
 
 std::map<std::string, StoredVariable> StreamReader::Contents(const int64_t step) const
 {
-    std::vector<const Value *> parts;
+    std::vector<const StepPart *> parts;
     for (size_t node = 0; node < m_Nodes.size(); ++node)
     {
         parts.push_back(m_View->Part(node, step));
@@ -158,10 +158,9 @@ Value::Array StreamReader::TakeAttributes(const int64_t step)
     {
         for (size_t node = 0; node < m_Nodes.size(); ++node)
         {
-            if (const Value *part = m_View->Part(node, number))
+            if (const StepPart *part = m_View->Part(node, number))
             {
-                const Value::Array &changed = part->ArrayAt("attributes");
-                taken.insert(taken.end(), changed.begin(), changed.end());
+                taken.insert(taken.end(), part->Attributes.begin(), part->Attributes.end());
             }
         }
     }

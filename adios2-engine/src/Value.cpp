@@ -50,6 +50,11 @@ const std::string &Value::StringAt(const std::string_view key) const
     return At<std::string>(key, "a text");
 }
 
+const std::string &Value::BytesAt(const std::string_view key) const
+{
+    return At<Binary>(key, "bytes").Bytes;
+}
+
 const Value::Array &Value::ArrayAt(const std::string_view key) const
 {
     return At<Array>(key, "a list");
@@ -103,6 +108,7 @@ const T &Value::As(const char *type) const
     return *held;
 }
 
+template const bool &Value::As(const char *) const;
 template const std::string &Value::As(const char *) const;
 template const Value::Array &Value::As(const char *) const;
 

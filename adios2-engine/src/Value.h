@@ -17,8 +17,14 @@ public:
     using Array = std::vector<Value>;
     /** Keeps the order in which keys were set, so that equal messages have equal bytes. */
     using Map = std::vector<std::pair<std::string, Value>>;
-    using Variant =
-        std::variant<std::monostate, bool, int64_t, uint64_t, double, std::string, Array, Map>;
+
+    /** Bytes that are no text, such as a table of numbers. */
+    struct Binary
+    {
+        std::string Bytes;
+    };
+    using Variant = std::variant<std::monostate, bool, int64_t, uint64_t, double, std::string,
+                                 Binary, Array, Map>;
 
     Value() = default;
     Value(bool value) : m_Value(value) {}
@@ -28,6 +34,7 @@ public:
     Value(double value) : m_Value(value) {}
     Value(const char *value) : m_Value(std::string(value)) {}
     Value(std::string value) : m_Value(std::move(value)) {}
+    Value(Binary value) : m_Value(std::move(value)) {}
     Value(Array value) : m_Value(std::move(value)) {}
     Value(Map value) : m_Value(std::move(value)) {}
 
@@ -46,6 +53,7 @@ public:
     uint64_t UnsignedAt(std::string_view key) const;
     int64_t IntegerAt(std::string_view key) const;
     const std::string &StringAt(std::string_view key) const;
+    const std::string &BytesAt(std::string_view key) const;
     const Array &ArrayAt(std::string_view key) const;
 
     /** This value as a number that is not negative.
@@ -57,6 +65,7 @@ public:
     int64_t AsSigned() const;
     const std::string &Text() const { return As<std::string>("a text"); }
     const Array &Items() const { return As<Array>("a list"); }
+    bool IsTrue() const { return As<bool>("true or false"); }
 
 private:
     Variant m_Value;

@@ -41,7 +41,7 @@ def landed(nodes, stream):
     """For each node that has the stream: writers, local writers and the values of its step's blocks."""
     found = {}
     for node in nodes.nodes:
-        shown = request_once(node, "watch", stream=stream, after=-1, change=-1, limit=9)
+        shown = request_once(node, "watch", stream=stream, after=-1, change=-1, limit=9, extremes=True)
         if shown["status"] != "expected":
             (step,) = steps_of(shown)
             assert shown["status"] == "closed"
@@ -78,6 +78,6 @@ def test_ranks_without_a_node_on_their_host_spread_over_all_of_them(nodes, progr
     here = [
         (node.name, shown["local_writers"])
         for node in nodes.nodes
-        if (shown := request_once(node, "watch", stream=stream, after=-1, change=-1, limit=9))["writers"]
+        if (shown := request_once(node, "watch", stream=stream, after=-1, change=-1, limit=9, extremes=True))["writers"]
     ]
     assert here == [(f"bb{rank * 3 // 8}", [3, 3, 2][rank * 3 // 8])]

@@ -5,7 +5,9 @@ import pytest
 from writers import finish, run_writer, steps_of, wait_for_file, watch, write_config, writing
 
 from bbflow.landing.client import request_once
+from bbflow.layouts import Layouts
 from bbflow.phases import Board
+from bbflow.records import Step
 from bbflow.store.frames import FrameReader
 
 WRITE = """
@@ -158,14 +160,15 @@ def test_a_rank_without_any_node_left_spills_and_keeps_an_index(faulty_nodes, tm
     assert discarded == ([1] if kept[0] == 2 else [])
     commits = [record for record in middle if record["record"] == "commit" and record["step"] not in discarded]
     assert [commit["step"] for commit in commits] == kept
+    layouts = Layouts()
     for commit in commits:
-        block, small = commit["blocks"]
-        assert (np.fromfile(block["file"], "f8", part, offset=block["offset"]) == commit["step"]).all()
-        assert (np.fromfile(small["file"], "f8", 5, offset=small["offset"]) == -commit["step"]).all()
-        assert (block["rank"], block["bytes"], block["max"]) == (0, part * 8, commit["step"])
+        block, small = Step.from_wire(commit, layouts.take(commit)).blocks
+        assert (np.fromfile(block.file, "f8", part, offset=block.offset) == commit["step"]).all()
+        assert (np.fromfile(small.file, "f8", 5, offset=small.offset) == -commit["step"]).all()
+        assert (block.rank, block.bytes, block.max) == (0, part * 8, commit["step"])
         assert commit["committed_s"] >= commit["began_s"] > 1.7e9
     assert [item["name"] for commit in commits for item in commit["attributes"]] == ["units"]
     nodes.start("bb0", "--adopt", str(tmp_path / "pfs"))
-    shown = request_once(nodes.nodes[0], "watch", stream="a/b", after=-1, change=-1, limit=9)
+    shown = request_once(nodes.nodes[0], "watch", stream="a/b", after=-1, change=-1, limit=9, extremes=True)
     assert (shown["status"], shown["discarded"]) == ("closed", discarded)
     assert [step.number for step in steps_of(shown)] == [0, *kept]

@@ -26,7 +26,8 @@ PAUSES = ("begun", "put", "ended")
 
 def all_nodes(nodes, stream="model"):
     return [
-        request_once(node, "watch", stream=stream, after=-1, change=-1, limit=1000) for node in nodes.nodes
+        request_once(node, "watch", stream=stream, after=-1, change=-1, limit=1000, extremes=True)
+        for node in nodes.nodes
     ]  # fmt: skip
 
 
@@ -101,7 +102,7 @@ def test_a_rank_whose_node_is_gone_moves_to_the_next(faulty_nodes, tmp_path, tra
     config = write_config(tmp_path, Transport=transport, NodeLossTimeoutSecs="0.5")
     with writing(nodes.contact, STEPS, config) as process:
         run_through(process, tmp_path, {moment: lambda: nodes.kill("bb0")})
-    second = request_once(nodes.nodes[1], "watch", stream="model", after=-1, change=-1, limit=1000)
+    second = request_once(nodes.nodes[1], "watch", stream="model", after=-1, change=-1, limit=1000, extremes=True)
     first = 3 if moment == "ended" else 2
     assert (second["status"], second["discarded"]) == ("closed", [])
     assert second["moved"] == [[0, "bb0", first]]
@@ -118,7 +119,7 @@ def test_a_step_that_cannot_be_brought_again_is_skipped_and_counted(faulty_nodes
     with writing(nodes.contact, code, config) as process:
         said = run_through(process, tmp_path, {"put": lambda: nodes.kill("bb0")})
     assert "rank 0: steps 1 skipped, 1 time(s) its BB node was lost" in said
-    second = request_once(nodes.nodes[1], "watch", stream="model", after=-1, change=-1, limit=1000)
+    second = request_once(nodes.nodes[1], "watch", stream="model", after=-1, change=-1, limit=1000, extremes=True)
     assert (second["status"], second["discarded"]) == ("closed", [2])
     assert [step.number for step in steps_of(second)] == [3]
     assert values_of(nodes.nodes[1], steps_of(second)[0]) == [("field", 3.0), ("fine", 30.0)]
@@ -129,7 +130,7 @@ def test_attributes_come_again_with_a_rank_that_moved(faulty_nodes, tmp_path):
     config = write_config(tmp_path, NodeLossTimeoutSecs="0.5")
     with writing(nodes.contact, 'io.define_attribute("units", "K")\n' + STEPS, config) as process:
         run_through(process, tmp_path, {"put": lambda: nodes.kill("bb0")})
-    second = request_once(nodes.nodes[1], "watch", stream="model", after=-1, change=-1, limit=1000)
+    second = request_once(nodes.nodes[1], "watch", stream="model", after=-1, change=-1, limit=1000, extremes=True)
     sent = [item["name"] for step in second["steps"] for item in step["attributes"]]
     assert sent.count("units") == 1
 
@@ -168,7 +169,7 @@ def test_a_rank_brings_its_part_of_the_step_to_the_node_of_the_others(faulty_nod
                 (tmp_path / "after-put.1").touch()
         assert finish(first)[0] == 0
         assert finish(second) == (0, "")
-    shown = request_once(nodes.nodes[1], "watch", stream="model", after=-1, change=-1, limit=1000)
+    shown = request_once(nodes.nodes[1], "watch", stream="model", after=-1, change=-1, limit=1000, extremes=True)
     assert (shown["status"], shown["discarded"], shown["moved"]) == ("closed", [], [[0, "bb0", 2]])
     parts = [[block.start[0] for block in step.blocks if block.name == "field"] for step in steps_of(shown)]
     assert parts == [[65536], [65536], [0, 65536], [0, 65536]]

@@ -10,6 +10,7 @@ import bbflow_adios2
 from processes import PATIENCE_S, finish, finish_well, running, wait_until
 
 from bbflow.landing.client import NodeClient, request_once
+from bbflow.layouts import Layouts
 from bbflow.records import Step
 from bbflow.store.pool import read_block
 
@@ -85,17 +86,21 @@ def write(contact, code, config):
 
 def watch(nodes, stream="model"):
     """What the node shows of a stream now."""
-    return request_once(nodes.nodes[0], "watch", stream=stream, after=-1, change=-1, limit=1000)
+    return request_once(nodes.nodes[0], "watch", stream=stream, after=-1, change=-1, limit=1000, extremes=True)
 
 
 def watch_until(nodes, condition, stream="model"):
     """Wait until what the node shows of a stream meets a condition; give it."""
-    deadline_s, shown = time.monotonic() + PATIENCE_S, {"change": -1}
+    deadline_s, shown, layouts = time.monotonic() + PATIENCE_S, {"change": -1}, Layouts()
     with NodeClient(nodes.nodes[0]) as client:
         while time.monotonic() < deadline_s:
-            shown = client.request("watch", timeout_s=1.0, stream=stream, after=-1, change=shown["change"], limit=1000)
+            shown = client.request(
+                "watch", timeout_s=1.0, stream=stream, after=-1, change=shown["change"], limit=1000, extremes=True
+            )
+            for step in shown["steps"]:
+                layouts.take(step)
             if condition(shown):
-                return shown
+                return shown | {"layouts": layouts}
     raise AssertionError(f"it never came: {shown}")
 
 
@@ -106,7 +111,8 @@ def wait_for_file(path):
 
 def steps_of(shown):
     """The visible steps."""
-    return [Step.from_wire(step) for step in shown["steps"]]
+    layouts = shown.get("layouts") or Layouts()
+    return [Step.from_wire(step, layouts.take(step)) for step in shown["steps"]]
 
 
 def attributes_of(shown):

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from bbflow.errors import ConfigError, StreamError
-from bbflow.records import Block, Message
+from bbflow.layouts import NO_BLOCKS, Layouts
+from bbflow.records import Message, Step
 from bbflow.store.index import replay
 from bbflow.store.node import NodeStore
 from bbflow.store.streams import ENDED
@@ -37,14 +38,14 @@ def adopt(store: NodeStore, directory: Path) -> int:
         raise ConfigError(f"there is no directory {directory} to adopt steps from")
     paths = sorted(directory.glob("*.index"))
     for path in paths:
-        records = list(replay(path))
-        for record in records:
-            _take(store, record, path)
+        layouts = Layouts()
+        for record in list(replay(path)):
+            _take(store, record, path, layouts)
         path.rename(path.with_suffix(path.suffix + ADOPTED))
     return len(paths)
 
 
-def _take(store: NodeStore, record: Message, path: Path) -> None:
+def _take(store: NodeStore, record: Message, path: Path, layouts: Layouts) -> None:
     stream, rank = store.streams.get(record["stream"]), record["rank"]
     known = stream.ranks.get(rank) if stream else None
     if stream is not None and stream.status in ENDED:
@@ -54,15 +55,23 @@ def _take(store: NodeStore, record: Message, path: Path) -> None:
             if known is None:
                 store.record(record)
         case "commit":
+            record = _whole(record, path, layouts)
             if known is None or record["step"] > known.committed + 1:
                 raise StreamError(
                     f"{path} brings step {record['step']} of rank {rank}, but the node lacks one before it"
                 )
             if record["step"] == known.committed + 1:
-                blocks = [Block.from_wire(block).to_wire() | {"rank": rank} for block in record["blocks"]]
-                store.record(record | {"blocks": blocks})
+                store.record(record)
         case "discard":
             if stream is None or record["step"] not in stream.discarded:
                 store.record(record)
         case "close" | "abort":
             store.record(record)
+
+
+def _whole(record: Message, path: Path, layouts: Layouts) -> Message:
+    """Give a commit with its forms, so that it can be taken in whatever became of those before it."""
+    layout = layouts.take(record)
+    if Step.from_wire(record, layout).sources:
+        raise StreamError(f"{path} brings step {record['step']} with blocks in the pool of a node")
+    return record if record["layout"] == NO_BLOCKS else record | {"forms": layout.to_wire()}

@@ -9,6 +9,7 @@ from bbflow.landing.reading import Reading
 from bbflow.landing.waiting import Queues, Waiting
 from bbflow.landing.writers import Clock
 from bbflow.landing.writing import Writing, check_room
+from bbflow.layouts import Known
 from bbflow.records import Message
 from bbflow.store.node import NodeStore
 from bbflow.store.streams import Stream
@@ -50,6 +51,7 @@ class Agent:
         self._change = 0
         self._waiting = Queues()
         self._watchers: list[Watcher] = []
+        self._known: dict[int, Known] = {}
         self._writing = Writing(store, clock)
         self._reading = Reading(store)
         self._analysing = Analysing(store)
@@ -133,6 +135,7 @@ class Agent:
         """
         self._waiting.remove(peer)
         self._watchers = [watcher for watcher in self._watchers if watcher.peer != peer]
+        self._known.pop(peer, None)
         self._analysing.disconnect(peer)
         wrote, read = self._writing.disconnect(peer, by_itself=by_itself), self._reading.disconnect(peer)
         self._change += wrote
@@ -168,11 +171,12 @@ class Agent:
         if not due:
             return []
         self._watchers = [watcher for watcher in self._watchers if watcher not in due]
-        return [(watcher.peer, self._view(watcher.message)) for watcher in due]
+        return [(watcher.peer, self._view(watcher)) for watcher in due]
 
-    def _view(self, message: Message) -> Message:
-        stream = self._store.streams.get(message["stream"]) or Stream(message["stream"])
-        return show(stream, message, self._change)
+    def _view(self, watcher: Watcher) -> Message:
+        name = watcher.message["stream"]
+        known = self._known.setdefault(watcher.peer, Known())
+        return show(self._store.streams.get(name) or Stream(name), watcher.message, self._change, known)
 
     def _status(self, peer: int, message: Message) -> Message:
         return {

@@ -3,12 +3,17 @@
 from collections.abc import Callable
 
 from bbflow.errors import ProtocolError, StreamError
-from bbflow.records import Message
+from bbflow.layouts import Known
+from bbflow.records import Message, Step
 from bbflow.store.check import is_number
 from bbflow.store.node import NodeStore
 from bbflow.store.streams import Stream
 
 Request = Callable[[int, Message], Message | None]
+MAX_SHOWN_BYTES = 24 << 20
+"""About so much one reply brings at most, if it brings more than one step: a frame has its limit."""
+FORM_BYTES = 128
+"""About what one form takes."""
 
 
 def check_watch(message: Message) -> None:
@@ -27,10 +32,30 @@ def check_watch(message: Message) -> None:
         raise ProtocolError("request 'watch' with a value of a wrong type")
 
 
-def show(stream: Stream, message: Message, change: int) -> Message:
-    """Give the reply of a `watch`."""
-    steps = stream.steps.items()
-    newer = [step for number, step in steps if number > message["after"] or number in stream.amended]
+def show(stream: Stream, message: Message, change: int, known: Known) -> Message:
+    """Give the reply of a `watch`.
+
+    Parameters
+    ----------
+    stream
+        What is watched.
+    message
+        What was asked.
+    change
+        The node's.
+    known
+        Layouts that this peer has been told of.
+    """
+    wants_extremes = bool(message.get("extremes", False))
+    newer = [step for number, step in stream.steps.items() if number > message["after"] or number in stream.amended]
+    shown: list[Message] = []
+    room = MAX_SHOWN_BYTES
+    for step in newer[: message["limit"]]:
+        room -= _size(step, known, extremes=wants_extremes)
+        if room < 0 and shown:
+            break
+        shown.append(step.to_wire(known, extremes=wants_extremes))
+    more = len(shown) < len(newer)
     return {
         "ok": True,
         "change": change,
@@ -39,11 +64,19 @@ def show(stream: Stream, message: Message, change: int) -> Message:
         "local_writers": stream.local_writers,
         "base": list(stream.base.values()),
         "attributes": list(stream.attributes.values()),
-        "steps": [step.to_wire() for step in newer[: message["limit"]]],
-        "last": stream.last,
+        "steps": shown,
+        "more": more,
+        "last": max([message["after"], *(step["step"] for step in shown)]) if more else stream.last,
         "discarded": stream.discarded,
         "moved": [[rank, node, stream.ranks[rank].first] for rank, node in stream.moved.items()],
     }
+
+
+def _size(step: Step, known: Known, *, extremes: bool) -> int:
+    """Say about how many bytes a step takes in a reply, beside its attributes."""
+    layout = step.layout
+    forms = 0 if layout in known else FORM_BYTES * len(layout.forms)
+    return len(step.sources) + forms + (len(step.extremes) if extremes else 0) + FORM_BYTES * len(step.values)
 
 
 class Analysing:

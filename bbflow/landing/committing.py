@@ -1,13 +1,14 @@
 """What a rank says when it commits, checked and turned into records of the index. All of it is pure."""
 
 from bbflow.errors import ProtocolError
-from bbflow.records import Block, Message
-from bbflow.store.extents import Extent, align
+from bbflow.layouts import NO_BLOCKS
+from bbflow.records import Message, Step
 from bbflow.store.ranks import Rank
+from bbflow.store.streams import extents_of
 
 
 def commit_of(rank: int, progress: Rank, message: Message) -> Message:
-    """Give the blocks, attributes and extents that a rank's commit keeps.
+    """Give what a record says of a rank's commit.
 
     Parameters
     ----------
@@ -19,27 +20,23 @@ def commit_of(rank: int, progress: Rank, message: Message) -> Message:
     Raises
     ------
     ProtocolError
-        If a block doesn't lie in what the rank was given.
+        If a block doesn't lie in what the rank was given, or the commit is wrong in another way.
     """
-    blocks = [Block.from_wire(block) for block in message["blocks"]]
-    used = [_used(extent, blocks) for extent in progress.granted]
-    if sum(count for _, count in used) != sum(1 for block in blocks if block.bytes and not block.file):
+    layout = progress.layouts.find(message)
+    if "forms" in message and any(form.rank != rank for form in layout.forms):
+        raise ProtocolError(f"rank {rank} committed a block of another rank")
+    part = Step.from_wire(message, layout)
+    granted, used = dict(progress.granted), dict(extents_of(part))
+    if len(used) < len(layout.reach) or any(granted.get(first, 0) < size for first, size in used.items()):
         raise ProtocolError(f"rank {rank} committed a block outside of what it was given")
-    return {
-        "blocks": [block.to_wire() | {"rank": rank} for block in blocks],
-        "attributes": plain_attributes(message["attributes"]),
-        "extents": [(offset, align(end)) for (offset, _), (end, _) in zip(progress.granted, used, strict=True) if end],
-    }
+    is_recorded = "forms" not in message and message["layout"] in progress.recorded
+    return (
+        {key: message[key] for key in ("layout", "sources", "files", "values", "extremes")}
+        | ({} if is_recorded or message["layout"] == NO_BLOCKS else {"forms": layout.to_wire()})
+        | {"attributes": plain_attributes(message["attributes"])}
+    )
 
 
 def plain_attributes(attributes: list[Message]) -> list[Message]:
     """Give attributes without what doesn't belong there."""
     return [{key: item[key] for key in ("name", "type", "value")} for item in attributes]
-
-
-def _used(extent: Extent, blocks: list[Block]) -> tuple[int, int]:
-    """Bytes of an extent that blocks reach into, and how many blocks lie in it."""
-    offset, size = extent
-    ends = [(block.offset, block.offset + block.bytes) for block in blocks if block.bytes and not block.file]
-    inside = [end - offset for begin, end in ends if offset <= begin and end <= offset + size]
-    return max(inside, default=0), len(inside)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from bbflow.errors import NodeError, ProtocolError
 from bbflow.records import Message
 
-VERSION = 2
+VERSION = 3
 MAX_FRAME_BYTES = 4096
 """Longest frame before the peer has proved itself."""
 TIMEOUT_S = 10.0

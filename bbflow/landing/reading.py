@@ -88,10 +88,9 @@ class Reading:
         kept = reader.stream.steps.get(step)
         if kept is None or not reader.hold.needs(step):
             raise StreamError(f"step {step} of stream {reader.stream.name!r} is not held for this reader")
-        blocks = (block for block in kept.blocks if block.bytes and not block.file)
-        if size <= 0 or not any(
-            block.offset <= offset and offset + size <= block.offset + block.bytes for block in blocks
-        ):
+        begins = kept.layout.offsets(kept.sources)
+        inside = (begins <= offset) & (offset + size <= begins + kept.layout.lengths)
+        if size <= 0 or not inside.any():
             raise StreamError(f"{size} bytes at {offset} lie in no block of step {step}")
         return {"ok": True, "offset": offset, "bytes": size}
 

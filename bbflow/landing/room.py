@@ -3,7 +3,7 @@
 from bbflow.landing.admission import check_fits, fits_whole_step, older_needs, take
 from bbflow.store.extents import Extent
 from bbflow.store.node import NodeStore
-from bbflow.store.streams import Stream
+from bbflow.store.streams import Stream, extents_of
 
 
 def needs_before(stream: Stream, step: int) -> list[int] | None:
@@ -57,7 +57,7 @@ def _check_step_fits(capacity: int, stream: Stream, rank: int, step: int, size: 
         for number, parts in stream.parts.items()
         if number >= step
         for part in parts.values()
-        for extent in part.extents
+        for extent in extents_of(part)
     ]
     check_fits(capacity, stream.ranks, step, size, [*stream.ranks[rank].granted, *later])
 

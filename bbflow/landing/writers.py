@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from bbflow.errors import CapacityError, ProtocolError, StreamError
 from bbflow.landing.committing import commit_of, plain_attributes
 from bbflow.landing.room import find_room, make_room_for_step, needs_before
+from bbflow.layouts import NO_BLOCKS
 from bbflow.records import Message
 from bbflow.store.check import is_number
 from bbflow.store.node import NodeStore
@@ -14,6 +15,7 @@ from bbflow.store.ranks import Rank
 from bbflow.store.streams import ENDED, Stream
 
 Clock = Callable[[], float]
+NO_TIMES = {"began_s": 0.0, "committed_s": 0.0}
 
 
 @dataclass(slots=True)
@@ -278,8 +280,8 @@ class Writers:
             raise ProtocolError(f"rank {rank} skipped step {step}, which is not its open step")
         if step not in self._stream.discarded:
             self._store.record({"record": "discard", "stream": self._name, "step": step})
-        empty = {"blocks": [], "attributes": [], "extents": [], "began_s": 0.0, "committed_s": 0.0}
-        self._store.record({"record": "commit", "stream": self._name, "rank": rank, "step": step} | empty)
+        empty = {"layout": NO_BLOCKS, "sources": b"", "files": [], "values": [], "extremes": b"", "attributes": []}
+        self._store.record({"record": "commit", "stream": self._name, "rank": rank, "step": step} | empty | NO_TIMES)
 
     def close(self, rank: int, attributes: list[Message]) -> None:
         """Let a rank go that has written all its steps; with the last one the stream is closed."""

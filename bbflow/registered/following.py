@@ -137,7 +137,7 @@ class Following:
         if reply is None:
             self._stopped = True
             return
-        if reply["local_writers"] and node not in self._readers:
+        if reply.local_writers and node not in self._readers:
             self._join(node)
         self.view.update(node, reply)
 

@@ -1,15 +1,16 @@
 """What a record of the index must look like: nothing else is written, and nothing else is read."""
 
 import math
+import struct
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from bbflow.errors import ProtocolError
-from bbflow.records import Block, Message
+from bbflow.layouts import MAX_INTEGER
+from bbflow.records import Message
 from bbflow.store.extents import ALIGNMENT_BYTES
 
 Check = Callable[[Any], bool]
-MAX_INTEGER = (1 << 63) - 1
 
 
 def is_count(value: Any) -> bool:
@@ -42,8 +43,13 @@ def _is_attribute(value: Any) -> bool:
     return isinstance(value, dict) and _is_text(value.get("name")) and _is_text(value.get("type")) and "value" in value
 
 
-def _is_block(value: Any) -> bool:
-    return isinstance(value, dict) and Block.from_wire(value) is not None
+def _is_bytes(value: Any) -> bool:
+    return isinstance(value, bytes)
+
+
+def _is_sources(value: Any) -> bool:
+    places = (place for (place,) in struct.iter_unpack("<q", value))
+    return isinstance(value, bytes) and all(place >= 0 and not place % ALIGNMENT_BYTES for place in places)
 
 
 def _is_cursor(value: Any) -> bool:
@@ -69,11 +75,16 @@ def _is_cursors(value: Any) -> bool:
     return all(_is_text(name) and _is_cursor(cursor) for name, cursor in value.items())
 
 
+_IS_FORMS = _is_list_of(_is_list_of(lambda value: value is not None))
 _RANK: Mapping[str, Check] = {"stream": _is_text, "rank": is_count}
 _STEP: Mapping[str, Check] = {"stream": _is_text, "step": is_count}
 _EXTENTS: Mapping[str, Check] = {"extents": _is_list_of(_is_extent)}
 _CONTENT: Mapping[str, Check] = {
-    "blocks": _is_list_of(_is_block),
+    "layout": lambda value: type(value) is int,
+    "sources": _is_sources,
+    "files": _is_list_of(_is_text),
+    "values": _is_list_of(lambda value: value is not None),
+    "extremes": _is_bytes,
     "attributes": _is_list_of(_is_attribute),
     "began_s": is_number,
     "committed_s": is_number,
@@ -89,8 +100,9 @@ _FORMS: Mapping[str, Mapping[str, Check]] = {
         "loss_timeout_s": is_number,
     },
     "grant": {**_RANK, **_STEP, **_EXTENTS},
-    "commit": {**_RANK, **_STEP, **_EXTENTS, **_CONTENT},
-    "step": {**_STEP, **_EXTENTS, **_CONTENT, "ranks": is_count},
+    "commit": {**_RANK, **_STEP, **_CONTENT},
+    "layout": {**_RANK, "layout": lambda value: type(value) is int, "forms": _IS_FORMS},
+    "step": {**_STEP, **_CONTENT, "ranks": is_count},
     "discard": _STEP,
     "evict": {"stream": _is_text, "steps": _is_list_of(is_count)},
     "attach": {"stream": _is_text, "consumers": _is_list_of(_is_text), "epoch": is_count},
@@ -98,7 +110,7 @@ _FORMS: Mapping[str, Mapping[str, Check]] = {
         "stream": _is_text,
         "consumer": _is_text,
         "step": lambda value: type(value) is int,
-        "checkpoint": lambda value: isinstance(value, bytes),
+        "checkpoint": _is_bytes,
     },
     "close": {**_RANK, "attributes": _is_list_of(_is_attribute)},
     "abort": _RANK,
@@ -118,7 +130,7 @@ _FORMS: Mapping[str, Mapping[str, Check]] = {
 }
 
 
-_OPTIONAL: Mapping[str, Check] = {"owner": _is_text}
+_OPTIONAL: Mapping[str, Check] = {"owner": _is_text, "forms": _IS_FORMS}
 
 
 def check_record(record: Message) -> None:
@@ -143,5 +155,5 @@ def check_record(record: Message) -> None:
 def _holds(check: Check, value: Any) -> bool:
     try:
         return check(value)
-    except (TypeError, ValueError, AttributeError):
+    except (TypeError, ValueError, AttributeError, struct.error):
         return False

@@ -13,10 +13,10 @@ from bbflow.store.index import Index, replay
 from bbflow.store.pool import create_pool, map_pool_for_writing
 from bbflow.store.streams import Stream
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 FILES = ("pool", "index", "index.new", "agent.sock", "state/*.[01]", "state/*.alive", "state/bbflow-remainder-*/*")
 """What a node, and the analysis for it, puts into its directory."""
-COMPACT_BYTES = 1 << 20
+COMPACT_BYTES = 4 << 20
 """An index below this size is left as it is."""
 
 
@@ -109,6 +109,8 @@ class NodeStore:
             temporary.unlink()
             return  # the old index is whole; there is no room for a second one now
         temporary.rename(path)
+        for stream in self._streams.values():
+            stream.is_written_anew()
         self._index.close()
         self._index = compacted
         self._compact_above_bytes = max(COMPACT_BYTES, 2 * compacted.size_bytes)

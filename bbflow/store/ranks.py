@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from bbflow.records import Block, Message
+from bbflow.layouts import NO_BLOCKS, Layout, Layouts
+from bbflow.records import Message
 from bbflow.store.extents import Extent
 
 
@@ -22,6 +23,12 @@ class Rank:
     """Whether it has written all its steps."""
     loss_timeout_s: float = 0.0
     """How long it may be away before it counts as lost."""
+    layouts: Layouts = field(default_factory=Layouts, compare=False)
+    """Those that it has named in its commits."""
+    layout: int = field(default=NO_BLOCKS, compare=False)
+    """Number of the one that it has named last."""
+    recorded: set[int] = field(default_factory=set, compare=False)
+    """Numbers of those whose forms the index holds since it was written anew; not in the index."""
 
     @property
     def granted_bytes(self) -> int:
@@ -44,21 +51,16 @@ class Rank:
         self.granted = []
         return [extent for extent in rest if extent[1]]
 
+    def take_layout(self, record: Message) -> Layout:
+        """Take in which layout a record names."""
+        if "forms" in record:
+            self.recorded.add(record["layout"])
+        self.layout = record["layout"]
+        return self.layouts.take(record)
 
-@dataclass(slots=True)
-class Part:
-    """What one rank has committed of a step that other ranks have not."""
-
-    blocks: list[Block]
-    """Its blocks."""
-    extents: list[Extent]
-    """Where they lie."""
-    attributes: list[Message]
-    """Attributes that came with it."""
-    began_s: float
-    """When it began (seconds since the epoch)."""
-    committed_s: float
-    """When it was committed."""
+    def last_layout(self) -> Message:
+        """Give the number and the forms of the layout that it has named last."""
+        return {"layout": self.layout, "forms": self.layouts[self.layout].to_wire()}
 
 
 @dataclass(slots=True)

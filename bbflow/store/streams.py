@@ -1,11 +1,13 @@
 """The state of one stream on one node, as the records of the index make it."""
 
+import struct
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from bbflow.records import Block, Message, Step
+from bbflow.layouts import NO_BLOCKS, Known, Layouts
+from bbflow.records import Message, Step
 from bbflow.store.extents import Extent, align
-from bbflow.store.ranks import Hold, Part, Rank
+from bbflow.store.ranks import Hold, Rank
 
 ENDED = ("closed", "aborted")
 _SCALARS = ("status", "writers", "announced", "epoch", "owner", "last", "landed_steps", "landed_bytes")
@@ -40,9 +42,7 @@ class Stream:
     """Ranks that came from a node that was lost, and its name."""
     steps: dict[int, Step] = field(default_factory=dict)
     """The steps that are held, oldest first."""
-    extents: dict[int, list[Extent]] = field(default_factory=dict)
-    """Where each held step lies in the pool."""
-    parts: dict[int, dict[int, Part]] = field(default_factory=dict)
+    parts: dict[int, dict[int, Step]] = field(default_factory=dict)
     """Steps that not all ranks have committed: step to rank to its part."""
     base: dict[str, Message] = field(default_factory=dict)
     """Attributes as they were before the oldest step that is held."""
@@ -71,6 +71,8 @@ class Stream:
 
     dropped: bool = False
     """Whether the node has forgotten it: only its readers and stragglers still know it."""
+    layouts: Layouts = field(default_factory=Layouts, compare=False)
+    """Those that records of whole steps have named."""
     stale_files: list[str] = field(default_factory=list)
     """Files of spilled blocks that nobody needs any more; not in the index."""
 
@@ -88,10 +90,12 @@ class Stream:
                 self._open(record)
             case "grant":
                 self.ranks[record["rank"]].granted += _extents(record)
+            case "layout":
+                self.ranks[record["rank"]].take_layout(record)
             case "commit":
                 freed = self._commit(record)
             case "step":
-                self._land(Step.from_wire(record), _extents(record))
+                self._land(Step.from_wire(record, self.layouts.take(record)))
             case "discard":
                 freed = self._discard(record["step"])
             case "evict":
@@ -128,45 +132,36 @@ class Stream:
         return self.announced + sum(self.ranks[rank].first <= step for rank in self.moved)
 
     def _commit(self, record: Message) -> list[Extent]:
-        rank, step, extents = self.ranks[record["rank"]], record["step"], _extents(record)
+        rank, number = self.ranks[record["rank"]], record["step"]
+        part = Step.from_wire(record, rank.take_layout(record))
+        extents = extents_of(part)
         freed = rank.keep(extents)
-        blocks = [Block.from_wire(block) for block in record["blocks"]]
-        spilled = (align(block.bytes) for block in blocks if block.file)
-        rank.committed, rank.expected_bytes = step, sum((size for _, size in extents), sum(spilled))
-        if step in self.discarded or self.status in ENDED:
-            self._forget_files(blocks)
+        rank.committed, rank.expected_bytes = number, sum(size for _, size in extents) + _spilled_bytes(part)
+        if number in self.discarded or self.status in ENDED:
+            self._forget_files([part])
             return freed + extents
-        part = Part(blocks, extents, record["attributes"], record["began_s"], record["committed_s"])
-        if step <= self.last:
-            return freed + self._amend(step, part)
-        parts = self.parts.setdefault(step, {})
+        if number <= self.last:
+            return freed + self._amend(part)
+        parts = self.parts.setdefault(number, {})
         parts[record["rank"]] = part
-        if len(parts) == self._due(step):
-            self._land(_whole(step, parts), [extent for _, part in sorted(parts.items()) for extent in part.extents])
-            del self.parts[step]
+        if len(parts) == self._due(number):
+            self._land(Step.of_parts(number, [part for _, part in sorted(parts.items())]))
+            del self.parts[number]
         return freed
 
-    def _amend(self, number: int, part: Part) -> list[Extent]:
+    def _amend(self, part: Step) -> list[Extent]:
         """Add the part of a rank that moved here when its step had landed without it."""
-        if number not in self.steps:
-            self._forget_files(part.blocks)
-            return part.extents
-        step = self.steps[number]
-        self.steps[number] = Step.of_blocks(
-            number,
-            (*step.blocks, *part.blocks),
-            began_s=step.began_s,
-            committed_s=step.committed_s,
-            ranks=step.ranks + 1,
-            attributes=(*step.attributes, *part.attributes),
-        )
-        self.extents[number] += part.extents
-        self.amended.add(number)
+        if part.number not in self.steps:
+            self._forget_files([part])
+            return extents_of(part)
+        step = self.steps[part.number]
+        whole = Step.of_parts(part.number, [step, part])
+        self.steps[part.number] = replace(whole, began_s=step.began_s, committed_s=step.committed_s)
+        self.amended.add(part.number)
         return []
 
-    def _land(self, step: Step, extents: list[Extent]) -> None:
+    def _land(self, step: Step) -> None:
         self.steps[step.number] = step
-        self.extents[step.number] = extents
         self.last = step.number
         self.landed_steps += 1
         self.landed_bytes += step.bytes
@@ -198,11 +193,11 @@ class Stream:
 
     def _drop_parts(self, steps: list[int]) -> list[Extent]:
         parts = [part for step in steps for part in self.parts.pop(step, {}).values()]
-        self._forget_files([block for part in parts for block in part.blocks])
-        return [extent for part in parts for extent in part.extents]
+        self._forget_files(parts)
+        return [extent for part in parts for extent in extents_of(part)]
 
-    def _forget_files(self, blocks: Iterable[Block]) -> None:
-        self.stale_files += sorted({block.file for block in blocks if block.file})
+    def _forget_files(self, parts: Iterable[Step]) -> None:
+        self.stale_files += sorted({file for part in parts for file in part.files})
 
     def release(self) -> list[Extent]:
         """Forget the steps that all consumers are past and no reader needs; give their extents."""
@@ -226,8 +221,8 @@ class Stream:
     def _forget(self, number: int) -> list[Extent]:
         step = self.steps.pop(number)
         self.base.update({item["name"]: item for item in step.attributes})
-        self._forget_files(step.blocks)
-        return self.extents.pop(number)
+        self._forget_files([step])
+        return extents_of(step)
 
     @property
     def attributes(self) -> dict[str, Message]:
@@ -239,11 +234,9 @@ class Stream:
 
     def to_records(self) -> list[Message]:
         """Give the fewest records that make this state anew: what a compacted index holds."""
-        stream = {"stream": self.name}
-        steps = [
-            {"record": "step", "extents": self.extents[number]} | stream | step.to_wire()
-            for number, step in self.steps.items()
-        ]
+        stream, known = {"stream": self.name}, Known()
+        steps = [{"record": "step"} | stream | step.to_wire(known) for step in self.steps.values()]
+        named = [(number, rank) for number, rank in self.ranks.items() if rank.layout != NO_BLOCKS]
         state = {name: getattr(self, name) for name in _SCALARS} | {
             "ranks": [[number, *(getattr(rank, name) for name in _RANK)] for number, rank in self.ranks.items()],
             "moved": list(self.moved.items()),
@@ -252,21 +245,28 @@ class Stream:
             "discarded": self.discarded,
             "consumers": {name: [cursor.step, cursor.checkpoint] for name, cursor in self.consumers.items()},
         }
-        return [*steps, {"record": "state"} | stream | state, *self._open_records()]
+        layouts = [{"record": "layout", "rank": number} | stream | rank.last_layout() for number, rank in named]
+        return [*steps, {"record": "state"} | stream | state, *self._open_records(), *layouts]
 
     def _open_records(self) -> list[Message]:
         """Give records of what is in the open steps."""
         records: list[Message] = []
         for step, parts in self.parts.items():
             for number, part in parts.items():
-                where = {"stream": self.name, "rank": number, "step": step, "extents": part.extents}
-                blocks = {"blocks": [block.to_wire() for block in part.blocks], "attributes": part.attributes}
-                times = {"began_s": part.began_s, "committed_s": part.committed_s}
-                records += [{"record": "grant"} | where, {"record": "commit"} | where | blocks | times]
+                where = {"stream": self.name, "rank": number, "step": step}
+                records += [
+                    {"record": "grant", "extents": extents_of(part)} | where,
+                    {"record": "commit"} | where | part.to_wire(Known()),
+                ]
         for number, rank in self.ranks.items():
             where = {"stream": self.name, "rank": number, "step": rank.committed + 1}
             records += [{"record": "grant", "extents": rank.granted} | where] if rank.granted else []
         return records
+
+    def is_written_anew(self) -> None:
+        """Take in that the index is now what `to_records` gave."""
+        for rank in self.ranks.values():
+            rank.recorded = {rank.layout}
 
     def _restore(self, record: Message) -> None:
         for name in _SCALARS:
@@ -286,22 +286,21 @@ class Stream:
 
     def held_extents(self) -> list[Extent]:
         """All extents that the stream holds."""
-        parts = [part.extents for parts in self.parts.values() for part in parts.values()]
+        parts = (part for parts in self.parts.values() for part in parts.values())
+        held = [extents_of(step) for step in (*self.steps.values(), *parts)]
         granted = [rank.granted for rank in self.ranks.values()]
-        return [extent for extents in (*self.extents.values(), *parts, *granted) for extent in extents]
+        return [extent for extents in (*held, *granted) for extent in extents]
+
+
+def extents_of(step: Step) -> list[Extent]:
+    """Give where a step, or a part of one, lies in the pool."""
+    firsts = struct.iter_unpack("<q", step.sources)
+    return [(first, align(reach)) for (first,), reach in zip(firsts, step.layout.reach, strict=True)]
+
+
+def _spilled_bytes(part: Step) -> int:
+    return sum(align(form.bytes) for form in part.layout.forms if form.spilled) if part.files else 0
 
 
 def _extents(record: Message) -> list[Extent]:
     return [(offset, size) for offset, size in record["extents"]]
-
-
-def _whole(number: int, parts: dict[int, Part]) -> Step:
-    ordered = [part for _, part in sorted(parts.items())]
-    return Step.of_blocks(
-        number,
-        [block for part in ordered for block in part.blocks],
-        began_s=min(part.began_s for part in ordered),
-        committed_s=max(part.committed_s for part in ordered),
-        ranks=len(ordered),
-        attributes=tuple(item for part in ordered for item in part.attributes),
-    )

@@ -11,7 +11,7 @@ from bbflow.landing.client import request_once
 from bbflow.landing.contact import NodeAddress, read_contact
 from bbflow.units import format_bytes
 from bbflow.view.lease import Lease
-from bbflow.view.stream import STEPS_PER_REPLY, StreamView
+from bbflow.view.stream import StreamView
 from bbflow.view.watch import POLL_S, Watcher
 
 
@@ -89,7 +89,7 @@ class Opening:
             return False
         if isinstance(reply, BbflowError):
             raise reply
-        if len(reply["steps"]) < STEPS_PER_REPLY:
+        if not reply.more:
             self._unheard.discard(node)
         self.view.update(node, reply)
         return self._pin_new()

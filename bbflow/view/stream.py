@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from bbflow.layouts import Layouts
 from bbflow.records import Block, Message, Step
 from bbflow.store.streams import ENDED
 
@@ -21,6 +22,56 @@ class Arrival:
     """The node that it came from."""
     first: int
     """First step that it lands on its new node."""
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What a node has said of the stream at once: a reply of `watch`."""
+
+    status: str
+    """expected, open, closed or aborted."""
+    writers: int
+    """Ranks of the whole stream."""
+    local_writers: int
+    """Ranks that land on this node."""
+    steps: tuple[Step, ...] = ()
+    """Steps that it has told of."""
+    last: int = -1
+    """Highest step that is settled there, if all steps up to it have been told of."""
+    more: bool = False
+    """Whether it has more to tell at once."""
+    discarded: frozenset[int] = frozenset()
+    """Steps that it dropped."""
+    arrivals: tuple[Arrival, ...] = ()
+    """Ranks that came from nodes that were lost."""
+    base: Mapping[str, Any] = field(default_factory=dict)
+    """Attributes as they were before the oldest step that it keeps."""
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    """The newest attributes."""
+
+    @classmethod
+    def from_wire(cls, reply: Message, layouts: Layouts) -> "News":
+        """Take a reply in.
+
+        Parameters
+        ----------
+        reply
+            As it came.
+        layouts
+            Those that came over the same connection before.
+        """
+        return cls(
+            reply["status"],
+            reply["writers"],
+            reply["local_writers"],
+            tuple(Step.from_wire(step, layouts.take(step)) for step in reply["steps"]),
+            reply["last"],
+            reply["more"],
+            frozenset(reply["discarded"]),
+            tuple(Arrival(*arrival) for arrival in reply["moved"]),
+            _values(reply["base"]),
+            _values(reply["attributes"]),
+        )
 
 
 @dataclass(slots=True)
@@ -70,22 +121,16 @@ class StreamView:
         self.attributes: dict[str, Any] = {}
         """Attributes of the stream, the newest of any node."""
 
-    def update(self, node: str, reply: Message) -> None:
-        """Take a `watch` reply in."""
+    def update(self, node: str, news: News) -> None:
+        """Take news of a node in."""
         view = self._nodes[node]
-        view.status = reply["status"]
-        view.writers, view.local_writers = reply["writers"], reply["local_writers"]
-        view.discarded = frozenset(reply["discarded"])
-        view.arrivals = tuple(Arrival(*arrival) for arrival in reply["moved"])
-        self.attributes.update(_values(reply["attributes"]))
+        view.status, view.writers, view.local_writers = news.status, news.writers, news.local_writers
+        view.discarded, view.arrivals = news.discarded, news.arrivals
+        self.attributes.update(news.attributes)
         if view.base is None:
-            view.base = _values(reply["base"])
-        for message in reply["steps"]:
-            step = Step.from_wire(message)
-            view.steps[step.number] = step
-        # With a full reply there may be more, so later steps are not known to be settled yet.
-        full = len(reply["steps"]) == STEPS_PER_REPLY
-        view.last = max(view.last, max(view.steps, default=-1) if full else reply["last"])
+            view.base = dict(news.base)
+        view.steps.update((step.number, step) for step in news.steps)
+        view.last = max(view.last, news.last)
 
     @property
     def is_known(self) -> bool:

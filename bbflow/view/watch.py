@@ -7,13 +7,14 @@ from typing import Any
 from bbflow.errors import BbflowError
 from bbflow.landing.client import NodeClient
 from bbflow.landing.contact import NodeAddress
-from bbflow.view.stream import STEPS_PER_REPLY
+from bbflow.layouts import Layouts
+from bbflow.view.stream import STEPS_PER_REPLY, News
 
 POLL_S = 5.0
 
 
 class Watcher(threading.Thread):
-    """Waits for news of one node and puts each `watch` reply, or the error that ended it, into a queue.
+    """Waits for news of one node and puts them, or the error that ended it, into a queue.
 
     Parameters
     ----------
@@ -24,7 +25,7 @@ class Watcher(threading.Thread):
     after
         Last step that is known already.
     news
-        Gets ``(node name, reply or error)``.
+        Gets ``(node name, News or error)``.
     """
 
     def __init__(self, node: NodeAddress, stream: str, after: int, news: "queue.SimpleQueue[tuple[str, Any]]") -> None:
@@ -35,16 +36,15 @@ class Watcher(threading.Thread):
 
     def run(self) -> None:
         """Watch until `stop`."""
-        change, after = -1, self._after
+        change, after, layouts = -1, self._after, Layouts()
+        asked: dict[str, Any] = {"stream": self._stream, "limit": STEPS_PER_REPLY, "extremes": True}
         try:
             while not self._stopped.is_set():
-                reply = self._client.request(
-                    "watch", POLL_S, stream=self._stream, after=after, change=change, limit=STEPS_PER_REPLY
-                )
-                # A full reply may have left steps out: ask again at once.
-                change = -1 if len(reply["steps"]) == STEPS_PER_REPLY else reply["change"]
-                after = max([after, *(step["step"] for step in reply["steps"])])
-                self._news.put((self._client.node.name, reply))
+                reply = self._client.request("watch", POLL_S, after=after, change=change, **asked)
+                news = News.from_wire(reply, layouts)
+                change = -1 if news.more else reply["change"]
+                after = max([after, *(step.number for step in news.steps)])
+                self._news.put((self._client.node.name, news))
         except BbflowError as error:
             if not self._stopped.is_set():
                 self._news.put((self._client.node.name, error))

@@ -20,7 +20,7 @@ from bbflow.drain.writing import DrainWork, drain_steps, together
 from bbflow.errors import StreamError
 from bbflow.landing.contact import read_contact
 from bbflow.landing.embedded import EmbeddedNodes
-from bbflow.records import Block, Step
+from bbflow.records import BlockForm, Layout, Step
 
 FORMS = st.lists(
     st.builds(Form, st.text("uvwT_"), st.just(np.dtype("f4")), st.just((2,)), st.integers(1, 7)), max_size=5
@@ -53,13 +53,17 @@ def open_draining(folder, contact=Path("contact.json"), **raw):
     return draining
 
 
+VALUES = {"co2": "double", "index": "int32_t"}
+
+
 def test_a_single_value_that_a_step_lacks_is_missing_there(tmp_path):
     draining = open_draining(tmp_path)
-    co2, index = Block("co2", "double", "GlobalValue", value=280.5), Block("index", "int32_t", "GlobalValue", value=7)
-    later = Block("co2", "double", "GlobalValue", value=281.0)
+    forms = {name: BlockForm(name, dtype, "GlobalValue", (), (), (), 0) for name, dtype in VALUES.items()}
     steps = [
-        RawStep(4 * row, float(row), {"bb0": Step.of_blocks(4 * row, blocks)})
-        for row, blocks in enumerate([[co2, index], [index], [later]])
+        RawStep(
+            4 * row, float(row), {"bb0": Step(4 * row, Layout.of(tuple(forms[name] for name in own)), values=values)}
+        )
+        for row, (own, values) in enumerate([(["co2", "index"], (280.5, 7)), (["index"], (7,)), (["co2"], (281.0,))])
     ]
     for some in (steps[:2], steps[2:]):
         batch = draining.next_batch(some, some[-1].number, 1)
@@ -98,8 +102,8 @@ def test_tasks_side_by_side_write_what_one_task_writes(tmp_path, shares):
 def test_an_array_that_changes_its_shape_is_named(tmp_path):
     with EmbeddedNodes(1, 1 << 18) as nodes:
         draining = open_draining(tmp_path, nodes.contact)
-        blocks = [Block("v", "float", "GlobalArray", (size,), (0,), (size,), bytes=4 * size) for size in (3, 4)]
-        steps = raw_steps(nodes, [Step.of_blocks(number, [block]) for number, block in enumerate(blocks)])
+        forms = [BlockForm("v", "float", "GlobalArray", (size,), (0,), (size,), 0, bytes=4 * size) for size in (3, 4)]
+        steps = raw_steps(nodes, [Step(number, Layout.of((form,)), bytes(8)) for number, form in enumerate(forms)])
         (work,) = draining.next_batch(steps, 1, 1).works
         with pytest.raises(StreamError, match=r"v is float32 of shape \(3,\) in step 0, but float32 of \(4,\)"):
             drain_steps(work)

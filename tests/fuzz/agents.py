@@ -1,6 +1,7 @@
 """Conversations of three peers with an agent, of which two say wrong things now and then."""
 
 import os
+import struct
 import tempfile
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from bbflow.store.extents import ALIGNMENT_BYTES as PAGE
 from bbflow.store.extents import Extents
 from bbflow.store.frames import encode
 from bbflow.store.node import NodeStore
+from bbflow.store.streams import extents_of
 
 PAGES = 8
 MEMORY = "/dev/shm" if os.path.isdir("/dev/shm") else None
@@ -19,8 +21,24 @@ OPEN = {
     "host": "h", "pid": 1, "open_timeout_s": 1.0, "loss_timeout_s": 5.0, "settled": -1, "resume": False,
     "moved_from": "",
 }  # fmt: skip
-BLOCK = {"name": "v", "type": "int8_t", "kind": "LocalArray", "shape": [], "start": []}
+KEPT = ("layout", "sources", "files", "values", "extremes")
+"""What a commit says when its layout is known."""
 ATTRIBUTE = {"name": "n", "type": "int32_t", "value": 3}
+
+
+def content_of(places, rank):
+    """What a commit says of a block in each of some extents, and of a single value."""
+    rows = [
+        ["v", "int8_t", "LocalArray", [], [], [size], rank, at, 0, size, False] for at, (_, size) in enumerate(places)
+    ]
+    return {
+        "layout": len(places) % 3,
+        "forms": [*rows, ["t", "double", "GlobalValue", [], [], [], rank, 0, 0, 0, False]],
+        "sources": struct.pack(f"<{len(places)}q", *(offset for offset, _ in places)),
+        "files": [],
+        "values": [0.5],
+        "extremes": bytes(16 * (len(places) + 1)),
+    }
 
 
 class Conversation:
@@ -67,7 +85,7 @@ class Conversation:
         """Give a message that is right, or would be in another state."""
         step = self.step[peer]
         places = [tuple(extent) for extent in self.extents[peer]]
-        blocks = [BLOCK | {"count": [size], "offset": offset, "bytes": size} for offset, size in places]
+        content = content_of(places, peer)
         reader = {
             "stream": "weather",
             "after": -1,
@@ -86,7 +104,8 @@ class Conversation:
             {"op": "begin", "step": step, "bytes": PAGE},
             {"op": "begin", "step": step, "bytes": 3 * PAGE},
             {"op": "reserve", "step": step, "bytes": PAGE},
-            {"op": "commit", "step": step, "blocks": blocks, "attributes": [ATTRIBUTE], "waited_s": 0.5},
+            {"op": "commit", "step": step, "attributes": [ATTRIBUTE], "waited_s": 0.5} | content,
+            {"op": "commit", "step": step, "attributes": [], "waited_s": 0.5} | {key: content[key] for key in KEPT},
             {"op": "skip", "step": step},
             {"op": "sync"},
             {"op": "close", "steps": step, "attributes": [ATTRIBUTE]},
@@ -108,7 +127,9 @@ class Conversation:
         self.now_s += 1e12
         self.agent.expire()
         assert self.handle(BYSTANDER, {"op": "begin", "step": 0, "bytes": 0})
-        assert self.handle(BYSTANDER, {"op": "commit", "step": 0, "blocks": [], "attributes": [], "waited_s": 0.0})
+        assert self.handle(
+            BYSTANDER, {"op": "commit", "step": 0, "attributes": [], "waited_s": 0.0} | content_of([], 0)
+        )
         self.check_extents(self.store)
         self.store.close()
         again = NodeStore(self.directory, PAGES * PAGE)
@@ -123,9 +144,7 @@ class Conversation:
         for stream in store.streams.values():
             for extent in stream.held_extents():
                 pool.take_at(extent)
-            assert all(
-                lies_in(block, stream.extents[step.number]) for step in stream.steps.values() for block in step.blocks
-            )
+            assert all(lies_in(block, extents_of(step)) for step in stream.steps.values() for block in step.blocks)
         assert pool.free_bytes == store.extents.free_bytes
 
 

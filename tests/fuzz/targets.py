@@ -4,7 +4,7 @@ import contextlib
 import tempfile
 from pathlib import Path
 
-from agents import ATTRIBUTE, BLOCK, MEMORY, OPEN, PAGE, converse
+from agents import ATTRIBUTE, KEPT, MEMORY, OPEN, PAGE, content_of, converse
 from dice import Dice
 
 from bbflow.errors import ConfigError, ProtocolError
@@ -17,15 +17,17 @@ KEY = "ab" * 32
 RANK = {"stream": "a", "rank": 0}
 TIMES = {"began_s": 1.0, "committed_s": 2.0}
 RECORDS = [
-    {"record": "format", "version": 2, "capacity": 8 * PAGE},
+    {"record": "format", "version": 3, "capacity": 8 * PAGE},
     {"record": "open"} | RANK | {key: OPEN[key] for key in ("moved_from", "settled", "loss_timeout_s")}
     | {"writers": 1, "local_writers": 1},
     {"record": "attach", "stream": "a", "consumers": ["fold"], "epoch": 1},
     {"record": "grant", "step": 0, "extents": [[0, PAGE]]} | RANK,
-    {"record": "commit", "step": 0, "extents": [[0, PAGE]], "attributes": [ATTRIBUTE]} | RANK | TIMES
-    | {"blocks": [BLOCK | {"count": [PAGE], "offset": 0, "bytes": PAGE}]},
+    {"record": "commit", "step": 0, "attributes": [ATTRIBUTE]} | RANK | TIMES | content_of([(0, PAGE)], 0),
+    {"record": "commit", "step": 1, "attributes": [ATTRIBUTE]} | RANK | TIMES
+    | {key: value for key, value in content_of([(PAGE, PAGE)], 0).items() if key in KEPT},
     {"record": "discard", "stream": "a", "step": 1},
-    {"record": "step", "stream": "a", "step": 2, "ranks": 1, "blocks": [], "extents": [], "attributes": []} | TIMES,
+    {"record": "step", "stream": "a", "step": 2, "ranks": 1, "attributes": []} | TIMES
+    | content_of([(2 * PAGE, PAGE)], 0),
     {"record": "evict", "stream": "a", "steps": [0]},
     {"record": "done", "stream": "a", "consumer": "fold", "step": 0, "checkpoint": b"c"},
     {"record": "close", "attributes": [ATTRIBUTE]} | RANK,
@@ -52,7 +54,7 @@ def handshake(data):
     dice = Dice(data)
     node = NodeHandshake(KEY, {"name": "bb0", "host": "h"})
     messages = [
-        {"op": "hello", "versions": [2, 2], "nonce": "0" * 32},
+        {"op": "hello", "versions": [3, 3], "nonce": "0" * 32},
         {"op": "prove", "proof": "0" * 64},
     ]
     with contextlib.suppress(ProtocolError):

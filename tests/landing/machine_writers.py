@@ -5,7 +5,7 @@ from pathlib import Path
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from model import GONE, IDLE, INSIDE, WAITING, Held, Place, Writer
-from peers import LOSS_S, PAGE, STREAM, Bench
+from peers import LOSS_S, PAGE, STREAM, Bench, content_of
 
 RANKS = 2
 ranks = st.integers(0, RANKS - 1)
@@ -116,7 +116,7 @@ class WritersMachine(RuleBasedStateMachine):
     def commit(self, rank, share):
         if self.is_in(rank, INSIDE):
             self.fill(rank, share)
-            self.bench.say(rank, **self.writers[rank].sent)
+            self.bench.say(rank, **self.without_known_forms(self.writers[rank]))
             self.committed(rank)
             self.collect()
 
@@ -131,9 +131,18 @@ class WritersMachine(RuleBasedStateMachine):
         for place in places:
             place.write(self.bench.store.pool())
         blocks = [place.block() for place in places]
-        writer.sent = {"op": "commit", "step": writer.step, "blocks": blocks, "attributes": [], "waited_s": 0.0}
+        content = content_of(blocks, rank, layout=len(blocks) % 3)
+        writer.sent = {"op": "commit", "step": writer.step, "attributes": [], "waited_s": 0.0} | content
         writer.places, writer.grants, writer.spills = tuple(places), [], False
         writer.state, writer.step = IDLE, writer.step + 1
+
+    def without_known_forms(self, writer):
+        """Give a rank's commit as it is sent: forms that it has told its node of over this connection are left out."""
+        number, forms = writer.sent["layout"], writer.sent["forms"]
+        if writer.told.get(number) == forms:
+            return {key: value for key, value in writer.sent.items() if key != "forms"}
+        writer.told[number] = forms
+        return writer.sent
 
     def committed(self, rank):
         """Take in that the agent has a rank's last commit."""
@@ -181,7 +190,7 @@ class WritersMachine(RuleBasedStateMachine):
     def lose_the_connection(self, rank):
         if self.writers[rank].is_here:
             self.bench.hang_up(rank, by_itself=False)
-            self.writers[rank].is_away = True
+            self.writers[rank].is_away, self.writers[rank].told = True, {}
             self.collect()
 
     @some_writer(lambda writer: writer.is_away)
@@ -204,7 +213,7 @@ class WritersMachine(RuleBasedStateMachine):
         writer = self.writers[rank]
         if reply["committed"] < writer.step - 1:
             assert reply["committed"] == writer.sent["step"] - 1 == writer.step - 2
-            self.bench.say(rank, **writer.sent)
+            self.bench.say(rank, **self.without_known_forms(writer))
             self.committed(rank)
             return
         extents = [tuple(extent) for extent in reply["extents"]]

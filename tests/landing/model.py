@@ -55,6 +55,8 @@ class Writer:
     """Whether its connection broke; `state` is as it was then."""
     sent: dict | None = None
     """Its last commit, which may have to be sent again."""
+    told: dict = field(default_factory=dict)
+    """Forms of layouts that it has told its node of, by number."""
     places: tuple = ()
     """Where the blocks of that one are."""
 

@@ -1,6 +1,10 @@
 """Peers of an agent that speak in messages, without sockets."""
 
+import struct
+
 from bbflow.landing.agent import Agent
+from bbflow.layouts import Layouts
+from bbflow.records import Step
 from bbflow.store.extents import ALIGNMENT_BYTES as PAGE
 from bbflow.store.node import NodeStore
 
@@ -37,6 +41,8 @@ class Bench:
         self.directory = directory
         self.clock = Clock()
         self.replies = {}
+        self.ranks = {}
+        self.layouts = Layouts()
         self.store = NodeStore(directory, pages * PAGE)
         self.agent = Agent(self.store, "bb0", "here", self.clock)
 
@@ -67,7 +73,9 @@ class Bench:
 
     def open(self, rank=0, writers=1, policy="Block", stream=STREAM, peer=None, **more):
         keys = {"stream": stream, "rank": rank, "writers": writers, "local_writers": writers, "policy": policy}
-        return self.say(rank if peer is None else peer, "open", **OPEN | keys | more)
+        peer = rank if peer is None else peer
+        self.ranks[peer] = rank
+        return self.say(peer, "open", **OPEN | keys | more)
 
     def begin(self, rank, step, pages=0):
         return self.say(rank, "begin", step=step, bytes=pages * PAGE)
@@ -76,8 +84,8 @@ class Bench:
         return self.say(rank, "reserve", step=step, bytes=pages * PAGE)
 
     def commit(self, rank, step, *extents, attributes=()):
-        blocks = [block(offset, size) for offset, size in extents]
-        return self.say(rank, "commit", step=step, blocks=blocks, attributes=list(attributes), waited_s=0.5)
+        content = content_of([block(offset, size) for offset, size in extents], self.ranks.get(rank, rank))
+        return self.say(rank, "commit", step=step, attributes=list(attributes), waited_s=0.5, **content)
 
     def land(self, step, pages=1, rank=0):
         """Write a whole step of one writer."""
@@ -94,7 +102,14 @@ class Bench:
 
     def watch(self, after=-1, change=-1, timeout_s=0.0, limit=1000, peer=ANALYSIS):
         keys = {"after": after, "change": change, "timeout_s": timeout_s, "limit": limit}
-        return self.say(peer, "watch", stream=STREAM, **keys)
+        reply = self.say(peer, "watch", stream=STREAM, **keys)
+        for step in reply["steps"] if reply and peer == ANALYSIS else ():
+            self.layouts.take(step)
+        return reply
+
+    def blocks(self, step):
+        """Give the blocks of a step that a `watch` of the analysis has shown."""
+        return Step.from_wire(step, self.layouts.find(step)).blocks
 
     def free_pages(self):
         return self.say(ANALYSIS, "status")["free"] // PAGE
@@ -102,3 +117,24 @@ class Bench:
 
 def block(offset, size):
     return {"name": "v", "type": "int8_t", "kind": "LocalArray", "count": [size], "offset": offset, "bytes": size}
+
+
+def content_of(blocks, rank=0, layout=0):
+    """What a commit says of blocks, each alone in its extent or one of a file's; all forms come with it."""
+    files = list(dict.fromkeys(item["file"] for item in blocks if "file" in item))
+    placed = [item for item in blocks if item.get("bytes") and "file" not in item]
+    return {
+        "layout": layout,
+        "forms": [_form_of(item, rank, files, placed) for item in blocks],
+        "sources": struct.pack(f"<{len(placed)}q", *(item["offset"] for item in placed)),
+        "files": files,
+        "values": [item.get("value", 0) for item in blocks if not item.get("bytes")],
+        "extremes": struct.pack("<qq", 1, 0) * len(blocks),
+    }
+
+
+def _form_of(item, rank, files, placed):
+    spilled = "file" in item
+    what = [item["name"], item["type"], item["kind"], *(item.get(key, []) for key in ("shape", "start", "count"))]
+    extent = files.index(item["file"]) if spilled else placed.index(item) if item in placed else 0
+    return [*what, rank, extent, item["offset"] if spilled else 0, item.get("bytes", 0), spilled]

@@ -1,5 +1,5 @@
 import pytest
-from peers import LOSS_S, PAGE, STREAM
+from peers import LOSS_S, PAGE, STREAM, content_of
 
 from bbflow.errors import ConfigError, StreamError
 from bbflow.landing.adopt import adopt
@@ -16,7 +16,7 @@ def spill(directory, rank, steps, settled=-1, writers=1, closes=True):
         file = directory / f"{STREAM}.{step}.{rank}.spill"
         file.write_bytes(bytes([step]) * PAGE)
         block = {"name": "v", "type": "uint8_t", "kind": "LocalArray", "count": [PAGE], "offset": 0, "bytes": PAGE}
-        what = {"step": step, "blocks": [block | {"file": str(file)}], "extents": [], "attributes": []}
+        what = {"step": step, "attributes": []} | content_of([block | {"file": str(file)}], rank)
         index.append({"record": "commit", "began_s": 1.0, "committed_s": 2.0} | where | what)
     if closes:
         index.append({"record": "close", "attributes": []} | where)
@@ -39,7 +39,7 @@ def test_steps_of_ranks_without_a_node_become_a_node_s(bench, spilled):
     assert adopt(bench.store, spilled) == 2
     reply = bench.watch()
     assert (steps_of(bench), reply["status"]) == ([0, 1, 2], "closed")
-    assert [block["rank"] for block in reply["steps"][0]["blocks"]] == [0, 1]
+    assert [form[6] for form in reply["steps"][0]["forms"]] == [0, 1]
     assert adopt(bench.store, spilled) == 0
 
 

@@ -2,7 +2,7 @@ import resource
 from contextlib import contextmanager
 
 import pytest
-from peers import ANALYSIS, LOSS_S, PAGE, STREAM
+from peers import ANALYSIS, LOSS_S, PAGE, STREAM, content_of
 
 from bbflow.errors import ProtocolError
 
@@ -20,7 +20,7 @@ def test_a_step_is_visible_when_all_ranks_have_committed_it(bench):
         bench.commit(rank, 0, *extents)
     reply = bench.watch()
     assert steps_of(reply) == [0]
-    assert [block["name"] for block in reply["steps"][0]["blocks"]] == ["v", "v"]
+    assert [block.name for block in bench.blocks(reply["steps"][0])] == ["v", "v"]
     assert (reply["steps"][0]["began_s"], reply["last"], reply["status"]) == (100.0, 0, "open")
 
 
@@ -138,7 +138,10 @@ def test_a_watch_gives_the_oldest_steps_first_and_no_more_than_its_limit(bench):
     bench.open()
     for step in range(5):
         bench.land(step)
-    assert steps_of(bench.watch(after=0, limit=2)) == [1, 2]
+    part = bench.watch(after=0, limit=2)
+    assert (steps_of(part), part["more"], part["last"]) == ([1, 2], True, 2)
+    whole = bench.watch(after=2)
+    assert (whole["more"], whole["last"]) == (False, steps_of(whole)[-1])
 
 
 @pytest.mark.parametrize(
@@ -148,7 +151,7 @@ def test_a_watch_gives_the_oldest_steps_first_and_no_more_than_its_limit(bench):
         {},
         {"op": "watch", "stream": STREAM},
         {"op": "open", "stream": STREAM},
-        {"op": "commit", "step": 0, "blocks": []},
+        {"op": "commit", "step": 0, "layout": 0},
         {"op": "attach", "stream": STREAM, "consumers": 5},
     ],
 )
@@ -185,7 +188,7 @@ def test_a_damaged_attribute_does_not_reach_the_index(bench, attributes):
     bench.open()
     bench.begin(0, 0)
     with pytest.raises(ProtocolError):
-        bench.say(0, "commit", step=0, blocks=[], attributes=attributes, waited_s=0.0)
+        bench.say(0, "commit", step=0, attributes=attributes, waited_s=0.0, **content_of([]))
     bench.hang_up(0)
     bench.reopen()
     assert bench.watch()["status"] == "aborted"
@@ -196,7 +199,7 @@ def test_a_block_whose_length_is_not_its_shape_is_refused(bench):
     ((offset, _),) = bench.begin(0, 0, 1)["extents"]
     block = {"name": "v", "type": "double", "kind": "LocalArray", "count": [4], "offset": offset, "bytes": 31}
     with pytest.raises(ProtocolError, match="can't be 31 bytes"):
-        bench.say(0, "commit", step=0, blocks=[block], attributes=[])
+        bench.say(0, "commit", step=0, attributes=[], waited_s=0.0, **content_of([block]))
 
 
 @pytest.mark.parametrize("step", [1, 5, -1])

@@ -48,7 +48,7 @@ class NodeMachine(ReadersMachine):
 
     def reopen(self):
         for writer in self.writers:
-            writer.is_away = writer.state != GONE
+            writer.is_away, writer.told = writer.state != GONE, {}
         self.bench.reopen()
 
     def adopt(self):

@@ -4,6 +4,7 @@ import pytest
 from peers import ANALYSIS, STREAM
 
 from bbflow.errors import ProtocolError
+from bbflow.store.streams import extents_of
 
 READER = 2000
 
@@ -101,7 +102,7 @@ def test_what_a_reader_looks_at_outlives_its_dropped_stream(written):
     assert "weather" not in written.store.streams
     written.open(peer=5)
     written.begin(5, 0, 8)
-    ((offset, size),) = written.agent._reading._peers[READER].stream.extents[1]
+    ((offset, size),) = extents_of(written.agent._reading._peers[READER].stream.steps[1])
     assert written.say(READER, "get", step=1, offset=offset, bytes=size)["ok"]
     written.say(READER, "unpin", steps=[1])
     assert written.free_pages() == 4
@@ -125,8 +126,8 @@ def test_attributes_of_steps_that_are_gone_are_the_base_of_those_that_are_kept(b
 
 def test_bytes_are_given_out_of_the_blocks_of_a_held_step_only(written):
     join(written, after=1)
-    ((offset, size),) = written.store.streams[STREAM].extents[2]
-    ((older, _),) = written.store.streams[STREAM].extents[1]
+    ((offset, size),) = extents_of(written.store.streams[STREAM].steps[2])
+    ((older, _),) = extents_of(written.store.streams[STREAM].steps[1])
     reply = written.say(READER, "get", step=2, offset=offset + 8, bytes=size - 8)
     assert (reply["offset"], reply["bytes"]) == (offset + 8, size - 8)
     for step, start, count in (

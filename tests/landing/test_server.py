@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-from peers import OPEN, PAGE
+from peers import OPEN, PAGE, content_of
 
 from bbflow.errors import NodeError, StreamError
 from bbflow.landing import client as client_module
@@ -65,7 +65,7 @@ def open_stream(client, **more):
 
 def commit(client, step, offset, count):
     block = {"name": "v", "type": "uint8_t", "kind": "LocalArray", "count": [count], "offset": offset, "bytes": count}
-    message = {"op": "commit", "step": step, "blocks": [block], "attributes": [], "waited_s": 0.0}
+    message = {"op": "commit", "step": step, "attributes": [], "waited_s": 0.0} | content_of([block])
     client._socket.sendall(encode(message))
 
 
@@ -80,7 +80,7 @@ def test_a_wrong_secret_is_refused_and_logged(embedded, remote, where):
 def test_who_sends_a_wrong_proof_is_logged_with_where_it_came_from(embedded):
     node = embedded.nodes[0]
     with socket.create_connection(split_address(node.tcp)) as peer:
-        peer.sendall(encode({"op": "hello", "versions": [2, 2], "nonce": "0" * 32}))
+        peer.sendall(encode({"op": "hello", "versions": [3, 3], "nonce": "0" * 32}))
         peer.recv(4096)
         peer.sendall(encode({"op": "prove", "proof": "0" * 64}))
         while peer.recv(4096):

@@ -1,7 +1,7 @@
 """Writers that break off and come back, agents that are started again, nodes that take over from others."""
 
 import pytest
-from peers import ANALYSIS, LOSS_S, PAGE, STREAM
+from peers import ANALYSIS, LOSS_S, PAGE, STREAM, content_of
 
 from bbflow.errors import ProtocolError
 from bbflow.landing.writing import UNAWARE_S
@@ -56,7 +56,7 @@ def test_a_part_of_a_step_that_one_rank_committed_survives_the_agent(bench):
     assert come_back(bench, -1, rank=1, writers=2, peer=51)["extents"] == [tuple(extent) for extent in second]
     bench.commit(51, 0, *second)
     (step,) = bench.watch()["steps"]
-    assert (step["ranks"], [block["rank"] for block in step["blocks"]]) == (2, [0, 1])
+    assert (step["ranks"], [block.rank for block in bench.blocks(step)]) == (2, [0, 1])
 
 
 def test_a_request_for_room_is_answered_with_the_room_that_was_given_already(bench):
@@ -151,7 +151,7 @@ def test_a_part_that_comes_when_its_step_has_landed_without_it_joins_it(bench):
     bench.open(1, writers=2, peer=60, settled=0, moved_from="bb7", local_writers=1)
     bench.commit(60, 1, *bench.begin(60, 1, 2)["extents"])
     (step,) = bench.watch(after=1, change=seen)["steps"]
-    assert (step["step"], step["ranks"], [block["rank"] for block in step["blocks"]]) == (1, 2, [0, 1])
+    assert (step["step"], step["ranks"], [block.rank for block in bench.blocks(step)]) == (1, 2, [0, 1])
     epoch = bench.attach("fold")["epoch"]
     bench.done(1, epoch)
     assert bench.free_pages() == 16
@@ -236,8 +236,8 @@ def test_a_step_without_room_goes_to_the_pfs_for_all_ranks_and_its_files_go_with
         assert bench.begin(rank, 2, 4)["status"] == "spill"
         file.write_bytes(bytes(PAGE))
         block = {"name": "v", "type": "int8_t", "kind": "LocalArray", "count": [PAGE], "offset": 0, "bytes": PAGE}
-        where = {"blocks": [block | {"file": str(file)}], "attributes": [], "waited_s": 0.0}
-        bench.say(rank, "commit", step=2, **where)
+        content = content_of([block | {"file": str(file)}], rank)
+        bench.say(rank, "commit", step=2, attributes=[], waited_s=0.0, **content)
     assert steps_of(bench.watch()) == [0, 1, 2]
     epoch = bench.attach("fold")["epoch"]
     bench.done(1, epoch)
@@ -291,8 +291,9 @@ def test_a_file_that_a_rank_names_but_no_rank_spills_to_stays(bench, tmp_path, n
 
 def spill_a_step(bench, file):
     file.write_bytes(b"data")
-    block = {"name": "v", "type": "int8_t", "kind": "LocalArray", "count": [4], "bytes": 4, "file": str(file)}
+    block = {"name": "v", "type": "int8_t", "kind": "LocalArray", "count": [4], "offset": 0, "bytes": 4}
+    content = content_of([block | {"file": str(file)}])
     bench.open(policy="Spill")
     bench.begin(0, 0)
-    bench.say(0, "commit", step=0, blocks=[block], attributes=[], waited_s=0.0)
+    bench.say(0, "commit", step=0, attributes=[], waited_s=0.0, **content)
     bench.say(0, "close", steps=1)

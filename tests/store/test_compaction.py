@@ -1,11 +1,15 @@
+import struct
+
 import pytest
+from peers import PAGE, STREAM, Bench, block, content_of
 
 from bbflow.store import node as node_module
 from bbflow.store.node import NodeStore
 
 STEPS = 400
 FIRST = {"settled": -1, "moved_from": "", "loss_timeout_s": 1.0}
-TIMES = {"began_s": 1.0, "committed_s": 2.0}
+ROW = ["v", "int8_t", "LocalArray", [], [], [4096], 0, 0, 0, 4096, False]
+REST = {"layout": 0, "files": [], "values": [], "extremes": b"", "began_s": 1.0, "committed_s": 2.0}
 NUMBER = {"name": "a", "type": "double", "value": 1.5}
 
 
@@ -15,11 +19,10 @@ def write_steps(store, held):
     store.record({"record": "attach", "stream": "s", "consumers": ["fold"], "epoch": 3})
     for number in range(STEPS):
         extent = store.extents.take(4096)
-        where = {"stream": "s", "rank": 0, "step": number, "extents": [extent]}
-        store.record({"record": "grant"} | where)
-        store.record(
-            {"record": "commit", "blocks": [], "attributes": [NUMBER], "began_s": 1.0, "committed_s": 2.0} | where
-        )
+        where = {"stream": "s", "rank": 0, "step": number}
+        store.record({"record": "grant", "extents": [extent]} | where)
+        content = {"forms": [ROW], "sources": struct.pack("<q", extent[0]), "attributes": [NUMBER]} | REST
+        store.record({"record": "commit"} | where | content)
         done = {"consumer": "fold", "step": number - held, "checkpoint": b"x" * 100}
         store.record({"record": "done", "stream": "s"} | done)
 
@@ -56,3 +59,24 @@ def test_the_node_machine_s_stores_compact_too(tmp_path, small_compaction):
     store.record({"record": "drop", "stream": "s"})
     assert store.extents.free_bytes == store.extents.capacity
     store.close()
+
+
+def test_layouts_that_an_index_written_anew_does_not_hold_are_told_again(tmp_path, small_compaction):
+    """Two layouts in turn, of which only the last one is taken along; the index alone must give all steps."""
+    bench = Bench(tmp_path / "n")
+    bench.open()
+    sizes = [PAGE, PAGE, PAGE // 2]
+    for step in range(60):
+        ((offset, _),) = bench.begin(0, step, 1)["extents"]
+        content = content_of([block(offset, sizes[step % 3])], layout=step % 3 // 2)
+        known = step > 3 and {key: value for key, value in content.items() if key != "forms"}
+        bench.say(0, "commit", step=step, attributes=[NUMBER], waited_s=0.0, **(known or content))
+        if step == 0:
+            epoch = bench.attach("fold")["epoch"]
+        bench.done(step - 2, epoch, checkpoint=bytes(200))
+    before = bench.store.streams[STREAM]
+    assert bench.store._index.size_bytes < 3 * 4096
+    bench.reopen()
+    assert bench.store.streams[STREAM] == before
+    assert {number: step.bytes for number, step in before.steps.items()} == {58: PAGE, 59: PAGE // 2}
+    bench.store.close()

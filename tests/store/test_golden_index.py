@@ -1,4 +1,4 @@
-"""The index of an earlier agent is read by this one: version 2 stays version 2."""
+"""The index of an earlier agent is read by this one: version 3 stays version 3."""
 
 from golden_run import GOLDEN, PAGES, live
 from peers import PAGE, STREAM

@@ -1,4 +1,5 @@
 import os
+import struct
 from bisect import bisect_right
 from copy import deepcopy
 
@@ -6,6 +7,7 @@ import pytest
 
 from bbflow.belongings import make
 from bbflow.errors import CapacityError, ConfigError, ProtocolError
+from bbflow.store.extents import ALIGNMENT_BYTES as PAGE
 from bbflow.store.frames import encode
 from bbflow.store.index import Index, replay
 from bbflow.store.node import FILES, NodeStore
@@ -14,15 +16,23 @@ RECORDS = [{"record": "format", "version": 1}, {"record": "open", "stream": "a"}
 
 FIRST = {"writers": 1, "local_writers": 1, "moved_from": "", "settled": -1, "loss_timeout_s": 1.0}
 RANK = {"stream": "a", "rank": 0}
-EMPTY = {"blocks": [], "attributes": [], "began_s": 1.0, "committed_s": 2.0}
+ROW = ["v", "int8_t", "LocalArray", [], [], [PAGE], 0, 0, 0, PAGE, False]
+REST = {"layout": 0, "files": [], "values": [], "extremes": b"", "attributes": [], "began_s": 1.0, "committed_s": 2.0}
+
+
+def at(place):
+    """What a record says of one block of a page."""
+    return {"forms": [ROW], "sources": struct.pack("<q", place)} | REST
+
+
 LIFE = [
     {"record": "open"} | RANK | FIRST,
     {"record": "attach", "stream": "a", "consumers": ["fold"], "epoch": 1},
     {"record": "grant", "step": 0, "extents": [[0, 8192]]} | RANK,
-    {"record": "commit", "step": 0, "extents": [[0, 4096]]} | EMPTY | RANK,
+    {"record": "commit", "step": 0} | at(0) | RANK,
     {"record": "grant", "step": 1, "extents": [[4096, 4096]]} | RANK,
     {"record": "done", "stream": "a", "consumer": "fold", "step": 0, "checkpoint": b"c"},
-    {"record": "commit", "step": 1, "extents": [[4096, 4096]]} | EMPTY | RANK,
+    {"record": "commit", "step": 1} | at(4096) | RANK,
     {"record": "close", "attributes": []} | RANK,
 ]
 """A stream of one writer from its begin to its end."""
@@ -79,8 +89,8 @@ def test_a_store_of_another_version_is_refused(tmp_path):
 
 
 def test_an_index_whose_extents_overlap_is_refused(tmp_path):
-    step = {"record": "step", "stream": "a", "ranks": 1, "extents": [[0, 4096]]} | EMPTY
-    first = {"record": "format", "version": 2, "capacity": 1 << 16}
+    step = {"record": "step", "stream": "a", "ranks": 1} | at(0)
+    first = {"record": "format", "version": 3, "capacity": 1 << 16}
     make(tmp_path, *FILES)
     write_index(tmp_path / "index", [first, step | {"step": 0}, step | {"step": 1}])
     with pytest.raises(ProtocolError, match="held twice"):
@@ -134,6 +144,9 @@ def test_a_node_carries_on_from_an_index_torn_at_any_byte_of_its_last_records(tm
         {"record": "grant", "step": 0, "extents": [[0, 100]]} | RANK,
         {"record": "grant", "step": 0, "extents": [[0, 4096.0]]} | RANK,
         {"record": "feast", "stream": "a"},
+        {"record": "commit", "step": 0} | at(100) | RANK,
+        {"record": "commit", "step": 0} | at(-4096) | RANK,
+        {"record": "commit", "step": 0} | at(0) | {"sources": b"\0" * 7} | RANK,
     ],
 )
 def test_a_record_with_a_wrong_content_is_one_clear_error_and_is_never_written(tmp_path, record):

@@ -131,8 +131,10 @@ class Landed:
                     region = tuple(slice(at, at + size) for at, size in zip(form.start, form.count, strict=True))
                     file.seek(first + form.place)
                     file.write(self._values[step][region].astype("f8").tobytes())
-        source = np.array([first], "<i8").tobytes()
-        return {node: Step(step, layout, source) for node, layout in pattern.layouts.items()}
+        layouts = pattern.layouts.items()
+        return {
+            node: Step(step, layout, np.full(len(layout.reach), first, "<i8").tobytes()) for node, layout in layouts
+        }
 
 
 def settled(folder, folding, moved, shape, before_it, *, torn):

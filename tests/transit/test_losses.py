@@ -2,11 +2,12 @@ from pathlib import Path
 
 import pytest
 
+from bbflow.records import Layout, Step
 from bbflow.transit.folding.losses import Losses
 from bbflow.transit.folding.shards import ShardKey, ShardState
 from bbflow.transit.folding.slots import BASE, OUTER
 from bbflow.transit.safe import CopyWork, SafeCopies, copy_states, read_safe_copy
-from bbflow.view.stream import StreamView
+from bbflow.view.stream import Arrival, News, StreamView
 
 
 def state(node, start, last_step, **more):
@@ -95,9 +96,8 @@ def test_without_a_safe_copy_there_is_nothing(tmp_path):
 
 
 def reply(status="open", writers=2, local=1, steps=(), last=-1, moved=()):
-    named = {"status": status, "writers": writers, "local_writers": local, "base": [], "attributes": []}
-    told = [{"step": number, "ranks": ranks, "blocks": []} for number, ranks in steps]
-    return named | {"steps": told, "last": last, "discarded": [], "moved": list(moved)}
+    told = tuple(Step(number, Layout.of(()), ranks=ranks) for number, ranks in steps)
+    return News(status, writers, local, told, last, arrivals=tuple(Arrival(*move) for move in moved))
 
 
 def test_one_nodes_word_for_an_aborted_stream_is_not_its_end():

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from bbflow.config import parse_config
 from bbflow.errors import ConfigError
-from bbflow.records import Block, Step
+from bbflow.records import BlockForm, Layout, Step
 from bbflow.transit.chain.saved import read_state
 from bbflow.transit.chain.taking_over import carried_on, take_over
 from bbflow.transit.folding.regions import check_apart
 from bbflow.transit.folding.shards import ShardKey
-from bbflow.view.stream import StreamView
+from bbflow.view.stream import News, StreamView
 
 SHAPE = 4, 6
 STEPS = 40
@@ -162,12 +162,9 @@ def test_blocks_that_move_in_a_later_run_go_on_from_what_the_first_one_left(tmp_
 def arrived(hours):
     """A node's stream in which a step has landed at each of these hours."""
     view = StreamView(["a"], {"a": -1})
-    steps = [
-        Step.of_blocks(number, [Block("time", "double", "GlobalValue", value=hour)]).to_wire()
-        for number, hour in enumerate(hours)
-    ]
-    state = {"status": "open", "writers": 1, "local_writers": 1, "discarded": [], "moved": [], "attributes": []}
-    view.update("a", state | {"base": [], "steps": steps, "last": len(hours) - 1})
+    time = Layout.of((BlockForm("time", "double", "GlobalValue", (), (), (), rank=0),))
+    steps = tuple(Step(number, time, values=(hour,)) for number, hour in enumerate(hours))
+    view.update("a", News("open", 1, 1, steps, len(hours) - 1))
     return view
 
 

@@ -9,51 +9,57 @@
 #include <iterator>
 #include <limits>
 #include <string>
+#include <vector>
 
 using bbflow::Value;
 
 namespace
 {
 
-Value::Map ArrayBlock()
+Value::Array Form(const std::string &name, const std::string &type, const std::string &kind)
 {
-    return {{"name", "tas"},
-            {"type", "float"},
-            {"kind", "GlobalArray"},
-            {"shape", Value::FromDims({180, 360})},
-            {"start", Value::FromDims({90, 0})},
-            {"count", Value::FromDims({90, 360})},
-            {"offset", uint64_t{1} << 33},
-            {"bytes", uint64_t{129600}},
-            {"min", 203.5},
-            {"max", 317.25}};
+    return {name, type, kind};
 }
 
-/** A block without a place in the pool, of an array that is joined in its first dimension. */
-Value::Map SpilledBlock()
+Value::Array Placed(Value::Array form, const Value &shape, const Value &start, const Value &count,
+                    const uint64_t place, const uint64_t bytes, const bool isSpilled)
 {
-    return {{"name", "points"},
-            {"type", "int8_t"},
-            {"kind", "JoinedArray"},
-            {"shape", Value::Array{std::numeric_limits<uint64_t>::max() - 1, uint64_t{3}}},
-            {"start", Value::Array{}},
-            {"count", Value::FromDims({2, 3})},
-            {"offset", uint64_t{64}},
-            {"bytes", uint64_t{6}},
-            {"min", int64_t{-128}},
-            {"max", int64_t{127}},
-            {"file", "/pfs/climate.300.7.spill"}};
+    for (const Value &item : {shape, start, count, Value(uint64_t{7}), Value(uint64_t{0}),
+                              Value(place), Value(bytes), Value(isSpilled)})
+    {
+        form.push_back(item);
+    }
+    return form;
 }
 
-Value::Map SingleValue(const std::string &name, const std::string &type, Value value)
+/** An array in the pool, one that is joined in its first dimension and spilled, three values. */
+Value::Array Forms()
 {
-    return {{"name", name},
-            {"type", type},
-            {"kind", "GlobalValue"},
-            {"shape", Value::Array{}},
-            {"start", Value::Array{}},
-            {"count", Value::Array{}},
-            {"value", std::move(value)}};
+    const Value none = Value::Array{};
+    const Value joined = Value::Array{std::numeric_limits<uint64_t>::max() - 1, uint64_t{3}};
+    return {Placed(Form("tas", "float", "GlobalArray"), Value::FromDims({180, 360}),
+                   Value::FromDims({90, 0}), Value::FromDims({90, 360}), 64, 129600, false),
+            Placed(Form("points", "int8_t", "JoinedArray"), joined, none, Value::FromDims({2, 3}),
+                   64, 6, true),
+            Placed(Form("time", "double", "GlobalValue"), none, none, none, 0, 0, false),
+            Placed(Form("label", "string", "GlobalValue"), none, none, none, 0, 0, false),
+            Placed(Form("phase", "double complex", "GlobalValue"), none, none, none, 0, 0, false)};
+}
+
+template <class T>
+std::string Bytes(const std::vector<T> &values)
+{
+    return {reinterpret_cast<const char *>(values.data()), values.size() * sizeof(T)};
+}
+
+Value::Binary AllExtremes()
+{
+    std::string none;
+    for (int i = 0; i < 3; ++i)
+    {
+        none += Bytes<double>({1.0, 0.0});
+    }
+    return {Bytes<double>({203.5, 317.25}) + Bytes<int64_t>({-128, 127}) + none};
 }
 
 Value::Array Numbers()
@@ -95,9 +101,12 @@ int main(const int count, char **words)
     const Value::Map commit = {
         {"op", "commit"},
         {"step", uint64_t{300}},
-        {"blocks", Value::Array{ArrayBlock(), SpilledBlock(), SingleValue("time", "double", 0.125),
-                                SingleValue("label", "string", std::string(40, 'n') + " Größe"),
-                                SingleValue("phase", "double complex", Value::Array{1.0, -2.0})}},
+        {"layout", uint64_t{2}},
+        {"forms", Forms()},
+        {"sources", Value::Binary{Bytes<int64_t>({int64_t{1} << 33})}},
+        {"files", Value::Array{"/pfs/climate.300.7.spill"}},
+        {"values", Value::Array{0.125, std::string(40, 'n') + " Größe", Value::Array{1.0, -2.0}}},
+        {"extremes", AllExtremes()},
         {"attributes", Value::Array{Attribute("tas/units", "string", "K"),
                                     Attribute("numbers", "int64_t", Numbers()),
                                     Attribute("latin", "string", "gr\xfcn")}},

@@ -11,14 +11,18 @@
 namespace
 {
 
-constexpr size_t Limit = 4;
 constexpr const char *Names[] = {"ready", "wait", "end", "failure"};
 
 void Do(bbflow::ReadView &view, const bbflow::Value &command)
 {
     if (const bbflow::Value *reply = command.Find("reply"))
     {
-        view.Update(command.UnsignedAt("node"), *reply, Limit);
+        std::vector<bbflow::StepPart> steps;
+        for (const bbflow::Value &step : reply->ArrayAt("steps"))
+        {
+            steps.push_back({step.IntegerAt("step"), step.UnsignedAt("ranks")});
+        }
+        view.Update(command.UnsignedAt("node"), *reply, std::move(steps));
     }
     else if (command.Find("lose"))
     {

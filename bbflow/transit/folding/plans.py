@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from bbflow.layouts import EXTREMES_BYTES
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.space import Local
-from bbflow.records import EXTREMES_BYTES, BlockForm, Layout
+from bbflow.records import BlockForm, Layout
 from bbflow.transit.folding.batches import Stretch
 from bbflow.transit.folding.inherited import Inherited
 from bbflow.transit.folding.packing import Alike, Roster

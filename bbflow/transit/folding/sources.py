@@ -6,9 +6,9 @@ from math import prod
 
 import numpy as np
 
+from bbflow.layouts import wide_dtype
 from bbflow.operators.family import Array
 from bbflow.operators.filter import Extremes
-from bbflow.records import wide_dtype
 from bbflow.store.pool import map_pool
 from bbflow.transit.folding.inputs import Inputs
 from bbflow.transit.folding.packing import pack, unpack
@@ -82,7 +82,8 @@ class MappedSteps:
             return np.full(points, self.steps.values[step][place], self.plan.singles[place].dtype)
         form = self.plan.layout.forms[place[1]]
         if form.spilled:
-            return np.memmap(self.steps.files[step][form.source], form.dtype, "r", form.place, prod(form.count))
+            file = self.steps.files[step][int(self.plan.layout.source_of[place[1]])]
+            return np.memmap(file, form.dtype, "r", form.place, prod(form.count))
         return np.frombuffer(self._pool, form.dtype, prod(form.count), self._offsets[step][place[1]])
 
     def _extremes(self, shard: PlannedShard, name: str, step: int) -> Extremes:
