@@ -11,6 +11,7 @@ from bbflow.errors import ConfigError, nearest
 from bbflow.operators.diagnostic import Diagnostic, parse_diagnostics
 from bbflow.operators.own.origin import look_in
 from bbflow.operators.readers import flag, one_of
+from bbflow.operators.windows.spans import Run, Steps
 from bbflow.units import parse_bytes
 
 T = TypeVar("T")
@@ -142,6 +143,14 @@ class Config:
         """Give the same configuration with paths that mean the same to processes with another working directory."""
         raw = replace(self.raw, phases=self.raw.phases.absolute() if self.raw.phases else None)
         return replace(self, output=self.output.absolute(), raw=raw)
+
+    @property
+    def dated_windows(self) -> tuple[str, ...]:
+        """Windows that a stream without time can't have."""
+        diagnostics = self.diagnostics.values()
+        inner = (item.each.window for item in diagnostics if item.each)
+        windows = (*(window for item in diagnostics for window in item.windows), *inner)
+        return tuple(window.name for window in windows if not isinstance(window.spans, Steps | Run))
 
     def isolated(self) -> "Config":
         """Give the same configuration with users' operators in processes of their own."""

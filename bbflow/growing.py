@@ -14,8 +14,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
-import zarr
-from zarr.codecs import ZstdCodec
 
 from bbflow.chunks import COMPRESSION_LEVEL, Chunks
 
@@ -179,6 +177,9 @@ class GrowingZarr:
 @cache
 def _made_by_zarr(dtype: str, compression: str) -> str:
     """Let zarr say once how it describes arrays of some type."""
+    import zarr  # late: who reads attributes, or shows progress, needs none of it
+    from zarr.codecs import ZstdCodec
+
     made: dict[str, Any] = {}
     zarr.create_array(
         store=made,

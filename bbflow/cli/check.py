@@ -16,7 +16,6 @@ from pathlib import Path
 import bbflow_adios2
 from bbflow_adios2.selection import problems, read_selections
 
-from bbflow.checks.dask import check_dask
 from bbflow.checks.finding import FINE, NOTE, WRONG, Finding
 from bbflow.checks.memory import check_memory, check_nodes, per_point
 from bbflow.cli.fold import add_continue, configured
@@ -25,7 +24,6 @@ from bbflow.errors import BbflowError, CapacityError, ConfigError
 from bbflow.landing.certificate import certificate_of
 from bbflow.landing.client import request_once
 from bbflow.landing.contact import read_contact
-from bbflow.transit.opening import windows_with_dates
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -83,6 +81,8 @@ def check_run(config: Config, contact: Path | None, scheduler: str | None) -> li
         found += per_point(config)
         hosts = {node.host for node in nodes}
     if scheduler is not None:
+        from bbflow.checks.dask import check_dask  # late: 'bbflow run' checks too, and Dask takes half a second
+
         found += check_dask(scheduler, certificate_of(contact) if contact else Path(), hosts)
     return found
 
@@ -112,7 +112,7 @@ def xml_of(command: Sequence[str]) -> Path | None:
 
 
 def _check_time(config: Config) -> list[Finding]:
-    dated = windows_with_dates(config)
+    dated = config.dated_windows
     if config.time.by == "steps" and dated:
         return [Finding(WRONG, "time", f"time is steps, but the window {dated[0]} needs dates")]
     if dated and config.time.units is None:

@@ -14,9 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from bbflow.landing.contact import contact_key
-from bbflow.report import page_of
 from bbflow.report.dashboard import Dashboard
 from bbflow.report.page import render_page
+from bbflow.report.writing import page_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

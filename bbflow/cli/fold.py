@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bbflow.api import connect
 from bbflow.config import Config, load_config
 from bbflow.course import INCOMPLETE
 from bbflow.leftovers import name_semaphores
@@ -62,6 +61,8 @@ def configured(options: argparse.Namespace) -> Config:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
+    from bbflow.api import connect  # late: 'bbflow run' shares the options above, and imports neither Dask nor xarray
+
     name_semaphores()
     config = configured(options)
     asked: dict[str, Any] = {"output_held": options.output_held, "take_over": options.take_over, "lost": options.lost}

@@ -28,7 +28,7 @@ from bbflow.events import EVENTS_FILE
 from bbflow.landing.contact import read_contact
 from bbflow.landing.embedded import EmbeddedNodes
 from bbflow.progress import Progress
-from bbflow.report import REPORT_FILES, write_report
+from bbflow.report import REPORT_FILES
 from bbflow.staging.policies import checked_policy
 from bbflow.supervise import Supervisor
 from bbflow.transit.chain.taking_over import check_continued
@@ -124,12 +124,18 @@ def _tell_ending(file: Path, config: Config, contact: Path, course: Course, *, d
     try:
         mark_incomplete(output, course)
         left = Left.of(output)
-        report = [f"report in {write_report(output)}"] if draws_report and left.spans else []
+        report = [f"report in {_drawn(output)}"] if draws_report and left.spans else []
     except OSError as error:
         left, report = Left.of(output), [f"there is no report: {describe(error)}"]
     held = describe_held(file, config.stream, contact, course)
     for line in [*describe_ending(file, config.stream, output, course, left), *held, *report]:
         print(f"bbflow: {line}", flush=True)
+
+
+def _drawn(output: Path) -> Path:
+    from bbflow.report.writing import write_report  # late: what draws takes half a second to import
+
+    return write_report(output)
 
 
 @contextmanager

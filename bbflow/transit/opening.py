@@ -12,7 +12,6 @@ from bbflow.config import Config
 from bbflow.errors import ConfigError, nearest
 from bbflow.landing.contact import NodeAddress
 from bbflow.operators.windows.calendars import STEP_CLOCK, Clock
-from bbflow.operators.windows.spans import Run, Steps
 from bbflow.transit.cluster import Cluster
 from bbflow.view.blocks import BlockReader
 from bbflow.view.layout import PlacedBlock
@@ -56,7 +55,7 @@ def make_clock(config: Config, attributes: StreamAttributes) -> Clock:
     ConfigError
         If there are no units but windows that need dates, or units or calendar are unknown.
     """
-    time, dated = config.time, windows_with_dates(config)
+    time, dated = config.time, config.dated_windows
     own = attributes.of(time.variable)
     units = time.units or own.get("units")
     if time.by != "steps" and units is not None:
@@ -72,13 +71,6 @@ def make_clock(config: Config, attributes: StreamAttributes) -> Clock:
             "for windows of steps and run only"
         )
     return STEP_CLOCK
-
-
-def windows_with_dates(config: Config) -> list[str]:
-    """Give the windows that a stream without time can't have."""
-    diagnostics = config.diagnostics.values()
-    windows = [window for item in diagnostics for window in (*item.windows, *([item.each.window] if item.each else []))]
-    return [window.name for window in windows if not isinstance(window.spans, Steps | Run)]
 
 
 def own_names(config: Config, clock: Clock) -> frozenset[str]:

@@ -1,7 +1,7 @@
 import pytest
 import synthetic_run
 
-from bbflow.report import write_report
+from bbflow.report.writing import write_report
 
 
 @pytest.fixture(scope="session")

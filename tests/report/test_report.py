@@ -9,7 +9,7 @@ import xarray as xr
 
 from bbflow.belongings import MARK
 from bbflow.errors import ConfigError
-from bbflow.report import write_report
+from bbflow.report.writing import write_report
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

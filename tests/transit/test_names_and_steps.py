@@ -11,7 +11,7 @@ import xarray as xr
 
 from bbflow import start_nodes
 from bbflow.errors import ConfigError
-from bbflow.report import write_report
+from bbflow.report.writing import write_report
 from bbflow.transit.output.decoding import open_results
 
 STEPS = 10

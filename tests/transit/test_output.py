@@ -13,7 +13,7 @@ import xarray as xr
 from bbflow.belongings import MARK, claim
 from bbflow.config import parse_config
 from bbflow.errors import ConfigError
-from bbflow.report import write_report
+from bbflow.report.writing import write_report
 from bbflow.transit.output.claiming import written
 from bbflow.transit.output.netcdf import check_netcdf, write_netcdf
 

@@ -1,0 +1,84 @@
+"""Writing the report: what is read, drawn and put on the page."""
+
+from glob import escape
+from pathlib import Path
+
+from bbflow.atomic import write_whole
+from bbflow.belongings import claim
+from bbflow.errors import ConfigError
+from bbflow.report import REPORT_FILES
+from bbflow.report.events import Events, read_events
+from bbflow.report.maps import draw_maps
+from bbflow.report.page import Page, render_page
+from bbflow.report.picture import Picture
+from bbflow.report.results import read_results
+from bbflow.report.series import draw_series
+from bbflow.report.summary import summarise
+from bbflow.report.timeline import draw_timeline
+
+
+def write_report(output: Path) -> Path:
+    """Write the report of a run, also of one that is still running or was cut off.
+
+    Parameters
+    ----------
+    output
+        The run's directory. What of ``results.zarr`` and ``events.jsonl`` is missing or broken is
+        said in the report.
+
+    Returns
+    -------
+    Path
+        Of ``report.html``. The pictures are in ``figures/`` beside it.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such directory.
+    """
+    page = page_of(output)
+    _write_pictures(output, [*page.maps, *page.series, *filter(None, (page.timeline,))])
+    report = output / "report.html"
+    write_whole(report, render_page(page).encode())
+    return report
+
+
+def page_of(output: Path) -> Page:
+    """Read a run's directory and draw its pictures; nothing is written.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such directory.
+    """
+    if not output.is_dir():
+        raise ConfigError(f"there is no directory {output}: give the output directory of a run")
+    events = read_events(output / "events.jsonl")
+    results = read_results(output / "results.zarr")
+    return Page(
+        summary=summarise(events or Events(), results.status),
+        results=results,
+        maps=draw_maps(results.statistics),
+        series=draw_series(results.statistics, results.steps),
+        timeline=draw_timeline(events or Events()),
+        notes=(*_notes(events), *results.notes),
+    )
+
+
+def _notes(events: Events | None) -> list[str]:
+    if events is None:
+        return ["There is no events.jsonl: bytes, waiting time and timeline are unknown."]
+    notes = []
+    if events.unreadable:
+        lines = "line" if events.unreadable == 1 else "lines"
+        notes.append(f"{events.unreadable} {lines} of events.jsonl can't be read and were left out.")
+    if events.end is None:
+        notes.append("events.jsonl has no end: the run still goes on, or was cut off.")
+    return notes
+
+
+def _write_pictures(output: Path, pictures: list[Picture]) -> None:
+    claim(output, *REPORT_FILES, *(escape(f"figures/{picture.name}.png") for picture in pictures))
+    (output / "figures").mkdir(exist_ok=True)
+    for picture in pictures:
+        write_whole(output / "figures" / f"{picture.name}.png", picture.png)
