@@ -1,8 +1,8 @@
 """Choose nodes, capacity, fetchers, lookahead and policy for a scenario, by simulating each choice.
 
 It looks for the least time, cost, or time x cost among all combinations that slow others down by no more than a bound,
-and says in three lines what to take and why. For a cloud, `bbflow plan cloudbb` shows CloudBB's Time x Cost model:
-how many I/O nodes to rent.
+takes the smallest of those that are as good, and says in three lines what to take and why. For a cloud,
+`bbflow plan cloudbb` shows CloudBB's Time x Cost model: how many I/O nodes to rent.
 
 Example:
   bbflow plan eley-2 --most-slowdown 1.02 --vary burst_buffer.fetchers=2,4,8
@@ -23,9 +23,11 @@ from bbflow.simulate.cloud import CloudScenario
 from bbflow.simulate.planning import AIMS, choose, explain
 from bbflow.simulate.runs import Result
 from bbflow.simulate.scenario import Scenario
+from bbflow.units import format_bytes, parse_bytes
 
 _GIVEN = "rent.compute_nodes"
 """What a user of a cloud has settled already: the I/O nodes are chosen for each number of them."""
+_CAPACITY = "node_capacity_bytes"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -89,10 +91,15 @@ def split(knobs: Mapping[str, Sequence[str]], key: str | None) -> list[dict[str,
 def usual_knobs(scenario: Scenario) -> Mapping[str, tuple[str, ...]]:
     """Give the few knobs that users have, around what the scenario says: half of it, itself, and double."""
     given = scenario.content.get("burst_buffer", {})
-    knobs: dict[str, tuple[str, ...]] = {}
-    for key in ("nodes", "clients_per_node", "fetchers"):
-        if key in given and not (key == "fetchers" and "job" not in scenario.content):
-            knobs[f"burst_buffer.{key}"] = tuple(dict.fromkeys(str(max(int(given[key] * f), 1)) for f in (0.5, 1, 2)))
-    if "job" in scenario.content:
-        knobs["job.lookahead"] = ("1", "2")
-    return knobs
+    stages = [section for section in ("job", "workflow") if section in scenario.content]
+    keys = ["nodes", "clients_per_node", _CAPACITY, *(["fetchers"] if stages else [])]
+    knobs = {f"burst_buffer.{key}": around(key, given[key]) for key in keys if given.get(key)}
+    return knobs | {f"{section}.lookahead": ("1", "2") for section in stages}
+
+
+def around(key: str, value: str | int) -> tuple[str, ...]:
+    """Give half of a knob's value, itself, and double, as they would be written in a scenario."""
+    if key != _CAPACITY:
+        return tuple(dict.fromkeys(str(max(int(int(value) * factor), 1)) for factor in (0.5, 1, 2)))
+    sizes = [int(parse_bytes(value) * factor) for factor in (0.5, 1, 2)]
+    return tuple(said if parse_bytes(said := format_bytes(size)) == size else str(size) for size in sizes)

@@ -1,12 +1,14 @@
 """Say what a scenario would come to: the real policies and planners, moved by a simulated clock.
 
-SCENARIO is a file, or the name of one that comes with bbflow: testbed, eley-1, eley-2, abb-8, abb-16, abb-32, cloudbb,
-exascale. With --profile it is a directory with the events.jsonl of a staging, or of a run with its analysis: what if
-it had had other nodes, capacity or policies? With both, the scenario is a cloud, and the run what nodes are rented for.
+SCENARIO is a file, or the name of one that comes with bbflow: testbed, eley-1, eley-2, abb-8, abb-16, abb-32, montage,
+cloudbb, exascale. With --profile it is a directory with the events.jsonl of a staging, or of a run with its analysis:
+what if it had had other nodes, capacity or policies? With both, the scenario is a cloud, and the run what nodes are
+rented for.
 
 Example:
   bbflow simulate testbed --vary application.pause_s=0.9,2 --picture testbed.png
   bbflow simulate abb-8 --way abb --way bbflow --vary simulation.nodes=16,32,64,128 --json -
+  bbflow simulate montage --way parsl --way pegasus+full-delay
   bbflow simulate --profile bb/job --vary burst_buffer.fetchers=1,2,4 --way full-delay
 """
 

@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from bbflow.errors import CapacityError, ConfigError
 from bbflow.simulate.runs import Result, run_scenario, variations
 from bbflow.simulate.scenario import Scenario
 from bbflow.simulate.world import StandstillError
+from bbflow.units import parse_bytes
 
 AIMS: Mapping[str, Callable[[Result], float]] = {
     "time": lambda result: result.time_s,
@@ -15,6 +17,8 @@ AIMS: Mapping[str, Callable[[Result], float]] = {
     "time-cost": lambda result: result.time_s * result.figures["cost"],
 }
 """What may be made least."""
+_NOISE = 1.005
+"""What differs by less is as good: of such the combination with the least nodes, room and fetchers is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +84,20 @@ def choose(
         )
     if aim != "time" and not any(result.figures.get("cost") for result in allowed):
         raise ConfigError(f"the least {aim} needs prices: give price_per_h in the sections burst_buffer and job")
-    ordered = sorted(allowed, key=lambda result: (round(AIMS[aim](result), 9), sorted(result.knobs.items())))
-    best = ordered[0]
-    other = next((each for each in ordered[1:] if AIMS[aim](each) > AIMS[aim](best) * 1.005), None)
+    ordered = sorted(allowed, key=AIMS[aim])
+    as_good = [result for result in ordered if AIMS[aim](result) <= AIMS[aim](ordered[0]) * _NOISE]
+    best = min(as_good, key=lambda result: (size_of(result.knobs), AIMS[aim](result)))
+    other = next((each for each in ordered if AIMS[aim](each) > AIMS[aim](best) * _NOISE), None)
     return Choice(best, len(results) + refused, refused, len(results) - len(allowed), other)
+
+
+def size_of(knobs: Mapping[str, str]) -> float:
+    """Give the product of what knobs ask for, to compare combinations; those that are no amounts don't count."""
+    product = 1.0
+    for value in knobs.values():
+        with suppress(ConfigError):
+            product *= parse_bytes(value)
+    return product
 
 
 def explain(choice: Choice, aim: str, most_slowdown: float) -> list[str]:
@@ -93,7 +107,8 @@ def explain(choice: Choice, aim: str, most_slowdown: float) -> list[str]:
     felt = "" if math.isnan(slowdown) else f"; the application's phases take {slowdown:.3f} of their time alone"
     lines = [
         f"take {_said(best)}",
-        f"it has the least {aim.replace('-', ' x ')}: {best.time_s:.1f} s{_cost(best)}{felt}",
+        f"it has the least {aim.replace('-', ' x ')}, and is the smallest within 0.5% of it: "
+        f"{best.time_s:.1f} s{_cost(best)}{felt}",
     ]
     compared = f"of {choice.tried} combinations {choice.over_limit} slow others down by more than {most_slowdown:g}"
     compared += f", {choice.refused} can't run"

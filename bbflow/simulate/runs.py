@@ -10,6 +10,7 @@ from bbflow.simulate.cloud import CloudOutcome, CloudScenario, run_cloud
 from bbflow.simulate.scenario import Scenario, varied
 from bbflow.simulate.staging import StagingOutcome, StagingScenario, run_staging
 from bbflow.simulate.transit import TransitOutcome, run_transit
+from bbflow.simulate.workflow import WorkflowScenario, run_workflow
 
 Outcome = StagingOutcome | TransitOutcome | CloudOutcome
 
@@ -74,6 +75,8 @@ def run_once(scenario: Scenario, way: str, seed: int) -> Outcome:
     setting = scenario.setting
     if isinstance(setting, StagingScenario):
         return run_staging(setting, way, seed)
+    if isinstance(setting, WorkflowScenario):
+        return run_workflow(setting, way, seed)
     if isinstance(setting, CloudScenario):
         return run_cloud(setting)
     return run_transit(setting, way, seed)

@@ -13,9 +13,20 @@ import yaml
 from bbflow.errors import ConfigError, nearest
 from bbflow.models.cloud import CloudProfile
 from bbflow.simulate.cloud import CloudScenario, Rent
-from bbflow.simulate.sections import Analysis, Application, BurstBuffer, FileSystem, Job, Simulation, read_section
+from bbflow.simulate.graph import Graph, Level, graph_of_levels, graph_of_plan
+from bbflow.simulate.sections import (
+    Analysis,
+    Application,
+    BurstBuffer,
+    FileSystem,
+    Job,
+    Simulation,
+    Workflow,
+    read_section,
+)
 from bbflow.simulate.staging import NAIVE, StagingScenario
 from bbflow.simulate.transit import WAYS, TransitScenario
+from bbflow.simulate.workflow import PLANNERS, WorkflowScenario, split_way
 from bbflow.staging.policies import POLICIES, parse_policy
 
 Content = dict[str, Any]
@@ -29,12 +40,25 @@ _SECTIONS: Mapping[str, Mapping[str, type[Any]]] = {
         "analysis": Analysis,
         "application": Application,
     },
+    "workflow": {
+        "file_system": FileSystem,
+        "burst_buffer": BurstBuffer,
+        "workflow": Workflow,
+        "levels": Level,
+        "application": Application,
+    },
     "cloud": {"profile": CloudProfile, "rent": Rent},
 }
-_SETTINGS: Mapping[str, type[Any]] = {"staging": StagingScenario, "transit": TransitScenario, "cloud": CloudScenario}
+_SETTINGS: Mapping[str, type[Any]] = {
+    "staging": StagingScenario,
+    "transit": TransitScenario,
+    "workflow": WorkflowScenario,
+    "cloud": CloudScenario,
+}
 MODEL = "model"
 """The only way of a cloud scenario."""
-_OPTIONAL = {"application"}
+_ALL_WAYS = {"staging": [NAIVE, *POLICIES], "transit": list(WAYS), "workflow": list(PLANNERS)}
+_OPTIONAL = {"application", "levels"}
 _COMMON = {"kind", "title", "assumed", "seed", "repeats", "policies", "ways", "vary", "resolution_s"}
 
 
@@ -46,7 +70,7 @@ class Scenario:
     """Of its file, without the ending."""
     title: str
     """In a few words."""
-    setting: StagingScenario | TransitScenario | CloudScenario
+    setting: StagingScenario | TransitScenario | WorkflowScenario | CloudScenario
     """Who shares what."""
     ways: tuple[str, ...]
     """Delay policies (``naive`` too), or ways of steps, to compare."""
@@ -60,6 +84,8 @@ class Scenario:
     """Keys that take several values, where nothing else is asked for."""
     content: Content = field(default_factory=dict, repr=False)
     """As it was written, for `varied`."""
+    folder: Path = Path()
+    """Where the scenario's file lies: what it names is relative to that."""
 
 
 def load_scenario(path: Path) -> Scenario:
@@ -74,11 +100,18 @@ def load_scenario(path: Path) -> Scenario:
         content = yaml.safe_load(path.read_text())
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigError(f"can't read the scenario {path}: {' '.join(str(error).split())}") from None
-    return parse_scenario(path.stem, content)
+    return parse_scenario(path.stem, content, path.parent)
 
 
-def parse_scenario(name: str, content: Any) -> Scenario:
+def parse_scenario(name: str, content: Any, folder: Path = Path()) -> Scenario:
     """Check a scenario in the form of YAML's maps, lists and scalars.
+
+    Parameters
+    ----------
+    name, content
+        Of the scenario.
+    folder
+        Where files are that it names.
 
     Raises
     ------
@@ -95,7 +128,13 @@ def parse_scenario(name: str, content: Any) -> Scenario:
     for key in sections.keys() - _OPTIONAL:
         if key not in content:
             raise ConfigError(f"{name}: the section {key!r} is missing")
-    read = {key: read_section(cls, content[key], f"{name}: {key}") for key, cls in sections.items() if content.get(key)}
+    read = {
+        key: read_section(cls, content[key], f"{name}: {key}")
+        for key, cls in sections.items()
+        if content.get(key) and key != "levels"
+    }
+    if kind == "workflow":
+        read["graph"] = _graph(content, read["workflow"], name, folder)
     if "resolution_s" in content and kind != "cloud":
         read["resolution_s"] = _seconds(content["resolution_s"], f"{name}: resolution_s")
     return Scenario(
@@ -108,7 +147,20 @@ def parse_scenario(name: str, content: Any) -> Scenario:
         assumed=tuple(str(line) for line in content.get("assumed", ())),
         vary={str(knob): tuple(map(str, values)) for knob, values in content.get("vary", {}).items()},
         content=content,
+        folder=folder,
     )
+
+
+def _graph(content: Content, given: Workflow, name: str, folder: Path) -> Graph:
+    if bool(given.plan) == ("levels" in content):
+        raise ConfigError(f"{name}: give either the section 'levels' or workflow.plan")
+    if given.plan:
+        return graph_of_plan(folder / given.plan)
+    written = content["levels"]
+    if not isinstance(written, dict) or not written:
+        raise ConfigError(f"{name}: levels must be a map of names, each with tasks, compute_s and more")
+    levels = {str(key): read_section(Level, level, f"{name}: levels.{key}") for key, level in written.items()}
+    return graph_of_levels(levels, given.scale)
 
 
 def varied(scenario: Scenario, knob: str, value: str) -> Scenario:
@@ -131,7 +183,7 @@ def varied(scenario: Scenario, knob: str, value: str) -> Scenario:
     section, key = _find(scenario, knob)
     content = copy.deepcopy(scenario.content)
     content[section][key] = yaml.safe_load(value)
-    return parse_scenario(scenario.name, content)
+    return parse_scenario(scenario.name, content, scenario.folder)
 
 
 def _find(scenario: Scenario, knob: str) -> tuple[str, str]:
@@ -139,7 +191,7 @@ def _find(scenario: Scenario, knob: str) -> tuple[str, str]:
     known = {
         section: {item.name for item in dataclasses.fields(kinds[section])}
         for section in kinds
-        if section in scenario.content
+        if section in scenario.content and section != "levels"
     }
     section, dot, key = knob.partition(".")
     if dot:
@@ -163,7 +215,7 @@ def _ways(content: Content, name: str) -> tuple[str, ...]:
     key, other = ("policies", "ways") if kind == "staging" else ("ways", "policies")
     if other in content:
         raise ConfigError(f"{name}: {other!r} belongs to the other kind of scenario; here it is {key!r}")
-    ways = content.get(key, [NAIVE, *POLICIES] if kind == "staging" else list(WAYS))
+    ways = content.get(key, _ALL_WAYS[kind])
     if not isinstance(ways, list) or not ways:
         raise ConfigError(f"{name}: {key} must be a list")
     return checked_ways(kind, [str(way) for way in ways])
@@ -180,6 +232,8 @@ def checked_ways(kind: str, ways: Sequence[str]) -> tuple[str, ...]:
     for way in ways:
         if kind == "staging" and way != NAIVE:
             parse_policy(way)
+        elif kind == "workflow":
+            split_way(way)
         elif kind != "staging" and way not in (known := WAYS if kind == "transit" else (MODEL,)):
             raise ConfigError(f"unknown way {way!r}; {nearest(way, known)}")
     return tuple(ways)

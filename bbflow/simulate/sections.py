@@ -1,6 +1,7 @@
 """What a scenario's sections say: records whose fields are the keys, and how their values are read."""
 
 import dataclasses
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -92,6 +93,34 @@ class Job:
     """Waves whose inputs may lie ahead."""
     jitter: float = 0.0
     """Relative standard deviation of a task's computing."""
+    start_s: float = 0.0
+    """From the end of the application's last phase before it to its own begin."""
+    price_per_h: float = 0.0
+    """Of one node, in any currency."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workflow:
+    """Where a workflow's tasks run; they are told by the section `levels`, or by a plan file."""
+
+    nodes: int
+    """Compute nodes."""
+    slots: int
+    """Tasks that run at once, over all nodes."""
+    link_bytes_per_s: float
+    """Of one node to the network."""
+    plan: str = ""
+    """File with the tasks, as `bbflow stage` takes it, with ``compute_s`` for each; relative to the scenario's."""
+    scale: int = 1
+    """How often the levels' counts are taken; what is one stays one."""
+    stream_bytes_per_s: float = 1e12
+    """The most that one task reads from, or writes to, the file system."""
+    lookahead: int = 1
+    """Waves whose inputs may lie ahead."""
+    outputs_share: float = 0.5
+    """Share of the BB that Parsl's executor keeps for what tasks make."""
+    jitter: float = 0.0
+    """Relative standard deviation of a task's computing."""
     price_per_h: float = 0.0
     """Of one node, in any currency."""
 
@@ -148,7 +177,8 @@ class Analysis:
     """How the drain gives way to the I/O phases of the application."""
 
 
-_MAY_BE_NONE = {"phases_before", "lookahead", "nodes", "clients_per_node"}
+_MAY_BE_NONE = {"phases_before", "lookahead"}
+"""Whole numbers that may be 0, beside those that are if nothing is said."""
 _RATE = re.compile(r"\s*(.+?)\s*([Bb])(?:it)?/s\s*")
 
 
@@ -165,7 +195,7 @@ def parse_rate(text: str | float) -> float:
         rate = parse_bytes(match[1] + "B") / (1 if match[2] == "B" else 8) if match else float(text)
     except (ValueError, ConfigError):
         raise ConfigError(f"{text!r} is not a rate: write it like 352 MB/s, 10 Gb/s or 1.25e9") from None
-    if rate <= 0:
+    if not 0 < rate < math.inf:
         raise ConfigError(f"{text!r} is not a rate above zero")
     return rate
 
@@ -187,21 +217,22 @@ def read_section(cls: type[T], content: Any, where: str) -> T:
     missing = [name for name, field in valid.items() if field.default is dataclasses.MISSING and name not in content]
     if missing:
         raise ConfigError(f"{where}: the key {missing[0]!r} is missing")
-    return cls(**{key: _value(key, valid[key].type, value, f"{where}.{key}") for key, value in content.items()})
+    return cls(**{key: _value(valid[key], value, f"{where}.{key}") for key, value in content.items()})
 
 
-def _value(key: str, kind: Any, value: Any, where: str) -> float | int | str:
+def _value(field: "dataclasses.Field[Any]", value: Any, where: str) -> float | int | str:
+    key, kind = field.name, field.type
     if kind is str:
         return str(value)
     try:
         if key.endswith("_bytes_per_s") or key == "bytes_per_s":
             return parse_rate(value)
-        read = parse_bytes(value) if key.endswith("_bytes") else kind(value)
+        read = parse_bytes(value) if key.endswith("_bytes") else float(value) if kind is float else int(value)
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from None
     except (TypeError, ValueError):
         raise ConfigError(f"{where}: {value!r} is no {'whole number' if kind is int else 'number'}") from None
-    least = 1 if kind is int and key not in _MAY_BE_NONE else 0
-    if isinstance(value, bool) or read != read or read < least:
+    least = 1 if kind is int and field.default != 0 and key not in _MAY_BE_NONE else 0
+    if isinstance(value, bool) or not least <= read < math.inf:
         raise ConfigError(f"{where}: {value!r} is out of range; it must be {least} or more")
     return float(read) if kind is float else int(read)

@@ -9,6 +9,7 @@ import numpy as np
 from bbflow.errors import ConfigError
 from bbflow.events import EventLog
 from bbflow.simulate.application import SimulatedApplication
+from bbflow.simulate.fetching import SimulatedFetchers
 from bbflow.simulate.sections import Application, BurstBuffer, FileSystem, Job
 from bbflow.simulate.stager import SimulatedStager
 from bbflow.simulate.world import Process, World
@@ -99,6 +100,7 @@ class SimulatedJob:
         world, application = self._world, self._application
         if application is not None:
             world.run(application.warmed_up)
+            world.run(world.after(self._scenario.job.start_s))
         began_s = world.now_s
         stager = None if self._policy == NAIVE else self._stager()
         world.run(world.start(self._run_job(stager)))
@@ -107,13 +109,13 @@ class SimulatedJob:
         return self._outcome(began_s, world.now_s, stager)
 
     def _stager(self) -> SimulatedStager:
-        job, given = self._scenario.job, self._scenario.burst_buffer
-        links = [self._world.resource(given.link_bytes_per_s) for _ in range(self._bb_nodes)]
-        policy = parse_policy(self._policy)
-        return SimulatedStager(
-            self._world, given, job.slots, job.lookahead, self._pfs, links, policy, self._application, self._share,
-            self._events,
+        job, given, world = self._scenario.job, self._scenario.burst_buffer, self._world
+        links = [world.resource(given.link_bytes_per_s) for _ in range(self._bb_nodes)]
+        policy, phases = parse_policy(self._policy), self._application
+        fetchers = SimulatedFetchers(
+            world, given, job.slots, self._pfs, links, policy, phases, self._share, self._events
         )  # fmt: skip
+        return SimulatedStager(fetchers, job.slots, self._bb_nodes * given.node_capacity_bytes, job.lookahead)
 
     def _outcome(self, began_s: float, ended_s: float, stager: SimulatedStager | None) -> StagingOutcome:
         given, slowdown, phases = self._scenario, math.nan, 0

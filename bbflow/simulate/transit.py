@@ -196,6 +196,8 @@ class SimulatedTransit:
             lambda _: None,
         )
 
+        watch.recall()
+
         def look() -> Process:
             while not application.stopping:
                 watch.step()

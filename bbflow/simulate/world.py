@@ -125,6 +125,12 @@ class World:
         """Call something at a time; calls of one time are made in the order in which they were asked for."""
         heapq.heappush(self._calls, (max(self._rounded_s(when_s), self.now_s), next(self._order), call))
 
+    def after(self, seconds: float) -> Signal:
+        """Give a signal that comes so many seconds from now."""
+        over = Signal()
+        self.at(self.now_s + seconds, over.come)
+        return over
+
     def flow(
         self, size_bytes: float, *through: int, limit: float = math.inf, count: int = 1, weight: float = 1.0
     ) -> Flow:

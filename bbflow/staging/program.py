@@ -1,6 +1,7 @@
 """A program to stage by hand: tasks with their files, and perhaps the command that each runs."""
 
 import json
+import math
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -28,14 +29,17 @@ class Step:
     """With its files."""
     command: tuple[str, ...] = ()
     """Words to run once the files are there; nothing is run if empty."""
+    compute_s: float | None = None
+    """What `bbflow simulate` takes it to compute, in seconds; None if it isn't said."""
 
 
 def parse_program(words: Sequence[str]) -> list[Step]:
     """Make a program of a plan file, or of sources: these are one task without a command.
 
-    A plan is YAML or JSON: a list of maps with the keys ``task`` (a name), ``inputs``, ``outputs`` and ``command``.
-    An input is a URL, or a map with ``url``, ``size`` and ``checksum``. In the command, ``{0}``, ``{1}``, … are the
-    places of the inputs, ``{inputs}`` all of them, and ``{outputs}`` those of the outputs.
+    A plan is YAML or JSON: a list of maps with the keys ``task`` (a name), ``inputs``, ``outputs`` and ``command``;
+    ``compute_s`` is for `bbflow simulate`. An input is a URL, or a map with ``url``, ``size`` and ``checksum``. In the
+    command, ``{0}``, ``{1}``, … are the places of the inputs, ``{inputs}`` all of them, and ``{outputs}`` those of the
+    outputs.
 
     Raises
     ------
@@ -112,11 +116,18 @@ def _expanded(task: Task, sources: Sources, target: Path, names: dict[str, str])
 
 
 def _step(item: Any, where: str) -> Step:
-    _check_keys(item, {"task", "inputs", "outputs", "command"}, where)
+    _check_keys(item, {"task", "inputs", "outputs", "command", "compute_s"}, where)
     inputs, outputs = (tuple(_file(given, where) for given in _list(item.get(key))) for key in ("inputs", "outputs"))
     command = item.get("command") or ()
     words = shlex.split(command) if isinstance(command, str) else [str(word) for word in command]
-    return Step(Task(str(item.get("task", where)), inputs, outputs), tuple(words))
+    task = Task(str(item.get("task", where)), inputs, outputs)
+    return Step(task, tuple(words), _seconds(item.get("compute_s"), where))
+
+
+def _seconds(value: Any, where: str) -> float | None:
+    if value is None or (isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf):
+        return value
+    raise ConfigError(f"{where}: compute_s {value!r} is no number of seconds from 0")
 
 
 def _file(item: Any, where: str) -> File:

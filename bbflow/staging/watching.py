@@ -176,13 +176,17 @@ class Watch:
     def start(self) -> None:
         """Decide once, then go on in a thread; after `close` it can be started again."""
         self._memory.lasting.clear()  # of what ended while nobody looked, nobody knows how long it was
-        if self._source is not None and (past := self._source.past()):
-            self._memory.past.clear()
-            self._memory.recall(past)
+        self.recall()
         self.step()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(self._ended,), name="bbflow-phases", daemon=True)
         self._thread.start()
+
+    def recall(self) -> None:
+        """Take what the source knows of phases that ended before the first look."""
+        if self._source is not None and (past := self._source.past()):
+            self._memory.past.clear()
+            self._memory.recall(past)
 
     def close(self) -> None:
         """End the thread."""

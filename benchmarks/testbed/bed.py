@@ -1,12 +1,14 @@
 """The whole test bed: hosts, the shaped link, the server with the job's inputs, and the parts that run on the hosts."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -38,7 +40,8 @@ class Bed:
     def start(self, host: str, module: str, *words: str) -> "subprocess.Popen[str]":
         """Start a part (`python -m benchmarks.testbed.<module>`) on a host, its input and output as pipes."""
         command = self.hosts.inside(host, sys.executable, "-m", f"benchmarks.testbed.{module}", *words)
-        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=ROOT, start_new_session=True)
 
     def run(self, host: str, module: str, *words: str) -> str:
         """Run a part to its end and return what it printed; an error of the part is an error here."""
@@ -46,8 +49,7 @@ class Bed:
         try:
             said, _ = process.communicate(timeout=PART_S)
         finally:
-            process.kill()
-            process.wait()
+            end(process)
         if process.returncode:
             raise RuntimeError(f"{module} on {host} ended with {process.returncode}; its last words are above")
         return said
@@ -62,6 +64,13 @@ class Bed:
                 f"{NEEDED_SHARE:.0%} is needed: this machine is too slow or too busy for the test bed"
             )
         return rate
+
+
+def end(process: "subprocess.Popen[str]") -> None:
+    """Kill a part with all that it has started: ranks that outlive it would hold its output open."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 @contextmanager
@@ -115,8 +124,7 @@ def hpc_application(bed: Bed, phase_bytes: int, pause_s: float, board: Path) -> 
         if process.wait(PART_S):
             raise RuntimeError(f"the HPC application ended with {process.returncode}; its last words are above")
     finally:
-        process.kill()
-        process.wait()
+        end(process)
         listener.join(PART_S)
         process.stdin.close()
         lines.close()

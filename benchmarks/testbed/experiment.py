@@ -50,6 +50,8 @@ class Run:
     """How long each phase took that lies in the run with its middle."""
     alone_s: tuple[float, ...] = ()
     """How long the phases took that the same HPC application had beside no job."""
+    start_s: float = 0.0
+    """From the end of the last phase before it to its begin: where in the pauses it began decides what it meets."""
 
 
 def rotated(policies: Sequence[str], by: int) -> tuple[str, ...]:
@@ -86,7 +88,16 @@ def busy_runs(bed: Bed, job: Job, traffic: Traffic, repeat: int) -> list[Run]:
     spans = [(outcome.begun_s, outcome.ended_s) for _, outcome in outcomes]
     alone_s = undisturbed_s(hpc.phases[1:], spans)
     return [
-        Run(traffic.name, policy, job.passes, job.waves, outcome, phases_within_s(hpc.phases[1:], span), alone_s)
+        Run(
+            traffic.name,
+            policy,
+            job.passes,
+            job.waves,
+            outcome,
+            phases_within_s(hpc.phases[1:], span),
+            alone_s,
+            span[0] - max(end for _, end in hpc.phases if end <= span[0]),
+        )
         for (policy, outcome), span in zip(outcomes, spans, strict=True)
     ]
 

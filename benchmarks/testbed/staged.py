@@ -21,13 +21,16 @@ def read_staged(job: Job) -> Outcome:
         phases=BoardSource(Path(job.board)),
         fetchers=job.fetchers,
     ) as stager:
-        return run_tasks(job, lambda key: submit(stager, key), stager.final)
+        return run_tasks(job, lambda key: submit(stager, key, job.input_bytes), stager.final)
 
 
-def submit(stager: Stager, key: str) -> Await:
-    """Give a task to the stager; what comes back waits for its input."""
+def submit(stager: Stager, key: str, size_bytes: int) -> Await:
+    """Give a task to the stager; what comes back waits for its input.
+
+    Sizes are said: slots are held in program order here, and a task whose source answers late would come after others.
+    """
     url = f"s3://{BUCKET}/{key}"
-    future = stager.submit(key, [File(url)])
+    future = stager.submit(key, [File(url, size_bytes)])
 
     def await_input() -> Read:
         path = future.result()[url]

@@ -7,8 +7,9 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+from bbflow.staging.makings import State, excess_bytes, has_room, taken_bytes, victims
 from bbflow.units import format_bytes
-from bbflow_parsl.places import Place, State, excess_bytes, victims
+from bbflow_parsl.places import Place
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +52,7 @@ class Outputs:
     def room_bytes(self) -> int:
         """Bytes that outputs take, those included that running tasks may need."""
         with self._lock:
-            return sum(place.room_bytes for place in self._known)
+            return taken_bytes(self._known)
 
     def place(self, url: str, name: str, writer: Future[Any], is_result: bool, reuse: bool) -> Place:
         """Choose where a task writes a file.
@@ -73,7 +74,7 @@ class Outputs:
             last = self._latest.get(url)
             if reuse and last is not None and last.is_there:
                 return self._place_again(last, writer)
-            place = Place(url, self._new_path(name), writer, is_result)
+            place = Place(url=url, path=self._new_path(name), writer=writer, is_result=is_result)
             self._latest[url] = place
             self._known.append(place)
             if last is not None:
@@ -125,8 +126,7 @@ class Outputs:
             place.reserved_bytes = size_bytes
         self._make_room(warn=False)
         with self._lock:
-            others_bytes = self.room_bytes - size_bytes
-            if others_bytes + max(size_bytes, 1) <= self._capacity_bytes or not place.url.startswith("/"):
+            if has_room(self._known, place, self._capacity_bytes) or not place.url.startswith("/"):
                 return True
             place.state, place.is_clean, place.reserved_bytes = State.GONE, True, 0
             self._known.remove(place)

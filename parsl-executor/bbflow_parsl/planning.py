@@ -9,10 +9,11 @@ from typing import Any
 
 from bbflow.errors import ConfigError, SourceError
 from bbflow.staging import File, Locations, Stager
+from bbflow.staging.makings import State
 from bbflow_parsl.futures import StagedFile, when_all_done
 from bbflow_parsl.memo import mark_residency
 from bbflow_parsl.outputs import Outputs
-from bbflow_parsl.places import Place, State
+from bbflow_parsl.places import Place
 from bbflow_parsl.settings import absolute, local_path
 
 logger = logging.getLogger(__name__)

@@ -1,0 +1,144 @@
+"""Workflows as graphs of tasks: written by counts, level after level, or read from a plan of `bbflow stage`."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from bbflow.errors import ConfigError, nearest
+from bbflow.staging.files import File, Task
+from bbflow.staging.program import parse_program
+
+ALL = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """Equal tasks of a workflow."""
+
+    tasks: int
+    """How many; ``workflow.scale`` multiplies what is more than one."""
+    compute_s: float
+    """Of one task, without reading and writing."""
+    input_bytes: int = 0
+    """Of a file that each task reads from the file system, beside what others make."""
+    output_bytes: int = 0
+    """Of the file that each task makes."""
+    reads: str = ""
+    """Files that each task reads: ``project:2, model:all`` is two neighbours of one level and all of another."""
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Tasks in program order, with what they compute."""
+
+    tasks: Sequence[Task]
+    """A file that none of them makes lies on the file system."""
+    compute_s: Mapping[str, float]
+    """By the task's key, without reading and writing."""
+
+    @cached_property
+    def makers(self) -> Mapping[str, str]:
+        """By the URL of a file, the key of the task that makes it."""
+        return {file.url: task.key for task in self.tasks for file in task.outputs}
+
+    @cached_property
+    def parents(self) -> Mapping[str, tuple[str, ...]]:
+        """By a task's key, the tasks that make its inputs."""
+        return {
+            task.key: tuple(dict.fromkeys(self.makers[file.url] for file in task.inputs if file.url in self.makers))
+            for task in self.tasks
+        }
+
+    @cached_property
+    def users(self) -> Mapping[str, int]:
+        """By the URL of a file, how many tasks read it."""
+        counts: dict[str, int] = {}
+        for task in self.tasks:
+            for file in dict.fromkeys(task.inputs):
+                counts[file.url] = counts.get(file.url, 0) + 1
+        return counts
+
+    def sources(self, task: Task) -> tuple[File, ...]:
+        """Give the inputs of a task that no task makes."""
+        return tuple(file for file in dict.fromkeys(task.inputs) if file.url not in self.makers)
+
+
+def graph_of_levels(levels: Mapping[str, Level], scale: int = 1) -> Graph:
+    """Make a workflow of its levels' counts.
+
+    Task i of a level with n tasks that reads k files of one with m tasks has those from ``i m // n`` on: neighbours
+    share files, as overlapping images do.
+
+    Parameters
+    ----------
+    levels
+        By name, in program order.
+    scale
+        Factor of all counts but those of one.
+
+    Raises
+    ------
+    ConfigError
+        If a level reads one that doesn't come before it, or an impossible number of files.
+    """
+    tasks, compute_s, made = list[Task](), dict[str, float](), dict[str, list[File]]()
+    for name, level in levels.items():
+        count = level.tasks * (scale if level.tasks > 1 else 1)
+        wanted = _reads(name, level.reads, made)
+        outputs = [File(f"/{name}-{number}", level.output_bytes) for number in range(count)]
+        for number, output in enumerate(outputs):
+            inputs = [file for other, files in wanted.items() for file in _part(made[other], files, number, count)]
+            if level.input_bytes:
+                inputs.append(File(f"/pfs/{name}-{number}", level.input_bytes))
+            tasks.append(Task(f"{name}-{number}", tuple(inputs), (output,)))
+            compute_s[tasks[-1].key] = level.compute_s
+        made[name] = outputs
+    return Graph(tasks, compute_s)
+
+
+def _reads(name: str, text: str, made: Mapping[str, Sequence[File]]) -> dict[str, int]:
+    wanted: dict[str, int] = {}
+    for word in filter(None, (each.strip() for each in text.split(","))):
+        other, _, count = word.partition(":")
+        if other not in made:
+            raise ConfigError(f"levels.{name}.reads: {other!r} is no level before this one; {nearest(other, made)}")
+        most = len(made[other])
+        if count != ALL and (not count.isdecimal() or not 0 < int(count) <= most):
+            raise ConfigError(
+                f"levels.{name}.reads: {word!r}: write {other}:N with 1 to {most} files, or {other}:{ALL}"
+            )
+        wanted[other] = most if count == ALL else int(count)
+    return wanted
+
+
+def _part(files: Sequence[File], wanted: int, number: int, count: int) -> Sequence[File]:
+    first = min(number * len(files) // count, len(files) - wanted)
+    return files[first : first + wanted]
+
+
+def graph_of_plan(path: Path) -> Graph:
+    """Read a plan as `bbflow stage` takes it, whose files have sizes and whose tasks say ``compute_s``.
+
+    Raises
+    ------
+    ConfigError
+        If it can't be read, a size or a time is missing, or a task comes before one whose file it reads.
+    """
+    steps = parse_program([str(path)])
+    for step in steps:
+        if step.compute_s is None:
+            raise ConfigError(f"{path}: task {step.task.key!r} doesn't say how long it computes: give it compute_s")
+        unsized = [file.url for file in (*step.task.inputs, *step.task.outputs) if file.size_bytes is None]
+        if unsized:
+            raise ConfigError(f"{path}: task {step.task.key!r}: {unsized[0]} has no size: give url and size")
+    graph = Graph([step.task for step in steps], {step.task.key: step.compute_s or 0.0 for step in steps})
+    known = set[str]()
+    for task in graph.tasks:
+        if task.key in known:
+            raise ConfigError(f"{path}: there are two tasks {task.key!r}: name them differently")
+        late = [parent for parent in graph.parents[task.key] if parent not in known]
+        if late:
+            raise ConfigError(f"{path}: task {task.key!r} reads what {late[0]!r} makes, which comes after it")
+        known.add(task.key)
+    return graph

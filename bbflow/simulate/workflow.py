@@ -1,0 +1,250 @@
+"""A simulated workflow beside an HPC application, its inputs brought as Parsl or Pegasus would plan it."""
+
+import math
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from bbflow.errors import ConfigError, nearest
+from bbflow.simulate.announced import AnnouncedStager
+from bbflow.simulate.application import SimulatedApplication
+from bbflow.simulate.fetching import SimulatedFetchers
+from bbflow.simulate.graph import Graph
+from bbflow.simulate.planned import PlannedStager
+from bbflow.simulate.sections import Application, BurstBuffer, FileSystem, Workflow
+from bbflow.simulate.staging import NAIVE, StagingOutcome
+from bbflow.simulate.world import Process, Signal, World
+from bbflow.staging.files import File, Task
+from bbflow.staging.policies import parse_policy
+
+PLANNERS = (NAIVE, "parsl", "pegasus")
+"""Who plans: nobody (inputs are read from the file system), a program that announces inputs as it goes on, or a planner
+that knows the workflow as a whole."""
+
+
+def split_way(way: str) -> tuple[str, str]:
+    """Part ``parsl+full-delay`` into planner and delay policy; without one it is no-action.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such planner or policy.
+    """
+    planner, plus, policy = way.partition("+")
+    if planner not in PLANNERS:
+        raise ConfigError(f"unknown planner {planner!r}; {nearest(planner, PLANNERS)}")
+    if plus and planner == NAIVE:
+        raise ConfigError(f"{way}: what reads the file system directly has no delay policy")
+    parse_policy(policy or "no-action")
+    return planner, policy or "no-action"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowScenario:
+    """A workflow and an HPC application on one file system."""
+
+    file_system: FileSystem
+    """What they share."""
+    burst_buffer: BurstBuffer
+    """What the workflow has for itself."""
+    workflow: Workflow
+    """Where its tasks run."""
+    graph: Graph
+    """Its tasks."""
+    application: Application | None = None
+    """Who is not to suffer; nobody if None."""
+    resolution_s: float = 0.0
+    """As for `World`."""
+
+
+class Stages(Protocol):
+    """Who brings a workflow's inputs, and keeps what its tasks make."""
+
+    @property
+    def held_bytes(self) -> int:
+        """The most that lay on the BB."""
+
+    def ready(self, task: Task) -> Signal:
+        """Give what comes when a task may run."""
+
+    def place(self, file: File) -> int | None:
+        """Give the link of the BB node where a file lies, or is to be written; None for the file system."""
+
+    def final(self, task: Task) -> None:
+        """Say that a task has ended."""
+
+
+class _Directly:
+    """Nobody: a task may run when its makers are over; only what tasks make lies on the BB."""
+
+    held_bytes = 0
+
+    def __init__(self, world: World, graph: Graph, made: Mapping[str, int]) -> None:
+        self._made = made
+        self._ended = {task.key: Signal() for task in graph.tasks}
+        self._ready = {task.key: world.start(self._wait(graph.parents[task.key])) for task in graph.tasks}
+
+    def ready(self, task: Task) -> Signal:
+        return self._ready[task.key]
+
+    def place(self, file: File) -> int | None:
+        return self._made.get(file.url)
+
+    def final(self, task: Task) -> None:
+        self._ended[task.key].come()
+
+    def _wait(self, parents: tuple[str, ...]) -> Process:
+        yield from [self._ended[parent] for parent in parents]
+
+
+class SimulatedWorkflow:
+    """Runs a scenario once.
+
+    Parameters
+    ----------
+    scenario
+        What to run.
+    way
+        Planner and policy, as `split_way` reads it.
+    seed
+        Of everything irregular.
+    """
+
+    def __init__(self, scenario: WorkflowScenario, way: str, seed: int = 0) -> None:
+        self._scenario, self._way = scenario, way
+        self._world = world = World(scenario.resolution_s)
+        given, pfs = scenario.workflow, scenario.file_system
+        self._pfs = world.resource(pfs.servers * pfs.server_bytes_per_s, pfs.loss)
+        self._nodes = [world.resource(given.link_bytes_per_s) for _ in range(given.nodes)]
+        self._count = scenario.burst_buffer.count(given.nodes)
+        self._links = [world.resource(scenario.burst_buffer.link_bytes_per_s) for _ in range(self._count)]
+        self._made = {url: self._links[number % self._count] for number, url in enumerate(scenario.graph.makers)}
+        self._random = np.random.default_rng(seed)
+        self._application: SimulatedApplication | None = None
+        if scenario.application is not None:
+            self._application = SimulatedApplication(world, scenario.application, pfs, self._pfs, seed + 1)
+        self._fetchers: SimulatedFetchers | None = None
+        self._idle = deque(number % given.nodes for number in range(given.slots))
+        self._waiting: deque[Signal] = deque()
+        self._read_s: list[float] = []
+
+    def run(self) -> StagingOutcome:
+        """Run the workflow until its results are on the file system.
+
+        Raises
+        ------
+        CapacityError
+            If a task's files can't fit the burst buffer.
+        StandstillError
+            If nothing can go on.
+        """
+        world = self._world
+        if self._application is not None:
+            world.run(self._application.warmed_up)
+        began_s = world.now_s
+        stages = self._stages()
+        ended = [world.start(self._task(task, stages)) for task in self._scenario.graph.tasks]
+        for each in ended:
+            world.run(each)
+        if self._fetchers is not None:
+            self._fetchers.close()
+        return self._outcome(began_s, world.now_s, stages.held_bytes)
+
+    def _stages(self) -> Stages:
+        planner, text = split_way(self._way)
+        given, graph, world = self._scenario.workflow, self._scenario.graph, self._world
+        if planner == NAIVE:
+            return _Directly(world, graph, self._made)
+        policy, buffer = parse_policy(text), self._scenario.burst_buffer
+        capacity_bytes = self._count * buffer.node_capacity_bytes
+        self._fetchers = fetchers = SimulatedFetchers(
+            world, buffer, given.slots, self._pfs, self._links, policy, self._application, self._share
+        )
+        if planner == "pegasus":
+            return PlannedStager(world, fetchers, graph, self._made, given.slots, capacity_bytes, given.lookahead)
+        outputs_bytes = int(capacity_bytes * given.outputs_share)
+        rooms = capacity_bytes - outputs_bytes, outputs_bytes
+        return AnnouncedStager(world, fetchers, graph, self._made, given.slots, rooms, given.lookahead)
+
+    def _task(self, task: Task, stages: Stages) -> Process:
+        given, world = self._scenario.workflow, self._world
+        yield stages.ready(task)
+        while not self._idle:
+            self._waiting.append(Signal())
+            yield self._waiting[-1]
+        node = self._idle.popleft()
+        began_s = world.now_s
+        yield from self._move(self._bytes_at(task.inputs, stages), node)
+        self._read_s.append(world.now_s - began_s)
+        compute_s = self._scenario.graph.compute_s[task.key]
+        yield compute_s * max(1 + given.jitter * self._random.standard_normal(), 0.0)
+        yield from self._move(self._bytes_at(task.outputs, stages), node)
+        self._idle.append(node)
+        if self._waiting:
+            self._waiting.popleft().come()
+        yield from self._deliver(task, stages)
+        stages.final(task)
+
+    def _deliver(self, task: Task, stages: Stages) -> Process:
+        """Let results, which no task reads, go to the file system; the task has ended when they are there."""
+        for file in task.outputs:
+            link = stages.place(file)
+            if file.url not in self._scenario.graph.users and file.size_bytes and link is not None:
+                if self._fetchers is not None:
+                    yield self._fetchers.stage_out(file.size_bytes, link)
+                else:
+                    yield self._world.flow(file.size_bytes, link, self._pfs)
+
+    def _bytes_at(self, files: tuple[File, ...], stages: Stages) -> Mapping[int, int]:
+        """Sum the sizes of files by the resource through which they are read or written."""
+        sums: dict[int, int] = {}
+        for file in dict.fromkeys(files):
+            link = stages.place(file)
+            place = self._pfs if link is None else link
+            sums[place] = sums.get(place, 0) + (file.size_bytes or 0)
+        return sums
+
+    def _move(self, sums: Mapping[int, int], node: int) -> Process:
+        given = self._scenario.workflow
+        for place, size_bytes in sums.items():
+            weight = self._share() if place == self._pfs else 1.0
+            limit = given.stream_bytes_per_s if place == self._pfs else math.inf
+            if size_bytes:
+                yield self._world.flow(size_bytes, place, self._nodes[node], limit=limit, weight=weight)
+
+    def _outcome(self, began_s: float, ended_s: float, held_bytes: int) -> StagingOutcome:
+        given, slowdown, phases = self._scenario, math.nan, 0
+        if self._application is not None:
+            slowdown = self._application.slowdown(began_s, ended_s)
+            phases = sum(began_s <= phase.began_s < ended_s for phase in self._application.ended)
+        price = given.workflow.nodes * given.workflow.price_per_h + self._count * given.burst_buffer.price_per_h
+        return StagingOutcome(
+            policy=self._way,
+            job_s=ended_s - began_s,
+            read_s=sum(self._read_s) / len(self._read_s),
+            slowdown=slowdown,
+            phases=phases,
+            held_bytes=held_bytes,
+            cost=price * (ended_s - began_s) / 3600,
+        )
+
+    def _share(self) -> float:
+        """Give the next stream's share of the servers, to an equal share."""
+        return math.exp(self._scenario.file_system.unfairness * self._random.standard_normal())
+
+
+def run_workflow(scenario: WorkflowScenario, way: str, seed: int = 0) -> StagingOutcome:
+    """Run a workflow in one way; see `SimulatedWorkflow`.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such way, or its policy could never see a phase.
+    """
+    _, policy = split_way(way)
+    if scenario.application is None and policy != "no-action":
+        raise ConfigError(f"way {way}: the scenario has no application whose phases it could give way to")
+    return SimulatedWorkflow(scenario, way, seed).run()
