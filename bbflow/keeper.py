@@ -30,7 +30,7 @@ SEED_S = 30
 """So many seconds after its begin a launcher has named its job."""
 FIRST_LOOK_S, LONGEST_LOOK_S = 0.2, 20.0
 GRACE_S = 2.0
-"""Between SIGTERM and SIGKILL when the parent is gone."""
+"""Between SIGTERM and SIGKILL when the parent is gone; and for ranks to end after their launcher."""
 
 
 def keep(parent: int, told: int, command: list[str]) -> int:
@@ -80,9 +80,23 @@ def keep(parent: int, told: int, command: list[str]) -> int:
         elif info.si_signo in FORWARDED and info.si_pid:  # what the terminal sends, the program gets by itself
             for pid in _in_group() if info.si_signo in ENDING else [program.pid]:
                 _send(pid, signal.Signals(info.si_signo))
-    if not any(_descendants()):
-        _remove_segments(launchers)
+    segments = _segments(launchers)
+    if segments and _are_gone(program.pid):  # who is left may be a rank that uses them
+        for path in segments:
+            with suppress(OSError):
+                os.unlink(path)
     return program.returncode
+
+
+def _are_gone(program: int) -> bool:
+    """Whether nothing runs below this process any more; ranks end a little later than their launcher."""
+    end_s = time.monotonic() + GRACE_S
+    while left := any(_descendants()):
+        if time.monotonic() > end_s:
+            break
+        time.sleep(0.02)
+        _reap(program)
+    return not left
 
 
 def _end_all(program: "subprocess.Popen[bytes]") -> None:
@@ -158,15 +172,16 @@ def _launchers() -> dict[int, int]:
     return found
 
 
-def _remove_segments(launchers: dict[int, int]) -> None:
-    """Remove what the jobs of some launchers have left; what carries no name of theirs stays."""
+def _segments(launchers: dict[int, int]) -> list[str]:
+    """Find what the jobs of some launchers have left; what carries no name of theirs is somebody else's."""
     ours = {world for pid, began_s in launchers.items() for world in worlds(pid, began_s)}
+    found = []
     with suppress(OSError), os.scandir(MEMORY) as entries:
         for entry in entries:
             library, _, world = entry.name.rpartition("_")[0].rpartition("_")
             if library in ("mpich_shm", "mpich_vci") and world in ours:
-                with suppress(OSError):
-                    os.unlink(entry.path)
+                found.append(entry.path)
+    return found
 
 
 def worlds(pid: int, began_s: int) -> Iterator[str]:

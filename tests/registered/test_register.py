@@ -177,9 +177,10 @@ def test_what_was_mapped_makes_room_and_a_late_registration_says_what_is_gone(sm
             assert finish(job) == (0, "")
         assert finish(registration) == (0, "")
     assert mapped_steps(tmp_path) == list(range(12))
-    with registering(small_node, tmp_path / "result", *words) as late:
+    (tmp_path / "late").mkdir()
+    with registering(small_node, tmp_path / "late" / "result", *words) as late:
         code, said = finish(late)
-    left = mapped_steps(tmp_path)
+    left = mapped_steps(tmp_path / "late")
     assert (code, left) == (0, list(range(12 - len(left), 12)))
     assert f"{12 - len(left)} of 12 steps were discarded, or gone before this registration" in said
 
