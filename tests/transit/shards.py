@@ -110,10 +110,10 @@ class Landed:
         """Give how steps lie that have these regions."""
         if placed not in self._patterns:
             forms, place = {}, 0
-            for rank, (node, start, count) in enumerate(placed):
+            for node, start, count in placed:
                 size = 8 * prod(count)
                 shape = self._values.shape[1:]
-                form = BlockForm("x", "double", "GlobalArray", shape, start, count, rank, 0, place, size)
+                form = BlockForm("x", "double", "GlobalArray", shape, start, count, 0, 0, place, size)
                 forms.setdefault(node, []).append(form)
                 place += size
             found = {key: regions(item, forms_by_name(forms)) for key, item in diagnostics.items()}
