@@ -290,7 +290,7 @@ class FoldStage(Stage):
 
     def _commit(self) -> None:
         # The node with the time values comes last: its cursor is then never ahead of another's.
-        nodes = sorted(self.run.view.taking_part, key=self._has_time)
+        nodes = sorted(self.run.nodes, key=self._has_time)
         self._rosters.keep(roster for roster, _ in self.folding.states.packed.values())
         self.run.consumers.commit(FOLD, self.folding.cursor, nodes, self.folding.checkpoint)
         self._rosters.drop(self.folding.states.packed)
@@ -344,7 +344,7 @@ class DrainStage(Stage):
         batch, started_s = self._tasks.batch, self._tasks.started_s
         self._tasks = None
         self.draining.take(batch)
-        self.run.consumers.commit(DRAIN, self.draining.cursor, self.run.view.taking_part, no_checkpoint)
+        self.run.consumers.commit(DRAIN, self.draining.cursor, self.run.nodes, no_checkpoint)
         if batch.numbers:
             total = together(done)
             self.log_batch(
