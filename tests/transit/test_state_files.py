@@ -88,3 +88,4 @@ def test_nothing_is_left_where_all_states_were_removed(tmp_path, other):
     remove_shards(str(tmp_path), [])
     assert not list(tmp_path.iterdir())
     assert write(tmp_path, None)
+    remove_shards(str(tmp_path / "ended"), ["tas-1"])  # with its node

@@ -123,7 +123,7 @@ def _say_alive(directory: str) -> None:
 
 def _remove_locks(directory: str) -> None:
     """Remove the locks of dead processes, and this one's own, where they have no state."""
-    with _claiming:
+    with _claiming, suppress(FileNotFoundError):  # a node that has ended took its directory along
         names = [path.name for path in Path(directory).iterdir()]
         locks = {name.removesuffix(f".{ALIVE}") for name in names if name.endswith(f".{ALIVE}")}
         for process in locks - {name.rsplit(".", 2)[-2] for name in names if name.count(".") > 1}:
