@@ -46,7 +46,6 @@ class AnnouncedStager:
         inputs_bytes, self._capacity_bytes = capacity_bytes
         self._stager = SimulatedStager(fetchers, slots, inputs_bytes, lookahead)
         self._ended = {task.key: Signal() for task in graph.tasks}
-        self._left = dict(graph.users)
         self._makings: dict[str, Making] = {}
         self._known: dict[str, Making] = {}
         self._taken_bytes = self._most_bytes = 0
