@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 
 from bbflow.errors import ConfigError, OperatorError
-from bbflow.operators.own.isolation import ending
+from bbflow.operators.own.isolation import ending, let_end
 from bbflow.registered.registration import Function
 from bbflow.registered.runner import Part
 
@@ -83,11 +83,7 @@ class FunctionProcess:
 
     def close(self) -> None:
         """End the process."""
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                with suppress(BrokenPipeError):  # it died before it took the last message in
-                    pipe.close()
-        self._process.wait()
+        let_end(self._process)
 
     def __enter__(self) -> "FunctionProcess":
         return self

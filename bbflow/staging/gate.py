@@ -66,11 +66,6 @@ class Gate:
         return self._decision
 
     @property
-    def in_flight(self) -> int:
-        """Chunks under way."""
-        return self._in_flight
-
-    @property
     def chunk_bytes(self) -> int:
         """How much the next chunk should ask for."""
         return next_chunk_bytes(self._rate, self._decision.bytes_per_s)

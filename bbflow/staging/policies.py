@@ -23,8 +23,6 @@ class Situation:
 
     now_s: float
     """Seconds since the epoch."""
-    fetchers: int
-    """How many there are."""
     phases: tuple[Phase, ...] = ()
     """I/O phases of others that last now."""
     predicted: Prediction | None = None

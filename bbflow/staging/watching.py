@@ -218,7 +218,6 @@ class Watch:
             self._delayed_since_s = now_s
         return Situation(
             now_s=now_s,
-            fetchers=self._gate.fetchers,
             phases=phases,
             predicted=self._memory.predicted(now_s),
             delayed_s=0.0 if self._delayed_since_s is None else now_s - self._delayed_since_s,

@@ -1,6 +1,5 @@
 """The drain gives way to the I/O phases of other applications, and announces its own."""
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
@@ -11,9 +10,9 @@ from distributed import secede
 from bbflow.config import RawConfig
 from bbflow.drain.writing import Drained, DrainWork, drain_steps
 from bbflow.phases import BoardSource, io_phase
-from bbflow.staging import Gate, Policy, Share
+from bbflow.staging import Policy, Share
 from bbflow.staging.policies import checked_policy
-from bbflow.staging.watching import Load, Watch
+from bbflow.staging.watched import WatchedGate
 
 APPLICATION = "bbflow drain"
 """Who is in the phase that the drain announces."""
@@ -54,13 +53,9 @@ def drain_politely(work: DrainWork, policy: Policy, phases: Path) -> Drained:
 @contextmanager
 def giving_way(policy: Policy, phases: Path) -> Iterator[Callable[[int], AbstractContextManager[None]]]:
     """Give a gate for the drain; from the first chunk that passes, the drain's own phase is announced."""
-    gate = Gate(fetchers=1)
     others = BoardSource(phases, ignore=[APPLICATION])
-    load = Load(remaining_bytes=1, deadline_s=None)
-    watch = Watch(policy, gate, others, lambda: load, time.time, lambda _: None, lambda _: None)
-    watch.start()
     with ExitStack() as stack:
-        stack.callback(watch.close)
+        gate = stack.enter_context(WatchedGate(policy, others).watched())
         unannounced = [io_phase(APPLICATION, phases)]
 
         @contextmanager

@@ -22,10 +22,13 @@ from bbflow.staging.retry import persist
 from bbflow.staging.shelf import Shelf
 from bbflow.staging.sources import Sources
 from bbflow.staging.transfers import Transfer, stage_out
+from bbflow.staging.watched import WatchedGate
+from bbflow.staging.watching import POLL_S
 from bbflow_parsl import sweeping
 from bbflow_parsl.locks import one_of
 from bbflow_parsl.nodestore import WHOLE, NodeStore
-from bbflow_parsl.sharing import SharedGate
+
+MOST_POLL_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,7 @@ class Node:
             raise ConfigError(f"can't use the node's burst buffer {parent}: {error.strerror}") from None
         self._sources = Sources(site.sources)
         self._fetchers = site.policy.most_fetchers(site.fetchers)
-        self._gates: dict[int, SharedGate] = {}
+        self._gates: dict[int, WatchedGate] = {}
 
     def close(self) -> None:
         """Leave: the directory goes once the node's last process has left, or died."""
@@ -202,7 +205,9 @@ class Node:
                     fetchers=self._fetchers,
                     nodes=site.nodes,
                 )
-                self._gates[number] = SharedGate(share, site.phases)
+                # All nodes look into one directory of the PFS: the more there are, the less often.
+                poll_s = min(POLL_S * site.nodes * self._fetchers, MOST_POLL_S)
+                self._gates[number] = WatchedGate(share, site.phases, poll_s)
             with self._gates[number].watched() as gate:
                 yield gate
 

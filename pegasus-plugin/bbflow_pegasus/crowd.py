@@ -65,12 +65,11 @@ class Together(Policy):
     """Gives the job's number, and how many there are."""
 
     def choose(self, situation: Situation) -> Decision:
-        """Decide as for one job with the fetchers, the rate and the load of all, and take a share."""
+        """Decide as for one job with the rate and the load of all, and take a share."""
         number, jobs = self.place()
         peak = situation.peak_bytes_per_s
         together = replace(
             situation,
-            fetchers=situation.fetchers * jobs,
             remaining_bytes=situation.remaining_bytes * jobs,
             peak_bytes_per_s=None if peak is None else peak * jobs,
         )

@@ -54,9 +54,9 @@ def test_a_job_that_died_is_forgotten_after_its_lease(tmp_path):
 
 
 def test_jobs_together_keep_the_limit_that_one_would_keep():
-    situation = Situation(now_s=1.0, fetchers=4, phases=(PHASE,), peak_bytes_per_s=50e6, remaining_bytes=1000)
+    situation = Situation(now_s=1.0, phases=(PHASE,), peak_bytes_per_s=50e6, remaining_bytes=1000)
     paced = parse_policy("partial-delay:limit=0.1")
-    alone = paced.decide(Situation(now_s=1.0, fetchers=8, phases=(PHASE,), peak_bytes_per_s=100e6))
+    alone = paced.decide(Situation(now_s=1.0, phases=(PHASE,), peak_bytes_per_s=100e6))
     shares = [Together(policy=paced, place=lambda number=n: (number, 2)).decide(situation) for n in range(2)]
     assert [share.hold for share in shares] == [False, True], "one stream in a phase, for all jobs together"
     assert shares[0].bytes_per_s == alone.bytes_per_s

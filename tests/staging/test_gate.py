@@ -89,7 +89,7 @@ def test_no_more_chunks_are_under_way_than_there_are_fetchers_and_their_number_m
     def work():
         with gate.chunk(1):
             inside.append(1)
-            most.append(gate.in_flight)
+            most.append(gate._in_flight)
             go_on.wait(300)
 
     threads = [threading.Thread(target=work) for _ in range(8)]

@@ -16,7 +16,7 @@ SOON = Prediction(begins_s=110.0, duration_s=5.0, confidence=0.9, tolerance_s=0.
 
 
 def situation(**keys):
-    return Situation(**({"now_s": 100.0, "fetchers": 8} | keys))
+    return Situation(**({"now_s": 100.0} | keys))
 
 
 def test_partial_delay_is_at_its_pace_already_when_a_predicted_phase_is_due():

@@ -20,7 +20,7 @@ MB = 1e6
 
 
 def situation(**keys):
-    return Situation(**({"now_s": 100.0, "fetchers": 8} | keys))
+    return Situation(**({"now_s": 100.0} | keys))
 
 
 @pytest.mark.parametrize("name", POLICIES)

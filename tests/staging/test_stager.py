@@ -202,7 +202,7 @@ def test_a_hold_comes_in_the_middle_of_a_transfer_and_ends_well(make, stager, tm
         with io_phase("ocean-model", tmp_path / "phases"):
             until(lambda: one.gate.decision.hold)
             server.allow()
-            until(lambda: one.gate.in_flight == 0)
+            until(lambda: one.gate._in_flight == 0)
             asked = len(server.requests)
             time.sleep(0.15)
             assert len(server.requests) == asked

@@ -159,7 +159,7 @@ def test_a_source_that_changes_during_the_copy_is_copied_again(make, as_file, co
     changed = os.urandom(4 * MiB)
 
     def change():
-        until(lambda: gate.passed_bytes and not gate.in_flight)  # what was read before the change counts
+        until(lambda: gate.passed_bytes and not gate._in_flight)  # what was read before the change counts
         source.write_bytes(changed)
         os.utime(source, (1, 1))
         gate.apply(Decision())
@@ -200,7 +200,7 @@ def test_a_pause_lets_no_byte_be_asked_for_and_no_chunk_of_more_than_its_share_i
         until(lambda: len(server.gets) > 12)
         gate.apply(Decision(hold=True))
         server.allow()
-        until(lambda: gate.in_flight == 0)
+        until(lambda: gate._in_flight == 0)
         asked = len(server.requests)
         time.sleep(0.2)
         assert len(server.requests) == asked

@@ -54,11 +54,16 @@ class Child:
 
     def close(self) -> None:
         """Let it end."""
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                with suppress(BrokenPipeError):  # it died before it took the last message in
-                    pipe.close()
-        self._process.wait()
+        let_end(self._process)
+
+
+def let_end(process: subprocess.Popen[Any]) -> None:
+    """Close the pipes to a process, and wait until it has ended."""
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with suppress(BrokenPipeError):  # it died before it took the last message in
+                pipe.close()
+    process.wait()
 
 
 def ending(code: int) -> str:

@@ -46,10 +46,6 @@ class Placement:
         """Give the type of the values for the variable's type: its own float type if it is kept, else float64."""
         return WAYS[self.how].dtype(dtype)
 
-    def touches(self, start: tuple[int, ...], count: tuple[int, ...]) -> bool:
-        """Say whether anything of a block is needed."""
-        return self.local(start, count) is not None
-
     def local(self, start: tuple[int, ...], count: tuple[int, ...]) -> Local | None:
         """Give what a block has of the result; None if nothing.
 

@@ -1,33 +1,32 @@
-"""The gates of a node's fetchers, which give way together with those of all nodes."""
+"""A gate for transfers that know of no waves: it is watched only while they run."""
 
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from bbflow.phases import PhaseSource
-from bbflow.staging import Gate, Share
+from bbflow.staging.gate import Gate
+from bbflow.staging.policies import Policy
 from bbflow.staging.watching import POLL_S, Load, Watch
 
-MOST_POLL_S = 0.1
 
-
-class SharedGate:
-    """The gate of one fetcher of a node; phases are looked at only while it transfers.
+class WatchedGate:
+    """A gate for one transfer at a time, and the watch that keeps it as a policy says.
 
     Parameters
     ----------
-    share
+    policy
         What it may do.
     phases
         Where phases are seen; nowhere if None.
+    poll_s
+        How often it looks.
     """
 
-    def __init__(self, share: Share, phases: PhaseSource | None) -> None:
+    def __init__(self, policy: Policy, phases: PhaseSource | None, poll_s: float = POLL_S) -> None:
         self._gate = Gate(1)
         load = Load(remaining_bytes=1, deadline_s=None)
-        # All nodes look into one directory of the PFS: the more there are, the less often.
-        poll_s = min(POLL_S * share.nodes * share.fetchers, MOST_POLL_S)
-        self._watch = Watch(share, self._gate, phases, lambda: load, time.time, _ignore, _ignore, poll_s)
+        self._watch = Watch(policy, self._gate, phases, lambda: load, time.time, _ignore, _ignore, poll_s)
 
     @contextmanager
     def watched(self) -> Iterator[Gate]:
