@@ -2,8 +2,10 @@
 
 import subprocess
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 
 from bbflow.errors import TaskError
 from bbflow.staging.program import Step, words_of
@@ -29,13 +31,22 @@ def run_program(stager: Stager, steps: Sequence[Step], slots: int, on_end: Calla
     BbflowError
         That of the first task that failed; those that have not begun never do.
     """
-    ready = [stager.submit(step.task.key, step.task.inputs, step.task.outputs) for step in steps]
+    ended: SimpleQueue[tuple[Step, Future[None]]] = SimpleQueue()
     with ThreadPoolExecutor(slots, "bbflow-task") as pool:
-        ends = {pool.submit(_run, stager, *pair): pair[0] for pair in zip(steps, ready, strict=True)}
+
+        def begin(step: Step, ready: "Future[Locations]") -> None:
+            pool.submit(_run, stager, step, ready).add_done_callback(lambda end: ended.put((step, end)))
+
         try:
-            for end in as_completed(ends):
+            # A slot must not wait for a task in program order: one whose source tells its size late is admitted after
+            # later ones, which may hold the room that it needs until they have run.
+            for step in steps:
+                ready = stager.submit(step.task.key, step.task.inputs, step.task.outputs)
+                ready.add_done_callback(partial(begin, step))
+            for _ in steps:
+                step, end = ended.get()
                 end.result()
-                on_end(ends[end])
+                on_end(step)
         except BaseException:
             stager.close()
             pool.shutdown(cancel_futures=True)

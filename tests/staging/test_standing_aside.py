@@ -10,6 +10,9 @@ import pytest
 
 from bbflow.errors import BbflowError, SourceError
 from bbflow.staging import File, Gate, Retry, Stager
+from bbflow.staging.files import Task
+from bbflow.staging.program import Step
+from bbflow.staging.running import run_program
 from bbflow.staging.sources import Sources
 from bbflow.staging.transfers import stage_out
 
@@ -33,6 +36,19 @@ def test_a_source_that_never_answers_holds_back_neither_later_tasks_nor_the_end(
     for future in stuck:
         with pytest.raises((BbflowError, CancelledError)):
             future.result(300)
+
+
+def test_a_slot_runs_what_is_ready_and_does_not_wait_for_a_late_task(silent, make, as_file, tmp_path):
+    steps = [Step(Task(key, (file,))) for key, file in (("late", File(silent)), ("good", as_file(make("a.dat", 100))))]
+    ran = []
+
+    def stop(step):
+        ran.append(step.task.key)
+        raise InterruptedError
+
+    with Stager(tmp_path / "bb", 1 << 20, 1) as stager, pytest.raises(InterruptedError):
+        run_program(stager, steps, 1, stop)
+    assert ran == ["good"]
 
 
 def test_who_uses_what_a_waiting_task_will_make_waits_with_it(silent, tmp_path):
