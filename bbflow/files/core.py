@@ -15,6 +15,8 @@ from bbflow.files.sessions import Changes, Handle, Session, Sessions
 from bbflow.records import Message
 
 Then = Callable[[Message], None]
+AT_OBJECTS = ("upload", "move", "delete")
+"""Commands that an IOnode goes on with while it is away from its master."""
 Key = tuple[str, int | str]
 """What a request waits for: a kind of event, and on which thing."""
 
@@ -234,9 +236,10 @@ class Core:
         if found is not None:
             found[2](message)
 
-    def fail_tasks(self, node: str) -> None:
-        """Answer the commands of an IOnode that is away."""
-        for task in [task for task, (name, _, _) in self._tasks.items() if name == node]:
+    def fail_tasks(self, node: str, *, but: Callable[[int, str], bool]) -> None:
+        """Answer the commands of an IOnode that is away, but for those of which this holds: task and name."""
+        given = [(task, str(told.get("op"))) for task, (name, told, _) in self._tasks.items() if name == node]
+        for task in [task for task, op in given if not but(task, op)]:
             _, _, then = self._tasks.pop(task)
             then({"errno": errno.EHOSTDOWN, "error": f"IOnode {node} went away"})
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from bbflow.errors import ProtocolError
-from bbflow.files.core import Core
+from bbflow.files.core import AT_OBJECTS, Core
 from bbflow.files.inodes import FILE, pages, places_of
 from bbflow.files.replicas import Replicas
 from bbflow.files.room import Node
@@ -62,9 +62,9 @@ class Fleet:
             if there.address["directory"] != first["directory"]:
                 raise ProtocolError(f"there is an IOnode {first['name']!r} already: give it another name")
             self.leave(there.peer)
-        return self._join(peer, first, keys)
+        return self._join(peer, first, keys, still=set(message.get("busy", {}).values()))
 
-    def _join(self, peer: int, told: Message, keys: dict[str, int]) -> Changes:
+    def _join(self, peer: int, told: Message, keys: dict[str, int], still: set[int]) -> Changes:
         core, name = self._core, str(told["name"])
         address = {key: str(told[key]) for key in ADDRESS}
         node = core.nodes.setdefault(name, Node(name, address, 0))
@@ -72,6 +72,7 @@ class Fleet:
         node.granted_bytes = sum(session.room.get(name, 0) for session in core.sessions.by_name.values())
         self.by_peer[peer] = node
         core.send(peer, {"ok": True, "nodes": self.told()})
+        core.fail_tasks(name, but=lambda task, _: task in still)
         changes = self._compare(node, keys)
         core.happened("node", name)
         core.happened("node", "")
@@ -115,14 +116,17 @@ class Fleet:
         if node is None:
             return False
         node.peer, node.away_since_s = None, self._core.clock()
-        self._core.fail_tasks(node.name)
+        self._core.fail_tasks(node.name, but=lambda _, op: op in AT_OBJECTS)  # until it is back, or counts as lost
         return True
 
     def give_up(self) -> Changes:
         """Let go of what lies on nodes that have been away for too long; give what clients must forget."""
         changes, core = Changes(), self._core
         for node in core.nodes.values():
-            if node.placed and node.is_lost(core.clock(), core.options.node_loss_s):
+            if not node.is_lost(core.clock(), core.options.node_loss_s):
+                continue
+            core.fail_tasks(node.name, but=lambda *_: False)
+            if node.placed:
                 changes.add(inos=self._replicas.missing(node, set(node.placed)).inos)
         return changes
 

@@ -106,7 +106,7 @@ class Overview:
             call.message["begun"] = [inode.ino for inode in self._write_back.left(start)]
             self._write_back.hurry()
         left = self._write_back.left(start)
-        if left or (start is self._core.image.root and self._core.doomed):
+        if left or (start is self._core.image.root and (self._core.doomed or self._core.busy)):
             try:
                 late = OSError(errno.EAGAIN, "")
                 call.wait(("written", 0), late, float(call.message.get("wait_s", -1)), self._core.clock())

@@ -53,6 +53,7 @@ class WriteBack:
             if inode.stored_path and inode.parent and inode.stored_path != core.image.path(inode):
                 self._misplaced[inode.ino] = None
         self._half_moved: dict[int, str] = {}
+        self._uploading: set[int] = set()
         self.inherited = Inherited(core, self._unknown)
         """What the master before this one has begun."""
 
@@ -66,6 +67,7 @@ class WriteBack:
             core.doomed.update(dict.fromkeys(gone))
             core.database.doom(gone)
         core.happened("storage", 0)
+        core.happened("written", 0)
 
     @property
     def is_on(self) -> bool:
@@ -73,7 +75,8 @@ class WriteBack:
         return bool(self._core.options.storage)
 
     def _is_due(self, inode: Inode) -> bool:
-        return self.is_on and inode.state == "dirty" and not inode.expected
+        is_newer = inode.stored_version != inode.version and not inode.scratch  # a lost one may be found again
+        return self.is_on and inode.kind == FILE and bool(inode.parent) and is_newer and not inode.expected
 
     def changed(self, inode: Inode) -> None:
         """Take down that a file has a new version."""
@@ -136,12 +139,13 @@ class WriteBack:
         if not self.is_on or self._core.a_node() is None:
             return
         self.inherited.give_up()
+        self._forget_failures()
         most = self._core.options.uploads * max(len(self._core.nodes), 1) + self.inherited.objects
         for start in self._next():
             if len(self._core.busy) >= most:
                 return
             start()
-        if not self._core.busy and self._misplaced and not self._dirty and not self._half_moved:
+        if not self._core.busy and self._misplaced:
             self._break_cycle()
 
     def _next(self) -> Iterator[Callable[[], None]]:
@@ -182,13 +186,37 @@ class WriteBack:
         path = self._core.image.path(inode)
         busy = path in self._core.busy or inode.stored_path in self._core.busy or self._rests(path)
         busy = busy or inode.ino in self._half_moved or path in self._half_moved.values()
+        busy = busy or inode.ino in self._uploading or inode.filling
         return not busy and self._core.stored.get(path, inode.ino) == inode.ino
 
     def _break_cycle(self) -> None:
         """Files whose objects stand in each other's way: one steps aside."""
-        inode = self._core.image.inodes[next(iter(self._misplaced))]
-        if not self._rests(inode.stored_path):
-            self._move(inode, f".bbflow-moving-{inode.ino:x}")
+        for ino in self._misplaced:
+            aside = f".bbflow-moving-{ino:x}"
+            rests = self._rests(aside) or ino in self._half_moved or self._core.image.inodes[ino].filling
+            if not rests and self._is_in_its_own_way(ino):
+                self._move(self._core.image.inodes[ino], aside)
+                return
+
+    def _is_in_its_own_way(self, ino: int) -> bool:
+        """Whether the file whose object is in this one's place waits, by way of others, for this one's to go."""
+        core, at, seen = self._core, ino, set[int]()
+        while at not in seen:
+            seen.add(at)
+            holder = core.stored.get(core.image.path(core.image.inodes[at]), at)
+            if holder not in self._misplaced:
+                return False
+            at = holder
+        return at == ino and len(seen) > 1
+
+    def _forget_failures(self) -> None:
+        """Let go of what was refused under names that nothing is to have any more."""
+        core = self._core
+        due = {path for path, failure in self.failures.items() if failure.again_s <= core.clock()}
+        if due:
+            due -= {core.image.path(core.image.inodes[ino]) for ino in {**self._dirty, **self._misplaced}}
+            for path in due - {*self._half_moved.values(), *core.doomed, *core.busy}:
+                del self.failures[path]
 
     # What is done.
 
@@ -198,17 +226,18 @@ class WriteBack:
         self._begin(TransferRow(path, node or ""))
         core.sessions.pin(pieces)
         inode.readers += 1
+        self._uploading.add(inode.ino)
 
         def done(answer: Message) -> None:
             if not answer.get("done", True):
                 self._note(path, answer)
                 return
             self._end(path)
+            self._uploading.discard(inode.ino)
             inode.readers -= 1
             core.unpin(pieces, inode)
             if self._failed(path, answer):
-                if answer["errno"] == errno.EHOSTDOWN:
-                    self._unknown(TransferRow(path, node or ""))
+                self._unknown(TransferRow(path, node or ""))
                 if not inode.parent:
                     core.forget_inode(inode)
                 return
@@ -258,7 +287,7 @@ class WriteBack:
     def _move(self, inode: Inode, path: str, **again: int) -> None:
         core, old = self._core, inode.stored_path
         if old == path:
-            self._misplaced.pop(inode.ino, None)
+            self._place_right(inode)
             return
         node = core.a_node() or ""
         self._begin(TransferRow(path, node, old))
@@ -319,7 +348,8 @@ class WriteBack:
         core = self._core
         core.busy -= {path, source}
         core.database.end(path)
-        self._core.happened("storage", 0)
+        core.happened("storage", 0)
+        core.happened("written", 0)
 
     def _note(self, path: str, answer: Message) -> None:
         self.failures[path] = Failure(str(answer.get("error", "")), int(answer.get("attempts", 1)), 0.0)
@@ -337,12 +367,13 @@ class WriteBack:
     # What is left.
 
     def left(self, below: Inode) -> list[Inode]:
-        """Give the files below an inode (or itself) that aren't in the shared storage as they are."""
+        """Give the files below an inode (or itself) that aren't in the shared storage as they are, and could be."""
         inodes = self._core.image.inodes
         path = self._core.image.path(below)
         prefix = path + "/" if path and below.kind != FILE else path
         late = [inodes[ino] for ino in {**self._dirty, **self._misplaced} if ino in inodes]
-        return [inode for inode in late if inode.parent and self._core.image.path(inode).startswith(prefix)]
+        late = [inode for inode in late if inode.parent and not inode.lost]
+        return [inode for inode in late if self._core.image.path(inode).startswith(prefix)]
 
     @property
     def dirty(self) -> list[Inode]:

@@ -1,0 +1,137 @@
+"""What goes to the shared storage while it refuses, names change and IOnodes come and go: no object loses its name."""
+
+import errno
+
+import pytest
+from test_master import NODE, ONE
+from test_master_restart import SIZE, Killed, uploaded
+
+
+@pytest.fixture
+def bench(tmp_path):
+    bench = Killed(tmp_path)
+    bench.enter(ONE)
+    return bench
+
+
+def refuse(bench, command):
+    bench.answer(command, ok=False, errno=errno.EIO, error="not now")
+
+
+def exchange(bench, one, other):
+    root = bench.root
+    said = bench.say(ONE, "rename", parent=root, name=one, to_parent=root, to_name=other, flags="exchange")
+    assert said["ok"]
+
+
+def flushed(bench):
+    return bench.say(ONE, "flush", path="", wait_s=0)
+
+
+def test_a_move_that_the_storage_refuses_is_tried_again_and_to_the_same_name(bench):
+    uploaded(bench, "f.part")
+    assert bench.rename("f.part", "f")
+    refuse(bench, bench.command("move"))
+    assert bench.commands == []
+    assert flushed(bench)["failed"] == [["f", "not now"]]
+    bench.wait(11.0)
+    move = bench.command("move")
+    assert (move["path"], move["to"]) == ("f.part", "f")
+    bench.answer(move, facts=[SIZE, "1"])
+    said = flushed(bench)
+    assert (said["left"], said["failed"]) == (0, [])
+
+
+def test_two_files_that_change_places_both_get_there_though_one_was_written_anew(bench):
+    uploaded(bench, "a")
+    uploaded(bench, "b")
+    exchange(bench, "a", "b")
+    for _ in range(3):  # one object steps aside, the other takes its place, the first takes the other's
+        bench.answer(bench.command("move"), facts=[SIZE, "1"])
+    assert bench.commands == []
+    exchange(bench, "a", "b")
+    aside = bench.command("move")
+    rewrite(bench, "b")
+    bench.answer(aside, facts=[SIZE, "1"])
+    while bench.commands:
+        bench.answer(bench.commands.pop(0), facts=[SIZE, "1"])
+    assert flushed(bench)["left"] == 0
+
+
+def rewrite(bench, name):
+    ino = bench.say(ONE, "lookup", parent=bench.root, name=name)["attr"]["ino"]
+    opened = bench.say(ONE, "open", ino=ino, write=True, truncate=True)
+    bench.say(ONE, "room", node="io", bytes=SIZE)
+    bench.say(ONE, "commit", handle=opened["handle"], size=SIZE, pieces=[[opened["version"], SIZE]])
+    bench.say(ONE, "close", handle=opened["handle"])
+
+
+def test_files_that_were_written_anew_after_they_changed_places_do_not_wait_for_each_other(bench):
+    uploaded(bench, "a")
+    uploaded(bench, "b")
+    rewrite(bench, "a")
+    rewrite(bench, "b")
+    uploads = [bench.commands.pop(0) for _ in range(2)]
+    exchange(bench, "a", "b")
+    for upload in uploads:
+        refuse(bench, upload)
+    bench.wait(11.0)
+    while bench.commands:
+        bench.answer(bench.commands.pop(0), facts=[SIZE, "1"])
+    assert flushed(bench)["left"] == 0
+
+
+def test_a_file_that_is_renamed_while_it_is_uploaded_is_not_uploaded_twice(bench):
+    bench.close_file(bench.root, "f.part")
+    upload = bench.command("upload")
+    assert bench.rename("f.part", "f")
+    assert bench.commands == []
+    bench.answer(upload, facts=[SIZE, "1"])
+    move = bench.command("move")
+    assert (move["path"], move["to"]) == ("f.part", "f")
+
+
+def test_what_is_refused_under_a_name_that_is_no_more_is_no_failure(bench):
+    bench.close_file(bench.root, "f.part")
+    refuse(bench, bench.command("upload"))
+    assert bench.say(ONE, "status")["failed"]
+    assert bench.rename("f.part", "f")
+    bench.answer(bench.command("upload"), facts=[SIZE, "1"])
+    bench.wait(11.0)
+    bench.answer(bench.command("delete"))  # nobody knows what the refused one has left
+    bench.wait(1.0)
+    assert bench.say(ONE, "status")["failed"] == []
+
+
+def test_an_ionode_that_only_lost_its_connection_goes_on_with_what_it_is_at(bench):
+    bench.close_file(bench.root, "f")
+    upload = bench.command("upload")
+    bench.master.disconnect(NODE)
+    bench.busy = {"f": upload["task"]}
+    bench.join()
+    assert bench.commands == []
+    bench.answer(upload, facts=[SIZE, "1"])
+    assert flushed(bench)["left"] == 0
+
+
+def test_an_ionode_that_was_started_again_is_given_anew_what_it_was_at(bench):
+    bench.close_file(bench.root, "f")
+    bench.command("upload")
+    bench.master.disconnect(NODE)
+    bench.join()
+    bench.answer(bench.command("upload"), facts=[SIZE, "1"])
+    assert flushed(bench)["left"] == 0
+
+
+def test_a_file_that_is_written_after_it_was_removed_is_nobodys(bench):
+    made = bench.say(ONE, "create", parent=bench.root, name="f", mode=0o600, exclusive=True)
+    if made is None:
+        bench.scanned()
+        made = bench.said[ONE]
+    assert bench.say(ONE, "unlink", parent=bench.root, name="f")["ok"]
+    bench.say(ONE, "room", node="io", bytes=SIZE)
+    pieces = [[made["version"], SIZE]]
+    assert bench.say(ONE, "commit", handle=made["handle"], size=SIZE, pieces=pieces, sync=True)["ok"]
+    bench.say(ONE, "close", handle=made["handle"])
+    assert bench.commands == []
+    assert flushed(bench)["left"] == 0
