@@ -1,6 +1,5 @@
 """The public interface in Python, for notebooks and for the command line."""
 
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from bbflow.landing.certificate import certificate_of
 from bbflow.landing.client import request_once
 from bbflow.landing.contact import NodeAddress, read_contact
 from bbflow.landing.embedded import DEFAULT_DIRECTORY, EmbeddedNodes
+from bbflow.leftovers import scratch
 from bbflow.records import Message
 from bbflow.transit.cluster import Cluster
 from bbflow.transit.output.claiming import claim_output, held_output
@@ -168,8 +168,8 @@ class Analysis:
         try:
             if not output_held:
                 self._resources.enter_context(held_output(config.output))
-            scratch = self._resources.enter_context(tempfile.TemporaryDirectory(prefix="bbflow-dask-"))
-            dask = Cluster(config.workers, scheduler, Path(scratch), certificate_of(contact))
+            directory = self._resources.enter_context(scratch())
+            dask = Cluster(config.workers, scheduler, directory, certificate_of(contact))
             cluster = self._resources.enter_context(dask)
             self._pipeline = Pipeline(contact, config, cluster, **how)
         except BaseException:

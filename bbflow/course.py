@@ -174,9 +174,10 @@ class Course:
         return self._rescue(describe(code)) if self.part is Part.FOLD else self._hold(code)
 
     def _may_pass(self, code: int) -> bool:
-        # While the simulation waits for room, there is nothing better to do than to try again.
-        patient = code == os.EX_IOERR and not self.simulation_ended
-        return _is_passing(code) and (patient or self.fruitless <= TRIES)
+        # While the simulation waits for room, there is nothing better to do than to try again: without a rescue it
+        # would wait for ever, and who reads what is said can mend the cause.
+        patient = code == os.EX_IOERR or self.part is Part.RESCUE
+        return (patient and not self.simulation_ended) or (_is_passing(code) and self.fruitless <= TRIES)
 
     def _wait_s(self, code: int) -> float:
         if code < 0 and self.fruitless <= 1:

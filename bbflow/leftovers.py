@@ -1,12 +1,17 @@
-"""Semaphores of Python that killed processes leave in shared memory: known by a name that the run has given them."""
+"""What killed processes leave, known by a name that the run has given them: Python's semaphores, Dask's directories."""
 
 import multiprocessing
 import os
+import tempfile
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from bbflow import belongings
+
 SHARED_MEMORY = Path("/dev/shm")
-VARIABLE = "BBFLOW_SEMAPHORES"
+VARIABLE = "BBFLOW_RUN_NAME"
 
 
 def new_name() -> str:
@@ -21,7 +26,23 @@ def name_semaphores() -> None:
         multiprocessing.current_process()._config["semprefix"] = f"/{name}"  # type: ignore[attr-defined]
 
 
-def remove_semaphores(name: str) -> None:
-    """Remove what is left of a run's semaphores."""
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """Have a directory for Dask as long as this lasts; one that is started anew in the same run gets the same one."""
+    directory = _scratch(os.environ.get(VARIABLE) or new_name())
+    belongings.make(directory, "**")
+    try:
+        yield directory
+    finally:
+        belongings.remove(directory)
+
+
+def remove_leftovers(name: str) -> None:
+    """Remove what is left of a run's semaphores and directories."""
     for path in SHARED_MEMORY.glob(f"sem.{name}-*"):
         path.unlink(missing_ok=True)
+    belongings.remove(_scratch(name))
+
+
+def _scratch(name: str) -> Path:
+    return Path(tempfile.gettempdir()) / f"{name}-dask"

@@ -31,7 +31,7 @@ from bbflow.course import (
 from bbflow.errors import BbflowError, ConfigError, StreamError
 from bbflow.landing.client import request_once
 from bbflow.landing.contact import read_contact
-from bbflow.leftovers import VARIABLE, new_name, remove_semaphores
+from bbflow.leftovers import VARIABLE, new_name, remove_leftovers
 from bbflow.records import Message
 
 POLL_S = 0.2
@@ -88,7 +88,7 @@ class Supervisor:
         self._silent: set[str] = set()
         self._lost: set[str] = set()
         self._opened = self._forgotten = False
-        self._semaphores = new_name()
+        self._name = new_name()
         self._step = -1
         self.course = Course(on_failure)
         """Where the run is, or how it ended."""
@@ -133,7 +133,7 @@ class Supervisor:
             return exit_code(self._simulation.returncode)
         finally:
             code = exit_code(self._end())
-            remove_semaphores(self._semaphores)
+            remove_leftovers(self._name)
         if self.course.interrupts:
             return INTERRUPTED
         return code or (0 if self._is_complete else INCOMPLETE)
@@ -210,7 +210,7 @@ class Supervisor:
         # A session of its own: Ctrl-C in the terminal is for the simulation first.
         without = [] if part is Part.RESCUE else [word for name in sorted(self._lost) for word in ("--lost", name)]
         command = [*self._commands[part], *without]
-        named = os.environ | {VARIABLE: self._semaphores}
+        named = os.environ | {VARIABLE: self._name}
         self._beside = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, env=named)
 
     def _ask(self) -> list[Message]:

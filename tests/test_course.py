@@ -114,6 +114,16 @@ def test_a_full_file_system_is_waited_for_as_long_as_the_simulation_runs():
     assert (course.part, course.keeping, actions) == (Part.NONE, Keeping.HELD, [])
 
 
+def test_a_rescue_is_tried_again_as_long_as_the_simulation_may_wait_for_room_and_given_up_after_its_end():
+    refused = [Ended(os.EX_NOPERM, -1)] * 100
+    course, actions = go(Course(), Ended(os.EX_USAGE, -1), *refused)
+    assert (course.part, actions) == (Part.RESCUE, [Start(Part.RESCUE, LONGEST_WAIT_S)])
+    course, actions = go(course, SimulationEnded())
+    assert actions == [Hurry()]
+    course, actions = go(course, Ended(os.EX_NOPERM, -1))
+    assert (course.part, course.keeping, actions) == (Part.NONE, Keeping.HELD, [])
+
+
 @pytest.mark.parametrize("code", [0, INCOMPLETE])
 def test_a_rescue_that_is_done_ends_the_course(code):
     course, _ = go(Course(), Ended(os.EX_USAGE, -1), Ended(KILLED, 3), Ended(code, 9))

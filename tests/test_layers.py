@@ -8,8 +8,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 LAYERS = (
     {"errors", "locks"},
-    {"layouts"},
-    {"atomic", "units", "records", "cf", "events", "leftovers", "belongings", "keeper", "course"},
+    {"layouts", "belongings"},
+    {"atomic", "units", "records", "cf", "events", "leftovers", "keeper", "course"},
     {"operators", "store", "phases", "models", "chunks"},
     {"landing", "growing", "config"},
     {"staging", "view"},

@@ -1,13 +1,15 @@
 import os
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
-from bbflow.leftovers import SHARED_MEMORY, VARIABLE, new_name, remove_semaphores
+from bbflow.leftovers import SHARED_MEMORY, VARIABLE, new_name, remove_leftovers
 
 KILLED = """
 import multiprocessing, os, signal
 from multiprocessing import resource_tracker
-from bbflow.leftovers import name_semaphores
+from bbflow.leftovers import name_semaphores, scratch
 
 def work(value):
     mine = multiprocessing.get_context("spawn").Value("i", 0)
@@ -15,6 +17,10 @@ def work(value):
 
 if __name__ == "__main__":
     name_semaphores()
+    held = scratch()
+    directory = held.__enter__()
+    (directory / "spilled").mkdir()
+    (directory / "spilled" / "part").touch()
     spawn = multiprocessing.get_context("spawn")
     kept = spawn.Value("i", 0)
     process = spawn.Process(target=work, args=(kept,))
@@ -25,7 +31,7 @@ if __name__ == "__main__":
 """
 
 
-def test_semaphores_of_a_killed_run_are_known_by_their_name_and_others_stay(tmp_path):
+def test_what_a_killed_run_leaves_is_known_by_its_name_and_what_others_have_stays(tmp_path):
     (tmp_path / "killed.py").write_text(KILLED)
     name, other = new_name(), SHARED_MEMORY / f"sem.mp-of-nobody-{os.getpid()}"
     other.touch()
@@ -38,8 +44,11 @@ def test_semaphores_of_a_killed_run_are_known_by_their_name_and_others_stay(tmp_
             check=False,
         )
         assert len(list(SHARED_MEMORY.glob(f"sem.{name}-*"))) == 2, "its own, and that of the process it started"
-        remove_semaphores(name)
+        scratch = Path(tempfile.gettempdir(), f"{name}-dask")
+        assert (scratch / "spilled" / "part").exists()
+        remove_leftovers(name)
         assert not list(SHARED_MEMORY.glob(f"sem.{name}*"))
+        assert not scratch.exists()
         assert other.exists()
     finally:
         other.unlink()
