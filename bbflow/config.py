@@ -9,9 +9,9 @@ import yaml
 
 from bbflow.errors import ConfigError, nearest
 from bbflow.operators.diagnostic import Diagnostic, parse_diagnostics
-from bbflow.operators.own.origin import look_in
 from bbflow.operators.readers import flag, one_of
 from bbflow.operators.windows.spans import Run, Steps
+from bbflow.origin import look_in
 from bbflow.units import parse_bytes
 
 T = TypeVar("T")

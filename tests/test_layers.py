@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 LAYERS = (
     {"errors", "locks"},
-    {"layouts", "belongings"},
+    {"layouts", "belongings", "origin"},
     {"atomic", "units", "records", "cf", "events", "leftovers", "keeper", "course"},
     {"operators", "store", "phases", "models", "chunks"},
     {"landing", "growing", "config"},

@@ -30,6 +30,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 
 from bbflow.errors import ConfigError
 from bbflow.events import EventLog
+from bbflow.origin import look_in
 from bbflow.phases import Board, BoardSource, PhaseSource, SourcesTogether, observe
 from bbflow.staging import Stager, parse_policy
 from bbflow.staging.diary import kind_of
@@ -49,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--capacity", required=True, metavar="SIZE", help="room for files there, such as 64GiB")
     parser.add_argument("--slots", type=int, default=1, help="tasks of a plan that run at once (default 1)")
     parser.add_argument("--lookahead", type=int, default=1, help="waves that are staged ahead (default 1)")
-    parser.add_argument("--policy", default="no-action", help="delay policy (default no-action)")
+    parser.add_argument("--policy", default="no-action", help="delay policy, also module:Name (default no-action)")
     parser.add_argument("--phases", type=Path, metavar="DIR", help="where I/O phases are announced")
     parser.add_argument(
         "--observe",
@@ -92,6 +93,7 @@ def _stager(options: argparse.Namespace, events: EventLog) -> Stager:
     if options.phases:
         Board(options.phases).sweep()
         places.insert(0, BoardSource(options.phases, options.file_system))
+    look_in(str(Path.cwd()))  # for a policy of one's own
     policy = parse_policy(options.policy)
     if not places and options.policy != "no-action":
         raise ConfigError(f"policy {options.policy}: without --phases or --observe no phase would ever be seen")

@@ -6,11 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, SupportsIndex
 
 from bbflow.errors import ConfigError, nearest
 from bbflow.models.interference import Interference
+from bbflow.origin import origin_of
 from bbflow.phases import Phase, Prediction
 from bbflow.staging.gate import PAUSE_S, Decision
+from bbflow.staging.own import find_own, installed, is_own, remake
 
 MAX_DELAY_S = 600.0
 LEAST_PACE_BYTES_PER_S = 64 << 10
@@ -59,6 +62,13 @@ class Policy(ABC):
     @abstractmethod
     def choose(self, situation: Situation) -> Decision:
         """Say what transfers may do, as long as they haven't been delayed too long."""
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        kind = type(self)
+        if not is_own(kind):
+            return super().__reduce_ex__(protocol)
+        values = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
+        return remake, (origin_of(f"{kind.__module__}:{kind.__qualname__}"), values)
 
     def most_fetchers(self, fetchers: int) -> int:
         """Give how many fetchers it may ever use, of a usual number."""
@@ -239,16 +249,19 @@ POLICIES: Mapping[str, type[Policy]] = {
 def parse_policy(text: str) -> Policy:
     """Make a policy of its name, with settings after a colon: ``partial-delay:limit=0.1,max_delay_s=60``.
 
+    Parameters
+    ----------
+    text
+        The name is a built-in one, or of an entry point of the group ``bbflow.policies``, or ``module:Name``.
+
     Raises
     ------
     ConfigError
         If there is no such policy or setting, or a value is wrong.
     """
-    name, _, rest = text.strip().partition(":")
-    if name not in POLICIES:
-        raise ConfigError(f"unknown delay policy {name!r}; {nearest(name, POLICIES)}")
-    kind = POLICIES[name]
-    types = {item.name: type(item.default) for item in dataclasses.fields(kind)}
+    name, rest = _name_and_settings(text.strip())
+    kind = POLICIES.get(name) or _own_kind(name)
+    types = {item.name: type(item.default) for item in dataclasses.fields(kind) if type(item.default) in (int, float)}
     given: dict[str, float | int] = {}
     for part in filter(None, rest.split(",")):
         key, _, value = part.partition("=")
@@ -256,6 +269,31 @@ def parse_policy(text: str) -> Policy:
             raise ConfigError(f"delay policy {name}: unknown setting {key!r}; {nearest(key, types)}")
         given[key] = _number(value, types[key], f"delay policy {name}: {key}")
     return kind(**given)
+
+
+def _name_and_settings(text: str) -> tuple[str, str]:
+    """Part ``name:settings`` and ``module:Name:settings``: settings have an equals sign, names have none."""
+    name, _, rest = text.partition(":")
+    second, _, settings = rest.partition(":")
+    is_class = bool(second) and "=" not in second and name not in POLICIES
+    return (f"{name}:{second}", settings) if is_class else (name, rest)
+
+
+def _own_kind(name: str) -> type[Policy]:
+    kind: type[Policy] | None = find_own(name)
+    if kind is None:
+        raise ConfigError(f"unknown delay policy {name!r}; {nearest(name, [*POLICIES, *installed()])}")
+    is_policy = isinstance(kind, type) and issubclass(kind, Policy) and dataclasses.is_dataclass(kind)
+    if not is_policy or any(_has_no_default(item) for item in dataclasses.fields(kind)):
+        raise ConfigError(
+            f"{name} is no delay policy: it must be a dataclass that inherits from bbflow.staging.Policy, with a "
+            "default for each of its settings"
+        )
+    return kind
+
+
+def _has_no_default(item: dataclasses.Field[Any]) -> bool:
+    return item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING
 
 
 def checked_policy(text: str, phases: Path | None) -> Policy:

@@ -1,6 +1,7 @@
 """Watches I/O phases and keeps the gate as the policy says: one thread around pure decisions."""
 
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
@@ -177,8 +178,9 @@ class Watch:
         """Decide once, then go on in a thread; after `close` it can be started again."""
         self._memory.lasting.clear()  # of what ended while nobody looked, nobody knows how long it was
         self.recall()
-        self.step()
         self._ended = threading.Event()
+        if not self._keep():
+            return
         self._thread = threading.Thread(target=self._run, args=(self._ended,), name="bbflow-phases", daemon=True)
         self._thread.start()
 
@@ -195,8 +197,22 @@ class Watch:
             self._thread.join()
 
     def _run(self, ended: threading.Event) -> None:
-        while not ended.wait(self._poll_s):
+        while not ended.wait(self._poll_s) and self._keep():
+            pass
+
+    def _keep(self) -> bool:
+        """Look once; a user's own policy may raise anything, and transfers must not wait for ever for it."""
+        try:
             self.step()
+        except Exception as error:
+            self._gate.apply(Decision())
+            warnings.warn(
+                f"delay policy {type(self._policy).__name__} failed ({type(error).__name__}: {error}): transfers take "
+                "no notice of I/O phases any more",
+                stacklevel=1,
+            )
+            return False
+        return True
 
     def step(self) -> None:
         """Look once, and apply what the policy says."""

@@ -2,7 +2,6 @@ import pickle
 import re
 import subprocess
 import sys
-from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +14,9 @@ from laws import cuts, folded, layout_of, merged
 from bbflow.config import load_config
 from bbflow.errors import ConfigError, OperatorError
 from bbflow.operators import StateLayout, fold_steps, parse_operators
-from bbflow.operators.own import finding as own
 from bbflow.operators.own.guard import collecting, error_of, isolate
 from bbflow.operators.own.isolation import Child
-from bbflow.operators.own.origin import Origin
+from bbflow.origin import Origin
 
 GUIDE = Path(__file__).parents[2] / "docs" / "own-operators.md"
 
@@ -352,12 +350,6 @@ def test_a_formula_that_fails_hurts_nobody_even_on_built_in_state(batch, name):
         assert np.isnan(result(broken, layout, state)).all()
     assert "RuntimeError: no" in error_of(broken, errors)
     np.testing.assert_allclose(result(mean, layout, state), batch.mean(0))
-
-
-def test_installed_packages_name_theirs_by_entry_points(monkeypatch):
-    monkeypatch.setattr(own, "installed", lambda: {"hot_share": EntryPoint("hot_share", "hot:Share", "")})
-    (share,) = parse_operators([{"hot_share": {"limit": 300}}])
-    assert share.name == "hot_share"
 
 
 @pytest.mark.parametrize(

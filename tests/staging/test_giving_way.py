@@ -1,15 +1,18 @@
 """What keeps an application within its limit before a phase, and what the busy time between phases means."""
 
+import time
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bbflow.errors import ConfigError
 from bbflow.models.interference import PhaseSample, fit_interference
-from bbflow.phases import Phase, Prediction
-from bbflow.staging import Decision, Situation, parse_policy
+from bbflow.phases import BoardSource, Phase, Prediction
+from bbflow.staging import Decision, Gate, Policy, Situation, parse_policy
 from bbflow.staging.gate import CHUNK_S, PAUSE_S, next_chunk_bytes
 from bbflow.staging.policies import has_time
-from bbflow.staging.watching import free_share
+from bbflow.staging.watching import Load, Watch, free_share
 
 MB = 1e6
 SOON = Prediction(begins_s=110.0, duration_s=5.0, confidence=0.9, tolerance_s=0.5)
@@ -59,3 +62,33 @@ def test_the_free_share_counts_what_overlaps_once():
     phases = [Phase("a", "pfs", 0.0, 2.0), Phase("b", "pfs", 1.0, 3.0), Phase("a", "pfs", 10.0, 12.0)]
     assert free_share(phases) == pytest.approx(0.7)
     assert free_share(phases[:1]) == free_share([]) == 1.0
+
+
+class Broken(Policy):
+    def choose(self, situation):
+        raise ZeroDivisionError("no pace")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("nowhere:Pace", "can't load nowhere:Pace"),
+        ("bbflow.staging:Gate", "is no delay policy"),
+        ("bbflow.staging:Share", "a default for each of its settings"),
+        ("half-pace", "unknown delay policy 'half-pace'"),
+        ("no-such:limit=3", "unknown delay policy 'no-such'"),
+    ],
+)
+def test_what_is_no_policy_is_told_at_once(text, message):
+    with pytest.raises(ConfigError, match=message):
+        parse_policy(text)
+
+
+def test_transfers_go_on_when_a_policy_of_ones_own_fails(tmp_path):
+    gate = Gate(1)
+    gate.apply(Decision(hold=True))
+    watch = Watch(Broken(), gate, BoardSource(tmp_path), lambda: Load(1, None), time.time, print, print)
+    with pytest.warns(UserWarning, match=r"Broken failed .*no pace"):
+        watch.start()
+    with gate.chunk(1):
+        watch.close()

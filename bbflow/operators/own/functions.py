@@ -10,7 +10,7 @@ import numpy as np
 
 from bbflow.errors import OperatorError
 from bbflow.operators.family import Array, DType, Family, StateField, Steps, Views
-from bbflow.operators.own.origin import Origin
+from bbflow.origin import Origin
 
 NAMES = ("map", "combine", "finalize")
 SEEN = StateField("_seen", "?")

@@ -17,7 +17,7 @@ from bbflow.operators.operator import Operator
 from bbflow.operators.own import isolation
 from bbflow.operators.own.functions import Functions
 from bbflow.operators.own.groups import Grouped
-from bbflow.operators.own.origin import Origin
+from bbflow.origin import Origin
 
 FAILED = StateField("_failed", "?")
 """Whether the state lacks something that was to be folded; it stays so in every merge."""

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import IO, Any
 
 from bbflow.errors import OperatorError
-from bbflow.operators.own.origin import Origin
+from bbflow.origin import Origin
 
 
 class Child:
