@@ -10,7 +10,7 @@ LAYERS = (
     {"errors", "locks"},
     {"layouts", "belongings", "origin"},
     {"atomic", "units", "records", "cf", "events", "leftovers", "keeper", "course"},
-    {"operators", "store", "phases", "models", "chunks"},
+    {"operators", "store", "phases", "models", "chunks", "javac"},
     {"landing", "growing", "config"},
     {"staging", "view"},
     {"drain", "files"},
@@ -30,6 +30,7 @@ PLUGINS = {
     "bbflow_adios2": ROOT / "adios2-engine/bbflow_adios2",
     "bbflow_parsl": ROOT / "parsl-executor/bbflow_parsl",
     "bbflow_pegasus": ROOT / "pegasus-plugin/bbflow_pegasus",
+    "bbflow_spark": ROOT / "spark-plugin/bbflow_spark",
 }
 PLUGIN_FILES = sorted(path for folder in PLUGINS.values() for path in folder.rglob("*.py"))
 

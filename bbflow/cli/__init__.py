@@ -23,6 +23,7 @@ COMMANDS = {
     "dashboard": "show the report's pictures in a browser while a run lasts",
     "operators": "list what the configuration may compute, with examples",
     "stage": "stage files to a burst buffer, giving way to others' I/O phases",
+    "spark": "run Spark with inputs that come wave by wave",
     "simulate": "say what a scenario of nodes, policies and applications would come to",
     "plan": "choose nodes, capacity, fetchers and policy for a scenario",
     "files": "files on BB nodes: look at them, copy them, write them back",

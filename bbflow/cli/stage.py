@@ -28,11 +28,10 @@ from tempfile import TemporaryDirectory
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
+from bbflow.cli.transfer_options import add_transfer_options, transfers_of
 from bbflow.errors import ConfigError
 from bbflow.events import EventLog
-from bbflow.origin import look_in
-from bbflow.phases import Board, BoardSource, PhaseSource, SourcesTogether, observe
-from bbflow.staging import Stager, parse_policy
+from bbflow.staging import Stager
 from bbflow.staging.diary import kind_of
 from bbflow.staging.names import check_names, link_tree, unlink_gone, write_listing
 from bbflow.staging.program import Step, expand_program, parse_program
@@ -49,18 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--to", type=Path, required=True, metavar="DIR", help="directory on the burst buffer")
     parser.add_argument("--capacity", required=True, metavar="SIZE", help="room for files there, such as 64GiB")
     parser.add_argument("--slots", type=int, default=1, help="tasks of a plan that run at once (default 1)")
-    parser.add_argument("--lookahead", type=int, default=1, help="waves that are staged ahead (default 1)")
-    parser.add_argument("--policy", default="no-action", help="delay policy, also module:Name (default no-action)")
-    parser.add_argument("--phases", type=Path, metavar="DIR", help="where I/O phases are announced")
-    parser.add_argument(
-        "--observe",
-        action="append",
-        default=[],
-        metavar="KIND:NAME",
-        help="see phases in traffic: nfs:MOUNT, lustre:FSNAME, jobs:FSNAME, disk:DEVICE",
-    )
-    parser.add_argument("--file-system", metavar="NAME", help="only phases of this file system count")
-    parser.add_argument("--fetchers", type=int, default=8, help="files that are copied at once (default 8)")
+    add_transfer_options(parser)
     parser.add_argument("--direct", action="store_true", help="tasks whose files can't fit read from the source")
     parser.add_argument("--tree", action="store_true", help="keep the sources' paths: links to them, in DIR/tree")
     parser.add_argument("--picture", type=Path, metavar="PNG", help="draw the timeline")
@@ -89,22 +77,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _stager(options: argparse.Namespace, events: EventLog) -> Stager:
-    places: list[PhaseSource] = [observe(what) for what in options.observe]
-    if options.phases:
-        Board(options.phases).sweep()
-        places.insert(0, BoardSource(options.phases, options.file_system))
-    look_in(str(Path.cwd()))  # for a policy of one's own
-    policy = parse_policy(options.policy)
-    if not places and options.policy != "no-action":
-        raise ConfigError(f"policy {options.policy}: without --phases or --observe no phase would ever be seen")
     return Stager(
         options.to,
         parse_bytes(options.capacity),
         options.slots,
-        policy=policy,
-        phases=SourcesTogether(places),
-        fetchers=options.fetchers,
-        lookahead=options.lookahead,
+        **transfers_of(options),
         oversize="direct" if options.direct else "error",
         events=events,
     )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from bbflow.staging.facts import Facts, Listed, Reader, Store
 from bbflow.staging.local import LocalFiles, is_local, local_path
+from bbflow.staging.ranges import part_of, shifted, split_range
 
 if TYPE_CHECKING:
     from bbflow.staging.objects import ObjectStore
@@ -15,7 +16,7 @@ __all__ = ["Reader", "Sources", "local_path"]
 
 
 class Sources:
-    """Reads, writes and lists files by their URLs: paths, S3, and what fsspec knows.
+    """Reads, writes and lists files by their URLs: paths, S3, and what fsspec knows; reads parts of them (`ranges`).
 
     Each method refuses by a `SourceError`: what isn't there, may not be used, or can't be done.
 
@@ -41,15 +42,19 @@ class Sources:
 
     def facts(self, url: str) -> Facts:
         """Ask a source about a file."""
-        return self._store(url).facts(url)
+        whole, part = split_range(url)
+        facts = self._store(whole).facts(whole)
+        return facts if part is None else part_of(facts, part, url)
 
     def open(self, url: str, facts: Facts) -> AbstractContextManager[Reader]:
         """Open a file for reading in chunks."""
-        return self._store(url).open(url, facts)
+        whole, part = split_range(url)
+        opened = self._store(whole).open(whole, facts)
+        return opened if part is None else shifted(opened, part.start)
 
     def whole(self, url: str, most_bytes: int) -> tuple[Facts, bytes] | None:
         """Read a small file in one go, with facts of just this content; None if that can't be had."""
-        return self._store(url).whole(url, most_bytes)
+        return self._store(url).whole(url, most_bytes) if split_range(url)[1] is None else None
 
     def create(self, url: str) -> AbstractContextManager[Any]:
         """Open a file for writing; it appears whole when the ``with`` ends well, else never."""

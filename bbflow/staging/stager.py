@@ -207,6 +207,11 @@ class Stager:
         """Give where a file lies on the BB, or would lie."""
         return self._shelf.path(url)
 
+    def is_admitted(self, key: str) -> bool:
+        """Whether a task that isn't final has its files on the BB, or coming; else it waits for room."""
+        with self._lock:
+            return self._waves.is_admitted(key)
+
     def stage_out(self, path: Path, url: str) -> "Future[int]":
         """Copy a file from the BB to where a URL says; it appears there whole.
 

@@ -1,30 +1,19 @@
-"""The refiner for pegasus-plan, compiled against the Pegasus that is installed.
+"""The refiner for pegasus-plan, compiled against the Pegasus that is installed, whose classes it extends."""
 
-Its classes extend the planner's own, which have no promise of binary compatibility. Compiled here, a planner that has
-become different is found out by the compiler, before anything is planned, and not by a missing method amid a plan.
-"""
-
-import hashlib
-import os
 import re
 import shutil
 import subprocess
-import tempfile
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from bbflow.belongings import make, remove
 from bbflow.errors import ConfigError, MissingToolError
+from bbflow.javac import compiled
 from bbflow_pegasus.dag.submitdir import OLDEST
 
 REFINER = "bbflow.pegasus.WaveRefiner"
 """What the property ``pegasus.transfer.refiner`` says."""
 SOURCES = files("bbflow_pegasus") / "refiner"
 """Java, below the directories of its packages."""
-
-
-class RefinerUnavailableError(MissingToolError):
-    """There is no Java compiler, or it doesn't accept the refiner."""
 
 
 def find_planner() -> tuple[str, str]:
@@ -65,42 +54,13 @@ def compiled_refiner(planner: str, version: str, cache: Path | None = None) -> P
 
     Raises
     ------
-    RefinerUnavailableError
+    JavaUnavailableError
         If there is no Java compiler, or it doesn't accept the refiner.
     """
-    cache = cache or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bbflow" / "refiner"
     with as_file(SOURCES) as folder:
         sources = sorted(folder.rglob("*.java"))
-        digest = hashlib.sha256(b"".join([planner.encode(), version.encode(), *(s.read_bytes() for s in sources)]))
-        classes = cache / digest.hexdigest()[:16]
-        if not classes.is_dir():
-            _compile(sources, _asked(planner, "--classpath"), version, classes)
-    return classes
-
-
-def _compile(sources: list[Path], classpath: str, version: str, classes: Path) -> None:
-    compiler = _compiler()
-    if compiler is None:
-        raise RefinerUnavailableError("there is no Java compiler (javac)")
-    classes.parent.mkdir(parents=True, exist_ok=True)
-    made = Path(tempfile.mkdtemp(dir=classes.parent))
-    make(made, "**/*.class")
-    # What runs the planner may be older than the compiler.
-    words = [compiler, "-nowarn", "-Xlint:-options", "-source", "8", "-target", "8", "-cp", classpath, "-d", str(made)]
-    done = subprocess.run([*words, *map(str, sources)], capture_output=True, text=True)
-    if done.returncode:
-        remove(made)
-        first = next((line for line in done.stderr.splitlines() if "error:" in line), done.stderr)
-        raise RefinerUnavailableError(f"the refiner doesn't fit Pegasus {version}: {first.strip()}")
-    try:
-        made.rename(classes)
-    except OSError:  # another process was faster
-        remove(made)
-
-
-def _compiler() -> str | None:
-    home = os.environ.get("JAVA_HOME")
-    return (shutil.which("javac", path=str(Path(home) / "bin")) if home else None) or shutil.which("javac")
+        # What runs the planner may be older than the compiler.
+        return compiled(sources, f"Pegasus {version} ({planner})", 8, lambda: _asked(planner, "--classpath"), cache)
 
 
 def _asked(planner: str, question: str) -> str:

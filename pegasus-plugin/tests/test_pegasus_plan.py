@@ -7,9 +7,11 @@ import subprocess
 import pytest
 from bbflow_pegasus.cli import main
 from bbflow_pegasus.cli.plan import with_staging_site
-from bbflow_pegasus.refining import RefinerUnavailableError, compiled_refiner
+from bbflow_pegasus.refining import compiled_refiner
 from planner_interfaces import write_interfaces
 from submitdirs import Planner, fan, sizes_of
+
+from bbflow.javac import JavaUnavailableError
 
 needs_compiler = pytest.mark.skipif(
     shutil.which("javac") is None, reason="javac isn't on PATH: apt install default-jdk"
@@ -84,9 +86,9 @@ def test_what_pegasus_calls_for_a_sub_workflow_is_planned_likewise(pegasus, capf
 @needs_compiler
 def test_a_planner_that_has_become_different_is_named_and_the_waves_come_afterwards(pegasus, capfd):
     installation(pegasus, "5.9.0")
-    with pytest.raises(RefinerUnavailableError, match=r"doesn't fit Pegasus 5\.9\.0: .*error"):
+    with pytest.raises(JavaUnavailableError, match=r"doesn't fit Pegasus 5\.9\.0 .*: .*error"):
         compiled_refiner(str(pegasus / "pegasus-plan"), "5.9.0")
-    assert not list((pegasus.parent / "cache/bbflow/refiner").iterdir())
+    assert not list((pegasus.parent / "cache/bbflow/java").iterdir())
 
 
 def test_without_a_compiler_a_planned_workflow_gets_its_waves_afterwards(pegasus, capfd, monkeypatch):
@@ -95,7 +97,7 @@ def test_without_a_compiler_a_planned_workflow_gets_its_waves_afterwards(pegasus
     properties = ["pegasus.bbflow.capacity=10kB", "pegasus.bbflow.slots=2"]
     Planner(submit, jobs, sizes_of(jobs), properties=properties)
     installation(pegasus, "5.0.6", says=f'echo "pegasus-run  {submit}"')
-    monkeypatch.setattr("bbflow_pegasus.refining._compiler", lambda: None)
+    monkeypatch.setattr("bbflow.javac._compiler", lambda: None)
     assert main(["plan", "workflow.yml"]) == 0
     said = capfd.readouterr()
     assert "there is no Java compiler (javac): the workflow gets its waves after planning" in said.err

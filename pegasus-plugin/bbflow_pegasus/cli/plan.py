@@ -18,10 +18,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bbflow.errors import ConfigError
+from bbflow.javac import JavaUnavailableError
 from bbflow_pegasus.cli import main
 from bbflow_pegasus.dag.submitdir import read_properties
 from bbflow_pegasus.planning.facts import PREFIX
-from bbflow_pegasus.refining import REFINER, RefinerUnavailableError, compiled_refiner, find_planner
+from bbflow_pegasus.refining import REFINER, compiled_refiner, find_planner
 from bbflow_pegasus.settings import COMMAND, installed
 
 _SUBMITTING = ("-S", "--submit")
@@ -44,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
     words = with_staging_site(options.words)
     try:
         classes = compiled_refiner(planner, version)
-    except RefinerUnavailableError as error:
+    except JavaUnavailableError as error:
         return _plan_then_wave(planner, words, str(error))
     refining = (f"-Dpegasus.transfer.refiner={REFINER}", f"-Dpegasus.bbflow.command={installed(COMMAND)}")
     classpath = os.pathsep.join(filter(None, [str(classes), os.environ.get("CLASSPATH")]))

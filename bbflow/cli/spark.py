@@ -1,0 +1,125 @@
+"""Run Spark so that its inputs come wave by wave, and its shuffles stay on the burst buffer.
+
+What stands after -- is run with Spark's settings: spark-submit, spark-sql, pyspark, spark-shell get them as --conf, a
+Python program by PYSPARK_SUBMIT_ARGS. The program stays as it is, and names its inputs as ever.
+
+'serve' runs the prefetcher alone, for programs that are started elsewhere, and prints the settings that they need;
+'report' writes a page about a run from its notes.
+
+Example:
+  bbflow spark --to /bb/job --capacity 64GiB -- spark-submit count.py /pfs/texts/part-*
+  bbflow spark --to /bb/job --capacity 64GiB --policy auto --phases /pfs/phases -- spark-submit sort.py s3a://data/in
+  bbflow spark serve --to /bb/job --capacity 64GiB --listen 0.0.0.0
+  bbflow spark report /bb/job/notes --output report.html
+"""
+
+import argparse
+import os
+import shutil
+import signal
+import subprocess
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+from bbflow_spark.classes import find_spark
+from bbflow_spark.session import CONTACT, Wanted, prefetching
+from bbflow_spark.settings import SUBMITTING, environment_with, words_with
+
+from bbflow.cli.transfer_options import add_transfer_options, transfers_of
+from bbflow.errors import ConfigError
+from bbflow.events import EventLog
+from bbflow.landing.listen import LOOPBACK
+from bbflow.staging import Stager
+from bbflow.units import parse_bytes
+
+DIRECTORY_VARIABLE = "BBFLOW_BB"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.usage = "bbflow spark [serve | report NOTES] [options] [-- command of Spark]"
+    parser.add_argument("action", nargs="?", choices=("run", "serve", "report"), default="run")
+    parser.add_argument("of", nargs="?", type=Path, metavar="NOTES", help="with 'report': what a run noted")
+    parser.add_argument("--to", type=Path, metavar="DIR", help=f"on the burst buffer (default ${DIRECTORY_VARIABLE})")
+    parser.add_argument("--capacity", metavar="SIZE", help="room there, such as 64GiB (default: half of what is free)")
+    parser.add_argument("--slots", type=int, help="tasks that run at once (default: the executors' cores)")
+    add_transfer_options(parser)
+    parser.add_argument("--notes", type=Path, metavar="DIR", help="what happened, for the report (default DIR/notes)")
+    parser.add_argument("--no-shuffle", action="store_true", help="leave shuffles and spills where Spark puts them")
+    parser.add_argument("--scheme", action="append", default=[], help="of more URLs to prefetch, beside file and s3a")
+    parser.add_argument("--patience", type=float, default=10.0, metavar="SECONDS", help="before a stuck block is read")
+    parser.add_argument("--listen", default=LOOPBACK, metavar="ADDRESS", help="for executors of other hosts")
+    parser.add_argument("--contact", type=Path, metavar="FILE", help="which Spark's processes read (default in DIR)")
+    parser.add_argument("--output", type=Path, default=Path("report.html"), help="of 'report' (default report.html)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command."""
+    if options.action == "report":
+        return _report(options)
+    words = options.simulation
+    if options.action == "run" and not words:
+        raise ConfigError("no command is given: bbflow spark --to DIR -- spark-submit APP INPUT…")
+    wanted = _wanted(options)
+    capacity = options.capacity or shutil.disk_usage(_there(wanted.directory)).free // 2
+    transfers = transfers_of(options)
+
+    def stager(directory: Path, slots: int, events: EventLog) -> Stager:
+        return Stager(directory, parse_bytes(capacity), slots, **transfers, oversize="direct", events=events)
+
+    spark = find_spark(words[0] if words else None)
+    with prefetching(wanted, spark, stager) as told:
+        if options.action == "serve":
+            return _serve(told)
+        if Path(words[0]).name in SUBMITTING:
+            return _run(words_with(told, words), dict(os.environ))
+        return _run(words, environment_with(told, os.environ))
+
+
+def _wanted(options: argparse.Namespace) -> Wanted:
+    to = options.to or (Path(os.environ[DIRECTORY_VARIABLE]) if os.environ.get(DIRECTORY_VARIABLE) else None)
+    if to is None:
+        raise ConfigError(f"no directory on the burst buffer: give --to DIR, or set {DIRECTORY_VARIABLE}")
+    directory = to.absolute()
+    return Wanted(
+        directory=directory,
+        notes=(options.notes or directory / "notes").absolute(),
+        slots=options.slots,
+        lookahead=options.lookahead,
+        listen=options.listen,
+        contact=(options.contact or directory / CONTACT).absolute(),
+        schemes=("s3a", *options.scheme),
+        patience_s=options.patience,
+        shuffles=not options.no_shuffle,
+    )
+
+
+def _there(path: Path) -> Path:
+    return path if path.exists() else _there(path.parent)
+
+
+def _run(words: list[str], environment: dict[str, str]) -> int:
+    try:
+        with subprocess.Popen(words, env=environment) as process:
+            while True:
+                try:
+                    return process.wait()
+                except KeyboardInterrupt:
+                    continue  # it got the signal too, and ends by itself
+    except OSError as error:
+        raise ConfigError(f"can't run {words[0]}: {error.strerror}") from None
+
+
+def _serve(told: Mapping[str, str]) -> int:
+    for name, value in told.items():
+        print(f"{name} {value}", flush=True)
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    ended.wait()
+    return 0
+
+
+def _report(options: argparse.Namespace) -> int:
+    raise ConfigError("report: nothing yet")

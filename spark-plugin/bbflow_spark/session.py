@@ -1,0 +1,77 @@
+"""A prefetcher with all that belongs to it: directories, the contact file, and the settings that Spark needs."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bbflow.events import EventLog
+from bbflow.staging import Stager
+from bbflow_spark.classes import Spark, compiled_jar
+from bbflow_spark.prefetcher import Prefetcher
+from bbflow_spark.serving import served
+from bbflow_spark.settings import Places, settings
+
+INPUTS, SHUFFLE, CONTACT, SPARK_EVENTS = "inputs", "shuffle", "contact.json", "spark"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a user wants of a prefetcher."""
+
+    directory: Path
+    """On the BB; inputs and shuffles lie below it."""
+    notes: Path
+    """Where events are noted, those of Spark too."""
+    slots: int | None
+    """Tasks at once; None to believe Spark's driver."""
+    lookahead: int
+    """Waves ahead."""
+    listen: str
+    """``host[:port]``."""
+    contact: Path
+    """The contact file."""
+    schemes: Sequence[str]
+    """Of the URLs that go through the prefetcher, beside ``file``."""
+    patience_s: float
+    """How long a transfer may be stuck."""
+    shuffles: bool
+    """Whether shuffles go to the BB."""
+
+
+@contextmanager
+def prefetching(
+    wanted: Wanted, spark: Spark, open_stager: Callable[[Path, int, EventLog], Stager]
+) -> Iterator[Mapping[str, str]]:
+    """Prefetch for as long as the block lasts; gives Spark's settings.
+
+    Parameters
+    ----------
+    wanted
+        By the user.
+    spark
+        The installation that our classes are compiled for.
+    open_stager
+        Makes the stager, for a directory, slots and events.
+
+    Raises
+    ------
+    BbflowError
+        If anything can't be set up.
+    """
+    jar = compiled_jar(spark)
+    shuffle = wanted.directory / SHUFFLE if wanted.shuffles else None
+    events = wanted.notes / SPARK_EVENTS
+    for made in filter(None, (wanted.directory, shuffle, events)):
+        made.mkdir(parents=True, exist_ok=True)
+    log = EventLog(wanted.notes)
+
+    def opened(slots: int) -> Stager:
+        return open_stager(wanted.directory / INPUTS, wanted.slots or slots, log)
+
+    prefetcher = Prefetcher(opened, wanted.lookahead, wanted.patience_s, log)
+    try:
+        with served(prefetcher, wanted.listen, wanted.contact, wanted.directory):
+            yield settings(Places(jar, wanted.contact, shuffle, events), wanted.schemes)
+    finally:
+        log.close()

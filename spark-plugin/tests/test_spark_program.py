@@ -1,0 +1,101 @@
+"""What Spark's plans come to: which partitions the stager knows, which blocks a read is in, how long a task waits."""
+
+import pytest
+from bbflow_spark.patience import ROOM_S, Look, Patience
+from bbflow_spark.plans import Block, Question, read_plan, read_question
+from bbflow_spark.program import Program
+from bbflow_spark.settings import ARGUMENTS, Places, environment_with, settings, words_with
+
+from bbflow.errors import ProtocolError
+from bbflow.staging.ranges import Range
+
+PLACES = Places(jar="/c/b.jar", contact="/bb/contact.json")
+
+
+def plan(*files, stage=1, slots=2, size=100):
+    """Give a stage whose partitions read one range each, cut from files in turn."""
+    partitions = [[number, [[url, start, size]]] for number, (url, start) in enumerate(files)]
+    return read_plan({"app": "a", "stage": stage, "attempt": 0, "slots": slots, "partitions": partitions})
+
+
+def ask(partition, url, at, stage=1):
+    return Question(("a", stage, 0, partition), url, at)
+
+
+def test_partitions_are_fed_in_order_and_one_for_each_that_is_done():
+    program = Program(window=2)
+    program.plan(plan(*((f"/f{n}", 0) for n in range(4))))
+    assert [p.key[3] for p in program.feed()] == [0, 1]
+    assert program.feed() == []
+    assert program.done(("a", 1, 0, 1))
+    assert not program.done(("a", 1, 0, 3))  # one that the stager never knew
+    assert [p.key[3] for p in program.feed()] == [2]
+    assert sorted(key[3] for key in program.over(("a", 1, 0))) == [0, 2]
+    assert program.feed() == []
+
+
+def test_a_read_is_in_its_own_block_or_in_one_of_another_partition_or_in_none():
+    program = Program()
+    program.plan(plan(("/f", 0), ("/f", 100), ("/f", 300)))
+    assert program.own(ask(1, "/f", 150)) == Block("/f", Range(100, 200))
+    assert program.own(ask(1, "/f", 200)) is None
+    assert program.others(ask(1, "/f", 99)) == [Block("/f", Range(0, 100))]
+    assert program.others(ask(1, "/f", 200)) == []
+    assert program.next_start(ask(1, "/f", 200)) == 300
+    assert program.next_start(ask(1, "/f", 300)) is None
+    assert program.next_start(ask(1, "/g", 0)) is None
+
+
+def test_a_block_stays_known_until_its_last_reader_is_done():
+    program = Program()
+    program.plan(plan(("/f", 0), stage=1))
+    program.plan(plan(("/f", 0), stage=2))
+    program.done(("a", 1, 0, 0))
+    assert program.others(ask(7, "/f", 0)) == [Block("/f", Range(0, 100))]
+    program.end("a")
+    assert program.others(ask(7, "/f", 0)) == []
+
+
+def test_a_plan_leaves_out_what_is_empty_and_refuses_what_is_none():
+    assert plan(("/f", 0), size=0).partitions == ()
+    assert plan(("/f", 5)).partitions[0].blocks[0].file.url == "/f#bytes=5-105"
+    for broken in ({}, {"app": "a", "stage": 1, "attempt": 0, "slots": 1, "partitions": [[0, [["/f", "x", 1]]]]}):
+        with pytest.raises(ProtocolError):
+            read_plan(broken)
+    with pytest.raises(ProtocolError):
+        read_question({"app": "a", "stage": 1, "attempt": 0, "partition": 0, "url": "/f"})
+
+
+def looks(patience, *seen):
+    """Give what comes of looks: time, has room, restricted, bytes."""
+    return [patience.waits(Look(*look)) for look in seen]
+
+
+def test_a_task_waits_while_its_block_moves_or_others_hold_it_and_no_longer():
+    assert looks(Patience(5), (0, True, False, 0), (4, True, False, 10), (8.9, True, False, 10)) == [True] * 3
+    assert looks(Patience(5), (0, True, False, 0), (5, True, False, 0)) == [True, False]
+    assert looks(Patience(5), (0, True, False, 0), (600, True, True, 0), (604, True, False, 0)) == [True] * 3
+    assert looks(Patience(5), (0, False, False, 0), (ROOM_S, False, False, 9)) == [True, False]
+    assert looks(Patience(5), (0, False, False, 0), (0.5, True, False, 9), (1.2, True, False, 9)) == [True] * 3
+
+
+def test_the_users_settings_stay_and_lists_are_joined():
+    told = settings(PLACES, ["s3a"])
+    words = ["spark-submit", "--conf", "spark.plugins=my.Own", "--driver-class-path", "/x", "--master", "local", "a.py"]
+    given = words_with(told, words)
+    assert given[0] == "spark-submit"
+    assert given[-3:] == ["--master", "local", "a.py"]
+    assert "spark.plugins=my.Own,bbflow.spark.Plugin" in given
+    assert "spark.driver.extraClassPath=/x:/c/b.jar" in given
+    assert "spark.plugins=my.Own" not in given
+    assert "spark.hadoop.fs.s3a.impl=bbflow.spark.RemoteBlocks" in given
+    own = words_with(told, ["spark-submit", "--conf", "spark.hadoop.fs.file.impl=Mine", "a.py"])
+    assert own.count("spark.hadoop.fs.file.impl=Mine") == 1
+    assert not any("LocalBlocks" in word for word in own)
+
+
+def test_a_python_program_gets_the_settings_by_its_environment():
+    environment = environment_with(settings(PLACES, []), {"A": "b", ARGUMENTS: "--master local[2] pyspark-shell"})
+    assert environment["A"] == "b"
+    assert environment[ARGUMENTS].endswith("--master 'local[2]' pyspark-shell")
+    assert "spark.plugins=bbflow.spark.Plugin" in environment[ARGUMENTS]
