@@ -21,6 +21,7 @@ import subprocess
 import threading
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import gettempdir
 
 from bbflow_spark.classes import find_spark
 from bbflow_spark.session import CONTACT, Wanted, prefetching
@@ -46,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--slots", type=int, help="tasks that run at once (default: the executors' cores)")
     add_transfer_options(parser)
     parser.add_argument("--notes", type=Path, metavar="DIR", help="what happened, for the report (default DIR/notes)")
+    parser.add_argument("--spill", type=Path, metavar="DIR", help="for shuffles when DIR is full (default below /tmp)")
     parser.add_argument("--no-shuffle", action="store_true", help="leave shuffles and spills where Spark puts them")
     parser.add_argument("--scheme", action="append", default=[], help="of more URLs to prefetch, beside file and s3a")
     parser.add_argument("--patience", type=float, default=10.0, metavar="SECONDS", help="before a stuck block is read")
@@ -62,11 +64,10 @@ def run(options: argparse.Namespace) -> int:
     if options.action == "run" and not words:
         raise ConfigError("no command is given: bbflow spark --to DIR -- spark-submit APP INPUT…")
     wanted = _wanted(options)
-    capacity = options.capacity or shutil.disk_usage(_there(wanted.directory)).free // 2
     transfers = transfers_of(options)
 
     def stager(directory: Path, slots: int, events: EventLog) -> Stager:
-        return Stager(directory, parse_bytes(capacity), slots, **transfers, oversize="direct", events=events)
+        return Stager(directory, wanted.capacity_bytes, slots, **transfers, oversize="direct", events=events)
 
     spark = find_spark(words[0] if words else None)
     with prefetching(wanted, spark, stager) as told:
@@ -85,13 +86,14 @@ def _wanted(options: argparse.Namespace) -> Wanted:
     return Wanted(
         directory=directory,
         notes=(options.notes or directory / "notes").absolute(),
+        capacity_bytes=parse_bytes(options.capacity or shutil.disk_usage(_there(directory)).free // 2),
         slots=options.slots,
         lookahead=options.lookahead,
         listen=options.listen,
         contact=(options.contact or directory / CONTACT).absolute(),
         schemes=("s3a", *options.scheme),
         patience_s=options.patience,
-        shuffles=not options.no_shuffle,
+        disk=None if options.no_shuffle else (options.spill or Path(gettempdir(), f"bbflow-spark-{os.getpid()}")),
     )
 
 

@@ -85,8 +85,18 @@ class Residency:
 
     @property
     def free_bytes(self) -> int:
-        """Room left; below zero if tasks made more than they said."""
+        """Room left; below zero if tasks made more than they said, or the room has shrunk."""
         return self.capacity_bytes - self.used_bytes
+
+    @property
+    def idle(self) -> tuple[str, ...]:
+        """Files that may go and that no task wants, the longest unused first."""
+        return tuple(self._idle)
+
+    def resize(self, capacity_bytes: int) -> None:
+        """Have another capacity from now on, which may be less than what is used."""
+        self.changes += capacity_bytes != self.capacity_bytes
+        self.capacity_bytes = capacity_bytes
 
     @property
     def any_coming(self) -> bool:

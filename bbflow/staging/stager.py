@@ -203,6 +203,12 @@ class Stager:
             settled = self._perform(self._waves.release(url))
         self._settle(settled)
 
+    def resize(self, capacity_bytes: int) -> None:
+        """Have another capacity from now on, since others share the BB; files in use stay even if they don't fit."""
+        with self._lock:
+            settled = self._perform(self._waves.resize(capacity_bytes))
+        self._settle(settled)
+
     def path(self, url: str) -> Path:
         """Give where a file lies on the BB, or would lie."""
         return self._shelf.path(url)

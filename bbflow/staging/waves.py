@@ -152,6 +152,12 @@ class Waves:
         self._bb.put(Entry(file, State.FOUND))
         return []
 
+    def resize(self, capacity_bytes: int) -> list[Action]:
+        """Have another capacity from now on, since others share the BB: what nobody wants goes if it doesn't fit."""
+        self._bb.resize(max(1, capacity_bytes))
+        victims = self._bb.victims(0, (), also_wanted=False)
+        return self._evict(list(self._bb.idle) if victims is None else victims) + self._advance()
+
     def final(self, key: str) -> list[Action]:
         """Note that a task will never run again: it has ended, or isn't wanted any more."""
         if key not in self._tasks:

@@ -63,6 +63,7 @@ class Prefetcher:
         self._stager: Stager | None = None
         self._futures: dict[PartitionKey, Future[Locations]] = {}
         self._planned: set[StageKey] = set()
+        self._room_bytes: int | None = None
         self._closed = False
 
     def close(self) -> None:
@@ -73,6 +74,13 @@ class Prefetcher:
             self._changed.notify_all()
         if stager is not None:
             stager.close()
+
+    def resize(self, capacity_bytes: int) -> None:
+        """Have another room for the inputs: shuffles share it."""
+        with self._changed:
+            self._room_bytes = capacity_bytes
+            if self._stager is not None:
+                self._stager.resize(capacity_bytes)
 
     # What the driver tells
 
@@ -89,6 +97,8 @@ class Prefetcher:
             self._changed.notify_all()
             if self._stager is None and plan.partitions and not self._closed:
                 self._stager = self._open_stager(plan.slots)
+                if self._room_bytes is not None:
+                    self._stager.resize(self._room_bytes)
                 self._program.window = plan.slots * (1 + self._lookahead)
             self._let_go(self._program.over(plan.key))
             self._program.plan(plan)

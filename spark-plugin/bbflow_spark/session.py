@@ -1,16 +1,18 @@
 """A prefetcher with all that belongs to it: directories, the contact file, and the settings that Spark needs."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from bbflow.belongings import make, remove
 from bbflow.events import EventLog
 from bbflow.staging import Stager
 from bbflow_spark.classes import Spark, compiled_jar
 from bbflow_spark.prefetcher import Prefetcher
 from bbflow_spark.serving import served
 from bbflow_spark.settings import Places, settings
+from bbflow_spark.shuffles import INPUTS_SHARE, Shuffles, shared_room
 
 INPUTS, SHUFFLE, CONTACT, SPARK_EVENTS = "inputs", "shuffle", "contact.json", "spark"
 
@@ -23,6 +25,8 @@ class Wanted:
     """On the BB; inputs and shuffles lie below it."""
     notes: Path
     """Where events are noted, those of Spark too."""
+    capacity_bytes: int
+    """For inputs and shuffles."""
     slots: int | None
     """Tasks at once; None to believe Spark's driver."""
     lookahead: int
@@ -35,8 +39,8 @@ class Wanted:
     """Of the URLs that go through the prefetcher, beside ``file``."""
     patience_s: float
     """How long a transfer may be stuck."""
-    shuffles: bool
-    """Whether shuffles go to the BB."""
+    disk: Path | None
+    """Where shuffles go for which the BB has no room; None leaves all of them where Spark puts them."""
 
 
 @contextmanager
@@ -60,7 +64,7 @@ def prefetching(
         If anything can't be set up.
     """
     jar = compiled_jar(spark)
-    shuffle = wanted.directory / SHUFFLE if wanted.shuffles else None
+    shuffle = wanted.directory / SHUFFLE if wanted.disk else None
     events = wanted.notes / SPARK_EVENTS
     for made in filter(None, (wanted.directory, shuffle, events)):
         made.mkdir(parents=True, exist_ok=True)
@@ -70,8 +74,12 @@ def prefetching(
         return open_stager(wanted.directory / INPUTS, wanted.slots or slots, log)
 
     prefetcher = Prefetcher(opened, wanted.lookahead, wanted.patience_s, log)
-    try:
-        with served(prefetcher, wanted.listen, wanted.contact, wanted.directory):
-            yield settings(Places(jar, wanted.contact, shuffle, events), wanted.schemes)
-    finally:
-        log.close()
+    with ExitStack() as stack:
+        stack.callback(log.close)
+        stack.enter_context(served(prefetcher, wanted.listen, wanted.contact, wanted.directory))
+        if shuffle is not None and wanted.disk is not None:
+            make(wanted.disk, "blockmgr-*")
+            stack.callback(remove, wanted.disk)
+            shuffles = Shuffles(shuffle, wanted.disk, int(wanted.capacity_bytes * (1 - INPUTS_SHARE)))
+            stack.enter_context(shared_room(shuffles, wanted.capacity_bytes, prefetcher.resize, log))
+        yield settings(Places(jar, wanted.contact, shuffle, events), wanted.schemes)

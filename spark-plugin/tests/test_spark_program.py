@@ -1,10 +1,13 @@
 """What Spark's plans come to: which partitions the stager knows, which blocks a read is in, how long a task waits."""
 
+import os
+
 import pytest
 from bbflow_spark.patience import ROOM_S, Look, Patience
 from bbflow_spark.plans import Block, Question, read_plan, read_question
 from bbflow_spark.program import Program
 from bbflow_spark.settings import ARGUMENTS, Places, environment_with, settings, words_with
+from bbflow_spark.shuffles import Shuffles, Taken
 
 from bbflow.errors import ProtocolError
 from bbflow.staging.ranges import Range
@@ -99,3 +102,19 @@ def test_a_python_program_gets_the_settings_by_its_environment():
     assert environment["A"] == "b"
     assert environment[ARGUMENTS].endswith("--master 'local[2]' pyspark-shell")
     assert "spark.plugins=bbflow.spark.Plugin" in environment[ARGUMENTS]
+
+
+def test_shuffles_that_are_too_much_go_to_the_disk_and_can_still_be_read(tmp_path):
+    bb, disk = tmp_path / "bb/blockmgr-1/0a", tmp_path / "disk"
+    bb.mkdir(parents=True)
+    disk.mkdir()
+    shuffles = Shuffles(tmp_path / "bb", disk, 250)
+    for number in range(4):
+        (bb / f"shuffle_0_{number}_0.data").write_bytes(bytes([number]) * 100)
+        os.utime(bb / f"shuffle_0_{number}_0.data", (number, number))
+    (bb / "temp_shuffle_x").write_bytes(bytes(50))
+    assert shuffles.look() == Taken(250, 200)
+    assert [path.is_symlink() for path in sorted(bb.iterdir())] == [True, True, False, False, False]
+    assert (bb / "shuffle_0_1_0.data").read_bytes() == b"\1" * 100
+    (bb / "shuffle_0_1_0.data").unlink()
+    assert shuffles.look() == Taken(250, 100)

@@ -67,6 +67,18 @@ def test_a_shared_file_is_staged_once_and_outlives_its_first_user():
     assert waves.final("first") == [Evict("a"), Stage(File("c", 10), 2)]
 
 
+def test_room_that_shrinks_is_left_by_what_nobody_wants_and_taken_again_when_it_grows():
+    waves = Waves(slots=1, capacity_bytes=30)
+    for key in ("first", "second"):
+        waves.add(task(key, key))
+        waves.staged(key)
+    waves.final("first")
+    assert waves.resize(15) == [Evict("first")]
+    assert waves.add(task("third", "c")) == []
+    assert waves.resize(10) == [], "what is in use stays"
+    assert staged_urls(waves.resize(20)) == ["c"]
+
+
 def test_what_nobody_uses_stays_until_its_room_is_needed():
     waves = Waves(slots=1, capacity_bytes=20)
     waves.add(task("first", "a"))

@@ -70,6 +70,6 @@ public final class RemoteBlocks extends FilterFileSystem {
     }
 
     private FSDataInputStream opened(Path path, int buffer, Blocks.Source source) throws IOException {
-        return Blocks.open(source, makeQualified(path), buffer, getConf(), null);
+        return Blocks.open(source, makeQualified(path), buffer, getConf(), statistics);
     }
 }
