@@ -10,7 +10,7 @@ BUILD := $(CURDIR)/$(VENV)/climate
 SOURCES := setup.cfg setup.py pyproject.toml CMakeLists.txt \
 	$(wildcard adios2-engine/CMakeLists.txt adios2-engine/src/* bbflow/operators/kernel/* bbflow/mount/native/*)
 
-.PHONY: demo test docs fuzz chaos lint bench conformance test-mpi chaos-mount parsl-suite pegasus-suite slurm-suite test-install clean check-tools
+.PHONY: demo test docs fuzz chaos lint bench conformance test-mpi chaos-mount parsl-suite pegasus-suite spark-suite slurm-suite test-install clean check-tools
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -91,6 +91,11 @@ pegasus-suite: $(VENV)/.test
 	@command -v condor_submit_dag >/dev/null || { echo "condor_submit_dag is missing: apt install htcondor" >&2; exit 1; }
 	PATH="$(abspath $(PEGASUS))/bin:$$PATH" $(BIN)/python -m pytest pegasus-plugin/tests
 	@test -z "$(MONTAGE)" || PATH="$(abspath $(PEGASUS))/bin:$$PATH" $(BIN)/python pegasus-plugin/suite/montage_v3.py $(MONTAGE)
+
+# Real Spark: formats, faults, bad input; needs a JDK, and installs pyspark.
+spark-suite: $(VENV)/.test
+	$(BIN)/python -m pip install -q -e '.[all,test,spark]'
+	$(TOOLS) $(BIN)/python -m pytest spark-plugin/suite
 
 clean:
 	for made in .venv .venv-parsl; do if test -f $$made/pyvenv.cfg; then rm -r $$made; fi; done

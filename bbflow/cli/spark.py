@@ -24,9 +24,10 @@ from pathlib import Path
 from tempfile import gettempdir
 
 from bbflow_spark.classes import find_spark
-from bbflow_spark.session import CONTACT, Wanted, prefetching
+from bbflow_spark.session import CONTACT, SPARK_EVENTS, Wanted, prefetching
 from bbflow_spark.settings import SUBMITTING, environment_with, words_with
 
+from bbflow.atomic import write_whole
 from bbflow.cli.transfer_options import add_transfer_options, transfers_of
 from bbflow.errors import ConfigError
 from bbflow.events import EventLog
@@ -104,6 +105,7 @@ def _there(path: Path) -> Path:
 def _run(words: list[str], environment: dict[str, str]) -> int:
     try:
         with subprocess.Popen(words, env=environment) as process:
+            signal.signal(signal.SIGTERM, lambda *_: process.terminate())
             while True:
                 try:
                     return process.wait()
@@ -124,4 +126,11 @@ def _serve(told: Mapping[str, str]) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
-    raise ConfigError("report: nothing yet")
+    from bbflow_spark.report import make_report  # it loads what draws
+
+    notes: Path | None = options.of or options.notes
+    if notes is None:
+        raise ConfigError("no notes are given: bbflow spark report DIR/notes")
+    write_whole(options.output, make_report(notes, notes / SPARK_EVENTS))
+    print(options.output)
+    return 0

@@ -1,10 +1,12 @@
 """A prefetcher with all that belongs to it: directories, the contact file, and the settings that Spark needs."""
 
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from bbflow.atomic import replacing
 from bbflow.belongings import make, remove
 from bbflow.events import EventLog
 from bbflow.staging import Stager
@@ -14,7 +16,7 @@ from bbflow_spark.serving import served
 from bbflow_spark.settings import Places, settings
 from bbflow_spark.shuffles import INPUTS_SHARE, Shuffles, shared_room
 
-INPUTS, SHUFFLE, CONTACT, SPARK_EVENTS = "inputs", "shuffle", "contact.json", "spark"
+INPUTS, SHUFFLE, CONTACT, SPARK_EVENTS, JAR = "inputs", "shuffle", "contact.json", "spark", "bbflow-spark.jar"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +65,14 @@ def prefetching(
     BbflowError
         If anything can't be set up.
     """
-    jar = compiled_jar(spark)
+    compiled = compiled_jar(spark)
     shuffle = wanted.directory / SHUFFLE if wanted.disk else None
     events = wanted.notes / SPARK_EVENTS
     for made in filter(None, (wanted.directory, shuffle, events)):
         made.mkdir(parents=True, exist_ok=True)
+    jar = wanted.directory / JAR  # which all hosts see, unlike the user's cache
+    with replacing(jar) as temporary:
+        shutil.copyfile(compiled, temporary)
     log = EventLog(wanted.notes)
 
     def opened(slots: int) -> Stager:

@@ -51,6 +51,7 @@ def settings(places: Places, schemes: Sequence[str]) -> dict[str, str]:
         told["spark.local.dir"] = str(places.shuffle)
     if places.events is not None:
         told |= {"spark.eventLog.enabled": "true", "spark.eventLog.dir": places.events.as_uri()}
+        told["spark.eventLog.compress"] = "false"  # else the report couldn't read it
     return told
 
 
