@@ -18,6 +18,7 @@ from bbflow.staging.files import File, Location, Task
 from bbflow.staging.gate import Closed, Decision, Gate
 from bbflow.staging.policies import NoAction, Policy
 from bbflow.staging.probes import Answers, Probes
+from bbflow.staging.ranges import split_range
 from bbflow.staging.retry import Retry, persist
 from bbflow.staging.shelf import Shelf
 from bbflow.staging.small import Batch, copy_batch
@@ -315,7 +316,7 @@ class Stager:
         task = self._tasks[key]
         found: dict[str, Location] = {}
         for file in task.inputs:
-            found[file.url] = local_path(file.url) or file.url if file.url in direct else self._shelf.path(file.url)
+            found[file.url] = _source_of(file.url) if file.url in direct else self._shelf.path(file.url)
         for file in task.outputs:
             direct_path = local_path(file.url) or file.url
             found[file.url] = direct_path if file.url in direct else self._shelf.make_room_for(file.url)
@@ -360,6 +361,11 @@ class Stager:
                     self._futures.pop(key, None)
             if future is not None:
                 _resolve(future, outcome)
+
+
+def _source_of(url: str) -> Location:
+    """Give where a file is read directly; a part of one has no path of its own."""
+    return url if split_range(url)[1] else local_path(url) or url
 
 
 def _resolve(future: "Future[Locations]", outcome: Locations | Exception) -> None:

@@ -137,9 +137,11 @@ def _events(files: Iterable[Path]) -> Iterator[Mapping[str, Any]]:
         with path.open("rb") as lines:
             for line in lines:
                 try:
-                    yield json.loads(line)
+                    event = json.loads(line)
                 except ValueError:
                     continue  # the last line of one that was killed
+                if isinstance(event, dict):
+                    yield event
 
 
 def _stage(info: Mapping[str, Any], tasks: tuple[Ran, ...]) -> Stage:

@@ -1,0 +1,120 @@
+"""The prefetcher, spoken to as Spark's processes do."""
+
+import json
+import socket
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from bbflow_spark.prefetcher import Prefetcher
+from bbflow_spark.serving import served
+
+from bbflow.errors import NodeError
+from bbflow.events import EventLog
+from bbflow.landing.contact import read_contact
+from bbflow.landing.handshake import shake_hands
+from bbflow.staging import Stager
+
+SIZE = 1000
+
+
+class Peer:
+    """A process of Spark."""
+
+    def __init__(self, contact, key=None):
+        (address,) = read_contact(contact)
+        host, _, port = address.tcp.rpartition(":")
+        self.socket = socket.create_connection((host, int(port)), 5)
+        self.lines = self.socket.makefile("rwb")
+        try:
+            shake_hands(key or address.key, self.exchange)
+        except NodeError:
+            self.close()
+            raise
+
+    def exchange(self, message):
+        self.lines.write(json.dumps(message).encode() + b"\n")
+        self.lines.flush()
+        while (reply := json.loads(self.lines.readline())).get("wait"):
+            pass
+        return reply
+
+    def tell(self, operation, **more):
+        return self.exchange({"op": operation, "app": "a", "stage": 1, "attempt": 0, **more})
+
+    def plan(self, *partitions, slots=1):
+        assert self.tell("plan", slots=slots, partitions=[[n, p] for n, p in enumerate(partitions)])["ok"]
+
+    def close(self):
+        self.lines.close()
+        self.socket.close()
+
+
+@contextmanager
+def prefetcher(folder, capacity_bytes=10 * SIZE, patience_s=5.0):
+    log = EventLog(folder)
+
+    def opened(slots):
+        return Stager(folder / "bb", capacity_bytes, slots, oversize="direct", events=log)
+
+    prefetcher = Prefetcher(opened, 1, patience_s, log)
+    with served(prefetcher, "127.0.0.1", folder / "contact.json", folder):
+        yield folder / "contact.json"
+    log.close()
+
+
+@pytest.fixture
+def large(tmp_path):
+    path = tmp_path / "large"
+    path.write_bytes(b"".join(bytes([n]) * SIZE for n in range(6)))
+    return str(path)
+
+
+def split(path, number):
+    return [path, number * SIZE, SIZE]
+
+
+def test_a_task_reads_its_block_on_the_burst_buffer_and_the_next_come_meanwhile(tmp_path, large):
+    with prefetcher(tmp_path) as contact:
+        driver, task = Peer(contact), Peer(contact)
+        driver.plan(*([split(large, n)] for n in range(6)))
+        reply = task.tell("ask", partition=0, url=large, at=10)
+        assert (reply["start"], reply["end"]) == (0, SIZE)
+        assert Path(reply["path"]).read_bytes() == b"\0" * SIZE
+        until_s = time.monotonic() + 10
+        while "path" not in (beyond := task.tell("ask", partition=0, url=large, at=SIZE)):
+            assert time.monotonic() < until_s, "the wave ahead never came"
+        assert Path(beyond["path"]).read_bytes() == b"\1" * SIZE
+        assert task.tell("ask", partition=0, url=large, at=6 * SIZE) == {"ok": True}
+        driver.tell("done", partition=0)
+        assert "path" in task.tell("ask", partition=2, url=large, at=2 * SIZE)
+        driver.close()
+        task.close()
+
+
+def test_what_cannot_be_staged_is_read_from_the_source(tmp_path, large):
+    with prefetcher(tmp_path, capacity_bytes=SIZE // 2) as contact:
+        peer = Peer(contact)
+        peer.plan([split(large, 0)], [[f"{large}-gone", 0, SIZE]])
+        assert peer.tell("ask", partition=0, url=large, at=0) == {"ok": True, "end": SIZE}
+        assert peer.tell("ask", partition=1, url=f"{large}-gone", at=0) == {"ok": True, "end": SIZE}
+        peer.close()
+
+
+def test_when_the_driver_is_gone_its_blocks_are_nobodys(tmp_path, large):
+    with prefetcher(tmp_path) as contact:
+        driver, task = Peer(contact), Peer(contact)
+        driver.plan([split(large, 0)])
+        assert "path" in task.tell("ask", partition=0, url=large, at=0)
+        driver.close()
+        until_s = time.monotonic() + 10
+        while "path" in task.tell("ask", partition=0, url=large, at=0):
+            assert time.monotonic() < until_s
+        task.close()
+
+
+def test_who_does_not_know_the_key_is_refused(tmp_path, large):
+    with prefetcher(tmp_path) as contact, pytest.raises(NodeError, match="key"):
+        Peer(contact, key="00" * 32)
+    assert not (tmp_path / "contact.json").exists()
