@@ -59,9 +59,14 @@ class Mounts:
 
     def end(self, name):
         """End a mount as a user does; gives its exit code."""
-        process = self._running.pop(name)
-        process.send_signal(signal.SIGTERM)
-        return process.wait(BOUND_S)
+        self.signal(name)
+        return self.wait(name)
+
+    def signal(self, name):
+        self._running[name].send_signal(signal.SIGTERM)
+
+    def wait(self, name):
+        return self._running.pop(name).wait(BOUND_S)
 
     def __enter__(self):
         return self

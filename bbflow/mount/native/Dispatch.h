@@ -5,6 +5,8 @@
 #include "Reply.h"
 #include "Request.h"
 
+#include <atomic>
+
 namespace bbflow
 {
 
@@ -17,11 +19,15 @@ public:
     /** Answers one request, whatever happens. */
     void Handle(const Request &request, Reply &reply);
 
+    /** Whether a file or a directory is open. */
+    bool HasOpen() const { return m_Open > 0; }
+
 private:
     using Method = void (Dispatch::*)(const Request &, Reply &);
 
     Files &m_Files;
     Backings &m_Backings;
+    std::atomic<int64_t> m_Open{0};
 
     static Method MethodOf(uint32_t opcode);
 

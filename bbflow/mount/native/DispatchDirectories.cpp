@@ -75,6 +75,7 @@ void Dispatch::OpenDirectory(const Request &request, Reply &reply)
     std::move(found.begin(), found.end(), std::back_inserter(*listing));
     fuse_open_out out{};
     out.fh = reinterpret_cast<uint64_t>(listing.release());
+    ++m_Open;
     reply.SendStruct(out);
 }
 
@@ -91,6 +92,7 @@ void Dispatch::ReadDirectoryPlus(const Request &request, Reply &reply)
 void Dispatch::ReleaseDirectory(const Request &request, Reply &reply)
 {
     const std::unique_ptr<Listing> listing(&ListingOf(request.As<fuse_release_in>().fh));
+    --m_Open;
     reply.Send();
 }
 

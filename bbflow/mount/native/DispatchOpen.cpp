@@ -37,6 +37,7 @@ fuse_open_out Dispatch::Opened(const FileId id, std::unique_ptr<OpenFile> file)
         out.open_flags |= FOPEN_KEEP_CACHE;
     }
     out.fh = reinterpret_cast<uint64_t>(file.release());
+    ++m_Open;
     return out;
 }
 
@@ -102,6 +103,7 @@ void Dispatch::Release(const Request &request, Reply &reply)
     const auto &in = request.As<fuse_release_in>();
     const std::unique_ptr<OpenFile> file(&FileOf(in.fh));
     m_Backings.Close(request.Header.nodeid);
+    --m_Open;
     reply.Send();
 }
 

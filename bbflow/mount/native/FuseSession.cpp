@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <csignal>
 #include <fcntl.h>
 #include <stdexcept>
 #include <sys/uio.h>
@@ -20,6 +22,9 @@ constexpr size_t BufferBytes = MostBytes + 4096;
 constexpr size_t MostThreads = 512;
 constexpr size_t IdleThreads = 8;
 constexpr uint16_t MostBackground = 64;
+/** A signal that makes a thread look up from its read; it means nothing else. */
+constexpr int Wake = SIGUSR1;
+constexpr std::chrono::milliseconds EndPause{20};
 
 constexpr uint64_t Wanted = FUSE_ASYNC_READ | FUSE_ATOMIC_O_TRUNC | FUSE_BIG_WRITES |
                             FUSE_AUTO_INVAL_DATA | FUSE_DO_READDIRPLUS | FUSE_READDIRPLUS_AUTO |
@@ -104,9 +109,31 @@ fuse_init_out FuseSession::Agree(const fuse_init_in &offer)
 
 void FuseSession::Run()
 {
+    struct sigaction wake = {};
+    wake.sa_handler = [](int) {};
+    sigaction(Wake, &wake, nullptr);
     std::unique_lock<std::mutex> lock(m_Mutex);
     Spawn();
-    m_Changed.wait(lock, [this] { return m_Threads == 0; });
+    m_Changed.wait(lock, [this] { return m_Threads == 0 || m_MayEnd; });
+    while (m_Threads > 0)
+    {
+        m_IsOver = m_IsOver || (m_Idle == m_Threads && !m_Dispatch.HasOpen());
+        for (const pthread_t thread : m_Running)
+        {
+            if (m_IsOver)
+            {
+                pthread_kill(thread, Wake); // again and again: it may just not wait yet
+            }
+        }
+        m_Changed.wait_for(lock, EndPause);
+    }
+}
+
+void FuseSession::EndWhenUnused()
+{
+    const std::lock_guard<std::mutex> lock(m_Mutex);
+    m_MayEnd = true;
+    m_Changed.notify_all();
 }
 
 /** With m_Mutex locked. */
@@ -127,7 +154,7 @@ bool FuseSession::Wait(const int device, std::string &buffer)
             return true;
         }
         // ENOENT: the call was interrupted before it was read.
-        if (n >= 0 || (errno != EINTR && errno != EAGAIN && errno != ENOENT))
+        if (m_IsOver || n >= 0 || (errno != EINTR && errno != EAGAIN && errno != ENOENT))
         {
             return false;
         }
@@ -143,6 +170,7 @@ void FuseSession::Work()
     {
         {
             const std::lock_guard<std::mutex> lock(m_Mutex);
+            m_Running.insert(pthread_self());
             ++m_Idle;
         }
         const bool hasRequest = Wait(device, buffer);
@@ -170,6 +198,7 @@ void FuseSession::Work()
         close(clone);
     }
     const std::lock_guard<std::mutex> lock(m_Mutex);
+    m_Running.erase(pthread_self());
     --m_Threads;
     m_Changed.notify_all();
 }

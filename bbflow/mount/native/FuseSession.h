@@ -4,7 +4,11 @@
 #include "Dispatch.h"
 #include "Interrupts.h"
 
+#include <atomic>
 #include <condition_variable>
+#include <mutex>
+#include <pthread.h>
+#include <set>
 
 namespace bbflow
 {
@@ -29,6 +33,10 @@ public:
     /** Serves until the file system is unmounted and nothing is open in it any more. */
     void Run();
 
+    /** Lets `Run` end as soon as nothing is open and nobody waits, though the kernel may not be
+     * done with it. */
+    void EndWhenUnused();
+
     /** Makes the kernel forget what it knows of a file's attributes. */
     void Invalidate(FileId id);
 
@@ -43,7 +51,9 @@ private:
     std::condition_variable m_Changed;
     size_t m_Threads = 0;
     size_t m_Idle = 0;
-    bool m_IsOver = false;
+    std::set<pthread_t> m_Running;
+    bool m_MayEnd = false;
+    std::atomic<bool> m_IsOver{false};
 
     fuse_init_out Agree(const fuse_init_in &offer);
     void Spawn();

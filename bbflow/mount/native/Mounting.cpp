@@ -3,8 +3,13 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <fstream>
+#include <memory>
+#include <sstream>
 #include <stdexcept>
 #include <sys/mount.h>
 #include <sys/socket.h>
@@ -170,23 +175,79 @@ int MountByFusermount(const MountOptions &options)
     return device;
 }
 
+/** Gives how a line of the table begins, after its first two numbers: device, root and place. */
+std::string StartOf(const std::string &line)
+{
+    std::istringstream words(line);
+    std::string id, parent, device, root, place;
+    words >> id >> parent >> device >> root >> place;
+    return device + " " + root + " " + place;
+}
+
+/** Gives the last line about a directory, whose real path is given: what is mounted over all else
+ * there. */
+std::string LineOf(const std::string &directory)
+{
+    std::string escaped;
+    for (const char c : directory)
+    {
+        char octal[8] = {c};
+        if (std::strchr(" \t\n\\", c) != nullptr)
+        {
+            std::snprintf(octal, sizeof(octal), "\\%03o", static_cast<unsigned>(c));
+        }
+        escaped += octal;
+    }
+    std::ifstream table(MountTable);
+    std::string found;
+    for (std::string line; std::getline(table, line);)
+    {
+        const std::string start = StartOf(line);
+        if (start.substr(start.rfind(' ') + 1) == escaped)
+        {
+            found = start;
+        }
+    }
+    return found;
+}
+
 } // end empty namespace
 
 Mounting::Mounting(const MountOptions &options) : m_Directory(options.Directory)
 {
     RemoveDeadMount(m_Directory);
+    const std::unique_ptr<char, decltype(&free)> place(realpath(m_Directory.c_str(), nullptr),
+                                                       &free);
     m_Device = geteuid() == 0 ? MountByKernel(options) : -1;
     if (m_Device < 0)
     {
         m_Device = MountByFusermount(options);
     }
     m_IsMounted = true;
+    m_Line = place == nullptr ? "" : LineOf(place.get());
 }
 
 Mounting::~Mounting()
 {
     Unmount();
     close(m_Device);
+}
+
+bool Mounting::IsInTree() const
+{
+    if (m_Line.empty())
+    {
+        return true; // there is no /proc: the kernel's word must do
+    }
+    std::ifstream table(MountTable);
+    for (std::string line; std::getline(table, line);)
+    {
+        if (StartOf(line) == m_Line)
+        {
+            return true;
+        }
+    }
+    return false;
 }
 
 void Mounting::Unmount()

@@ -6,6 +6,9 @@
 namespace bbflow
 {
 
+/** What is mounted, as the kernel tells this process; a change wakes who polls it. */
+constexpr const char *MountTable = "/proc/self/mountinfo";
+
 /** How a mount is made. */
 struct MountOptions
 {
@@ -30,6 +33,9 @@ public:
 
     int Device() const { return m_Device; }
 
+    /** Whether this process's tree of files has it still; another namespace's may have a copy. */
+    bool IsInTree() const;
+
     /** Takes the mount out of the tree; files that are open in it stay so until they are closed. */
     void Unmount();
 
@@ -38,6 +44,7 @@ public:
 
 private:
     const std::string m_Directory;
+    std::string m_Line;
     int m_Device = -1;
     std::atomic<bool> m_IsMounted{false};
 };

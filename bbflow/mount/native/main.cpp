@@ -1,13 +1,12 @@
 #include "DirectoryFiles.h"
 #include "FuseSession.h"
-#include "Mounting.h"
+#include "MountWatch.h"
 #include "NodeFiles.h"
 
 #include <csignal>
 #include <cstdlib>
 #include <getopt.h>
 #include <iostream>
-#include <thread>
 #include <unistd.h>
 
 namespace
@@ -95,20 +94,6 @@ sigset_t BlockSignals()
     return signals;
 }
 
-/** Unmounts at the first signal to end; at the second one the process ends at once. */
-void UnmountAtSignal(Mounting &mounting, const sigset_t &signals)
-{
-    std::thread(
-        [&mounting, signals]
-        {
-            int number = 0;
-            sigwait(&signals, &number);
-            mounting.Unmount();
-            pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
-        })
-        .detach();
-}
-
 int Serve(const Options &options, const sigset_t &signals, Files &files,
           const std::function<void(FuseSession &)> &begin)
 {
@@ -116,9 +101,11 @@ int Serve(const Options &options, const sigset_t &signals, Files &files,
     FuseSession session(mounting.Device(), files, options.Session);
     session.Begin();
     begin(session);
-    UnmountAtSignal(mounting, signals);
-    std::cerr << "bbflow-mount: ready on " << options.Mount.Directory << std::endl;
-    session.Run();
+    {
+        const MountWatch watch(mounting, session, signals);
+        std::cerr << "bbflow-mount: ready on " << options.Mount.Directory << std::endl;
+        session.Run();
+    }
     mounting.Forget();
     return 0;
 }
@@ -132,7 +119,8 @@ int Serve(const Options &options)
         return Serve(options, signals, files, [](FuseSession &) {});
     }
     NodeFiles files(options.Contact, options.PatienceSecs);
-    return Serve(options, signals, files, [&files](FuseSession &session)
+    return Serve(options, signals, files,
+                 [&files](FuseSession &session)
                  { files.SetInvalidate([&session](const FileId id) { session.Invalidate(id); }); });
 }
 
