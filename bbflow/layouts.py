@@ -3,15 +3,17 @@
 import itertools
 import math
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
+from msgspec import UnsetType
 
 from bbflow.errors import ProtocolError
+from bbflow.wire import MAX_INTEGER, Content, Row
 
 DTYPES: Mapping[str, np.dtype[Any]] = {
     "char": np.dtype("i1"),
@@ -25,8 +27,6 @@ DTYPES: Mapping[str, np.dtype[Any]] = {
 """ADIOS2's type names and what NumPy calls them; ``string`` has no array form."""
 EXTREMES_BYTES = 16
 """Bytes of one block's minimum and maximum: two of 8 bytes, as `wide_dtype` says."""
-MAX_INTEGER = (1 << 63) - 1
-"""Largest count, place and number."""
 
 
 def wide_dtype(name: str) -> np.dtype[Any]:
@@ -68,36 +68,26 @@ class BlockForm:
         return DTYPES[self.type]
 
     @property
-    def _is_well_formed(self) -> bool:
-        """Whether its values are of the types and in the ranges that FORMAT.md gives."""
-        dims = (*self.shape, *self.start, *self.count)
-        counts = (self.rank, self.extent, self.place, self.bytes, self.place + self.bytes)
+    def _can_be(self) -> bool:
+        """Whether its values fit together."""
         return (
-            all(isinstance(text, str) for text in (self.name, self.type, self.kind))
-            and all(type(length) is int and 0 <= length < 1 << 64 for length in dims)
-            and all(type(count) is int and 0 <= count <= MAX_INTEGER for count in counts)
-            and type(self.spilled) is bool
+            self.place + self.bytes <= MAX_INTEGER
             and (self.type in DTYPES or (self.type == "string" and not self.bytes))
             and (self.bytes > 0 or not (self.extent or self.place or self.spilled))
         )
 
     @classmethod
-    def from_wire(cls, row: Sequence[Any]) -> "BlockForm":
-        """Check and take in a row of `forms` (FORMAT.md, 'Layout').
+    def from_wire(cls, row: Row) -> "BlockForm":
+        """Take in a row of `forms` (FORMAT.md, 'Layout').
 
         Raises
         ------
         ProtocolError
-            If a value is missing or wrong, or the lengths don't fit together.
+            If its values don't fit together.
         """
-        try:
-            name, kind_of_values, kind, shape, start, count, *place = row
-            form = cls(name, kind_of_values, kind, tuple(shape), tuple(start), tuple(count), *place)
-            is_right = len(place) == 5 and form._is_well_formed
-        except (TypeError, ValueError):
-            is_right = False
-        if not is_right:
-            raise ProtocolError(f"a block's form has a value of a wrong type, or one out of range: {str(row)[:200]}")
+        form = cls(*row)
+        if not form._can_be:
+            raise ProtocolError(f"a block's form has values that don't fit together: {str(row)[:200]}")
         if form.bytes and math.prod(form.count) * form.dtype.itemsize != form.bytes:
             raise ProtocolError(
                 f"block of {form.name} with count {form.count} and type {form.type} can't be {form.bytes} bytes"
@@ -165,16 +155,14 @@ class Layout:
         )  # fmt: skip
 
     @classmethod
-    def from_wire(cls, rows: Any) -> "Layout":
-        """Check and take in `forms` (FORMAT.md, 'Layout').
+    def from_wire(cls, rows: tuple[Row, ...]) -> "Layout":
+        """Take in `forms` (FORMAT.md, 'Layout').
 
         Raises
         ------
         ProtocolError
             If a form is wrong, or there is an extent or a file that no block lies in.
         """
-        if not isinstance(rows, list | tuple):
-            raise ProtocolError("a layout that is no list of forms")
         forms = tuple(BlockForm.from_wire(row) for row in rows)
         if any(form.extent >= len(forms) for form in forms):
             raise ProtocolError("a layout with an extent that no block lies in")
@@ -184,15 +172,15 @@ class Layout:
             raise ProtocolError("a layout with an extent that no block lies in")
         return layout
 
-    def to_wire(self) -> list[tuple[Any, ...]]:
+    def to_wire(self) -> tuple[Row, ...]:
         """Give its `forms` as FORMAT.md describes them."""
-        return [
+        return tuple(
             (
                 form.name, form.type, form.kind, form.shape, form.start, form.count,
                 form.rank, form.extent, form.place, form.bytes, form.spilled,
             )
             for form in self.forms
-        ]  # fmt: skip
+        )  # fmt: skip
 
     def offsets(self, sources: bytes) -> np.ndarray[Any, np.dtype[np.int64]]:
         """Give the first byte in the pool of each block of a step.
@@ -240,27 +228,32 @@ class Layouts:
     def __getitem__(self, number: int) -> Layout:
         return self._by_number[number]
 
-    def find(self, message: Mapping[str, Any]) -> Layout:
-        """Give the layout that a message names; it brings the forms when the number is new, or means another.
+    def find(self, number: int, forms: tuple[Row, ...] | UnsetType) -> Layout:
+        """Give the layout that is named; its forms come along when the number is new, or means another.
 
         Raises
         ------
         ProtocolError
             If the number is wrong or unknown, or the forms are.
         """
-        number, forms = message["layout"], message.get("forms")
-        if type(number) is not int or not NO_BLOCKS <= number < LAYOUTS_KNOWN:
+        if not NO_BLOCKS <= number < LAYOUTS_KNOWN:
             raise ProtocolError(f"a layout has the number {str(number)[:30]}, which can't be")
         if number == NO_BLOCKS:
             return Layout.of(())
-        if forms is None and number not in self._by_number:
+        if not isinstance(forms, UnsetType):
+            return Layout.from_wire(forms)
+        if number not in self._by_number:
             raise ProtocolError(f"layout {number} was named before its forms came")
-        return self._by_number[number] if forms is None else Layout.from_wire(forms)
+        return self._by_number[number]
 
-    def take(self, message: Mapping[str, Any]) -> Layout:
-        """Give the layout that a message names, and keep its number."""
-        layout = self._by_number[message["layout"]] = self.find(message)
+    def take(self, number: int, forms: tuple[Row, ...] | UnsetType) -> Layout:
+        """Give the layout that is named, and keep its number."""
+        layout = self._by_number[number] = self.find(number, forms)
         return layout
+
+    def take_of(self, content: Content) -> Layout:
+        """Give the layout that a message or a record names, and keep its number."""
+        return self.take(content.layout, content.forms)
 
 
 class Known:

@@ -6,14 +6,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec import UNSET
 
 from bbflow.errors import ProtocolError
 from bbflow.layouts import DTYPES as DTYPES
 from bbflow.layouts import EXTREMES_BYTES, Known, joined, wide_dtype
 from bbflow.layouts import BlockForm as BlockForm
 from bbflow.layouts import Layout as Layout
+from bbflow.wire import Attribute, Content
 
 Message = dict[str, Any]
+"""A reply, or what servers of files say: a map of FORMAT.md."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +137,8 @@ class Step:
     """When its last rank committed it."""
     ranks: int = 1
     """How many ranks have a part in it on this node."""
-    attributes: tuple[Message, ...] = ()
-    """Attributes that came with it (FORMAT.md, 'Attribute')."""
+    attributes: tuple[Attribute, ...] = ()
+    """Attributes that came with it."""
     _blocks: list[tuple[Block, ...]] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @classmethod
@@ -190,75 +193,53 @@ class Step:
         return self.layout.nbytes
 
     @classmethod
-    def from_wire(cls, message: Mapping[str, Any], layout: Layout) -> "Step":
-        """Take a step, or a rank's part of one, out of a commit, a record of the index or a `watch` reply.
+    def of(cls, number: int, layout: Layout, content: Content, **more: Any) -> "Step":
+        """Make a step, or a rank's part of one, of what a message or a record says of it.
 
         Parameters
         ----------
-        message
-            What came in.
+        number
+            The step.
         layout
-            The one that it names.
-
-        Raises
-        ------
-        ProtocolError
-            If its content doesn't fit its layout.
+            The one that the content names.
+        content
+            What was said; `check_fits` tells whether it can be.
+        **more
+            Its times, ranks and attributes.
         """
-        sources, extremes = message["sources"], message.get("extremes", b"")
-        files, values = message["files"], message["values"]
-        fits = (
-            _are(files, str)
-            and all(_is_value(value) for value in values)
-            and isinstance(sources, bytes)
-            and isinstance(extremes, bytes)
-            and (len(sources), len(files), len(values)) == (8 * len(layout.reach), layout.files, len(layout.singles))
-            and len(extremes) in (0, EXTREMES_BYTES * len(layout.forms))
-        )
-        if not fits:
-            raise ProtocolError(
-                f"a step of {len(layout.forms)} blocks has other sources, files or values than they need"
-            )
-        return cls(
-            message["step"],
-            layout,
-            sources,
-            tuple(files),
-            tuple(values),
-            extremes,
-            message.get("began_s", 0.0),
-            message.get("committed_s", 0.0),
-            message.get("ranks", 1),
-            tuple(message.get("attributes", ())),
-        )
+        return cls(number, layout, content.sources, content.files, content.values, content.extremes, **more)
 
-    def to_wire(self, known: Known, *, extremes: bool = True) -> Message:
-        """Give the map that FORMAT.md describes.
+    def told(self, known: Known) -> dict[str, Any]:
+        """Give what messages and records say of it, beside its number and ranks (FORMAT.md, 'Layout').
 
         Parameters
         ----------
         known
             Layouts that the other side has already.
-        extremes
-            Whether it wants minima and maxima.
         """
         number, is_new = known.number(self.layout)
-        return (
-            {"step": self.number, "layout": number}
-            | ({"forms": self.layout.to_wire()} if is_new else {})
-            | {"sources": self.sources, "files": self.files, "values": self.values}
-            | ({"extremes": self.extremes} if extremes else {})
-            | {"attributes": self.attributes, "ranks": self.ranks}
-            | {"began_s": self.began_s, "committed_s": self.committed_s}
-        )
+        return {
+            "layout": number,
+            "forms": self.layout.to_wire() if is_new else UNSET,
+            "sources": self.sources,
+            "files": self.files,
+            "values": self.values,
+            "extremes": self.extremes,
+            "attributes": self.attributes,
+            "began_s": self.began_s,
+            "committed_s": self.committed_s,
+        }
 
 
-def _are(values: Any, kind: type) -> bool:
-    return isinstance(values, list | tuple) and all(isinstance(value, kind) for value in values)
+def check_fits(content: Content, layout: Layout) -> None:
+    """Refuse what is said of a step, or of a rank's part of one, unless it fits the layout that it names.
 
-
-def _is_value(value: Any) -> bool:
-    """Whether it is what a single value can be: a number, a text, or real and imaginary part."""
-    return type(value) in (int, float, str) or (
-        isinstance(value, list | tuple) and len(value) == 2 and all(type(part) in (int, float) for part in value)
-    )
+    Raises
+    ------
+    ProtocolError
+        If it doesn't.
+    """
+    lengths = len(content.sources), len(content.files), len(content.values)
+    is_whole = lengths == (8 * len(layout.reach), layout.files, len(layout.singles))
+    if not is_whole or len(content.extremes) not in (0, EXTREMES_BYTES * len(layout.forms)):
+        raise ProtocolError(f"a step of {len(layout.forms)} blocks has other sources, files or values than they need")

@@ -7,7 +7,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 LAYERS = (
-    {"errors", "locks"},
+    {"errors", "locks", "wire"},
     {"layouts", "belongings", "origin"},
     {"atomic", "units", "records", "cf", "events", "leftovers", "keeper", "course"},
     {"operators", "store", "phases", "models", "chunks", "javac"},

@@ -7,10 +7,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import UNSET, ValidationError, convert
 
 from bbflow.errors import ProtocolError
+from bbflow.landing.shown import ShownStep
 from bbflow.layouts import LAYOUTS_KNOWN, Known, Layouts, joined
 from bbflow.records import DTYPES, BlockForm, Layout, Step
+from bbflow.wire import Row
 
 NONE = struct.pack("<2d", 1.0, 0.0)
 
@@ -76,7 +79,7 @@ def test_a_layout_that_comes_from_elsewhere_is_the_one_that_is_here():
     step = step_at(0, 4096)
     assert pickle.loads(pickle.dumps(step)).layout is step.layout
     assert copy.deepcopy(step).layout is step.layout
-    assert Layout.from_wire([list(row) for row in step.layout.to_wire()]) is step.layout
+    assert Layout.from_wire(step.layout.to_wire()) is step.layout
 
 
 def test_a_layout_that_nobody_has_is_forgotten():
@@ -109,17 +112,25 @@ WRONG = {
 }
 
 
+def forms_of(rows):
+    """Take forms in as they come over the wire."""
+    try:
+        return Layout.from_wire(convert(rows, tuple[Row, ...]))
+    except ValidationError as error:
+        raise ProtocolError(str(error)) from None
+
+
 @pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
 def test_a_form_that_can_not_be_is_refused(wrong):
     row = [wrong.get(at, value) for at, value in enumerate(ROW)]
     with pytest.raises(ProtocolError):
-        Layout.from_wire([row])
+        forms_of([row])
 
 
 @pytest.mark.parametrize("rows", [5, [5], [ROW[:-1]], [[*ROW, 1]], ["abcdefghijk"], {"v": ROW}])
 def test_forms_that_are_no_list_of_rows_are_refused(rows):
     with pytest.raises(ProtocolError):
-        Layout.from_wire(rows)
+        forms_of(rows)
 
 
 @given(st.lists(st.integers(0, 40), max_size=200))
@@ -130,14 +141,14 @@ def test_both_sides_of_a_way_agree_on_what_a_number_means(used):
     ]
     for at in used:
         step = Step(0, made[at], bytes(8))
-        message = step.to_wire(known)
-        assert message["layout"] < LAYOUTS_KNOWN
-        assert Step.from_wire(message, layouts.take(message)) == step
+        told = ShownStep.of(step, known, extremes=True)
+        assert told.layout < LAYOUTS_KNOWN
+        assert told.taken(layouts.take_of(told)) == step
 
 
 def test_a_number_without_forms_before_is_refused():
     with pytest.raises(ProtocolError, match="before its forms"):
-        Layouts().find({"layout": 3})
+        Layouts().find(3, UNSET)
 
 
 def test_minima_and_maxima_of_every_type_survive():

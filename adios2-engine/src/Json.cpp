@@ -3,8 +3,11 @@
 #include "Utf8.h"
 
 #include <algorithm>
-#include <cstdlib>
+#include <charconv>
+#include <locale>
+#include <sstream>
 #include <stdexcept>
+#include <system_error>
 
 namespace bbflow
 {
@@ -137,14 +140,44 @@ private:
             std::min(m_Text.find_first_not_of("+-.0123456789eE", m_At), m_Text.size());
         const std::string number(m_Text.substr(m_At, end - m_At));
         const bool whole = number.find_first_of(".eE") == std::string::npos;
-        char *stop = nullptr;
-        const Value value = whole ? Value(int64_t{std::strtoll(number.c_str(), &stop, 10)})
-                                  : Value(std::strtod(number.c_str(), &stop));
-        if (number.empty() || *stop != '\0')
+        const Value value = whole ? Whole(number) : Fraction(number);
+        m_At = end;
+        return value;
+    }
+
+    /** An integer of at most 64 bits; a larger one would not be the number that was written. */
+    Value Whole(const std::string_view number) const
+    {
+        int64_t with_sign = 0;
+        if (Takes(number, with_sign))
+        {
+            return with_sign;
+        }
+        uint64_t without = 0;
+        if (!Takes(number, without))
         {
             Fail();
         }
-        m_At = end;
+        return without;
+    }
+
+    template <class T>
+    static bool Takes(const std::string_view text, T &number, const int base = 10)
+    {
+        const char *const end = text.data() + text.size();
+        const auto [stop, error] = std::from_chars(text.data(), end, number, base);
+        return error == std::errc() && stop == end;
+    }
+
+    Value Fraction(const std::string &number) const
+    {
+        std::istringstream in(number);
+        in.imbue(std::locale::classic()); // the program's may have a comma for the point
+        double value = 0;
+        if (number[0] == '+' || !(in >> value) || in.peek() != std::istringstream::traits_type::eof())
+        {
+            Fail();
+        }
         return value;
     }
 
@@ -180,12 +213,7 @@ private:
         static constexpr std::string_view meanings = "\"\\/\b\f\n\r\t";
         if (TakeIf("u"))
         {
-            unsigned code = Hex();
-            if (code >= 0xd800 && code < 0xdc00 && TakeIf("\\u"))
-            {
-                code = 0x10000 + ((code - 0xd800) << 10) + (Hex() - 0xdc00);
-            }
-            AppendUtf8(text, code);
+            AppendUtf8(text, CodePoint());
             return;
         }
         const size_t letter =
@@ -198,17 +226,32 @@ private:
         ++m_At;
     }
 
+    /** One character, of which two surrogates make one; one of them alone is none. */
+    unsigned CodePoint()
+    {
+        const unsigned code = Hex();
+        if (code < 0xd800 || code > 0xdfff)
+        {
+            return code;
+        }
+        const unsigned low = code < 0xdc00 && TakeIf("\\u") ? Hex() : 0;
+        if (low < 0xdc00 || low > 0xdfff)
+        {
+            Fail();
+        }
+        return 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
+    }
+
     unsigned Hex()
     {
-        const std::string digits(m_Text.substr(m_At, 4));
-        char *stop = nullptr;
-        const unsigned long code = std::strtoul(digits.c_str(), &stop, 16);
-        if (digits.size() != 4 || *stop != '\0')
+        const std::string_view digits = m_Text.substr(m_At, 4);
+        unsigned code = 0;
+        if (digits.size() != 4 || !Takes(digits, code, 16))
         {
             Fail();
         }
         m_At += 4;
-        return static_cast<unsigned>(code);
+        return code;
     }
 };
 

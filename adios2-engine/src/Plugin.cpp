@@ -1,4 +1,4 @@
-#include "Engine.h"
+#include "Writer.h"
 #include "OpenNumber.h"
 #include "Reader.h"
 
@@ -45,7 +45,7 @@ extern "C"
         switch (mode)
         {
         case adios2::Mode::Write:
-            return Make<bbflow::Engine>(io, name, mode);
+            return Make<bbflow::Writer>(io, name, mode);
         case adios2::Mode::Read:
         case adios2::Mode::ReadRandomAccess:
             return Make<bbflow::Reader>(io, name, mode);

@@ -2,9 +2,10 @@ import struct
 import subprocess
 from pathlib import Path
 
+from bbflow.landing.requests import parse_request
 from bbflow.layouts import Layouts
 from bbflow.records import Step
-from bbflow.store.frames import FrameReader, encode
+from bbflow.store.frames import HEADER, FrameReader, encode
 
 GOLDEN = Path(__file__).parent / "golden" / "commit.bin"
 INDEX = GOLDEN.with_name("index.bin")
@@ -57,7 +58,8 @@ def test_the_engine_reads_the_golden_files(programs):
 
 
 def test_the_golden_commit_is_a_step_of_the_blocks_that_it_names():
-    step = Step.from_wire(COMMIT, Layouts().find(COMMIT))
+    asked = parse_request(GOLDEN.read_bytes()[HEADER.size :])
+    step = Step.of(asked.step, Layouts().find(asked.layout, asked.forms), asked)
     tas, points, time, label, phase = step.blocks
     assert (tas.offset, tas.bytes, tas.min, tas.max, tas.file) == ((1 << 33) + 64, 129600, 203.5, 317.25, None)
     assert (points.offset, points.min, points.max, points.file) == (64, -128, 127, "/pfs/climate.300.7.spill")

@@ -8,7 +8,8 @@ from bbflow.landing.client import request_once
 from bbflow.layouts import Layouts
 from bbflow.phases import Board
 from bbflow.records import Step
-from bbflow.store.frames import FrameReader
+from bbflow.store.entries import parse_record
+from bbflow.store.frames import HEADER, FrameReader, encode
 
 WRITE = """
 part, small = field(32768), io.define_variable("small", np.empty(0), [5], [0], [5], True)
@@ -162,7 +163,8 @@ def test_a_rank_without_any_node_left_spills_and_keeps_an_index(faulty_nodes, tm
     assert [commit["step"] for commit in commits] == kept
     layouts = Layouts()
     for commit in commits:
-        block, small = Step.from_wire(commit, layouts.take(commit)).blocks
+        told = parse_record(encode(commit)[HEADER.size :])
+        block, small = Step.of(told.step, layouts.take_of(told), told).blocks
         assert (np.fromfile(block.file, "f8", part, offset=block.offset) == commit["step"]).all()
         assert (np.fromfile(small.file, "f8", 5, offset=small.offset) == -commit["step"]).all()
         assert (block.rank, block.bytes, block.max) == (0, part * 8, commit["step"])

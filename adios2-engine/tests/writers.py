@@ -10,8 +10,8 @@ import bbflow_adios2
 from processes import PATIENCE_S, finish, finish_well, running, wait_until
 
 from bbflow.landing.client import NodeClient, request_once
+from bbflow.landing.shown import Shown
 from bbflow.layouts import Layouts
-from bbflow.records import Step
 from bbflow.store.pool import read_block
 
 LAUNCHERS = ("PMI", "MPI_LOCAL", "OMPI_", "MV2_", "SLURM_")
@@ -97,8 +97,8 @@ def watch_until(nodes, condition, stream="model"):
             shown = client.request(
                 "watch", timeout_s=1.0, stream=stream, after=-1, change=shown["change"], limit=1000, extremes=True
             )
-            for step in shown["steps"]:
-                layouts.take(step)
+            for step in Shown.of(shown).steps:
+                layouts.take_of(step)
             if condition(shown):
                 return shown | {"layouts": layouts}
     raise AssertionError(f"it never came: {shown}")
@@ -112,7 +112,8 @@ def wait_for_file(path):
 def steps_of(shown):
     """The visible steps."""
     layouts = shown.get("layouts") or Layouts()
-    return [Step.from_wire(step, layouts.take(step)) for step in shown["steps"]]
+    told = {key: value for key, value in shown.items() if key != "layouts"}
+    return [step.taken(layouts.take_of(step)) for step in Shown.of(told).steps]
 
 
 def attributes_of(shown):

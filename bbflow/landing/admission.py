@@ -29,7 +29,7 @@ def check_fits(
     CapacityError
         If it can't.
     """
-    in_step = sum(rank.granted_bytes for rank in ranks.values() if rank.granted and rank.committed + 1 == step)
+    in_step = sum(rank.granted_bytes for rank in ranks.values() if rank.granted and rank.settled + 1 == step)
     gap = largest_gap(capacity, stuck)
     if in_step + align(size) > capacity or gap < align(size):
         needed = max(in_step, sum(held for _, held in stuck)) + size
@@ -50,7 +50,7 @@ def older_needs(ranks: Mapping[int, Rank], local_writers: int, step: int) -> lis
         return []
     if len(ranks) < local_writers:
         return None
-    needs = [rank.outstanding_bytes(step - 1) for rank in ranks.values() if rank.committed < step - 1]
+    needs = [rank.outstanding_bytes(step - 1) for rank in ranks.values() if rank.settled < step - 1]
     return None if None in needs else [need for need in needs if need]
 
 

@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+from msgspec import structs
+
 from bbflow.errors import ConfigError, StreamError
 from bbflow.layouts import NO_BLOCKS, Layouts
-from bbflow.records import Message, Step
+from bbflow.records import check_fits
+from bbflow.store.entries import AbortRecord, CloseRecord, CommitRecord, DiscardRecord, OpenRecord, Record
 from bbflow.store.index import replay
 from bbflow.store.node import NodeStore
 from bbflow.store.streams import ENDED
@@ -45,33 +48,36 @@ def adopt(store: NodeStore, directory: Path) -> int:
     return len(paths)
 
 
-def _take(store: NodeStore, record: Message, path: Path, layouts: Layouts) -> None:
-    stream, rank = store.streams.get(record["stream"]), record["rank"]
-    known = stream.ranks.get(rank) if stream else None
+def _take(store: NodeStore, record: Record, path: Path, layouts: Layouts) -> None:
+    if not isinstance(record, OpenRecord | CommitRecord | DiscardRecord | CloseRecord | AbortRecord):
+        return
+    stream = store.streams.get(record.stream)
     if stream is not None and stream.status in ENDED:
         raise StreamError(f"{path} belongs to stream {stream.name!r}, which has ended here: drop it first")
-    match record["record"]:
-        case "open":
-            if known is None:
+    match record:
+        case OpenRecord():
+            if stream is None or record.rank not in stream.ranks:
                 store.record(record)
-        case "commit":
-            record = _whole(record, path, layouts)
-            if known is None or record["step"] > known.committed + 1:
+        case CommitRecord():
+            known = stream.ranks.get(record.rank) if stream else None
+            whole = _whole(record, path, layouts)
+            if known is None or record.step > known.settled + 1:
                 raise StreamError(
-                    f"{path} brings step {record['step']} of rank {rank}, but the node lacks one before it"
+                    f"{path} brings step {record.step} of rank {record.rank}, but the node lacks one before it"
                 )
-            if record["step"] == known.committed + 1:
+            if record.step == known.settled + 1:
+                store.record(whole)
+        case DiscardRecord():
+            if stream is None or record.step not in stream.discarded:
                 store.record(record)
-        case "discard":
-            if stream is None or record["step"] not in stream.discarded:
-                store.record(record)
-        case "close" | "abort":
+        case _:
             store.record(record)
 
 
-def _whole(record: Message, path: Path, layouts: Layouts) -> Message:
+def _whole(record: CommitRecord, path: Path, layouts: Layouts) -> CommitRecord:
     """Give a commit with its forms, so that it can be taken in whatever became of those before it."""
-    layout = layouts.take(record)
-    if Step.from_wire(record, layout).sources:
-        raise StreamError(f"{path} brings step {record['step']} with blocks in the pool of a node")
-    return record if record["layout"] == NO_BLOCKS else record | {"forms": layout.to_wire()}
+    layout = layouts.take_of(record)
+    check_fits(record, layout)
+    if record.sources:
+        raise StreamError(f"{path} brings step {record.step} with blocks in the pool of a node")
+    return record if record.layout == NO_BLOCKS else structs.replace(record, forms=layout.to_wire())

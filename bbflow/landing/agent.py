@@ -4,18 +4,35 @@ from dataclasses import dataclass
 from typing import Any
 
 from bbflow.errors import CapacityError, ProtocolError, StreamError
-from bbflow.landing.analysing import Analysing, Request, check_watch, show
+from bbflow.landing.analysing import Analysing, show
+from bbflow.landing.connections import WriterConnections
 from bbflow.landing.reading import Reading
-from bbflow.landing.waiting import Queues, Waiting
+from bbflow.landing.requests import (
+    BeginRequest,
+    CommitRequest,
+    GetRequest,
+    JoinRequest,
+    PassRequest,
+    PinRequest,
+    Request,
+    ReserveRequest,
+    RoomRequest,
+    StatusRequest,
+    StopRequest,
+    SyncRequest,
+    UnpinRequest,
+    WatchRequest,
+)
+from bbflow.landing.shown import Shown
+from bbflow.landing.waiting import Answers, Queues, Waiting
 from bbflow.landing.writers import Clock
-from bbflow.landing.writing import Writing, check_room
 from bbflow.layouts import Known
 from bbflow.records import Message
 from bbflow.store.node import NodeStore
 from bbflow.store.streams import Stream
 
-Reply = tuple[int, Message]
-QUIET = {"sync", "pin", "unpin", "get", "join", "pass", "status"}
+Reply = tuple[int, Message | Shown]
+QUIET = (SyncRequest, PinRequest, UnpinRequest, GetRequest, JoinRequest, PassRequest, StatusRequest)
 """Requests after which nothing that a `watch` shows has changed."""
 
 
@@ -25,7 +42,7 @@ class Watcher:
 
     peer: int
     """Who waits."""
-    message: Message
+    asked: WatchRequest
     """What was asked."""
     deadline_s: float
     """When a reply is due at the latest."""
@@ -52,76 +69,62 @@ class Agent:
         self._waiting = Queues()
         self._watchers: list[Watcher] = []
         self._known: dict[int, Known] = {}
-        self._writing = Writing(store, clock)
+        self._writing = WriterConnections(store, clock)
         self._reading = Reading(store)
         self._analysing = Analysing(store)
-        self._requests: dict[str, Request] = {
-            **self._writing.requests,
-            **self._reading.requests,
-            **self._analysing.requests,
-            "status": self._status,
-            "stop": self._stop,
+        self._answers: Answers = {
+            **self._writing.answers,
+            **self._reading.answers,
+            **self._analysing.answers,
+            StatusRequest: self._status,
+            StopRequest: self._stop,
         }
         self.check_target = self._writing.check_target
         self.landed = self._writing.landed
         self.stopped = False
         """Whether someone asked it to end."""
 
-    def handle(self, peer: int, message: Message) -> list[Reply]:
-        """Take a message of a peer in.
+    def handle(self, peer: int, asked: Request) -> list[Reply]:
+        """Take a request of a peer in.
 
         Returns
         -------
-        list of (int, dict)
+        list of (int, dict or Shown)
             Replies, for this peer and for others whose waiting ended with it.
 
         Raises
         ------
         ProtocolError
-            If the message is not allowed: the peer must be cut off.
+            If the request is not allowed: the peer must be cut off.
         """
-        op = str(message.get("op"))
-        if op in self._writing.waits:
-            return self._admit(peer, message)
-        if op == "watch":
-            check_watch(message)
-            self._watchers.append(Watcher(peer, message, self._clock() + float(message.get("timeout_s", 0.0))))
+        if isinstance(asked, BeginRequest | ReserveRequest):
+            return self._admit(peer, asked)
+        if isinstance(asked, WatchRequest):
+            self._watchers.append(Watcher(peer, asked, self._clock() + asked.timeout_s))
             return self._show()
-        request = self._requests.get(op)
-        if request is None:
-            raise ProtocolError(f"unknown request {op!r}")
-        reply = self._ask(request, peer, message)
-        if op not in QUIET and not (op == "commit" and self._writing.is_partial(peer, message["step"])):
+        reply = self._ask(peer, asked)
+        is_partial = isinstance(asked, CommitRequest) and self._writing.is_partial(peer, asked.step)
+        if not is_partial and not isinstance(asked, QUIET):
             self._change += 1
         return ([(peer, reply)] if reply is not None else []) + self._settle()
 
-    def _admit(self, peer: int, message: Message) -> list[Reply]:
+    def _admit(self, peer: int, asked: RoomRequest) -> list[Reply]:
         """Answer a request for room, or let it wait behind those that are alike."""
-        check_room(message)
-        waiting = Waiting(peer, message, self._writing.alike(peer, message))
+        waiting = Waiting(peer, asked, self._writing.alike(peer, asked))
         is_first = not self._waiting.has_alike(waiting)
         self._waiting.add(waiting)
         return self._settle() if is_first else []
 
-    def _ask(self, request: Request, peer: int, message: Message) -> Message | None:
+    def _ask(self, peer: int, asked: Request) -> Message | None:
+        answer = self._answers.get(type(asked))
+        if answer is None:
+            raise ProtocolError(f"{type(asked).__name__} is nothing that an agent answers")
         try:
-            return request(peer, message)
+            return answer(peer, asked)
         except (CapacityError, StreamError) as error:
-            if message["op"] == "commit":  # it has no reply: the writer learns of it when it is cut off
+            if isinstance(asked, CommitRequest):  # it has no reply: the writer learns of it when it is cut off
                 raise ProtocolError(str(error)) from None
             return {"ok": False, "error": str(error)}
-        except ProtocolError as error:
-            return self._refuse(message, str(error))
-        except KeyError as error:
-            return self._refuse(message, f"request {message['op']!r} without {error}")
-        except (TypeError, ValueError, AttributeError, OverflowError) as error:
-            return self._refuse(message, f"request {message['op']!r} with a value of a wrong type ({error})")
-
-    def _refuse(self, message: Message, error: str) -> Message:
-        """Answer who waits: what it asked may be looked at while another peer is served, which must not pay for it."""
-        if message["op"] in self._writing.waits:
-            return {"ok": False, "error": error}
-        raise ProtocolError(error)
 
     def disconnect(self, peer: int, *, by_itself: bool = True) -> list[Reply]:
         """Take in that a peer's connection is gone.
@@ -159,7 +162,10 @@ class Agent:
         return replies + self._show()
 
     def _try(self, waiting: Waiting) -> Message | None:
-        reply = self._ask(self._writing.waits[waiting.message["op"]], waiting.peer, waiting.message)
+        try:
+            reply = self._writing.admit(waiting.peer, waiting.asked)
+        except (CapacityError, StreamError, ProtocolError) as error:  # another peer may be served now: it must not pay
+            return {"ok": False, "error": str(error)}
         if reply is not None and reply.get("status") == "discard":
             self._change += 1
         return reply
@@ -167,18 +173,18 @@ class Agent:
     def _show(self) -> list[Reply]:
         """Answer the watchers that have not seen the last change, or have waited for long enough."""
         now_s = self._clock()
-        due = [item for item in self._watchers if item.message["change"] != self._change or now_s >= item.deadline_s]
+        due = [item for item in self._watchers if item.asked.change != self._change or now_s >= item.deadline_s]
         if not due:
             return []
         self._watchers = [watcher for watcher in self._watchers if watcher not in due]
         return [(watcher.peer, self._view(watcher)) for watcher in due]
 
-    def _view(self, watcher: Watcher) -> Message:
-        name = watcher.message["stream"]
+    def _view(self, watcher: Watcher) -> Shown:
+        name = watcher.asked.stream
         known = self._known.setdefault(watcher.peer, Known())
-        return show(self._store.streams.get(name) or Stream(name), watcher.message, self._change, known)
+        return show(self._store.streams.get(name) or Stream(name), watcher.asked, self._change, known)
 
-    def _status(self, peer: int, message: Message) -> Message:
+    def _status(self, peer: int, asked: StatusRequest) -> Message:
         return {
             "ok": True,
             **self._identity,
@@ -189,7 +195,7 @@ class Agent:
 
     def _describe(self, stream: Stream) -> dict[str, Any]:
         writers = self._writing.of(stream.name)
-        begun = [rank.committed + 1 + bool(rank.granted) for rank in stream.ranks.values()]
+        begun = [rank.settled + 1 + bool(rank.granted) for rank in stream.ranks.values()]
         transports = self._writing.transports(stream.name)
         return {
             "status": stream.status,
@@ -211,9 +217,9 @@ class Agent:
             "consumers": {name: cursor.step for name, cursor in stream.consumers.items()},
         }
 
-    def _stop(self, peer: int, message: Message) -> Message:
+    def _stop(self, peer: int, asked: StopRequest) -> Message:
         held = {stream.name: len(stream.steps) for stream in self._store.streams.values() if stream.steps}
-        if held and not message.get("force", False):
+        if held and not asked.force:
             raise StreamError(
                 f"node {self._identity['name']} still holds steps that were not folded and drained ({held}): "
                 "fold them first, or force it"

@@ -1,75 +1,57 @@
 """What an analysis asks of a node: to follow a stream, and to say what is safe with it."""
 
-from collections.abc import Callable
-
-from bbflow.errors import ProtocolError, StreamError
+from bbflow.errors import StreamError
+from bbflow.landing.requests import AttachRequest, DoneRequest, DropRequest, WatchRequest
+from bbflow.landing.shown import Shown, ShownStep
+from bbflow.landing.waiting import Answers
 from bbflow.layouts import Known
 from bbflow.records import Message, Step
-from bbflow.store.check import is_number
+from bbflow.store.entries import AttachRecord, DoneRecord, DropRecord
 from bbflow.store.node import NodeStore
 from bbflow.store.streams import Stream
 
-Request = Callable[[int, Message], Message | None]
 MAX_SHOWN_BYTES = 24 << 20
 """About so much one reply brings at most, if it brings more than one step: a frame has its limit."""
 FORM_BYTES = 128
 """About what one form takes."""
 
 
-def check_watch(message: Message) -> None:
-    """Refuse a `watch` that lacks something, or has it wrong.
-
-    Raises
-    ------
-    ProtocolError
-        If it does.
-    """
-    if missing := {"stream", "after", "change", "limit"} - message.keys():
-        raise ProtocolError(f"request 'watch' without {', '.join(sorted(missing))}")
-    integers = [message[key] for key in ("after", "change", "limit")]
-    is_right = isinstance(message["stream"], str) and all(type(number) is int for number in integers)
-    if not is_right or message["limit"] < 0 or not is_number(message.get("timeout_s", 0.0)):
-        raise ProtocolError("request 'watch' with a value of a wrong type")
-
-
-def show(stream: Stream, message: Message, change: int, known: Known) -> Message:
+def show(stream: Stream, asked: WatchRequest, change: int, known: Known) -> Shown:
     """Give the reply of a `watch`.
 
     Parameters
     ----------
     stream
         What is watched.
-    message
+    asked
         What was asked.
     change
         The node's.
     known
         Layouts that this peer has been told of.
     """
-    wants_extremes = bool(message.get("extremes", False))
-    newer = [step for number, step in stream.steps.items() if number > message["after"] or number in stream.amended]
-    shown: list[Message] = []
+    newer = [step for number, step in stream.steps.items() if number > asked.after or number in stream.amended]
+    shown: list[ShownStep] = []
     room = MAX_SHOWN_BYTES
-    for step in newer[: message["limit"]]:
-        room -= _size(step, known, extremes=wants_extremes)
+    for step in newer[: asked.limit]:
+        room -= _size(step, known, extremes=asked.extremes)
         if room < 0 and shown:
             break
-        shown.append(step.to_wire(known, extremes=wants_extremes))
+        shown.append(ShownStep.of(step, known, extremes=asked.extremes))
     more = len(shown) < len(newer)
-    return {
-        "ok": True,
-        "change": change,
-        "status": stream.status,
-        "writers": stream.writers,
-        "local_writers": stream.local_writers,
-        "base": list(stream.base.values()),
-        "attributes": list(stream.attributes.values()),
-        "steps": shown,
-        "more": more,
-        "last": max([message["after"], *(step["step"] for step in shown)]) if more else stream.last,
-        "discarded": stream.discarded,
-        "moved": [[rank, node, stream.ranks[rank].first] for rank, node in stream.moved.items()],
-    }
+    return Shown(
+        change=change,
+        status=stream.status,
+        writers=stream.writers,
+        local_writers=stream.local_writers,
+        base=tuple(stream.base.values()),
+        attributes=tuple(stream.attributes.values()),
+        steps=tuple(shown),
+        more=more,
+        last=max([asked.after, *(step.step for step in shown)]) if more else stream.last,
+        discarded=tuple(stream.discarded),
+        moved=tuple((rank, node, stream.ranks[rank].first) for rank, node in stream.moved.items()),
+    )
 
 
 def _size(step: Step, known: Known, *, extremes: bool) -> int:
@@ -91,19 +73,17 @@ class Analysing:
     def __init__(self, store: NodeStore) -> None:
         self._store = store
         self._attached: dict[str, set[int]] = {}
-        self.requests: dict[str, Request] = {"attach": self._attach, "done": self._done, "drop": self._drop}
-        """What is answered at once."""
+        self.answers: Answers = {AttachRequest: self._attach, DoneRequest: self._done, DropRequest: self._drop}
+        """What answers at once."""
 
-    def _attach(self, peer: int, message: Message) -> Message:
-        name, consumers = message["stream"], [str(consumer) for consumer in message["consumers"]]
-        owner = str(message.get("owner", ""))
+    def _attach(self, peer: int, asked: AttachRequest) -> Message:
+        name, owner = asked.stream, asked.owner
         known = self._store.streams.get(name)
         if known and known.owner != owner:
-            self._check_owner(known, take_over=bool(message.get("take_over", False)))
+            self._check_owner(known, take_over=asked.take_over)
             self._attached.pop(name, None)
         epoch = known.epoch + 1 if known else 1
-        record = {"record": "attach", "stream": name, "consumers": consumers, "epoch": epoch}
-        self._store.record(record | ({"owner": owner} if owner else {}))
+        self._store.record(AttachRecord(stream=name, consumers=asked.consumers, epoch=epoch, owner=owner))
         self._attached.setdefault(name, set()).add(peer)
         cursors = self._store.streams[name].consumers
         return {
@@ -126,28 +106,29 @@ class Analysing:
         for peers in self._attached.values():
             peers.discard(peer)
 
-    def _done(self, peer: int, message: Message) -> Message:
-        stream = self._held(message)
-        if message["consumer"] not in stream.consumers:
-            raise StreamError(f"{message['consumer']!r} is not attached to stream {stream.name!r}")
-        kept = {key: message[key] for key in ("stream", "consumer", "checkpoint")}
-        self._store.record({"record": "done", "step": int(message["step"])} | kept)
+    def _done(self, peer: int, asked: DoneRequest) -> Message:
+        stream = self._held(asked)
+        if asked.consumer not in stream.consumers:
+            raise StreamError(f"{asked.consumer!r} is not attached to stream {stream.name!r}")
+        self._store.record(
+            DoneRecord(step=asked.step, stream=stream.name, consumer=asked.consumer, checkpoint=asked.checkpoint)
+        )
         return {"ok": True}
 
-    def _drop(self, peer: int, message: Message) -> Message:
-        stream = self._held(message)
+    def _drop(self, peer: int, asked: DropRequest) -> Message:
+        stream = self._held(asked)
         if stream.status == "open":
             raise StreamError(f"stream {stream.name!r} is still being written")
-        self._store.record({"record": "drop", "stream": stream.name})
+        self._store.record(DropRecord(stream=stream.name))
         self._attached.pop(stream.name, None)
         return {"ok": True}
 
-    def _held(self, message: Message) -> Stream:
-        name = message["stream"]
+    def _held(self, asked: DoneRequest | DropRequest) -> Stream:
+        name = asked.stream
         if name not in self._store.streams:
             known = ", ".join(self._store.streams) or "none"
             raise StreamError(f"there is no stream {name!r} on this node (there are: {known})")
         stream = self._store.streams[name]
-        if message.get("epoch", stream.epoch) != stream.epoch:
+        if asked.epoch is not None and asked.epoch != stream.epoch:
             raise StreamError(f"another analysis has taken over stream {stream.name!r}: this one must end")
         return stream

@@ -125,7 +125,8 @@ class NodeClient:
             if not data:
                 raise NodeError(f"BB node {self.node.name} closed the connection")
             self._reader.add(data)
-        return reply
+        taken: Message = reply
+        return taken
 
     def interrupt(self) -> None:
         """Make a request that another thread waits for fail at once."""

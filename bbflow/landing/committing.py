@@ -1,42 +1,55 @@
-"""What a rank says when it commits, checked and turned into records of the index. All of it is pure."""
+"""What a rank says when it commits, checked against what it was given. All of it is pure."""
+
+from msgspec import UNSET
 
 from bbflow.errors import ProtocolError
+from bbflow.landing.requests import CommitRequest
 from bbflow.layouts import NO_BLOCKS
-from bbflow.records import Message, Step
+from bbflow.records import check_fits
+from bbflow.store.entries import CommitRecord, check_sources
 from bbflow.store.ranks import Rank
-from bbflow.store.streams import extents_of
+from bbflow.store.streams import extents_in
 
 
-def commit_of(rank: int, progress: Rank, message: Message) -> Message:
-    """Give what a record says of a rank's commit.
+def commit_of(
+    stream: str, rank: int, progress: Rank, asked: CommitRequest, began_s: float, now_s: float
+) -> CommitRecord:
+    """Give the record of a rank's commit.
 
     Parameters
     ----------
-    rank, progress
+    stream, rank, progress
         Who commits, and what it was given.
-    message
+    asked
         What it said.
+    began_s, now_s
+        When the step was begun, and what time it is (seconds since the epoch).
 
     Raises
     ------
     ProtocolError
         If a block doesn't lie in what the rank was given, or the commit is wrong in another way.
     """
-    layout = progress.layouts.find(message)
-    if "forms" in message and any(form.rank != rank for form in layout.forms):
+    layout = progress.layouts.find(asked.layout, asked.forms)
+    if asked.forms is not UNSET and any(form.rank != rank for form in layout.forms):
         raise ProtocolError(f"rank {rank} committed a block of another rank")
-    part = Step.from_wire(message, layout)
-    granted, used = dict(progress.granted), dict(extents_of(part))
+    check_fits(asked, layout)
+    granted, used = dict(progress.granted), dict(extents_in(layout, asked.sources))
     if len(used) < len(layout.reach) or any(granted.get(first, 0) < size for first, size in used.items()):
         raise ProtocolError(f"rank {rank} committed a block outside of what it was given")
-    is_recorded = "forms" not in message and message["layout"] in progress.recorded
-    return (
-        {key: message[key] for key in ("layout", "sources", "files", "values", "extremes")}
-        | ({} if is_recorded or message["layout"] == NO_BLOCKS else {"forms": layout.to_wire()})
-        | {"attributes": plain_attributes(message["attributes"])}
+    check_sources(asked)
+    is_recorded = asked.forms is UNSET and asked.layout in progress.recorded
+    return CommitRecord(
+        stream=stream,
+        rank=rank,
+        step=asked.step,
+        layout=asked.layout,
+        sources=asked.sources,
+        files=asked.files,
+        values=asked.values,
+        extremes=asked.extremes,
+        forms=UNSET if is_recorded or asked.layout == NO_BLOCKS else layout.to_wire(),
+        attributes=asked.attributes,
+        began_s=began_s,
+        committed_s=now_s,
     )
-
-
-def plain_attributes(attributes: list[Message]) -> list[Message]:
-    """Give attributes without what doesn't belong there."""
-    return [{key: item[key] for key in ("name", "type", "value")} for item in attributes]

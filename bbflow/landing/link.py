@@ -4,8 +4,10 @@ import socket
 import ssl
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
-from bbflow.errors import ProtocolError
+from msgspec import Struct
+
 from bbflow.landing.handshake import MAX_FRAME_BYTES, NodeHandshake
 from bbflow.records import Message
 from bbflow.store.frames import MAX_PAYLOAD_BYTES, FrameReader, checksum, encode
@@ -63,16 +65,16 @@ class Link:
         self._expected = (0, 0)
         self._filled_bytes = 0
 
-    def trust(self) -> None:
-        """Accept messages of any length, now that the peer has proved itself."""
-        self._reader.max_payload_bytes = MAX_PAYLOAD_BYTES
+    def trust(self, decode: Callable[[bytes], Any]) -> None:
+        """Accept requests of any length, now that the peer has proved itself."""
+        self._reader.max_payload_bytes, self._reader.decode = MAX_PAYLOAD_BYTES, decode
 
     def expect(self, offset: int, size: int, crc: int) -> None:
         """Say where the raw bytes that follow the last message go."""
         self._expected = (offset, crc)
         self._landing, self._filled_bytes = self._pool()[offset : offset + size], 0
 
-    def receive(self) -> Iterator[Message | Landed]:
+    def receive(self) -> Iterator[Any]:
         """Go through what has come in.
 
         Raises
@@ -138,9 +140,9 @@ class Link:
             raise GoneError(by_itself=True)
         return count
 
-    def send(self, message: Message) -> None:
+    def send(self, message: Message | Struct) -> None:
         """Send a message as far as the socket takes it now; one with an `offset` takes that part of the pool along."""
-        if "offset" in message:
+        if isinstance(message, dict) and "offset" in message:
             offset, size = message["offset"], message["bytes"]
             raw = self._pool()[offset : offset + size]
             self._unsent += [memoryview(encode({"ok": True, "bytes": size, "crc": checksum(raw)})), raw]
@@ -168,28 +170,20 @@ class Link:
                 del self._unsent[0]
 
 
-def answer_handshake(link: Link, message: Message) -> str | None:
-    """Take a message of a peer that has not proved itself; give why it is refused, if it is."""
+def answer_handshake(link: Link, message: Message, decode: Callable[[bytes], Any]) -> str | None:
+    """Take a message of a peer that has not proved itself; give why it is refused, if it is.
+
+    Parameters
+    ----------
+    link, message
+        Whose, and what.
+    decode
+        Takes in what comes after the handshake.
+    """
     reply = link.handshake.answer(message)
     link.send(reply)
     if not reply["ok"]:
         return str(reply["error"])
     if link.handshake.done:
-        link.trust()
+        link.trust(decode)
     return None
-
-
-def raw_target(message: Message) -> tuple[int, int, int]:
-    """Give offset, size and checksum that a `data` message announces.
-
-    Raises
-    ------
-    ProtocolError
-        If they can't be.
-    """
-    match message:
-        case {"offset": int(offset), "bytes": int(size), "crc": int(crc)} if (
-            offset >= 0 and 0 < size <= MAX_PAYLOAD_BYTES
-        ):
-            return offset, size, crc
-    raise ProtocolError("request 'data' without offset, bytes and crc, or with wrong ones")

@@ -13,6 +13,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
 
 from bbflow.errors import DamagedError, ProtocolError
 from bbflow.landing.handshake import TIMEOUT_S, NodeHandshake
@@ -20,6 +23,7 @@ from bbflow.landing.link import GoneError, Landed, Link, answer_handshake
 from bbflow.landing.listen import LOOPBACK, listen_tcp, listen_unix, public_address, split_address, tune
 from bbflow.landing.tls import Certificate
 from bbflow.records import Message
+from bbflow.store.frames import decode_map
 
 RESERVED_FILES = 32
 """Descriptors that are kept for what isn't a peer: listeners, index, pool."""
@@ -97,8 +101,12 @@ class PeerServer(ABC):
 
     # What a server is for.
 
+    def _decode(self, payload: bytes) -> Any:
+        """Give what a peer that has proved itself says: a map, unless a server has types of its own."""
+        return decode_map(payload)
+
     @abstractmethod
-    def _take(self, peer: int, link: Link, item: Message | Landed) -> None:
+    def _take(self, peer: int, link: Link, item: Any) -> None:
         """Take in what a peer that has proved itself sends."""
 
     @abstractmethod
@@ -230,12 +238,12 @@ class PeerServer(ABC):
     def _shake_hands(self, peer: int, link: Link, item: Message | Landed) -> None:
         if isinstance(item, Landed):
             raise ProtocolError("raw bytes before a handshake")
-        if refused := answer_handshake(link, item):
+        if refused := answer_handshake(link, item, self._decode):
             self._cut_off(peer, refused)
         elif link.handshake.done:
             del self._strangers[peer]
 
-    def _send(self, peer: int, message: Message) -> None:
+    def _send(self, peer: int, message: Message | Struct) -> None:
         """Send a message, if its peer is still there."""
         if link := self._links.get(peer):
             link.send(message)

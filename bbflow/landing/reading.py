@@ -1,15 +1,14 @@
 """What readers ask of a node: they hold steps as long as they are connected."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from bbflow.errors import ProtocolError, StreamError
+from bbflow.landing.requests import GetRequest, JoinRequest, PassRequest, PinRequest, UnpinRequest
+from bbflow.landing.waiting import Answers
 from bbflow.records import Message
 from bbflow.store.node import NodeStore
 from bbflow.store.ranks import Hold
 from bbflow.store.streams import Stream
-
-Request = Callable[[int, Message], Message | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +33,14 @@ class Reading:
     def __init__(self, store: NodeStore) -> None:
         self._store = store
         self._peers: dict[int, ReaderPeer] = {}
-        self.requests: dict[str, Request] = {
-            "join": self._join,
-            "pass": self._pass,
-            "pin": self._pin,
-            "unpin": self._unpin,
-            "get": self._get,
+        self.answers: Answers = {
+            JoinRequest: self._join,
+            PassRequest: self._pass,
+            PinRequest: self._pin,
+            UnpinRequest: self._unpin,
+            GetRequest: self._get,
         }
-        """What is answered at once."""
+        """What answers at once."""
 
     def _peer(self, peer: int) -> ReaderPeer:
         try:
@@ -49,42 +48,40 @@ class Reading:
         except KeyError:
             raise ProtocolError("a peer that has not joined a stream read") from None
 
-    def _join(self, peer: int, message: Message) -> Message:
+    def _join(self, peer: int, asked: JoinRequest) -> Message:
         if peer in self._peers:
             raise ProtocolError("a connection joined two streams")
-        name, after = message["stream"], int(message["after"])
-        if not -1 <= after < 2**63:
-            raise ProtocolError(f"request 'join' after step {after}, which can't be")
+        name, after = asked.stream, asked.after
         stream = self._store.streams.get(name)
         if stream is None:
             raise StreamError(f"there is no stream {name!r} on this node yet")
-        hold = Hold(after, follows=bool(message.get("follow", True)))
+        hold = Hold(after, follows=asked.follow)
         stream.holds[peer] = hold
         self._peers[peer] = ReaderPeer(stream, hold)
         kept = (number for number in stream.steps if number > after)
         return {"ok": True, "oldest": min(kept, default=max(stream.last, after) + 1)}
 
-    def _pass(self, peer: int, message: Message) -> Message:
+    def _pass(self, peer: int, asked: PassRequest) -> Message:
         reader = self._peer(peer)
-        reader.hold.passed = max(reader.hold.passed, int(message["step"]))
+        reader.hold.passed = max(reader.hold.passed, asked.step)
         self._release(reader.stream)
         return {"ok": True}
 
-    def _pin(self, peer: int, message: Message) -> Message:
+    def _pin(self, peer: int, asked: PinRequest) -> Message:
         reader = self._peer(peer)
-        pinned = [int(step) for step in message["steps"] if step in reader.stream.steps]
+        pinned = [step for step in asked.steps if step in reader.stream.steps]
         reader.hold.pins.update(pinned)
         return {"ok": True, "pinned": pinned}
 
-    def _unpin(self, peer: int, message: Message) -> Message:
+    def _unpin(self, peer: int, asked: UnpinRequest) -> Message:
         reader = self._peer(peer)
-        reader.hold.pins.difference_update(message["steps"])
+        reader.hold.pins.difference_update(asked.steps)
         self._release(reader.stream)
         return {"ok": True}
 
-    def _get(self, peer: int, message: Message) -> Message:
-        reader, step = self._peer(peer), int(message["step"])
-        offset, size = int(message["offset"]), int(message["bytes"])
+    def _get(self, peer: int, asked: GetRequest) -> Message:
+        reader, step = self._peer(peer), asked.step
+        offset, size = asked.offset, asked.bytes
         kept = reader.stream.steps.get(step)
         if kept is None or not reader.hold.needs(step):
             raise StreamError(f"step {step} of stream {reader.stream.name!r} is not held for this reader")

@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 from bbflow.belongings import foreign, remove
 from bbflow.landing.agent import Agent, Reply
-from bbflow.landing.link import Landed, Link, raw_target
+from bbflow.landing.link import Landed, Link
 from bbflow.landing.peers import Door, PeerServer
+from bbflow.landing.requests import DataRequest, Request, parse_request
 from bbflow.records import Message
 from bbflow.store.node import NodeStore
 
@@ -52,13 +53,15 @@ class Server(PeerServer):
     def _do_due(self) -> None:
         self._deliver(self._agent.expire())
 
-    def _take(self, peer: int, link: Link, item: Message | Landed) -> None:
+    def _decode(self, payload: bytes) -> Request:
+        return parse_request(payload)
+
+    def _take(self, peer: int, link: Link, item: Request | Landed) -> None:
         if isinstance(item, Landed):
             self._agent.landed(peer, item.offset, intact=item.intact)
-        elif item.get("op") == "data":
-            offset, size, crc = raw_target(item)
-            self._agent.check_target(peer, offset, size)
-            link.expect(offset, size, crc)
+        elif isinstance(item, DataRequest):
+            self._agent.check_target(peer, item.offset, item.bytes)
+            link.expect(item.offset, item.bytes, item.crc)
         else:
             self._deliver(self._agent.handle(peer, item))
 

@@ -3,8 +3,13 @@
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
+from bbflow.landing.requests import RoomRequest
 from bbflow.records import Message
+
+Answers = dict[type, Callable[[int, Any], Message | None]]
+"""What answers each kind of request of a peer; None is no reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +18,7 @@ class Waiting:
 
     peer: int
     """Who waits."""
-    message: Message
+    asked: RoomRequest
     """What was asked."""
     alike: Hashable
     """Of requests with an equal one, none can be answered if the first can't."""

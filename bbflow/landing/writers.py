@@ -5,17 +5,18 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 
 from bbflow.errors import CapacityError, ProtocolError, StreamError
-from bbflow.landing.committing import commit_of, plain_attributes
+from bbflow.landing.committing import commit_of
+from bbflow.landing.requests import CommitRequest, OpenRequest
 from bbflow.landing.room import find_room, make_room_for_step, needs_before
 from bbflow.layouts import NO_BLOCKS
 from bbflow.records import Message
-from bbflow.store.check import is_number
+from bbflow.store.entries import CloseRecord, CommitRecord, DiscardRecord, GrantRecord, OpenRecord
 from bbflow.store.node import NodeStore
 from bbflow.store.ranks import Rank
 from bbflow.store.streams import ENDED, Stream
+from bbflow.wire import Attribute
 
 Clock = Callable[[], float]
-NO_TIMES = {"began_s": 0.0, "committed_s": 0.0}
 
 
 @dataclass(slots=True)
@@ -85,7 +86,7 @@ class Writers:
     def _ranks(self) -> Mapping[int, Rank]:
         return self._stream.ranks
 
-    def open(self, message: Message) -> Message:
+    def open(self, asked: OpenRequest) -> Message:
         """Let a rank in, or in again, and tell it how far it is.
 
         Raises
@@ -93,38 +94,27 @@ class Writers:
         StreamError
             If the rank is in already, or the ranks disagree on how many they are.
         """
-        rank, stream = message["rank"], self._store.streams.get(self._name)
-        may_close_again = message["resume"] and stream is not None and stream.status == "closed"
+        rank, stream = asked.rank, self._store.streams.get(self._name)
+        may_close_again = asked.resume and stream is not None and stream.status == "closed"
         if stream is not None and stream.status in ENDED and not may_close_again:
-            raise StreamError(_why_ended(stream, resumes=message["resume"]))
-        terms = self._terms_of(message)
+            raise StreamError(_why_ended(stream, resumes=asked.resume))
         if stream is None or rank not in stream.ranks:
-            self._check_counts(stream, message)
-            keys = ("rank", "writers", "local_writers", "moved_from", "settled", "loss_timeout_s")
-            self._store.record({"record": "open", "stream": self._name} | {key: message[key] for key in keys})
+            self._check_counts(stream, asked)
+            self._store.record(_open_of(asked))
             self._bound = self._store.streams[self._name]
-        elif not message["resume"]:
+        elif not asked.resume:
             raise StreamError(
                 f"rank {rank} of stream {self._name!r} is open already: give each rank its Rank; a program that opens "
                 "an IO several times needs '{open}' in Stream, and another program a Stream of its own"
             )
-        self._terms[rank] = terms
+        self._terms[rank] = Terms(asked.policy, asked.open_timeout_s, self._clock())
+        self._stream.pass_discarded(rank, asked.settled)
         progress = self._ranks[rank]
-        # A discarded step leaves no record of the rank's own.
-        behind = [step for step in self._stream.discarded if progress.committed < step <= message["settled"]]
-        progress.committed = max([progress.committed, *behind])
-        return {"committed": progress.committed, "extents": progress.granted}
+        return {"committed": progress.settled, "extents": progress.granted}
 
-    def _terms_of(self, message: Message) -> Terms:
-        policy, patience_s = message["policy"], message["open_timeout_s"]
-        if policy not in ("Block", "Discard", "Spill") or not is_number(patience_s):
-            raise ProtocolError(f"stream {self._name!r} was opened with policy {policy!r} and patience {patience_s!r}")
-        return Terms(policy, patience_s, self._clock())
-
-    def _check_counts(self, stream: Stream | None, message: Message) -> None:
-        rank, writers, local_writers = message["rank"], message["writers"], message["local_writers"]
-        moved = bool(message["moved_from"])
-        if not 0 <= rank < writers or not (moved or local_writers > 0) or local_writers > writers:
+    def _check_counts(self, stream: Stream | None, asked: OpenRequest) -> None:
+        rank, writers, local_writers = asked.rank, asked.writers, asked.local_writers
+        if rank >= writers or not (asked.moved_from or local_writers) or local_writers > writers:
             raise StreamError(f"rank {rank} of {writers} writers ({local_writers} on this node) can't be")
         if stream is not None and stream.ranks and (stream.writers, stream.announced) != (writers, local_writers):
             raise StreamError(
@@ -144,14 +134,14 @@ class Writers:
         """
         self._check_alive()
         progress = self._ranks[rank]
-        if step != progress.committed + 1:
-            raise ProtocolError(f"rank {rank} began step {step} after step {progress.committed}")
+        if step != progress.settled + 1:
+            raise ProtocolError(f"rank {rank} began step {step} after step {progress.settled}")
         self._check_can_be_whole(step)
         opened = self._open_steps.get(step) or self._decide(rank, step)
         if opened is None:
             return None
         if step in self._stream.discarded:
-            progress.committed = step
+            self._stream.pass_discarded(rank, step)
             self._store.release(self._stream)
             return {"ok": True, "status": "discard", "extents": []}
         if progress.granted:
@@ -172,19 +162,19 @@ class Writers:
                 return None
             is_full = not make_room_for_step(self._store, self._stream, needs)
         if is_full and policy == "Discard" and step not in self._stream.discarded:
-            self._store.record({"record": "discard", "stream": self._name, "step": step})
+            self._store.record(DiscardRecord(stream=self._name, step=step))
         self._open_steps = {number: opened for number, opened in self._open_steps.items() if number > self._stream.last}
         self._open_steps[step] = OpenStep(is_full and policy == "Spill", self._clock())
         return self._open_steps[step]
 
     def _note_closed(self, rank: Rank) -> None:
         if rank.closed:
-            self._whole_through = min(self._whole_through, rank.committed)
+            self._whole_through = min(self._whole_through, rank.settled)
 
     def _check_can_be_whole(self, step: int) -> None:
         if step <= self._whole_through:
             return
-        left = [number for number, rank in self._ranks.items() if rank.closed and rank.committed < step]
+        left = [number for number, rank in self._ranks.items() if rank.closed and rank.settled < step]
         if left and step not in self._stream.discarded:
             raise StreamError(
                 f"rank {left[0]} of stream {self._name!r} has closed it before step {step}, which can't become whole "
@@ -206,7 +196,7 @@ class Writers:
     def reserve(self, rank: int, step: int, size: int) -> Message | None:
         """Give a rank more room in its open step; None while it must wait."""
         self._check_alive()
-        if size <= 0 or self._ranks[rank].committed + 1 != step:
+        if size <= 0 or self._ranks[rank].settled + 1 != step:
             raise ProtocolError(f"rank {rank} asked for {size} bytes in step {step}, which is not its open step")
         self._check_can_be_whole(step)
         # It may have begun before this agent was started.
@@ -223,9 +213,8 @@ class Writers:
             extent = None
         if extent is None:
             return {"ok": True, "status": "spill", "extents": []} if spills else None
-        where = {"stream": self._name, "rank": rank, "step": step, "extents": [extent]}
         try:
-            self._store.record({"record": "grant"} | where)
+            self._store.record(GrantRecord(stream=self._name, rank=rank, step=step, extents=(extent,)))
         except CapacityError:
             self._store.extents.give_back([extent])
             raise
@@ -251,7 +240,7 @@ class Writers:
         """Whether a rank may write these bytes of the pool now."""
         return any(start <= offset and offset + size <= start + room for start, room in self._ranks[rank].granted)
 
-    def commit(self, rank: int, message: Message) -> None:
+    def commit(self, rank: int, asked: CommitRequest) -> None:
         """Take a rank's step; with the last rank's it becomes visible.
 
         A step of an aborted stream can't be completed any more: what a rank still commits is dropped.
@@ -261,35 +250,32 @@ class Writers:
         ProtocolError
             If a block doesn't lie in what the rank was given.
         """
-        progress, step = self._ranks[rank], message["step"]
+        progress, step = self._ranks[rank], asked.step
         if self.is_stale:
             self._leave(rank)
             return
-        if progress.committed + 1 != step:
+        if progress.settled + 1 != step:
             raise ProtocolError(f"rank {rank} committed step {step}, which is not its open step")
-        what = commit_of(rank, progress, message)
-        began_s = self._open_steps[step].began_s if step in self._open_steps else self._clock()
-        times = {"began_s": began_s, "committed_s": self._clock()}
-        self._store.record({"record": "commit", "stream": self._name, "rank": rank, "step": step} | what | times)
-        self._waited_s[rank] = message["waited_s"]
+        now_s = self._clock()
+        began_s = self._open_steps[step].began_s if step in self._open_steps else now_s
+        self._store.record(commit_of(self._name, rank, progress, asked, began_s, now_s))
+        self._waited_s[rank] = asked.waited_s
 
     def skip(self, rank: int, step: int) -> None:
         """Discard a step that a rank can't bring any more."""
         self._check_alive()
-        if self._ranks[rank].committed + 1 != step:
+        if self._ranks[rank].settled + 1 != step:
             raise ProtocolError(f"rank {rank} skipped step {step}, which is not its open step")
         if step not in self._stream.discarded:
-            self._store.record({"record": "discard", "stream": self._name, "step": step})
-        empty = {"layout": NO_BLOCKS, "sources": b"", "files": [], "values": [], "extremes": b"", "attributes": []}
-        self._store.record({"record": "commit", "stream": self._name, "rank": rank, "step": step} | empty | NO_TIMES)
+            self._store.record(DiscardRecord(stream=self._name, step=step))
+        self._store.record(_empty_commit(self._name, rank, step))
 
-    def close(self, rank: int, attributes: list[Message]) -> None:
+    def close(self, rank: int, attributes: tuple[Attribute, ...]) -> None:
         """Let a rank go that has written all its steps; with the last one the stream is closed."""
         if self.is_stale:
             self._leave(rank)
             return
-        wire = plain_attributes(attributes)
-        self._store.record({"record": "close", "stream": self._name, "rank": rank, "attributes": wire})
+        self._store.record(CloseRecord(stream=self._name, rank=rank, attributes=attributes))
         self._note_closed(self._ranks[rank])
 
     def abort(self, rank: int) -> None:
@@ -313,6 +299,35 @@ class Writers:
             raise StreamError(f"stream {self._name!r} was dropped")
         if self._stream.status in ENDED:
             raise StreamError(f"stream {self._name!r} was aborted: another of its ranks is gone")
+
+
+def _open_of(asked: OpenRequest) -> OpenRecord:
+    return OpenRecord(
+        stream=asked.stream,
+        rank=asked.rank,
+        writers=asked.writers,
+        local_writers=asked.local_writers,
+        moved_from=asked.moved_from,
+        settled=asked.settled,
+        loss_timeout_s=asked.loss_timeout_s,
+    )
+
+
+def _empty_commit(stream: str, rank: int, step: int) -> CommitRecord:
+    """Give the commit of a step to which a rank brings nothing."""
+    return CommitRecord(
+        stream=stream,
+        rank=rank,
+        step=step,
+        layout=NO_BLOCKS,
+        sources=b"",
+        files=(),
+        values=(),
+        extremes=b"",
+        attributes=(),
+        began_s=0.0,
+        committed_s=0.0,
+    )
 
 
 def _why_ended(stream: Stream, *, resumes: bool) -> str:

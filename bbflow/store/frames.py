@@ -2,28 +2,29 @@
 
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import google_crc32c
-import msgpack
+import msgspec
 import numpy as np
 
 from bbflow.errors import DamagedError, ProtocolError
-from bbflow.records import Message
 
 HEADER = struct.Struct("<II")
 MAX_PAYLOAD_BYTES = 64 * 1024 * 1024
+_ENCODER = msgspec.msgpack.Encoder(enc_hook=lambda value: value.item())  # numbers of NumPy
 
 
-def encode(message: Message) -> bytes:
-    """Give the frame of one message.
+def encode(message: msgspec.Struct | Mapping[str, Any]) -> bytes:
+    """Give the frame of one message or record.
 
     Raises
     ------
     ProtocolError
         If it would be longer than a reader accepts.
     """
-    payload: bytes = msgpack.packb(message)
+    payload = _ENCODER.encode(message)
     if len(payload) > MAX_PAYLOAD_BYTES:
         raise ProtocolError(f"a message of {len(payload)} bytes is above the limit of {MAX_PAYLOAD_BYTES}")
     return HEADER.pack(len(payload), zlib.crc32(payload)) + payload
@@ -35,6 +36,23 @@ def checksum(raw: memoryview) -> int:
     return int(google_crc32c.value(np.frombuffer(raw, np.uint8)))
 
 
+def decode_map(payload: bytes) -> dict[str, Any]:
+    """Take any map with string keys in.
+
+    Raises
+    ------
+    DamagedError
+        If it is none.
+    """
+    try:
+        return _MAP.decode(payload)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, TypeError) as error:
+        raise DamagedError(f"a frame holds no map with string keys: {error}") from None
+
+
+_MAP = msgspec.msgpack.Decoder(dict[str, Any])
+
+
 class FrameReader:
     """Takes bytes as they come and gives the messages that are complete, and what lies between them.
 
@@ -42,10 +60,16 @@ class FrameReader:
     ----------
     max_payload_bytes
         Longest payload that is accepted; it may be changed between two messages.
+    decode
+        Gives the message of a payload; it may be changed too.
     """
 
-    def __init__(self, max_payload_bytes: int = MAX_PAYLOAD_BYTES) -> None:
+    def __init__(
+        self, max_payload_bytes: int = MAX_PAYLOAD_BYTES, decode: Callable[[bytes], Any] = decode_map
+    ) -> None:  # fmt: skip
         self._pending = bytearray()
+        self.decode = decode
+        """Gives the message of a payload."""
         self.max_payload_bytes = max_payload_bytes
         """Longest payload that is accepted."""
         self.consumed_bytes = 0
@@ -55,13 +79,13 @@ class FrameReader:
         """Take bytes in."""
         self._pending += data
 
-    def next(self) -> Message | None:
+    def next(self) -> Any:
         """Give the next message; None if it isn't complete.
 
         Raises
         ------
         ProtocolError
-            If a frame is too long, damaged, or no map with string keys.
+            If a frame is too long or damaged, or what `decode` raises.
         """
         if len(self._pending) < HEADER.size:
             return None
@@ -76,7 +100,7 @@ class FrameReader:
             raise DamagedError("a frame's checksum doesn't match")
         del self._pending[:end]
         self.consumed_bytes += end
-        return _decode(payload)
+        return self.decode(payload)
 
     @property
     def missing_bytes(self) -> int:
@@ -93,7 +117,7 @@ class FrameReader:
         del self._pending[:count]
         return count
 
-    def feed(self, data: bytes) -> Iterator[Message]:
+    def feed(self, data: bytes) -> Iterator[Any]:
         """Take bytes in and go through the messages that they complete.
 
         Raises
@@ -104,13 +128,3 @@ class FrameReader:
         self.add(data)
         while (message := self.next()) is not None:
             yield message
-
-
-def _decode(payload: bytes) -> Message:
-    try:
-        message = msgpack.unpackb(payload)
-    except (ValueError, TypeError, RecursionError) as error:
-        raise DamagedError(f"a frame holds no MessagePack: {error}") from None
-    if not isinstance(message, dict) or not all(isinstance(key, str) for key in message):
-        raise DamagedError("a frame holds no map with string keys")
-    return message

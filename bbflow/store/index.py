@@ -4,27 +4,32 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from bbflow.errors import CapacityError, ProtocolError
-from bbflow.records import Message
+from bbflow.errors import CapacityError, DamagedError
+from bbflow.store.entries import Record, parse_record
 from bbflow.store.frames import FrameReader, encode
 
 
-def replay(path: Path) -> Iterator[Message]:
+def replay(path: Path) -> Iterator[Record]:
     """Go through the records of an index and cut off a torn tail.
 
     Parameters
     ----------
     path
         The index file; if it doesn't exist there are no records.
+
+    Raises
+    ------
+    ProtocolError
+        If a whole record isn't one of FORMAT.md.
     """
     if not path.exists():
         return
-    reader = FrameReader()
+    reader = FrameReader(decode=parse_record)
     with path.open("rb+") as file:
         try:
             while data := file.read(1 << 20):
                 yield from reader.feed(data)
-        except ProtocolError:
+        except DamagedError:
             pass  # the tail was being written when the agent died: what follows was never acknowledged
         file.truncate(reader.consumed_bytes)
 
@@ -36,7 +41,7 @@ class Index:
         self._path = path
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
-    def append(self, record: Message) -> None:
+    def append(self, record: Record) -> None:
         """Write one record.
 
         Raises

@@ -1,13 +1,14 @@
 """One BB node's store: pool, extents, index and streams kept in step with each other."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from bbflow.belongings import make, remove
 from bbflow.errors import CapacityError, ConfigError, ProtocolError
-from bbflow.records import Message, Step
-from bbflow.store.check import check_record
+from bbflow.records import Step
+from bbflow.store.compacting import records_of
+from bbflow.store.entries import AbortRecord, DropRecord, EvictRecord, FormatRecord, OfStream, Record
 from bbflow.store.extents import Extent, Extents
 from bbflow.store.index import Index, replay
 from bbflow.store.pool import create_pool, map_pool_for_writing
@@ -41,18 +42,16 @@ class NodeStore:
     def __init__(self, directory: Path, capacity: int) -> None:
         make(directory, *FILES)
         (directory / "state").mkdir(mode=0o700, exist_ok=True)
-        records = list(replay(directory / "index"))
         self.directory = directory
         self._streams: dict[str, Stream] = {}
-        if records:
-            self._recover(records)
-        else:
+        known = self._recover(replay(directory / "index"))
+        self._capacity = capacity if known is None else known
+        if known is None:
             self._make_pool(capacity)
             self.extents = Extents(capacity)
         self._index = Index(directory / "index")
         self._pool: memoryview | None = None
-        self._capacity = records[0]["capacity"] if records else capacity
-        if not records:
+        if known is None:
             self._index.append(self._format())
         self._compact_above_bytes = max(COMPACT_BYTES, 2 * self._index.size_bytes)
 
@@ -76,28 +75,25 @@ class NodeStore:
             self._pool = map_pool_for_writing(self.directory / "pool")
         return self._pool
 
-    def record(self, record: Message) -> None:
+    def record(self, record: OfStream) -> None:
         """Write a record to the index, then let the stream change, then free what it no longer needs.
 
         Raises
         ------
-        ProtocolError
-            If it isn't a record of FORMAT.md; nothing is written.
         CapacityError
             If there is no room for it.
         """
-        check_record(record)
         self._index.append(record)
         self._change(record)
         if self._index.size_bytes > self._compact_above_bytes:
             self._compact()
 
-    def _format(self) -> Message:
-        return {"record": "format", "version": FORMAT_VERSION, "capacity": self._capacity}
+    def _format(self) -> FormatRecord:
+        return FormatRecord(version=FORMAT_VERSION, capacity=self._capacity)
 
     def _compact(self) -> None:
         """Write the index anew with what still counts, so that it doesn't grow with the number of steps."""
-        records = [record for stream in self._streams.values() for record in stream.to_records()]
+        records: list[Record] = [record for stream in self._streams.values() for record in records_of(stream)]
         path, temporary = self.directory / "index", self.directory / "index.new"
         temporary.unlink(missing_ok=True)
         compacted = Index(temporary)
@@ -117,7 +113,7 @@ class NodeStore:
 
     def abort(self, name: str, rank: int) -> None:
         """End a stream for the loss of a rank, also where the index has no room for the record any more."""
-        record = {"record": "abort", "stream": name, "rank": rank}
+        record = AbortRecord(stream=name, rank=rank)
         try:
             self.record(record)
         except CapacityError:
@@ -134,46 +130,54 @@ class NodeStore:
         if not candidates:
             return False
         _, name, number = min(candidates)
-        self.record({"record": "evict", "stream": name, "steps": [number]})
+        self.record(EvictRecord(stream=name, steps=(number,)))
         return True
 
     def _evictable(self) -> list[tuple[str, Step]]:
         steps = ((name, stream.evictable()) for name, stream in self._streams.items())
         return [(name, step) for name, step in steps if step is not None]
 
-    def _change(self, record: Message) -> None:
+    def _change(self, record: OfStream) -> None:
         stream, freed = self._apply(record)
         self.extents.give_back(freed)
         _remove_stale_files(stream)
 
-    def _apply(self, record: Message) -> tuple[Stream, list[Extent]]:
-        name = record["stream"]
+    def _apply(self, record: OfStream) -> tuple[Stream, list[Extent]]:
+        name = record.stream
         stream = self._streams.setdefault(name, Stream(name))
-        if record["record"] == "drop":
+        if isinstance(record, DropRecord):
             return stream, self._streams.pop(name).drop()
         return stream, stream.apply(record)
 
-    def _recover(self, records: list[Message]) -> None:
-        first = records[0]
-        if first.get("record") != "format" or first.get("version") != FORMAT_VERSION:
-            raise ConfigError(f"{self.directory} holds a store of another version: remove it or use another directory")
+    def _recover(self, records: Iterator[Record]) -> int | None:
+        """Take in what an earlier agent has left; give the pool's capacity, None if there was none."""
         try:
-            self._replay(records)
+            first = next(records, None)
+            if first is None:
+                return None
+            if not isinstance(first, FormatRecord) or first.version != FORMAT_VERSION:
+                raise ConfigError(
+                    f"{self.directory} holds a store of another version: remove it or use another directory"
+                )
+            self._replay(first, records)
+            return first.capacity
         except (ProtocolError, LookupError, ValueError) as error:
             raise ProtocolError(
                 f"{self.directory}/index is damaged ({error}): remove the directory, or use another one"
             ) from None
 
-    def _replay(self, records: list[Message]) -> None:
+    def _replay(self, first: FormatRecord, records: Iterator[Record]) -> None:
+        changed: Stream | None = None
         for record in records:
-            check_record(record)
-        changed = [self._apply(record)[0] for record in records[1:]]
-        self.extents = Extents(records[0]["capacity"])
+            if isinstance(record, FormatRecord):
+                raise ProtocolError("a second beginning")
+            changed, _ = self._apply(record)
+        self.extents = Extents(first.capacity)
         for stream in self._streams.values():
             for extent in stream.held_extents():
                 self.extents.take_at(extent)
         # Files of a stream that was dropped are gone since then: a later one may have files of the same names.
-        for stream in [*self._streams.values(), *changed[-1:]]:
+        for stream in [*self._streams.values(), *([changed] if changed else [])]:
             _remove_stale_files(stream)
 
     def close(self) -> None:

@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass, field
 
+from msgspec import UnsetType
+
 from bbflow.layouts import NO_BLOCKS, Layout, Layouts
-from bbflow.records import Message
 from bbflow.store.extents import Extent
+from bbflow.wire import Row
 
 
 @dataclass(slots=True)
@@ -14,7 +16,9 @@ class Rank:
     first: int = 0
     """First step that it brings to this node; above 0 if it came from a node that was lost."""
     committed: int = -1
-    """Last step that it has behind it, committed or discarded."""
+    """Last step that it has committed, as the index tells."""
+    passed: int = field(default=-1, compare=False)
+    """Last discarded step that it has passed without a word; not in the index."""
     granted: list[Extent] = field(default_factory=list)
     """Room for the step after that one."""
     expected_bytes: int | None = None
@@ -31,17 +35,22 @@ class Rank:
     """Numbers of those whose forms the index holds since it was written anew; not in the index."""
 
     @property
+    def settled(self) -> int:
+        """Last step that it has behind it, committed or discarded."""
+        return max(self.committed, self.passed)
+
+    @property
     def granted_bytes(self) -> int:
         """Bytes that it holds in its open step."""
         return sum([size for _, size in self.granted])
 
     def outstanding_bytes(self, step: int) -> int | None:
         """Bytes that it may still ask for in `step`; None if nobody can know."""
-        if self.committed >= step:
+        if self.settled >= step:
             return 0
         if self.expected_bytes is None:
             return None
-        held = self.granted_bytes if self.granted and self.committed + 1 == step else 0
+        held = self.granted_bytes if self.granted and self.settled + 1 == step else 0
         return max(self.expected_bytes - held, 0)
 
     def keep(self, extents: list[Extent]) -> list[Extent]:
@@ -51,16 +60,12 @@ class Rank:
         self.granted = []
         return [extent for extent in rest if extent[1]]
 
-    def take_layout(self, record: Message) -> Layout:
+    def take_layout(self, number: int, forms: tuple[Row, ...] | UnsetType) -> Layout:
         """Take in which layout a record names."""
-        if "forms" in record:
-            self.recorded.add(record["layout"])
-        self.layout = record["layout"]
-        return self.layouts.take(record)
-
-    def last_layout(self) -> Message:
-        """Give the number and the forms of the layout that it has named last."""
-        return {"layout": self.layout, "forms": self.layouts[self.layout].to_wire()}
+        if not isinstance(forms, UnsetType):
+            self.recorded.add(number)
+        self.layout = number
+        return self.layouts.take(number, forms)
 
 
 @dataclass(slots=True)

@@ -4,14 +4,28 @@ import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from bbflow.layouts import NO_BLOCKS, Known, Layouts
-from bbflow.records import Message, Step
+from bbflow.layouts import Layout, Layouts
+from bbflow.records import Step, check_fits
+from bbflow.store.entries import (
+    AbortRecord,
+    AttachRecord,
+    CloseRecord,
+    CommitRecord,
+    DiscardRecord,
+    DoneRecord,
+    EvictRecord,
+    GrantRecord,
+    LayoutRecord,
+    OfStream,
+    OpenRecord,
+    StateRecord,
+    StepRecord,
+)
 from bbflow.store.extents import Extent, align
 from bbflow.store.ranks import Hold, Rank
+from bbflow.wire import Attribute, Status
 
 ENDED = ("closed", "aborted")
-_SCALARS = ("status", "writers", "announced", "epoch", "owner", "last", "landed_steps", "landed_bytes")
-_RANK = ("first", "committed", "expected_bytes", "closed", "loss_timeout_s")
 
 
 @dataclass(slots=True)
@@ -30,7 +44,7 @@ class Stream:
 
     name: str
     """As the writers opened it."""
-    status: str = "expected"
+    status: Status = "expected"
     """expected (nobody opened it yet), open, closed or aborted."""
     writers: int = 0
     """Ranks of the whole stream."""
@@ -44,9 +58,9 @@ class Stream:
     """The steps that are held, oldest first."""
     parts: dict[int, dict[int, Step]] = field(default_factory=dict)
     """Steps that not all ranks have committed: step to rank to its part."""
-    base: dict[str, Message] = field(default_factory=dict)
+    base: dict[str, Attribute] = field(default_factory=dict)
     """Attributes as they were before the oldest step that is held."""
-    final: dict[str, Message] = field(default_factory=dict)
+    final: dict[str, Attribute] = field(default_factory=dict)
     """Attributes that came with a rank's close."""
     consumers: dict[str, Cursor] = field(default_factory=dict)
     """Who must be past a step before its space is free."""
@@ -76,51 +90,60 @@ class Stream:
     stale_files: list[str] = field(default_factory=list)
     """Files of spilled blocks that nobody needs any more; not in the index."""
 
-    def apply(self, record: Message) -> list[Extent]:
+    def apply(self, record: OfStream) -> list[Extent]:
         """Take one record of the index in.
 
         Returns
         -------
         list of Extent
             Extents that nobody needs any more.
+
+        Raises
+        ------
+        ProtocolError
+            If it says of a step what doesn't fit its layout.
         """
         freed: list[Extent] = []
-        match record["record"]:
-            case "open":
+        match record:
+            case OpenRecord():
                 self._open(record)
-            case "grant":
-                self.ranks[record["rank"]].granted += _extents(record)
-            case "layout":
-                self.ranks[record["rank"]].take_layout(record)
-            case "commit":
+            case GrantRecord():
+                self.ranks[record.rank].granted += record.extents
+            case LayoutRecord():
+                self.ranks[record.rank].take_layout(record.layout, record.forms)
+            case CommitRecord():
                 freed = self._commit(record)
-            case "step":
-                self._land(Step.from_wire(record, self.layouts.take(record)))
-            case "discard":
-                freed = self._discard(record["step"])
-            case "evict":
-                freed = [extent for number in record["steps"] for extent in self._forget(number)]
-            case "attach":
-                self.epoch, self.owner = record["epoch"], record.get("owner", "")
-                self.consumers = {name: self.consumers.get(name, Cursor()) for name in record["consumers"]}
-            case "done":
-                self.consumers[record["consumer"]] = Cursor(record["step"], record["checkpoint"])
-            case "close":
+            case StepRecord():
+                self._land(_step_of(record, self.layouts))
+            case DiscardRecord():
+                freed = self._discard(record.step)
+            case EvictRecord():
+                freed = [extent for number in record.steps for extent in self._forget(number)]
+            case AttachRecord():
+                self.epoch, self.owner = record.epoch, record.owner
+                self.consumers = {name: self.consumers.get(name, Cursor()) for name in record.consumers}
+            case DoneRecord():
+                self.consumers[record.consumer] = Cursor(record.step, record.checkpoint)
+            case CloseRecord():
                 freed = self._close(record)
-            case "abort":
-                freed = self._abort(record["rank"])
-            case "state":
+            case AbortRecord():
+                freed = self._abort(record.rank)
+            case StateRecord():
                 self._restore(record)
         return freed + self.release()
 
-    def _open(self, record: Message) -> None:
-        first = record["settled"] + 1
+    def _open(self, record: OpenRecord) -> None:
         if self.status == "expected":
-            self.status, self.last = "open", record["settled"]
-        self.writers, self.announced = record["writers"], record["local_writers"]
-        self.ranks[record["rank"]] = Rank(first, record["settled"], loss_timeout_s=record["loss_timeout_s"])
-        if record["moved_from"]:
-            self.moved[record["rank"]] = record["moved_from"]
+            self.status, self.last = "open", record.settled
+        self.writers, self.announced = record.writers, record.local_writers
+        self.ranks[record.rank] = Rank(record.settled + 1, record.settled, loss_timeout_s=record.loss_timeout_s)
+        if record.moved_from:
+            self.moved[record.rank] = record.moved_from
+
+    def pass_discarded(self, rank: int, through: int) -> None:
+        """Let a rank go on past the discarded steps up to one; they leave no record of its own."""
+        progress = self.ranks[rank]
+        progress.passed = max([progress.passed, *(step for step in self.discarded if step <= through)])
 
     @property
     def local_writers(self) -> int:
@@ -131,9 +154,12 @@ class Stream:
         """How many ranks bring a part of a step."""
         return self.announced + sum(self.ranks[rank].first <= step for rank in self.moved)
 
-    def _commit(self, record: Message) -> list[Extent]:
-        rank, number = self.ranks[record["rank"]], record["step"]
-        part = Step.from_wire(record, rank.take_layout(record))
+    def _commit(self, record: CommitRecord) -> list[Extent]:
+        rank, number = self.ranks[record.rank], record.step
+        layout = rank.take_layout(record.layout, record.forms)
+        check_fits(record, layout)
+        times = {"began_s": record.began_s, "committed_s": record.committed_s}
+        part = Step.of(number, layout, record, attributes=record.attributes, **times)
         extents = extents_of(part)
         freed = rank.keep(extents)
         rank.committed, rank.expected_bytes = number, sum(size for _, size in extents) + _spilled_bytes(part)
@@ -143,7 +169,7 @@ class Stream:
         if number <= self.last:
             return freed + self._amend(part)
         parts = self.parts.setdefault(number, {})
-        parts[record["rank"]] = part
+        parts[record.rank] = part
         if len(parts) == self._due(number):
             self._land(Step.of_parts(number, [part for _, part in sorted(parts.items())]))
             del self.parts[number]
@@ -176,10 +202,10 @@ class Stream:
         while self.last + 1 in self.discarded:
             self.last += 1
 
-    def _close(self, record: Message) -> list[Extent]:
-        rank = self.ranks[record["rank"]]
+    def _close(self, record: CloseRecord) -> list[Extent]:
+        rank = self.ranks[record.rank]
         rank.closed = True
-        self.final.update({item["name"]: item for item in record["attributes"]})
+        self.final.update(_by_name(record.attributes))
         freed = rank.keep([])
         if self.status == "open" and sum(rank.closed for rank in self.ranks.values()) == self.local_writers:
             self.status = "aborted" if self.parts else "closed"  # a step that some ranks left out is never whole
@@ -220,64 +246,35 @@ class Stream:
 
     def _forget(self, number: int) -> list[Extent]:
         step = self.steps.pop(number)
-        self.base.update({item["name"]: item for item in step.attributes})
+        self.base.update(_by_name(step.attributes))
         self._forget_files([step])
         return extents_of(step)
 
     @property
-    def attributes(self) -> dict[str, Message]:
+    def attributes(self) -> dict[str, Attribute]:
         """The newest attributes by name."""
         newest = dict(self.base)
         for step in self.steps.values():
-            newest.update({item["name"]: item for item in step.attributes})
+            newest.update(_by_name(step.attributes))
         return newest | self.final
 
-    def to_records(self) -> list[Message]:
-        """Give the fewest records that make this state anew: what a compacted index holds."""
-        stream, known = {"stream": self.name}, Known()
-        steps = [{"record": "step"} | stream | step.to_wire(known) for step in self.steps.values()]
-        named = [(number, rank) for number, rank in self.ranks.items() if rank.layout != NO_BLOCKS]
-        state = {name: getattr(self, name) for name in _SCALARS} | {
-            "ranks": [[number, *(getattr(rank, name) for name in _RANK)] for number, rank in self.ranks.items()],
-            "moved": list(self.moved.items()),
-            "base": list(self.base.values()),
-            "final": list(self.final.values()),
-            "discarded": self.discarded,
-            "consumers": {name: [cursor.step, cursor.checkpoint] for name, cursor in self.consumers.items()},
-        }
-        layouts = [{"record": "layout", "rank": number} | stream | rank.last_layout() for number, rank in named]
-        return [*steps, {"record": "state"} | stream | state, *self._open_records(), *layouts]
-
-    def _open_records(self) -> list[Message]:
-        """Give records of what is in the open steps."""
-        records: list[Message] = []
-        for step, parts in self.parts.items():
-            for number, part in parts.items():
-                where = {"stream": self.name, "rank": number, "step": step}
-                records += [
-                    {"record": "grant", "extents": extents_of(part)} | where,
-                    {"record": "commit"} | where | part.to_wire(Known()),
-                ]
-        for number, rank in self.ranks.items():
-            where = {"stream": self.name, "rank": number, "step": rank.committed + 1}
-            records += [{"record": "grant", "extents": rank.granted} | where] if rank.granted else []
-        return records
-
     def is_written_anew(self) -> None:
-        """Take in that the index is now what `to_records` gave."""
+        """Take in that the index is now what `records_of` gave."""
         for rank in self.ranks.values():
             rank.recorded = {rank.layout}
 
-    def _restore(self, record: Message) -> None:
-        for name in _SCALARS:
-            setattr(self, name, record.get(name, ""))
-        for number, *values in record["ranks"]:
-            self.ranks[number] = Rank(**dict(zip(_RANK, values, strict=True)))
-        self.moved = dict(record["moved"])
-        self.base = {item["name"]: item for item in record["base"]}
-        self.final = {item["name"]: item for item in record["final"]}
-        self.discarded = record["discarded"]
-        self.consumers = {name: Cursor(step, data) for name, (step, data) in record["consumers"].items()}
+    def _restore(self, record: StateRecord) -> None:
+        self.status, self.writers, self.announced = record.status, record.writers, record.announced
+        self.epoch, self.owner, self.last = record.epoch, record.owner, record.last
+        self.landed_steps, self.landed_bytes = record.landed_steps, record.landed_bytes
+        for number, first, committed, expected_bytes, closed, loss_timeout_s in record.ranks:
+            self.ranks[number] = Rank(
+                first, committed, expected_bytes=expected_bytes, closed=closed, loss_timeout_s=loss_timeout_s
+            )
+        self.moved = dict(record.moved)
+        self.base, self.final = _by_name(record.base), _by_name(record.final)
+        self.discarded = list(record.discarded)
+        self.consumers = {name: Cursor(step, data) for name, (step, data) in record.consumers.items()}
 
     def drop(self) -> list[Extent]:
         """Forget all steps; room where ranks may still be writing, or readers look, is freed when they go."""
@@ -294,13 +291,25 @@ class Stream:
 
 def extents_of(step: Step) -> list[Extent]:
     """Give where a step, or a part of one, lies in the pool."""
-    firsts = struct.iter_unpack("<q", step.sources)
-    return [(first, align(reach)) for (first,), reach in zip(firsts, step.layout.reach, strict=True)]
+    return extents_in(step.layout, step.sources)
+
+
+def extents_in(layout: Layout, sources: bytes) -> list[Extent]:
+    """Give where what lies so lies in the pool, by the first bytes of its extents."""
+    firsts = struct.iter_unpack("<q", sources)
+    return [(first, align(reach)) for (first,), reach in zip(firsts, layout.reach, strict=True)]
 
 
 def _spilled_bytes(part: Step) -> int:
     return sum(align(form.bytes) for form in part.layout.forms if form.spilled) if part.files else 0
 
 
-def _extents(record: Message) -> list[Extent]:
-    return [(offset, size) for offset, size in record["extents"]]
+def _by_name(attributes: Iterable[Attribute]) -> dict[str, Attribute]:
+    return {item.name: item for item in attributes}
+
+
+def _step_of(record: StepRecord, layouts: Layouts) -> Step:
+    layout = layouts.take_of(record)
+    check_fits(record, layout)
+    times = {"began_s": record.began_s, "committed_s": record.committed_s}
+    return Step.of(record.step, layout, record, attributes=record.attributes, ranks=record.ranks, **times)

@@ -4,9 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from bbflow.landing.shown import Shown
 from bbflow.layouts import Layouts
-from bbflow.records import Block, Message, Step
+from bbflow.records import Block, Step
 from bbflow.store.streams import ENDED
+from bbflow.wire import Attribute
 
 STEPS_PER_REPLY = 256
 """Most steps that one `watch` reply brings."""
@@ -50,7 +52,7 @@ class News:
     """The newest attributes."""
 
     @classmethod
-    def from_wire(cls, reply: Message, layouts: Layouts) -> "News":
+    def of(cls, reply: Shown, layouts: Layouts) -> "News":
         """Take a reply in.
 
         Parameters
@@ -61,16 +63,16 @@ class News:
             Those that came over the same connection before.
         """
         return cls(
-            reply["status"],
-            reply["writers"],
-            reply["local_writers"],
-            tuple(Step.from_wire(step, layouts.take(step)) for step in reply["steps"]),
-            reply["last"],
-            reply["more"],
-            frozenset(reply["discarded"]),
-            tuple(Arrival(*arrival) for arrival in reply["moved"]),
-            _values(reply["base"]),
-            _values(reply["attributes"]),
+            reply.status,
+            reply.writers,
+            reply.local_writers,
+            tuple(step.taken(layouts.take_of(step)) for step in reply.steps),
+            reply.last,
+            reply.more,
+            frozenset(reply.discarded),
+            tuple(Arrival(*arrival) for arrival in reply.moved),
+            _values(reply.base),
+            _values(reply.attributes),
         )
 
 
@@ -247,5 +249,5 @@ class StreamView:
                 del view.steps[number]
 
 
-def _values(attributes: Iterable[Message]) -> dict[str, Any]:
-    return {item["name"]: item["value"] for item in attributes}
+def _values(attributes: Iterable[Attribute]) -> dict[str, Any]:
+    return {item.name: item.value for item in attributes}

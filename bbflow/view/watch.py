@@ -7,6 +7,7 @@ from typing import Any
 from bbflow.errors import BbflowError
 from bbflow.landing.client import NodeClient
 from bbflow.landing.contact import NodeAddress
+from bbflow.landing.shown import Shown
 from bbflow.layouts import Layouts
 from bbflow.view.stream import STEPS_PER_REPLY, News
 
@@ -41,7 +42,7 @@ class Watcher(threading.Thread):
         try:
             while not self._stopped.is_set():
                 reply = self._client.request("watch", POLL_S, after=after, change=change, **asked)
-                news = News.from_wire(reply, layouts)
+                news = News.of(Shown.of(reply), layouts)
                 change = -1 if news.more else reply["change"]
                 after = max([after, *(step.number for step in news.steps)])
                 self._news.put((self._client.node.name, news))

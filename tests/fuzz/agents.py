@@ -7,9 +7,10 @@ from pathlib import Path
 
 from bbflow.errors import ProtocolError
 from bbflow.landing.agent import Agent
+from bbflow.landing.requests import parse_request
 from bbflow.store.extents import ALIGNMENT_BYTES as PAGE
 from bbflow.store.extents import Extents
-from bbflow.store.frames import encode
+from bbflow.store.frames import FrameReader, encode
 from bbflow.store.node import NodeStore
 from bbflow.store.streams import extents_of
 
@@ -54,9 +55,10 @@ class Conversation:
         assert self.handle(BYSTANDER, OPEN | {"stream": "good", "rank": 0, "writers": 1, "local_writers": 1})
 
     def handle(self, peer, message):
-        for to, reply in self.agent.handle(peer, message):
+        (asked,) = FrameReader(decode=parse_request).feed(encode(message))
+        for to, reply in self.agent.handle(peer, asked):
             encode(reply)
-            if to in (0, 1) and reply.get("extents"):
+            if to in (0, 1) and isinstance(reply, dict) and reply.get("extents"):
                 self.extents[to] = reply["extents"]
         return True
 

@@ -9,8 +9,9 @@ from dice import Dice
 
 from bbflow.errors import ConfigError, ProtocolError
 from bbflow.landing.handshake import NodeHandshake
-from bbflow.landing.link import raw_target
-from bbflow.store.frames import MAX_PAYLOAD_BYTES, FrameReader, encode
+from bbflow.landing.requests import DataRequest, parse_request
+from bbflow.store.entries import AttachRecord
+from bbflow.store.frames import HEADER, MAX_PAYLOAD_BYTES, FrameReader, encode
 from bbflow.store.node import NodeStore
 
 KEY = "ab" * 32
@@ -78,7 +79,7 @@ def index(data):
         (path / "index").write_bytes(b"".join(encode(dice.mutate(record)) for record in chosen))
         with contextlib.suppress(ProtocolError, ConfigError):
             store = NodeStore(path, 8 * PAGE)
-            store.record({"record": "attach", "stream": "new", "consumers": [], "epoch": 1})
+            store.record(AttachRecord(stream="new", consumers=(), epoch=1))
             store.close()
 
 
@@ -86,9 +87,10 @@ def data(data):
     """What is said ahead of raw bytes: a place and a size that can be, or a refusal."""
     message = Dice(data).mutate({"op": "data", "offset": 64, "bytes": 128, "crc": 7})
     with contextlib.suppress(ProtocolError):
-        offset, size, _ = raw_target(message)
-        assert offset >= 0
-        assert 0 < size <= MAX_PAYLOAD_BYTES
+        told = parse_request(encode(message)[HEADER.size :])
+        if isinstance(told, DataRequest):
+            assert told.offset >= 0
+            assert 0 < told.bytes <= MAX_PAYLOAD_BYTES
 
 
 TARGETS = {target.__name__: target for target in (frames, handshake, data, agent, index)}

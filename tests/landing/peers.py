@@ -2,10 +2,15 @@
 
 import struct
 
+from msgspec import convert
+
 from bbflow.landing.agent import Agent
+from bbflow.landing.requests import parse_request
+from bbflow.landing.shown import ShownStep
 from bbflow.layouts import Layouts
-from bbflow.records import Step
+from bbflow.store.entries import parse_record
 from bbflow.store.extents import ALIGNMENT_BYTES as PAGE
+from bbflow.store.frames import HEADER, FrameReader, decode_map, encode
 from bbflow.store.node import NodeStore
 
 STREAM = "weather"
@@ -54,8 +59,13 @@ class Bench:
     def say(self, peer, op, **keys):
         """Send a message; give the peer's reply, None while it waits."""
         self.replies.pop(peer, None)
-        self._take(self.agent.handle(peer, {"op": op, **keys}))
+        self.hear(peer, {"op": op, **keys})
         return self.replies.get(peer)
+
+    def hear(self, peer, message):
+        """Take a message in as it comes over the wire."""
+        (asked,) = FrameReader(decode=parse_request).feed(encode(message))
+        self._take(self.agent.handle(peer, asked))
 
     def hang_up(self, peer, by_itself=True):
         self._take(self.agent.disconnect(peer, by_itself=by_itself))
@@ -69,7 +79,7 @@ class Bench:
         self.expire()
 
     def _take(self, replies):
-        self.replies |= dict(replies)
+        self.replies |= {peer: as_map(reply) for peer, reply in replies}
 
     def open(self, rank=0, writers=1, policy="Block", stream=STREAM, peer=None, **more):
         keys = {"stream": stream, "rank": rank, "writers": writers, "local_writers": writers, "policy": policy}
@@ -104,15 +114,31 @@ class Bench:
         keys = {"after": after, "change": change, "timeout_s": timeout_s, "limit": limit}
         reply = self.say(peer, "watch", stream=STREAM, **keys)
         for step in reply["steps"] if reply and peer == ANALYSIS else ():
-            self.layouts.take(step)
+            self.layouts.take_of(shown_step(step))
         return reply
 
     def blocks(self, step):
         """Give the blocks of a step that a `watch` of the analysis has shown."""
-        return Step.from_wire(step, self.layouts.find(step)).blocks
+        told = shown_step(step)
+        return told.taken(self.layouts.find(told.layout, told.forms)).blocks
 
     def free_pages(self):
         return self.say(ANALYSIS, "status")["free"] // PAGE
+
+
+def as_map(reply):
+    """Give a reply as a client has it."""
+    return reply if isinstance(reply, dict) else decode_map(encode(reply)[HEADER.size :])
+
+
+def shown_step(step):
+    """Give a step of a `watch` reply as its readers take it in."""
+    return convert(step, ShownStep)
+
+
+def record_of(record):
+    """Give a record as it comes out of an index."""
+    return parse_record(encode(record)[HEADER.size :])
 
 
 def block(offset, size):

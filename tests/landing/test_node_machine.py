@@ -64,7 +64,7 @@ class NodeMachine(ReadersMachine):
         """Let the agent die while it takes a message in: nobody gets a reply."""
         die_at(self.bench.store, whole, share)
         with contextlib.suppress(Death):
-            self.bench.agent.handle(peer, message)
+            self.bench.hear(peer, message)
         self.reopen()
 
     @some_rank(IDLE)

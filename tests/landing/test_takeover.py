@@ -4,7 +4,7 @@ import pytest
 from peers import ANALYSIS, LOSS_S, PAGE, STREAM, content_of
 
 from bbflow.errors import ProtocolError
-from bbflow.landing.writing import UNAWARE_S
+from bbflow.landing.connections import UNAWARE_S
 
 
 def steps_of(reply):

@@ -1,7 +1,7 @@
 import struct
 
 import pytest
-from peers import PAGE, STREAM, Bench, block, content_of
+from peers import PAGE, STREAM, Bench, block, content_of, record_of
 
 from bbflow.store import node as node_module
 from bbflow.store.node import NodeStore
@@ -15,16 +15,16 @@ NUMBER = {"name": "a", "type": "double", "value": 1.5}
 
 def write_steps(store, held):
     """Land steps of one page each; a consumer is past all but the last `held`."""
-    store.record({"record": "open", "stream": "s", "rank": 0, "writers": 1, "local_writers": 1} | FIRST)
-    store.record({"record": "attach", "stream": "s", "consumers": ["fold"], "epoch": 3})
+    store.record(record_of({"record": "open", "stream": "s", "rank": 0, "writers": 1, "local_writers": 1} | FIRST))
+    store.record(record_of({"record": "attach", "stream": "s", "consumers": ["fold"], "epoch": 3}))
     for number in range(STEPS):
         extent = store.extents.take(4096)
         where = {"stream": "s", "rank": 0, "step": number}
-        store.record({"record": "grant", "extents": [extent]} | where)
+        store.record(record_of({"record": "grant", "extents": [extent]} | where))
         content = {"forms": [ROW], "sources": struct.pack("<q", extent[0]), "attributes": [NUMBER]} | REST
-        store.record({"record": "commit"} | where | content)
+        store.record(record_of({"record": "commit"} | where | content))
         done = {"consumer": "fold", "step": number - held, "checkpoint": b"x" * 100}
-        store.record({"record": "done", "stream": "s"} | done)
+        store.record(record_of({"record": "done", "stream": "s"} | done))
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_an_index_does_not_grow_with_the_number_of_steps(tmp_path, small_compact
 def test_a_compacted_index_gives_the_same_state_again(tmp_path, small_compaction):
     store = NodeStore(tmp_path / "n", 1 << 20)
     write_steps(store, held=5)
-    store.record({"record": "close", "stream": "s", "rank": 0, "attributes": []})
+    store.record(record_of({"record": "close", "stream": "s", "rank": 0, "attributes": []}))
     before, free = store.streams["s"], store.extents.free_bytes
     store.close()
     again = NodeStore(tmp_path / "n", 1 << 20)
@@ -56,7 +56,7 @@ def test_a_compacted_index_gives_the_same_state_again(tmp_path, small_compaction
 def test_the_node_machine_s_stores_compact_too(tmp_path, small_compaction):
     store = NodeStore(tmp_path / "n", 1 << 20)
     write_steps(store, held=2)
-    store.record({"record": "drop", "stream": "s"})
+    store.record(record_of({"record": "drop", "stream": "s"}))
     assert store.extents.free_bytes == store.extents.capacity
     store.close()
 

@@ -1,4 +1,5 @@
-/** Decodes bytes that are damaged versions of real messages: `decoders ROUNDS [SEED]`. Built with
+/** Decodes bytes that are damaged versions of real messages: `decoders ROUNDS [SEED]`,
+ * or gives JSON as MessagePack: `decoders json`. Built with
  * the sanitizers, which end it at the first error. With BBFLOW_LIBFUZZER, libFuzzer makes the
  * bytes. */
 
@@ -10,6 +11,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <iostream>
+#include <iterator>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -140,8 +142,28 @@ private:
 
 } // end empty namespace
 
+/** Writes what the JSON on standard input is as MessagePack; fails if it is none. */
+int Transcode()
+{
+    const std::string text{std::istreambuf_iterator<char>(std::cin), {}};
+    try
+    {
+        std::cout << bbflow::EncodeMessagePack(bbflow::ParseJson(text));
+    }
+    catch (const std::runtime_error &error)
+    {
+        std::cerr << error.what() << '\n';
+        return 1;
+    }
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
+    if (argc > 1 && std::string(argv[1]) == "json")
+    {
+        return Transcode();
+    }
     const unsigned long rounds = argc > 1 ? std::strtoul(argv[1], nullptr, 10) : 100000;
     Mutator mutator(argc > 2 ? static_cast<unsigned>(std::atoi(argv[2])) : 1);
     const std::vector<std::string> seeds = Seeds();

@@ -17,14 +17,14 @@ namespace bbflow
 {
 
 /** The engine that an application selects: lands each step on a BB node. */
-class Engine : public adios2::plugin::PluginEngineInterface
+class Writer : public adios2::plugin::PluginEngineInterface
 {
 public:
     /** @throws std::runtime_error if no BB node takes the stream */
-    Engine(adios2::IO io, const std::string &name, adios2::Mode mode, const Parameters &parameters);
+    Writer(adios2::IO io, const std::string &name, adios2::Mode mode, const Parameters &parameters);
 
     /** Without Close the stream ends as aborted. */
-    ~Engine() override;
+    ~Writer() override;
 
     adios2::StepStatus BeginStep(adios2::StepMode mode, float timeoutSeconds = -1.0f) override;
     size_t CurrentStep() const override;

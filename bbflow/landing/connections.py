@@ -1,16 +1,26 @@
 """What writers ask of a node: from open to close, and coming back after a break."""
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 
 from bbflow.errors import ProtocolError
+from bbflow.landing.requests import (
+    AbortRequest,
+    BeginRequest,
+    CloseRequest,
+    CommitRequest,
+    OpenRequest,
+    RoomRequest,
+    SkipRequest,
+    SyncRequest,
+)
+from bbflow.landing.waiting import Answers
 from bbflow.landing.writers import Clock, Writers
 from bbflow.records import Message
-from bbflow.store.check import is_count
+from bbflow.store.entries import DropRecord
 from bbflow.store.node import NodeStore
 from bbflow.store.streams import ENDED
 
-Request = Callable[[int, Message], Message | None]
 RankKey = tuple[str, int]
 
 
@@ -47,19 +57,7 @@ class Away:
     """When it counts as lost (seconds since the epoch)."""
 
 
-def check_room(message: Message) -> None:
-    """Refuse a `begin` or `reserve` that has a wrong step or size.
-
-    Raises
-    ------
-    ProtocolError
-        If it has.
-    """
-    if not (type(message.get("step")) is int and is_count(message.get("bytes"))):
-        raise ProtocolError(f"request {message['op']!r} without step and bytes, or with a value of a wrong type")
-
-
-class Writing:
+class WriterConnections:
     """The writers of one node, those that are here and those that are away.
 
     Parameters
@@ -80,17 +78,15 @@ class Writing:
             self._writers[name] = Writers(store, name, clock)
             for rank in stream.ranks:
                 self._miss(name, self._writers[name], rank)
-        self.requests: dict[str, Request] = {
-            "open": self._open,
-            "sync": self._sync,
-            "commit": self._commit,
-            "skip": self._skip,
-            "close": self._close,
-            "abort": self._abort,
+        self.answers: Answers = {
+            OpenRequest: self._open,
+            SyncRequest: self._sync,
+            CommitRequest: self._commit,
+            SkipRequest: self._skip,
+            CloseRequest: self._close,
+            AbortRequest: self._abort,
         }
-        """What is answered at once."""
-        self.waits: dict[str, Request] = {"begin": self._begin, "reserve": self._reserve}
-        """What is answered when there is room."""
+        """What answers at once."""
 
     def of(self, stream: str) -> Writers | None:
         """Give the writers of a stream, if any has opened it since the node was started."""
@@ -111,20 +107,20 @@ class Writing:
         except KeyError:
             raise ProtocolError("a peer that has not opened a stream wrote") from None
 
-    def _open(self, peer: int, message: Message) -> Message:
+    def _open(self, peer: int, asked: OpenRequest) -> Message:
         if peer in self._peers:
             raise ProtocolError("a connection opened two streams")
-        name, rank = str(message["stream"]), int(message["rank"])
+        name, rank = asked.stream, asked.rank
         stream = self._store.streams.get(name)
         is_over = stream is not None and stream.status in ENDED and not stream.steps and not stream.consumers
-        if is_over and not message["resume"]:
-            self._store.record({"record": "drop", "stream": name})
+        if is_over and not asked.resume:
+            self._store.record(DropRecord(stream=name))
         writers = self.of(name) or Writers(self._store, name, self._clock)
-        progress = writers.open(message)
+        progress = writers.open(asked)
         self._writers[name] = writers
         self._away.pop((name, rank), None)
         self._replace(name, rank)
-        self._peers[peer] = WriterPeer(name, writers, rank, str(message["transport"]))
+        self._peers[peer] = WriterPeer(name, writers, rank, asked.transport)
         pool = str(self._store.directory / "pool")
         return {"ok": True, "pool": pool, "capacity": self._store.extents.capacity, **progress}
 
@@ -134,20 +130,27 @@ class Writing:
         for key in older:
             del self._peers[key]
 
-    def _begin(self, peer: int, message: Message) -> Message | None:
-        writer = self._peer(peer)
-        return writer.writers.begin(writer.rank, message["step"], message["bytes"])
+    def admit(self, peer: int, asked: RoomRequest) -> Message | None:
+        """Give a rank the room that it asks for; None while it must wait.
 
-    def _reserve(self, peer: int, message: Message) -> Message | None:
+        Raises
+        ------
+        CapacityError
+            If the step can't ever fit.
+        ProtocolError, StreamError
+            If it must not ask, or its stream has ended.
+        """
         writer = self._peer(peer)
-        return writer.writers.reserve(writer.rank, message["step"], message["bytes"])
+        if isinstance(asked, BeginRequest):
+            return writer.writers.begin(writer.rank, asked.step, asked.bytes)
+        return writer.writers.reserve(writer.rank, asked.step, asked.bytes)
 
-    def alike(self, peer: int, message: Message) -> Hashable:
+    def alike(self, peer: int, asked: RoomRequest) -> Hashable:
         """Give what requests for room have in common of which none can be answered if one can't."""
         writer = self._peers.get(peer)
-        if writer is None or message["op"] == "reserve":
+        if writer is None or not isinstance(asked, BeginRequest):
             return peer
-        return writer.writers.alike(writer.rank, message["step"], message["bytes"]) or peer
+        return writer.writers.alike(writer.rank, asked.step, asked.bytes) or peer
 
     def is_partial(self, peer: int, step: int) -> bool:
         """Whether other ranks still have to commit a step that a peer has committed."""
@@ -178,29 +181,29 @@ class Writing:
         if not intact and offset not in bad:
             bad.append(offset)
 
-    def _sync(self, peer: int, message: Message) -> Message:
+    def _sync(self, peer: int, asked: SyncRequest) -> Message:
         writer = self._peer(peer)
         bad, writer.bad = writer.bad, []
         return {"ok": True, "bad": bad}
 
-    def _commit(self, peer: int, message: Message) -> None:
+    def _commit(self, peer: int, asked: CommitRequest) -> None:
         writer = self._peer(peer)
         if writer.bad:
             raise ProtocolError(f"rank {writer.rank} committed a step of which bytes came in damaged")
-        writer.writers.commit(writer.rank, message)
+        writer.writers.commit(writer.rank, asked)
 
-    def _skip(self, peer: int, message: Message) -> Message:
+    def _skip(self, peer: int, asked: SkipRequest) -> Message:
         writer = self._peer(peer)
-        writer.writers.skip(writer.rank, message["step"])
+        writer.writers.skip(writer.rank, asked.step)
         return {"ok": True}
 
-    def _close(self, peer: int, message: Message) -> Message:
+    def _close(self, peer: int, asked: CloseRequest) -> Message:
         writer = self._peer(peer)
-        writer.writers.close(writer.rank, message.get("attributes") or [])
+        writer.writers.close(writer.rank, asked.attributes or ())
         del self._peers[peer]
         return {"ok": True}
 
-    def _abort(self, peer: int, message: Message) -> None:
+    def _abort(self, peer: int, asked: AbortRequest) -> None:
         writer = self._peer(peer)
         del self._peers[peer]
         writer.writers.abort(writer.rank)

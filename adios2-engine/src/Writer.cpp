@@ -1,4 +1,4 @@
-#include "Engine.h"
+#include "Writer.h"
 
 #include "Box.h"
 #include "Number.h"
@@ -28,13 +28,13 @@ std::vector<T> Gather(const adios2::core::Selection &selection, const adios2::Di
 
 } // end empty namespace
 
-Engine::Engine(adios2::IO io, const std::string &name, const adios2::Mode mode,
+Writer::Writer(adios2::IO io, const std::string &name, const adios2::Mode mode,
                const Parameters &parameters)
 : PluginEngineInterface(io, name, mode), m_Session(parameters)
 {
 }
 
-Engine::~Engine()
+Writer::~Writer()
 {
     if (!m_Closed)
     {
@@ -49,7 +49,7 @@ Engine::~Engine()
     }
 }
 
-adios2::StepStatus Engine::BeginStep(const adios2::StepMode mode, const float timeoutSeconds)
+adios2::StepStatus Writer::BeginStep(const adios2::StepMode mode, const float timeoutSeconds)
 {
     if (mode != adios2::StepMode::Append)
     {
@@ -63,15 +63,15 @@ adios2::StepStatus Engine::BeginStep(const adios2::StepMode mode, const float ti
     return m_InStep ? adios2::StepStatus::OK : adios2::StepStatus::NotReady;
 }
 
-void Engine::Open(const float timeoutSeconds)
+void Writer::Open(const float timeoutSeconds)
 {
     m_InStep = m_Session.Begin(m_Steps, After(timeoutSeconds)) != Admission::NotReady;
 }
 
-size_t Engine::CurrentStep() const { return m_InStep || m_Steps == 0 ? m_Steps : m_Steps - 1; }
+size_t Writer::CurrentStep() const { return m_InStep || m_Steps == 0 ? m_Steps : m_Steps - 1; }
 
 template <class T>
-void Engine::Put(const adios2::Variable<T> &variable, const T *values, const When when)
+void Writer::Put(const adios2::Variable<T> &variable, const T *values, const When when)
 {
     if (!m_InStep)
     {
@@ -113,7 +113,7 @@ void Engine::Put(const adios2::Variable<T> &variable, const T *values, const Whe
     }
 }
 
-void Engine::PerformPuts()
+void Writer::PerformPuts()
 {
     if (m_InStep)
     {
@@ -121,7 +121,7 @@ void Engine::PerformPuts()
     }
 }
 
-void Engine::EndStep()
+void Writer::EndStep()
 {
     if (!m_InStep)
     {
@@ -136,7 +136,7 @@ void Engine::EndStep()
     ++m_Steps;
 }
 
-void Engine::CollectAttributes()
+void Writer::CollectAttributes()
 {
     if (m_Session.Rank() != 0)
     {
@@ -153,7 +153,7 @@ void Engine::CollectAttributes()
     }
 }
 
-void Engine::DoClose(const int)
+void Writer::DoClose(const int)
 {
     if (m_InStep)
     {
@@ -165,11 +165,11 @@ void Engine::DoClose(const int)
 }
 
 #define define(T)                                                                                  \
-    void Engine::DoPutSync(adios2::Variable<T> variable, const T *values)                          \
+    void Writer::DoPutSync(adios2::Variable<T> variable, const T *values)                          \
     {                                                                                              \
         Put(variable, values, When::AtOnce);                                                       \
     }                                                                                              \
-    void Engine::DoPutDeferred(adios2::Variable<T> variable, const T *values)                      \
+    void Writer::DoPutDeferred(adios2::Variable<T> variable, const T *values)                      \
     {                                                                                              \
         Put(variable, values, When::Later);                                                        \
     }
@@ -177,7 +177,7 @@ ADIOS2_FOREACH_STDTYPE_1ARG(define)
 #undef define
 
 #define define(T)                                                                                  \
-    void Engine::DoPut(adios2::Variable<T> variable, typename adios2::Variable<T>::Span &, bool,   \
+    void Writer::DoPut(adios2::Variable<T> variable, typename adios2::Variable<T>::Span &, bool,   \
                        const T &)                                                                  \
     {                                                                                              \
         throw std::invalid_argument("bbflow: " + variable.Name() +                                 \

@@ -1,0 +1,200 @@
+"""What peers may ask of a node (FORMAT.md, 'Requests'): checked once, where it comes in."""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from bbflow.errors import DamagedError, ProtocolError
+from bbflow.store.frames import MAX_PAYLOAD_BYTES
+from bbflow.wire import Attribute, Count, Finite, Row, Settled, Value
+
+# Writers.
+
+
+class OpenRequest(Struct, frozen=True, tag_field="op", tag="open", kw_only=True):
+    """A rank opens a stream, or comes back to it."""
+
+    stream: str
+    rank: Count
+    writers: Count
+    local_writers: Count
+    policy: Literal["Block", "Discard", "Spill"]
+    transport: Literal["shm", "tcp"]
+    open_timeout_s: Finite
+    loss_timeout_s: Finite
+    settled: Settled
+    resume: bool
+    moved_from: str
+
+
+class BeginRequest(Struct, frozen=True, tag_field="op", tag="begin", kw_only=True):
+    """A rank wants to begin a step."""
+
+    step: int
+    bytes: Count
+
+
+class ReserveRequest(Struct, frozen=True, tag_field="op", tag="reserve", kw_only=True):
+    """A rank needs more room in its step."""
+
+    step: int
+    bytes: Count
+
+
+class DataRequest(Struct, frozen=True, tag_field="op", tag="data", kw_only=True):
+    """Raw bytes follow."""
+
+    offset: Count
+    bytes: Annotated[int, Meta(gt=0, le=MAX_PAYLOAD_BYTES)]
+    crc: Count
+
+
+class SyncRequest(Struct, frozen=True, tag_field="op", tag="sync", kw_only=True):
+    """A rank asks which of its bytes came in damaged."""
+
+
+class CommitRequest(Struct, frozen=True, tag_field="op", tag="commit", kw_only=True):
+    """A rank has written its part of a step."""
+
+    step: int
+    layout: int
+    forms: tuple[Row, ...] | UnsetType = UNSET
+    sources: bytes
+    files: tuple[str, ...]
+    values: tuple[Value, ...]
+    extremes: bytes
+    attributes: tuple[Attribute, ...]
+    waited_s: Finite
+
+
+class SkipRequest(Struct, frozen=True, tag_field="op", tag="skip", kw_only=True):
+    """A rank can't bring a step."""
+
+    step: int
+
+
+class CloseRequest(Struct, frozen=True, tag_field="op", tag="close", kw_only=True):
+    """A rank has written all its steps."""
+
+    attributes: tuple[Attribute, ...] | None = None
+
+
+class AbortRequest(Struct, frozen=True, tag_field="op", tag="abort", kw_only=True):
+    """A rank ends before its time."""
+
+
+# Analyses.
+
+
+class AttachRequest(Struct, frozen=True, tag_field="op", tag="attach", kw_only=True):
+    """An analysis takes a stream over."""
+
+    stream: str
+    consumers: tuple[str, ...]
+    owner: str = ""
+    take_over: bool = False
+
+
+class WatchRequest(Struct, frozen=True, tag_field="op", tag="watch", kw_only=True):
+    """Somebody wants to hear of a stream's next change."""
+
+    stream: str
+    after: int
+    change: int
+    limit: Count
+    timeout_s: Finite = 0.0
+    extremes: bool = False
+
+
+class DoneRequest(Struct, frozen=True, tag_field="op", tag="done", kw_only=True):
+    """Steps are safe with a consumer."""
+
+    stream: str
+    consumer: str
+    step: int
+    checkpoint: bytes
+    epoch: int | None = None
+
+
+class DropRequest(Struct, frozen=True, tag_field="op", tag="drop", kw_only=True):
+    """A stream that has ended is to be forgotten."""
+
+    stream: str
+    epoch: int | None = None
+
+
+class StatusRequest(Struct, frozen=True, tag_field="op", tag="status", kw_only=True):
+    """Somebody asks how the node stands."""
+
+
+class StopRequest(Struct, frozen=True, tag_field="op", tag="stop", kw_only=True):
+    """The node is to end."""
+
+    force: bool = False
+
+
+# Readers.
+
+
+class JoinRequest(Struct, frozen=True, tag_field="op", tag="join", kw_only=True):
+    """A reader wants steps to stay."""
+
+    stream: str
+    after: Settled
+    follow: bool = True
+
+
+class PassRequest(Struct, frozen=True, tag_field="op", tag="pass", kw_only=True):
+    """A reader needs nothing up to a step any more."""
+
+    step: int
+
+
+class PinRequest(Struct, frozen=True, tag_field="op", tag="pin", kw_only=True):
+    """A reader needs some steps whatever is passed."""
+
+    steps: tuple[int, ...]
+
+
+class UnpinRequest(Struct, frozen=True, tag_field="op", tag="unpin", kw_only=True):
+    """It doesn't any more."""
+
+    steps: tuple[int, ...]
+
+
+class GetRequest(Struct, frozen=True, tag_field="op", tag="get", kw_only=True):
+    """A reader on another host wants a part of the pool."""
+
+    step: Count
+    offset: Count
+    bytes: Count
+
+
+RoomRequest = BeginRequest | ReserveRequest
+"""What is answered when there is room."""
+Request = (
+    OpenRequest | RoomRequest | DataRequest | SyncRequest | CommitRequest | SkipRequest | CloseRequest | AbortRequest
+    | AttachRequest | WatchRequest | DoneRequest | DropRequest | StatusRequest | StopRequest
+    | JoinRequest | PassRequest | PinRequest | UnpinRequest | GetRequest
+)  # fmt: skip
+_DECODER = msgspec.msgpack.Decoder(Request)
+
+
+def parse_request(payload: bytes) -> Request:
+    """Take a request in out of its frame.
+
+    Raises
+    ------
+    ProtocolError
+        If the format doesn't know it: its peer must be cut off.
+    DamagedError
+        If it is no message at all.
+    """
+    try:
+        request: Request = _DECODER.decode(payload)
+    except msgspec.ValidationError as error:
+        raise ProtocolError(f"a request that the format doesn't know: {error}") from None
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise DamagedError(f"a frame holds no MessagePack: {error}") from None
+    return request

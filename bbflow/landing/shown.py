@@ -1,0 +1,89 @@
+"""What a node shows of a stream: the reply of `watch`, as the node makes it and as a client takes it in."""
+
+from msgspec import UNSET, Struct, UnsetType, ValidationError, convert
+
+from bbflow.errors import ProtocolError
+from bbflow.layouts import Known, Layout
+from bbflow.records import Message, Step, check_fits
+from bbflow.wire import Attribute, Count, Finite, Row, Settled, Status, Value
+
+
+class ShownStep(Struct, frozen=True, kw_only=True):
+    """A step in a reply of `watch`."""
+
+    step: int
+    layout: int
+    forms: tuple[Row, ...] | UnsetType = UNSET
+    sources: bytes
+    files: tuple[str, ...]
+    values: tuple[Value, ...]
+    extremes: bytes = b""
+    """Empty if they weren't asked for."""
+    attributes: tuple[Attribute, ...]
+    ranks: Count
+    began_s: Finite
+    committed_s: Finite
+
+    @classmethod
+    def of(cls, step: Step, known: Known, *, extremes: bool) -> "ShownStep":
+        """Show a step.
+
+        Parameters
+        ----------
+        step
+            Which.
+        known
+            Layouts that the other side has already.
+        extremes
+            Whether it wants minima and maxima.
+        """
+        told = step.told(known)
+        return cls(step=step.number, ranks=step.ranks, **(told if extremes else told | {"extremes": b""}))
+
+    def taken(self, layout: Layout) -> Step:
+        """Give the step.
+
+        Raises
+        ------
+        ProtocolError
+            If it doesn't fit the layout that it names.
+        """
+        check_fits(self, layout)
+        times = {"began_s": self.began_s, "committed_s": self.committed_s}
+        return Step.of(self.step, layout, self, attributes=self.attributes, ranks=self.ranks, **times)
+
+
+class Shown(Struct, frozen=True, kw_only=True):
+    """The reply of `watch` (FORMAT.md, 'Analysis and agent')."""
+
+    ok: bool = True
+    change: int
+    status: Status
+    writers: Count
+    local_writers: Count
+    base: tuple[Attribute, ...]
+    """As they were before the oldest step that is kept."""
+    attributes: tuple[Attribute, ...]
+    """The newest."""
+    steps: tuple[ShownStep, ...]
+    more: bool
+    """Whether there are more steps than these."""
+    last: int
+    """Highest step up to which all that is settled was told."""
+    discarded: tuple[Count, ...]
+    moved: tuple[tuple[Count, str, Settled], ...]
+    """Ranks that came from a node that was lost, its name, and their first step here."""
+
+    @classmethod
+    def of(cls, reply: Message) -> "Shown":
+        """Take a reply in.
+
+        Raises
+        ------
+        ProtocolError
+            If it isn't one of FORMAT.md.
+        """
+        try:
+            return convert(reply, cls)
+        except ValidationError as error:
+            raise ProtocolError(f"a reply that the format doesn't know: {error}") from None

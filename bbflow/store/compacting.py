@@ -1,0 +1,55 @@
+"""The fewest records that make a stream's state anew: what an index holds that was written anew."""
+
+from collections.abc import Iterator
+
+from bbflow.layouts import NO_BLOCKS, Known
+from bbflow.store.entries import CommitRecord, GrantRecord, LayoutRecord, OfStream, StateRecord, StepRecord
+from bbflow.store.streams import Stream, extents_of
+
+
+def records_of(stream: Stream) -> Iterator[OfStream]:
+    """Go through the records of what a stream is now."""
+    known = Known()
+    for step in stream.steps.values():
+        yield StepRecord(stream=stream.name, step=step.number, ranks=step.ranks, **step.told(known))
+    yield _state_of(stream)
+    yield from _open_parts(stream)
+    for number, rank in stream.ranks.items():
+        if rank.granted:
+            extents = tuple(rank.granted)
+            yield GrantRecord(stream=stream.name, rank=number, step=rank.settled + 1, extents=extents)
+    for number, rank in stream.ranks.items():
+        if rank.layout != NO_BLOCKS:
+            forms = rank.layouts[rank.layout].to_wire()
+            yield LayoutRecord(stream=stream.name, rank=number, layout=rank.layout, forms=forms)
+
+
+def _state_of(stream: Stream) -> StateRecord:
+    return StateRecord(
+        stream=stream.name,
+        status=stream.status,
+        writers=stream.writers,
+        announced=stream.announced,
+        epoch=stream.epoch,
+        owner=stream.owner,
+        last=stream.last,
+        landed_steps=stream.landed_steps,
+        landed_bytes=stream.landed_bytes,
+        ranks=tuple(
+            (number, rank.first, rank.committed, rank.expected_bytes, rank.closed, rank.loss_timeout_s)
+            for number, rank in stream.ranks.items()
+        ),
+        moved=tuple(stream.moved.items()),
+        base=tuple(stream.base.values()),
+        final=tuple(stream.final.values()),
+        discarded=tuple(stream.discarded),
+        consumers={name: (cursor.step, cursor.checkpoint) for name, cursor in stream.consumers.items()},
+    )
+
+
+def _open_parts(stream: Stream) -> Iterator[OfStream]:
+    """Go through the records of what ranks have committed of steps that aren't whole."""
+    for step, parts in stream.parts.items():
+        for rank, part in parts.items():
+            yield GrantRecord(stream=stream.name, rank=rank, step=step, extents=tuple(extents_of(part)))
+            yield CommitRecord(stream=stream.name, rank=rank, step=step, **part.told(Known()))

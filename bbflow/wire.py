@@ -1,0 +1,70 @@
+"""Types of what comes in over a socket or out of an index, checked where the bytes are decoded (FORMAT.md)."""
+
+from typing import Annotated, Literal, Protocol
+
+from msgspec import Meta, Struct, UnsetType
+
+MAX_INTEGER = (1 << 63) - 1
+"""Largest count, place and number."""
+PAGE_BYTES = 4096
+"""Extents begin and end at a multiple of this."""
+
+Count = Annotated[int, Meta(ge=0, le=MAX_INTEGER)]
+"""How many, or which one."""
+Settled = Annotated[int, Meta(ge=-1, le=MAX_INTEGER)]
+"""A step up to which something is done; -1 before the first."""
+Finite = Annotated[float, Meta(ge=-1.7e308, le=1.7e308)]
+"""A number that is neither infinite nor NaN."""
+Seconds = Annotated[float, Meta(ge=0, le=1.7e308)]
+"""How long, or when since the epoch."""
+Place = Annotated[int, Meta(ge=0, le=MAX_INTEGER, multiple_of=PAGE_BYTES)]
+"""A byte of the pool that an extent may begin at."""
+Dims = tuple[Annotated[int, Meta(ge=0)], ...]
+"""A shape, or a place in one; a joined dimension has a length of 2^64 - 2."""
+Row = tuple[str, str, str, Dims, Dims, Dims, Count, Count, Count, Count, bool]
+"""What doesn't change of a block (FORMAT.md, 'Layout'), in the order of `BlockForm`."""
+Value = int | float | str | Annotated[list[int | float], Meta(min_length=2, max_length=2)]
+"""A single value: a number, a text, or real and imaginary part."""
+Named = int | float | str | list[int | float | str | list[int | float]]
+"""An attribute's value: a single one, or a list of them; a complex number is a list of two."""
+Status = Literal["expected", "open", "closed", "aborted"]
+"""How a stream stands on a node."""
+
+
+class Attribute(Struct, frozen=True):
+    """An attribute of the stream or of a variable (FORMAT.md, 'Attribute')."""
+
+    name: str
+    """As the writer defined it; a variable's begins with the variable's name."""
+    type: str
+    """ADIOS2's name of its type."""
+    value: Named
+    """Its value."""
+
+
+class Content(Protocol):
+    """What a message or a record says of a step, or of a rank's part of one (FORMAT.md, 'Layout')."""
+
+    @property
+    def layout(self) -> int:
+        """Number of the layout."""
+
+    @property
+    def forms(self) -> tuple[Row, ...] | UnsetType:
+        """Its forms, if the number is new or means another layout."""
+
+    @property
+    def sources(self) -> bytes:
+        """First byte in the pool of each extent that blocks lie in."""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Where the spilled blocks are."""
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """The single values."""
+
+    @property
+    def extremes(self) -> bytes:
+        """Minimum and maximum of each form."""
