@@ -10,7 +10,7 @@ BUILD := $(CURDIR)/$(VENV)/climate
 SOURCES := setup.cfg setup.py pyproject.toml CMakeLists.txt \
 	$(wildcard adios2-engine/CMakeLists.txt adios2-engine/src/* bbflow/operators/kernel/* bbflow/mount/native/*)
 
-.PHONY: demo test docs fuzz chaos lint bench conformance test-mpi chaos-mount parsl-suite pegasus-suite spark-suite slurm-suite test-install clean check-tools
+.PHONY: demo test docs fuzz chaos lint bench conformance test-mpi chaos-mount parsl-suite pegasus-suite spark-suite slurm-suite test-install clean check-tools structure
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -96,6 +96,10 @@ pegasus-suite: $(VENV)/.test
 spark-suite: $(VENV)/.test
 	$(BIN)/python -m pip install -q -e '.[all,test,spark]'
 	$(TOOLS) $(BIN)/python -m pytest spark-plugin/suite
+
+# Sizes, imports, names and comments of this checkout, and of others in BESIDE for comparison.
+structure:
+	python3 -m tests.structure $(BESIDE) .
 
 clean:
 	for made in .venv .venv-parsl; do if test -f $$made/pyvenv.cfg; then rm -r $$made; fi; done

@@ -14,6 +14,8 @@ import psutil
 
 from bbflow.landing.agent import Agent
 from bbflow.landing.embedded import EmbeddedNodes
+from bbflow.landing.requests import parse_request
+from bbflow.store.frames import HEADER, encode
 from bbflow.store.node import NodeStore
 from benchmarks.consumer import free_steps
 from benchmarks.rows import Row
@@ -83,7 +85,8 @@ class _Simulation:
             self.begin(rank, 0)
 
     def say(self, peer: int, message: dict) -> None:
-        for to, reply in self.agent.handle(peer, message):
+        asked = parse_request(encode(message)[HEADER.size :])
+        for to, reply in self.agent.handle(peer, asked):
             self.extents[to] = reply.get("extents", [])
 
     def begin(self, rank: int, number: int) -> None:
