@@ -12,7 +12,6 @@ from benchmarks import (
     landing_tcp,
     main_job,
     memory,
-    montage,
     mount,
     publishing,
     reading,
@@ -20,7 +19,8 @@ from benchmarks import (
     staging,
     testbed,
 )
-from benchmarks.rows import Row, markdown
+from benchmarks.cloud import metadata, mosaic, renting, throughput
+from benchmarks.rows import Row, as_json, markdown
 
 FIGURES = {
     "landing": landing,
@@ -35,10 +35,14 @@ FIGURES = {
     "memory": memory,
     "publishing": publishing,
     "mount": mount,
-    "montage": montage,
+    "cloud_throughput": throughput,
+    "cloud_metadata": metadata,
+    "cloud_montage": mosaic,
+    "cloud_renting": renting,
     "staging": staging,
     "testbed": testbed,
 }
+CLOUD = [name for name in FIGURES if name.startswith("cloud_")]
 DRAWN = {"testbed"}
 """These write more than rows: a picture, and every run."""
 
@@ -46,17 +50,19 @@ DRAWN = {"testbed"}
 def main() -> None:
     """Run the benchmarks that are named, or all."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
-    parser.add_argument("names", nargs="*", choices=[*FIGURES, []], help="default: all")
+    parser.add_argument("names", nargs="*", choices=[*FIGURES, "cloud", []], help="default: all")
     parser.add_argument("--quick", action="store_true", help="fewer repetitions")
     parser.add_argument("--output", type=Path, default=Path("bench-out"), help="default: %(default)s")
     options = parser.parse_args()
     groups: dict[str, list[Row]] = {}
     options.output.mkdir(parents=True, exist_ok=True)
-    for name in options.names or FIGURES:
+    names = [part for name in options.names for part in (CLOUD if name == "cloud" else [name])]
+    for name in names or FIGURES:
         title = (FIGURES[name].__doc__ or name).strip()
         extra = {"output": options.output} if name in DRAWN else {}
         groups[title] = FIGURES[name].measure(quick=options.quick, **extra)
         (options.output / "results.md").write_text(markdown(groups))
+        (options.output / "results.json").write_text(as_json(groups))
         print(markdown({title: groups[title]}), flush=True)
 
 

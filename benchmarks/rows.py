@@ -1,8 +1,9 @@
 """Rows of figures, and the table that they make."""
 
+import json
 import os
 import platform
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import adios2
@@ -44,3 +45,9 @@ def markdown(groups: dict[str, list[Row]]) -> str:
             lines.append(f"| {row.name} | {row.value:.4g} {row.unit} | {ratio} |")
         lines.append("")
     return "\n".join(lines)
+
+
+def as_json(groups: dict[str, list[Row]]) -> str:
+    """Write the rows of all groups for programs."""
+    rows = {title: [asdict(row) for row in rows] for title, rows in groups.items()}
+    return json.dumps({"machine": machine(), "groups": rows}, indent=1) + "\n"
