@@ -1,7 +1,7 @@
 """Real Spark in the test bed, in the place of the map job: Sort and Wordcount, by how their inputs come.
 
-`python -m benchmarks.testbed.spark` needs, beside what the test bed needs, pyspark, a JDK, and Hadoop's S3A: two jars
-of Maven Central, whose names it prints where they are missing.
+`python -m benchmarks.testbed.spark` needs, beside what the test bed needs, pyspark, a JDK, and Hadoop's S3A: jars of
+Maven Central, whose names it prints where they are missing.
 """
 
 import argparse
@@ -31,7 +31,12 @@ APPS = ("sort", "wordcount")
 TRAFFICS = {"quiet": None, "sparse": Traffic("sparse phases", 4.0), "dense": Traffic("dense phases", 1.4)}
 PHASE_BYTES = 32 << 20
 """Of all ranks: about 0.7 s on the free link."""
-JARS = ("org/apache/hadoop/hadoop-aws", "software/amazon/awssdk/bundle")
+S3A = (
+    "org.apache.hadoop:hadoop-aws",
+    "software.amazon.awssdk:bundle",
+    "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3",
+)
+"""What Hadoop reads S3 with; Spark's own packages have none of it."""
 _NUMBERS = count()
 
 
@@ -51,7 +56,7 @@ class Measured:
 
 def s3a_jars() -> str | None:
     """Find Hadoop's S3A where Maven keeps it; None if it isn't there."""
-    folders = [Path.home() / ".m2/repository" / name for name in JARS]
+    folders = [Path.home() / ".m2/repository" / name.replace(".", "/").replace(":", "/") for name in S3A]
     found = [max(folder.glob("*/*.jar"), default=None) for folder in folders]
     return None if None in found else ":".join(map(str, found))
 
@@ -153,7 +158,8 @@ def _reason() -> tuple[str | None, Spark | None]:
     except MissingToolError as error:
         return str(error), None
     if s3a_jars() is None:
-        return "no S3A: mvn dependency:get -Dtransitive=false for org.apache.hadoop:hadoop-aws and awssdk:bundle", None
+        get = "mvn dependency:get -Dtransitive=false -Dartifact=NAME:VERSION"
+        return f"no S3A: {get} for {', '.join(S3A)}; versions as Spark's Hadoop wants them", None
     return missing(), spark
 
 

@@ -139,7 +139,9 @@ class Sparks:
 
     def _call(self, words: list[str], folder: Path) -> None:
         here = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost", "SPARK_HOME": str(self.spark.home)}
-        command = self.bed.hosts.inside("compute", *words)
+        # Java asks for the address of this host's name.
+        named = ["unshare", "--uts", "sh", "-c", 'hostname localhost && exec "$@"', "sh"]
+        command = self.bed.hosts.inside("compute", *named, *words)
         with (folder / "log").open("w+") as log:
             told = os.environ | environment() | here
             done = subprocess.run(command, cwd=ROOT, env=told, stdout=log, stderr=log, timeout=RUN_S)

@@ -3,6 +3,7 @@ package bbflow.spark;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
+import java.net.SocketTimeoutException;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentLinkedDeque;
@@ -42,15 +43,17 @@ final class Prefetcher {
         if (System.nanoTime() - notBefore < 0) {
             return null;
         }
-        Connection kept = idle.poll();
-        if (kept != null) {
-            try {
-                return reply(kept, message);
-            } catch (IOException stale) {
-                LOG.debug("a kept connection has ended", stale);
-            }
-        }
         try {
+            Connection kept = idle.poll();
+            if (kept != null) {
+                try {
+                    return reply(kept, message);
+                } catch (SocketTimeoutException silent) {
+                    throw silent;
+                } catch (IOException stale) {
+                    LOG.debug("a kept connection has ended", stale);
+                }
+            }
             return reply(new Connection(Contact.read(path)), message);
         } catch (IOException | RuntimeException error) {
             LOG.warn("bbflow: no prefetcher behind {} ({}): inputs are read from their source", path, error.toString());
