@@ -6,6 +6,7 @@ Maven Central, whose names it prints where they are missing.
 
 import argparse
 import json
+import shutil
 import statistics
 import sys
 from collections import defaultdict
@@ -93,6 +94,7 @@ def _checked_run(sparks: Sparks, app: str, way: str, board: Path) -> SparkRun:
         right = read_counts(made).total() == times * sum(len(line.split()) for line in text)
     if not right:
         raise RuntimeError(f"{app}, {way}: the result is wrong; see {folder}")
+    shutil.copytree(folder / "bb" / "notes", sparks.notes / f"{folder.name}-{app}-{way}", dirs_exist_ok=True)
     remove(folder)
     print(f"{app}, {way}: map {run.map_s:.1f} s, {run.ended_s - run.begun_s:.1f} s in all", file=sys.stderr, flush=True)
     return run
@@ -176,7 +178,8 @@ def main() -> int:
     with ended_by_signal(), test_bed(["probe"], 32 << 20) as bed:
         bed.run("storage", "texts", str(load.input_bytes), *load.keys)
         set_rate(bed.hosts, options.link * 1_000_000)
-        for found in all_runs(Sparks(bed, spark, s3a_jars() or "", load), options):
+        sparks = Sparks(bed, spark, s3a_jars() or "", load, options.output / "spark-notes")
+        for found in all_runs(sparks, options):
             measured += found
             told = [{**vars(one), "run": one.run.to_dict()} for one in measured]
             (options.output / "spark.json").write_text(json.dumps(told))

@@ -95,6 +95,8 @@ class Sparks:
     """Hadoop's S3A, as a class path."""
     load: Load
     """What is run."""
+    notes: Path
+    """Where each run's notes are kept, for `bbflow spark report`."""
 
     def run(self, app: str, way: str, folder: Path, board: Path) -> SparkRun:
         """Run once on an empty BB; the output stays in the folder."""
