@@ -46,11 +46,20 @@ def test_states_of_a_dead_process_go_but_for_the_one_that_counts(tmp_path, other
     process.kill()
     process.wait()
     ours = write(tmp_path, theirs)
-    assert len(states(tmp_path)) == 3
     assert os.path.exists(theirs)
-    write(tmp_path, ours)
+    write(tmp_path, write(tmp_path, ours))
     assert len(states(tmp_path)) == 3
     assert not os.path.exists(theirs)
+
+
+def test_what_a_task_that_runs_again_has_written_before_stays_since_its_receipt_may_be_known(tmp_path, other):
+    process, theirs = other
+    before = theirs[:-1] + "0"  # both ran the task that followed this state, the other one first
+    process.kill()
+    process.wait()
+    write(tmp_path, before)
+    assert os.path.exists(theirs)
+    assert os.path.exists(before)
 
 
 def test_states_of_a_living_process_stay(tmp_path, other):

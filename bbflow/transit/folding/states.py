@@ -3,8 +3,10 @@
 A task reads the state that counts and writes the next one into another file; which file counts is decided
 by the receipt, not by the file system. Each worker process writes into two files of its own for each shard
 and window, in turn, so that pages are touched once and a worker that was given up can't write into a file
-that counts. What dead processes have left goes when a living one makes a file for the same state: so there
-are never more than two files for each living process.
+that counts. A file's number says whose turn it is: all that one task writes, however often and wherever it runs, has
+the number that the state before it hasn't. So what dead processes have left of the other number is done with, and goes
+while a living one makes its files; but what has the task's own number may count already: the driver can have the
+receipt of a worker that died before the whole batch was done, which lets Dask run its tasks again.
 """
 
 import fcntl
@@ -27,18 +29,20 @@ ALIVE = "alive"
 """A process holds a lock on a file whose name ends so, for as long as it lives."""
 
 _mapped: dict[str, tuple[int, mmap.mmap]] = {}
+_fresh: set[str] = set()
+"""Those that were written once."""
 _locks: dict[str, int] = {}
 _claiming = threading.Lock()
 
 
 def next_file(directory: str, shard: str, slot: str, current: str | None) -> str:
-    """Give the one of this process's two files that is not the current state."""
-    names = (f"{directory}/{shard}.{slot}.{PROCESS}.{number}" for number in (0, 1))
-    return next(name for name in names if name != current)
+    """Give the one of this process's two files whose number the current state, whoever wrote it, hasn't."""
+    number = "1" if current is not None and _number(current) == "0" else "0"
+    return f"{directory}/{shard}.{slot}.{PROCESS}.{number}"
 
 
 def map_target(path: str, size: int, current: str | None) -> mmap.mmap:
-    """Map a file of this process for writing; when it isn't there it is made, in place of what the dead have left.
+    """Map a file of this process for writing; when it is made, and used again, what the dead have left goes.
 
     Parameters
     ----------
@@ -51,17 +55,19 @@ def map_target(path: str, size: int, current: str | None) -> mmap.mmap:
     """
     known = _mapped.get(path)
     if known is not None and Path(path).exists() and os.stat(path).st_ino == known[0]:
+        if path in _fresh:  # the third batch: now the state of the dead goes that counted before the first
+            _fresh.discard(path)
+            _tidy(path, current)
         return known[1]
     _say_alive(os.path.dirname(path))
-    for other in _files_of_slot(path):
-        if other != current and not _is_alive(other):
-            Path(other).unlink(missing_ok=True)
+    _tidy(path, current)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         with naming(path):
             os.posix_fallocate(descriptor, 0, size)
         mapping = mmap.mmap(descriptor, size)
         _mapped[path] = (os.fstat(descriptor).st_ino, mapping)
+        _fresh.add(path)
     finally:
         os.close(descriptor)
     return mapping
@@ -100,6 +106,18 @@ def _remove(paths: Iterable[str]) -> None:
     for path in tuple(_mapped) if paths else ():
         if not Path(path).exists():
             _mapped.pop(path, None)
+            _fresh.discard(path)
+
+
+def _tidy(path: str, current: str | None) -> None:
+    """Remove what the dead have left, but for what counts and for what may come to count."""
+    for other in _files_of_slot(path):
+        if other != current and _number(other) != _number(path) and not _is_alive(other):
+            Path(other).unlink(missing_ok=True)
+
+
+def _number(path: str) -> str:
+    return path.rpartition(".")[2]
 
 
 def _files_of_slot(path: str) -> Iterator[str]:
