@@ -11,6 +11,7 @@ import argparse
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
@@ -23,7 +24,7 @@ from bbflow.cli.fold import add_continue, add_take_over, configured
 from bbflow.config import Config
 from bbflow.course import Course, Keeping, Part
 from bbflow.ending import Left, describe_ending, describe_held, is_complete, mark_incomplete
-from bbflow.errors import ConfigError, MissingToolError, describe
+from bbflow.errors import ConfigError, MissingToolError, NodeError, describe
 from bbflow.events import EVENTS_FILE
 from bbflow.landing.contact import read_contact
 from bbflow.landing.embedded import EmbeddedNodes
@@ -34,6 +35,10 @@ from bbflow.supervise import Supervisor
 from bbflow.transit.chain.taking_over import check_continued
 from bbflow.transit.output.claiming import RESCUED_DIRECTORY, claim_output, clear_output, held_output
 from bbflow.view.consumers import Consumers, consumers_of, owner_of
+
+RESTART_S = 15.0
+"""How long an agent that was killed at once may take to be started again, and to take over what its node holds."""
+POLL_S = 0.1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -86,7 +91,7 @@ def run_simulation(options: argparse.Namespace, command: Sequence[str]) -> int:
     with (
         _output(config, overwrite=options.overwrite, goes_on=goes_on) as owner,
         _nodes(config, options.contact) as (contact, embedded),
-        Consumers(read_contact(contact), config.stream, consumers_of(config), owner, take_over=options.take_over),
+        _claimed(config, contact, owner, take_over=options.take_over, patience_s=RESTART_S if embedded else 0.0),
         Progress() as progress,
     ):
         analysis = [sys.executable, "-m", "bbflow", "fold", str(options.config), "--contact", str(contact)]
@@ -116,6 +121,18 @@ def run_simulation(options: argparse.Namespace, command: Sequence[str]) -> int:
             embedded.leave()
     _tell_ending(options.config, config, contact, supervisor.course, draws_report=not options.no_report)
     return code
+
+
+def _claimed(config: Config, contact: Path, owner: str, *, take_over: bool, patience_s: float) -> Consumers:
+    """Have the stream before the simulation opens it; an agent that was killed meanwhile is started again."""
+    deadline_s = time.monotonic() + patience_s
+    while True:
+        try:
+            return Consumers(read_contact(contact), config.stream, consumers_of(config), owner, take_over=take_over)
+        except NodeError:
+            if time.monotonic() > deadline_s:
+                raise
+            time.sleep(POLL_S)
 
 
 def _tell_ending(file: Path, config: Config, contact: Path, course: Course, *, draws_report: bool) -> None:
