@@ -5,9 +5,9 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 
 from bbflow.errors import CapacityError, ProtocolError, StreamError
+from bbflow.landing.admission import find_room, make_room_for_step, needs_before
 from bbflow.landing.committing import commit_of
 from bbflow.landing.requests import CommitRequest, OpenRequest
-from bbflow.landing.room import find_room, make_room_for_step, needs_before
 from bbflow.layouts import NO_BLOCKS
 from bbflow.records import Message
 from bbflow.store.entries import CloseRecord, CommitRecord, DiscardRecord, GrantRecord, OpenRecord

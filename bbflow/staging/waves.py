@@ -200,13 +200,17 @@ class Waves:
             return self._without_room(head)
         if self._unknown(head.task):
             return self._refuse(head, self._size_error(head.task))
+        # A task gets room for all of its files at once, or for none: two tasks that each hold half of what they need,
+        # and wait for the other half, would wait for ever.
         replaced = self._replaced(head.task)
         urls = {file.url for file in (*head.task.inputs, *head.task.outputs)}
         need_bytes = total_bytes(self._new_files(head.task, replaced)) - sum(
             self._bb[url].size_bytes for url in replaced
         )
+        # First what nobody wants any more; what later tasks want stays as long as anything else may become free.
         victims = self._bb.victims(need_bytes, urls, also_wanted=False)
         if victims is None and not self._active and not self._bb.any_coming:
+            # Nothing runs and nothing comes, so nothing will become free by itself: fetching a file twice is the price.
             victims = self._bb.victims(need_bytes, urls, also_wanted=True)
             if victims is None:
                 return self._without_room(head)

@@ -111,6 +111,7 @@ def place_diagnostics(
 def _place(diagnostic: Diagnostic, arrays: StreamArrays, attributes: StreamAttributes) -> Placement:
     assert diagnostic.space is not None
     blocks = [arrays.block(name) for name in diagnostic.of.variables]
+    # Inputs of an expression broadcast: the one with most dimensions has the shape of the result.
     like = max(blocks, key=lambda block: len(block.shape))
     dims = attributes.dimensions(like.name, len(like.shape))
     wanted = [name for dim in dims for name in (dim, f"{dim}_bnds", f"{dim}_bounds")]

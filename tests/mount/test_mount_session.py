@@ -6,7 +6,7 @@ import subprocess
 import time
 
 import pytest
-from mounted import errno_of, in_another_process, let_all_in, write_at
+from mounted import errno_of, in_another_process, write_at
 
 from bbflow.cli import main
 from bbflow.mount.mounting import is_mounted

@@ -114,7 +114,7 @@ class Timeline:
         inner = frozenset(window.name for window in self._inner if window.name in ended)
         found = []
         for window in self._published:
-            if window.keeps is None:
+            if window.keeps is None:  # a climatology: each of its spans goes on next year, until the stream ends
                 spans = sorted(self._spans[window.name].items()) if keys is None else []
                 found += [Closing(window, (span,), inner) for _, span in spans]
             elif window.name in ended:
@@ -135,6 +135,7 @@ class Timeline:
     def _of(self, window: Window, inner: frozenset[str]) -> list[Closing]:
         assert self._current is not None
         current, spans = self._current[window.name], self._spans[window.name]
+        # A running window ends with each of its units, but its first ones lack units before: they are not published.
         keys = None if current is None else whole_units(window, spans, current)
         return [] if keys is None else [Closing(window, tuple(spans[key] for key in keys), inner)]
 
@@ -171,6 +172,8 @@ class Timeline:
         if self.last is None:
             return 0
         passed = time - self.last
+        # The first pair of steps may already have a gap between them, so the smallest interval seen is taken: steps
+        # can be missing, but none can come between two that belong together.
         if self._interval is None or self._interval > passed > 0:
             self._interval = passed
         return max(round(passed / self._interval) - 1, 0)
