@@ -41,7 +41,7 @@ def wait_for(what, of):
 
 def descendants(pid, word):
     """Give the processes below one whose command has a word in it."""
-    said = subprocess.run(["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
+    said = subprocess.run(["ps", "-ww", "-eo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
     rows = [line.split(None, 2) for line in said.splitlines()]
     below, found = {str(pid)}, []
     for _ in range(6):
@@ -74,11 +74,12 @@ def test_the_prefetcher_is_killed(tmp_path, inputs):
     process = begin(tmp_path, SLOW, inputs)
     wait_for(lambda: has_read(tmp_path, 3), process)
     os.kill(process.pid, signal.SIGKILL)  # the wrapper is the prefetcher; Spark goes on
+    process.wait(RUN_S)
     wait_for_log(tmp_path, f"SUM {sum(range(20_000))}")
 
 
 def wait_for_log(folder, text):
-    until_s = time.monotonic() + 120
+    until_s = time.monotonic() + RUN_S
     while text not in (folder / "log").read_text():
         assert time.monotonic() < until_s, (folder / "log").read_text()[-3000:]
         time.sleep(0.5)
