@@ -73,8 +73,8 @@ class Shape:
         """Write the workflow and its replica catalog."""
         children: dict[str, list[str]] = defaultdict(list)
         for job in self.jobs:
-            makers = {self._makers[use["lfn"]] for use in job["uses"] if use["type"] == "input"} - {job["id"]}
-            for maker in sorted(makers):
+            makers = {self._makers[use["lfn"]] for use in job["uses"] if use["lfn"] in self._makers}
+            for maker in sorted(makers - {job["id"]}):
                 children[maker].append(job["id"])
         waiting = [{"id": name, "children": each} for name, each in children.items()]
         sizes = dict.fromkeys(self.tiles, TILE_BYTES) | {"region.hdr": SMALL_BYTES}

@@ -30,6 +30,7 @@ from benchmarks.testbed.address import ACCESS_KEY, BUCKET, ENDPOINT, SECRET_KEY
 from benchmarks.testbed.bed import Bed
 from benchmarks.testbed.job import Job as MapJob
 from benchmarks.testbed.job import Outcome
+from benchmarks.testbed.pool import inside
 
 POOL, BB = "condorpool", "bb"
 RUN_S = 900.0
@@ -39,16 +40,20 @@ PLAIN = {
     "plain": {},
     "one job a file": {"pegasus.stagein.clusters": "{tasks}"},
     "constraint": {
-        "pegasus.file.cleanup.strategy": "constraint",
-        "pegasus.file.cleanup.constraint.bb.maxspace": "{capacity}",
+        "pegasus.stagein.clusters": "{tasks}",
+        "pegasus.file.cleanup.strategy": "Constraint",
+        "pegasus.file.cleanup.constraint.bb.maxspace": "{inputs}",
     },
     "deferstageins": {
-        "pegasus.file.cleanup.strategy": "constraint",
-        "pegasus.file.cleanup.constraint.bb.maxspace": "{capacity}",
+        "pegasus.stagein.clusters": "{tasks}",
+        "pegasus.file.cleanup.strategy": "Constraint",
+        "pegasus.file.cleanup.constraint.bb.maxspace": "{inputs}",
         "pegasus.file.cleanup.constraint.deferstageins": "true",
     },
 }
 """What Pegasus has by itself, by name, and its properties."""
+SPARE_BYTES = 1 << 20
+"""On the burst buffer, beside the inputs: for what the jobs make."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,9 @@ class Pegasus:
     def run(self, way: str, job: MapJob, folder: Path) -> tuple[Outcome, int]:
         """Plan and run once in a folder; gives the jobs' times, and the most bytes that lay on the burst buffer."""
         write(way, job, folder)
-        planner = ["bbflow-pegasus", "plan"] if way in OURS else ["pegasus-plan"]
+        # Its constraint knows sizes from such a file alone, and the file from the command line alone.
+        sizes = f"-Dpegasus.file.cleanup.constraint.csv={folder / 'sizes.csv'}"
+        planner = ["bbflow-pegasus", "plan"] if way in OURS else ["pegasus-plan", sizes]
         words = ["--conf", "pegasus.properties", "--sites", POOL, "--staging-site", f"{POOL}={BB}"]
         said = self._call(folder, *planner, *words, "--output-sites", "local", "--dir", "submit", "workflow.yml")
         found = re.search(r"pegasus-run\s+(/\S+)", said)
@@ -79,7 +86,7 @@ class Pegasus:
 
     def _call(self, folder: Path, *words: str) -> str:
         environment = os.environ | self.environment | {"PEGASUS_CREDENTIALS": str(folder / "credentials.conf")}
-        command = self.bed.hosts.inside("compute", *words)
+        command = inside(self.bed.hosts, "compute", *words)
         done = subprocess.run(command, cwd=folder, env=environment, text=True, capture_output=True, timeout=RUN_S)
         if done.returncode:
             raise RuntimeError(f"{words[0]} ended with {done.returncode}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
@@ -128,6 +135,10 @@ def write(way: str, job: MapJob, folder: Path) -> None:
         replicas.add_replica("pfs", part, f"s3://me@bed/{BUCKET}/{key}")
         task = Job("task", node_label=key).add_args(part, counted, str(job.compute_s))
         workflow.add_jobs(task.add_inputs(part).add_outputs(counted, stage_out=True, register_replica=False))
+    sizes = [
+        f"task,{n},file,part-{n:03d},{job.input_bytes}\ntask,{n},file,count-{n:03d},64" for n in range(len(job.keys))
+    ]
+    (folder / "sizes.csv").write_text("\n".join(["transformation,id,type,filename,length", *sizes, ""]))
     _write_catalogs(way, job, folder, program, credentials)
     workflow.write(str(folder / "workflow.yml"))
     replicas.write(str(folder / "replicas.yml"))
@@ -159,7 +170,7 @@ def _write_catalogs(way: str, job: MapJob, folder: Path, program: Path, credenti
         policy = f"{way}:limit={job.slowdown_limit}" if way == "auto" else way
         buffer = BurstBuffer(
             folder / BB,
-            job.capacity_bytes,
+            job.capacity_bytes + SPARE_BYTES,
             slots=job.slots,
             policy=policy,
             phases=job.board,
@@ -171,7 +182,8 @@ def _write_catalogs(way: str, job: MapJob, folder: Path, program: Path, credenti
         staging = Site(BB).add_directories(directory(Directory.SHARED_SCRATCH, BB))
         sites.add_sites(staging.add_profiles(Namespace.PEGASUS, key="auxillary.local", value="true"))
         for key, value in PLAIN[way].items():
-            properties[key] = value.format(tasks=len(job.keys), capacity=job.capacity_bytes)
+            inputs_bytes = len(job.keys) * job.input_bytes + SPARE_BYTES  # with less, constraint plans nothing
+            properties[key] = value.format(tasks=len(job.keys), inputs=inputs_bytes)
     sites.write(str(folder / "sites.yml"))
     programs.write(str(folder / "transformations.yml"))
     properties.write(str(folder / "pegasus.properties"))

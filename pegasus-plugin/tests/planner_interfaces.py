@@ -8,6 +8,7 @@ INTERFACES = {
     "catalog.site.classes.GridGateway": "class # { public enum JOB_TYPE { auxillary } }",
     "classes.ADag": """class # implements @partitioner.graph.Graph {
         public java.util.Iterator<@partitioner.graph.GraphNode> nodeIterator() { return null; }
+        public java.util.Iterator<@partitioner.graph.GraphNode> topologicalSortIterator() { return null; }
         public @partitioner.graph.GraphNode getNode(String id) { return null; }
         public void add(Job job) {}
         public void addEdge(String parent, String child) {}
@@ -74,11 +75,16 @@ INTERFACES = {
         public static final String GRIDSTART_KEY = "gridstart";
         public void checkKeyInNS(String key, String value) {}
     }""",
-    "partitioner.graph.Graph": "interface # { java.util.Iterator<GraphNode> nodeIterator(); }",
+    "partitioner.graph.Graph": """interface # {
+        java.util.Iterator<GraphNode> nodeIterator();
+        java.util.Iterator<GraphNode> topologicalSortIterator();
+    }""",
     "partitioner.graph.GraphNode": """class # {
         public Object getContent() { return null; }
         public String getID() { return null; }
         public java.util.Collection<GraphNode> getParents() { return null; }
+        public void removeParent(GraphNode parent) {}
+        public void removeChild(GraphNode child) {}
     }""",
     "refiner.ReplicaCatalogBridge": "class # {}",
     "refiner.cleanup.CleanupImplementation": """interface # {

@@ -52,7 +52,7 @@ def pegasus(tmp_path, monkeypatch):
 def test_the_refiner_compiles_against_what_it_uses_of_the_planner_without_a_warning(tmp_path, planner_classes):
     folder = os.path.join(os.path.dirname(os.path.dirname(__file__)), "bbflow_pegasus", "refiner")
     refiner = [os.path.join(at, name) for at, _, names in os.walk(folder) for name in names]
-    assert len(refiner) == 3
+    assert len(refiner) == 4
     words = ["javac", "-Xlint:all,-options,-rawtypes,-unchecked", "-Werror", "-source", "8", "-target", "8"]
     words += ["-cp", str(planner_classes), "-d", str(tmp_path), *refiner]
     done = subprocess.run(words, capture_output=True, text=True)

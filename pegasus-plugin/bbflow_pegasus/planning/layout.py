@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from bbflow.staging.ahead import PlannedWave, natural, plan_ahead
 from bbflow.staging.files import File, Task
 from bbflow_pegasus.planning.facts import Facts, Job, Limits
+from bbflow_pegasus.planning.implied import implied_edges
 
 Edge = tuple[str, str]
 """A job, and one that waits for it."""
@@ -137,6 +138,7 @@ class _Drawing:
             self._gate(number, wave, bundles)
             self._stage_out(number, wave)
         self._clean_up(self._left_after_coming_again())
+        implied = self._implied_by_others()
         clean_ups = (Bundle(self._clean_up_name(w), w, tuple(names)) for w, names in sorted(self._cleaned.items()))
         return Layout(
             waves=tuple(self.waves),
@@ -145,7 +147,7 @@ class _Drawing:
             stage_outs=tuple(self.stage_outs),
             clean_ups=tuple(clean_ups),
             gates=tuple(self.gates),
-            edges=tuple(self.edges),
+            edges=tuple(edge for edge in self.edges if edge not in implied),
             remarks=tuple(remarks),
         )
 
@@ -216,6 +218,14 @@ class _Drawing:
 
     def _clean_up_name(self, number: int) -> str:
         return f"clean_up_{self.limits.mark}_wave_{number}_0"
+
+    def _implied_by_others(self) -> set[Edge]:
+        """Give edges to cleanup jobs that needn't be drawn; users of a file wait for those who brought it anyway."""
+        parents = {name: list(each) for name, each in self.facts.parents.items()}
+        for parent, child in self.edges:
+            parents.setdefault(child, []).append(parent)
+        parents |= {bundle.name: list(bundle.members) for bundle in self.stage_outs}
+        return implied_edges(parents, [self._clean_up_name(number) for number in self._cleaned])
 
     def _left_after_coming_again(self) -> list[str]:
         """Give files that come more than once and are there at the end: Pegasus's own jobs would remove them once."""

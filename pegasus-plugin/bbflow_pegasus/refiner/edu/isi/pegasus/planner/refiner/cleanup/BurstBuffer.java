@@ -1,5 +1,6 @@
 package edu.isi.pegasus.planner.refiner.cleanup;
 
+import bbflow.pegasus.Implied;
 import bbflow.pegasus.Layout;
 import edu.isi.pegasus.planner.classes.ADag;
 import edu.isi.pegasus.planner.classes.Job;
@@ -42,7 +43,10 @@ public class BurstBuffer extends InPlace {
             leave(job.getInputFiles(), ours);
             leave(job.getOutputFiles(), ours);
         }
+        Set<String> others = namesIn(workflow);
         ADag changed = (ADag) super.addCleanupJobs(workflow);
+        Set<String> theirs = namesIn(changed);
+        theirs.removeAll(others);
         for (Map.Entry<String, List<String>> cleanUp : layout.cleanUps.entrySet()) {
             changed.add(cleanUp(changed, cleanUp.getKey(), cleanUp.getValue(), layout));
         }
@@ -51,10 +55,19 @@ public class BurstBuffer extends InPlace {
                 changed.addEdge(edge[0], edge[1]);
             }
         }
+        Implied.remove(changed, theirs);
         return changed;
     }
 
-    /** Leaves edges that say what others imply: looking for them walks through all waves before, for each cleanup job. */
+    private static Set<String> namesIn(Graph workflow) {
+        Set<String> names = new HashSet<>();
+        for (Iterator<GraphNode> nodes = workflow.nodeIterator(); nodes.hasNext(); ) {
+            names.add(nodes.next().getID());
+        }
+        return names;
+    }
+
+    /** Leaves it to {@link Implied}: this would walk through all waves before, for each cleanup job. */
     @Override
     protected void reduceDependency(GraphNode node) {}
 
@@ -73,9 +86,15 @@ public class BurstBuffer extends InPlace {
         names.forEach(file -> files.add(new PegasusFile(file)));
         for (String[] edge : layout.edges) {
             if (edge[1].equals(name)) {
-                return mCleanups.createCleanupJob(name, files, (Job) workflow.getNode(edge[0]).getContent());
+                return mCleanups.createCleanupJob(name, files, user(workflow.getNode(edge[0]), layout));
             }
         }
         throw new IllegalStateException(name + " waits for no job");
+    }
+
+    /** Gives the job itself, or one whose results it copies out. */
+    private static Job user(GraphNode node, Layout layout) {
+        boolean stagesOut = layout.waves.stream().noneMatch(wave -> wave.contains(node.getID()));
+        return stagesOut ? user(node.getParents().iterator().next(), layout) : (Job) node.getContent();
     }
 }

@@ -1,0 +1,39 @@
+"""Edges that others imply go, and nobody waits for less."""
+
+import pytest
+from bbflow_pegasus.planning import implied
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+JOBS = [f"job-{number}" for number in range(12)]
+
+
+@st.composite
+def workflows(draw):
+    """Give parents by job: each waits for some of those before it."""
+    return {job: draw(st.lists(st.sampled_from(JOBS[:n]), unique=True)) if n else [] for n, job in enumerate(JOBS)}
+
+
+def above(parents):
+    """Give all that each job waits for, however long the way."""
+    found = {}
+    for job in JOBS:
+        found[job] = set(parents[job]).union(*(found[parent] for parent in parents[job]))
+    return found
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(implied, "_BLOCK", 5)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(workflows(), st.sets(st.sampled_from(JOBS)))
+def test_jobs_wait_for_the_same_others_by_edges_that_are_all_needed(parents, children):
+    gone = implied.implied_edges(parents, children)
+    left = {job: [p for p in parents[job] if (p, job) not in gone] for job in JOBS}
+    assert above(left) == above(parents)
+    assert {child for _, child in gone} <= children
+    for child in children:
+        for parent in left[child]:
+            assert not any(parent in above(left)[other] for other in left[child])
