@@ -20,19 +20,27 @@ def faults(files: Files) -> Iterator[str]:
     ConfigError
         If a catalog can't be read.
     """
-    text = files.properties.read_text() if files.properties.exists() else ""
+    text = _read(files.properties) or ""
     for name in ("capacity", "slots"):
         if not read_property(text, PREFIX + name):
             yield f"{files.properties} has no {PREFIX}{name}: without it there are no waves"
     if (mode := read_property(text, MODE)) != "nonsharedfs":
         yield f"{files.properties}: {MODE} is {mode or 'not set'}; with nonsharedfs files go by the staging site"
-    yield from _site_faults(files, read_property(text, PREFIX + "site") or "bb")
+    yield from site_faults(files)
     programs = Catalog(files.transformations, TRANSFORMATIONS, _read(files.transformations))
     if programs.get(TRANSFER) is None:
         yield f"{files.transformations} has no pegasus::transfer: transfers would give way to nobody"
 
 
-def _site_faults(files: Files, name: str) -> Iterator[str]:
+def site_faults(files: Files) -> Iterator[str]:
+    """Say what is missing or wrong of the burst buffer's site, one line each: with such nothing can be planned.
+
+    Raises
+    ------
+    ConfigError
+        If the site catalog can't be read.
+    """
+    name = read_property(_read(files.properties) or "", PREFIX + "site") or "bb"
     catalog = Catalog(files.sites, SITES, _read(files.sites))
     site: dict[str, Any] | None = plain(catalog.get((name,)))
     if site is None:

@@ -150,6 +150,17 @@ def test_a_missing_replica_is_named(tmp_path):
     assert re.search(r"input file.*in_2", said)
 
 
+def test_a_site_without_its_profile_is_named(tmp_path):
+    jobs = fan(4)
+    write_workflow(tmp_path, jobs, sizes_of(jobs))
+    sites = yaml.safe_load((tmp_path / "sites.yml").read_text())
+    del sites["sites"][2]["profiles"]
+    (tmp_path / "sites.yml").write_text(yaml.safe_dump(sites))
+    said, submit = plan(tmp_path, "s", [PROGRAM, "plan"], 10_000)
+    assert submit is None
+    assert "sites.yml: site 'bb' has no profile pegasus: auxillary.local: 'true'" in said.splitlines()[-1]
+
+
 def test_a_workflow_without_inputs_is_planned_and_it_is_said(tmp_path):
     write_workflow(tmp_path, {"a": Planned((), ("x",)), "b": Planned(("x",), ("y",), ("y",))}, {})
     said, submit = plan(tmp_path, "s", [PROGRAM, "plan"], 10_000)

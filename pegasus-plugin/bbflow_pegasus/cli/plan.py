@@ -19,7 +19,9 @@ from pathlib import Path
 
 from bbflow.errors import ConfigError
 from bbflow.javac import JavaUnavailableError
+from bbflow_pegasus.checking import site_faults
 from bbflow_pegasus.cli import main
+from bbflow_pegasus.configuring import Files
 from bbflow_pegasus.dag.submitdir import read_properties
 from bbflow_pegasus.planning.facts import PREFIX
 from bbflow_pegasus.refining import REFINER, compiled_refiner, find_planner
@@ -49,20 +51,34 @@ def run(options: argparse.Namespace) -> int:
         return _plan_then_wave(planner, words, str(error))
     refining = (f"-Dpegasus.transfer.refiner={REFINER}", f"-Dpegasus.bbflow.command={installed(COMMAND)}")
     classpath = os.pathsep.join(filter(None, [str(classes), os.environ.get("CLASSPATH")]))
-    return subprocess.run([planner, *refining, *words], env=os.environ | {"CLASSPATH": classpath}).returncode
+    done = subprocess.run([planner, *refining, *words], env=os.environ | {"CLASSPATH": classpath})
+    if done.returncode:
+        _explain(words)
+    return done.returncode
 
 
 def with_staging_site(words: Sequence[str]) -> list[str]:
     """Let jobs of all sites stage through the burst buffer, unless the words say something else."""
     if _value(words, "--staging-site") is not None:
         return list(words)
-    conf = Path(_value(words, "--conf") or "pegasus.properties")
+    conf = _conf(words)
     properties = read_properties(conf) if conf.is_file() else {}
     site = properties.get(PREFIX + "site", "bb")
     compute = (_value(words, "--sites", "-s") or "condorpool").split(",")
     # Properties of the command line come first, the workflow last.
     place = next((n for n, word in enumerate(words) if not word.startswith("-D")), len(words))
     return [*words[:place], "--staging-site", ",".join(f"{name}={site}" for name in compute), *words[place:]]
+
+
+def _conf(words: Sequence[str]) -> Path:
+    return Path(_value(words, "--conf") or "pegasus.properties")
+
+
+def _explain(words: Sequence[str]) -> None:
+    """Say what is wrong of the burst buffer's site, of which Pegasus's own messages say nothing."""
+    files = Files.beside(_conf(words).absolute())
+    for fault in site_faults(files) if files.sites.exists() else ():
+        print(f"bbflow-pegasus: {fault}", file=sys.stderr)
 
 
 def _value(words: Sequence[str], *names: str) -> str | None:
@@ -81,6 +97,7 @@ def _plan_then_wave(planner: str, words: list[str], reason: str) -> int:
     done = subprocess.run([planner, *words], stdout=subprocess.PIPE, text=True)
     print(done.stdout, end="")
     if done.returncode:
+        _explain(words)
         return done.returncode
     found = _SUBMIT_DIR.search(done.stdout)
     if found is None:
