@@ -49,10 +49,9 @@ Admission Session::Begin(const size_t step, const Deadline &deadline)
     const std::optional<Value> reply = Persist(
         [&]
         {
-            if (!m_IsAsked)
+            if (m_Course.Want())
             {
-                Ask(step, m_ExpectedBytes);
-                m_IsAsked = true;
+                Ask(step, m_Course.ExpectedBytes());
             }
             return AwaitReply(deadline);
         });
@@ -60,27 +59,18 @@ Admission Session::Begin(const size_t step, const Deadline &deadline)
     {
         return Admission::NotReady;
     }
-    m_IsAsked = false;
-    m_Unconfirmed.reset(); // requests are answered in order: the node has it
-    m_IsOpen = true;
+    m_LastCommit.reset();
     m_Step.Number = step;
-    Admit(*reply);
-    return m_IsDropped ? Admission::Discarded : Admission::Granted;
+    m_Course.Admit(step, reply->StringAt("status"));
+    AddExtents(*reply);
+    m_Report.Discarded += m_Course.IsDropped() ? 1 : 0;
+    return m_Course.IsDropped() ? Admission::Discarded : Admission::Granted;
 }
 
 void Session::Ask(const size_t step, const size_t bytes)
 {
     m_Link.Wire().Send(
         Value::Map{{"op", "begin"}, {"step", uint64_t{step}}, {"bytes", uint64_t{bytes}}});
-}
-
-void Session::Admit(const Value &reply)
-{
-    const std::string &status = reply.StringAt("status");
-    m_IsDropped = status == "discard";
-    m_Spills = status == "spill";
-    m_Report.Discarded += m_IsDropped ? 1 : 0;
-    AddExtents(reply);
 }
 
 void Session::AddExtents(const Value &reply)
@@ -105,7 +95,7 @@ std::optional<Value> Session::AwaitReply(const Deadline &deadline)
 
 void Session::Put(Block block, const When when)
 {
-    if (m_IsDropped)
+    if (m_Course.IsDropped())
     {
         return;
     }
@@ -120,7 +110,7 @@ void Session::Put(Block block, const When when)
 
 void Session::LandNow(Block &block)
 {
-    if (m_IsDropped || block.Is == Block::State::Landed)
+    if (m_Course.IsDropped() || block.Is == Block::State::Landed)
     {
         return;
     }
@@ -184,16 +174,16 @@ void Session::Place(Block &block, const size_t pending)
 bool Session::Reserve(Block &block, const size_t pending)
 {
     std::optional<size_t> offset = m_Arena.Take(block.Bytes);
-    if (!offset && !m_Spills)
+    if (!offset && !m_Course.Spills())
     {
         m_Link.Wire().Send(Value::Map{
             {"op", "reserve"}, {"step", uint64_t{m_Step.Number}}, {"bytes", uint64_t{pending}}});
         const Value reply = *AwaitReply(std::nullopt);
-        m_Spills = reply.StringAt("status") == "spill";
+        m_Course.GiveRoom(reply.StringAt("status"));
         AddExtents(reply);
         offset = m_Arena.Take(block.Bytes);
     }
-    if (!offset && !m_Spills)
+    if (!offset && !m_Course.Spills())
     {
         throw std::runtime_error("bbflow: the agent gave less room than it was asked for");
     }
@@ -212,12 +202,12 @@ void Session::LandWaiting()
     for (Block &block : m_Step.Blocks)
     {
         const bool waits = block.Is == Block::State::Waiting || block.Is == Block::State::Placed;
-        if (block.Bytes > 0 && waits && !m_IsDropped)
+        if (block.Bytes > 0 && waits && !m_Course.IsDropped())
         {
             Land(block, m_Step.BytesThatAre(Block::State::Waiting));
         }
     }
-    if (!m_IsDropped)
+    if (!m_Course.IsDropped())
     {
         m_Link.Way().Sync();
     }
@@ -229,12 +219,12 @@ bool Session::Commit(const Value::Array &attributes)
         [&]
         {
             LandWaiting();
-            if (!m_IsDropped)
+            if (!m_Course.IsDropped())
             {
                 SendCommit(attributes);
             }
         });
-    const bool isCommitted = !m_IsDropped;
+    const bool isCommitted = !m_Course.IsDropped();
     End();
     return isCommitted;
 }
@@ -257,8 +247,8 @@ void Session::SendCommit(const Value::Array &attributes)
                               {"attributes", attributes},
                               {"waited_s", m_WaitedSecs}};
     SendWithForms(commit); // when this fails the node has not got all of it
-    m_Unconfirmed = std::move(commit);
-    m_ExpectedBytes = m_Step.BytesThatAre(Block::State::Landed);
+    m_LastCommit = std::move(commit);
+    m_Course.Commit(m_Step.BytesThatAre(Block::State::Landed));
     if (m_File)
     {
         m_File->Keep();
@@ -283,18 +273,16 @@ void Session::SendWithForms(const Value &commit)
 
 void Session::End()
 {
-    if (m_IsDropped)
+    if (m_Course.IsDropped())
     {
         m_Link.ResetLanding();
     }
-    m_Settled = static_cast<int64_t>(m_Step.Number);
+    m_Course.End();
     m_Step.Blocks.clear();
     m_Arena.Clear();
     m_Kept.Clear();
     m_File.reset();
     m_LostPools.clear();
-    m_IsDropped = false;
-    m_IsOpen = false;
 }
 
 void Session::Close(const size_t steps, const Value::Array &attributes)

@@ -6,6 +6,7 @@
 #include "OpenStep.h"
 #include "Report.h"
 #include "SpillFile.h"
+#include "StepCourse.h"
 #include "ToldLayouts.h"
 
 #include <utility>
@@ -69,22 +70,15 @@ private:
     KeptMemory m_Kept;
     std::unique_ptr<SpillFile> m_File;
     ToldLayouts m_Layouts;
-    /** The last commit; whether the node has it shows at the next reply. */
-    std::optional<Value> m_Unconfirmed;
+    /** The last commit, in case that it must be sent again. */
+    std::optional<Value> m_LastCommit;
     /** Where lost blocks are read before they are landed again. */
     std::vector<std::shared_ptr<Pool>> m_LostPools;
     Report m_Report;
     /** Empty unless the connection is broken. */
     std::string m_WhyBroken;
-    /** Last step that this rank has behind it, committed or discarded. */
-    int64_t m_Settled = -1;
-    size_t m_ExpectedBytes = 0;
+    StepCourse m_Course;
     double m_WaitedSecs = 0.0;
-    bool m_IsOpen = false;
-    bool m_IsAsked = false;
-    bool m_IsDropped = false;
-    bool m_Spills = false;
-    bool m_MustBeginAgain = false;
     bool m_HasNewNode = false;
 
     template <class Action>
@@ -92,7 +86,6 @@ private:
     std::optional<Value> AwaitReply(const Deadline &deadline);
 
     void Ask(size_t step, size_t bytes);
-    void Admit(const Value &reply);
     void AddExtents(const Value &reply);
 
     void LandNow(Block &block);
@@ -106,10 +99,9 @@ private:
     void End();
 
     void Restore();
-    void RestoreStep(const Value &reply, const std::shared_ptr<Pool> &before);
+    void LosePlaces(const std::shared_ptr<Pool> &before);
     void LandLost();
     void Skip();
-    void Drop();
 };
 
 } // end namespace bbflow

@@ -10,55 +10,44 @@ namespace bbflow
 void Session::Restore()
 {
     const std::shared_ptr<Pool> before = m_Link.SharedPool();
-    const bool isBehindStep = m_IsOpen && m_IsDropped;
-    const Value reply =
-        m_Link.Restore(isBehindStep ? static_cast<int64_t>(m_Step.Number) : m_Settled, m_WhyBroken);
-    m_IsAsked = false;
+    const Value reply = m_Link.Restore(m_Course.Settled(), m_WhyBroken);
+    const bool isSameRoom = m_Arena.IsAmong(Arena::ReadExtents(reply));
+    const StepCourse::Restoring restoring =
+        m_Course.Restore(reply.IntegerAt("committed"), m_Link.IsSamePool(), isSameRoom);
     m_Layouts.ForgetTold();
-    if (!m_Link.IsSamePool())
+    m_HasNewNode = m_HasNewNode || restoring.IsNewNode;
+    m_Report.Losses += restoring.IsNewNode ? 1 : 0;
+    if (restoring.SendCommit)
     {
-        m_Unconfirmed.reset(); // the lost node has it, or it is lost with the node
-        m_HasNewNode = true;
-        ++m_Report.Losses;
+        SendWithForms(*m_LastCommit);
     }
-    else if (m_Unconfirmed && reply.IntegerAt("committed") < m_Unconfirmed->IntegerAt("step"))
+    switch (restoring.Step)
     {
-        SendWithForms(*m_Unconfirmed);
-    }
-    if (m_IsOpen && !m_IsDropped)
-    {
-        RestoreStep(reply, before);
-    }
-    else
-    {
+    case StepCourse::Next::Drop:
+        ++m_Report.Skipped;
+        [[fallthrough]];
+    case StepCourse::Next::Nothing:
         m_Link.ResetLanding();
+        break;
+    case StepCourse::Next::Resume:
+        AddExtents(reply);
+        m_Link.ResumeLanding();
+        LandLost();
+        break;
+    case StepCourse::Next::LandAgain:
+        LosePlaces(before);
+        LandLost();
+        break;
     }
     m_WhyBroken.clear();
 }
 
-void Session::RestoreStep(const Value &reply, const std::shared_ptr<Pool> &before)
+void Session::LosePlaces(const std::shared_ptr<Pool> &before)
 {
-    if (reply.IntegerAt("committed") >= static_cast<int64_t>(m_Step.Number))
-    {
-        Drop(); // it was skipped, but the reply to that was lost
-        m_Link.ResetLanding();
-        return;
-    }
-    if (m_Link.IsSamePool() && m_Arena.IsAmong(Arena::ReadExtents(reply)))
-    {
-        AddExtents(reply);
-        m_Link.ResumeLanding();
-    }
-    else
-    {
-        // In a pool that is still the same, these places may be another rank's by now.
-        m_LostPools.push_back(m_Link.IsSamePool() ? nullptr : before);
-        m_Step.LosePlaces(m_LostPools.back().get());
-        m_Link.ResetLanding();
-        m_Arena.Clear();
-        m_MustBeginAgain = true;
-    }
-    LandLost();
+    m_LostPools.push_back(m_Link.IsSamePool() ? nullptr : before);
+    m_Step.LosePlaces(m_LostPools.back().get());
+    m_Link.ResetLanding();
+    m_Arena.Clear();
 }
 
 void Session::LandLost()
@@ -68,21 +57,23 @@ void Session::LandLost()
         Skip();
         return;
     }
-    if (m_MustBeginAgain)
+    if (m_Course.MustBeginAgain())
     {
         Ask(m_Step.Number, m_Step.BytesThatAre(Block::State::Lost));
-        Admit(*AwaitReply(std::nullopt));
-        m_MustBeginAgain = false;
+        const Value reply = *AwaitReply(std::nullopt);
+        AddExtents(reply);
+        m_Course.BeginAgain(reply.StringAt("status"));
+        m_Report.Discarded += m_Course.IsDropped() ? 1 : 0;
     }
     for (Block &block : m_Step.Blocks)
     {
         const bool isLost = block.Is == Block::State::Lost || block.Is == Block::State::Placed;
-        if (isLost && !m_IsDropped)
+        if (isLost && !m_Course.IsDropped())
         {
             Land(block, m_Step.BytesThatAre(Block::State::Lost));
         }
     }
-    if (!m_IsDropped)
+    if (!m_Course.IsDropped())
     {
         m_Link.Way().Sync();
     }
@@ -92,13 +83,7 @@ void Session::Skip()
 {
     m_Link.Wire().Send(Value::Map{{"op", "skip"}, {"step", uint64_t{m_Step.Number}}});
     m_Link.Wire().Reply(After(Channel::ReplySecs));
-    Drop();
-}
-
-void Session::Drop()
-{
-    m_IsDropped = true;
-    m_MustBeginAgain = false;
+    m_Course.Drop();
     ++m_Report.Skipped;
 }
 
