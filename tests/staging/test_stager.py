@@ -169,6 +169,17 @@ def test_transfers_wait_for_the_end_of_an_announced_phase(make, as_file, stager,
     assert ready.result(300)
 
 
+def test_a_copy_that_is_there_is_used_again_in_a_phase_too(make, as_file, stager, tmp_path):
+    one = stager(policy=parse_policy("full-delay"), phases=BoardSource(tmp_path / "phases"))
+    file = as_file(make("a.dat", MiB))
+    one.submit("first", [file]).result(300)
+    one.final("first")
+    with io_phase("ocean-model", tmp_path / "phases"):
+        until(lambda: one.gate.decision.hold)
+        assert one.submit("again", [file]).result(60)
+        assert one.gate.passed_bytes == MiB
+
+
 def test_a_phase_that_never_ends_delays_no_longer_than_allowed(make, as_file, stager, tmp_path):
     policy, phases, clock = parse_policy("full-delay:max_delay_s=5"), BoardSource(tmp_path / "phases"), Clock()
     one = stager(policy=policy, phases=phases, clock=clock)
