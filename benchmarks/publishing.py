@@ -19,7 +19,7 @@ from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.folding.layouts import layout_of
 from bbflow.transit.folding.publish import FieldWork, publish_fields
 from bbflow.transit.folding.reduce import ReducedSpan
-from bbflow.transit.folding.shards import ShardKey, ShardState
+from bbflow.transit.folding.shards import ShardKey, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, OUTER, Slot
 from bbflow.transit.folding.timeline import Closing, Span
 from bbflow.transit.output.fields import Field
@@ -80,7 +80,8 @@ def _work(directory: Path, diagnostic: Diagnostic, side: int) -> FieldWork:
             values[...] = 5 + number if name == "count" else 270.5
         state.tofile(path)
     key = ShardKey("node", diagnostic.key, (0, 0), shape)
-    shard = ShardState(key, (0, 0), shape, "<f4", 9, 9.0, KEYS, files)
+    places = {slot: StatePlace(path, 0) for slot, path in files.items()}
+    shard = ShardState(key, (0, 0), shape, "<f4", 9, 9.0, KEYS, places)
     span = ReducedSpan(diagnostic.windows[0], ((),), inner_ends=False, off={})
     return FieldWork(diagnostic, shape, span, (shard,), 0, str(directory))
 
@@ -101,8 +102,8 @@ def _zarr_alone(path: Path, fields: int, side: int) -> None:
 
 def _copied(directory: Path, works: list[FieldWork]) -> None:
     for work in works:
-        for path in work.shards[0].files.values():
-            shutil.copyfile(path, directory / "copy")
+        for place in work.shards[0].files.values():
+            shutil.copyfile(place.path, directory / "copy")
 
 
 def _measured(action: Callable[[], object]) -> tuple[float, float, int]:

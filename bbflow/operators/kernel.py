@@ -43,6 +43,15 @@ class _Task(ctypes.Structure):
     ]
 
 
+TASK = np.dtype(
+    [
+        *((name, "u8", len(FIELDS)) for name in ("source", "target")),
+        *((name, "u8") for name in ("blocks", "steps", "points", "fill", "filters", "filter_count")),
+    ]
+)
+"""The same as `_Task`, for tables of tasks: each pointer is an address, 0 for none."""
+
+
 @dataclass(frozen=True, slots=True)
 class Interval:
     """What one filter keeps of a batch."""
@@ -60,6 +69,8 @@ def _library() -> ctypes.CDLL:
     library = load()
     library.bbflow_fold.argtypes = [ctypes.c_int, ctypes.POINTER(_Task)]
     library.bbflow_fold.restype = ctypes.c_int
+    library.bbflow_fold_many.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32]
+    library.bbflow_fold_many.restype = ctypes.c_int
     library.bbflow_rows_new.argtypes = []
     library.bbflow_rows_new.restype = ctypes.c_void_p
     library.bbflow_rows_count.argtypes = [ctypes.c_void_p]
@@ -125,6 +136,28 @@ def run(target: Views, source: Views | None, steps: Steps, intervals: Sequence[I
     finally:
         for handle in handles:
             library.bbflow_rows_free(handle)
+
+
+def fold_many(types: Array, tasks: Array, threads: int) -> None:
+    """Fold a table of blocks without filters, on some threads.
+
+    Parameters
+    ----------
+    types
+        Of each task, by the codes of `TYPES`; of shape (tasks,).
+    tasks
+        Of `TASK` and that shape. What they point to must stay, and none may write what another reads or writes.
+    threads
+        How many.
+
+    Raises
+    ------
+    BbflowError
+        If there is no memory for it.
+    """
+    types, tasks = np.ascontiguousarray(types, "i4"), np.ascontiguousarray(tasks, TASK)
+    if _library().bbflow_fold_many(types.ctypes.data, tasks.ctypes.data, len(tasks), max(threads, 1)) != 0:
+        raise BbflowError(f"no memory to fold {len(tasks)} blocks at once: let the batches be shorter")
 
 
 def _pointers(views: Views) -> ctypes.Array[ctypes.c_void_p]:

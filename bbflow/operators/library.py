@@ -18,6 +18,9 @@ RULES = ("add", "min", "max")
 FORMULAS = ("mean", "var", "std", "sum", "min", "max", "range")
 """``BbflowFormula`` in Merge.h."""
 
+LATEST = ("fold_many",)
+"""What came to it last."""
+
 
 @cache
 def load() -> ctypes.CDLL:
@@ -35,7 +38,7 @@ def load() -> ctypes.CDLL:
     except OSError as error:
         reason = str(error) if path.exists() else "it was not built"
         raise MissingToolError(f"can't load the fold kernel {path}: {reason}; {again}") from None
-    if (found := _names(library)) != (expected := "; ".join(map(" ".join, (FIELDS, RULES, FORMULAS)))):
+    if (found := _names(library)) != (expected := "; ".join(map(" ".join, (FIELDS, RULES, FORMULAS, LATEST)))):
         raise MissingToolError(f"the fold kernel {path} has {found!r}, not {expected!r}: {again}")
     return library
 

@@ -91,6 +91,11 @@ class StateLayout:
                 yield family, field, offset, padded
                 offset += padded
 
+    @property
+    def places(self) -> dict[tuple[str, str], int]:
+        """Family and field to the field's first byte in a state."""
+        return {(family.name, field.name): offset for family, field, offset, _ in self._fields()}
+
     def views(self, buffer: Any) -> dict[str, dict[str, Array]]:
         """Give the fields in a buffer, without a copy.
 

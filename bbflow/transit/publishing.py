@@ -1,7 +1,7 @@
 """From partial states to the store: reduces the closing windows and writes them."""
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,6 @@ from bbflow.transit.chain.saving import Saving
 from bbflow.transit.folding.kept import Kept
 from bbflow.transit.folding.publish import PublishReceipt, publish_fields, reduce_fields
 from bbflow.transit.folding.shards import ShardState
-from bbflow.transit.folding.states import remove_shards
 from bbflow.transit.folding.timeline import Closing
 from bbflow.transit.output.fields import Field
 from bbflow.transit.output.results import Prepared, Published, Results
@@ -178,14 +177,10 @@ class Publishing:
         saving = Saving(kept, self.fields, self._run.nodes, self.submit)
         return saving.save_only(keys, path, attributes, clock)
 
-    def remove(self, states: Iterable[ShardState]) -> None:
-        """Remove states that are done with, where they lie."""
-        labels: dict[str, list[str]] = {}
-        for state in states:
-            labels.setdefault(state.key.node, []).append(state.key.label)
-        pending = [
-            self.submit(node, remove_shards, self._run.nodes[node].state_directory, own) for node, own in labels.items()
-        ]
+    def on_nodes(self, function: Callable[..., None], *arguments: Any) -> None:
+        """Call a function of each node's directory of states and some arguments, where the states lie."""
+        nodes = self._run.nodes.items()
+        pending = [self.submit(name, function, node.state_directory, *arguments) for name, node in nodes]
         for future in pending:
             future.result()
 

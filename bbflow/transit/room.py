@@ -8,6 +8,7 @@ from bbflow.operators.family import DType
 from bbflow.operators.space import Placement
 from bbflow.records import Block
 from bbflow.transit.folding.footprint import Footprint, check_states, footprint, free_bytes
+from bbflow.transit.folding.lanes import transformed_dtype
 from bbflow.transit.folding.regions import PlacedForm, forms_by_name, regions
 from bbflow.transit.opening import FirstStep
 
@@ -46,11 +47,8 @@ def _dtype(diagnostic: Diagnostic, first: FirstStep, placement: Placement | None
     blocks = {block.name: block for _, block in first.placed}
     if not blocks.keys() >= set(diagnostic.variables):
         return None
-    own = {name: blocks[name] for name in diagnostic.of.variables}
-    like = max(own.values(), key=lambda block: len(block.shape))
-    plain = diagnostic.of.is_plain
-    dtype = like.dtype if plain else diagnostic.of.dtype({name: block.dtype for name, block in own.items()})
-    return diagnostic.transformed_dtype(dtype if placement is None else placement.dtype(dtype))
+    dtypes = {name: blocks[name].dtype for name in diagnostic.of.variables}
+    return transformed_dtype(diagnostic, dtypes, max(dtypes, key=lambda name: len(blocks[name].shape)), placement)
 
 
 def _forms(first: FirstStep) -> dict[str, list[PlacedForm]]:

@@ -10,7 +10,7 @@ from typing import Any
 import msgpack
 
 from bbflow.atomic import write_whole
-from bbflow.transit.folding.shards import ShardKey, ShardState
+from bbflow.transit.folding.shards import ShardKey, ShardState, StatePlace
 
 SAFE_DIRECTORY = ".safe"
 """In the output, while the run lasts."""
@@ -93,9 +93,9 @@ class SafeCopies:
         """
         self._turn = 1 - self._turn
         place = self._directory / str(self._turn)
-        files: dict[str, list[str]] = {}
+        files: dict[str, dict[str, None]] = {}
         for key, state in states.items():
-            files.setdefault(key.node, []).extend(state.files.values())
+            files.setdefault(key.node, {}).update(dict.fromkeys(at.path for at in state.files.values()))
         pending = [
             submit(node, copy_states, CopyWork(tuple(own), str(place / node))) for node, own in sorted(files.items())
         ]
@@ -119,8 +119,8 @@ def read_safe_copy(output: Path) -> SafeCopy:
 
 
 def _moved(state: ShardState, directory: Path) -> ShardState:
-    files = {slot: str(directory / Path(file).name) for slot, file in state.files.items()}
-    return replace(state, files=files, dropped=())
+    files = {slot: StatePlace(str(directory / Path(at.path).name), at.offset) for slot, at in state.files.items()}
+    return replace(state, files=files)
 
 
 def _with_rows_that_are_there(states: Iterable[ShardState]) -> Iterable[ShardState]:

@@ -1,6 +1,7 @@
 """The two stages that go through a stream side by side: fold with publication, and drain."""
 
 import math
+import pickle
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -26,7 +27,8 @@ from bbflow.transit.folding.planning import FoldSite
 from bbflow.transit.folding.plans import Directories, FoldPlan
 from bbflow.transit.folding.regions import find_time, singles_of
 from bbflow.transit.folding.sources import fold_lane, keep_plan
-from bbflow.transit.folding.task import FoldReceipt, fold_batch
+from bbflow.transit.folding.states import remove_stale, remove_states
+from bbflow.transit.folding.task import FoldReceipt, fold_joined
 from bbflow.transit.folding.timeline import Closing
 from bbflow.transit.opening import FirstStep
 from bbflow.transit.output.claiming import SCRATCH
@@ -111,6 +113,9 @@ class FoldStage(Stage):
         for name, placement in placed.items():
             write_field_coordinates(name, placement, attributes, results)
         self._learn(arrays.blocks, attributes, clock)
+        if self.folding.states:
+            lanes = self.folding.lanes
+            self.publishing.on_nodes(remove_stale, lanes.run, lanes.epoch, self.folding.states.files)
         if first.placed and not self.folding.states:
             self.run.log.add("states", bytes=check_room(first, self.run.config, placed))
         if self._saved is not None:
@@ -172,7 +177,7 @@ class FoldStage(Stage):
     def _resident(self, plan: FoldPlan, host: str) -> "Future[FoldPlan]":
         """Give a plan where it is needed: with the workers of a host, as long as anything may be folded by it."""
         if plan not in self._plans:
-            self._plans[plan] = self.run.cluster.submit(keep_plan, plan, host=host, done=lambda: None)
+            self._plans[plan] = self.run.cluster.submit(keep_plan, pickle.dumps(plan), host=host, done=lambda: None)
         return self._plans[plan]
 
     def _guarded(self, act: Callable[[Kept], T]) -> T:
@@ -208,7 +213,7 @@ class FoldStage(Stage):
         self._receipts += receipts
         if any(receipt.partials for receipt in receipts):
             site = self._site(attributes)
-            self._begin(batch, fold_batch, lambda: self._series_works(batch, receipts, site))
+            self._begin(batch, fold_joined, lambda: self._series_works(batch, receipts, site))
             return
         started_s = min((receipt.started_s for receipt in self._receipts), default=self._tasks.started_s)
         ended_s = max((receipt.ended_s for receipt in self._receipts), default=time.time())
@@ -269,9 +274,8 @@ class FoldStage(Stage):
         self._publish_rows()
         saved, errors = self._guarded(lambda kept: self.publishing.settle(keys, kept, attributes, clock))
         self.folding.fail(errors)
-        gone = self.folding.settle({key: saved.inherited(key) for key in keys})
+        self.folding.settle({key: saved.inherited(key) for key in keys})
         self._commit()
-        self.publishing.remove(gone)
         needed = {Path(item.path) for item in self.folding.origins.settled.values()}
         for path in (self.run.config.output / SETTLED_DIRECTORY).iterdir():
             if path not in needed and is_ours(self.run.config.output, path):
@@ -279,7 +283,7 @@ class FoldStage(Stage):
 
     def remove_states(self) -> None:
         """Remove partial states and rows: everything is published."""
-        self.publishing.remove(self.folding.states.values())
+        self.publishing.on_nodes(remove_states, self.folding.lanes.run)
         clear(self.run.config.output, *SCRATCH)
         (self.run.config.output / KEPT_FILE).unlink(missing_ok=True)
 

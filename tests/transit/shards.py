@@ -143,7 +143,7 @@ def settled(folder, folding, moved, shape, before_it, *, torn):
     path = folder / f"settled-{folding.last_number}"
     saved, _ = saving(folder, folding, shape).save_only(moved, path, ATTRIBUTES, CLOCK)
     gone = folding.settle({key: saved.inherited(key) for key in moved})
-    files = [file for state in gone for file in state.files.values()]
+    files = {place.path for state in gone for place in state.files.values()} - folding.states.files
     if torn:
         first = min(before)
         return carried_on(folding.config, before | {first: checkpoints(folding)[first]}, before_it)

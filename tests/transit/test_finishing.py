@@ -1,5 +1,7 @@
 """What workers make of partial states, band by band, is what NumPy makes of the whole."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -13,7 +15,7 @@ from bbflow.transit.folding.finish import Finishing
 from bbflow.transit.folding.layouts import layout_of
 from bbflow.transit.folding.publish import FieldWork, Handed, hand_over, publish_fields
 from bbflow.transit.folding.reduce import Partial, ReducedSpan, are_apart
-from bbflow.transit.folding.shards import ShardKey, ShardState
+from bbflow.transit.folding.shards import ShardKey, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, OUTER, Slot
 from bbflow.transit.folding.timeline import Closing, Span
 from bbflow.transit.output.fields import Field
@@ -125,8 +127,8 @@ def test_workers_write_chunks_that_appear_when_the_span_is_shown(tmp_path, diagn
     for number, part in enumerate(parts):
         files = {}
         for slot, state in zip((Slot(OUTER, "run", ()), BASE[OUTER]), part.states, strict=True):
-            files[slot] = str(tmp_path / f"{number}.{slot.label}")
-            (tmp_path / files[slot]).write_bytes(state)
+            files[slot] = StatePlace(str(tmp_path / f"{number}.{slot.label}"), 0)
+            Path(files[slot].path).write_bytes(state)
         key = ShardKey("ab"[number % 2], "v", part.start, part.count)
         shards.append(ShardState(key, *part.region, "<f4", 5, 5.0, {"run": ()}, files))
     clock = Clock("days since 2000-11-01", "noleap")

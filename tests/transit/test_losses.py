@@ -4,7 +4,7 @@ import pytest
 
 from bbflow.records import Layout, Step
 from bbflow.transit.folding.losses import Losses
-from bbflow.transit.folding.shards import ShardKey, ShardState
+from bbflow.transit.folding.shards import ShardKey, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, OUTER
 from bbflow.transit.safe import CopyWork, SafeCopies, copy_states, read_safe_copy
 from bbflow.view.stream import Arrival, News, StreamView
@@ -75,7 +75,7 @@ def test_a_safe_copy_that_is_torn_leaves_the_one_before(tmp_path):
     assert copies.is_due
     for content in (b"one", b"two"):
         file.write_bytes(content)
-        kept = state("a", 0, 1, files={BASE[OUTER]: str(file)})
+        kept = state("a", 0, 1, files={BASE[OUTER]: StatePlace(str(file), 0)})
         copies.keep({kept.key: kept}, {"time/units": "days"}, at_once)
     assert not copies.is_due
 
@@ -86,7 +86,7 @@ def test_a_safe_copy_that_is_torn_leaves_the_one_before(tmp_path):
     with pytest.raises(OSError, match="full"):
         copies.keep({kept.key: kept}, {}, broken)
     found = read_safe_copy(tmp_path)
-    (path,) = found.states[0].files.values()
+    ((path, _),) = found.states[0].files.values()
     assert Path(path).read_bytes() == b"two"
     assert found.attributes == {"time/units": "days"}
 

@@ -8,15 +8,26 @@ import numpy as np
 import pytest
 import shards
 
-from bbflow.transit.folding.states import forget, map_target, next_file, remove_shards
+from bbflow.transit.folding.lanes import Lanes
+from bbflow.transit.folding.shards import ShardKey, StatePlace
+from bbflow.transit.folding.states import (
+    forget,
+    map_source,
+    map_target,
+    next_file,
+    remove_stale,
+    remove_states,
+    slot_of,
+    tidy,
+)
 
 OTHER = """
 import sys, time
 from bbflow.transit.folding.states import map_target, next_file
 current = None
 for _ in range(2):
-    current = next_file(sys.argv[1], "tas-1", "outer.base.", current)
-    map_target(current, 100, None)
+    current = next_file(sys.argv[1], "0a-1-a-0", "outer.base.", current)
+    map_target(current, [(0, 100)])
 print(current, flush=True)
 time.sleep(600)
 """
@@ -35,19 +46,25 @@ def states(directory):
 
 
 def write(directory, current):
-    path = next_file(str(directory), "tas-1", "outer.base.", current)
-    map_target(path, 100, current)
+    path = next_file(str(directory), "0a-1-a-0", "outer.base.", current)
+    map_target(path, [(0, 100)])
     return path
+
+
+def folded(directory, current, batch):
+    """Begin a batch with the state that counts, and write the next one."""
+    tidy(str(directory), "0a-1-a-0", batch, [current])
+    return write(directory, current)
 
 
 def test_states_of_a_dead_process_go_but_for_the_one_that_counts(tmp_path, other):
     process, theirs = other
-    (tmp_path / "pr-2.outer.base..0123.0").touch()  # of another state
+    (tmp_path / "0a-1-a-1.outer.base..0123.0").touch()  # of another lane
     process.kill()
     process.wait()
-    ours = write(tmp_path, theirs)
+    ours = folded(tmp_path, theirs, batch=1)
     assert os.path.exists(theirs)
-    write(tmp_path, write(tmp_path, ours))
+    folded(tmp_path, folded(tmp_path, ours, batch=2), batch=3)
     assert len(states(tmp_path)) == 3
     assert not os.path.exists(theirs)
 
@@ -57,20 +74,24 @@ def test_what_a_task_that_runs_again_has_written_before_stays_since_its_receipt_
     before = theirs[:-1] + "0"  # both ran the task that followed this state, the other one first
     process.kill()
     process.wait()
-    write(tmp_path, before)
+    for _ in range(2):
+        folded(tmp_path, before, batch=1)
+        assert os.path.exists(theirs)
+        assert os.path.exists(before)
+    folded(tmp_path, theirs, batch=2)
     assert os.path.exists(theirs)
-    assert os.path.exists(before)
+    assert not os.path.exists(before)
 
 
 def test_states_of_a_living_process_stay(tmp_path, other):
     _, theirs = other
-    write(tmp_path, write(tmp_path, theirs))
+    folded(tmp_path, folded(tmp_path, theirs, batch=1), batch=2)
     assert len(states(tmp_path)) == 4
 
 
 def test_a_state_that_is_done_with_goes_with_all_its_files(tmp_path, other):
     _, theirs = other
-    forget([write(tmp_path, theirs)])
+    forget([slot_of(write(tmp_path, theirs))])
     assert states(tmp_path) == []
 
 
@@ -90,11 +111,42 @@ def test_a_long_run_keeps_no_more_states_than_a_short_one(tmp_path):
 def test_nothing_is_left_where_all_states_were_removed(tmp_path, other):
     process, theirs = other
     write(tmp_path, theirs)
-    remove_shards(str(tmp_path), ["tas-1"])
+    remove_states(str(tmp_path), "0a")
     assert [path.stem for path in tmp_path.iterdir()] == [theirs.rsplit(".", 2)[1]]  # it lives, and may go on
     process.kill()
     process.wait()
-    remove_shards(str(tmp_path), [])
+    remove_states(str(tmp_path), "0a")
     assert not list(tmp_path.iterdir())
     assert write(tmp_path, None)
-    remove_shards(str(tmp_path / "ended"), ["tas-1"])  # with its node
+    remove_states(str(tmp_path / "ended"), "0a")  # with its node
+
+
+def test_states_of_a_lane_lie_side_by_side_in_one_file_that_grows(tmp_path):
+    path = next_file(str(tmp_path), "0a-1-a-0", "outer.base.", None)
+    first = map_target(path, [(0, 100)])
+    first[:2] = b"ab"
+    map_target(path, [(4096, 100), (8192, 8)])[4096:4098] = b"cd"
+    assert bytes(map_source(StatePlace(path, 0))[:2]) == b"ab"
+    assert bytes(map_source(StatePlace(path, 4096))[:2]) == b"cd"
+    assert os.path.getsize(path) == 8200
+
+
+def test_an_analysis_that_takes_over_removes_what_does_not_count_of_earlier_ones_only(tmp_path):
+    names = ("0a-1-a-0.x.P.0", "0a-1-a-0.x.P.1", "0a-2-a-0.x.P.0", "0a-3-a-0.x.P.0", "0b-1-a-0.x.P.0")
+    for name in names:
+        (tmp_path / name).touch()
+    remove_stale(str(tmp_path), "0a", "2", [str(tmp_path / names[1])])
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names[1:])
+
+
+def test_shards_keep_their_places_until_they_are_let_go_of(tmp_path):
+    lanes, keys = Lanes("s", tmp_path, epoch_ns=1), [ShardKey("a", "tas", (at,), (1,)) for at in range(3)]
+    rooms = [lanes.room(key, 0, {"outer": 5000, "each": 10}) for key in keys[:2]]
+    assert [room.extents for room in rooms] == [
+        {"outer": (0, 8192), "each": (0, 4096)},
+        {"outer": (8192, 8192), "each": (4096, 4096)},
+    ]
+    assert lanes.room(keys[0], 7, {"outer": 1}) == rooms[0]
+    lanes.let_go(keys[:1])
+    assert lanes.room(keys[2], 0, {"outer": 4096}).extents == {"outer": (0, 4096)}
+    assert Lanes("s", tmp_path, epoch_ns=2).room(keys[0], 0, {"outer": 1}).label > rooms[0].label

@@ -52,5 +52,6 @@ BBFLOW_EXPORT int bbflow_merge_moments(int type, const void *const *left, const 
 BBFLOW_EXPORT int bbflow_finish(int formula, int type, const void *const *state, double ddof,
                                 void *result, uint64_t points);
 
-/** Gives the names that the codes of fields, rules and formulas stand for, as the caller checks. */
+/** Gives the names that the codes of fields, rules and formulas stand for, and what came last, as
+ * the caller checks. */
 BBFLOW_EXPORT const char *bbflow_names();

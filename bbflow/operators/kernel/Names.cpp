@@ -2,5 +2,6 @@
 
 const char *bbflow_names()
 {
-    return "count shift first second min max; add min max; mean var std sum min max range";
+    return "count shift first second min max; add min max; mean var std sum min max range; "
+           "fold_many";
 }

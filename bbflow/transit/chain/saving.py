@@ -1,9 +1,11 @@
 """Saving: the partial states of all shards and nodes become one file of whole fields, for a run that goes on."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import zarr
@@ -17,13 +19,14 @@ from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.chain.comparing import meaning_of
 from bbflow.transit.chain.saved import SavedArray, SavedField, SavedState, StateWriter
 from bbflow.transit.folding.inherited import Inherited, map_part, place_of, remainder
-from bbflow.transit.folding.inner import files_of
+from bbflow.transit.folding.inner import places_of
 from bbflow.transit.folding.inputs import Inputs
 from bbflow.transit.folding.kept import Kept
+from bbflow.transit.folding.lanes import state_sizes
 from bbflow.transit.folding.layouts import by_region, layout_of
-from bbflow.transit.folding.shards import ShardState, overlap
+from bbflow.transit.folding.shards import Room, ShardState, StatePlace, overlap
 from bbflow.transit.folding.slots import BASE, CARRIED, INNER, OUTER, Keys, Slot
-from bbflow.transit.folding.states import combine_files, map_source
+from bbflow.transit.folding.states import combine_files, forget, map_source, slot_of
 from bbflow.transit.folding.task import FoldWork, ShardFold
 from bbflow.transit.folding.timeline import Timeline
 from bbflow.transit.output.fields import Field
@@ -72,6 +75,10 @@ def add_shards(work: SaveWork) -> dict[str, str]:
                     _add(work, rest, shared=False)
         for number, shard in enumerate(work.shards):
             _add(work, shard, shared=number in work.shared)
+        for slot in work.target.offsets:
+            _, buffer = _whole(work, slot)
+            if isinstance(buffer, np.memmap):
+                buffer.flush()  # other hosts add to it
     return errors
 
 
@@ -88,35 +95,46 @@ def _whole(work: SaveWork, slot: Slot) -> tuple[Any, Any]:
 
 
 def _add(work: SaveWork, shard: ShardState, *, shared: bool) -> None:
-    shard = _advanced(work, shard)
-    for slot in work.target.offsets:
-        files = files_of(shard.files, _sources(slot, work.target.keys))
-        if not files:
-            continue
-        layout = work.target.layout(work.diagnostic, slot, shard.count)
-        whole, buffer = _whole(work, slot)
-        fields, place = by_region(whole, buffer, work.target.shape), place_of(*shard.region)
-        own = bytearray(layout.nbytes)
-        if slot.level == CARRIED:
-            own[:] = memoryview(map_source(files[0]))[: layout.nbytes]
-        else:
-            combine_files(layout, files, own)
-        if shared:
-            there = bytearray(layout.nbytes)
-            for name, view in by_region(layout, there, shard.count).items():
-                view[...] = fields[name][place]
-            layout.combine(there, own, own)
-        for name, view in by_region(layout, own, shard.count).items():
-            fields[name][place] = view
-        if isinstance(buffer, np.memmap):
-            buffer.flush()  # other hosts add to it
+    with _advanced(work, shard) as advanced:
+        for slot in work.target.offsets:
+            places = places_of(advanced.files, _sources(slot, work.target.keys))
+            if places:
+                _add_state(work, shard, slot, places, shared=shared)
 
 
-def _advanced(work: SaveWork, shard: ShardState) -> ShardState:
-    """Hand on the spans of a shard that has had no step for so long that they have ended."""
-    inputs = Inputs((), (), {})
-    fold = FoldWork(shard, work.diagnostic, inputs, work.target.keys, None, work.directory, "", work.off)
-    return ShardFold(fold).advance()
+def _add_state(work: SaveWork, shard: ShardState, slot: Slot, places: Sequence[StatePlace], *, shared: bool) -> None:
+    layout = work.target.layout(work.diagnostic, slot, shard.count)
+    whole, buffer = _whole(work, slot)
+    fields, place = by_region(whole, buffer, work.target.shape), place_of(*shard.region)
+    own = bytearray(layout.nbytes)
+    if slot.level == CARRIED:
+        own[:] = map_source(places[0])[: layout.nbytes]
+    else:
+        combine_files(layout, places, own)
+    if shared:
+        there = bytearray(layout.nbytes)
+        for name, view in by_region(layout, there, shard.count).items():
+            view[...] = fields[name][place]
+        layout.combine(there, own, own)
+    for name, view in by_region(layout, own, shard.count).items():
+        fields[name][place] = view
+
+
+@contextmanager
+def _advanced(work: SaveWork, shard: ShardState) -> Iterator[ShardState]:
+    """Hand on the spans of a shard that has had no step for so long that they have ended; what that makes goes then."""
+    if shard.keys == work.target.keys:
+        yield shard
+        return
+    sizes = state_sizes(work.diagnostic, np.dtype(shard.dtype), shard.count)
+    room = Room(uuid4().hex, {level: (0, max(size, 1)) for level, size in sizes.items()})
+    inputs, keys = Inputs((), (), {}), work.target.keys
+    fold = FoldWork(shard, work.diagnostic, inputs, keys, None, work.directory, "", work.off, room)
+    advanced = ShardFold(fold).advance()
+    try:
+        yield advanced
+    finally:
+        forget(slot_of(place.path) for place in set(advanced.files.values()) - set(shard.files.values()))
 
 
 def _sources(slot: Slot, current: Keys) -> list[Slot]:

@@ -1,5 +1,7 @@
 """What is folded next, and which states count: the fold's bookkeeping, without any I/O."""
 
+import os
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,14 +18,16 @@ from bbflow.transit.folding.counted import CountedStates
 from bbflow.transit.folding.inherited import Before, Inherited, Origins
 from bbflow.transit.folding.inputs import Inputs
 from bbflow.transit.folding.kept import Kept
+from bbflow.transit.folding.lanes import Lanes, NodeLane
 from bbflow.transit.folding.losses import Losses
 from bbflow.transit.folding.packing import Alike, Roster, unpack
 from bbflow.transit.folding.patterns import Parts, Pattern, Patterns, parts_of
-from bbflow.transit.folding.planning import FoldSite, NodeLane, Planning
+from bbflow.transit.folding.planning import FoldSite, Planning
 from bbflow.transit.folding.plans import FoldPlan, LaneWork, PlannedSteps
 from bbflow.transit.folding.regions import check_apart, find_time, forms_by_name, regions, step_time
 from bbflow.transit.folding.series import join_partials
 from bbflow.transit.folding.shards import ShardKey, ShardState, overlap
+from bbflow.transit.folding.states import slot_of
 from bbflow.transit.folding.task import FoldReceipt, FoldWork
 from bbflow.transit.folding.timeline import Closing, Timeline
 from bbflow.view.consumers import Cursor
@@ -85,7 +89,10 @@ class Folding:
         checkpoints = [(step, msgpack.unpackb(checkpoint)) for step, checkpoint in cursors.values() if checkpoint]
         self._restore(checkpoints, rosters or {})
         self._patterns = Patterns(self._pattern)
-        self._planning = Planning(config.diagnostics, {})
+        self.lanes = Lanes(config.stream, config.output)
+        """Where shards are folded, and where their states lie."""
+        self._planning = Planning(config.diagnostics, {}, self.lanes)
+        self._slots, self._handed = self._counted_slots, frozenset[str]()
         self._rosters: dict[str, Roster] = {}
         self._stayed: tuple[list[Pattern], int] | None = None
 
@@ -188,13 +195,15 @@ class Folding:
         gone = [state for state in self.states.values() if state.key.diagnostic in saved]
         for state in gone:
             del self.states[state.key]
+        self.lanes.let_go(state.key for state in gone)
+        self._planning = self._planning.isolated(self.config.diagnostics)  # plans say where states lie
         self.origins = self.origins.with_settled(saved)
         return gone
 
     def place(self, placements: Mapping[str, Placement]) -> None:
         """Learn where the fields of diagnostics with a `space` lie."""
         self.placements = placements
-        self._planning = Planning(self.config.diagnostics, placements)
+        self._planning = Planning(self.config.diagnostics, placements, self.lanes)
 
     def leave_out(self, through: int) -> None:
         """Be past steps that aren't there."""
@@ -231,13 +240,22 @@ class Folding:
             for lane, plan in self._planning.plans(pattern, site).items():
                 found.setdefault(lane, []).append((plan, PlannedSteps.of(plan, stretch)))
         inherited = self._inherited([item for own in found.values() for item in own])
+        lanes = Counter(node for node, _ in found)
+        threads = max(site.threads // len(site.directories), 1)
         return {
-            lane: (self._lane_work(batch, own, inherited), tuple(plan for plan, _ in own))
-            for lane, own in found.items()
+            (node, lane): (
+                self._lane_work(batch, own, inherited, max(threads // lanes[node], 1)),
+                tuple(plan for plan, _ in own),
+            )
+            for (node, lane), own in found.items()
         }
 
     def _lane_work(
-        self, batch: Batch, own: Sequence[tuple[FoldPlan, PlannedSteps]], inherited: Mapping[ShardKey, Inherited]
+        self,
+        batch: Batch,
+        own: Sequence[tuple[FoldPlan, PlannedSteps]],
+        inherited: Mapping[ShardKey, Inherited],
+        threads: int,
     ) -> LaneWork:
         first = own[0][0].roster
         roster = Roster.of([plan.roster for plan, _ in own])
@@ -249,7 +267,25 @@ class Folding:
             None if roster is first else roster,
             self.states.of(roster),
             {key: inherited[key] for key in roster.keys if key in inherited} if inherited else {},
+            self._counted(own[0][0].directories.states),
+            threads,
+            self._left(own[0][0].directories.states),
         )
+
+    @property
+    def _counted_slots(self) -> frozenset[str]:
+        return frozenset(map(slot_of, self.states.files))
+
+    def _counted(self, directory: str) -> frozenset[str]:
+        """Give the files in a directory in which any state counts."""
+        return frozenset(path for path in self.states.files if os.path.dirname(path) == directory)
+
+    def _left(self, directory: str) -> tuple[str, ...]:
+        """Give the slots in a directory in which states have counted, and none ever will again."""
+        gone = {slot for slot in self._slots - self._counted_slots if not self.lanes.is_base(slot)}
+        own = {slot for slot in gone if os.path.dirname(slot) == directory}
+        self._handed |= own
+        return tuple(sorted(own))
 
     def _inherited(self, planned: Sequence[tuple[FoldPlan, PlannedSteps]]) -> dict[ShardKey, Inherited]:
         """Give what new shards begin with, of what was kept of their points before."""
@@ -287,7 +323,10 @@ class Folding:
             )
             diagnostic = self.config.diagnostics[name]
             own = site.directories[node]
-            work = FoldWork(state, diagnostic, inputs, batch.keys, None, own.states, own.rows, self.errors)
+            room, counted = self._planning.joined_room(key), self._counted(own.states)
+            work = FoldWork(
+                state, diagnostic, inputs, batch.keys, None, own.states, own.rows, self.errors, room, counted
+            )
             works += [work] if new else []
         known = {**{work.state.key: work.state for work in works}, **self.states}.values() if self.origins else ()
         return node, [
@@ -297,6 +336,8 @@ class Folding:
 
     def take(self, batch: Batch, receipts: Iterable[FoldReceipt]) -> None:
         """Let the results of a batch's tasks count."""
+        counted = self._counted_slots
+        self._slots = counted | self._slots - self._handed
         for receipt in receipts:
             self.states.update({state.key: state for state in receipt.states})
             if receipt.roster:

@@ -26,6 +26,12 @@ class CountedStates(MutableMapping[ShardKey, ShardState]):
         """The states that aren't packed."""
         return self._single
 
+    @property
+    def files(self) -> frozenset[str]:
+        """The files in which any of them lies."""
+        likes = (item.like for _, alike in self._packed.values() for item in alike)
+        return frozenset(place.path for state in (*likes, *self._single.values()) for place in state.files.values())
+
     def of(self, roster: Roster) -> tuple[Alike, ...]:
         """Give the states of a roster's shards."""
         known = self._packed.get(roster.digest)

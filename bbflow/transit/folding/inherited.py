@@ -13,7 +13,7 @@ from bbflow.operators import StateLayout
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.family import Array
 from bbflow.transit.folding.layouts import by_region, layout_of
-from bbflow.transit.folding.shards import Region, ShardKey, ShardState, overlap
+from bbflow.transit.folding.shards import Region, ShardKey, ShardState, StatePlace, overlap
 from bbflow.transit.folding.slots import Keys, Slot
 
 
@@ -62,7 +62,7 @@ class Inherited:
         for name, view in by_region(layout, target, count).items():
             np.copyto(view, source[name][place], where=free)
 
-    def begun(self, state: ShardState, files: Mapping[Slot, str]) -> ShardState:
+    def begun(self, state: ShardState, files: Mapping[Slot, StatePlace]) -> ShardState:
         """Give a shard's state that begins with some files of what was cut."""
         return replace(
             state, dtype=self.dtype, last_step=self.number, last_time=self.time, keys=self.keys, files=dict(files)
@@ -97,12 +97,12 @@ def remainder(diagnostic: Diagnostic, inherited: Inherited, directory: str) -> I
         yield None
         return
     with tempfile.TemporaryDirectory(prefix="bbflow-remainder-", dir=directory) as scratch:
-        files = {}
+        files: dict[Slot, StatePlace] = {}
         for number, slot in enumerate(inherited.offsets):
             buffer = bytearray(max(inherited.layout(diagnostic, slot, inherited.shape).nbytes, 1))
             inherited.cut(diagnostic, slot, (origin, inherited.shape), buffer)
-            files[slot] = f"{scratch}/{number}"
-            Path(files[slot]).write_bytes(buffer)
+            files[slot] = StatePlace(f"{scratch}/{number}", 0)
+            Path(files[slot].path).write_bytes(buffer)
         shard = ShardState(ShardKey("", diagnostic.key, (), ()), origin, inherited.shape)
         yield inherited.begun(shard, files)
 

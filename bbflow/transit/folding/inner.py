@@ -7,7 +7,7 @@ import numpy as np
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.family import Array, Steps
 from bbflow.transit.folding.layouts import layout_of
-from bbflow.transit.folding.shards import ShardState
+from bbflow.transit.folding.shards import ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, INNER, Slot, slots_of, whole_units
 from bbflow.transit.folding.states import combine_files
 from bbflow.transit.folding.steps import then
@@ -34,12 +34,12 @@ def inner_step(diagnostic: Diagnostic, state: ShardState) -> Steps | None:
         return None
     layout = layout_of(diagnostic, INNER, np.dtype(state.dtype), state.count)
     buffer = bytearray(layout.nbytes)
-    combine_files(layout, files_of(state.files, [*slots_of(INNER, each.window, keys), BASE[INNER]]), buffer)
+    combine_files(layout, places_of(state.files, [*slots_of(INNER, each.window, keys), BASE[INNER]]), buffer)
     values: Array = each.operator.finalize(layout, buffer)
     steps = Steps([values], None, np.array([state.last_time]), np.array([state.last_step]))
     return then(diagnostic.then, steps) if diagnostic.then else steps
 
 
-def files_of(files: Mapping[Slot, str], slots: list[Slot]) -> list[str]:
-    """Give the files of those slots that have one, in their order."""
+def places_of(files: Mapping[Slot, StatePlace], slots: list[Slot]) -> list[StatePlace]:
+    """Give where the states of those slots lie that have one, in their order."""
     return [files[slot] for slot in slots if slot in files]

@@ -4,7 +4,7 @@ So what goes to the workers, comes back with a receipt and stands in a checkpoin
 for one. Who wants to know of a single shard unpacks them.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -12,8 +12,10 @@ from typing import Any
 
 import msgpack
 
-from bbflow.transit.folding.shards import Region, ShardKey, ShardState
-from bbflow.transit.folding.slots import Slot
+from bbflow.transit.folding.shards import Region, ShardKey, ShardState, StatePlace
+from bbflow.transit.folding.slots import LEVELS
+
+Member = tuple[ShardKey, Region, tuple[int, ...]]
 
 
 class Roster:
@@ -22,12 +24,12 @@ class Roster:
     Parameters
     ----------
     members
-        Each shard, and the part of the field that its states are of.
+        Each shard, the part of the field that its states are of, and where these lie in files of the lane.
     """
 
-    def __init__(self, members: Iterable[tuple[ShardKey, Region]]) -> None:
+    def __init__(self, members: Iterable[Member]) -> None:
         self.members = tuple(members)
-        """Each shard, and its region."""
+        """Each shard, its region, and the first bytes of its states in files of `LEVELS`."""
 
     @property
     def node(self) -> str:
@@ -37,7 +39,9 @@ class Roster:
     @cached_property
     def packed(self) -> bytes:
         """What a file of it holds."""
-        told = [[key.node, key.diagnostic, key.start, key.count, *region] for key, region in self.members]
+        told = [
+            [key.node, key.diagnostic, key.start, key.count, *region, offsets] for key, region, offsets in self.members
+        ]
         packed: bytes = msgpack.packb(told)
         return packed
 
@@ -50,8 +54,8 @@ class Roster:
     def unpacked(cls, packed: bytes) -> "Roster":
         """Take a roster out of its file."""
         return cls(
-            (ShardKey(node, diagnostic, tuple(start), tuple(count)), (tuple(first), tuple(shape)))
-            for node, diagnostic, start, count, first, shape in msgpack.unpackb(packed)
+            (ShardKey(node, diagnostic, tuple(start), tuple(count)), (tuple(first), tuple(shape)), tuple(offsets))
+            for node, diagnostic, start, count, first, shape, offsets in msgpack.unpackb(packed)
         )
 
     @classmethod
@@ -64,12 +68,7 @@ class Roster:
     @cached_property
     def keys(self) -> tuple[ShardKey, ...]:
         """The shards."""
-        return tuple(key for key, _ in self.members)
-
-    @cached_property
-    def labels(self) -> tuple[str, ...]:
-        """Their labels."""
-        return tuple(key.label for key in self.keys)
+        return tuple(key for key, *_ in self.members)
 
     @cached_property
     def positions(self) -> dict[ShardKey, int]:
@@ -88,7 +87,7 @@ class Alike:
     """States that differ in nothing but their shard."""
 
     like: ShardState
-    """One of them, of no shard, with `LABEL` for the shard's label in its paths."""
+    """One of them, of no shard: its offsets count from the roster's, and `LABEL` is its label in names of rows."""
     members: tuple[int, ...] | None
     """Positions of the shards in the roster; None for all."""
 
@@ -115,37 +114,43 @@ def count_of(roster: Roster, alike: Iterable[Alike]) -> int:
 
 def pack(roster: Roster, states: Mapping[ShardKey, ShardState]) -> tuple[Alike, ...]:
     """Give the states of a roster's shards, as far as they have some, in few records."""
+    found = ((at, states.get(key)) for at, key in enumerate(roster.keys))
+    return gather(roster, ((_moved(state, roster, at, -1), [at]) for at, state in found if state is not None))
+
+
+def gather(roster: Roster, records: Iterable[tuple[ShardState, Iterable[int]]]) -> tuple[Alike, ...]:
+    """Put together what is alike of some records: a state of no shard, and the positions of those that have it."""
     found: dict[Any, tuple[ShardState, list[int]]] = {}
-    for at, key in enumerate(roster.keys):
-        state = states.get(key)
-        if state is not None:
-            like = replace(_renamed(state, roster.labels[at], LABEL), key=NOBODY, start=(), count=())
-            told = _told(like)
-            found.setdefault(told, (like, []))[1].append(at)
-    return tuple(Alike(like, None if len(own) == len(roster) else tuple(own)) for like, own in found.values())
+    for like, own in records:
+        found.setdefault(_told(like), (like, []))[1].extend(own)
+    return tuple(Alike(like, None if len(own) == len(roster) else tuple(sorted(own))) for like, own in found.values())
 
 
-def unpack(roster: Roster, alike: Iterable[Alike]) -> dict[ShardKey, ShardState]:
-    """Give the states one by one."""
+def unpack(roster: Roster, alike: Iterable[Alike], wanted: Collection[int] | None = None) -> dict[ShardKey, ShardState]:
+    """Give the states one by one: all, or those of shards at some positions."""
     found = {}
     for item in alike:
         for at in range(len(roster)) if item.members is None else item.members:
-            key, (start, count) = roster.members[at]
-            found[key] = replace(_renamed(item.like, LABEL, roster.labels[at]), key=key, start=start, count=count)
+            if wanted is None or at in wanted:
+                found[roster.keys[at]] = _moved(item.like, roster, at, 1)
     return found
 
 
-def _renamed(state: ShardState, old: str, new: str) -> ShardState:
-    return replace(
-        state,
-        files={slot: path.replace(old, new) for slot, path in state.files.items()},
-        dropped=tuple(path.replace(old, new) for path in state.dropped),
-        rows=tuple(path.replace(old, new) for path in state.rows),
-    )
+def _moved(state: ShardState, roster: Roster, at: int, sign: int) -> ShardState:
+    """Make the state at a position one of no shard (-1), or the other way round (1)."""
+    key, (start, count), offsets = roster.members[at]
+    files = {
+        slot: StatePlace(place.path, place.offset + sign * offsets[LEVELS.index(slot.level)])
+        for slot, place in state.files.items()
+    }
+    if sign < 0:
+        rows = tuple(path.replace(key.label, LABEL) for path in state.rows)
+        return replace(state, key=NOBODY, start=(), count=(), files=files, rows=rows)
+    rows = tuple(path.replace(LABEL, key.label) for path in state.rows)
+    return replace(state, key=key, start=start, count=count, files=files, rows=rows)
 
 
 def _told(like: ShardState) -> tuple[Any, ...]:
     """Give all that is said of a state, so that it can be looked up."""
     keys = None if like.keys is None else tuple(like.keys.items())
-    files: tuple[tuple[Slot, str], ...] = tuple(like.files.items())
-    return like.dtype, like.last_step, like.last_time, keys, files, like.dropped, like.rows, like.first_step
+    return like.dtype, like.last_step, like.last_time, keys, tuple(like.files.items()), like.rows, like.first_step

@@ -1,20 +1,22 @@
 """Planning: which shards of steps that lie alike are folded where, found once for each pattern."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
+import numpy as np
+
 from bbflow.operators.diagnostic import Diagnostic
+from bbflow.operators.family import DType
 from bbflow.operators.space import Local, Placement
 from bbflow.records import BlockForm
+from bbflow.transit.folding.lanes import JOINED, Lanes, NodeLane, state_sizes, transformed_dtype
 from bbflow.transit.folding.packing import Roster
 from bbflow.transit.folding.patterns import Pattern
 from bbflow.transit.folding.plans import Directories, FoldPlan, PlannedShard
 from bbflow.transit.folding.regions import Place
-from bbflow.transit.folding.shards import Region, ShardKey
-
-NodeLane = tuple[str, int]
-"""A node, and one of its workers."""
+from bbflow.transit.folding.shards import Region, Room, ShardKey
+from bbflow.transit.folding.slots import LEVELS
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +41,14 @@ class Planning:
     placements
         Diagnostic to where its field lies, of those that have a `space`.
     lanes
-        Where shards were folded so far; changed in place.
+        Where shards were folded so far.
     """
 
     def __init__(
-        self,
-        diagnostics: Mapping[str, Diagnostic],
-        placements: Mapping[str, Placement],
-        lanes: dict[ShardKey, int] | None = None,
+        self, diagnostics: Mapping[str, Diagnostic], placements: Mapping[str, Placement], lanes: Lanes
     ) -> None:
-        self._diagnostics, self._placements = diagnostics, placements
-        self._lanes: dict[ShardKey, int] = {} if lanes is None else lanes
+        self._diagnostics, self._placements, self._lanes = diagnostics, placements, lanes
+        self._known_sizes: dict[tuple[str, str, tuple[int, ...]], dict[str, int]] = {}
         self._locals: dict[ShardKey, Local | None] = {}
         self._plans: WeakKeyDictionary[Pattern, tuple[FoldSite, dict[NodeLane, FoldPlan]]] = WeakKeyDictionary()
 
@@ -78,6 +77,13 @@ class Planning:
             known = self._plans[pattern] = site, self._make(pattern, site)
         return known[1]
 
+    def joined_room(self, key: ShardKey) -> Room:
+        """Give where the states of a field go that ranks' blocks are joined into."""
+        placement = self._placements[key.diagnostic]
+        diagnostic = self._diagnostics[key.diagnostic]
+        dtype = diagnostic.transformed_dtype(np.dtype("f8"))
+        return self._lanes.room(key, JOINED, state_sizes(diagnostic, dtype, placement.shape))
+
     def _make(self, pattern: Pattern, site: FoldSite) -> dict[NodeLane, FoldPlan]:
         by_node: dict[str, list[PlannedShard]] = {}
         for own in pattern.regions.values():
@@ -100,10 +106,26 @@ class Planning:
         loads = [0] * count
         lanes: list[list[PlannedShard]] = [[] for _ in range(count)]
         for shard in sorted(shards, key=lambda shard: -sizes[shard.key]):
-            lane = self._lanes.setdefault(shard.key, loads.index(min(loads))) % count
+            known = self._lanes.lane_of(shard.key)
+            lane = loads.index(min(loads)) if known is None else known % count
             loads[lane] += sizes[shard.key]
-            lanes[lane].append(shard)
+            room = self._room(pattern, shard, lane) if shard.keeps_states else None
+            lanes[lane].append(replace(shard, room=room))
         return lanes
+
+    def _room(self, pattern: Pattern, shard: PlannedShard, lane: int) -> Room:
+        diagnostic, placement = self._diagnostics[shard.key.diagnostic], self._placements.get(shard.key.diagnostic)
+        forms = {name: _form(pattern, place) for name, place in shard.places.items()}
+        like = max(diagnostic.of.variables, key=lambda name: len(forms[name].shape))
+        dtypes = {name: form.dtype for name, form in forms.items()}
+        dtype = transformed_dtype(diagnostic, dtypes, like, placement)
+        return self._lanes.room(shard.key, lane, self._sizes(diagnostic, dtype, shard.region[1]))
+
+    def _sizes(self, diagnostic: Diagnostic, dtype: DType, count: tuple[int, ...]) -> dict[str, int]:
+        key = diagnostic.key, dtype.str, count
+        if key not in self._known_sizes:
+            self._known_sizes[key] = state_sizes(diagnostic, dtype, count)
+        return self._known_sizes[key]
 
     def _plan(self, pattern: Pattern, site: FoldSite, node: str, shards: Sequence[PlannedShard]) -> FoldPlan:
         diagnostics = {key: self._diagnostics[key] for key in dict.fromkeys(shard.key.diagnostic for shard in shards)}
@@ -117,9 +139,13 @@ class Planning:
             diagnostics,
             {name: site.fills[name] for item in diagnostics.values() for name in item.variables},
             tuple(shards),
-            Roster((shard.key, shard.region) for shard in shards if shard.keeps_states),
+            Roster((shard.key, shard.region, _offsets(shard.room)) for shard in shards if shard.room is not None),
             tuple(sorted({at for shard in wanted for place, at in shard.places.values() if place == node})),
         )
+
+
+def _offsets(room: Room) -> tuple[int, ...]:
+    return tuple(room.extents.get(level, (0, 0))[0] for level in LEVELS)
 
 
 def _form(pattern: Pattern, place: Place) -> BlockForm:

@@ -15,7 +15,7 @@ from bbflow.transit.folding.inherited import Inherited
 from bbflow.transit.folding.packing import Alike, Roster
 from bbflow.transit.folding.patterns import Parts
 from bbflow.transit.folding.regions import Place
-from bbflow.transit.folding.shards import Region, ShardKey
+from bbflow.transit.folding.shards import Region, Room, ShardKey
 from bbflow.transit.folding.slots import Keys
 
 
@@ -31,11 +31,16 @@ class PlannedShard:
     """Which points of the blocks, or what of them, if not all."""
     places: Mapping[str, Place]
     """Variable to where its block lies."""
+    room: Room | None = None
+    """Where its states go, if it has some of its own."""
 
     @property
     def keeps_states(self) -> bool:
         """Whether its states are its own, and not joined with those of other blocks step by step."""
         return self.local is None or self.local.complete
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PlannedShard, (self.key, self.region, self.local, self.places, self.room)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +77,11 @@ class FoldPlan:
     """Those of them that have states of their own."""
     filtered: tuple[int, ...]
     """Forms whose minimum and maximum a filter wants to know, ascending."""
+
+    @property
+    def lane(self) -> str:
+        """What the names of the lane's files begin with; empty if it keeps no states."""
+        return next((shard.room.label for shard in self.shards if shard.room is not None), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,3 +143,9 @@ class LaneWork:
     """Their states that count now."""
     inherited: Mapping[ShardKey, Inherited] = field(default_factory=dict)
     """What shards that have none begin with, if an earlier run has left something."""
+    counted: frozenset[str] = frozenset()
+    """The files in which any of the node's states counts now."""
+    threads: int = 1
+    """So many may fold the lane's blocks side by side."""
+    left: tuple[str, ...] = ()
+    """Slots of lanes (`slot_of`) in which none does any more: their files go."""

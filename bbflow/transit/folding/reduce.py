@@ -13,7 +13,7 @@ from bbflow.operators.family import Array
 from bbflow.operators.fold import fold_tiles
 from bbflow.operators.windows import Window
 from bbflow.transit.folding.inherited import Inherited, remainder
-from bbflow.transit.folding.inner import files_of, inner_step
+from bbflow.transit.folding.inner import inner_step, places_of
 from bbflow.transit.folding.layouts import by_region, layout_of
 from bbflow.transit.folding.shards import Region, ShardState
 from bbflow.transit.folding.slots import BASE, OUTER, WindowKey, slots_of
@@ -70,13 +70,13 @@ def layout_of_part(diagnostic: Diagnostic, part: Partial) -> StateLayout:
 
 def partial_of(diagnostic: Diagnostic, span: ReducedSpan, shard: ShardState, order: int = 0) -> Partial:
     """Give what one shard has of a window's span; its files are only mapped."""
-    files = files_of(shard.files, [*slots_of(OUTER, span.window, span.keys)])
-    states: list[Any] = [map_source(path) for path in files]
+    places = places_of(shard.files, [*slots_of(OUTER, span.window, span.keys)])
+    states: list[Any] = [map_source(place) for place in places]
     if shard.keys is not None and shard.keys[span.window.name] in span.keys:
-        base = files_of(shard.files, [BASE[OUTER]])
+        base = places_of(shard.files, [BASE[OUTER]])
         step = inner_step(diagnostic, shard) if span.inner_ends else None
         if step is None:
-            states += [map_source(path) for path in base]
+            states += [map_source(place) for place in base]
         else:
             layout = layout_of(diagnostic, OUTER, np.dtype(shard.dtype), shard.count)
             open_steps = np.empty(layout.nbytes, np.uint8)

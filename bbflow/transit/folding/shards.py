@@ -4,13 +4,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 from bbflow.records import Message
 from bbflow.transit.folding.slots import Keys, Slot
 
 Region = tuple[tuple[int, ...], tuple[int, ...]]
 """First index and shape."""
+Extent = tuple[int, int]
+"""First byte and size."""
 
 
 def overlap(left: Region, right: Region) -> bool:
@@ -38,6 +40,31 @@ class ShardKey:
         place = blake2b(repr((self.diagnostic, self.start, self.count)).encode(), digest_size=16)
         return f"{re.sub(r'[^A-Za-z0-9_-]', '_', self.diagnostic)[:64]}-{place.hexdigest()}"
 
+    def __reduce__(self) -> tuple[Any, ...]:  # as it is made, which takes a fifth of the time
+        return ShardKey, (self.node, self.diagnostic, self.start, self.count)
+
+
+class StatePlace(NamedTuple):
+    """Where a state lies."""
+
+    path: str
+    """A state file; other shards' states are in it too."""
+    offset: int
+    """The state's first byte there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Where a shard's next states go: one place for each level, in all files of its lane."""
+
+    label: str
+    """Begins the files' names: its lane's, and no other's."""
+    extents: Mapping[str, Extent]
+    """Level to first byte and size."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Room, (self.label, self.extents)
+
 
 @dataclass(frozen=True, slots=True)
 class ShardState:
@@ -57,10 +84,8 @@ class ShardState:
     """Time of that step, in the stream's units."""
     keys: Keys | None = None
     """Spans that this step is in; None before the first one."""
-    files: Mapping[Slot, str] = field(default_factory=dict)
-    """State files by their place."""
-    dropped: tuple[str, ...] = ()
-    """Files that go when this state counts."""
+    files: Mapping[Slot, StatePlace] = field(default_factory=dict)
+    """Where its states lie, by their slot."""
     rows: tuple[str, ...] = ()
     """Files with rows that passed a filter and are not published yet."""
     first_step: int = -1
@@ -80,6 +105,10 @@ class ShardState:
         key = self.key
         return self.first_step, not key.count, key.node, key.start, key.count
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        own = self.key, self.start, self.count, self.dtype, self.last_step, self.last_time, self.keys
+        return ShardState, (*own, self.files, self.rows, self.first_step)
+
     def to_wire(self) -> Message:
         """Give a map for a checkpoint."""
         key = self.key
@@ -89,8 +118,7 @@ class ShardState:
             "dtype": self.dtype,
             "last": [self.last_step, self.last_time],
             "keys": None if self.keys is None else dict(self.keys),
-            "files": [[*slot, path] for slot, path in self.files.items()],
-            "dropped": self.dropped,
+            "files": [[*slot, *place] for slot, place in self.files.items()],
             "rows": self.rows,
             "first": self.first_step,
         }
@@ -110,8 +138,10 @@ class ShardState:
             last_step,
             last_time,
             None if keys is None else {name: None if key is None else tuple(key) for name, key in keys.items()},
-            {Slot(level, window, tuple(key)): path for level, window, key, path in message["files"]},
-            tuple(message["dropped"]),
+            {
+                Slot(level, window, tuple(key)): StatePlace(path, offset)
+                for level, window, key, path, offset in message["files"]
+            },
             tuple(message["rows"]),
             message["first"],
         )

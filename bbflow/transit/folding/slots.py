@@ -31,7 +31,8 @@ class Slot(NamedTuple):
         return ".".join((self.level, self.window or "base", "_".join(map(str, self.key))))
 
 
-BASE = {level: Slot(level) for level in (OUTER, INNER, CARRIED)}
+LEVELS = OUTER, INNER, CARRIED
+BASE = {level: Slot(level) for level in LEVELS}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,8 @@
 """What a task's plans and sources make: the inputs of each shard, mapped where they lie."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import pickle
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -11,9 +13,11 @@ from bbflow.operators.family import Array
 from bbflow.operators.filter import Extremes
 from bbflow.store.pool import map_pool
 from bbflow.transit.folding.inputs import Inputs
-from bbflow.transit.folding.packing import pack, unpack
+from bbflow.transit.folding.packing import unpack
 from bbflow.transit.folding.plans import FoldPlan, LaneWork, PlannedShard, PlannedSteps
 from bbflow.transit.folding.shards import ShardKey, ShardState
+from bbflow.transit.folding.states import forget, tidy
+from bbflow.transit.folding.steady import SteadyFold, packed
 from bbflow.transit.folding.task import FoldReceipt, FoldWork, fold_batch
 
 
@@ -29,16 +33,33 @@ def fold_lane(work: LaneWork, *plans: FoldPlan) -> FoldReceipt:
     *plans
         How they lie, in their order.
     """
-    sources = [MappedSteps(plan, steps) for plan, steps in zip(plans, work.steps, strict=True)]
+    started_s = time.time()
+    forget(work.left)
+    for directory, lane in {(plan.directories.states, plan.lane) for plan in plans if plan.lane}:
+        tidy(directory, lane, work.steps[0].numbers[0], work.counted)
     roster = work.roster or plans[0].roster
-    states = unpack(roster, work.states)
-    receipt = fold_batch(list(_shard_works(work, states, sources)))
+    steady = SteadyFold(work, plans, roster)
+    done, taken = steady.fold()
+    sources = [] if steady.is_all else [MappedSteps(plan, steps) for plan, steps in zip(plans, work.steps, strict=True)]
+    states = unpack(roster, work.states, [at for at, key in enumerate(roster.keys) if key not in taken])
+    receipt = fold_batch(list(_shard_works(work, states, sources, taken)))
     states.update((state.key, state) for state in receipt.states)
-    return replace(receipt, states=(), roster=roster.digest, alike=pack(roster, states))
+    return replace(
+        receipt,
+        states=(),
+        bytes=receipt.bytes + steady.bytes,
+        started_s=started_s,
+        roster=roster.digest,
+        alike=packed(roster, done, states),
+    )
 
 
-def keep_plan(plan: FoldPlan) -> FoldPlan:
-    """Be told of a plan; a task, whose result stays with the workers for all that fold by it."""
+def keep_plan(packed: bytes) -> FoldPlan:
+    """Be told of a plan; a task, whose result stays with the workers for all that fold by it.
+
+    It comes as it was pickled: Dask's scheduler, which looks into what tasks get, has a part for each block otherwise.
+    """
+    plan: FoldPlan = pickle.loads(packed)
     return plan
 
 
@@ -96,11 +117,11 @@ class MappedSteps:
 
 
 def _shard_works(
-    work: LaneWork, states: Mapping[ShardKey, ShardState], sources: Sequence[MappedSteps]
+    work: LaneWork, states: Mapping[ShardKey, ShardState], sources: Sequence[MappedSteps], taken: Collection[ShardKey]
 ) -> Iterator[FoldWork]:
     found: dict[ShardKey, list[tuple[MappedSteps, PlannedShard]]] = {}
     for item in sources:
-        for shard in item.plan.shards:
+        for shard in (shard for shard in item.plan.shards if shard.key not in taken):
             found.setdefault(shard.key, []).append((item, shard))
     for key, own in found.items():
         plan, shard = own[0][0].plan, own[0][1]
@@ -118,5 +139,7 @@ def _shard_works(
                 plan.directories.states,
                 plan.directories.rows,
                 work.off,
+                shard.room,
+                work.counted,
                 work.inherited.get(key),
             )

@@ -1,12 +1,11 @@
 """State files: partial states in shared memory that a killed worker can't tear.
 
-A task reads the state that counts and writes the next one into another file; which file counts is decided
-by the receipt, not by the file system. Each worker process writes into two files of its own for each shard
-and window, in turn, so that pages are touched once and a worker that was given up can't write into a file
-that counts. A file's number says whose turn it is: all that one task writes, however often and wherever it runs, has
-the number that the state before it hasn't. So what dead processes have left of the other number is done with, and goes
-while a living one makes its files; but what has the task's own number may count already: the driver can have the
-receipt of a worker that died before the whole batch was done, which lets Dask run its tasks again.
+A task reads the states that count and writes the next ones into other files; which of them count is decided by the
+receipt, not by the file system. The states of a lane's shards that are of one slot lie in one file, each in a place of
+its own. Each worker process has two such files of each slot, and a shard's states go into them in turn: so pages are
+touched once, and a worker that was given up can't write where anything counts. What dead processes have left goes with
+the batch after the one in which they were found dead. Not with that one itself: the driver may know the receipt of a
+worker that died before the whole batch was done, which lets Dask run its tasks again.
 """
 
 import fcntl
@@ -14,13 +13,16 @@ import mmap
 import os
 import threading
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from bbflow.errors import naming
 from bbflow.operators import StateLayout
+from bbflow.transit.folding.shards import Extent, StatePlace
 
 PROCESS = uuid.uuid4().hex[:12]
 """Names this process's files; a number such as the pid could come back."""
@@ -28,74 +30,145 @@ PROCESS = uuid.uuid4().hex[:12]
 ALIVE = "alive"
 """A process holds a lock on a file whose name ends so, for as long as it lives."""
 
-_mapped: dict[str, tuple[int, mmap.mmap]] = {}
-_fresh: set[str] = set()
-"""Those that were written once."""
+
+@dataclass(frozen=True, slots=True)
+class _Mapped:
+    """A state file that is mapped for writing."""
+
+    inode: int
+    """Its number: the name may become another file's."""
+    mapping: mmap.mmap
+    """All of it."""
+    made: frozenset[Extent]
+    """Parts that have their pages."""
+
+
+_mapped: dict[str, _Mapped] = {}
+"""This process's own files."""
+_sources: "WeakValueDictionary[tuple[str, int, int], mmap.mmap]" = WeakValueDictionary()
+"""Those of others, as long as somebody looks into them."""
 _locks: dict[str, int] = {}
+_dead: dict[tuple[str, str], int] = {}
+"""Path of a lane's files, up to its name, and a dead process to the batch in which it was found so."""
 _claiming = threading.Lock()
 
 
-def next_file(directory: str, shard: str, slot: str, current: str | None) -> str:
-    """Give the one of this process's two files whose number the current state, whoever wrote it, hasn't."""
-    number = "1" if current is not None and _number(current) == "0" else "0"
-    return f"{directory}/{shard}.{slot}.{PROCESS}.{number}"
+def next_file(directory: str, lane: str, slot: str, current: str | None) -> str:
+    """Give the one of this process's two files of a lane and slot that hasn't the current state."""
+    names = (f"{directory}/{lane}.{slot}.{PROCESS}.{number}" for number in (0, 1))
+    return next(name for name in names if name != current)
 
 
-def map_target(path: str, size: int, current: str | None) -> mmap.mmap:
-    """Map a file of this process for writing; when it is made, and used again, what the dead have left goes.
+def tidy(directory: str, lane: str, batch: int, counted: Collection[str]) -> None:
+    """Remove what dead processes have left of a lane's states: none of it is of the batch that is folded now.
+
+    Parameters
+    ----------
+    directory
+        Where the node keeps states.
+    lane
+        Begins the files' names.
+    batch
+        Its first step: an earlier batch has another one, and the same one that runs again has not.
+    counted
+        The files in which any state counted when it began.
+    """
+    with suppress(FileNotFoundError), os.scandir(directory) as entries:
+        paths = [entry.path for entry in entries if entry.name.startswith(f"{lane}.")]
+    for path in set(paths) - set(counted):
+        key = f"{directory}/{lane}", path.rsplit(".", 2)[1]
+        if _dead.get(key, batch) != batch:
+            Path(path).unlink(missing_ok=True)
+        elif key not in _dead and not _is_alive(path):
+            _dead[key] = batch
+
+
+def map_target(path: str, extents: Sequence[Extent]) -> mmap.mmap:
+    """Map a file of this process for writing; it is made if it isn't there.
 
     Parameters
     ----------
     path
         As `next_file` gives it.
-    size
-        Bytes of the state.
-    current
-        The file that counts, which stays whoever wrote it.
+    extents
+        What of it will be written, and has its pages then.
     """
     known = _mapped.get(path)
-    if known is not None and Path(path).exists() and os.stat(path).st_ino == known[0]:
-        if path in _fresh:  # the third batch: now the state of the dead goes that counted before the first
-            _fresh.discard(path)
-            _tidy(path, current)
-        return known[1]
-    _say_alive(os.path.dirname(path))
-    _tidy(path, current)
+    if known is None or not _is_file(path, known.inode):
+        known = None
+        _say_alive(os.path.dirname(path))
+    made = frozenset() if known is None else known.made
+    if known is None or not made.issuperset(extents):
+        known = _mapped[path] = _Mapped(*_make(path, set(extents) - made), made.union(extents))
+    return known.mapping
+
+
+def _make(path: str, extents: Iterable[Extent]) -> tuple[int, mmap.mmap]:
+    """Give parts of a file their pages, and map it."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         with naming(path):
-            os.posix_fallocate(descriptor, 0, size)
-        mapping = mmap.mmap(descriptor, size)
-        _mapped[path] = (os.fstat(descriptor).st_ino, mapping)
-        _fresh.add(path)
+            for offset, size in extents:
+                os.posix_fallocate(descriptor, offset, size)
+        return os.fstat(descriptor).st_ino, mmap.mmap(descriptor, 0)
     finally:
         os.close(descriptor)
+
+
+def map_file(path: str) -> mmap.mmap:
+    """Map a state file for reading, whoever wrote it."""
+    status = os.stat(path)
+    own = _mapped.get(path)
+    if own is not None and own.inode == status.st_ino:
+        return own.mapping
+    key = path, status.st_ino, status.st_size
+    mapping = _sources.get(key)
+    if mapping is None:
+        with open(path, "rb") as file:
+            mapping = _sources[key] = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
     return mapping
 
 
-def map_source(path: str) -> mmap.mmap:
-    """Map a state for reading, whoever wrote it."""
-    known = _mapped.get(path)
-    if known is not None:
-        return known[1]
-    with open(path, "rb") as file:
-        return mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+def map_source(place: StatePlace) -> memoryview:
+    """Map a state for reading, whoever wrote it: from its first byte on."""
+    return memoryview(map_file(place.path))[place.offset :]
 
 
-def combine_files(layout: StateLayout, paths: Iterable[str], target: Any) -> None:
-    """Merge the states of some files, the earlier ones first, into a buffer."""
-    layout.merge([map_source(path) for path in paths], target)
+def combine_files(layout: StateLayout, places: Iterable[StatePlace], target: Any) -> None:
+    """Merge some states, the earlier ones first, into a buffer."""
+    layout.merge([map_source(place) for place in places], target)
 
 
-def remove_shards(directory: str, labels: Iterable[str]) -> None:
-    """Remove all states of some shards of a node, whoever wrote them, and the locks that guard no state any more."""
-    _remove(str(path) for label in labels for path in Path(directory).glob(f"{label}.*"))
+def slot_of(path: str) -> str:
+    """Give what all processes' files of one lane and slot have in common, the directory included."""
+    return path.rsplit(".", 2)[0]
+
+
+def forget(slots: Iterable[str]) -> None:
+    """Remove all files of some lanes' slots (`slot_of`), whoever wrote them. Safe in any thread."""
+    _remove(file for slot in slots for file in list(_files_of_slot(f"{slot}..")))
+
+
+def remove_states(directory: str, run: str) -> None:
+    """Remove all states of a run, whoever wrote them, and the locks that guard no state any more."""
+    _remove(str(path) for path in Path(directory).glob(f"{run}-*"))
     _remove_locks(directory)
 
 
-def forget(paths: Iterable[str]) -> None:
-    """Remove all files of the states that some files were the last of, whoever wrote them. Safe in any thread."""
-    _remove(file for path in paths for file in list(_files_of_slot(path)))
+def remove_stale(directory: str, run: str, epoch: str, counted: Collection[str]) -> None:
+    """Remove what earlier analyses of a run have left, but for what counts.
+
+    Parameters
+    ----------
+    directory
+        Where the node keeps states.
+    run, epoch
+        Of the analysis that takes over: they begin the names of its own files, and later epochs are greater.
+    counted
+        The files in which any state counts.
+    """
+    names = (path for path in Path(directory).glob(f"{run}-*") if path.name.split("-")[1] < epoch)
+    _remove(str(path) for path in names if str(path) not in counted)
 
 
 def _remove(paths: Iterable[str]) -> None:
@@ -103,30 +176,25 @@ def _remove(paths: Iterable[str]) -> None:
     paths = list(paths)
     for path in paths:
         Path(path).unlink(missing_ok=True)
-    for path in tuple(_mapped) if paths else ():
-        if not Path(path).exists():
+    for path, known in tuple(_mapped.items()) if paths else ():
+        if not _is_file(path, known.inode):
             _mapped.pop(path, None)
-            _fresh.discard(path)
 
 
-def _tidy(path: str, current: str | None) -> None:
-    """Remove what the dead have left, but for what counts and for what may come to count."""
-    for other in _files_of_slot(path):
-        if other != current and _number(other) != _number(path) and not _is_alive(other):
-            Path(other).unlink(missing_ok=True)
-
-
-def _number(path: str) -> str:
-    return path.rpartition(".")[2]
+def _is_file(path: str, inode: int) -> bool:
+    try:
+        return os.stat(path).st_ino == inode
+    except FileNotFoundError:
+        return False
 
 
 def _files_of_slot(path: str) -> Iterator[str]:
-    """Go through all processes' files for the state that a file is of."""
+    """Go through all processes' files for the slot that a file is of."""
     directory, name = os.path.split(path)
-    slot = name.rsplit(".", 2)[0]
+    slot = slot_of(name)
     with suppress(FileNotFoundError), os.scandir(directory) as entries:
         for entry in entries:
-            if entry.name.rsplit(".", 2)[0] == slot:
+            if slot_of(entry.name) == slot:
                 yield entry.path
 
 

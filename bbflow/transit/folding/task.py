@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bbflow.atomic import replacing
-from bbflow.errors import ConfigError, naming
+from bbflow.errors import BbflowError, ConfigError, naming
 from bbflow.operators import StateLayout
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.family import Array
@@ -24,9 +24,9 @@ from bbflow.transit.folding.inner import inner_step
 from bbflow.transit.folding.inputs import Inputs, extremes_of, open_inputs, partials
 from bbflow.transit.folding.layouts import layout_of
 from bbflow.transit.folding.packing import Alike
-from bbflow.transit.folding.shards import ShardKey, ShardState
+from bbflow.transit.folding.shards import Room, ShardKey, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, CARRIED, INNER, OUTER, Keys, Slot, plan_roll
-from bbflow.transit.folding.states import combine_files, forget, map_source, map_target, next_file
+from bbflow.transit.folding.states import combine_files, map_source, map_target, next_file, tidy
 from bbflow.transit.folding.steps import Carried, Then
 
 
@@ -50,6 +50,10 @@ class FoldWork:
     """Where rows that pass filters are put until they are published."""
     off: Mapping[str, str]
     """Users' operators that have failed, and are called no more."""
+    room: Room | None = None
+    """Where the states go, if the shard keeps some."""
+    counted: frozenset[str] = frozenset()
+    """The files in which any of the node's states counts now."""
     inherited: Inherited | None = None
     """What an earlier run has left, if the shard begins with it."""
 
@@ -115,6 +119,14 @@ def fold_batch(works: Sequence[FoldWork]) -> FoldReceipt:
     return FoldReceipt(tuple(states), tuple(parts), errors, size, started_s, time.time())
 
 
+def fold_joined(works: Sequence[FoldWork]) -> FoldReceipt:
+    """Fold what blocks of several ranks have come to, step by step; as `fold_batch`."""
+    batch = min(work.inputs.numbers[0] for work in works)
+    for label, work in {work.room.label: work for work in works if work.room is not None}.items():
+        tidy(work.state_directory, label, batch, work.counted)
+    return fold_batch(works)
+
+
 def _partial(work: FoldWork) -> PartialSteps:
     assert work.local is not None
     values = partials(work.inputs, work.diagnostic, work.local)
@@ -135,11 +147,9 @@ class ShardFold:
         self._diagnostic = work.diagnostic
         self._old = work.state
         self._files = dict(work.state.files)
-        self._dropped: list[str] = []
 
     def fold(self) -> ShardState:
         """Give the next state."""
-        forget(self._old.dropped)
         work = self._work
         if work.inherited is not None:
             self._inherit(work.inherited)
@@ -159,7 +169,6 @@ class ShardFold:
             last_time=work.inputs.times[-1],
             keys=work.keys,
             files=self._files,
-            dropped=tuple(self._dropped),
             rows=self._old.rows + keep_rows(work, rows),
         )
 
@@ -168,7 +177,7 @@ class ShardFold:
         if self._old.keys is None or self._old.keys == self._work.keys:
             return self._old
         self._close_spans(self._old.keys, np.dtype(self._old.dtype))
-        return replace(self._old, keys=self._work.keys, files=self._files, dropped=tuple(self._dropped))
+        return replace(self._old, keys=self._work.keys, files=self._files)
 
     def _inherit(self, inherited: Inherited) -> None:
         """Begin with the region's part of what an earlier run has left."""
@@ -216,10 +225,10 @@ class ShardFold:
         roll = plan_roll(level, windows, old, self._work.keys, self._files)
         layout = layout_of(self._diagnostic, level, dtype, self._old.count)
         for slot in roll.merged if base is not None else ():
-            paths = [path for path in (self._files.get(slot), base) if path is not None]
-            combine_files(layout, paths, self._target(slot, layout))
+            places = [place for place in (self._files.get(slot), base) if place is not None]
+            combine_files(layout, places, self._target(slot, layout))
         for slot in roll.dropped:
-            self._dropped += [self._files.pop(slot)] if slot in self._files else []
+            self._files.pop(slot, None)
 
     def _fold(self, level: str, dtype: np.dtype[Any], steps: Tiles, extremes: Sequence[Extremes]) -> dict[str, Array]:
         """Take steps into a level's base."""
@@ -230,11 +239,15 @@ class ShardFold:
         return fold_tiles(layout, source, self._target(slot, layout), steps, extremes, self._diagnostic.filters)
 
     def _target(self, slot: Slot, layout: StateLayout) -> Any:
-        """Map the file that gets a slot's next state."""
-        current = self._old.files.get(slot)
-        path = next_file(self._work.state_directory, self._old.key.label, slot.label, current)
-        self._files[slot] = path
-        return map_target(path, max(layout.nbytes, 1), current)
+        """Map the place that gets a slot's next state."""
+        work, current = self._work, self._old.files.get(slot)
+        assert work.room is not None
+        offset, size = work.room.extents[slot.level]
+        if layout.nbytes > size:
+            raise BbflowError(f"{self._diagnostic.name}: a state of {layout.nbytes} bytes has a place of {size} bytes")
+        path = next_file(work.state_directory, work.room.label, slot.label, current and current.path)
+        self._files[slot] = StatePlace(path, offset)
+        return memoryview(map_target(path, [(offset, size)]))[offset : offset + size]
 
 
 def keep_rows(work: FoldWork, rows: Mapping[str, Array]) -> tuple[str, ...]:

@@ -1,0 +1,113 @@
+"""Lanes: where each shard is folded, and where its states lie in its lane's files."""
+
+import re
+import time
+from collections.abc import Iterable, Mapping
+from hashlib import blake2b
+from pathlib import Path
+
+from bbflow.operators.diagnostic import Diagnostic
+from bbflow.operators.family import DType
+from bbflow.operators.space import Placement
+from bbflow.store.extents import Extents
+from bbflow.transit.folding.footprint import states_of
+from bbflow.transit.folding.layouts import layout_of
+from bbflow.transit.folding.shards import Room, ShardKey
+from bbflow.transit.folding.slots import OUTER
+
+NodeLane = tuple[str, int]
+"""A node, and one of its workers."""
+JOINED = -1
+"""The lane of fields that blocks of several ranks are joined into."""
+ENDLESS = 1 << 62
+
+
+class Lanes:
+    """Keeps where shards are, as long as they have states.
+
+    Parameters
+    ----------
+    stream, output
+        Tell the run from all others whose states lie on the same nodes.
+    epoch_ns
+        When this analysis has begun: no other of the run has the same names, and later ones have greater ones.
+    """
+
+    def __init__(self, stream: str, output: Path, epoch_ns: int | None = None) -> None:
+        self.run = blake2b(f"{stream}\0{output}".encode(), digest_size=8).hexdigest()
+        """Begins the names of all the run's files."""
+        self.epoch = f"{time.time_ns() if epoch_ns is None else epoch_ns:016x}"
+        """Comes next in the names of this analysis' files."""
+        self._lanes: dict[ShardKey, NodeLane] = {}
+        self._rooms: dict[ShardKey, Room] = {}
+        self._free: dict[tuple[NodeLane, str], Extents] = {}
+
+    def lane_of(self, key: ShardKey) -> int | None:
+        """Give the lane that a shard began in; None if it is new."""
+        return self._lanes[key][1] if key in self._lanes else None
+
+    def room(self, key: ShardKey, lane: int, sizes: Mapping[str, int]) -> Room:
+        """Give where a shard's states go: always the same, as long as it isn't let go of.
+
+        Parameters
+        ----------
+        key
+            The shard.
+        lane
+            Where it is folded.
+        sizes
+            Level to the bytes of one state.
+        """
+        if key not in self._rooms:
+            at = self._lanes[key] = key.node, lane
+            extents = {}
+            for level, size in sizes.items():
+                taken = self._free.setdefault((at, level), Extents(ENDLESS)).take(max(size, 1))
+                assert taken is not None
+                extents[level] = taken
+            self._rooms[key] = Room(self._label(at), extents)
+        return self._rooms[key]
+
+    def _label(self, lane: NodeLane) -> str:
+        node = re.sub(r"[^A-Za-z0-9_]", "_", lane[0])[:64]
+        return f"{self.run}-{self.epoch}-{node}-{lane[1] if lane[1] >= 0 else 'joined'}"
+
+    def is_base(self, slot: str) -> bool:
+        """Whether files of a slot (`slot_of`) are this analysis' own for open steps: these come again and again."""
+        return Path(slot).name.startswith(f"{self.run}-{self.epoch}-") and slot.endswith(".base.")
+
+    def let_go(self, keys: Iterable[ShardKey]) -> None:
+        """Let others have the places of shards that have no states any more."""
+        for key in keys:
+            room = self._rooms.pop(key, None)
+            lane = self._lanes.pop(key, None)
+            for level, extent in room.extents.items() if room and lane else ():
+                assert lane is not None
+                self._free[lane, level].give_back([extent])
+
+
+def state_sizes(diagnostic: Diagnostic, dtype: DType, count: tuple[int, ...]) -> dict[str, int]:
+    """Give the bytes of one state of each level; `dtype` is that of the values after the transforms."""
+    levels = dict.fromkeys((OUTER, *states_of(diagnostic)))
+    return {level: layout_of(diagnostic, level, dtype, count).nbytes for level in levels}
+
+
+def transformed_dtype(
+    diagnostic: Diagnostic, dtypes: Mapping[str, DType], like: str, placement: Placement | None
+) -> DType:
+    """Give the type of a field's values after its transforms.
+
+    Parameters
+    ----------
+    diagnostic
+        What is computed.
+    dtypes
+        Of its variables.
+    like
+        The variable that the field is like, if it is one.
+    placement
+        Where the field lies, if it has a `space`.
+    """
+    own = {name: dtypes[name] for name in diagnostic.of.variables}
+    dtype = dtypes[like] if diagnostic.of.is_plain else diagnostic.of.dtype(own)
+    return diagnostic.transformed_dtype(dtype if placement is None else placement.dtype(dtype))

@@ -1,0 +1,300 @@
+"""The fold of blocks that the kernel takes as they lie: all of a lane's in few calls, without Python work for each.
+
+These are variables themselves, with operators that are made of moments and extremes, and no transforms, `each`, `then`,
+`space` or filters. What is derived of a plan is derived once.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from bbflow.operators import kernel
+from bbflow.operators.blocks import as_fill
+from bbflow.operators.diagnostic import Diagnostic
+from bbflow.operators.family import Array
+from bbflow.operators.library import FIELDS, TYPES
+from bbflow.operators.state import StateLayout
+from bbflow.operators.statistics.moments import Moments
+from bbflow.store.pool import map_pool
+from bbflow.transit.folding.layouts import layout_of
+from bbflow.transit.folding.packing import NOBODY, Alike, Roster, gather, pack, unpack
+from bbflow.transit.folding.plans import FoldPlan, LaneWork, PlannedShard, PlannedSteps
+from bbflow.transit.folding.shards import Extent, Room, ShardKey, ShardState, StatePlace
+from bbflow.transit.folding.slots import BASE, OUTER
+from bbflow.transit.folding.states import map_file, map_target, next_file
+from bbflow.transit.folding.task import FoldWork, Inputs, ShardFold
+
+Record = tuple[ShardState, Array]
+"""A state of no shard, and the positions of the shards that have it."""
+TYPE_NAMES = [dtype.str for dtype in TYPES]
+NO_STATE = ShardState(NOBODY, (), ())
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The shards of a plan that the kernel takes as they lie; each column has an element for each."""
+
+    at: Array
+    """Its position in the plan's roster."""
+    forms: Array
+    """Which form its block is."""
+    types: Array
+    """Code of the values' type."""
+    points: Array
+    """Values of a block."""
+    bytes: Array
+    """Bytes of a block."""
+    extents: Array
+    """First byte and size of its states in files of the lane, of shape (shards, 2)."""
+    fields: Array
+    """First byte of each of the kernel's fields in a state, -1 for none; of shape (shards, fields)."""
+    fills: Array
+    """Address of the value that stands for 'missing', 0 for none."""
+    kept: tuple[Array, ...]
+    """What the addresses point to."""
+
+    @classmethod
+    def of(cls, plan: FoldPlan) -> "Table":
+        """Make the table of a plan."""
+        rows, fills = [], dict[Any, Array]()
+        layouts: dict[Any, tuple[StateLayout, list[int]]] = {}
+        shards = (shard for shard in plan.shards if shard.room is not None)
+        for position, shard in enumerate(shards):
+            form = _steady_form(plan, shard)
+            if form is None:
+                continue
+            at, dtype, count = form
+            key = shard.key.diagnostic, dtype, count
+            if key not in layouts:
+                layout = layout_of(plan.diagnostics[shard.key.diagnostic], OUTER, dtype, count)
+                layouts[key] = layout, _places(layout)
+            layout, places = layouts[key]
+            if not all(isinstance(family, Moments) for family in layout.families) or not layout.families:
+                continue
+            (name,) = shard.places
+            if (name, dtype) not in fills:
+                fill = as_fill(plan.fills[name], dtype)
+                fills[name, dtype] = np.empty(0) if fill is None else fill
+            fill = fills[name, dtype]
+            assert shard.room is not None
+            first, points = shard.room.extents[OUTER][0], prod(count)
+            told = position, at, TYPES[dtype], points, points * dtype.itemsize, first, layout.nbytes
+            rows.append((*told, fill.ctypes.data if fill.size else 0, *places))
+        columns = np.array(rows, "i8").reshape(-1, 8 + len(FIELDS)).T
+        return cls(*columns[:5], columns[5:7].T, np.ascontiguousarray(columns[8:].T), columns[7], tuple(fills.values()))
+
+
+_tables: WeakKeyDictionary[FoldPlan, Table] = WeakKeyDictionary()
+
+
+def table_of(plan: FoldPlan) -> Table:
+    """Give the table of a plan, made once."""
+    if plan not in _tables:
+        _tables[plan] = Table.of(plan)
+    return _tables[plan]
+
+
+def _steady_form(plan: FoldPlan, shard: PlannedShard) -> "tuple[int, np.dtype[Any], tuple[int, ...]] | None":
+    """Give which form a shard's block is, and its type and shape; None if the kernel can't take it as it lies."""
+    if not _is_plain(plan.diagnostics[shard.key.diagnostic]) or shard.local is not None or len(shard.places) != 1:
+        return None
+    ((node, at),) = shard.places.values()
+    form = plan.layout.forms[at] if node == plan.node else None
+    if form is None or form.spilled or not form.bytes or form.dtype not in TYPES:
+        return None
+    return at, form.dtype, form.count
+
+
+def _is_plain(diagnostic: Diagnostic) -> bool:
+    bare = not (diagnostic.transforms or diagnostic.each or diagnostic.then or diagnostic.filters)
+    return bare and diagnostic.of.is_plain and not diagnostic.others
+
+
+def _places(layout: StateLayout) -> list[int]:
+    places = {field: offset for (_, field), offset in layout.places.items()}
+    return [places.get(name, -1) for name in FIELDS]
+
+
+class SteadyFold:
+    """Folds what it can of a lane's work.
+
+    Parameters
+    ----------
+    work
+        What is to be done.
+    plans
+        How the steps lie, in their order.
+    roster
+        The shards that have states.
+    """
+
+    def __init__(self, work: LaneWork, plans: Sequence[FoldPlan], roster: Roster) -> None:
+        self._work, self._plans, self._roster = work, plans, roster
+        self._tables = [table_of(plan) for plan in plans]
+        self._rows = [self._rows_of(plan, table) for plan, table in zip(plans, self._tables, strict=True)]
+        self._present = np.stack([rows >= 0 for rows, _ in self._rows], axis=1)
+        taken = self._present.any(axis=1)
+        for _, others in self._rows:
+            taken[others] = False
+        for key in work.inherited:
+            taken[roster.positions[key]] = False
+        self._taken = taken
+        self.bytes = 0
+        """Bytes of the blocks that were folded."""
+
+    def _rows_of(self, plan: FoldPlan, table: Table) -> tuple[Array, Array]:
+        """Give each shard's row in a plan's table, -1 for none; and the positions of the plan's other shards."""
+        rows = np.full(len(self._roster), -1)
+        own = plan.roster is self._roster or plan.roster.digest == self._roster.digest
+        positions = self._roster.positions
+        at = np.arange(len(self._roster)) if own else np.array([positions[key] for key in plan.roster.keys], "i8")
+        rows[at[table.at]] = np.arange(len(table.at))
+        return rows, np.delete(at, table.at)
+
+    def fold(self) -> tuple[list[Record], set[ShardKey]]:
+        """Give the states that came of it, and their shards."""
+        if not self._taken.any():
+            return [], set()
+        done: list[Record] = []
+        for like, own in self._records():
+            types = self._types(own)
+            if like.dtype:
+                keep = np.array([name == like.dtype for name in TYPE_NAMES])[types]
+                self._taken[own[~keep]] = False  # an error that is said elsewhere
+                own, types = own[keep], types[keep]
+            for group in self._alike(own, types):
+                steps = self._new_steps(like, group)
+                if steps:
+                    current = like.files.get(BASE[OUTER])
+                    done += [
+                        self._fold(rolled, current, members, steps) for rolled, members in self._advanced(like, group)
+                    ]
+                elif like.keys is not None:
+                    done.append((like, group))
+        keys = self._roster.keys
+        return done, {keys[at] for at in np.flatnonzero(self._taken)}
+
+    @property
+    def is_all(self) -> bool:
+        """Whether nothing else is to be folded."""
+        return bool(self._taken.all()) and all(len(plan.shards) == len(plan.roster) for plan in self._plans)
+
+    def _records(self) -> Iterator[Record]:
+        """Give the states that count, and at last those that have none."""
+        new = self._taken.copy()
+        for item in self._work.states:
+            own = np.arange(len(self._roster)) if item.members is None else np.array(item.members, "i8")
+            new[own] = False
+            if (own := own[self._taken[own]]).size:
+                yield item.like, own
+        if new.any():
+            yield NO_STATE, np.flatnonzero(new)
+
+    def _types(self, own: Array) -> Array:
+        types = np.zeros(len(self._roster), "i8")
+        for (rows, _), table in zip(self._rows, self._tables, strict=True):
+            there = rows >= 0
+            types[there] = table.types[rows[there]]
+        return types[own]
+
+    def _alike(self, members: Array, types: Array) -> Iterator[Array]:
+        """Part shards by the plans that they are in, and their type: a call has one list of steps, a state one type."""
+        marks = np.column_stack([self._present[members], types])
+        _, group = np.unique(marks, axis=0, return_inverse=True)
+        return (members[group.reshape(-1) == number] for number in range(int(group.max(initial=-1)) + 1))
+
+    def _advanced(self, like: ShardState, own: Array) -> Sequence[Record]:
+        """Hand on the spans that end before these steps."""
+        if like.keys is None or like.keys == self._work.keys:
+            return [(like, own)]
+        states = {}
+        shards = {shard.key: shard for plan in self._plans for shard in plan.shards}
+        for key, state in unpack(self._roster, [Alike(like, tuple(own.tolist()))]).items():
+            states[key] = ShardFold(self._fold_work(state, shards[key])).advance()
+        return [(item.like, np.array(item.members or range(len(self._roster)))) for item in pack(self._roster, states)]
+
+    def _fold_work(self, state: ShardState, shard: PlannedShard) -> FoldWork:
+        work, plan = self._work, self._plans[0]
+        diagnostic = next(filter(None, (own.diagnostics.get(shard.key.diagnostic) for own in self._plans)))
+        return FoldWork(
+            state, diagnostic, Inputs((), (), {}), work.keys, None, plan.directories.states, plan.directories.rows,
+            work.off, shard.room, work.counted,
+        )  # fmt: skip
+
+    def _new_steps(self, like: ShardState, group: Array) -> list[tuple[int, int]]:
+        """Give the steps that a group's states haven't: the plan by its place, and the step by its place there."""
+        plans = np.flatnonzero(self._present[group[0]]).tolist()
+        steps = ((at, step, number) for at in plans for step, number in enumerate(self._work.steps[at].numbers))
+        return [(at, step) for at, step, number in steps if number > like.last_step]
+
+    def _fold(
+        self, like: ShardState, current: StatePlace | None, group: Array, steps: Sequence[tuple[int, int]]
+    ) -> Record:
+        """Fold some steps into the open states of shards that have the same plans, and are alike."""
+        table, rows = self._tables[steps[0][0]], self._rows[steps[0][0]][0][group]
+        blocks = np.ascontiguousarray(np.stack([self._addresses(at, step, group) for at, step in steps], axis=1))
+        directory = self._plans[0].directories.states
+        room = self._room(group)
+        path = next_file(directory, room.label, BASE[OUTER].label, current and current.path)
+        extents = table.extents[rows]
+        target = _address(map_target(path, joined(extents)))
+        place = like.files.get(BASE[OUTER])
+        source = None if place is None else map_file(place.path)
+        tasks = np.zeros(len(group), kernel.TASK)
+        fields = table.fields[rows]
+        tasks["target"] = np.where(fields < 0, 0, target + extents[:, :1] + fields)
+        if place is not None and source is not None:
+            tasks["source"] = np.where(fields < 0, 0, _address(source) + place.offset + extents[:, :1] + fields)
+        tasks["blocks"] = blocks.ctypes.data + 8 * blocks.shape[1] * np.arange(len(group))
+        tasks["steps"], tasks["points"], tasks["fill"] = blocks.shape[1], table.points[rows], table.fills[rows]
+        kernel.fold_many(table.types[rows], tasks, self._work.threads)
+        self.bytes += int(table.bytes[rows].sum()) * len(steps)
+        at, step = steps[-1]
+        last: PlannedSteps = self._work.steps[at]
+        begun = self._work.steps[steps[0][0]].numbers[steps[0][1]]
+        state = replace(
+            like, dtype=TYPE_NAMES[int(table.types[rows[0]])], last_step=last.numbers[step], last_time=last.times[step],
+            keys=self._work.keys, files={**like.files, BASE[OUTER]: StatePlace(path, 0)},
+            first_step=begun if like.first_step < 0 else like.first_step,
+        )  # fmt: skip
+        return state, group
+
+    def _room(self, group: Array) -> Room:
+        key = self._roster.keys[group[0]]
+        rooms = (shard.room for plan in self._plans for shard in plan.shards if shard.key == key)
+        room = next(rooms)
+        assert room is not None
+        return room
+
+    def _addresses(self, plan: int, step: int, group: Array) -> Array:
+        """Give where the blocks of a step lie."""
+        own, table = self._plans[plan], self._tables[plan]
+        first = _address(map_pool(own.directories.pool))
+        offsets = own.layout.offsets(self._work.steps[plan].sources[step])
+        return first + offsets[table.forms[self._rows[plan][0][group]]]
+
+
+def packed(roster: Roster, done: Sequence[Record], others: Mapping[ShardKey, ShardState]) -> tuple[Alike, ...]:
+    """Give all states of a lane in few records."""
+    rest = ((item.like, range(len(roster)) if item.members is None else item.members) for item in pack(roster, others))
+    return gather(roster, [*((like, own.tolist()) for like, own in done), *rest])
+
+
+def joined(extents: Array) -> list[Extent]:
+    """Put extents together that follow each other."""
+    ordered = extents[np.argsort(extents[:, 0])]
+    ends = ordered.sum(axis=1)
+    begins = np.flatnonzero(np.append(True, ordered[1:, 0] - ends[:-1] >= _PAGE))
+    lasts = np.append(begins[1:], len(ordered)) - 1
+    return [(int(first), int(end - first)) for first, end in zip(ordered[begins, 0], ends[lasts], strict=True)]
+
+
+_PAGE = 4096
+
+
+def _address(mapping: Any) -> int:
+    return np.frombuffer(mapping, np.uint8).ctypes.data

@@ -1,0 +1,60 @@
+"""Blocks that the kernel takes as they lie come to the same bits as those that are folded one by one."""
+
+import numpy as np
+import pytest
+import shards
+from test_states_go_on import COLUMNS, HOURS, QUARTERS, ROWS, values
+
+from bbflow.operators import kernel
+from bbflow.operators.library import TYPES
+from bbflow.transit.folding import steady
+
+CONFIG = {
+    "windows": ["day", "month", {"running": {"days": 3}}, "run"],
+    "operators": {
+        "x": ["mean", "std", "min", "max"],
+        "sums": {"of": "x", "operators": ["sum", "count"], "windows": ["run"]},
+        "median": {"of": "x", "operators": [{"percentiles": {"q": [50]}}], "windows": ["month"]},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"batch_steps": 4},
+        {"batch_steps": 1, "gone": (1,), "gone_from": 9, "crash_at": 5},
+        {"moves": {7: COLUMNS, 20: QUARTERS}, "crash_at": 12},
+    ],
+    ids=["batches", "shards that stay behind, and a crash", "moves"],
+)
+def test_a_lane_at_once_is_bit_for_bit_what_shard_by_shard_is(tmp_path, monkeypatch, how):
+    at_once = shards.statistics(shards.run(tmp_path / "at_once", CONFIG, values(), HOURS, ROWS, **how))
+    monkeypatch.setattr(steady, "_is_plain", lambda diagnostic: False)
+    monkeypatch.setattr(kernel, "fold_many", None)
+    one_by_one = shards.statistics(shards.run(tmp_path / "one_by_one", CONFIG, values(), HOURS, ROWS, **how))
+    assert at_once.keys() == one_by_one.keys()
+    for place, result in one_by_one.items():
+        np.testing.assert_array_equal(at_once[place], result, err_msg=str(place))
+
+
+def test_pieces_of_large_blocks_come_to_what_the_whole_comes_to_on_any_number_of_threads():
+    points = (1 << 19) + 300
+    blocks = np.random.default_rng(1).normal(size=(3, points)).astype("f4")
+    fields = {"count": "i4", "shift": "f4", "first": "f8", "second": "f8", "min": "f4", "max": "f4"}
+
+    def folded(threads):
+        target = {name: np.zeros(points, dtype) for name, dtype in fields.items()}
+        task = np.zeros(2, kernel.TASK)
+        addresses = np.array([block.ctypes.data for block in blocks], "u8")
+        task["target"] = [array.ctypes.data for array in target.values()]
+        task["target"][1] = 0  # a task that keeps nothing
+        task["blocks"], task["steps"], task["points"] = addresses.ctypes.data, len(blocks), points
+        kernel.fold_many(np.full(2, TYPES[np.dtype("f4")]), task, threads)
+        return target
+
+    one, three = folded(1), folded(3)
+    for name in fields:
+        np.testing.assert_array_equal(one[name], three[name], err_msg=name)
+    assert (one["count"] == 3).all()
+    np.testing.assert_array_equal(one["max"], blocks.max(axis=0))
