@@ -8,18 +8,16 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-from numcodecs.zstd import Zstd
 
 from bbflow.atomic import replacing
 from bbflow.errors import naming
 
 Array = np.ndarray[Any, Any]
-COMPRESSION_LEVEL = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Chunks:
-    """The files of an array that is chunked along its first dimension alone (Zarr 3, codecs 'bytes' and 'zstd')."""
+    """The files of an array that is chunked along its first dimension alone (Zarr 3, codec 'bytes' alone)."""
 
     directory: Path
     """The array's."""
@@ -27,8 +25,6 @@ class Chunks:
     """Of one chunk."""
     dtype: str
     """NumPy's name of the type, in whichever byte order; files are little-endian."""
-    compressed: bool = False
-    """Whether with zstd."""
 
     @property
     def stored(self) -> np.dtype[Any]:
@@ -56,10 +52,10 @@ class Chunks:
         """Write a whole chunk."""
         content = np.ascontiguousarray(values, self.stored).reshape(-1).view("u1").data
         with self.replacing(index) as file:
-            file.write(Zstd(level=COMPRESSION_LEVEL).encode(content) if self.compressed else content)
+            file.write(content)
 
     def write_rows(self, file: BinaryIO, first: int, values: Array) -> None:
-        """Write some rows of a chunk that isn't compressed into its file.
+        """Write some rows of a chunk into its file.
 
         Parameters
         ----------
@@ -70,7 +66,6 @@ class Chunks:
         values
             Of shape (axis, rows, …): a chunk has the whole field for each index of the axis.
         """
-        assert not self.compressed, "a compressed chunk is written at once"
         field = prod(self.shape) // len(values)
         row = prod(values.shape[2:])
         for number, rows in enumerate(values):
@@ -83,7 +78,6 @@ class Chunks:
             content = self.path(index).read_bytes()
         except FileNotFoundError:
             return np.full(self.shape, self.fill, self.stored)
-        content = Zstd().decode(content) if self.compressed else content
         return np.frombuffer(content, self.stored, prod(self.shape)).reshape(self.shape)
 
 

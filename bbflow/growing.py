@@ -6,6 +6,7 @@ all of them at once. The store's one writer knows its metadata and never reads t
 """
 
 import json
+import os
 import uuid
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.chunks import COMPRESSION_LEVEL, Chunks
+from bbflow.chunks import Chunks
 
 Array = np.ndarray[Any, Any]
 Node = dict[str, Any]
@@ -43,6 +44,7 @@ class GrowingZarr:
         self._nodes: dict[str, Node] = members_of(root)
         self._texts = {name: json.dumps(node) for name, node in self._nodes.items()}
         self._chunks: dict[str, Chunks] = {}
+        self._changed: dict[str, None] = {}
 
     @property
     def is_new(self) -> bool:
@@ -60,7 +62,6 @@ class GrowingZarr:
         dtype: Any,
         attributes: Mapping[str, Any],
         chunks: Sequence[int] | None = None,
-        compression: str = "none",
         storage: Mapping[str, Any] | None = None,
     ) -> None:
         """Make an array; floating-point values that are never written read as NaN.
@@ -76,15 +77,13 @@ class GrowingZarr:
         chunks
             Their shape: as long as the array along all but the first dimension. By default one chunk for each index
             of that.
-        compression
-            none or zstd.
         storage
             Other entries of its metadata, for chunks that somebody else writes in other files.
         """
         for parent in PurePosixPath(name).parents:
             if str(parent) != "." and str(parent) not in self:
                 self._keep(str(parent), deepcopy(GROUP))
-        node = _array_node(np.dtype(dtype).str, compression)
+        node = _array_node(np.dtype(dtype).str)
         grid = [max(size, 1) for size in (chunks or (1, *shape[1:]))]
         node["chunk_grid"]["configuration"]["chunk_shape"] = grid
         assert grid[1:] == [max(size, 1) for size in shape[1:]], f"{name} is chunked along its first dimension alone"
@@ -132,8 +131,7 @@ class GrowingZarr:
         if name not in self._chunks:
             node = self._nodes[name]
             shape = tuple(node["chunk_grid"]["configuration"]["chunk_shape"])
-            compressed = any(codec["name"] == "zstd" for codec in node["codecs"])
-            self._chunks[name] = Chunks(self._root / name, shape, node["data_type"], compressed)
+            self._chunks[name] = Chunks(self._root / name, shape, node["data_type"])
         return self._chunks[name]
 
     def read(self, name: str) -> Array:
@@ -159,6 +157,10 @@ class GrowingZarr:
         find the store without consolidated metadata. This is their format in one write.
         """
         self._attributes |= attributes
+        self._root.mkdir(parents=True, exist_ok=True)
+        for name in self._changed:  # for readers that don't use the consolidated metadata
+            _replace(self._root / name, self._texts[name])
+        self._changed = {}
         members = ", ".join(f"{json.dumps(name)}: {self._texts[name]}" for name in sorted(self._texts))
         inside = f'{{"kind": "inline", "must_understand": false, "metadata": {{{members}}}}}'
         root = json.dumps(GROUP | {"attributes": self._attributes})
@@ -169,16 +171,17 @@ class GrowingZarr:
             self._chunks = {}
 
     def _keep(self, name: str, node: Node) -> None:
-        """Let an array or group be so, also for readers that don't use the consolidated metadata."""
+        """Let an array or group be so from the next `commit` on."""
+        if name not in self._nodes:
+            (self._root / name).mkdir(parents=True, exist_ok=True)
         self._nodes[name], self._texts[name] = node, json.dumps(node)
-        _replace(self._root / name, self._texts[name])
+        self._changed[name] = None
 
 
 @cache
-def _made_by_zarr(dtype: str, compression: str) -> str:
+def _made_by_zarr(dtype: str) -> str:
     """Let zarr say once how it describes arrays of some type."""
     import zarr  # late: who reads attributes, or shows progress, needs none of it
-    from zarr.codecs import ZstdCodec
 
     made: dict[str, Any] = {}
     zarr.create_array(
@@ -188,21 +191,21 @@ def _made_by_zarr(dtype: str, compression: str) -> str:
         chunks=(1,),
         dtype=dtype,
         fill_value=Chunks(Path(), (1,), dtype).fill,
-        compressors=ZstdCodec(level=COMPRESSION_LEVEL) if compression == "zstd" else None,
+        compressors=None,
     )
     return str(made[f"array/{METADATA}"].to_bytes().decode())
 
 
-def _array_node(dtype: str, compression: str) -> Node:
-    node: Node = json.loads(_made_by_zarr(dtype, compression))
+def _array_node(dtype: str) -> Node:
+    node: Node = json.loads(_made_by_zarr(dtype))
     return node
 
 
 def _replace(directory: Path, content: str) -> None:
-    directory.mkdir(parents=True, exist_ok=True)
-    temporary = directory / TEMPORARY
-    temporary.write_text(content)
-    temporary.rename(directory / METADATA)
+    temporary = os.path.join(directory, TEMPORARY)
+    with open(temporary, "w") as file:
+        file.write(content)
+    os.rename(temporary, os.path.join(directory, METADATA))
 
 
 def _read_root(path: Path) -> Node:

@@ -17,6 +17,8 @@ import yaml
 PARTS = {"bbflow node": "agent", "bbflow fold": "driver", "dask worker": "worker"}
 """Words of a process's command line, and what we call it."""
 SAMPLE_S = 0.02
+Sample = tuple[float, dict[str, float]]
+"""A time (seconds since the epoch), and the CPU time that each part has taken until then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +61,20 @@ class Cost:
 
 
 def run(case: Case, folder: Path) -> Cost:
-    """Run it, with two worker threads at most, and give the costs."""
+    """Run it, with one worker thread, and give the costs."""
+    began_s = time.time()
+    process = start(case, folder)
+    samples = list(_sample(process))
+    said = process.communicate()[0]
+    if process.returncode:
+        raise RuntimeError(f"{case} ended with {process.returncode}: {said}")
+    return _cost(case, folder, began_s, samples, said)
+
+
+def start(case: Case, folder: Path, *options: str, stream: str = "scale") -> psutil.Popen:
+    """Start ``bbflow run`` of a case in a directory, with further options."""
     content = {
-        "stream": "scale",
+        "stream": stream,
         "output": "out",
         "operators": {f"v{number:03d}": ["mean", "std", "min", "max"] for number in range(case.variables)},
         "windows": ["month", "run"],
@@ -69,15 +82,17 @@ def run(case: Case, folder: Path) -> Cost:
         "workers": {"threads": 1},
     } | ({} if case.raw is None else {"raw": dict(case.raw)})
     (folder / "analysis.yml").write_text(yaml.safe_dump(content))
-    began_s = time.time()
-    words = [sys.executable, "-m", "bbflow", "run", "analysis.yml", "--overwrite", "--no-report", "--"]
-    process = psutil.Popen(
-        [*words, *writer(case, "bbflow")], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    words = [sys.executable, "-m", "bbflow", "run", "analysis.yml", "--overwrite", "--no-report", *options, "--"]
+    return psutil.Popen(
+        [*words, *writer(case, "bbflow", stream)],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
-    samples = list(_sample(process))
-    said = process.communicate()[0]
-    if process.returncode:
-        raise RuntimeError(f"{case} ended with {process.returncode}: {said}")
+
+
+def _cost(case: Case, folder: Path, began_s: float, samples: list[Sample], said: str) -> Cost:
     events = [json.loads(line) for line in (folder / "out" / "events.jsonl").read_text().splitlines()]
     folds = [event for event in events if event["event"] == "fold"]
     landed = [event for event in events if event["event"] == "landed"]
@@ -94,11 +109,11 @@ def run(case: Case, folder: Path) -> Cost:
     return Cost(cost, (end_s - begin_s) / steps, begin_s - began_s, published)
 
 
-def writer(case: Case, engine: str) -> list[str]:
+def writer(case: Case, engine: str, stream: str = "scale") -> list[str]:
     """Give the command that writes."""
     flags = {name: getattr(case, name) for name in ("ranks", "variables", "points", "steps")}
     words = itertools.chain.from_iterable((f"--{name}", str(value)) for name, value in flags.items())
-    return [sys.executable, str(Path(__file__).with_name("scale_writer.py")), engine, *words]
+    return [sys.executable, str(Path(__file__).with_name("scale_writer.py")), engine, "--stream", stream, *words]
 
 
 def _without_engine(case: Case) -> float:
@@ -111,7 +126,7 @@ def _cpu_of_writer(said: str) -> float:
     return float(json.loads(line)["cpu_s"])
 
 
-def _sample(process: psutil.Popen) -> Iterator[tuple[float, dict[str, float]]]:
+def _sample(process: psutil.Popen) -> Iterator[Sample]:
     """Add up the CPU time of each part's processes again and again until the run ends."""
     taken: dict[tuple[str, int], float] = {}
     while process.poll() is None:
@@ -127,6 +142,6 @@ def _sample(process: psutil.Popen) -> Iterator[tuple[float, dict[str, float]]]:
         time.sleep(SAMPLE_S)
 
 
-def _between(samples: list[tuple[float, dict[str, float]]], part: str, begin_s: float, end_s: float) -> float:
+def _between(samples: list[Sample], part: str, begin_s: float, end_s: float) -> float:
     times, taken = zip(*((at, own[part]) for at, own in samples), strict=True)
     return float(np.interp(end_s, times, taken) - np.interp(begin_s, times, taken))

@@ -19,6 +19,7 @@ def main() -> None:
     """Write."""
     parser = argparse.ArgumentParser()
     parser.add_argument("engine", choices=("bbflow", "Null"))
+    parser.add_argument("--stream", default="scale")
     for name in ("ranks", "variables", "points", "steps"):
         parser.add_argument(f"--{name}", type=int, required=True)
     options = parser.parse_args()
@@ -45,7 +46,7 @@ class Rank:
             io.SetEngine("Null")
         else:
             io.SetEngine("Plugin")
-            own = {"PluginName": "bbflow", "PluginLibrary": bbflow_adios2.LIBRARY, "Stream": "scale"}
+            own = {"PluginName": "bbflow", "PluginLibrary": bbflow_adios2.LIBRARY, "Stream": options.stream}
             io.SetParameters(own | {"Rank": str(rank), "Writers": str(options.ranks)})
         self._fields = np.random.default_rng(rank).random((LOOP_MAX, 1, options.points), dtype="f4")
         place = ([options.ranks, options.points], [rank, 0], [1, options.points])

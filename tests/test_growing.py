@@ -116,7 +116,7 @@ def test_a_store_is_carried_on_after_a_crash(tmp_path):
 @pytest.mark.parametrize(("dtype", "empty"), [("f4", np.nan), ("f8", np.nan), ("i4", 0)])
 def test_values_that_are_never_written_are_missing(tmp_path, dtype, empty):
     store = GrowingZarr(tmp_path / "a.zarr")
-    store.create("v", ["x"], [3], dtype, {}, compression="zstd")
+    store.create("v", ["x"], [3], dtype, {})
     np.testing.assert_array_equal(store.read("v"), np.full(3, empty, dtype))
 
 
@@ -127,11 +127,10 @@ def test_arrays_are_listed_by_their_first_dimension(tmp_path):
     assert store.names("x") == ["x"]
 
 
-@pytest.mark.parametrize("compression", ["none", "zstd"])
-def test_a_chunk_of_many_rows_is_written_in_parts(tmp_path, compression):
+def test_a_chunk_of_many_rows_is_written_in_parts(tmp_path):
     path = tmp_path / "a.zarr"
     store = GrowingZarr(path)
-    store.create("x", ["x"], [0], "i2", {}, [16], compression)
+    store.create("x", ["x"], [0], "i2", {}, [16])
     for start in range(0, 40, 5):
         store.write("x", start, np.arange(start, start + 5))
     store.write("x", 14, np.array([-14, -15, -16, -17], "i2"))

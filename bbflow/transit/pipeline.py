@@ -110,7 +110,8 @@ class Pipeline:
             raise
         self._fold = FoldStage(running, self._saved, lost)
         self._drain = DrainStage(running) if config.raw.wanted else None
-        self._watchers = [Watcher(node, config.stream, done[node.name], self._news) for node in nodes]
+        filters = any(item.filters for item in config.diagnostics.values())
+        self._watchers = [Watcher(node, config.stream, done[node.name], self._news, extremes=filters) for node in nodes]
 
     # What others may call while it runs
 

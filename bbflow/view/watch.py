@@ -27,18 +27,28 @@ class Watcher(threading.Thread):
         Last step that is known already.
     news
         Gets ``(node name, News or error)``.
+    extremes
+        Whether the blocks' minima and maxima are wanted.
     """
 
-    def __init__(self, node: NodeAddress, stream: str, after: int, news: "queue.SimpleQueue[tuple[str, Any]]") -> None:
+    def __init__(
+        self,
+        node: NodeAddress,
+        stream: str,
+        after: int,
+        news: "queue.SimpleQueue[tuple[str, Any]]",
+        *,
+        extremes: bool = False,
+    ) -> None:
         super().__init__(name=f"watch-{node.name}", daemon=True)
         self._client = NodeClient(node)
         self._stream, self._after, self._news = stream, after, news
-        self._stopped = threading.Event()
+        self._stopped, self._extremes = threading.Event(), extremes
 
     def run(self) -> None:
         """Watch until `stop`."""
         change, after, layouts = -1, self._after, Layouts()
-        asked: dict[str, Any] = {"stream": self._stream, "limit": STEPS_PER_REPLY, "extremes": True}
+        asked: dict[str, Any] = {"stream": self._stream, "limit": STEPS_PER_REPLY, "extremes": self._extremes}
         try:
             while not self._stopped.is_set():
                 reply = self._client.request("watch", POLL_S, after=after, change=change, **asked)

@@ -1,0 +1,59 @@
+"""Fold rates: what comes through from Put to the states, against the kernel's own rate on blocks of that size."""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from bbflow.operators import StateLayout, fold_steps
+from bbflow.operators.parse import parse_operators
+from benchmarks.rates import rate
+from benchmarks.rows import Row
+from benchmarks.scale_run import Case, run
+
+CASES = {
+    "1 MiB blocks": Case(1, 1, 1 << 18, 4000),
+    "64 MiB blocks": Case(1, 1, 1 << 24, 150),
+    "16 KiB blocks, 20 variables x 1,000 ranks": Case(20, 1000, 1 << 12, 48, capacity="2GiB"),
+}
+"""200 variables x 1,000 ranks of 16 KiB would need 26 GB for one set of states, so a tenth of them is measured."""
+STEPS = 16
+"""Steps that the kernel takes at once."""
+KERNEL_BYTES = 1 << 28
+"""So many are folded in each repetition, of blocks that aren't in the cache."""
+
+
+def measure(*, quick: bool) -> list[Row]:
+    """Measure; mean, std, min and max of each field, one worker thread."""
+    return [row for name, case in CASES.items() for row in _rows(name, case, quick=quick)]
+
+
+def _rows(name: str, case: Case, *, quick: bool) -> list[Row]:
+    if quick:
+        case = Case(case.variables, max(case.ranks // 10, 1), case.points, case.steps // 4, capacity=case.capacity)
+    kernel = kernel_rate(case.points, 3 if quick else 7)
+    with tempfile.TemporaryDirectory(prefix="bbflow-bench-") as folder:
+        cost = run(case, Path(folder))
+    worker = case.step_bytes / cost.step_cpu_s["worker"] / 1e9
+    through = case.step_bytes / cost.step_s / 1e9
+    return [
+        Row(f"{name}: the kernel alone (the ratio's 1)", kernel, "GB/s", 1.0),
+        Row(f"{name}: bytes folded to the worker's CPU time", worker, "GB/s", worker / kernel),
+        Row(f"{name}: from Put to states, wall time", through, "GB/s", through / kernel),
+    ]
+
+
+def kernel_rate(points: int, repeat: int) -> float:
+    """Give GB/s of CPU time that the kernel folds of float32 blocks, from one state into another."""
+    layout = StateLayout.of(parse_operators(["mean", "std", "min", "max"]), dtype=np.dtype("f4"), points=points)
+    count = max(KERNEL_BYTES // (4 * points), STEPS)
+    blocks = np.random.default_rng(1).random((count, points), "f4")
+    states = [np.zeros(layout.nbytes, "u1") for _ in range(2)]
+    layout.clear(states[0])
+
+    def fold() -> None:
+        for at in range(0, count, STEPS):
+            fold_steps(layout, states[0], states[1], blocks[at : at + STEPS])
+
+    fold()
+    return 4e-3 * rate(fold, count * points, repeat)

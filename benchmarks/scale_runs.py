@@ -1,0 +1,81 @@
+"""Many runs on BB nodes that stay: one after the other, then four at once; what nodes and Dask hold after each."""
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import psutil
+
+from benchmarks.rows import Row
+from benchmarks.scale_run import Case, start
+
+CASE = Case(10, 2, 1024, 200)
+AT_ONCE = 4
+
+
+def measure(*, quick: bool) -> list[Row]:
+    """Measure 20 runs in sequence, and as many four at a time; 4 and 4 if quick."""
+    count = 4 if quick else 20
+    with tempfile.TemporaryDirectory(prefix="bbflow-bench-") as name:
+        folder = Path(name)
+        here = ["--contact", str(folder / "contact.json")]
+        _bbflow("up", *here, "--capacity", "256MiB", "--scheduler-file", str(folder / "scheduler.json"))
+        try:
+            started = _served(folder)
+            rows = []
+            for title, at_once in (("one after the other", 1), (f"{AT_ONCE} at once", AT_ONCE)):
+                held = [_run(folder, f"{at_once}-{first}", at_once) for first in range(0, count, at_once)]
+                rows += _rows(f"{count} runs, {title}", held)
+            left = [path for process in started for path in _states(process)]
+            rows.append(Row("files of states that are left", len(left), "files"))
+        finally:
+            _bbflow("down", *here, "--scheduler-file", str(folder / "scheduler.json"))
+    return rows
+
+
+def _run(folder: Path, name: str, at_once: int) -> tuple[int, int]:
+    """Run some at once; gives what the processes that stay hold afterwards (bytes), and their open files."""
+    processes = []
+    for number in range(at_once):
+        own = folder / f"{name}-{number}"
+        own.mkdir()
+        options = "--contact", str(folder / "contact.json"), "--scheduler", str(folder / "scheduler.json")
+        processes.append(start(CASE, own, *options, stream=f"scale-{name}-{number}"))
+    for process in processes:
+        said = process.communicate()[0]
+        if process.returncode:
+            raise RuntimeError(f"a run ended with {process.returncode}: {said}")
+    served = _served(folder)
+    return sum(item.memory_full_info().uss for item in served), sum(item.num_fds() for item in served)
+
+
+def _rows(title: str, held: list[tuple[int, int]]) -> list[Row]:
+    (first, files), (last, more_files) = held[min(1, len(held) - 1)], held[-1]
+    return [
+        Row(f"{title}: nodes, scheduler and worker hold after the second", first / 2**20, "MiB"),
+        Row(f"{title}: after the last", last / 2**20, "MiB", last / first),
+        Row(f"{title}: open files after the last", more_files, "files", more_files / files),
+    ]
+
+
+def _served(folder: Path) -> list[psutil.Process]:
+    """Give the processes that serve these nodes."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if any(str(folder) in word for word in process.cmdline()) and "run" not in process.cmdline():
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def _states(process: psutil.Process) -> list[Path]:
+    words = process.cmdline()
+    directory = Path(words[words.index("--directory") + 1]) if "--directory" in words else None
+    return list(directory.glob("state/*.[01]")) if directory else []
+
+
+def _bbflow(*words: str) -> None:
+    subprocess.run([sys.executable, "-m", "bbflow", *words], check=True, stdout=subprocess.DEVNULL)
