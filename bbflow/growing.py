@@ -10,7 +10,6 @@ import os
 import uuid
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -19,6 +18,7 @@ import numpy as np
 from bbflow.chunks import Chunks
 
 Array = np.ndarray[Any, Any]
+DType = np.dtype[Any]
 Node = dict[str, Any]
 """Metadata of an array or a group."""
 METADATA, TEMPORARY = "zarr.json", "zarr.new"
@@ -83,7 +83,7 @@ class GrowingZarr:
         for parent in PurePosixPath(name).parents:
             if str(parent) != "." and str(parent) not in self:
                 self._keep(str(parent), deepcopy(GROUP))
-        node = _array_node(np.dtype(dtype).str)
+        node = _array_node(np.dtype(dtype))
         grid = [max(size, 1) for size in (chunks or (1, *shape[1:]))]
         node["chunk_grid"]["configuration"]["chunk_shape"] = grid
         assert grid[1:] == [max(size, 1) for size in shape[1:]], f"{name} is chunked along its first dimension alone"
@@ -178,27 +178,22 @@ class GrowingZarr:
         self._changed[name] = None
 
 
-@cache
-def _made_by_zarr(dtype: str) -> str:
-    """Let zarr say once how it describes arrays of some type."""
-    import zarr  # late: who reads attributes, or shows progress, needs none of it
-
-    made: dict[str, Any] = {}
-    zarr.create_array(
-        store=made,
-        name="array",
-        shape=(1,),
-        chunks=(1,),
-        dtype=dtype,
-        fill_value=Chunks(Path(), (1,), dtype).fill,
-        compressors=None,
-    )
-    return str(made[f"array/{METADATA}"].to_bytes().decode())
-
-
-def _array_node(dtype: str) -> Node:
-    node: Node = json.loads(_made_by_zarr(dtype))
-    return node
+def _array_node(dtype: DType) -> Node:
+    """Describe an array of a type as zarr does, which takes a third of a second to import."""
+    endian = {"configuration": {"endian": "little"}} if dtype.itemsize > 1 else {}
+    fill = {"f": "NaN", "c": [0.0, 0.0]}.get(dtype.kind, 0)
+    return {
+        "shape": [1],
+        "data_type": dtype.name,
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [1]}},
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+        "fill_value": fill,
+        "codecs": [{"name": "bytes"} | endian],
+        "attributes": {},
+        "zarr_format": 3,
+        "node_type": "array",
+        "storage_transformers": [],
+    }
 
 
 def _replace(directory: Path, content: str) -> None:

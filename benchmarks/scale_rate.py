@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from bbflow.operators import StateLayout, fold_steps
-from bbflow.operators.parse import parse_operators
+from bbflow.operators.diagnostic import parse_diagnostics
 from benchmarks.rates import rate
 from benchmarks.rows import Row
 from benchmarks.scale_run import Case, run
@@ -45,7 +45,8 @@ def _rows(name: str, case: Case, *, quick: bool) -> list[Row]:
 
 def kernel_rate(points: int, repeat: int) -> float:
     """Give GB/s of CPU time that the kernel folds of float32 blocks, from one state into another."""
-    layout = StateLayout.of(parse_operators(["mean", "std", "min", "max"]), dtype=np.dtype("f4"), points=points)
+    diagnostics = parse_diagnostics({"v": ["mean", "std", "min", "max"]}, ["run"])
+    layout = StateLayout.of(diagnostics["v"].operators, dtype=np.dtype("f4"), points=points)
     count = max(KERNEL_BYTES // (4 * points), STEPS)
     blocks = np.random.default_rng(1).random((count, points), "f4")
     states = [np.zeros(layout.nbytes, "u1") for _ in range(2)]
@@ -53,7 +54,7 @@ def kernel_rate(points: int, repeat: int) -> float:
 
     def fold() -> None:
         for at in range(0, count, STEPS):
-            fold_steps(layout, states[0], states[1], blocks[at : at + STEPS])
+            fold_steps(layout, states[0], states[1], list(blocks[at : at + STEPS]))
 
     fold()
     return 4e-3 * rate(fold, count * points, repeat)

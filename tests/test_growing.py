@@ -1,3 +1,4 @@
+import json
 import threading
 
 import numpy as np
@@ -118,6 +119,16 @@ def test_values_that_are_never_written_are_missing(tmp_path, dtype, empty):
     store = GrowingZarr(tmp_path / "a.zarr")
     store.create("v", ["x"], [3], dtype, {})
     np.testing.assert_array_equal(store.read("v"), np.full(3, empty, dtype))
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u2", "i4", "u8", "f4", "f8", "c8", "c16"])
+def test_an_array_is_described_as_zarr_describes_it(tmp_path, dtype):
+    store, made = GrowingZarr(tmp_path / "a.zarr"), {}
+    store.create("v", ["x"], [3], dtype, {"units": "K"}, [2])
+    fill = np.nan if dtype[0] == "f" else 0
+    how = {"shape": (3,), "chunks": (2,), "dtype": dtype, "fill_value": fill, "compressors": None}
+    zarr.create_array(made, name="v", dimension_names=["x"], attributes={"units": "K"}, **how)
+    assert store.metadata("v") == json.loads(made["v/zarr.json"].to_bytes())
 
 
 def test_arrays_are_listed_by_their_first_dimension(tmp_path):

@@ -1,20 +1,22 @@
 """What becomes of a field's values before they are written: mantissa bits are rounded away, and bytes compressed."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numcodecs import Blosc, Zstd
-from zarr.codecs import BloscCodec, ZstdCodec
 
 from bbflow.operators.blocks import as_fill
 
+if TYPE_CHECKING:  # a worker that compresses nothing needs neither zarr nor numcodecs, which take half a second
+    from zarr.codecs import BloscCodec, ZstdCodec
+
 Array = np.ndarray[Any, Any]
-SHUFFLES = {"noshuffle": Blosc.NOSHUFFLE, "shuffle": Blosc.SHUFFLE, "bitshuffle": Blosc.BITSHUFFLE}
 
 
-def codec_of(compression: str, dtype: np.dtype[Any]) -> ZstdCodec | BloscCodec | None:
+def codec_of(compression: str, dtype: np.dtype[Any]) -> "ZstdCodec | BloscCodec | None":
     """Give zarr's codec for a kind of compression: none, zstd or blosc."""
+    from zarr.codecs import BloscCodec, ZstdCodec
+
     if compression == "zstd":
         return ZstdCodec(level=1)
     if compression == "blosc":
@@ -24,11 +26,13 @@ def codec_of(compression: str, dtype: np.dtype[Any]) -> ZstdCodec | BloscCodec |
 
 def encoder_of(codec: Mapping[str, Any]) -> Callable[[Array], bytes]:
     """Give what does a codec's work, by how it stands in an array's metadata: zstd or blosc."""
+    from numcodecs import Blosc, Zstd
+
     settings = codec["configuration"]
     if codec["name"] == "zstd":
         numcodec = Zstd(settings["level"], settings["checksum"])
     else:
-        shuffle = SHUFFLES[settings["shuffle"]]
+        shuffle = getattr(Blosc, settings["shuffle"].upper())
         numcodec = Blosc(settings["cname"], settings["clevel"], shuffle, settings["blocksize"])
     encode: Callable[[Array], bytes] = numcodec.encode
     return encode

@@ -4,18 +4,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import numpy as np
-from zarr.abc.codec import Codec
-from zarr.codecs import BytesCodec, ShardingCodec
 
 from bbflow.config import RawConfig
 from bbflow.drain.encoding import codec_of
 from bbflow.drain.shards import LARGE, PAGE, Shard, Single
 from bbflow.errors import ConfigError
 from bbflow.records import BlockForm
+
+if TYPE_CHECKING:  # workers, which write the files, need no zarr
+    from zarr.abc.codec import Codec
 
 MOST_STEPS = 4096
 """Steps in a file at most: whoever reads one of them reads the index of all."""
@@ -62,6 +63,8 @@ class Form:
 
 def storage_of(block: BlockForm, raw: RawConfig) -> dict[str, Any]:
     """Give what stands in the metadata of a new array of a variable about its files."""
+    from zarr.codecs import BytesCodec, ShardingCodec
+
     codec = codec_of(raw.compression, block.dtype)
     size = prod(block.shape) * block.dtype.itemsize
     steps = max(min(raw.shard // max(size, 1), MOST_STEPS), 1)

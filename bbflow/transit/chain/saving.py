@@ -8,7 +8,6 @@ from typing import Any
 from uuid import uuid4
 
 import numpy as np
-import zarr
 
 from bbflow.cf import StreamAttributes
 from bbflow.landing.contact import NodeAddress
@@ -171,6 +170,8 @@ def find_shared(shards: Sequence[ShardState]) -> frozenset[int]:
 
 def coordinates_of(results: Path) -> list[tuple[SavedArray, Array]]:
     """Read what the results have besides statistics: coordinates, their bounds, and operators' axes."""
+    import zarr  # late: it takes a third of a second, and this comes at the end
+
     group = zarr.open_group(results, mode="r")
     found = []
     for name, array in sorted(group.arrays()):

@@ -1,6 +1,5 @@
 """What is folded next, and which states count: the fold's bookkeeping, without any I/O."""
 
-import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -14,7 +13,7 @@ from bbflow.operators.space import Placement
 from bbflow.operators.windows.calendars import Clock
 from bbflow.records import Layout
 from bbflow.transit.folding.batches import Batch
-from bbflow.transit.folding.counted import CountedStates
+from bbflow.transit.folding.counted import CountedFiles, CountedStates
 from bbflow.transit.folding.inherited import Before, Inherited, Origins
 from bbflow.transit.folding.inputs import Inputs
 from bbflow.transit.folding.kept import Kept
@@ -27,7 +26,6 @@ from bbflow.transit.folding.plans import FoldPlan, LaneWork, PlannedSteps
 from bbflow.transit.folding.regions import check_apart, find_time, forms_by_name, regions, step_time
 from bbflow.transit.folding.series import join_partials
 from bbflow.transit.folding.shards import ShardKey, ShardState, overlap
-from bbflow.transit.folding.states import slot_of
 from bbflow.transit.folding.task import FoldReceipt, FoldWork
 from bbflow.transit.folding.timeline import Closing, Timeline
 from bbflow.view.consumers import Cursor
@@ -92,7 +90,7 @@ class Folding:
         self.lanes = Lanes(config.stream, config.output)
         """Where shards are folded, and where their states lie."""
         self._planning = Planning(config.diagnostics, {}, self.lanes)
-        self._slots, self._handed = self._counted_slots, frozenset[str]()
+        self._files = CountedFiles(self.states, self.lanes)
         self._rosters: dict[str, Roster] = {}
         self._stayed: tuple[list[Pattern], int] | None = None
 
@@ -242,20 +240,14 @@ class Folding:
         inherited = self._inherited([item for own in found.values() for item in own])
         lanes = Counter(node for node, _ in found)
         threads = max(site.threads // len(site.directories), 1)
+        works = {at: self._lane_work(batch, own, inherited) for at, own in found.items()}
         return {
-            (node, lane): (
-                self._lane_work(batch, own, inherited, max(threads // lanes[node], 1)),
-                tuple(plan for plan, _ in own),
-            )
-            for (node, lane), own in found.items()
+            at: (replace(work, threads=max(threads // lanes[at[0]], 1)), tuple(plan for plan, _ in found[at]))
+            for at, work in works.items()
         }
 
     def _lane_work(
-        self,
-        batch: Batch,
-        own: Sequence[tuple[FoldPlan, PlannedSteps]],
-        inherited: Mapping[ShardKey, Inherited],
-        threads: int,
+        self, batch: Batch, own: Sequence[tuple[FoldPlan, PlannedSteps]], inherited: Mapping[ShardKey, Inherited]
     ) -> LaneWork:
         first = own[0][0].roster
         roster = Roster.of([plan.roster for plan, _ in own])
@@ -267,25 +259,9 @@ class Folding:
             None if roster is first else roster,
             self.states.of(roster),
             {key: inherited[key] for key in roster.keys if key in inherited} if inherited else {},
-            self._counted(own[0][0].directories.states),
-            threads,
-            self._left(own[0][0].directories.states),
+            self._files.counted(own[0][0].directories.states),
+            self._files.left(own[0][0].directories.states),
         )
-
-    @property
-    def _counted_slots(self) -> frozenset[str]:
-        return frozenset(map(slot_of, self.states.files))
-
-    def _counted(self, directory: str) -> frozenset[str]:
-        """Give the files in a directory in which any state counts."""
-        return frozenset(path for path in self.states.files if os.path.dirname(path) == directory)
-
-    def _left(self, directory: str) -> tuple[str, ...]:
-        """Give the slots in a directory in which states have counted, and none ever will again."""
-        gone = {slot for slot in self._slots - self._counted_slots if not self.lanes.is_base(slot)}
-        own = {slot for slot in gone if os.path.dirname(slot) == directory}
-        self._handed |= own
-        return tuple(sorted(own))
 
     def _inherited(self, planned: Sequence[tuple[FoldPlan, PlannedSteps]]) -> dict[ShardKey, Inherited]:
         """Give what new shards begin with, of what was kept of their points before."""
@@ -323,7 +299,7 @@ class Folding:
             )
             diagnostic = self.config.diagnostics[name]
             own = site.directories[node]
-            room, counted = self._planning.joined_room(key), self._counted(own.states)
+            room, counted = self._planning.joined_room(key), self._files.counted(own.states)
             work = FoldWork(
                 state, diagnostic, inputs, batch.keys, None, own.states, own.rows, self.errors, room, counted
             )
@@ -336,8 +312,7 @@ class Folding:
 
     def take(self, batch: Batch, receipts: Iterable[FoldReceipt]) -> None:
         """Let the results of a batch's tasks count."""
-        counted = self._counted_slots
-        self._slots = counted | self._slots - self._handed
+        self._files.take()
         for receipt in receipts:
             self.states.update({state.key: state for state in receipt.states})
             if receipt.roster:

@@ -1,9 +1,12 @@
-"""The states that count, as tasks have packed them."""
+"""The states that count, as tasks have packed them, and the files in which they lie."""
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 
+from bbflow.transit.folding.lanes import Lanes
 from bbflow.transit.folding.packing import Alike, Roster, count_of, pack, unpack
 from bbflow.transit.folding.shards import ShardKey, ShardState
+from bbflow.transit.folding.states import slot_of
 
 
 class CountedStates(MutableMapping[ShardKey, ShardState]):
@@ -93,3 +96,40 @@ class CountedStates(MutableMapping[ShardKey, ShardState]):
 
     def __len__(self) -> int:
         return len(self._all())
+
+
+class CountedFiles:
+    """The files in which any state counts, and those in which none does any more.
+
+    Parameters
+    ----------
+    states
+        Those that count.
+    lanes
+        Where this analysis' own lie.
+    """
+
+    def __init__(self, states: CountedStates, lanes: Lanes) -> None:
+        self._states, self._lanes = states, lanes
+        self._known = self._slots
+        self._told: set[str] = set()
+
+    @property
+    def _slots(self) -> set[str]:
+        return set(map(slot_of, self._states.files))
+
+    def counted(self, directory: str) -> frozenset[str]:
+        """Give the files in a directory in which any state counts."""
+        return frozenset(path for path in self._states.files if os.path.dirname(path) == directory)
+
+    def left(self, directory: str) -> tuple[str, ...]:
+        """Give the slots in a directory in which states have counted, and none ever will again: their files can go."""
+        gone = {slot for slot in self._known - self._slots if not self._lanes.is_base(slot)}
+        own = {slot for slot in gone if os.path.dirname(slot) == directory}
+        self._told |= own
+        return tuple(sorted(own))
+
+    def take(self) -> None:
+        """Learn that the tasks that were told what is left are done, before their states count."""
+        self._known = self._slots | self._known - self._told
+        self._told = set()

@@ -145,7 +145,7 @@ class LaneWork:
     """What shards that have none begin with, if an earlier run has left something."""
     counted: frozenset[str] = frozenset()
     """The files in which any of the node's states counts now."""
-    threads: int = 1
-    """So many may fold the lane's blocks side by side."""
     left: tuple[str, ...] = ()
     """Slots of lanes (`slot_of`) in which none does any more: their files go."""
+    threads: int = 1
+    """So many may fold the lane's blocks side by side."""

@@ -20,13 +20,14 @@ from bbflow.operators.library import FIELDS, TYPES
 from bbflow.operators.state import StateLayout
 from bbflow.operators.statistics.moments import Moments
 from bbflow.store.pool import map_pool
+from bbflow.transit.folding.inputs import Inputs
 from bbflow.transit.folding.layouts import layout_of
 from bbflow.transit.folding.packing import NOBODY, Alike, Roster, gather, pack, unpack
 from bbflow.transit.folding.plans import FoldPlan, LaneWork, PlannedShard, PlannedSteps
 from bbflow.transit.folding.shards import Extent, Room, ShardKey, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, OUTER
 from bbflow.transit.folding.states import map_file, map_target, next_file
-from bbflow.transit.folding.task import FoldWork, Inputs, ShardFold
+from bbflow.transit.folding.task import FoldWork, ShardFold
 
 Record = tuple[ShardState, Array]
 """A state of no shard, and the positions of the shards that have it."""
@@ -84,8 +85,10 @@ class Table:
             first, points = shard.room.extents[OUTER][0], prod(count)
             told = position, at, TYPES[dtype], points, points * dtype.itemsize, first, layout.nbytes
             rows.append((*told, fill.ctypes.data if fill.size else 0, *places))
-        columns = np.array(rows, "i8").reshape(-1, 8 + len(FIELDS)).T
-        return cls(*columns[:5], columns[5:7].T, np.ascontiguousarray(columns[8:].T), columns[7], tuple(fills.values()))
+        table = np.array(rows, "i8").reshape(-1, 8 + len(FIELDS))
+        at, forms, types, points, bytes_ = table.T[:5]
+        kept = tuple(fills.values())
+        return cls(at, forms, types, points, bytes_, table[:, 5:7], table[:, 8:], table[:, 7], kept)
 
 
 _tables: WeakKeyDictionary[FoldPlan, Table] = WeakKeyDictionary()
@@ -137,12 +140,12 @@ class SteadyFold:
         self._tables = [table_of(plan) for plan in plans]
         self._rows = [self._rows_of(plan, table) for plan, table in zip(plans, self._tables, strict=True)]
         self._present = np.stack([rows >= 0 for rows, _ in self._rows], axis=1)
-        taken = self._present.any(axis=1)
+        taken: Array = np.any(self._present, axis=1)
         for _, others in self._rows:
             taken[others] = False
         for key in work.inherited:
             taken[roster.positions[key]] = False
-        self._taken = taken
+        self._taken: Array = taken
         self.bytes = 0
         """Bytes of the blocks that were folded."""
 
