@@ -30,6 +30,10 @@ class MissingSourceError(SourceError):
     """A file to be staged isn't there."""
 
 
+class ChangedSourceError(SourceError):
+    """A file isn't any more what it was when it was looked at."""
+
+
 class TaskError(BbflowError):
     """A task's command can't be run, failed, or didn't make what it was to make."""
 

@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+from bbflow.belongings import is_made
 from bbflow.errors import NodeError
 from bbflow.landing.certificate import certificate_of
 from bbflow.landing.client import request_once
@@ -63,7 +64,12 @@ def _stop(node: NodeAddress, *, force: bool) -> None:
         request_once(node, "stop", force=force)
     except NodeError:
         print(f"bbflow: node {node.name} was gone already", file=sys.stderr)
-    deadline_s = time.monotonic() + GONE_TIMEOUT_S
-    while Path(node.pool).exists() and time.monotonic() < deadline_s:
+    root, deadline_s = Path(node.directory).parent, time.monotonic() + GONE_TIMEOUT_S
+    while _is_there(node, root) and time.monotonic() < deadline_s:
         time.sleep(0.02)
-    remove_root(Path(node.directory).parent)
+    remove_root(root)
+
+
+def _is_there(node: NodeAddress, root: Path) -> bool:
+    """Whether a node, or a server of files that belongs to it, still has its directory."""
+    return Path(node.pool).exists() or any(map(is_made, root.glob(f"bbflow-{node.name}-*/")))

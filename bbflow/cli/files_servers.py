@@ -52,6 +52,7 @@ def _add_keeping_arguments(parser: argparse.ArgumentParser) -> None:
                         help="when bytes of an IOnode that is away count as lost (default: %(default)g)")  # fmt: skip
     parser.add_argument("--lease", type=float, default=standard.lease_s, metavar="SECONDS",
                         help="how long a silent client keeps what it has open (default: %(default)g)")  # fmt: skip
+    parser.add_argument("--read-only", action="store_true", help="let clients change nothing")
     parser.add_argument("--refresh", type=float, default=standard.refresh_s, metavar="SECONDS",
                         help="look at directories in the shared storage again (default: when asked)")  # fmt: skip
 
@@ -70,6 +71,7 @@ def _be_master(options: argparse.Namespace) -> int:
         lease_s=options.lease,
         node_loss_s=options.node_loss,
         refresh_s=options.refresh,
+        read_only=options.read_only,
         subtree=options.subtree,
     )
     run_master(options.contact, options.name, options.directory, door, kept, with_parent=options.with_parent)

@@ -133,14 +133,14 @@ def _start_files(options: argparse.Namespace, key: str, capacity: int) -> "Compa
 
     storage = [] if options.files == "none" else ["--storage", options.files]
     door = door_options(options)
-    ionode = ["--capacity", str(capacity), *storage, *door]
+    ionode = list(storage)
     if options.files_policy:
         ionode += ["--policy", options.files_policy]
     if options.files_phases:
         ionode += ["--phases", str(options.files_phases)]
-    master = [*storage, *shlex.split(options.files_options), *door]
+    master = [*storage, *shlex.split(options.files_options)]
     where = (options.name, options.contact.resolve(), options.directory, key)
-    return Companions(*where, ionode, master, options.subtree)
+    return Companions(*where, door, capacity, ionode, master, options.subtree)
 
 
 def certificate_of(options: argparse.Namespace) -> Certificate | None:

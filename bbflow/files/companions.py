@@ -8,12 +8,19 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from bbflow.files.names import STREAMS_URL
 from bbflow.landing.contact import NodeAddress, claim_master
 from bbflow.landing.embedded import own_directory
 from bbflow.landing.listen import LOOPBACK
 
 PAUSE_S = 0.2
 END_S = 30.0
+STREAMS = "/streams"
+"""Where the streams of the same nodes are seen."""
+STREAMS_SHARE = 16
+"""This part of a node's files may be what was read of streams."""
+REFRESH_S = 0.5
+"""How old what is seen of a stream may be."""
 
 
 class Companions:
@@ -29,12 +36,16 @@ class Companions:
         Where they make directories of their own.
     key
         The contact file's key.
+    door
+        Options of all servers.
+    capacity
+        Bytes that all files on this node may take.
     ionode
-        Options of ``bbflow files ionode``, beside name, directory and contact file.
+        Options of ``bbflow files ionode``, beside these.
     master
         Those of ``bbflow files master``; it is started if its subtree has none yet.
     subtree
-        Which subtree.
+        Which subtree. Who has the master of all files also shows the streams below `STREAMS`.
     """
 
     def __init__(
@@ -43,22 +54,36 @@ class Companions:
         contact: Path,
         directory: Path,
         key: str,
+        door: Sequence[str],
+        capacity: int,
         ionode: Sequence[str],
         master: Sequence[str],
         subtree: str,
     ) -> None:
         self._closing = threading.Event()
         self._keepers: list[threading.Thread] = []
-        self.directories = {kind: own_directory(directory, f"{name}-{kind}", contact) for kind in ("files", "master")}
-        """Where they keep what they have."""
-        common = ["--contact", str(contact), "--name", name, "--subtree", subtree, "--with-parent"]
-        place = NodeAddress(name, socket.gethostname(), "", str(self.directories["master"]), key, LOOPBACK)
-        if claim_master(contact, subtree, place):
-            self._keep("master", [*common, "--directory", str(self.directories["master"]), *master])
-        self._keep("ionode", [*common, "--directory", str(self.directories["files"]), *ionode])
+        self._name, self._contact, self._directory, self._key, self._door = name, contact, directory, key, door
+        is_first = self._keep_master(subtree, "master", master)
+        streams = capacity // STREAMS_SHARE if is_first and subtree == "/" else 0
+        self._keep("ionode", "files", ["--subtree", subtree, "--capacity", str(capacity - streams), *ionode])
+        if streams:
+            storage = ["--storage", f"{STREAMS_URL}{contact}"]
+            if self._keep_master(STREAMS, "streams-master", [*storage, "--read-only", "--refresh", str(REFRESH_S)]):
+                self._keep("ionode", "streams", ["--subtree", STREAMS, "--capacity", str(streams), *storage])
 
-    def _keep(self, kind: str, words: Sequence[str]) -> None:
-        command = [sys.executable, "-m", "bbflow", "files", kind, *words]
+    def _keep_master(self, subtree: str, kind: str, words: Sequence[str]) -> bool:
+        """Keep the master of a subtree, if it has none yet."""
+        directory = own_directory(self._directory, f"{self._name}-{kind}", self._contact)
+        place = NodeAddress(self._name, socket.gethostname(), "", str(directory), self._key, LOOPBACK)
+        is_first = claim_master(self._contact, subtree, place)
+        if is_first:
+            self._keep("master", kind, ["--subtree", subtree, *words])
+        return is_first
+
+    def _keep(self, server: str, kind: str, words: Sequence[str]) -> None:
+        directory = own_directory(self._directory, f"{self._name}-{kind}", self._contact)
+        common = ["--contact", str(self._contact), "--name", self._name, "--directory", str(directory), "--with-parent"]
+        command = [sys.executable, "-m", "bbflow", "files", server, *common, *self._door, *words]
         keeper = threading.Thread(target=self._run, args=(command,), name=f"bbflow-keep-{kind}", daemon=True)
         self._keepers.append(keeper)
         keeper.start()

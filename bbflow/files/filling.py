@@ -150,6 +150,8 @@ class Filling:
             return
         del self._core.filling[inode.ino]
         inode.filling = False
+        if answer["errno"] == errno.ENOENT and inode.parent:  # whoever opens it next sees what is there now
+            self._core.image.inodes[inode.parent].scanned_s = 0.0
         if answer["errno"] != errno.EHOSTDOWN:  # else another node may have it
             self.failed[inode.ino] = str(answer.get("error", ""))
         self.let_go(inode)

@@ -122,6 +122,12 @@ class Image:
             inode = self.inodes[inode.parent]
         return "/".join(reversed(names))
 
+    def top(self, inode: Inode) -> Inode:
+        """Give the entry of the root that an inode is, or is below."""
+        while inode.parent not in (self.root_ino, 0):
+            inode = self.inodes[inode.parent]
+        return inode
+
     def make(
         self, directory: Inode, name: str, kind: str, mode: int, who: Credentials, now_ns: int
     ) -> Inode:  # fmt: skip

@@ -6,6 +6,8 @@ from pathlib import PurePosixPath
 MAX_NAME_BYTES = 255
 MAX_PATH_BYTES = 1024
 """The longest name of an object in S3."""
+STREAMS_URL = "bbflow-streams:"
+"""Begins the URL of a contact file's streams as a shared storage."""
 
 
 def check_name(name: str) -> str:

@@ -65,6 +65,8 @@ class Opening:
             if wait_s:
                 busy = OSError(errno.EBUSY, f"{inode.name!r} is still being written")
                 call.wait(("closed", inode.ino), busy, wait_s, self._core.clock())
+        if inode.parent and (inode.is_cold or self._core.options.read_only):
+            self._scanning.look(call, self._core.image.inodes[inode.parent])
         self._check_there(call, inode)
         is_cold = self._filling.begin(call, inode)
         handle = self._core.open_handle(call.session, inode, 0, inode.pieces)

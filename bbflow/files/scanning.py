@@ -49,6 +49,8 @@ class Scanning:
         OSError
             EIO if the shared storage doesn't answer.
         """
+        if self._core.options.read_only and directory.ino != self._core.image.root_ino:
+            directory, below = self._core.image.top(directory), True  # what others write is seen as it belongs together
         if self._is_known(call, directory, below=below, again=again):
             return
         if self._core.a_node() is None:

@@ -4,7 +4,9 @@ import errno
 from collections.abc import Callable, Iterable, Iterator
 
 from bbflow.atomic import is_beside
-from bbflow.errors import MissingSourceError, SourceError
+from bbflow.errors import ChangedSourceError, MissingSourceError, SourceError
+from bbflow.files.names import STREAMS_URL
+from bbflow.files.streams import StreamStore
 from bbflow.records import Message
 from bbflow.staging.facts import Facts, Listed
 from bbflow.staging.retry import Retry, persist
@@ -27,7 +29,7 @@ class Storage:
 
     def __init__(self, url: str, retry: Retry | None = None) -> None:
         self._url, self._retry = url, retry or Retry()
-        self._sources = Sources()
+        self._sources: Sources | StreamStore = StreamStore(url) if url.startswith(STREAMS_URL) else Sources()
 
     def url(self, path: str) -> str:
         """Give the URL of a file."""
@@ -63,7 +65,7 @@ class Storage:
 
     def _check(self, url: str, found: Facts, facts: tuple[int, str]) -> None:
         if (found.size_bytes, found.version or "") != facts:
-            raise SourceError(f"{url} has changed at its source: refresh it with 'bbflow files refresh'")
+            raise ChangedSourceError(f"{url} has changed at its source: refresh it with 'bbflow files refresh'")
 
     def write(self, path: str, parts: Callable[[], Iterable[bytes]]) -> tuple[int, str]:
         """Write an object anew, all or nothing; give its size and version.
@@ -151,4 +153,6 @@ def errno_of(error: Exception) -> int:
     """Give the errno that says what an error means to who reads or writes a file."""
     if isinstance(error, OSError) and error.errno:
         return error.errno
+    if isinstance(error, ChangedSourceError | MissingSourceError):
+        return errno.ENOENT  # who reads asks the master again, which looks again
     return errno.EIO

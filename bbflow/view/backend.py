@@ -80,7 +80,7 @@ class BbflowBackend(BackendEntrypoint):
         if not opening.steps:
             raise StreamError(_why_empty(opening, name, contact))
         dropped = {drop_variables} if isinstance(drop_variables, str) else set(drop_variables or ())
-        dataset = _dataset(opening, Source(contact, name, opening.lease), name, time, dropped)
+        dataset = dataset_of(opening, Source(contact, name, opening.lease), name, time, dropped)
         return _with_own_names(xr.decode_cf(dataset, **decoding))
 
 
@@ -131,7 +131,8 @@ def _with_own_names(dataset: xr.Dataset) -> xr.Dataset:
     return dataset
 
 
-def _dataset(opening: Opening, source: Source, stream: str, time: str, dropped: set[str]) -> xr.Dataset:
+def dataset_of(opening: Opening, source: Source, stream: str, time: str, dropped: set[str]) -> xr.Dataset:
+    """Give the steps of an opening, not decoded; parameters as of `BbflowBackend.open_dataset`."""
     view, numbers = opening.view, opening.steps
     placed = [[(node, block) for node, block in view.blocks(n) if block.name not in dropped] for n in numbers]
     _check_names(block.name for blocks in placed for _, block in blocks)

@@ -9,6 +9,7 @@ import random
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 
 BLOCK = 1 << 20
 RANDOM = 4096
@@ -77,7 +78,7 @@ def names(directory: str, count: int) -> dict[str, float]:
     os.mkdir(directory)
     paths = [f"{directory}/n{number}" for number in range(count)]
 
-    def rate(call) -> float:
+    def rate(call: Callable[[str], object]) -> float:
         begun_s = time.perf_counter()
         for path in paths:
             call(path)

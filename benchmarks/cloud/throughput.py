@@ -49,7 +49,7 @@ def _one_client(bed: Bed, size: int, longest_s: float) -> list[Row]:
     for way in WAYS:
         unit = "1/s" if "random" in way else "MB/s"
         for name, found in figures.items():
-            base = link.get(way) if name.endswith("IOnodes") and way in link else figures["tmpfs"][way]
+            base = link[way] if name.endswith("IOnodes") and way in link else figures["tmpfs"][way]
             rows.append(Row(f"{bed.rates.name}: {way}, {name}", found[way], unit, found[way] / base))
         if way in link:
             rows.append(Row(f"{bed.rates.name}: {way}, {LINK}", link[way], unit, 1.0))

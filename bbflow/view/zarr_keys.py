@@ -1,0 +1,149 @@
+"""A stream as the keys of a Zarr group (format 2) that grows with it: chunk ``t`` of a variable is step ``t``'s."""
+
+import json
+from collections.abc import Iterator
+from itertools import product
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from bbflow.cf import STEP
+from bbflow.view.backend import dataset_of
+from bbflow.view.opening import Opening
+from bbflow.view.source import Source
+
+Array = np.ndarray[Any, Any]
+Grid = tuple[int, ...]
+
+
+class ZarrKeys:
+    """One look at a stream: which keys there are now, and their bytes.
+
+    Nothing of it is held on the nodes: a chunk whose step has gone meanwhile can't be read any more. An axis is as
+    long as the newest step's number says; steps that have gone are chunks that aren't there, which Zarr's readers see
+    as the fill value.
+
+    Parameters
+    ----------
+    contact
+        The contact file.
+    stream
+        The stream.
+    time
+        The single value that tells a step's time.
+
+    Raises
+    ------
+    StreamError
+        If it can't be laid out.
+    NodeError
+        If a node is gone.
+    """
+
+    def __init__(self, contact: Path, stream: str, time: str = "time") -> None:
+        opening = Opening(contact, stream)
+        opening.wait(lambda _: True, None)
+        self._steps = {number: index for index, number in enumerate(opening.steps)}
+        self._variables: dict[str, xr.Variable] = {}
+        attributes: dict[str, Any] = {}
+        if self._steps:
+            dataset = dataset_of(opening, Source(contact, stream, None), stream, time, set())
+            (self._axis,) = dataset.encoding["unlimited_dims"]
+            self._variables = {str(name): variable for name, variable in dataset.variables.items()}
+            attributes = {**dataset.attrs, "coordinates": STEP}  # as xarray stores a coordinate that is no dimension's
+        self.metadata = self._described(attributes)
+        """Content of the keys that hold no values."""
+
+    def _described(self, attributes: dict[str, Any]) -> dict[str, bytes]:
+        told: dict[str, Any] = {".zgroup": {"zarr_format": 2}, ".zattrs": _plain(attributes)}
+        for name, variable in self._variables.items():
+            own = {key: value for key, value in variable.attrs.items() if key != "_FillValue"}
+            told[f"{name}/.zarray"] = {
+                "zarr_format": 2, "shape": self._shape(variable), "chunks": self._chunk(variable),
+                "dtype": variable.dtype.str, "compressor": None, "filters": None, "order": "C",
+                "fill_value": _fill(variable), "dimension_separator": ".",
+            }  # fmt: skip
+            told[f"{name}/.zattrs"] = _plain({"_ARRAY_DIMENSIONS": list(variable.dims), **own})
+        told[".zmetadata"] = {"zarr_consolidated_format": 1, "metadata": dict(told)}
+        return {key: json.dumps(value).encode() for key, value in told.items()}
+
+    def _shape(self, variable: xr.Variable) -> Grid:
+        """Give a variable's shape, all steps that ever were included."""
+        steps = max(self._steps) + 1
+        return tuple(steps if dim == self._axis else size for dim, size in variable.sizes.items())
+
+    def _chunk(self, variable: xr.Variable) -> Grid:
+        """Give the shape of a chunk: one step, and the ranks' blocks where they are of one length."""
+        blocks = variable.encoding.get("preferred_chunks", {})
+        return tuple(
+            1 if dim == self._axis else _length(blocks.get(dim, size), size) for dim, size in variable.sizes.items()
+        )
+
+    def chunks(self) -> Iterator[tuple[str, int]]:
+        """Go through the keys that hold values, with their bytes."""
+        for name, variable in self._variables.items():
+            chunk = self._chunk(variable)
+            ranges = [
+                self._held(name) if dim == self._axis else range(-(-size // length))
+                for (dim, size), length in zip(variable.sizes.items(), chunk, strict=True)
+            ]
+            for at in product(*ranges):
+                yield f"{name}/{'.'.join(map(str, at)) or '0'}", prod(chunk) * variable.dtype.itemsize
+
+    def _held(self, name: str) -> Iterator[int]:
+        return iter(range(max(self._steps) + 1) if name == STEP else self._steps)
+
+    def read(self, key: str) -> bytes:
+        """Give the content of a key.
+
+        Raises
+        ------
+        KeyError
+            If there is none.
+        StreamError, NodeError
+            If the step has gone, or its node.
+        """
+        if key in self.metadata:
+            return self.metadata[key]
+        name, _, place = key.rpartition("/")
+        variable = self._variables[name]
+        chunk, at = self._chunk(variable), [int(number) for number in place.split(".")][: variable.ndim]
+        if name == STEP:
+            return np.full(chunk, at[0], variable.dtype).tobytes()
+        return _padded(self._values(variable, at, chunk), chunk).tobytes()
+
+    def _values(self, variable: xr.Variable, at: list[int], chunk: Grid) -> Array:
+        ranges = []
+        for number, length, dim in zip(at, chunk, variable.dims, strict=True):
+            first = self._steps[number] if dim == self._axis else number * length
+            ranges.append(slice(first, first + length))
+        return np.asarray(variable[tuple(ranges)].values)
+
+
+def _length(blocks: Any, size: int) -> int:
+    lengths = blocks if isinstance(blocks, tuple) else (blocks,)
+    is_regular = len(set(lengths[:-1])) <= 1 and lengths[-1] <= lengths[0]
+    return max(int(lengths[0] if is_regular else size), 1)
+
+
+def _padded(values: Array, chunk: Grid) -> Array:
+    """Give a chunk of its whole length, also at an array's end."""
+    if values.shape == chunk:
+        return values
+    whole = np.zeros(chunk, values.dtype)
+    whole[tuple(slice(0, size) for size in values.shape)] = values
+    return whole
+
+
+def _fill(variable: xr.Variable) -> Any:
+    fill = variable.attrs.get("_FillValue", np.nan if variable.dtype.kind == "f" else None)
+    if fill is None or variable.dtype.kind not in "iuf":
+        return None
+    return str(fill).replace("nan", "NaN") if not np.isfinite(fill) else np.asarray(fill, variable.dtype).item()
+
+
+def _plain(attributes: dict[str, Any]) -> dict[str, Any]:
+    return {key: value.tolist() if hasattr(value, "tolist") else value for key, value in attributes.items()}

@@ -1,0 +1,53 @@
+"""Streams as Zarr in the mount of the files: what a program that knows files only sees of a running simulation."""
+
+import errno
+from functools import partial
+
+import programs
+import pytest
+import xarray as xr
+from mounted import Mounts, errno_of, missing
+from servers import Servers, wait_for
+from writers import finish, wait_for_file, write_config, writing
+
+
+@pytest.fixture
+def streams(two_nodes, tmp_path):
+    """The directory of the streams, in a mount of the files of the same nodes."""
+    if reason := missing():
+        pytest.skip(reason)
+    with Servers(tmp_path) as servers, Mounts(tmp_path) as mounts:
+        servers.contact = two_nodes.contact
+        servers.start(storage=False)
+        source = ["--storage", f"bbflow-streams:{two_nodes.contact}", "--subtree", "/streams"]
+        servers.spawn("streams", "master", *source, "--read-only", "--refresh", "0.1")
+        servers.spawn("streams-io", "ionode", *source, "--name", "streams-io", "--capacity", "4MiB")
+        wait_for(lambda: '"/streams"' in two_nodes.contact.read_text(), "the streams' master")
+        servers.client(2)
+        where = mounts.start("m", contact=two_nodes.contact) / "streams"
+        wait_for(where.is_dir, "the streams' directory")
+        yield where
+
+
+def at_least(group, steps):
+    """Give what a group has, once it has so many steps."""
+    seen = xr.open_zarr(group, chunks=None)
+    return seen if seen.sizes.get("time", 0) >= steps else None
+
+
+def test_a_running_stream_is_a_zarr_group_in_the_mount_that_grows_with_it(two_nodes, opened, streams, tmp_path):
+    with writing(two_nodes.contact, programs.STEP_BY_STEP, write_config(tmp_path), ranks=2) as job:
+        for step in range(4):
+            for rank in range(2):
+                wait_for_file(tmp_path / f"landed.{step}.{rank}")
+            view = opened(two_nodes, wait=step + 1)
+            seen = wait_for(partial(at_least, streams / "model", step + 1), f"step {step}")
+            xr.testing.assert_equal(seen, view)
+            assert seen.tas.attrs == view.tas.attrs
+            view.close()
+            for rank in range(2):
+                (tmp_path / f"go.{step}.{rank}").touch()
+        assert finish(job) == (0, "")
+    wait_for(lambda: at_least(streams / "model", 4).attrs["bbflow_status"] == "closed", "the end")
+    assert errno_of((streams / "model" / "new").write_bytes, b"") == errno.EROFS
+    assert errno_of((streams / "model" / ".zattrs").unlink) == errno.EROFS
