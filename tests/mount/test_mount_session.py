@@ -6,7 +6,7 @@ import subprocess
 import time
 
 import pytest
-from mounted import errno_of, in_another_process, write_at
+from mounted import errno_of, in_another_process, let_all_in, write_at
 
 from bbflow.cli import main
 from bbflow.mount.mounting import is_mounted
@@ -86,6 +86,43 @@ def test_a_mount_whose_program_was_killed_makes_way_for_a_new_one(mounts, source
     mounts.kill("m")
     assert errno_of(os.listdir, where) == 107  # ENOTCONN
     assert (mounts.start("m", "--directory", str(source)) / "f").read_text() == "x"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_another_user_needs_no_rights_of_root(mounts, source, tmp_path):
+    if errno_of(os.stat, "/usr/bin/fusermount3"):
+        pytest.skip("fusermount3 is missing: apt install fuse3")
+    if os.stat("/dev/fuse").st_mode & 0o006 != 0o006:
+        pytest.skip("/dev/fuse is root's alone here")
+    nobody = 65534
+    os.chown(source, nobody, nobody)
+    let_all_in(tmp_path)
+    where = mounts.start("m", "--directory", str(source), user=nobody)
+    program = "import sys; open(sys.argv[1], 'w').write('x' * 100000); print(len(open(sys.argv[1]).read()))"
+    assert in_another_process(program, where / "f", user=nobody, group=nobody, extra_groups=[]) == "100000"
+    assert errno_of(os.listdir, where) == 13  # not even root may look into another user's mount
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_other_users_are_let_in_only_if_it_is_said_and_modes_count_for_them(mounts, source, tmp_path):
+    nobody = 65534
+    let_all_in(tmp_path)
+    where = mounts.start("m", "--allow-other", "--directory", str(source))
+    closed = mounts.start("closed", "--directory", str(source))
+    (where / "secret").write_text("x")
+    (where / "secret").chmod(0o600)
+    program = """
+import sys
+for path in sys.argv[1:]:
+    try:
+        print(open(path).read(), end=" ")
+    except OSError as error:
+        print(error.errno, end=" ")
+"""
+    (where / "public").write_text("y")
+    paths = [where / "secret", where / "public", closed / "public"]
+    said = in_another_process(program, *paths, user=nobody, group=nobody, extra_groups=[])
+    assert said == "13 y 13"
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="needs root and unshare")
