@@ -21,7 +21,7 @@ from benchmarks.testbed.measuring import ended_by_signal
 from benchmarks.testbed.needs import missing
 from benchmarks.testbed.planned import OURS, PLAIN, Pegasus
 from benchmarks.testbed.pool import pool
-from benchmarks.testbed.shaping import set_rate
+from benchmarks.testbed.shaping import queue_for_many, set_rate
 
 LINK_BITS_PER_S = 160_000_000
 """Slow enough for a wave's inputs to take as long as a job of Pegasus, whose own doings take seconds."""
@@ -100,10 +100,11 @@ def main() -> int:
         print(f"pegasus: left out: {reason}")
         return 0
     options.output.mkdir(parents=True, exist_ok=True)
-    plain = Job("naive", 1, "", "", waves=4, slots=4, input_bytes=64 << 20, compute_s=8.0)
+    plain = Job("naive", 1, "", "", waves=5, slots=4, input_bytes=64 << 20, compute_s=15.0)
     runs: list[Measured] = []
     with ended_by_signal(), test_bed(plain.keys, plain.input_bytes) as bed:
         set_rate(bed.hosts, LINK_BITS_PER_S)
+        queue_for_many(bed.hosts)
         job = Job(**(vars(plain) | {"board": str(bed.folder / "board")}))
         for number in range(options.repeat):
             runs += repetition(bed, job, number, tuple(options.ways))

@@ -27,10 +27,15 @@ def make_half_duplex(hosts: Hosts, rate_bits_per_s: int = CAP_BITS_PER_S) -> Non
 
 
 def set_rate(hosts: Hosts, rate_bits_per_s: int) -> None:
-    """Give the storage host's link another rate, and a queue for very many connections; it must be half-duplex already.
-
-    The device's own queue takes 32 packets, and each of TCP BBR's connections keeps at least four under way.
-    """
+    """Give the storage host's link another rate; it must be half-duplex already."""
     rate = f"htb rate {rate_bits_per_s}bit burst 256k cburst 256k"
     hosts.run("storage", f"tc class change dev both parent 1: classid 1:1 {rate}")
-    hosts.run("storage", "tc qdisc add dev both parent 1:1 pfifo limit 1000")
+
+
+def queue_for_many(hosts: Hosts) -> None:
+    """Let very many connections share the link: its device's own queue takes 32 packets.
+
+    Each of TCP BBR's connections keeps at least four under way; with more than the queue takes, one of them may get
+    nothing through for half a minute, and ends.
+    """
+    hosts.run("storage", "tc qdisc replace dev both parent 1:1 pfifo limit 1000")
