@@ -108,10 +108,11 @@ class Sparks:
         if way == NAIVE:
             logged = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": events.as_uri()}
             words[1:1] = _confs({"spark.local.dir": str(folder / "bb")} | logged)
-            self._call(words, folder)
+            self._call(words, folder, {})
         else:
             with TemporaryDirectory(prefix="bbflow-spark-", dir=DISK) as disk:
-                self._call([*self._prefetched(way, folder / "bb", Path(disk), board), *words], folder)
+                local = {"SPARK_LOCAL_DIRS": disk} if way == ON_DISK else {}
+                self._call([*self._prefetched(way, folder / "bb", Path(disk), board), *words], folder, local)
         return self._measured(app, way, events)
 
     def _submit(self) -> list[str]:
@@ -136,16 +137,16 @@ class Sparks:
         words = [sys.executable, "-m", "bbflow", "spark", "--to", str(directory), "--spill", str(disk / "spilled")]
         words += ["--capacity", str(self.load.capacity_bytes), "--fetchers", str(self.load.fetchers)]
         if way == ON_DISK:
-            return [*words, "--no-shuffle", "--", "env", f"SPARK_LOCAL_DIRS={disk}"]
+            return [*words, "--no-shuffle", "--"]
         return [*words, "--policy", self.load.policy(way), "--phases", str(board), "--"]
 
-    def _call(self, words: list[str], folder: Path) -> None:
+    def _call(self, words: list[str], folder: Path, local: dict[str, str]) -> None:
         here = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost", "SPARK_HOME": str(self.spark.home)}
         # Java asks for the address of this host's name.
         named = ["unshare", "--uts", "sh", "-c", 'hostname localhost && exec "$@"', "sh"]
         command = self.bed.hosts.inside("compute", *named, *words)
         with (folder / "log").open("w+") as log:
-            told = os.environ | environment() | here
+            told = os.environ | environment() | here | local
             done = subprocess.run(command, cwd=ROOT, env=told, stdout=log, stderr=log, timeout=RUN_S)
             if done.returncode:
                 log.seek(0)
