@@ -1,12 +1,15 @@
 """Spark's own event log: when its stages and tasks ran, and what they read and wrote."""
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bbflow.errors import ConfigError
+
+_BUSY = ("Executor Deserialize Time", "Executor Run Time", "Result Serialization Time")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +23,7 @@ class Ran:
     started_s: float
     """When it was launched."""
     ended_s: float
-    """When it had ended."""
+    """When its executor was done with it; the driver hears of it a little later."""
     input_bytes: int
     """Read from files."""
     shuffle_read_bytes: int
@@ -152,11 +155,12 @@ def _stage(info: Mapping[str, Any], tasks: tuple[Ran, ...]) -> Stage:
 def _ran(event: Mapping[str, Any]) -> Ran:
     info, metrics = event["Task Info"], event.get("Task Metrics") or {}
     read = metrics.get("Shuffle Read Metrics", {})
+    busy_ms = sum(metrics[name] for name in _BUSY if name in metrics) or math.inf
     return Ran(
         stage=event["Stage ID"],
         partition=info.get("Partition ID", info["Index"]),
         started_s=info["Launch Time"] / 1e3,
-        ended_s=info["Finish Time"] / 1e3,
+        ended_s=min(info["Finish Time"], info["Launch Time"] + busy_ms) / 1e3,
         input_bytes=metrics.get("Input Metrics", {}).get("Bytes Read", 0),
         shuffle_read_bytes=read.get("Remote Bytes Read", 0) + read.get("Local Bytes Read", 0),
         shuffle_written_bytes=metrics.get("Shuffle Write Metrics", {}).get("Shuffle Bytes Written", 0),
