@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bbflow.errors import BbflowError
 from bbflow.events import EventLog
-from bbflow.staging import Location, Locations, Stager
+from bbflow.staging import Decision, Location, Locations, Stager
 from bbflow_spark.patience import Look, Patience
 from bbflow_spark.plans import Block, PartitionKey, Question, StageKey, StagePlan, name_of
 from bbflow_spark.program import Program
@@ -197,9 +197,13 @@ class Prefetcher:
 
 def _look(stager: Stager, key: PartitionKey) -> Look:
     state = stager.state()
-    decision = state.decision
-    restricted = decision.hold or decision.stop_s is not None or decision.bytes_per_s is not None
-    return Look(time.monotonic(), stager.is_admitted(name_of(key)), restricted, state.passed_bytes)
+    return Look(time.monotonic(), stager.is_admitted(name_of(key)), _restricts(state.decision), state.passed_bytes)
+
+
+def _restricts(decision: Decision) -> bool:
+    """Whether transfers hardly go on now for the sake of others; a phase that is predicted for later doesn't count."""
+    is_near = decision.stop_s is not None and time.time() > decision.stop_s - LOOK_S
+    return decision.hold or is_near or decision.bytes_per_s is not None
 
 
 def _settled(future: "Future[Locations] | None") -> Locations | None:
