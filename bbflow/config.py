@@ -10,7 +10,7 @@ import yaml
 from bbflow.errors import ConfigError, nearest
 from bbflow.operators.diagnostic import Diagnostic, parse_diagnostics
 from bbflow.operators.readers import flag, one_of
-from bbflow.operators.windows.spans import Run, Steps
+from bbflow.operators.windows.spans import Run, StepsSpan
 from bbflow.origin import look_in
 from bbflow.units import parse_bytes
 
@@ -150,7 +150,7 @@ class Config:
         diagnostics = self.diagnostics.values()
         inner = (item.each.window for item in diagnostics if item.each)
         windows = (*(window for item in diagnostics for window in item.windows), *inner)
-        return tuple(window.name for window in windows if not isinstance(window.spans, Steps | Run))
+        return tuple(window.name for window in windows if not isinstance(window.spans, StepsSpan | Run))
 
     def isolated(self) -> "Config":
         """Give the same configuration with users' operators in processes of their own."""

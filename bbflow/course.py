@@ -37,7 +37,7 @@ class Part(Enum):
     """It has ended for good."""
 
 
-class Keeping(Enum):
+class KeepsRun(Enum):
     """Where the committed steps are at the end."""
 
     RESULTS = "published"
@@ -128,7 +128,7 @@ class Course:
     """Whether the simulation has."""
     interrupts: int = 0
     """How often the user has asked for the end."""
-    keeping: Keeping = Keeping.RESULTS
+    keeping: KeepsRun = KeepsRun.RESULTS
     """Where the steps are, or will be."""
     failure: str = ""
     """Why the analysis was given up."""
@@ -159,7 +159,7 @@ class Course:
             course, actions = replace(self, step=-1)._rescue("was interrupted")
             return course, (StopPart(), *actions)
         said = Say("the rescue was interrupted: what it has not written yet is lost")
-        return replace(self, part=Part.NONE, keeping=Keeping.LEFT), (StopPart(), said)
+        return replace(self, part=Part.NONE, keeping=KeepsRun.LEFT), (StopPart(), said)
 
     def _failed(self, code: int) -> "tuple[Course, tuple[Action, ...]]":
         if self._may_pass(code):
@@ -188,14 +188,14 @@ class Course:
         failure = f"the analysis {how}"
         # A state that is folded, but not published, would be lost with the nodes.
         part = Part.FINISH if self.step >= 0 else Part.RESCUE
-        rescuing = replace(self, part=part, fruitless=0, step=-1, keeping=Keeping.RESCUED, failure=failure)
+        rescuing = replace(self, part=part, fruitless=0, step=-1, keeping=KeepsRun.RESCUED, failure=failure)
         stops = self.on_failure == STOP and not self.simulation_ended
         goes_on = "" if self.simulation_ended else "the simulation is ended; " if stops else "the simulation goes on; "
         said = Say(f"{failure} and is given up: {goes_on}what isn't folded is rescued to rescued/raw.zarr")
         return rescuing, (said, *((StopSimulation(),) if stops else ()), Start(part))
 
     def _hold(self, code: int) -> "tuple[Course, tuple[Action, ...]]":
-        held = replace(self, part=Part.NONE, keeping=Keeping.HELD, published=self.part is not Part.FINISH)
+        held = replace(self, part=Part.NONE, keeping=KeepsRun.HELD, published=self.part is not Part.FINISH)
         return held, (Say(f"{self.part.value} {describe(code)} and is given up: the BB nodes keep what they hold"),)
 
 

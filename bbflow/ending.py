@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bbflow.cf import STEP
-from bbflow.course import Course, Keeping
+from bbflow.course import Course, KeepsRun
 from bbflow.errors import NodeError
 from bbflow.growing import set_attributes, shown_attributes, shown_shapes
 from bbflow.landing.client import NodeClient
@@ -64,9 +64,9 @@ def describe_ending(config: Path, stream: str, output: Path, course: Course, lef
         lines.append(f"{left.rescued} steps that were not folded are in {output / RESCUED}, with all variables")
         first = "mend the cause" if left.last_step >= 0 else "mend the cause, give another output"
         lines += [f"to have their statistics, {first} and run:", f"  {_again(config, output, stream, left)}"]
-    if course.keeping is Keeping.RESCUED and not left.rescued:
+    if course.keeping is KeepsRun.RESCUED and not left.rescued:
         lines.append("no step was left to rescue")
-    if course.keeping is Keeping.LEFT:
+    if course.keeping is KeepsRun.LEFT:
         lines.append("what had neither been folded nor rescued is lost, as you wished")
     return lines
 
@@ -97,7 +97,7 @@ def describe_held(config: Path, stream: str, contact: Path, course: Course) -> l
     course
         As it ended.
     """
-    if course.keeping is not Keeping.HELD:
+    if course.keeping is not KeepsRun.HELD:
         return []
     again = [
         f"bbflow node --name {node.name} --directory {Path(node.directory).parent} --contact {contact} &"

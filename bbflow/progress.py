@@ -55,7 +55,7 @@ class StreamProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class ProgressSummary:
     """How far everything is."""
 
     nodes: int
@@ -72,7 +72,7 @@ class Summary:
         return next((stream for stream in self.streams if stream.name == name), None)
 
 
-def summarise(statuses: Sequence[Status], previous: Summary | None, elapsed: float) -> Summary:
+def summarise(statuses: Sequence[Status], previous: ProgressSummary | None, elapsed: float) -> ProgressSummary:
     """Put the nodes' replies together.
 
     Parameters
@@ -85,7 +85,7 @@ def summarise(statuses: Sequence[Status], previous: Summary | None, elapsed: flo
         Seconds since then.
     """
     names = sorted({name for status in statuses for name in status["streams"]})
-    return Summary(
+    return ProgressSummary(
         nodes=len(statuses),
         capacity_bytes=sum(status["capacity"] for status in statuses),
         free_bytes=sum(status["free"] for status in statuses),
@@ -166,7 +166,7 @@ class Progress:
         self._console = console or Console(stderr=True)
         self._clock = clock
         self._live: Live | None = None
-        self._summary: Summary | None = None
+        self._summary: ProgressSummary | None = None
         self._stream: str | None = None
         self._updated_s = 0.0
         self._printed_s = -math.inf
@@ -187,7 +187,7 @@ class Progress:
         elif self._summary is not None:
             self._print_line(self._summary)
 
-    def update(self, statuses: Sequence[Status], stream: str | None = None) -> Summary:
+    def update(self, statuses: Sequence[Status], stream: str | None = None) -> ProgressSummary:
         """Show the nodes' newest replies.
 
         Parameters
@@ -207,18 +207,18 @@ class Progress:
             self._print_line(self._summary)
         return self._summary
 
-    def _print_line(self, summary: Summary) -> None:
+    def _print_line(self, summary: ProgressSummary) -> None:
         line = plain_line(summary, self._stream)
         if line and line != self._printed:
             self._console.print(line, markup=False, highlight=False, soft_wrap=True)
             self._printed = line
 
 
-def _shown(summary: Summary, stream: str | None) -> list[StreamProgress]:
+def _shown(summary: ProgressSummary, stream: str | None) -> list[StreamProgress]:
     return [item for item in summary.streams if stream is None or item.name == stream]
 
 
-def draw(summary: Summary, stream: str | None = None) -> Group:
+def draw(summary: ProgressSummary, stream: str | None = None) -> Group:
     """Draw progress for a terminal: a row for each stream, and below how full the nodes are.
 
     Parameters
@@ -245,7 +245,7 @@ def draw(summary: Summary, stream: str | None = None) -> Group:
     return Group(table, full)
 
 
-def plain_line(summary: Summary, stream: str | None = None) -> str:
+def plain_line(summary: ProgressSummary, stream: str | None = None) -> str:
     """Write progress in one line for each stream, for logs; empty if there is no stream yet."""
     lines = []
     for item in _shown(summary, stream):

@@ -18,7 +18,7 @@ from bbflow.course import (
     Event,
     Hurry,
     Interrupted,
-    Keeping,
+    KeepsRun,
     Part,
     Say,
     SimulationEnded,
@@ -140,7 +140,7 @@ class Supervisor:
 
     @property
     def _is_complete(self) -> bool:
-        if self.course.keeping is not Keeping.RESULTS:
+        if self.course.keeping is not KeepsRun.RESULTS:
             return False
         return self._says_complete() if self._published < 0 else self._published == 0
 

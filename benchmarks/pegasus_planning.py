@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bbflow_pegasus import BurstBuffer
+from bbflow_pegasus import BurstBufferSite
 from Pegasus.api import Properties, SiteCatalog, TransformationCatalog
 
 TILE_BYTES, IMAGE_BYTES, SMALL_BYTES = 2_000_000, 4_000_000, 300
@@ -87,7 +87,7 @@ class Shape:
         (folder / "replicas.yml").write_text(json.dumps({"pegasus": "5.0", "replicas": replicas}))
 
 
-def write_catalogs(folder: Path, buffer: BurstBuffer) -> None:
+def write_catalogs(folder: Path, buffer: BurstBufferSite) -> None:
     """Write what `bbflow-pegasus config` would have written; it does no harm to the plain plan."""
     from Pegasus.api import Directory, FileServer, Operation, Site, Transformation
 
@@ -150,7 +150,7 @@ def main() -> int:
         shape.write(folder)
         # Room for a tenth of the tiles beside all that must be kept for the end.
         capacity_bytes = 3 * options.tiles * IMAGE_BYTES + options.tiles * TILE_BYTES // 10
-        write_catalogs(folder, BurstBuffer(folder / "bb", capacity_bytes, slots=64))
+        write_catalogs(folder, BurstBufferSite(folder / "bb", capacity_bytes, slots=64))
         runs = [repetition(folder, number) for number in range(options.repeat)]
     medians = {
         way: Cost(*(statistics.median(getattr(run[way], key) for run in runs) for key in ("cpu_s", "wall_s")))

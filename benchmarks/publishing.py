@@ -22,7 +22,7 @@ from bbflow.transit.folding.reduce import ReducedSpan
 from bbflow.transit.folding.shards import ShardKey, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, OUTER, Slot
 from bbflow.transit.folding.timeline import Closing, Span
-from bbflow.transit.output.fields import Field
+from bbflow.transit.output.fields import ResultField
 from bbflow.transit.output.results import Results
 from benchmarks.rows import Row
 
@@ -86,8 +86,8 @@ def _work(directory: Path, diagnostic: Diagnostic, side: int) -> FieldWork:
     return FieldWork(diagnostic, shape, span, (shard,), 0, str(directory))
 
 
-def _field(work: FieldWork) -> Field:
-    return Field(work.diagnostic.name, "<f4", work.shape, ("y", "x"), {"units": "K"}, {})
+def _field(work: FieldWork) -> ResultField:
+    return ResultField(work.diagnostic.name, "<f4", work.shape, ("y", "x"), {"units": "K"}, {})
 
 
 def _zarr_alone(path: Path, fields: int, side: int) -> None:

@@ -12,7 +12,7 @@ from bbflow.course import (
     Ended,
     Hurry,
     Interrupted,
-    Keeping,
+    KeepsRun,
     Part,
     Say,
     SimulationEnded,
@@ -35,7 +35,7 @@ def go(course, *events):
 @pytest.mark.parametrize("code", [0, INCOMPLETE])
 def test_an_analysis_that_has_published_is_not_started_again(code):
     course, actions = go(Course(), Ended(code, 9))
-    assert (course.part, course.keeping, course.failure, actions) == (Part.NONE, Keeping.RESULTS, "", [])
+    assert (course.part, course.keeping, course.failure, actions) == (Part.NONE, KeepsRun.RESULTS, "", [])
 
 
 def test_a_killed_analysis_is_started_again_at_once():
@@ -53,7 +53,7 @@ def test_an_analysis_that_gets_no_further_is_given_up_and_its_steps_are_rescued(
     course, actions = go(Course(), *(Ended(code, 4) for _ in range(TRIES)))
     assert course.part is Part.FOLD
     course, actions = go(course, Ended(code, 4))
-    assert (course.part, course.keeping, actions) == (Part.FINISH, Keeping.RESCUED, [Start(Part.FINISH)])
+    assert (course.part, course.keeping, actions) == (Part.FINISH, KeepsRun.RESCUED, [Start(Part.FINISH)])
     assert course.failure
 
 
@@ -68,7 +68,7 @@ def test_a_publication_whose_failure_may_pass_is_tried_again_and_what_was_folded
     course, actions = go(Course(), SimulationEnded(), Ended(os.EX_DATAERR, 4), Ended(code, 4))
     assert (course.part, [type(action) for action in actions]) == (Part.FINISH, [Start])
     course, actions = go(course, *[Ended(code, 4)] * TRIES)
-    assert (course.part, course.keeping, course.published, actions) == (Part.NONE, Keeping.HELD, False, [])
+    assert (course.part, course.keeping, course.published, actions) == (Part.NONE, KeepsRun.HELD, False, [])
 
 
 def test_a_publication_does_not_keep_the_simulation_from_going_on():
@@ -78,7 +78,7 @@ def test_a_publication_does_not_keep_the_simulation_from_going_on():
 
 def test_an_analysis_that_dies_when_the_nodes_have_forgotten_the_stream_has_done_its_work():
     course, actions = go(Course(), Ended(KILLED, -1, forgotten=True))
-    assert (course.part, course.keeping, actions) == (Part.NONE, Keeping.RESULTS, [])
+    assert (course.part, course.keeping, actions) == (Part.NONE, KeepsRun.RESULTS, [])
 
 
 def test_tries_without_progress_come_more_and_more_slowly():
@@ -111,7 +111,7 @@ def test_a_full_file_system_is_waited_for_as_long_as_the_simulation_runs():
     course, _ = go(course, *full[: TRIES + 1])
     assert course.part is Part.FINISH
     course, actions = go(course, *full[: TRIES + 1])
-    assert (course.part, course.keeping, actions) == (Part.NONE, Keeping.HELD, [])
+    assert (course.part, course.keeping, actions) == (Part.NONE, KeepsRun.HELD, [])
 
 
 def test_a_rescue_is_tried_again_as_long_as_the_simulation_may_wait_for_room_and_given_up_after_its_end():
@@ -121,13 +121,13 @@ def test_a_rescue_is_tried_again_as_long_as_the_simulation_may_wait_for_room_and
     course, actions = go(course, SimulationEnded())
     assert actions == [Hurry()]
     course, actions = go(course, Ended(os.EX_NOPERM, -1))
-    assert (course.part, course.keeping, actions) == (Part.NONE, Keeping.HELD, [])
+    assert (course.part, course.keeping, actions) == (Part.NONE, KeepsRun.HELD, [])
 
 
 @pytest.mark.parametrize("code", [0, INCOMPLETE])
 def test_a_rescue_that_is_done_ends_the_course(code):
     course, _ = go(Course(), Ended(os.EX_USAGE, -1), Ended(KILLED, 3), Ended(code, 9))
-    assert (course.part, course.keeping) == (Part.NONE, Keeping.RESCUED)
+    assert (course.part, course.keeping) == (Part.NONE, KeepsRun.RESCUED)
 
 
 def test_the_first_interrupt_is_for_the_simulation_the_second_for_the_analysis_the_third_for_all():
@@ -136,7 +136,7 @@ def test_the_first_interrupt_is_for_the_simulation_the_second_for_the_analysis_t
     course, actions = go(course, SimulationEnded(), Interrupted())
     assert (course.part, actions) == (Part.RESCUE, [StopPart(), Start(Part.RESCUE)])
     course, actions = go(course, Interrupted())
-    assert (course.part, course.keeping, actions) == (Part.NONE, Keeping.LEFT, [StopPart()])
+    assert (course.part, course.keeping, actions) == (Part.NONE, KeepsRun.LEFT, [StopPart()])
 
 
 def test_what_is_said_names_the_signal():

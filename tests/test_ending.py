@@ -1,10 +1,10 @@
 from pathlib import Path
 
-from bbflow.course import Course, Keeping
+from bbflow.course import Course, KeepsRun
 from bbflow.ending import Left, describe_ending, describe_held
 from bbflow.landing.contact import NodeAddress, add_node, contact_key
 
-FAILED = Course(keeping=Keeping.RESCUED, failure="the analysis was killed by SIGKILL")
+FAILED = Course(keeping=KeepsRun.RESCUED, failure="the analysis was killed by SIGKILL")
 
 
 def told(course, left):
@@ -44,6 +44,6 @@ def test_what_could_not_be_published_is_published_by_a_command_that_is_said(tmp_
         contact, NodeAddress("bb0", "here", str(tmp_path / "none.sock"), str(tmp_path / "bb0"), contact_key(contact))
     )
     for published, count in ((True, 3), (False, 4)):
-        lines = describe_held(Path("a.yml"), "climate", contact, Course(keeping=Keeping.HELD, published=published))
+        lines = describe_held(Path("a.yml"), "climate", contact, Course(keeping=KeepsRun.HELD, published=published))
         assert len(lines) == count
         assert any("fold a.yml" in line and line.endswith("--finish") for line in lines) == (not published)

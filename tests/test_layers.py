@@ -4,6 +4,7 @@ import ast
 from pathlib import Path
 
 import pytest
+from structure import structure_of
 
 ROOT = Path(__file__).parents[1]
 LAYERS = (
@@ -145,3 +146,8 @@ def test_files_are_short_or_have_a_reason():
 def test_every_module_says_what_it_is():
     modules = [path for path in FILES + PLUGIN_FILES if path.name != "__main__.py"]
     assert not [path for path in modules if not ast.get_docstring(ast.parse(path.read_text()))]
+
+
+def test_no_two_public_classes_have_one_name():
+    """A word has one meaning: docs/glossary.md."""
+    assert structure_of(ROOT).shared_names() == {}

@@ -21,8 +21,8 @@ from stat import S_IFDIR, S_IFLNK, S_IFREG, filemode
 
 from bbflow.cli.files_servers import add_ionode, add_master
 from bbflow.errors import BbflowError, ConfigError
-from bbflow.files.client import Entry, FilesClient
-from bbflow.files.stream import Stream
+from bbflow.files.client import DirectoryEntry, FilesClient
+from bbflow.files.stream import FileStream
 from bbflow.records import Message
 from bbflow.units import format_bytes
 
@@ -88,13 +88,13 @@ def _ls(client: FilesClient, options: argparse.Namespace) -> int:
     return 0
 
 
-def _line(entry: Entry) -> str:
+def _line(entry: DirectoryEntry) -> str:
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.mtime_ns / 1e9))
     mode = filemode(KINDS[entry.kind] | entry.mode)
     return f"{mode} {entry.uid:>6} {entry.gid:>6} {entry.size:>12} {when} {entry.state:<7} {entry.path}"
 
 
-def _walk(client: FilesClient, path: str) -> Iterator[Entry]:
+def _walk(client: FilesClient, path: str) -> Iterator[DirectoryEntry]:
     """Go through what is at a path and below it, directories before what is in them."""
     entry = client.stat(path)
     yield entry
@@ -113,7 +113,7 @@ def _get(client: FilesClient, options: argparse.Namespace) -> int:
                 place.mkdir(parents=True, exist_ok=True)
             elif entry.kind == "f":
                 with client.open(entry.path) as file, place.open("wb") as local:
-                    shutil.copyfileobj(Stream(file), local, COPY_BYTES)
+                    shutil.copyfileobj(FileStream(file), local, COPY_BYTES)
     return 0
 
 
@@ -144,7 +144,7 @@ def _put_one(client: FilesClient, path: Path, target: str) -> None:
 def _cat(client: FilesClient, options: argparse.Namespace) -> int:
     for path in options.paths:
         with client.open(path) as file:
-            shutil.copyfileobj(Stream(file), sys.stdout.buffer, COPY_BYTES)
+            shutil.copyfileobj(FileStream(file), sys.stdout.buffer, COPY_BYTES)
     return 0
 
 

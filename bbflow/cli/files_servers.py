@@ -6,10 +6,10 @@ from pathlib import Path
 from bbflow.cli.node import add_door_arguments, certificate_of
 from bbflow.files.core import Options
 from bbflow.files.giving_way import GivingWay
-from bbflow.files.ionode import Place
+from bbflow.files.ionode import IoNodePlace
 from bbflow.files.running import run_ionode, run_master
 from bbflow.landing.contact import contact_key
-from bbflow.landing.peers import Door
+from bbflow.landing.peers import Endpoint
 from bbflow.units import parse_bytes
 
 
@@ -58,7 +58,7 @@ def _add_keeping_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _be_master(options: argparse.Namespace) -> int:
-    door = Door(contact_key(options.contact), options.listen, certificate_of(options))
+    endpoint = Endpoint(contact_key(options.contact), options.listen, certificate_of(options))
     kept = Options(
         storage=_storage(options),
         write_back=options.write_back,
@@ -74,7 +74,7 @@ def _be_master(options: argparse.Namespace) -> int:
         read_only=options.read_only,
         subtree=options.subtree,
     )
-    run_master(options.contact, options.name, options.directory, door, kept, with_parent=options.with_parent)
+    run_master(options.contact, options.name, options.directory, endpoint, kept, with_parent=options.with_parent)
     return 0
 
 
@@ -93,10 +93,12 @@ def _add_giving_way_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _be_ionode(options: argparse.Namespace) -> int:
-    door = Door(contact_key(options.contact), options.listen, certificate_of(options))
-    place = Place(options.name, options.contact, options.directory, parse_bytes(options.capacity), options.subtree)
+    endpoint = Endpoint(contact_key(options.contact), options.listen, certificate_of(options))
+    place = IoNodePlace(
+        options.name, options.contact, options.directory, parse_bytes(options.capacity), options.subtree
+    )
     way = GivingWay(options.policy, options.phases)
-    run_ionode(place, door, _storage(options), way, with_parent=options.with_parent)
+    run_ionode(place, endpoint, _storage(options), way, with_parent=options.with_parent)
     return 0
 
 

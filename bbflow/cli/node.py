@@ -17,7 +17,7 @@ from bbflow.landing.adopt import adopt
 from bbflow.landing.contact import NodeAddress, add_node, contact_key, remove_node
 from bbflow.landing.embedded import DEFAULT_DIRECTORY, own_directory, remove_root
 from bbflow.landing.listen import LOOPBACK
-from bbflow.landing.peers import Door
+from bbflow.landing.peers import Endpoint
 from bbflow.landing.server import SOCKET_NAME, serve
 from bbflow.landing.tls import Certificate
 from bbflow.store.node import FILES, NodeStore
@@ -89,12 +89,12 @@ def run(options: argparse.Namespace) -> int:
     """Run the command."""
     certificate = certificate_of(options)
     directory = own_directory(options.directory, options.name, options.contact)
-    door = Door(contact_key(options.contact), options.listen, certificate)
+    endpoint = Endpoint(contact_key(options.contact), options.listen, certificate)
     where = (options.name, socket.gethostname(), str(directory / SOCKET_NAME), str(directory))
     authority = str(certificate.authority.resolve()) if certificate else ""
 
     def ready(tcp: str) -> None:
-        add_node(options.contact, NodeAddress(*where, door.key, tcp, authority))
+        add_node(options.contact, NodeAddress(*where, endpoint.key, tcp, authority))
 
     capacity = parse_bytes(options.capacity)
     files_capacity = files_part(capacity, options.files_capacity) if options.files else 0
@@ -103,10 +103,10 @@ def run(options: argparse.Namespace) -> int:
         try:
             store = NodeStore(directory, capacity - files_capacity)
             if options.files:
-                companions.callback(_start_files(options, door.key, files_capacity).close)
+                companions.callback(_start_files(options, endpoint.key, files_capacity).close)
             if options.adopt:
                 adopt(store, options.adopt)
-            serve(store, options.name, door, ready, with_parent=options.with_parent)
+            serve(store, options.name, endpoint, ready, with_parent=options.with_parent)
         finally:
             remove_node(options.contact, options.name, str(directory))
     if options.with_parent:
@@ -132,7 +132,7 @@ def _start_files(options: argparse.Namespace, key: str, capacity: int) -> "Compa
     from bbflow.files.companions import Companions  # late: a node without files needs nothing of it
 
     storage = [] if options.files == "none" else ["--storage", options.files]
-    door = door_options(options)
+    endpoint = door_options(options)
     ionode = list(storage)
     if options.files_policy:
         ionode += ["--policy", options.files_policy]
@@ -140,7 +140,7 @@ def _start_files(options: argparse.Namespace, key: str, capacity: int) -> "Compa
         ionode += ["--phases", str(options.files_phases)]
     master = [*storage, *shlex.split(options.files_options)]
     where = (options.name, options.contact.resolve(), options.directory, key)
-    return Companions(*where, door, capacity, ionode, master, options.subtree)
+    return Companions(*where, endpoint, capacity, ionode, master, options.subtree)
 
 
 def certificate_of(options: argparse.Namespace) -> Certificate | None:

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from bbflow.operators.names.listing import SECTIONS, Entry, find, overview
+from bbflow.operators.names.listing import SECTIONS, ListedName, find, overview
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def overview_table(entries: Iterable[Entry]) -> Table:
+def overview_table(entries: Iterable[ListedName]) -> Table:
     """Tabulate what there is, by section."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
     for name in ("name", "what it is", "example"):
@@ -47,7 +47,7 @@ def overview_table(entries: Iterable[Entry]) -> Table:
     return table
 
 
-def entry_table(entry: Entry) -> Table:
+def entry_table(entry: ListedName) -> Table:
     """Tell all of one."""
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=False, title_justify="left", title_style="bold")
     table.title = f"{entry.name} ({entry.section})"

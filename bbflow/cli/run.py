@@ -22,7 +22,7 @@ import bbflow_adios2
 from bbflow.cli.check import tell_before
 from bbflow.cli.fold import add_continue, add_take_over, configured
 from bbflow.config import Config
-from bbflow.course import Course, Keeping, Part
+from bbflow.course import Course, KeepsRun, Part
 from bbflow.ending import Left, describe_ending, describe_held, is_complete, mark_incomplete
 from bbflow.errors import ConfigError, MissingToolError, NodeError, describe
 from bbflow.events import EVENTS_FILE
@@ -117,7 +117,7 @@ def run_simulation(options: argparse.Namespace, command: Sequence[str]) -> int:
         except FileNotFoundError as error:
             raise MissingToolError(str(error)) from None
         code = supervisor.run(command, environment)
-        if embedded is not None and supervisor.course.keeping is Keeping.HELD:
+        if embedded is not None and supervisor.course.keeping is KeepsRun.HELD:
             embedded.leave()
     _tell_ending(options.config, config, contact, supervisor.course, draws_report=not options.no_report)
     return code

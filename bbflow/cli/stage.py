@@ -34,7 +34,7 @@ from bbflow.events import EventLog
 from bbflow.staging import Stager
 from bbflow.staging.diary import kind_of
 from bbflow.staging.names import check_names, link_tree, unlink_gone, write_listing
-from bbflow.staging.program import Step, expand_program, parse_program
+from bbflow.staging.program import ProgramStep, expand_program, parse_program
 from bbflow.staging.running import run_program
 from bbflow.staging.sources import Sources
 from bbflow.units import format_bytes, parse_bytes
@@ -87,11 +87,11 @@ def _stager(options: argparse.Namespace, events: EventLog) -> Stager:
     )
 
 
-def _run_shown(stager: Stager, steps: Sequence[Step], slots: int) -> None:
+def _run_shown(stager: Stager, steps: Sequence[ProgramStep], slots: int) -> None:
     """Run the program in a thread, and show meanwhile how far it is."""
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(True), TransferSpeedColumn())
     with ThreadPoolExecutor(1) as pool, Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        ended: list[Step] = []
+        ended: list[ProgramStep] = []
         running = pool.submit(run_program, stager, steps, slots, ended.append)
         bar = progress.add_task("staging", total=None)
         try:
@@ -116,7 +116,7 @@ def _follow(stager: Stager, running: "Future[None]", show: Callable[[int, int, s
         time.sleep(_SHOW_EVERY_S)
 
 
-def _places(stager: Stager, steps: Sequence[Step]) -> dict[str, Path]:
+def _places(stager: Stager, steps: Sequence[ProgramStep]) -> dict[str, Path]:
     """Give where sources lie that stay there."""
     urls = [file.url for step in steps if not step.command for file in step.task.inputs]
     return {url: path for url in urls if (path := stager.path(url)).exists()}

@@ -11,7 +11,7 @@ from bbflow.view.layout import PlacedBlock
 Array = np.ndarray[Any, Any]
 
 
-class Step(Protocol):
+class CoordinateStep(Protocol):
     """A step whose variables can be read."""
 
     @property
@@ -32,7 +32,7 @@ class CoordinateStore(Protocol):
         """Write a coordinate variable."""
 
 
-def write_coordinates(first: Step, stores: Sequence[CoordinateStore], attributes: StreamAttributes) -> None:
+def write_coordinates(first: CoordinateStep, stores: Sequence[CoordinateStore], attributes: StreamAttributes) -> None:
     """Copy the coordinate variables (1-D, named as a dimension) of a step into the stores that lack them."""
     arrays = [block for _, block in first.placed if block.shape]
     axes = {block.name for block in arrays if len(block.shape) == 1}

@@ -32,7 +32,7 @@ MOST_PARTS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class ShardChunk:
     """What one step leaves in a file."""
 
     parts: Sequence[Array] = ()
@@ -92,7 +92,7 @@ class Shard:
             offset, size = (int(number) for number in _entries(file.fileno(), at)[-1])
         return None if offset == NOTHING else np.memmap(self._path, "u1", "r", offset, size)
 
-    def write(self, at: int, chunks: Sequence[Chunk]) -> int:
+    def write(self, at: int, chunks: Sequence[ShardChunk]) -> int:
         """Write consecutive steps from one on, those before it must be there; give the bytes that were stored."""
         try:
             descriptor = os.open(self._path, os.O_RDWR)
@@ -119,7 +119,7 @@ class Shard:
         finally:
             temporary.unlink(missing_ok=True)
 
-    def _lay_out(self, known: Array, chunks: Sequence[Chunk]) -> tuple[int, list[Array], Array]:
+    def _lay_out(self, known: Array, chunks: Sequence[ShardChunk]) -> tuple[int, list[Array], Array]:
         """Give where the new bytes begin, their parts, and the steps' entries."""
         ends = known.sum(axis=1)[known[:, 0] != NOTHING]
         begin = end = max(self._header, int(ends.max(initial=0)))
@@ -159,7 +159,7 @@ class Single:
             return None
         return np.memmap(self._before, "u1", "r")
 
-    def write(self, at: int, chunks: Sequence[Chunk]) -> int:
+    def write(self, at: int, chunks: Sequence[ShardChunk]) -> int:
         """Write the step, its file appears whole; give the bytes that were stored."""
         (chunk,) = chunks
         if not chunk.parts:

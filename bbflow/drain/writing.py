@@ -11,7 +11,7 @@ import numpy as np
 
 from bbflow.drain.encoding import encoder_of, rounded
 from bbflow.drain.forms import Form
-from bbflow.drain.shards import Chunk, Shard, Single, same_bytes
+from bbflow.drain.shards import Shard, ShardChunk, Single, same_bytes
 from bbflow.errors import StreamError
 from bbflow.view.blocks import BlockReader
 from bbflow.view.fields import FieldPlace, FieldReader, Parts, layouts_of, offsets_of, places_in
@@ -123,12 +123,12 @@ class _Making:
     ) -> None:
         self._work, self._form, self._places, self._offsets, self._reader = work, form, places, offsets, reader
         self._encode = encoder_of(form.codec) if form.codec is not None else None
-        self._last: tuple[list[Array], Chunk] | None = None
+        self._last: tuple[list[Array], ShardChunk] | None = None
         self._step_bytes = prod(form.shape) * form.dtype.itemsize
         self.bytes = 0
         self.repeated_bytes = 0
 
-    def pieces(self) -> Iterator[tuple[int, Shard | Single, list[Chunk]]]:
+    def pieces(self) -> Iterator[tuple[int, Shard | Single, list[ShardChunk]]]:
         """Go through what is written at once: the place of its first step in a file, the file, and the chunks."""
         length = max(PIECE_BYTES // max(self._step_bytes, 1), 1)
         for index, rows in self._work.rows(self._form).items():
@@ -140,18 +140,18 @@ class _Making:
                 at = piece[0] - index * self._form.steps
                 yield at, file, [self._chunk(row, file, at) for row in piece]
 
-    def _chunk(self, row: int, file: Shard | Single, at: int) -> Chunk:
+    def _chunk(self, row: int, file: Shard | Single, at: int) -> ShardChunk:
         step = row - self._work.start
         place = self._places[step]
         if place is None or not self._step_bytes:
             self._last = None
-            return Chunk()
+            return ShardChunk()
         values = self._values(step, place)
         known, chunk = self._last, None
         if self._form.dedup and known is not None and _same(values, known[0]):
             chunk = replace(known[1], repeats=True)
         if chunk is None:
-            chunk = Chunk(self._encoded(values))
+            chunk = ShardChunk(self._encoded(values))
             if self._form.dedup and known is None:
                 stored = file.before(at)
                 chunk = replace(chunk, repeats=stored is not None and chunk.is_same(stored))

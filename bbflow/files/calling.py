@@ -106,7 +106,8 @@ class Caller(NodeClient):
         finally:
             if timeout_s is not None:
                 self._settimeout_none()
-        return message
+        whole: Message = message
+        return whole
 
     def _settimeout_none(self) -> None:
         if self._socket.fileno() >= 0:

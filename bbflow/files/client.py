@@ -17,7 +17,7 @@ from typing import Any
 from bbflow.errors import NodeError
 from bbflow.files.names import is_within, split_path
 from bbflow.files.opened import OpenFile
-from bbflow.files.session import Session
+from bbflow.files.session import ClientSession
 from bbflow.landing.contact import MasterAddress, read_masters
 from bbflow.records import Message
 
@@ -30,7 +30,7 @@ FLUSH_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class DirectoryEntry:
     """What `stat` tells of a file, a directory or a symbolic link."""
 
     path: str
@@ -69,7 +69,7 @@ class FilesClient:
 
     def __init__(self, contact: str | Path) -> None:
         self._contact = Path(contact)
-        self._sessions: dict[str, Session] = {}
+        self._sessions: dict[str, ClientSession] = {}
         self._lock = threading.Lock()
         self._masters: dict[str, MasterAddress] = {}
         self._read_ns = 0
@@ -91,24 +91,24 @@ class FilesClient:
                 return master
         raise NodeError(f"there is no master of {subtree!r} in {self._contact}")
 
-    def _session(self, subtree: str) -> Session:
+    def _session(self, subtree: str) -> ClientSession:
         with self._lock:
             if subtree not in self._sessions:
                 self._sessions[subtree] = self._begin(subtree)
             return self._sessions[subtree]
 
-    def _begin(self, subtree: str) -> Session:
+    def _begin(self, subtree: str) -> ClientSession:
         """Begin a session with a master, which may just be starting."""
         deadline_s = time.monotonic() + START_S
         while True:
             try:
-                return Session(self._find(subtree), self._find)
+                return ClientSession(self._find(subtree), self._find)
             except NodeError:
                 if time.monotonic() > deadline_s:
                     raise
             time.sleep(PAUSE_S)
 
-    def place(self, path: str) -> tuple[Session, str]:
+    def place(self, path: str) -> tuple[ClientSession, str]:
         """Give the session that a path belongs to, and its rest below that session's root.
 
         Raises
@@ -122,7 +122,7 @@ class FilesClient:
         subtree = max((s for s in self._masters if is_within(whole, s)), key=len, default="/")
         return self._session(subtree), whole[len(subtree) :].lstrip("/") if subtree != "/" else whole[1:]
 
-    def stat(self, path: str, wait_s: float = 0.0) -> Entry:
+    def stat(self, path: str, wait_s: float = 0.0) -> DirectoryEntry:
         """Tell what a path leads to; symbolic links are not followed.
 
         Parameters
@@ -148,7 +148,7 @@ class FilesClient:
             return False
         return True
 
-    def entries(self, path: str) -> list[Entry]:
+    def entries(self, path: str) -> list[DirectoryEntry]:
         """List a directory, in order of the names.
 
         Raises
@@ -158,7 +158,7 @@ class FilesClient:
         """
         session, below = self.place(path)
         ino = session.call("lookup", parent=session.root, name=below)["attr"]["ino"]
-        found: list[Entry] = []
+        found: list[DirectoryEntry] = []
         after, more = "", True
         base = path.rstrip("/")
         while more:
@@ -252,7 +252,7 @@ class FilesClient:
             raise OSError(errno.EXDEV, f"{path} and {to} are different masters'")
         session.call("rename", parent=session.root, name=old, to_parent=session.root, to_name=new, flags=flags)
 
-    def setattr(self, path: str, **changes: int) -> Entry:
+    def setattr(self, path: str, **changes: int) -> DirectoryEntry:
         """Change attributes: any of `mode`, `owner`, `group`, `atime_ns`, `mtime_ns` and `size`."""
         session, below = self.place(path)
         ino = session.call("lookup", parent=session.root, name=below)["attr"]["ino"]
@@ -268,7 +268,7 @@ class FilesClient:
         with self.open(path, "w") as file:
             file.pwrite(content, 0)
 
-    def masters(self) -> Iterable[Session]:
+    def masters(self) -> Iterable[ClientSession]:
         """Give a session with each master, that of ``/`` first."""
         return [self._session(subtree) for subtree in sorted(self._masters)]
 
@@ -349,9 +349,9 @@ class FilesClient:
         self.close()
 
 
-def _entry(path: str, attr: Message) -> Entry:
+def _entry(path: str, attr: Message) -> DirectoryEntry:
     names = ("kind", "mode", "uid", "gid", "size", "mtime_ns", "state", "version")
-    return Entry("/" + path.strip("/"), **{name: attr[name] for name in names})
+    return DirectoryEntry("/" + path.strip("/"), **{name: attr[name] for name in names})
 
 
 def _umask() -> int:

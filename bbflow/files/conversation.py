@@ -73,7 +73,8 @@ class Conversation:
             if not data:
                 return None
             self._reader.add(data)
-        return message
+        whole: Message = message
+        return whole
 
     def receive_raw(self, size: int) -> tuple[memoryview, int]:
         """Wait for raw bytes; give them and their checksum.

@@ -10,7 +10,7 @@ from bbflow.files.fleet import Fleet
 from bbflow.files.inodes import Inode
 from bbflow.files.locks import Locks
 from bbflow.files.once import Once
-from bbflow.files.opening import Opening
+from bbflow.files.opening import FileOpening
 from bbflow.files.permissions import Credentials
 from bbflow.files.sessions import Changes, Session
 from bbflow.files.writeback import WriteBack
@@ -33,7 +33,7 @@ class Entering:
     def __init__(
         self,
         core: Core,
-        opening: Opening,
+        opening: FileOpening,
         locks: Locks,
         write_back: WriteBack,
         fleet: Fleet,

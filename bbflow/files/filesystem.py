@@ -9,7 +9,7 @@ from typing import Any
 from fsspec.spec import AbstractFileSystem
 
 from bbflow.errors import ConfigError
-from bbflow.files.client import Entry, FilesClient
+from bbflow.files.client import DirectoryEntry, FilesClient
 from bbflow.files.stream import buffered
 
 TYPES = {"f": "file", "d": "directory", "l": "link"}
@@ -138,7 +138,7 @@ class BurstBufferFileSystem(AbstractFileSystem):  # type: ignore[misc]
         return buffered(self._client.open(plain, modes[mode]), modes[mode])
 
 
-def _told(entry: Entry) -> dict[str, Any]:
+def _told(entry: DirectoryEntry) -> dict[str, Any]:
     return {
         "name": entry.path,
         "size": entry.size,

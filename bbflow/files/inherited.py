@@ -8,7 +8,7 @@ from bbflow.files.database import TransferRow
 from bbflow.records import Message
 
 
-class Inherited:
+class InheritedFiles:
     """Transfers whose answer the master before this one didn't store.
 
     Parameters

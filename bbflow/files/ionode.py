@@ -23,7 +23,7 @@ from bbflow.files.storage import Storage
 from bbflow.files.transfers import Transfers, refusal
 from bbflow.landing.contact import NodeAddress, read_masters
 from bbflow.landing.listen import listen_tcp, listen_unix, public_address, split_address, tune
-from bbflow.landing.peers import Door
+from bbflow.landing.peers import Endpoint
 from bbflow.records import Message
 
 SOCKET_NAME = "ionode.sock"
@@ -34,7 +34,7 @@ THREADS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class IoNodePlace:
     """Where an IOnode is, and what it may use."""
 
     name: str
@@ -56,7 +56,7 @@ class IoNode:
     ----------
     place
         Where it is.
-    door
+    endpoint
         How it lets peers in.
     storage
         The shared storage's URL; empty for none.
@@ -64,13 +64,13 @@ class IoNode:
         When transfers may run.
     """
 
-    def __init__(self, place: Place, door: Door, storage: str, giving_way: GivingWay) -> None:
-        self._place, self._door = place, door
+    def __init__(self, place: IoNodePlace, endpoint: Endpoint, storage: str, giving_way: GivingWay) -> None:
+        self._place, self._endpoint = place, endpoint
         self._pieces = Pieces(place.directory)
         self._identity: Message = {"name": place.name, "host": socket.gethostname()}
-        self._tls = door.certificate.context() if door.certificate else None
+        self._tls = endpoint.certificate.context() if endpoint.certificate else None
         self._unix = listen_unix(place.directory / SOCKET_NAME)
-        self._tcp = listen_tcp(door.address)
+        self._tcp = listen_tcp(endpoint.address)
         backing, self._addresses = Storage(storage), dict[str, NodeAddress]()
         self._fills = Fills(self._pieces, backing, giving_way.chunk, THREADS)
         self._transfers = Transfers(
@@ -108,7 +108,7 @@ class IoNode:
 
     def _serve(self, peer: socket.socket, is_remote: bool) -> None:
         try:
-            with Conversation(peer, self._door.key, self._identity, self._tls if is_remote else None) as client:
+            with Conversation(peer, self._endpoint.key, self._identity, self._tls if is_remote else None) as client:
                 while (message := client.receive()) is not None:
                     self._answer(client, message)
         except ProtocolError as error:
@@ -194,8 +194,8 @@ class IoNode:
             "host": self._identity["host"],
             "socket": str(place.directory / SOCKET_NAME),
             "directory": str(place.directory),
-            "tcp": public_address(self._tcp, split_address(self._door.address)[0]),
-            "tls": str(self._door.certificate.authority.resolve()) if self._door.certificate else "",
+            "tcp": public_address(self._tcp, split_address(self._endpoint.address)[0]),
+            "tls": str(self._endpoint.certificate.authority.resolve()) if self._endpoint.certificate else "",
         }
         inventory = [(key, size) for key, size in self._pieces.inventory() if not self._fills.is_filling(key)]
         parts = [inventory[at : at + INVENTORY_PART] for at in range(0, max(len(inventory), 1), INVENTORY_PART)]
@@ -208,7 +208,7 @@ class IoNode:
         self._learn(master.reply()["nodes"])
 
     def _learn(self, nodes: list[Message]) -> None:
-        self._addresses = {str(told["name"]): address_of(told, self._door.key) for told in nodes if told["up"]}
+        self._addresses = {str(told["name"]): address_of(told, self._endpoint.key) for told in nodes if told["up"]}
 
     def _obey(self, master: Caller) -> None:
         while True:

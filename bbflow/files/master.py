@@ -17,7 +17,7 @@ from bbflow.files.locks import Locks
 from bbflow.files.names import is_within, split_path
 from bbflow.files.naming import Naming
 from bbflow.files.once import Once
-from bbflow.files.opening import Opening
+from bbflow.files.opening import FileOpening
 from bbflow.files.overview import Overview
 from bbflow.files.permissions import Credentials
 from bbflow.files.replicas import Replicas
@@ -54,7 +54,7 @@ class Master:
         self._replicas = Replicas(core, self._filling)
         self._fleet = Fleet(core, self._replicas)
         committing = Committing(core, self._write_back, self._replicas)
-        self._opening = Opening(core, self._filling, self._scanning, self._write_back, committing)
+        self._opening = FileOpening(core, self._filling, self._scanning, self._write_back, committing)
         naming = Naming(core, self._opening, self._scanning, self._write_back)
         overview = self._overview = Overview(core, self._filling, self._scanning, self._write_back, self._fleet)
         locks = Locks(core)

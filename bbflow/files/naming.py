@@ -6,7 +6,7 @@ from bbflow.files.core import Call, Core, Request
 from bbflow.files.image import MissingEntry
 from bbflow.files.inodes import DIRECTORY, FILE, LINK, Inode
 from bbflow.files.names import check_name
-from bbflow.files.opening import Opening
+from bbflow.files.opening import FileOpening
 from bbflow.files.permissions import (
     READ,
     WRITE,
@@ -35,7 +35,7 @@ class Naming:
         Its other parts.
     """
 
-    def __init__(self, core: Core, opening: Opening, scanning: Scanning, write_back: WriteBack) -> None:
+    def __init__(self, core: Core, opening: FileOpening, scanning: Scanning, write_back: WriteBack) -> None:
         self._core, self._opening, self._scanning, self._write_back = core, opening, scanning, write_back
         self.requests: dict[str, Request] = {
             "lookup": self._lookup,

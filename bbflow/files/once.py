@@ -6,7 +6,7 @@ import msgpack
 
 from bbflow.errors import ProtocolError
 from bbflow.files.core import Call, Core
-from bbflow.files.sessions import Session, Slot
+from bbflow.files.sessions import ReplySlot, Session
 from bbflow.records import Message
 
 MAX_SLOTS = 4096
@@ -32,7 +32,7 @@ class Once:
         for name, slot, number, reply in self._core.database.replies():
             session = self._core.sessions.by_name.get(name)
             if session is not None:
-                session.slots[slot] = Slot(number, reply=msgpack.unpackb(reply))
+                session.slots[slot] = ReplySlot(number, reply=msgpack.unpackb(reply))
 
     def is_under_way(self, call: Call) -> bool:
         """Whether a request came before and has no reply yet; that goes to the new connection then.
@@ -51,7 +51,7 @@ class Once:
         if slot is None or slot.number != number:
             if slot is not None and slot.reply is not None and call.message.get("abandoned"):
                 self._undo(call.session, slot.reply)
-            slots[place] = Slot(number, call)
+            slots[place] = ReplySlot(number, call)
             return False
         if slot.call is not None:
             slot.call.peer = call.peer
@@ -98,10 +98,10 @@ class Once:
         found = [session.slots[place] for place, number in slots if _is(session.slots.get(place), number)]
         return [slot.reply for slot in found if slot.reply is not None]
 
-    def _slot(self, call: Call) -> Slot | None:
+    def _slot(self, call: Call) -> ReplySlot | None:
         slot = call.session.slots.get(int(call.message.get("slot", -1)))
         return slot if _is(slot, call.message.get("number")) else None
 
 
-def _is(slot: Slot | None, number: object) -> bool:
+def _is(slot: ReplySlot | None, number: object) -> bool:
     return slot is not None and slot.number == number

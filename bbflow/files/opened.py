@@ -16,7 +16,7 @@ from bbflow.files.pieces import write_all
 from bbflow.records import Message
 
 if TYPE_CHECKING:
-    from bbflow.files.session import Session
+    from bbflow.files.session import ClientSession
 
 T = TypeVar("T")
 ASK_BYTES = 32 << 20
@@ -47,7 +47,7 @@ class OpenFile:
     """
 
     def __init__(
-        self, session: "Session", path: str, told: Message, *, writes: bool, truncated: bool, appends: bool
+        self, session: "ClientSession", path: str, told: Message, *, writes: bool, truncated: bool, appends: bool
     ) -> None:
         self._session, self.path, self.writes = session, path, writes
         self._lock = threading.RLock()
@@ -371,7 +371,7 @@ class OpenFile:
             self.abandon()
 
 
-def _with(session: "Session", name: str, action: Callable[[Caller], T]) -> T:
+def _with(session: "ClientSession", name: str, action: Callable[[Caller], T]) -> T:
     """Do something with a connection to an IOnode; one that broke is not used again."""
     caller = session.borrow(name)
     try:

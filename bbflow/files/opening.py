@@ -25,7 +25,7 @@ CLOSING_S = 2.0
 the kernel tells the mount of it."""
 
 
-class Opening:
+class FileOpening:
     """Requests about open files.
 
     Parameters

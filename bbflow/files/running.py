@@ -13,18 +13,20 @@ from bbflow.belongings import make, remove
 from bbflow.files.core import Options
 from bbflow.files.database import Database
 from bbflow.files.giving_way import GivingWay
-from bbflow.files.ionode import IoNode, Place
+from bbflow.files.ionode import IoNode, IoNodePlace
 from bbflow.files.master import Master
 from bbflow.files.serving import SOCKET_NAME, MasterServer
 from bbflow.landing.contact import NodeAddress, add_master, remove_master
-from bbflow.landing.peers import Door
+from bbflow.landing.peers import Endpoint
 
 DATABASE_NAME = "metadata.db"
 MASTER_FILES = (f"{DATABASE_NAME}*", SOCKET_NAME)
 IONODE_FILES = ("pieces/*", "unfinished/*", "ionode.sock")
 
 
-def run_master(contact: Path, name: str, directory: Path, door: Door, options: Options, *, with_parent: bool) -> None:
+def run_master(
+    contact: Path, name: str, directory: Path, endpoint: Endpoint, options: Options, *, with_parent: bool
+) -> None:
     """Be a master until a signal, or the end of standard input.
 
     Parameters
@@ -35,7 +37,7 @@ def run_master(contact: Path, name: str, directory: Path, door: Door, options: O
         Its name there.
     directory
         Where its database and its socket are; one that has a database already is carried on from.
-    door
+    endpoint
         How it lets peers in.
     options
         How it keeps files; its number is that of its subtree in the contact file.
@@ -50,12 +52,12 @@ def run_master(contact: Path, name: str, directory: Path, door: Door, options: O
         If another master serves the directory.
     """
     make(directory, *MASTER_FILES)
-    authority = str(door.certificate.authority.resolve()) if door.certificate else ""
-    where = (name, socket.gethostname(), str(directory / SOCKET_NAME), str(directory), door.key)
+    authority = str(endpoint.certificate.authority.resolve()) if endpoint.certificate else ""
+    where = (name, socket.gethostname(), str(directory / SOCKET_NAME), str(directory), endpoint.key)
     number = add_master(contact, options.subtree, NodeAddress(*where))  # a place in the file, before it can be reached
     database = Database(directory / DATABASE_NAME)
     master = Master(database, replace(options, number=number), time.time)
-    server = MasterServer(master, name, directory, door, contact, sys.stdin.fileno() if with_parent else None)
+    server = MasterServer(master, name, directory, endpoint, contact, sys.stdin.fileno() if with_parent else None)
     server.stop_at_signals()
     add_master(contact, options.subtree, NodeAddress(*where, server.tcp, authority))
     print(f"bbflow files master of {options.subtree}: ready in {directory}", file=sys.stderr, flush=True)
@@ -70,14 +72,16 @@ def run_master(contact: Path, name: str, directory: Path, door: Door, options: O
         remove(directory)
 
 
-def run_ionode(place: Place, door: Door, storage: str, giving_way: GivingWay, *, with_parent: bool) -> None:
+def run_ionode(
+    place: IoNodePlace, endpoint: Endpoint, storage: str, giving_way: GivingWay, *, with_parent: bool
+) -> None:  # fmt: skip
     """Be an IOnode until a signal, or the end of standard input; its pieces stay where they are.
 
     Parameters
     ----------
     place
         Where it is, and what it may use.
-    door
+    endpoint
         How it lets peers in.
     storage
         The shared storage's URL; empty for none.
@@ -93,7 +97,7 @@ def run_ionode(place: Place, door: Door, storage: str, giving_way: GivingWay, *,
     """
     block_signals()
     make(place.directory, *IONODE_FILES)
-    node = IoNode(place, door, storage, giving_way)
+    node = IoNode(place, endpoint, storage, giving_way)
     node.start()
     threading.Thread(target=node.follow, name="bbflow-master", daemon=True).start()
     print(f"bbflow files ionode {place.name}: ready in {place.directory}", file=sys.stderr, flush=True)

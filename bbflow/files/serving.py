@@ -9,7 +9,7 @@ from bbflow.errors import BbflowError, ProtocolError
 from bbflow.files.master import Master
 from bbflow.landing.contact import read_masters
 from bbflow.landing.link import Landed, Link
-from bbflow.landing.peers import Door, PeerServer
+from bbflow.landing.peers import Endpoint, PeerServer
 from bbflow.records import Message
 
 SOCKET_NAME = "master.sock"
@@ -28,7 +28,7 @@ class MasterServer(PeerServer):
         As it stands in the contact file.
     directory
         Where its Unix socket is.
-    door
+    endpoint
         How it lets peers in.
     contact
         The contact file, which names the other masters.
@@ -37,13 +37,19 @@ class MasterServer(PeerServer):
     """
 
     def __init__(
-        self, master: Master, name: str, directory: Path, door: Door, contact: Path, stop_at_eof: int | None = None
+        self,
+        master: Master,
+        name: str,
+        directory: Path,
+        endpoint: Endpoint,
+        contact: Path,
+        stop_at_eof: int | None = None,
     ) -> None:
         self._master, self._contact, self._seen_ns = master, contact, 0
         self._users: dict[int, int] = {}
         self._next_s = 0.0
         identity: Message = {"name": name, "host": socket.gethostname()}
-        super().__init__("bbflow files master", identity, directory / SOCKET_NAME, door, _no_pool, stop_at_eof)
+        super().__init__("bbflow files master", identity, directory / SOCKET_NAME, endpoint, _no_pool, stop_at_eof)
 
     @property
     def _is_over(self) -> bool:

@@ -23,7 +23,7 @@ ATTEMPTS = 4
 """How often a request is sent whose reply the master's end cut off."""
 
 
-class Session:
+class ClientSession:
     """A session with one master; it comes back after the master was started again.
 
     Parameters

@@ -32,7 +32,7 @@ class Handle:
 
 
 @dataclass(slots=True)
-class Slot:
+class ReplySlot:
     """The last request that came in one slot of a session."""
 
     number: int
@@ -65,7 +65,7 @@ class Session:
     """Bytes that it may still write, by node."""
     handles: dict[int, Handle] = field(default_factory=dict)
     """What it has open."""
-    slots: dict[int, Slot] = field(default_factory=dict)
+    slots: dict[int, ReplySlot] = field(default_factory=dict)
     """Its last requests."""
     lost_s: float | None = None
     """Since when it has no connection; None while it has."""

@@ -9,7 +9,7 @@ from bbflow.files.opened import OpenFile
 BUFFER_BYTES = 4 << 20
 
 
-class Stream(io.RawIOBase):
+class FileStream(io.RawIOBase):
     """An open file with a position, for what expects Python's files."""
 
     def __init__(self, file: OpenFile) -> None:
@@ -82,7 +82,7 @@ def buffered(file: OpenFile, mode: str) -> io.BufferedIOBase:
     mode
         As it was opened: ``r``, ``w``, ``x``, ``a`` or ``r+``.
     """
-    stream = Stream(file)
+    stream = FileStream(file)
     if mode == "r":
         return io.BufferedReader(stream, BUFFER_BYTES)
     if mode == "r+":

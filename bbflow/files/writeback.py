@@ -8,7 +8,7 @@ from itertools import islice
 
 from bbflow.files.core import Core
 from bbflow.files.database import TransferRow
-from bbflow.files.inherited import Inherited
+from bbflow.files.inherited import InheritedFiles
 from bbflow.files.inodes import DIRECTORY, FILE, Inode
 from bbflow.records import Message
 
@@ -54,7 +54,7 @@ class WriteBack:
                 self._misplaced[inode.ino] = None
         self._half_moved: dict[int, str] = {}
         self._uploading: set[int] = set()
-        self.inherited = Inherited(core, self._unknown)
+        self.inherited = InheritedFiles(core, self._unknown)
         """What the master before this one has begun."""
 
     def _unknown(self, row: TransferRow) -> None:

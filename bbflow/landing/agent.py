@@ -37,7 +37,7 @@ QUIET = (SyncRequest, PinRequest, UnpinRequest, GetRequest, JoinRequest, PassReq
 
 
 @dataclass(frozen=True, slots=True)
-class Watcher:
+class OpenWatch:
     """A `watch` without a reply yet."""
 
     peer: int
@@ -67,7 +67,7 @@ class Agent:
         self._clock = clock
         self._change = 0
         self._waiting = Queues()
-        self._watchers: list[Watcher] = []
+        self._watchers: list[OpenWatch] = []
         self._known: dict[int, Known] = {}
         self._writing = WriterConnections(store, clock)
         self._reading = Reading(store)
@@ -100,7 +100,7 @@ class Agent:
         if isinstance(asked, BeginRequest | ReserveRequest):
             return self._admit(peer, asked)
         if isinstance(asked, WatchRequest):
-            self._watchers.append(Watcher(peer, asked, self._clock() + asked.timeout_s))
+            self._watchers.append(OpenWatch(peer, asked, self._clock() + asked.timeout_s))
             return self._show()
         reply = self._ask(peer, asked)
         is_partial = isinstance(asked, CommitRequest) and self._writing.is_partial(peer, asked.step)
@@ -179,7 +179,7 @@ class Agent:
         self._watchers = [watcher for watcher in self._watchers if watcher not in due]
         return [(watcher.peer, self._view(watcher)) for watcher in due]
 
-    def _view(self, watcher: Watcher) -> Shown:
+    def _view(self, watcher: OpenWatch) -> Shown:
         name = watcher.asked.stream
         known = self._known.setdefault(watcher.peer, Known())
         return show(self._store.streams.get(name) or Stream(name), watcher.asked, self._change, known)

@@ -33,7 +33,7 @@ FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class Endpoint:
     """How a node lets peers in."""
 
     key: str
@@ -55,7 +55,7 @@ class PeerServer(ABC):
         Who it is: the last reply of a handshake.
     socket_path
         Its Unix socket.
-    door
+    endpoint
         How it lets peers in.
     pool
         Gives where raw bytes of peers land.
@@ -73,12 +73,12 @@ class PeerServer(ABC):
         title: str,
         identity: Message,
         socket_path: Path,
-        door: Door,
+        endpoint: Endpoint,
         pool: Callable[[], memoryview],
         stop_at_eof: int | None = None,
     ) -> None:
-        self._title, self._identity, self._door, self._pool = title, identity, door, pool
-        self._tls = door.certificate.context() if door.certificate else None
+        self._title, self._identity, self._endpoint, self._pool = title, identity, endpoint, pool
+        self._tls = endpoint.certificate.context() if endpoint.certificate else None
         self._selector = selectors.DefaultSelector()
         self._numbers = itertools.count(1)
         self._links: dict[int, Link] = {}
@@ -88,7 +88,7 @@ class PeerServer(ABC):
         self.interrupted = False
         """Whether a signal or the parent's end stops it, not a request."""
         self._unix = listen_unix(socket_path)
-        self._tcp = listen_tcp(door.address)
+        self._tcp = listen_tcp(endpoint.address)
         for listener in (self._unix, self._tcp):
             listener.setblocking(False)
             self._selector.register(listener, selectors.EVENT_READ, "listener")
@@ -134,7 +134,7 @@ class PeerServer(ABC):
     @property
     def tcp(self) -> str:
         """``host:port`` by which other hosts reach it."""
-        return public_address(self._tcp, split_address(self._door.address)[0])
+        return public_address(self._tcp, split_address(self._endpoint.address)[0])
 
     def run(self) -> None:
         """Serve; returns when asked to stop."""
@@ -186,7 +186,7 @@ class PeerServer(ABC):
                 accepted.setblocking(False)
                 accepted = self._tls.wrap_socket(accepted, server_side=True, do_handshake_on_connect=False)
         peer = next(self._numbers)
-        self._links[peer] = Link(accepted, NodeHandshake(self._door.key, self._identity), self._pool)
+        self._links[peer] = Link(accepted, NodeHandshake(self._endpoint.key, self._identity), self._pool)
         self._strangers[peer] = time.monotonic() + TIMEOUT_S
         self._selector.register(accepted, selectors.EVENT_READ, peer)
         self._let_in(peer, self._links[peer])

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from bbflow.belongings import foreign, remove
 from bbflow.landing.agent import Agent, Reply
 from bbflow.landing.link import Landed, Link
-from bbflow.landing.peers import Door, PeerServer
+from bbflow.landing.peers import Endpoint, PeerServer
 from bbflow.landing.requests import DataRequest, Request, parse_request
 from bbflow.records import Message
 from bbflow.store.node import NodeStore
@@ -25,7 +25,7 @@ class Server(PeerServer):
         What the node keeps.
     name
         The node's name.
-    door
+    endpoint
         How it lets peers in.
     stop_at_eof
         A descriptor whose end also ends the server.
@@ -36,11 +36,11 @@ class Server(PeerServer):
         If another agent serves the directory.
     """
 
-    def __init__(self, store: NodeStore, name: str, door: Door, stop_at_eof: int | None = None) -> None:
+    def __init__(self, store: NodeStore, name: str, endpoint: Endpoint, stop_at_eof: int | None = None) -> None:
         host = socket.gethostname()
         self._agent = Agent(store, name=name, host=host, clock=time.time)
         identity: Message = {"name": name, "host": host}
-        super().__init__("bbflow node", identity, store.directory / SOCKET_NAME, door, store.pool, stop_at_eof)
+        super().__init__("bbflow node", identity, store.directory / SOCKET_NAME, endpoint, store.pool, stop_at_eof)
 
     @property
     def _is_over(self) -> bool:
@@ -73,7 +73,9 @@ class Server(PeerServer):
             self._send(peer, message)
 
 
-def serve(store: NodeStore, name: str, door: Door, ready: Callable[[str], None], *, with_parent: bool = False) -> None:
+def serve(
+    store: NodeStore, name: str, endpoint: Endpoint, ready: Callable[[str], None], *, with_parent: bool = False
+) -> None:
     """Run one node in this process until it is told to stop.
 
     Its directory goes with it, unless a signal or a failure ends it while it holds steps: a node started again
@@ -85,7 +87,7 @@ def serve(store: NodeStore, name: str, door: Door, ready: Callable[[str], None],
         What it keeps; it is closed in the end.
     name
         The node's name.
-    door
+    endpoint
         How it lets peers in.
     ready
         Called with the address for other hosts when peers may come.
@@ -93,7 +95,7 @@ def serve(store: NodeStore, name: str, door: Door, ready: Callable[[str], None],
         An embedded node: it also ends when standard input ends, and always cleans up.
     """
     directory = store.directory
-    server = Server(store, name, door, sys.stdin.fileno() if with_parent else None)
+    server = Server(store, name, endpoint, sys.stdin.fileno() if with_parent else None)
     server.stop_at_signals()
     ready(server.tcp)
     print(f"bbflow node {name}: ready in {directory}", file=sys.stderr, flush=True)

@@ -15,7 +15,7 @@ Value = Array | float
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class ExpressionFunction:
     """A function of expressions."""
 
     compute: Callable[..., Any]
@@ -150,14 +150,17 @@ COMPARISONS: Mapping[type[ast.AST], Callable[..., Any]] = {
     ast.NotEq: np.not_equal,
 }
 ANY = 1000
-FUNCTIONS: Mapping[str, Function] = {
-    "where": Function(_where, 3, 3),
-    "min": Function(lambda *items: reduce(np.minimum, items), 2, ANY),
-    "max": Function(lambda *items: reduce(np.maximum, items), 2, ANY),
-    "isnan": Function(_isnan, 1, 1),
-    "atan2": Function(np.arctan2, 2, 2),
-    "hypot": Function(_strict(np.hypot), 2, 2),
-    **{name: Function(getattr(np, name), 1, 1) for name in ("sqrt", "exp", "log", "log10", "sin", "cos", "tan")},
-    **{name: Function(getattr(np, name), 1, 1) for name in ("abs", "floor", "ceil")},
+FUNCTIONS: Mapping[str, ExpressionFunction] = {
+    "where": ExpressionFunction(_where, 3, 3),
+    "min": ExpressionFunction(lambda *items: reduce(np.minimum, items), 2, ANY),
+    "max": ExpressionFunction(lambda *items: reduce(np.maximum, items), 2, ANY),
+    "isnan": ExpressionFunction(_isnan, 1, 1),
+    "atan2": ExpressionFunction(np.arctan2, 2, 2),
+    "hypot": ExpressionFunction(_strict(np.hypot), 2, 2),
+    **{
+        name: ExpressionFunction(getattr(np, name), 1, 1)
+        for name in ("sqrt", "exp", "log", "log10", "sin", "cos", "tan")
+    },
+    **{name: ExpressionFunction(getattr(np, name), 1, 1) for name in ("abs", "floor", "ceil")},
 }
 """By the names that expressions call them."""

@@ -16,7 +16,7 @@ MERGED_BYTES = 1 << 20
 """About so much of a family's state is merged at a time, so that temporaries stay in the cache."""
 
 
-class Keeping(Protocol):
+class KeepsState(Protocol):
     """What needs some families: an operator."""
 
     @property
@@ -36,7 +36,7 @@ class StateLayout:
     """Length of each field's last axis."""
 
     @classmethod
-    def of(cls, operators: Iterable[Keeping], *, dtype: DType, points: int) -> "StateLayout":
+    def of(cls, operators: Iterable[KeepsState], *, dtype: DType, points: int) -> "StateLayout":
         """Give the layout that has what some operators need, and no more.
 
         Parameters

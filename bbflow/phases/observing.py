@@ -20,7 +20,7 @@ OWN_MARGIN = 1.2
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class TrafficLimits:
     """When traffic counts as a phase."""
 
     busy_bytes_per_s: float = 10e6
@@ -42,7 +42,7 @@ class Detector:
         When traffic counts.
     """
 
-    def __init__(self, application: str, file_system: str, limits: Limits) -> None:
+    def __init__(self, application: str, file_system: str, limits: TrafficLimits) -> None:
         self._application, self._file_system, self._limits = application, file_system, limits
         self._last: tuple[float, Traffic, int] | None = None
         self._busy_s = 0.0
@@ -105,11 +105,11 @@ class CounterSource:
         self,
         read: Callable[[], Mapping[str, Traffic]],
         file_system: str,
-        limits: Limits | None = None,
+        limits: TrafficLimits | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._read, self._file_system, self._clock = read, file_system, clock
-        self._limits = limits or Limits()
+        self._limits = limits or TrafficLimits()
         self._detectors: dict[str, Detector] = {}
         self._lasting: list[Phase] = []
         self._looked_s = float("-inf")
@@ -131,7 +131,7 @@ class CounterSource:
         return self._detectors.setdefault(name, Detector(name, self._file_system, self._limits))
 
 
-def observe(what: str, limits: Limits | None = None, root: Path = Path("/")) -> CounterSource:
+def observe(what: str, limits: TrafficLimits | None = None, root: Path = Path("/")) -> CounterSource:
     """Observe ``nfs:MOUNT``, ``lustre:FSNAME`` (as a client), ``jobs:FSNAME`` (on its servers) or ``disk:DEVICE``.
 
     Parameters

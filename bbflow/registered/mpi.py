@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bbflow.errors import MissingToolError, OperatorError
 from bbflow.landing.contact import NodeAddress
-from bbflow.registered.rank import Task
+from bbflow.registered.rank import RankTask
 from bbflow.registered.registration import Function
 
 CRASHES = {
@@ -23,7 +23,7 @@ CRASHES = {
 """How `faulthandler` calls signals."""
 
 
-def run_ranks(function: Function, task: Task, nodes: Sequence[NodeAddress], stack: ExitStack) -> None:
+def run_ranks(function: Function, task: RankTask, nodes: Sequence[NodeAddress], stack: ExitStack) -> None:
     """Run a function with a rank beside each BB node, to its end.
 
     Parameters

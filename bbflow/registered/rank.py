@@ -32,7 +32,7 @@ MPICH_WORLD, STANDARD_WORLD = 0x44000000, 0x101
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class RankTask:
     """What a rank runs."""
 
     library: str
@@ -68,7 +68,7 @@ class Feeder(threading.Thread):
         Says something to the user.
     """
 
-    def __init__(self, task: Task, tell: Callable[[str], None]) -> None:
+    def __init__(self, task: RankTask, tell: Callable[[str], None]) -> None:
         super().__init__(daemon=True)
         self._tell = tell
         self._task = task
@@ -137,7 +137,7 @@ class Feeder(threading.Thread):
 
 def main(text: str) -> None:
     """Run the function and end MPI."""
-    task = Task(**json.loads(text))
+    task = RankTask(**json.loads(text))
     # mpiexec doesn't tell a signal from an exit code.
     crash_fd = os.open(f"{task.folder}/crash.{socket.gethostname()}.{os.getpid()}", os.O_WRONLY | os.O_CREAT, 0o600)
     faulthandler.enable(crash_fd)

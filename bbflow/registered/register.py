@@ -15,12 +15,12 @@ from bbflow.registered.following import Following
 from bbflow.registered.mapping import map_blocks
 from bbflow.registered.mpi import run_ranks
 from bbflow.registered.process import FunctionProcess
-from bbflow.registered.rank import Task
+from bbflow.registered.rank import RankTask
 from bbflow.registered.registration import Function, Registration
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RegistrationOutcome:
     """What a registration has done."""
 
     steps: int | None
@@ -29,7 +29,7 @@ class Outcome:
     """Steps of the stream that were not: discarded, or gone before the registration."""
 
 
-def register(registration: Registration) -> Outcome:
+def register(registration: Registration) -> RegistrationOutcome:
     """Run a registration until its stream is closed; the output appears whole or not at all.
 
     Raises
@@ -54,7 +54,7 @@ def register(registration: Registration) -> Outcome:
     return _register_mpi(registration) if registration.mpi else _register_parallel(registration)
 
 
-def _register_parallel(registration: Registration) -> Outcome:
+def _register_parallel(registration: Registration) -> RegistrationOutcome:
     with ExitStack() as stack:
         scratch = stack.enter_context(_folder(_scratch(registration)))
         partial = stack.enter_context(_partial(registration.output))
@@ -72,10 +72,10 @@ def _register_parallel(registration: Registration) -> Outcome:
         else:
             _concatenate(intermediates, partial)
         partial.rename(registration.output)
-        return Outcome(following.given, following.missing)
+        return RegistrationOutcome(following.given, following.missing)
 
 
-def _register_mpi(registration: Registration) -> Outcome:
+def _register_mpi(registration: Registration) -> RegistrationOutcome:
     nodes = read_contact(registration.contact)
     output = registration.output
     with ExitStack() as stack:
@@ -86,7 +86,7 @@ def _register_mpi(registration: Registration) -> Outcome:
                 with FunctionProcess(function, scratch / "check") as process:
                     process.check()
         where = {"contact": str(registration.contact.resolve()), "stream": registration.stream}
-        task = Task(*_words(registration.map), str(_made(scratch / "map")), variable=registration.variable, **where)
+        task = RankTask(*_words(registration.map), str(_made(scratch / "map")), variable=registration.variable, **where)
         run_ranks(registration.map, task, nodes, stack)
         intermediates = sorted(Path(task.folder).glob("rank.*"))
         if registration.reduce:
@@ -95,14 +95,14 @@ def _register_mpi(registration: Registration) -> Outcome:
         else:
             _concatenate(intermediates, partial)
         partial.rename(output)
-    return Outcome(None, None)
+    return RegistrationOutcome(None, None)
 
 
 def _reduce_mpi(
     function: Function, scratch: Path, partial: Path, nodes: Sequence[NodeAddress], stack: ExitStack
 ) -> None:
     folder = _made(scratch / "reduce")
-    task = Task(*_words(function), str(folder), output=str(partial), input=str(scratch / "all"))
+    task = RankTask(*_words(function), str(folder), output=str(partial), input=str(scratch / "all"))
     run_ranks(function, task, nodes, stack)
 
 

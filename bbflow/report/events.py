@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class EventSpan:
     """One piece of work on steps, or on a window of the results."""
 
     row: str
@@ -32,7 +32,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class SpanEnd:
     """How the run ended."""
 
     status: str
@@ -51,21 +51,21 @@ class End:
 class Events:
     """All events of a run, each kind in the order of the file."""
 
-    landed: tuple[Span, ...] = ()
+    landed: tuple[EventSpan, ...] = ()
     """One step each, from BeginStep to its commit."""
-    folds: tuple[Span, ...] = ()
+    folds: tuple[EventSpan, ...] = ()
     """One batch of steps on one node each."""
-    drains: tuple[Span, ...] = ()
+    drains: tuple[EventSpan, ...] = ()
     """One batch of steps on one node each."""
-    publishes: tuple[Span, ...] = ()
+    publishes: tuple[EventSpan, ...] = ()
     """One window of the results each."""
-    end: End | None = None
+    end: SpanEnd | None = None
     """None while the run goes on, or if it was cut off."""
     unreadable: int = 0
     """Lines that are no event, a torn last line included."""
 
     @property
-    def spans(self) -> tuple[Span, ...]:
+    def spans(self) -> tuple[EventSpan, ...]:
         """All work of all kinds."""
         return self.landed + self.folds + self.drains + self.publishes
 
@@ -96,8 +96,8 @@ def read_events(path: Path) -> Events | None:
 
 def parse_events(lines: Iterable[str]) -> Events:
     """Make events of the lines of a file; a line that is no event is counted, never an error."""
-    kinds: dict[str, list[Span]] = {"landed": [], "fold": [], "drain": [], "publish": []}
-    end: End | None = None
+    kinds: dict[str, list[EventSpan]] = {"landed": [], "fold": [], "drain": [], "publish": []}
+    end: SpanEnd | None = None
     unreadable = 0
     for line in filter(str.strip, lines):
         try:
@@ -119,15 +119,15 @@ def parse_events(lines: Iterable[str]) -> Events:
     )
 
 
-def _span(kind: str, content: Mapping[str, Any]) -> Span:
+def _span(kind: str, content: Mapping[str, Any]) -> EventSpan:
     size = int(content["bytes"])
     if kind == "landed":
         step = int(content["step"])
-        return Span("simulation", float(content["began_s"]), float(content["committed_s"]), size, step, step)
+        return EventSpan("simulation", float(content["began_s"]), float(content["committed_s"]), size, step, step)
     times = float(content["started_s"]), float(content["ended_s"])
     if kind == "publish":
-        return Span(str(content["window"]), *times, size)
-    return Span(
+        return EventSpan(str(content["window"]), *times, size)
+    return EventSpan(
         str(content["node"]),
         *times,
         size,
@@ -139,8 +139,8 @@ def _span(kind: str, content: Mapping[str, Any]) -> Span:
     )
 
 
-def _end(content: Mapping[str, Any]) -> End:
-    return End(
+def _end(content: Mapping[str, Any]) -> SpanEnd:
+    return SpanEnd(
         status=str(content["status"]),
         waited_s=float(content["waited_s"]),
         discarded=int(content["discarded"]),

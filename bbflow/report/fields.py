@@ -9,7 +9,7 @@ from bbflow.report.canvas import Array
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class DrawnAxis:
     """One dimension of a field."""
 
     name: str
@@ -47,7 +47,7 @@ class Statistic:
     """CF units."""
     labels: tuple[str, ...]
     """One for each window, such as 2000-01."""
-    axes: tuple[Axis, ...]
+    axes: tuple[DrawnAxis, ...]
     """At most two, the rows' first."""
     level: str | None
     """Which level or index of the dimensions that are not shown, such as ``500 hPa``."""
@@ -88,7 +88,7 @@ def axis_kind(name: str, attributes: Mapping[str, object]) -> str:
     return kind if kind in ("lat", "lon", "plev") else "other"
 
 
-def choose_level(axis: Axis) -> int:
+def choose_level(axis: DrawnAxis) -> int:
     """Choose the index of a dimension that is not drawn: 500 hPa, or else the middle one."""
     if axis.kind == "plev" and axis.units in ("Pa", "hPa", "mbar"):
         wanted = 50000.0 if axis.units == "Pa" else 500.0
@@ -96,7 +96,7 @@ def choose_level(axis: Axis) -> int:
     return len(axis.values) // 2
 
 
-def area_mean(values: Array, axes: tuple[Axis, ...]) -> float:
+def area_mean(values: Array, axes: tuple[DrawnAxis, ...]) -> float:
     """Mean of a field over the cells that have a value, by the cosine of latitude.
 
     Parameters

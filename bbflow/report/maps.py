@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from bbflow.report.canvas import Array, Axes, add_scale, bands, draw_bands, figure, to_png
-from bbflow.report.fields import Axis, Statistic, degrees
+from bbflow.report.fields import DrawnAxis, Statistic, degrees
 from bbflow.report.picture import Picture
 from bbflow.report.quantities import Display, choose_display
 
@@ -156,12 +156,12 @@ def _range(values: Array) -> tuple[float, float]:
     return (float(present.min()), float(present.max())) if present.size else (0.0, 0.0)
 
 
-def _thinned(axis: Axis) -> Array:
+def _thinned(axis: DrawnAxis) -> Array:
     """Give indices in ascending order of the coordinate, few enough to draw."""
     return np.argsort(axis.values, kind="stable")[:: -(-len(axis.values) // _MOST_CELLS)]
 
 
-def _edges(axis: Axis, order: Array) -> Array:
+def _edges(axis: DrawnAxis, order: Array) -> Array:
     """Edges of cells, half-way between their centres."""
     centres = axis.values[order].astype("f8")
     if len(centres) == 1:
@@ -171,7 +171,7 @@ def _edges(axis: Axis, order: Array) -> Array:
     return edges.clip(-90, 90) if axis.kind == "lat" else edges
 
 
-def _label(axes: Axes, which: str, axis: Axis) -> None:
+def _label(axes: Axes, which: str, axis: DrawnAxis) -> None:
     """Write latitudes and longitudes as atlases do; a pressure axis points down."""
     side = axes.xaxis if which == "x" else axes.yaxis
     if axis.kind in ("lat", "lon") and axis.units:
@@ -188,7 +188,7 @@ def _label(axes: Axes, which: str, axis: Axis) -> None:
     side.set_label_text(f"{axis.name} ({axis.units})" if axis.units else axis.name)
 
 
-def _row_height(axes: Sequence[Axis], columns: int) -> float:
+def _row_height(axes: Sequence[DrawnAxis], columns: int) -> float:
     """Inches of one row of panels: true to scale on a latitude-longitude grid, within reason."""
     width = 7.3 / columns
     if len(axes) == 2 and [axis.kind for axis in axes] == ["lat", "lon"] and len(axes[1].values) > 1:

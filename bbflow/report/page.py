@@ -10,7 +10,7 @@ import jinja2
 from bbflow import units
 from bbflow.report.maps import describe, displays, in_order
 from bbflow.report.picture import Picture
-from bbflow.report.results import Results
+from bbflow.report.results import DrawnResults
 from bbflow.report.summary import Summary
 
 _MOST_COLUMNS = 6
@@ -22,7 +22,7 @@ class Page:
 
     summary: Summary
     """Figures of the run."""
-    results: Results
+    results: DrawnResults
     """What was read of the results store."""
     maps: Sequence[Picture]
     """One or more for each variable."""
@@ -123,7 +123,7 @@ def movement_figures(summary: Summary) -> list[Figure]:
             _drained(summary),
         ),
         Figure(
-            "Results written",
+            "DrawnResults written",
             units.format_bytes(summary.results_bytes),
             _of(summary.results_bytes, summary.landed_bytes),
         ),
@@ -131,7 +131,7 @@ def movement_figures(summary: Summary) -> list[Figure]:
     ]
 
 
-def means_table(results: Results) -> tuple[list[str], list[MeansRow]]:
+def means_table(results: DrawnResults) -> tuple[list[str], list[MeansRow]]:
     """Tabulate each variable's area-weighted means over the whole run.
 
     Returns

@@ -10,7 +10,7 @@ import xarray as xr
 import zarr
 
 from bbflow.report.canvas import Array
-from bbflow.report.fields import Axis, Statistic, area_mean, axis_kind, choose_level, degrees
+from bbflow.report.fields import DrawnAxis, Statistic, area_mean, axis_kind, choose_level, degrees
 
 MOST_PLACES = 8
 """Of a list of points that are told apart."""
@@ -38,7 +38,7 @@ class FilterTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Results:
+class DrawnResults:
     """What a report shows of a results store."""
 
     stream: str | None = None
@@ -55,7 +55,7 @@ class Results:
     """What could not be read or is not shown, in sentences."""
 
 
-def read_results(path: Path) -> Results:
+def read_results(path: Path) -> DrawnResults:
     """Read the store; what is missing or broken becomes a note.
 
     Parameters
@@ -64,12 +64,12 @@ def read_results(path: Path) -> Results:
         Of ``results.zarr``; it need not exist.
     """
     if not path.exists():
-        return Results(notes=("There is no results.zarr: no window was published.",))
+        return DrawnResults(notes=("There is no results.zarr: no window was published.",))
     try:
         with _open(path) as dataset:
             return _read(path, dataset)
     except Exception as error:  # whatever Zarr's codecs and xarray's decoding meet in a broken store
-        return Results(notes=(f"results.zarr can't be read: {_line(error)}.",))
+        return DrawnResults(notes=(f"results.zarr can't be read: {_line(error)}.",))
 
 
 def _open(path: Path) -> xr.Dataset:
@@ -83,7 +83,7 @@ def _open(path: Path) -> xr.Dataset:
     return dataset
 
 
-def _read(path: Path, dataset: xr.Dataset) -> Results:
+def _read(path: Path, dataset: xr.Dataset) -> DrawnResults:
     statistics: list[Statistic] = []
     notes: list[str] = []
     for name, array in dataset.data_vars.items():
@@ -95,7 +95,7 @@ def _read(path: Path, dataset: xr.Dataset) -> Results:
             notes.append(f"{name} can't be read and is left out: {_line(error)}.")
     if not statistics:
         notes.append("results.zarr holds no statistics yet.")
-    return Results(
+    return DrawnResults(
         stream=_text(dataset.attrs.get("bbflow_stream")),
         status=_text(dataset.attrs.get("bbflow_status")),
         statistics=tuple(statistics),
@@ -143,28 +143,28 @@ def _statistic(dataset: xr.Dataset, name: str) -> Statistic:
     )
 
 
-def _places(dataset: xr.Dataset, array: xr.DataArray, axes: tuple[Axis, ...]) -> tuple[str, ...]:
+def _places(dataset: xr.Dataset, array: xr.DataArray, axes: tuple[DrawnAxis, ...]) -> tuple[str, ...]:
     """Name the points of a short list by their auxiliary coordinates; of anything else none."""
     if len(axes) != 1 or axes[0].name in dataset.coords or not 0 < len(axes[0].values) <= MOST_PLACES:
         return ()
     along = [name for name, coordinate in array.coords.items() if coordinate.dims == (axes[0].name,)]
-    named = [Axis(str(name), axis_kind(str(name), array[name].attrs), array[name].values, "") for name in along]
+    named = [DrawnAxis(str(name), axis_kind(str(name), array[name].attrs), array[name].values, "") for name in along]
     told = [[_place(axis, float(axis.values[at])) for axis in named] for at in range(len(axes[0].values))]
     return tuple(" ".join(words) for words in told) if named else ()
 
 
-def _place(axis: Axis, value: float) -> str:
+def _place(axis: DrawnAxis, value: float) -> str:
     return degrees(value, axis.kind) if axis.kind in ("lat", "lon") else f"{value:g}"
 
 
-def _axis(dataset: xr.Dataset, dim: str) -> Axis:
+def _axis(dataset: xr.Dataset, dim: str) -> DrawnAxis:
     size = dataset.sizes[dim]
     if dim not in dataset.coords or dataset[dim].dtype.kind not in "fiu":
-        return Axis(dim, axis_kind(dim, {}), np.arange(size), "")
+        return DrawnAxis(dim, axis_kind(dim, {}), np.arange(size), "")
     coordinate = dataset[dim]
     kind = axis_kind(dim, coordinate.attrs)
     units = {"lat": "°N", "lon": "°E"}.get(kind, str(coordinate.attrs.get("units", "")))
-    return Axis(dim, kind, np.asarray(coordinate.values), units)
+    return DrawnAxis(dim, kind, np.asarray(coordinate.values), units)
 
 
 def _labels(dataset: xr.Dataset, time: str, window: str) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from bbflow.report.events import Events, Span
+from bbflow.report.events import Events, EventSpan
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def summarise(events: Events, stored_status: str | None) -> Summary:
     )
 
 
-def covered_steps(spans: Iterable[Span], landed: Iterable[int]) -> set[int]:
+def covered_steps(spans: Iterable[EventSpan], landed: Iterable[int]) -> set[int]:
     """Give the landed steps that the work of every node covers; a step done twice counts once.
 
     Parameters

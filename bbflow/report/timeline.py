@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from bbflow.report.canvas import BLUE, GREEN, GREY, ORANGE, PURPLE, Array, Axes, figure, to_png
-from bbflow.report.events import Events, Span
+from bbflow.report.events import Events, EventSpan
 from bbflow.report.picture import Picture
 
 _MOST_BARS = 250  # more can't be told apart
@@ -41,9 +41,9 @@ def draw_timeline(events: Events) -> Picture | None:
     return Picture("timeline", "Timeline", _caption(rows), png)
 
 
-def timeline_rows(events: Events) -> dict[str, list[Span]]:
+def timeline_rows(events: Events) -> dict[str, list[EventSpan]]:
     """Sort the work into rows: the simulation, the folds and drains of each node, the publishes."""
-    rows: dict[str, list[Span]] = {}
+    rows: dict[str, list[EventSpan]] = {}
     kinds = (("fold", events.folds), ("drain", events.drains))
     if events.landed:
         rows["simulation"] = list(events.landed)
@@ -55,7 +55,7 @@ def timeline_rows(events: Events) -> dict[str, list[Span]]:
     return rows
 
 
-def busy_share(spans: Sequence[Span], start_s: float, length_s: float, bins: int) -> Array:
+def busy_share(spans: Sequence[EventSpan], start_s: float, length_s: float, bins: int) -> Array:
     """Give the share of each of some equal parts of a time that spans cover.
 
     Parameters
@@ -85,7 +85,7 @@ def busy_share(spans: Sequence[Span], start_s: float, length_s: float, bins: int
     return (np.diff(busy) / (length_s / bins)).clip(0, 1)
 
 
-def backlog(events: Events, done: Sequence[Span]) -> tuple[Array, Array]:
+def backlog(events: Events, done: Sequence[EventSpan]) -> tuple[Array, Array]:
     """Give how many landed steps still waited for some work, over time.
 
     Parameters
@@ -105,7 +105,7 @@ def backlog(events: Events, done: Sequence[Span]) -> tuple[Array, Array]:
     return times, np.maximum(_finished(events.landed, times) - np.min(behind, axis=0), 0)
 
 
-def _finished(spans: Sequence[Span], times: Array) -> Array:
+def _finished(spans: Sequence[EventSpan], times: Array) -> Array:
     """Count the steps that were finished by some times, those that never landed included."""
     ended = np.array([span.ended_s for span in spans])
     order = np.argsort(ended, kind="stable")
@@ -122,7 +122,9 @@ def _peaks(times: Array, steps: Array, length_s: float) -> tuple[Array, Array]:
     return starts, highest
 
 
-def _draw_row(axes: Axes, level: float, spans: Sequence[Span], start_s: float, length_s: float, colour: str) -> None:
+def _draw_row(
+    axes: Axes, level: float, spans: Sequence[EventSpan], start_s: float, length_s: float, colour: str
+) -> None:
     bottom, height = level - 0.36, 0.72
     if len(spans) > _MOST_BARS:
         edges = np.linspace(0, length_s, _BINS + 1)
@@ -163,7 +165,7 @@ def _draw_backlog(axes: Axes, events: Events, start_s: float, length_s: float) -
         axes.legend(loc="lower left", bbox_to_anchor=(0, 0.97), ncols=2, borderaxespad=0, borderpad=0.2)
 
 
-def _caption(rows: Mapping[str, Sequence[Span]]) -> str:
+def _caption(rows: Mapping[str, Sequence[EventSpan]]) -> str:
     sentences = [
         "Above: a bar of the simulation is one step from BeginStep to its commit, other bars are one batch "
         "of steps or one window of the results. Below: steps that had landed and were still to be folded, "

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from bbflow.events import EventLog
 from bbflow.phases import PhaseSource
 from bbflow.simulate.gate import FluidGate
-from bbflow.simulate.sections import BurstBuffer
+from bbflow.simulate.sections import BurstBufferSection
 from bbflow.simulate.world import Process, Signal, StandstillError, World
 from bbflow.staging.diary import Diary
-from bbflow.staging.fetchers import Fetched, Job
+from bbflow.staging.fetchers import Fetched, FetchJob
 from bbflow.staging.files import File
 from bbflow.staging.policies import Policy
 from bbflow.staging.watching import POLL_S, Watch
@@ -46,7 +46,7 @@ class SimulatedFetchers:
     def __init__(
         self,
         world: World,
-        given: BurstBuffer,
+        given: BurstBufferSection,
         slots: int,
         source: int,
         links: Sequence[int],
@@ -65,7 +65,7 @@ class SimulatedFetchers:
         self._watch = Watch(
             policy, self._gate, phases, self.diary.load, clock, self.diary.decided, self.diary.phase
         )  # fmt: skip
-        self._queue: deque[tuple[Job, Callable[[], None]]] = deque()
+        self._queue: deque[tuple[FetchJob, Callable[[], None]]] = deque()
         self._idle = deque(range(policy.most_fetchers(given.fetchers)))
         self._leaving: deque[tuple[float, int, Signal]] = deque()
         self._uploading = 0
@@ -79,7 +79,7 @@ class SimulatedFetchers:
     def fetch(self, file: File, wave: int, arrived: Callable[[], None]) -> None:
         """Let a file come after those that were asked for before; call when it has."""
         self.diary.wanted(file)
-        self._queue.append((Job(file, wave, self._asked), arrived))
+        self._queue.append((FetchJob(file, wave, self._asked), arrived))
         self._asked += 1
         self._begin()
 
@@ -118,7 +118,7 @@ class SimulatedFetchers:
         while self._queue and self._idle:
             self._world.start(self._fetch(self._idle.popleft(), *self._queue.popleft()))
 
-    def _fetch(self, fetcher: int, job: Job, arrived: Callable[[], None]) -> Process:
+    def _fetch(self, fetcher: int, job: FetchJob, arrived: Callable[[], None]) -> Process:
         link, began_s, size = self._links[fetcher % len(self._links)], self._world.now_s, job.file.size_bytes or 0
         self._where[job.file.url] = link
         yield self._pass(job.rank, size, self._source, link)

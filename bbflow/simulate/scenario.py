@@ -15,11 +15,11 @@ from bbflow.models.cloud import CloudProfile
 from bbflow.simulate.cloud import CloudScenario, Rent
 from bbflow.simulate.graph import Graph, Level, graph_of_levels, graph_of_plan
 from bbflow.simulate.sections import (
-    Analysis,
+    AnalysisSection,
     Application,
-    BurstBuffer,
+    BurstBufferSection,
     FileSystem,
-    Job,
+    JobSection,
     Simulation,
     Workflow,
     read_section,
@@ -32,17 +32,22 @@ from bbflow.staging.policies import POLICIES, parse_policy
 Content = dict[str, Any]
 
 _SECTIONS: Mapping[str, Mapping[str, type[Any]]] = {
-    "staging": {"file_system": FileSystem, "burst_buffer": BurstBuffer, "job": Job, "application": Application},
+    "staging": {
+        "file_system": FileSystem,
+        "burst_buffer": BurstBufferSection,
+        "job": JobSection,
+        "application": Application,
+    },
     "transit": {
         "file_system": FileSystem,
-        "burst_buffer": BurstBuffer,
+        "burst_buffer": BurstBufferSection,
         "simulation": Simulation,
-        "analysis": Analysis,
+        "analysis": AnalysisSection,
         "application": Application,
     },
     "workflow": {
         "file_system": FileSystem,
-        "burst_buffer": BurstBuffer,
+        "burst_buffer": BurstBufferSection,
         "workflow": Workflow,
         "levels": Level,
         "application": Application,

@@ -28,7 +28,7 @@ class FileSystem:
 
 
 @dataclass(frozen=True, slots=True)
-class BurstBuffer:
+class BurstBufferSection:
     """The BB nodes."""
 
     node_capacity_bytes: int
@@ -68,7 +68,7 @@ class BurstBuffer:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class JobSection:
     """A data-parallel job whose tasks run in waves: Spark's map phase, or any workflow level."""
 
     nodes: int
@@ -162,7 +162,7 @@ class Simulation:
 
 
 @dataclass(frozen=True, slots=True)
-class Analysis:
+class AnalysisSection:
     """What is made of the steps."""
 
     bytes_per_s: float

@@ -10,7 +10,7 @@ from bbflow.errors import ConfigError
 from bbflow.events import EventLog
 from bbflow.simulate.application import SimulatedApplication
 from bbflow.simulate.fetching import SimulatedFetchers
-from bbflow.simulate.sections import Application, BurstBuffer, FileSystem, Job
+from bbflow.simulate.sections import Application, BurstBufferSection, FileSystem, JobSection
 from bbflow.simulate.stager import SimulatedStager
 from bbflow.simulate.world import Process, World
 from bbflow.staging.files import File, Task
@@ -26,9 +26,9 @@ class StagingScenario:
 
     file_system: FileSystem
     """What they share."""
-    burst_buffer: BurstBuffer
+    burst_buffer: BurstBufferSection
     """What the job has for itself."""
-    job: Job
+    job: JobSection
     """Whose inputs are staged."""
     application: Application | None = None
     """Who is not to suffer; nobody if None."""

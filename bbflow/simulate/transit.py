@@ -15,7 +15,7 @@ from bbflow.errors import CapacityError, ConfigError, nearest
 from bbflow.landing.admission import take
 from bbflow.simulate.application import SimulatedApplication
 from bbflow.simulate.gate import FluidGate
-from bbflow.simulate.sections import Analysis, Application, BurstBuffer, FileSystem, Simulation
+from bbflow.simulate.sections import AnalysisSection, Application, BurstBufferSection, FileSystem, Simulation
 from bbflow.simulate.world import Process, Signal, World
 from bbflow.staging.policies import parse_policy
 from bbflow.staging.watching import POLL_S, Load, Watch
@@ -24,7 +24,7 @@ from bbflow.units import format_bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class SimulatedWay:
     """How steps go, and where they are analysed."""
 
     forwards: bool = True
@@ -37,13 +37,13 @@ class Way:
 
 
 WAYS = {
-    "pfs": Way(forwards=False, keeps=False),
-    "iof": Way(keeps=False),
-    "bb": Way(),
-    "pfs+analysis": Way(forwards=False, keeps=False, analyses="after"),
-    "bb+analysis": Way(analyses="after"),
-    "abb": Way(analyses="before"),
-    "bbflow": Way(analyses="beside"),
+    "pfs": SimulatedWay(forwards=False, keeps=False),
+    "iof": SimulatedWay(keeps=False),
+    "bb": SimulatedWay(),
+    "pfs+analysis": SimulatedWay(forwards=False, keeps=False, analyses="after"),
+    "bb+analysis": SimulatedWay(analyses="after"),
+    "abb": SimulatedWay(analyses="before"),
+    "bbflow": SimulatedWay(analyses="beside"),
 }
 
 
@@ -53,11 +53,11 @@ class TransitScenario:
 
     file_system: FileSystem
     """Where raw steps end."""
-    burst_buffer: BurstBuffer
+    burst_buffer: BurstBufferSection
     """What lies before it."""
     simulation: Simulation
     """Who writes."""
-    analysis: Analysis
+    analysis: AnalysisSection
     """What is made of the steps."""
     application: Application | None = None
     """Who else writes to the file system, and is not to suffer from the drain; nobody if None."""

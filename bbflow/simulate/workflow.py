@@ -14,7 +14,7 @@ from bbflow.simulate.application import SimulatedApplication
 from bbflow.simulate.fetching import SimulatedFetchers
 from bbflow.simulate.graph import Graph
 from bbflow.simulate.planned import PlannedStager
-from bbflow.simulate.sections import Application, BurstBuffer, FileSystem, Workflow
+from bbflow.simulate.sections import Application, BurstBufferSection, FileSystem, Workflow
 from bbflow.simulate.staging import NAIVE, StagingOutcome
 from bbflow.simulate.world import Process, Signal, World
 from bbflow.staging.files import File, Task
@@ -48,7 +48,7 @@ class WorkflowScenario:
 
     file_system: FileSystem
     """What they share."""
-    burst_buffer: BurstBuffer
+    burst_buffer: BurstBufferSection
     """What the workflow has for itself."""
     workflow: Workflow
     """Where its tasks run."""

@@ -10,11 +10,11 @@ from bbflow.staging.crew import Crew
 from bbflow.staging.files import File
 from bbflow.staging.gate import CHUNK_S, Closed
 from bbflow.staging.probes import server_of
-from bbflow.staging.small import MOST_BYTES, Batch
+from bbflow.staging.small import MOST_BYTES, SmallBatch
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class FetchJob:
     """A file to be copied."""
 
     file: File
@@ -34,7 +34,7 @@ class Job:
 class Fetched:
     """What became of a job."""
 
-    job: Job
+    job: FetchJob
     """Which one."""
     fetcher: int
     """Number of the thread."""
@@ -71,7 +71,7 @@ class Fetchers:
         self,
         count: int,
         transfer: Callable[[File, int], int],
-        copy_batch: Callable[[Sequence[File], int], Batch],
+        copy_batch: Callable[[Sequence[File], int], SmallBatch],
         batch_bytes: Callable[[], int],
         done: Callable[[Sequence[Fetched]], None],
         clock: Callable[[], float] = time.time,
@@ -79,7 +79,7 @@ class Fetchers:
         self._count = count
         self._transfer, self._copy_batch, self._batch_bytes = transfer, copy_batch, batch_bytes
         self._done, self._clock = done, clock
-        self._jobs: deque[Job] = deque()
+        self._jobs: deque[FetchJob] = deque()
         self._crews: dict[str, Crew] = {}
         self._changed = threading.Condition()
         self._closed = False
@@ -94,7 +94,7 @@ class Fetchers:
     def fetch(self, file: File, wave: int) -> None:
         """Copy a file when its turn comes."""
         with self._changed:
-            self._jobs.append(Job(file, wave, self._ranks))
+            self._jobs.append(FetchJob(file, wave, self._ranks))
             self._ranks += 1
             self._call_one()
 
@@ -113,7 +113,7 @@ class Fetchers:
             except Closed:
                 continue
 
-    def _next(self) -> list[Job] | None:
+    def _next(self) -> list[FetchJob] | None:
         """Wait for the next file, or for the next batch of small ones; None if there is nothing more to do."""
         with self._changed:
             while not self._closed:
@@ -133,13 +133,13 @@ class Fetchers:
         if self._has_work:
             self._changed.notify()
 
-    def _crew(self, job: Job) -> Crew:
+    def _crew(self, job: FetchJob) -> Crew:
         server = server_of(job.file.url)
         if server not in self._crews:
             self._crews[server] = Crew.of(job.file.url, self._count, CHUNK_S)
         return self._crews[server]
 
-    def _take(self) -> list[Job]:
+    def _take(self) -> list[FetchJob]:
         """Take the next file, or the small files of one server that come next: as many as leave some for others."""
         jobs = [self._jobs.popleft()]
         if not jobs[0].is_small:
@@ -155,7 +155,7 @@ class Fetchers:
             jobs.append(self._jobs.popleft())
         return jobs
 
-    def _work(self, jobs: list[Job], number: int) -> None:
+    def _work(self, jobs: list[FetchJob], number: int) -> None:
         if not jobs[0].is_small:
             self._done([self._fetched(jobs[0], number)])
             return
@@ -176,7 +176,7 @@ class Fetchers:
             if receipt is None:
                 self._done([self._fetched(job, number)])
 
-    def _leave(self, jobs: list[Job], batch: Batch | None) -> None:
+    def _leave(self, jobs: list[FetchJob], batch: SmallBatch | None) -> None:
         with self._changed:
             crew = self._crew(jobs[0])
             if batch is None:
@@ -185,7 +185,7 @@ class Fetchers:
                 crew.end(len(jobs), batch.ended_s[-1], batch.cpu_s)
             self._call_one()
 
-    def _fetched(self, job: Job, number: int) -> Fetched:
+    def _fetched(self, job: FetchJob, number: int) -> Fetched:
         started_s, transferred_bytes, failure = self._clock(), 0, None
         try:
             transferred_bytes = self._transfer(job.file, job.rank)

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import TypeVar
 
 
-class State(Enum):
+class MakingState(Enum):
     """How far a making is."""
 
     AWAITED = "its task has not ended"
@@ -23,7 +23,7 @@ class Making:
     """Its own place, where it goes when it is staged out."""
     is_result: bool
     """Whether it is staged out as soon as it is written."""
-    state: State = State.AWAITED
+    state: MakingState = MakingState.AWAITED
     """How far it is."""
     version: tuple[int, int] = (0, 0)
     """Bytes of the file and its time of modification in nanoseconds, once it is written."""
@@ -46,17 +46,17 @@ class Making:
     @property
     def is_there(self) -> bool:
         """Whether the burst buffer has the whole file."""
-        return self.state in (State.HERE, State.LEAVING)
+        return self.state in (MakingState.HERE, MakingState.LEAVING)
 
     @property
     def may_go(self) -> bool:
         """Whether nobody holds it, and nothing is lost once it is copied."""
-        return self.state is State.HERE and not self.readers and (self.is_clean or not self.is_stuck)
+        return self.state is MakingState.HERE and not self.readers and (self.is_clean or not self.is_stuck)
 
     @property
     def room_bytes(self) -> int:
         """What it takes, or may take before its task has ended."""
-        return self.reserved_bytes if self.state is State.AWAITED else self.size_bytes
+        return self.reserved_bytes if self.state is MakingState.AWAITED else self.size_bytes
 
 
 M = TypeVar("M", bound=Making)
@@ -85,7 +85,10 @@ def has_room(makings: Iterable[Making], making: Making, capacity_bytes: int) -> 
 
 def excess_bytes(makings: Iterable[Making], capacity_bytes: int) -> int:
     """Give by how many bytes what stays, and what is being made, is above the capacity; below zero if there is room."""
-    return sum(making.room_bytes for making in makings if making.state in (State.HERE, State.AWAITED)) - capacity_bytes
+    return (
+        sum(making.room_bytes for making in makings if making.state in (MakingState.HERE, MakingState.AWAITED))
+        - capacity_bytes
+    )
 
 
 def victims(makings: Iterable[M], capacity_bytes: int) -> list[M]:

@@ -22,7 +22,7 @@ ENDINGS = (".yml", ".yaml", ".json")
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ProgramStep:
     """One task of a program."""
 
     task: Task
@@ -33,7 +33,7 @@ class Step:
     """What `bbflow simulate` takes it to compute, in seconds; None if it isn't said."""
 
 
-def parse_program(words: Sequence[str]) -> list[Step]:
+def parse_program(words: Sequence[str]) -> list[ProgramStep]:
     """Make a program of a plan file, or of sources: these are one task without a command.
 
     A plan is YAML or JSON: a list of maps with the keys ``task`` (a name), ``inputs``, ``outputs`` and ``command``;
@@ -51,10 +51,10 @@ def parse_program(words: Sequence[str]) -> list[Step]:
     doubled = [word for word, count in Counter(words).items() if count > 1]
     if doubled:
         raise ConfigError(f"{doubled[0]} is named twice")
-    return [Step(Task("the sources", tuple(File(word) for word in words)))]
+    return [ProgramStep(Task("the sources", tuple(File(word) for word in words)))]
 
 
-def _read_plan(path: Path) -> list[Step]:
+def _read_plan(path: Path) -> list[ProgramStep]:
     try:
         content = _parsed(path)
     except (OSError, ValueError, yaml.YAMLError) as error:
@@ -71,7 +71,9 @@ def _parsed(path: Path) -> Any:
     return yaml.load(path.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
-def expand_program(steps: Sequence[Step], sources: Sources, target: Path) -> tuple[list[Step], dict[str, str]]:
+def expand_program(
+    steps: Sequence[ProgramStep], sources: Sources, target: Path
+) -> tuple[list[ProgramStep], dict[str, str]]:
     """Put the files in the place of patterns and directories among the inputs.
 
     Parameters
@@ -115,13 +117,13 @@ def _expanded(task: Task, sources: Sources, target: Path, names: dict[str, str])
     return replace(task, inputs=tuple(inputs.values()))
 
 
-def _step(item: Any, where: str) -> Step:
+def _step(item: Any, where: str) -> ProgramStep:
     _check_keys(item, {"task", "inputs", "outputs", "command", "compute_s"}, where)
     inputs, outputs = (tuple(_file(given, where) for given in _list(item.get(key))) for key in ("inputs", "outputs"))
     command = item.get("command") or ()
     words = shlex.split(command) if isinstance(command, str) else [str(word) for word in command]
     task = Task(str(item.get("task", where)), inputs, outputs)
-    return Step(task, tuple(words), _seconds(item.get("compute_s"), where))
+    return ProgramStep(task, tuple(words), _seconds(item.get("compute_s"), where))
 
 
 def _seconds(value: Any, where: str) -> float | None:
@@ -152,7 +154,7 @@ def _list(item: Any) -> list[Any]:
     return item if isinstance(item, list) else [] if item is None else [item]
 
 
-def words_of(step: Step, places: Mapping[str, Location]) -> list[str]:
+def words_of(step: ProgramStep, places: Mapping[str, Location]) -> list[str]:
     """Put the places of a task's files into its command.
 
     Raises

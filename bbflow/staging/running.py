@@ -8,11 +8,13 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from bbflow.errors import TaskError
-from bbflow.staging.program import Step, words_of
+from bbflow.staging.program import ProgramStep, words_of
 from bbflow.staging.stager import Locations, Stager
 
 
-def run_program(stager: Stager, steps: Sequence[Step], slots: int, on_end: Callable[[Step], None]) -> None:
+def run_program(
+    stager: Stager, steps: Sequence[ProgramStep], slots: int, on_end: Callable[[ProgramStep], None]
+) -> None:
     """Stage the files of all tasks, and run their commands; outputs are staged out to their URLs.
 
     Parameters
@@ -31,10 +33,10 @@ def run_program(stager: Stager, steps: Sequence[Step], slots: int, on_end: Calla
     BbflowError
         That of the first task that failed; those that have not begun never do.
     """
-    ended: SimpleQueue[tuple[Step, Future[None]]] = SimpleQueue()
+    ended: SimpleQueue[tuple[ProgramStep, Future[None]]] = SimpleQueue()
     with ThreadPoolExecutor(slots, "bbflow-task") as pool:
 
-        def begin(step: Step, ready: "Future[Locations]") -> None:
+        def begin(step: ProgramStep, ready: "Future[Locations]") -> None:
             pool.submit(_run, stager, step, ready).add_done_callback(lambda end: ended.put((step, end)))
 
         try:
@@ -53,7 +55,7 @@ def run_program(stager: Stager, steps: Sequence[Step], slots: int, on_end: Calla
             raise
 
 
-def _run(stager: Stager, step: Step, ready: "Future[Locations]") -> None:
+def _run(stager: Stager, step: ProgramStep, ready: "Future[Locations]") -> None:
     places = ready.result()
     if step.command:
         _run_command(step, places)
@@ -63,7 +65,7 @@ def _run(stager: Stager, step: Step, ready: "Future[Locations]") -> None:
         stager.release(file.url)
 
 
-def _run_command(step: Step, places: Locations) -> None:
+def _run_command(step: ProgramStep, places: Locations) -> None:
     words = words_of(step, places)
     try:
         code = subprocess.run(words, check=False).returncode
@@ -73,7 +75,7 @@ def _run_command(step: Step, places: Locations) -> None:
         raise TaskError(f"task {step.task.key!r}: {words[0]} ended with code {code}")
 
 
-def _stage_out(stager: Stager, step: Step, places: Locations) -> None:
+def _stage_out(stager: Stager, step: ProgramStep, places: Locations) -> None:
     """Copy the outputs that lie on the BB to where their URLs say."""
     copies = []
     for file in step.task.outputs:

@@ -18,7 +18,7 @@ MOST_BYTES = 64 << 10
 """Of a small file."""
 
 
-class Places(Protocol):
+class SmallPlaces(Protocol):
     """Where whole files are put; a `Shelf` is one."""
 
     def has(self, url: str) -> bool:
@@ -29,7 +29,7 @@ class Places(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class SmallBatch:
     """What became of some small files."""
 
     receipts: list[Receipt | None]
@@ -40,7 +40,7 @@ class Batch:
     """How long the thread really worked."""
 
 
-def copy_batch(files: Sequence[File], sources: Sources, shelf: Places, gate: Gate, rank: int) -> Batch:
+def copy_batch(files: Sequence[File], sources: Sources, shelf: SmallPlaces, gate: Gate, rank: int) -> SmallBatch:
     """Copy small files of one server, one after the other.
 
     Parameters
@@ -64,10 +64,10 @@ def copy_batch(files: Sequence[File], sources: Sources, shelf: Places, gate: Gat
         for file in files:
             receipts.append(copy_whole(file, sources, shelf))
             ended_s.append(time.perf_counter() - started_s)
-        return Batch(receipts, ended_s, time.thread_time() - started_cpu_s)
+        return SmallBatch(receipts, ended_s, time.thread_time() - started_cpu_s)
 
 
-def copy_whole(file: File, sources: Sources, shelf: Places) -> Receipt | None:
+def copy_whole(file: File, sources: Sources, shelf: SmallPlaces) -> Receipt | None:
     """Copy a small file of which nothing is there yet; None if anything isn't as it should be.
 
     Its content and its version come from one read, so it is a copy of one version without asking twice.

@@ -21,7 +21,7 @@ from bbflow.staging.probes import Answers, Probes
 from bbflow.staging.ranges import split_range
 from bbflow.staging.retry import Retry, persist
 from bbflow.staging.shelf import Shelf
-from bbflow.staging.small import Batch, copy_batch
+from bbflow.staging.small import SmallBatch, copy_batch
 from bbflow.staging.sources import Sources, local_path
 from bbflow.staging.submissions import Submission, Submissions
 from bbflow.staging.transfers import Transfer, stage_out
@@ -334,7 +334,7 @@ class Stager:
         transfer = Transfer(file, self._sources, self._shelf, self.gate, self._retry, rank, self._sleep)
         return transfer.run().transferred_bytes
 
-    def _copy_batch(self, files: Sequence[File], rank: int) -> Batch:
+    def _copy_batch(self, files: Sequence[File], rank: int) -> SmallBatch:
         return copy_batch(files, self._sources, self._shelf, self.gate, rank)
 
     def _fetched(self, fetched: Sequence[Fetched]) -> None:

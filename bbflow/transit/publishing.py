@@ -19,7 +19,7 @@ from bbflow.transit.folding.kept import Kept
 from bbflow.transit.folding.publish import PublishReceipt, publish_fields, reduce_fields
 from bbflow.transit.folding.shards import ShardState
 from bbflow.transit.folding.timeline import Closing
-from bbflow.transit.output.fields import Field
+from bbflow.transit.output.fields import ResultField
 from bbflow.transit.output.results import Prepared, Published, Results
 from bbflow.transit.reducing import Reducing
 from bbflow.transit.running import Running
@@ -62,7 +62,7 @@ class Publishing:
 
     def __init__(self, run: Running) -> None:
         self._run = run
-        self.fields: dict[str, Field] = {}
+        self.fields: dict[str, ResultField] = {}
         """What is known of the fields, by the diagnostic's key."""
         self.results: Results | None = None
         """The store, once it is open."""
@@ -72,7 +72,7 @@ class Publishing:
         self.results = Results(path, self._run.config.stream, attributes, clock)
         return self.results
 
-    def know(self, fields: Mapping[str, Field]) -> None:
+    def know(self, fields: Mapping[str, ResultField]) -> None:
         """Learn of fields.
 
         Raises

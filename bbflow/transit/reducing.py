@@ -17,12 +17,12 @@ from bbflow.transit.folding.reduce import ReducedSpan
 from bbflow.transit.folding.shards import ShardState
 from bbflow.transit.folding.slots import OUTER, slots_of
 from bbflow.transit.folding.timeline import Closing
-from bbflow.transit.output.fields import Field
+from bbflow.transit.output.fields import ResultField
 from bbflow.transit.output.results import Described
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class ReduceJob:
     """What one task reduces."""
 
     node: str
@@ -56,7 +56,7 @@ class Reducing:
         self,
         closing: Closing,
         kept: Kept,
-        fields: Mapping[str, Field],
+        fields: Mapping[str, ResultField],
         nodes: Mapping[str, NodeAddress],
         lanes: int,
         submit: "Callable[..., Future[Any]]",
@@ -91,7 +91,7 @@ class Reducing:
         return replace(rest, taken=tuple(state.region for state in self._kept.of(key)))
 
     @cached_property
-    def jobs(self) -> list[Job]:
+    def jobs(self) -> list[ReduceJob]:
         """Share the fields out over their nodes, the large ones first."""
         loads: dict[tuple[str, int], int] = {}
         shared: dict[tuple[str, int], list[str]] = {}
@@ -103,9 +103,11 @@ class Reducing:
             shared.setdefault(chosen, []).append(key)
         return [self._job(node, tuple(keys)) for (node, _), keys in shared.items()]
 
-    def _job(self, home: str, keys: tuple[str, ...]) -> Job:
+    def _job(self, home: str, keys: tuple[str, ...]) -> ReduceJob:
         nodes = {home} | {node for key in keys for node in self._shards[key]}
-        return Job(home, keys, {node: tuple(self._work(key, node, home) for key in keys) for node in sorted(nodes)})
+        return ReduceJob(
+            home, keys, {node: tuple(self._work(key, node, home) for key in keys) for node in sorted(nodes)}
+        )
 
     def _work(self, key: str, node: str, home: str) -> FieldWork:
         diagnostic = self._kept.config.diagnostics[key]

@@ -49,7 +49,7 @@ ROWS_DIRECTORY, FIELDS_DIRECTORY = ".rows", ".fields"
 """In the output, while the run lasts."""
 
 
-class Stage:
+class DriverStage:
     """What both stages share.
 
     Parameters
@@ -78,7 +78,7 @@ class Stage:
         )
 
 
-class FoldStage(Stage):
+class FoldStage(DriverStage):
     """Folds batch by batch, and publishes windows when they close."""
 
     def __init__(self, run: Running, saved: SavedState | None, lost: Collection[str]) -> None:
@@ -304,7 +304,7 @@ class FoldStage(Stage):
         return step is not None and bool(singles_of(step.layout, self.run.config.time.variable))
 
 
-class DrainStage(Stage):
+class DrainStage(DriverStage):
     """Drains batch by batch."""
 
     def __init__(self, run: Running) -> None:

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from bbflow_pegasus import BurstBuffer
+from bbflow_pegasus import BurstBufferSite
 from bbflow_pegasus.dag.submitdir import open_submit_dir
 from bbflow_pegasus.report.records import read_records
 from Pegasus.api import (
@@ -168,7 +168,7 @@ def _write_catalogs(way: str, job: MapJob, folder: Path, program: Path, credenti
     properties["pegasus.transfer.worker.package.strict"] = "false"
     if way in OURS:
         policy = f"{way}:limit={job.slowdown_limit}" if way == "auto" else way
-        buffer = BurstBuffer(
+        buffer = BurstBufferSite(
             folder / BB,
             job.capacity_bytes + SPARE_BYTES,
             slots=job.slots,

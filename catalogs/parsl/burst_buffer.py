@@ -5,7 +5,7 @@ Copy it, name your own directories, and load `config` where the app loads its ow
 
 import os
 
-from bbflow_parsl import BurstBuffer, BurstBufferExecutor
+from bbflow_parsl import BurstBufferExecutor, BurstBufferSettings
 from parsl.config import Config
 from parsl.providers import LocalProvider
 
@@ -22,7 +22,7 @@ config = Config(
             max_workers_per_node=2,
             cores_per_worker=1e-3,
             provider=LocalProvider(init_blocks=1, max_blocks=1),
-            burst_buffer=BurstBuffer(directory="/dev/shm", capacity="2GiB", sources=[PFS], intermediate=[WORK]),
+            burst_buffer=BurstBufferSettings(directory="/dev/shm", capacity="2GiB", sources=[PFS], intermediate=[WORK]),
         )
     ],
     strategy="none",

@@ -7,7 +7,7 @@ on this host: its two pilot blocks are the nodes, each with a directory of its o
 
 import os
 
-from bbflow_parsl import BurstBuffer, BurstBufferExecutor
+from bbflow_parsl import BurstBufferExecutor, BurstBufferSettings
 from parsl.config import Config
 from parsl.providers import LocalProvider
 
@@ -24,7 +24,7 @@ config = Config(
             max_workers_per_node=1,  # as many tasks compute on a node; as many workers again fetch for the next ones
             cores_per_worker=1e-3,
             provider=LocalProvider(init_blocks=2, max_blocks=2),  # or SlurmProvider(nodes_per_block=…, …)
-            burst_buffer=BurstBuffer(
+            burst_buffer=BurstBufferSettings(
                 node_directory="/dev/shm/bbflow-node-$PARSL_WORKER_BLOCK_ID",  # or "$TMPDIR", "/local/scratch"
                 node_capacity="1GiB",
                 sources=[PFS],

@@ -17,7 +17,7 @@ from bbflow_parsl.node import Site, leave
 from bbflow_parsl.nodetask import on_node
 from bbflow_parsl.outputs import Outputs
 from bbflow_parsl.rundirs import RunDirectory
-from bbflow_parsl.settings import BurstBuffer
+from bbflow_parsl.settings import BurstBufferSettings
 from bbflow_parsl.staging import BurstBufferStaging, NodeStaging
 from bbflow_parsl.workers import nodes_of, slots_of, with_more_workers, workers_per_slot
 
@@ -36,9 +36,9 @@ class BurstBufferMixin(ParslExecutor):
 
     storage_access: Any
 
-    def __init__(self, *arguments: Any, burst_buffer: BurstBuffer | None = None, **options: Any) -> None:
+    def __init__(self, *arguments: Any, burst_buffer: BurstBufferSettings | None = None, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.burst_buffer = burst_buffer or BurstBuffer()
+        self.burst_buffer = burst_buffer or BurstBufferSettings()
         is_shared = self.burst_buffer.shared_directory is not None
         self.staging = BurstBufferStaging(self.burst_buffer) if is_shared else NodeStaging(self.burst_buffer)
         others = default_staging if self.storage_access is None else self.storage_access
@@ -140,6 +140,6 @@ class BurstBufferExecutor(BurstBufferMixin, HighThroughputExecutor):
     at once: the others fetch for the tasks that come next on their node.
     """
 
-    def __init__(self, *arguments: Any, burst_buffer: BurstBuffer | None = None, **options: Any) -> None:
-        burst_buffer = burst_buffer or BurstBuffer()
+    def __init__(self, *arguments: Any, burst_buffer: BurstBufferSettings | None = None, **options: Any) -> None:
+        burst_buffer = burst_buffer or BurstBufferSettings()
         super().__init__(burst_buffer=burst_buffer, **with_more_workers(burst_buffer, arguments, options))

@@ -26,7 +26,7 @@ from bbflow.staging.watched import WatchedGate
 from bbflow.staging.watching import POLL_S
 from bbflow_parsl import sweeping
 from bbflow_parsl.locks import one_of
-from bbflow_parsl.nodestore import WHOLE, NodeStore
+from bbflow_parsl.nodestore import WHOLE, NodeFiles
 
 MOST_POLL_S = 0.1
 
@@ -87,7 +87,7 @@ class Copy:
     """Its size."""
 
 
-class Node:
+class WorkerNode:
     """The burst buffer of the node that this process runs on.
 
     Parameters
@@ -108,7 +108,7 @@ class Node:
             raise ConfigError(f"node_directory {site.directory}: the worker has no such variable: set it (worker_init)")
         try:
             self.directory, self._alive = _join(parent, f"bbflow-node-{os.getuid()}-", site.run)
-            self._store = NodeStore(self.directory, site.capacity_bytes)
+            self._store = NodeFiles(self.directory, site.capacity_bytes)
         except OSError as error:
             raise ConfigError(f"can't use the node's burst buffer {parent}: {error.strerror}") from None
         self._sources = Sources(site.sources)
@@ -212,16 +212,16 @@ class Node:
                 yield gate
 
 
-_nodes: dict[tuple[str, str], Node] = {}
+_nodes: dict[tuple[str, str], WorkerNode] = {}
 _joining = threading.Lock()
 
 
-def node_of(site: Site) -> Node:
+def node_of(site: Site) -> WorkerNode:
     """Give this process's node; it is joined once."""
     with _joining:
         key = (site.run, os.path.expandvars(site.directory))
         if key not in _nodes:
-            _nodes[key] = Node(site)
+            _nodes[key] = WorkerNode(site)
         return _nodes[key]
 
 

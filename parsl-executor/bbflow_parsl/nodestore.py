@@ -27,7 +27,7 @@ from bbflow_parsl.locks import POLL_S
 ROOM, HOLD, FETCH, WHOLE = "room", "hold", "fetch", "whole"
 
 
-class NodeStore:
+class NodeFiles:
     """Room on a node, and the files in it.
 
     Parameters

@@ -13,8 +13,8 @@ from parsl.app.errors import RemoteExceptionWrapper
 from parsl.data_provider.files import File
 
 from bbflow.errors import CapacityError, ConfigError, SourceError
-from bbflow_parsl.node import Copy, Node, Route, Site, node_of
-from bbflow_parsl.settings import BurstBuffer, absolute
+from bbflow_parsl.node import Copy, Route, Site, WorkerNode, node_of
+from bbflow_parsl.settings import BurstBufferSettings, absolute
 
 logger = logging.getLogger(__name__)
 STREAMS, LISTS = ("stdout", "stderr"), {"inputs", "outputs"}
@@ -50,7 +50,7 @@ class NodeTask:
         return result
 
     @contextmanager
-    def _staged(self, node: Node, outputs: Mapping[str, Route]) -> Iterator[Places]:
+    def _staged(self, node: WorkerNode, outputs: Mapping[str, Route]) -> Iterator[Places]:
         """Give where the task's files are, held for as long as a ``with`` lasts."""
         with ExitStack() as stack:
             copies = node.look(self.inputs)
@@ -75,7 +75,7 @@ class NodeTask:
         return {}
 
 
-def _fetched(node: Node, copies: Sequence[Copy]) -> dict[str, Path]:
+def _fetched(node: WorkerNode, copies: Sequence[Copy]) -> dict[str, Path]:
     """Give where each input is on the node; what can't be copied any more is read where it is, if a task can do so."""
     paths = {}
     for each in copies:
@@ -105,7 +105,11 @@ def _on(value: Any, places: Places) -> Any:
 
 
 def on_node(
-    func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], site: Site, settings: BurstBuffer
+    func: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    site: Site,
+    settings: BurstBufferSettings,
 ) -> Callable[..., Any]:
     """Wrap a task that has files for its node.
 
@@ -126,15 +130,15 @@ def on_node(
     return NodeTask(func, site, tuple(inputs), tuple(outputs)) if inputs or outputs else func
 
 
-def _is_input(file: File, settings: BurstBuffer) -> bool:
+def _is_input(file: File, settings: BurstBufferSettings) -> bool:
     return settings.stages_in(file.url) or _lands(file, settings)
 
 
-def _lands(file: File, settings: BurstBuffer) -> bool:
+def _lands(file: File, settings: BurstBufferSettings) -> bool:
     return settings.keeps(file.url) or settings.stages_out(file.url)
 
 
-def _route(file: File, settings: BurstBuffer, is_stream: bool = False) -> Route:
+def _route(file: File, settings: BurstBufferSettings, is_stream: bool = False) -> Route:
     expected_bytes = settings.expected_bytes(file.url)
     if file.local_path is not None:
         return Route(file.url, file.local_path, True, expected_bytes, is_stream)

@@ -20,7 +20,7 @@ OPTIONS = ("oversize", "options", "retry", "events", "clock")
 
 
 @dataclass(frozen=True)
-class BurstBuffer:
+class BurstBufferSettings:
     """The burst buffer of one executor, and which files go through it.
 
     A prefix is the beginning of a URL up to a slash: ``/pfs/survey``, ``s3://bucket/data``. Files that match none go

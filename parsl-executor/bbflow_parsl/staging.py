@@ -18,7 +18,7 @@ from bbflow_parsl.memo import mark_residency, register
 from bbflow_parsl.outputs import Outputs
 from bbflow_parsl.places import Place
 from bbflow_parsl.planning import TaskStaging, Version
-from bbflow_parsl.settings import BurstBuffer, absolute
+from bbflow_parsl.settings import BurstBufferSettings, absolute
 from bbflow_parsl.tasks import other_dependencies, staged_files, task_of
 
 logger = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ class BurstBufferStaging(Staging, RepresentationMixin):
         Which files, and how.
     """
 
-    def __init__(self, burst_buffer: BurstBuffer) -> None:
+    def __init__(self, burst_buffer: BurstBufferSettings) -> None:
         self.burst_buffer = burst_buffer
         self._stager: Stager | None = None
         self._outputs: Outputs | None = None
@@ -182,7 +182,7 @@ class NodeStaging(Staging, RepresentationMixin):
         Which files.
     """
 
-    def __init__(self, burst_buffer: BurstBuffer) -> None:
+    def __init__(self, burst_buffer: BurstBufferSettings) -> None:
         self.burst_buffer = burst_buffer
         register()
 

@@ -9,7 +9,7 @@ from parsl.executors import HighThroughputExecutor
 from parsl.executors.base import ParslExecutor
 from parsl.providers import LocalProvider
 
-from bbflow_parsl.settings import BurstBuffer
+from bbflow_parsl.settings import BurstBufferSettings
 
 
 def slots_of(executor: ParslExecutor, workers_per_slot: int = 1) -> int:
@@ -42,7 +42,7 @@ def _is_guess(executor: ParslExecutor) -> bool:
     return getattr(executor, "max_workers_per_node", None) == math.inf
 
 
-def workers_per_slot(burst_buffer: BurstBuffer, options: dict[str, Any]) -> int:
+def workers_per_slot(burst_buffer: BurstBufferSettings, options: dict[str, Any]) -> int:
     """Give how many workers share a slot: those that don't compute fetch for the waves ahead.
 
     It is one where no node has a burst buffer of its own, and where each worker has cores, an accelerator or MPI ranks
@@ -54,7 +54,9 @@ def workers_per_slot(burst_buffer: BurstBuffer, options: dict[str, Any]) -> int:
     return 1 + burst_buffer.lookahead
 
 
-def with_more_workers(burst_buffer: BurstBuffer, arguments: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any]:
+def with_more_workers(
+    burst_buffer: BurstBufferSettings, arguments: tuple[Any, ...], options: dict[str, Any]
+) -> dict[str, Any]:
     """Give a HighThroughputExecutor's options, all by name, with so many workers for each slot."""
     given = inspect.signature(HighThroughputExecutor.__init__).bind_partial(None, *arguments, **options).arguments
     given.pop("self")

@@ -9,7 +9,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from bbflow_parsl import BurstBuffer, BurstBufferExecutor
+from bbflow_parsl import BurstBufferExecutor, BurstBufferSettings
 from parsl.config import Config
 from parsl.launchers import SimpleLauncher
 from parsl.providers import LocalProvider
@@ -30,7 +30,7 @@ def fresh_config():
                 cores_per_worker=1,
                 encrypted=True,
                 provider=LocalProvider(init_blocks=1, max_blocks=1, launcher=SimpleLauncher()),
-                burst_buffer=BurstBuffer(
+                burst_buffer=BurstBufferSettings(
                     directory=None if NODE else DIRECTORY,
                     capacity="64MiB",
                     results=RESULTS,

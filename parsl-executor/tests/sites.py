@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import parsl
-from bbflow_parsl import BurstBuffer, BurstBufferExecutor, BurstBufferMixin
+from bbflow_parsl import BurstBufferExecutor, BurstBufferMixin, BurstBufferSettings
 from moments import bytes_at_once, files_below
 from parsl.config import Config
 from parsl.executors import ThreadPoolExecutor
@@ -24,7 +24,7 @@ class Site:
         self.pfs, self.bb, self.work, self.results = (root / name for name in ("pfs", "bb", "pfs/work", "pfs/results"))
         for path in (self.pfs, self.bb):
             path.mkdir()
-        self.burst_buffer = BurstBuffer(
+        self.burst_buffer = BurstBufferSettings(
             directory=self.bb, capacity="1MiB", intermediate=[str(self.work)], results=[str(self.results)]
         )
 

@@ -2,7 +2,7 @@
 
 import apps
 import pytest
-from bbflow_parsl import BurstBuffer
+from bbflow_parsl import BurstBufferSettings
 from mounted import Mounts, missing
 from parsl import python_app
 from parsl.data_provider.files import File
@@ -37,4 +37,4 @@ def test_a_mount_is_the_burst_buffer_that_workers_share(site, mount):
 
 def test_a_url_of_the_files_is_no_directory():
     with pytest.raises(ConfigError, match="bbflow mount"):
-        BurstBuffer(directory="bb://scratch")
+        BurstBufferSettings(directory="bb://scratch")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import apps
 import pytest
-from bbflow_parsl import BurstBuffer
+from bbflow_parsl import BurstBufferSettings
 from bbflow_parsl.workers import slots_of, with_more_workers
 from parsl import bash_app, python_app
 from parsl.data_provider.files import File
@@ -219,9 +219,9 @@ def test_a_variable_that_no_worker_has_is_an_error(site, nodes):
     ],
 )
 def test_workers_that_own_nothing_are_doubled(options, workers):
-    burst_buffer = BurstBuffer(node_directory="/bb")
+    burst_buffer = BurstBufferSettings(node_directory="/bb")
     assert with_more_workers(burst_buffer, (), dict(options))["max_workers_per_node"] == workers
-    assert with_more_workers(BurstBuffer(), (), dict(options)) == options
+    assert with_more_workers(BurstBufferSettings(), (), dict(options)) == options
 
 
 def test_slots_are_the_tasks_that_compute_not_the_workers(site):

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from bbflow_parsl.locks import one_of
-from bbflow_parsl.nodestore import NodeStore
+from bbflow_parsl.nodestore import NodeFiles
 from bbflow_parsl.sweeping import ALIVE, remove_if_dead
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -33,7 +33,7 @@ def test_any_sets_of_files_are_all_admitted_in_the_end_and_room_is_never_exceede
     with TemporaryDirectory() as name, ThreadPoolExecutor(workers) as pool:
         # Each worker has a store object of its own, as processes have: they share nothing but the directory.
         def use(names):
-            store = NodeStore(Path(name), capacity_bytes)
+            store = NodeFiles(Path(name), capacity_bytes)
             with store.holding({each: SIZES[each] for each in names}):
                 assert store.used_bytes <= capacity_bytes
                 for each in names:
@@ -47,7 +47,7 @@ def test_any_sets_of_files_are_all_admitted_in_the_end_and_room_is_never_exceede
 
 
 def test_a_set_above_the_capacity_is_an_error_with_the_sizes(tmp_path):
-    store = NodeStore(tmp_path, 10)
+    store = NodeFiles(tmp_path, 10)
     with pytest.raises(CapacityError, match=r"need 12 B .* has 10 B"), store.holding({"a": 6, "b": 6}):
         pass
 
@@ -76,7 +76,7 @@ def test_a_killed_worker_holds_nothing_and_its_directory_goes_with_the_last_one(
             assert (directory / ALIVE).exists(), "a living worker uses it"
         finally:
             process.kill()
-    store = NodeStore(directory, 10)
+    store = NodeFiles(directory, 10)
     with store.holding({"b": 5}):
         assert store.used_bytes == 5, "what the dead one held has gone"
     remove_if_dead(str(directory), wait=True)
@@ -84,7 +84,7 @@ def test_a_killed_worker_holds_nothing_and_its_directory_goes_with_the_last_one(
 
 
 def test_an_output_that_is_larger_than_it_was_expected_drives_out_what_nobody_holds(tmp_path):
-    store = NodeStore(tmp_path, 10)
+    store = NodeFiles(tmp_path, 10)
     with store.holding({"idle": 4}):
         pass
     with store.holding({"out": 5}):

@@ -4,7 +4,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from bbflow_parsl import BurstBuffer
+from bbflow_parsl import BurstBufferSettings
 from bbflow_parsl.outputs import Outputs
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -48,7 +48,7 @@ def test_room_that_was_reserved_is_free_when_its_task_failed(outputs):
 
 def test_the_longest_prefix_says_what_is_expected():
     expected = {"/pfs": "1KiB", "/pfs/large": "1MiB"}
-    found = BurstBuffer(expected=expected)
+    found = BurstBufferSettings(expected=expected)
     assert [found.expected_bytes(url) for url in ("/pfs/a", "/pfs/large/a", "/pfs/larger", "/else/a")] == [
         1024,
         1 << 20,
@@ -56,7 +56,7 @@ def test_the_longest_prefix_says_what_is_expected():
         0,
     ]
     with pytest.raises(ConfigError):
-        BurstBuffer(expected={"/pfs": "much"})
+        BurstBufferSettings(expected={"/pfs": "much"})
 
 
 def test_tasks_with_expected_sizes_never_write_more_than_there_is_room_for(site):
@@ -97,10 +97,10 @@ def test_what_a_failed_task_said_is_in_its_place_and_its_outputs_are_not(site):
 )
 def test_what_cannot_be_meant_is_refused_at_once(changes, message):
     with pytest.raises(ConfigError, match=message):
-        BurstBuffer(**changes)
+        BurstBufferSettings(**changes)
 
 
 def test_a_policy_and_its_phases_are_given_as_text(tmp_path):
-    settings = BurstBuffer(policy="partial-delay:limit=0.1", phases=tmp_path / "phases")
+    settings = BurstBufferSettings(policy="partial-delay:limit=0.1", phases=tmp_path / "phases")
     assert settings.delay_policy.limit == 0.1
     assert settings.phase_source.now() == []

@@ -5,7 +5,7 @@ from pathlib import Path
 import apps
 import parsl
 import pytest
-from bbflow_parsl import BurstBuffer
+from bbflow_parsl import BurstBufferSettings
 from moments import contents_of
 from parsl import bash_app, python_app
 from parsl.data_provider.files import File
@@ -309,4 +309,4 @@ def test_a_burst_buffer_that_is_not_there_is_one_clear_error(site):
 )
 def test_wrong_settings_are_refused(changes, message):
     with pytest.raises(ConfigError, match=message):
-        BurstBuffer(**changes)
+        BurstBufferSettings(**changes)

@@ -1,5 +1,5 @@
 """Burst-buffer staging for Pegasus: catalogs and properties change, the workflow doesn't."""
 
-from bbflow_pegasus.settings import BurstBuffer
+from bbflow_pegasus.settings import BurstBufferSite
 
-__all__ = ["BurstBuffer"]
+__all__ = ["BurstBufferSite"]

@@ -10,7 +10,7 @@ from typing import Any
 from bbflow.atomic import write_whole
 from bbflow.errors import ConfigError, nearest
 from bbflow_pegasus.catalogs import SITES, TRANSFORMATIONS, Catalog, plain, put_property, read_property
-from bbflow_pegasus.settings import PROGRAM, BurstBuffer
+from bbflow_pegasus.settings import PROGRAM, BurstBufferSite
 
 RECORD = ".bbflow-pegasus.json"
 """Beside the properties: what was there before."""
@@ -74,7 +74,7 @@ class Change:
         write_whole(self.path, self.after)
 
 
-def configure(buffer: BurstBuffer, files: Files) -> list[Change]:
+def configure(buffer: BurstBufferSite, files: Files) -> list[Change]:
     """Give what has to change, and the record of what was before; nothing if all is as it should be.
 
     Raises
@@ -146,7 +146,7 @@ class _Record:
         self.files[str(change.path)] = [before, change.after]
 
 
-def _with_sites(buffer: BurstBuffer, path: Path, text: str | None, record: _Record) -> str:
+def _with_sites(buffer: BurstBufferSite, path: Path, text: str | None, record: _Record) -> str:
     catalog = Catalog(path, SITES, text)
     entry = buffer.site_entry()
     there = catalog.get((buffer.site,))
@@ -176,7 +176,7 @@ def _merged(there: Any, wanted: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _with_transformations(buffer: BurstBuffer, path: Path, text: str | None, record: _Record) -> str:
+def _with_transformations(buffer: BurstBufferSite, path: Path, text: str | None, record: _Record) -> str:
     catalog = Catalog(path, TRANSFORMATIONS, text)
     for wanted in buffer.transformation_entries():
         key = (wanted["namespace"], wanted["name"])
@@ -200,7 +200,7 @@ def _without_ours(site: Mapping[str, Any]) -> dict[str, Any]:
     return {**site, "profiles": {**site["profiles"], "env": kept}}
 
 
-def _with_properties(buffer: BurstBuffer, text: str, record: _Record) -> str:
+def _with_properties(buffer: BurstBufferSite, text: str, record: _Record) -> str:
     for key, value in buffer.properties().items():
         record.keep(_PROPERTIES, key, read_property(text, key))
         text = put_property(text, key, value)

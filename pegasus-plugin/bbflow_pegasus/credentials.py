@@ -21,13 +21,13 @@ from typing import Any
 
 from bbflow.errors import ConfigError, nearest
 from bbflow.staging.sources import Sources
-from bbflow_pegasus.requests import Place
+from bbflow_pegasus.requests import TransferPlace
 
 VARIABLE = "PEGASUS_CREDENTIALS"
 DEFAULT = Path(".pegasus") / "credentials.conf"
 
 
-class Credentials:
+class SiteCredentials:
     """Opens sources with the credentials that belong to them.
 
     Parameters
@@ -41,7 +41,7 @@ class Credentials:
         self._files: dict[Path, configparser.ConfigParser] = {}
         self._opened: dict[str, Sources] = {"": Sources()}
 
-    def open(self, place: Place) -> tuple[Sources, str]:
+    def open(self, place: TransferPlace) -> tuple[Sources, str]:
         """Give who reads or writes a file, and the URL by which it knows the file.
 
         Raises
@@ -58,7 +58,7 @@ class Credentials:
             return self._http(place, f"{place.protocol}://{host}", host), place.url
         return self._opened[""], place.url.replace("s3s://", "s3://", 1)
 
-    def _object_options(self, place: Place, identity: str) -> dict[str, Any]:
+    def _object_options(self, place: TransferPlace, identity: str) -> dict[str, Any]:
         site = identity.rpartition("@")[2]
         path = self._path(place.site)
         if path is None:
@@ -82,7 +82,7 @@ class Credentials:
             raise ConfigError(f"{path}: [{error.section}] has no {error.option}: add it for {place.url}") from None
         return {key: value for key, value in options.items() if value}
 
-    def _http(self, place: Place, server: str, host: str) -> Sources:
+    def _http(self, place: TransferPlace, server: str, host: str) -> Sources:
         path = self._path(place.site)
         content = self._read(path) if path is not None else configparser.ConfigParser()
         section = next((name for name in (server, host) if content.has_section(name)), "")

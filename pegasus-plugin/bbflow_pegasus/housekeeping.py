@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bbflow_pegasus.credentials import Credentials
-from bbflow_pegasus.requests import Place, place_of
+from bbflow_pegasus.credentials import SiteCredentials
+from bbflow_pegasus.requests import TransferPlace, place_of
 
 _PROTOCOLS = {"remove": ("file", "s3", "s3s"), "mkdir": ("file",)}
 
@@ -17,7 +17,7 @@ class Chore:
 
     kind: str
     """``remove`` or ``mkdir``."""
-    place: Place
+    place: TransferPlace
     """Of the file or directory."""
 
 
@@ -45,7 +45,7 @@ def chore_of(entry: Mapping[str, Any], environment: Mapping[str, str]) -> Chore 
     return Chore(kind, place)
 
 
-def do_chores(chores: Sequence[Chore], credentials: Credentials) -> None:
+def do_chores(chores: Sequence[Chore], credentials: SiteCredentials) -> None:
     """Do all of them; a file that isn't there is removed already, and a directory that is there, made.
 
     Parameters

@@ -17,7 +17,7 @@ TARGETS = ("file", "s3", "s3s")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TransferPlace:
     """A file at a site."""
 
     url: str
@@ -36,9 +36,9 @@ class Request:
 
     lfn: str
     """Its logical name."""
-    sources: tuple[Place, ...]
+    sources: tuple[TransferPlace, ...]
     """Its replicas, in the order in which they are tried."""
-    target: Place
+    target: TransferPlace
     """Where to."""
     size_bytes: int | None = None
     """As the replica catalog says."""
@@ -110,20 +110,20 @@ def request_of(entry: Mapping[str, Any], environment: Mapping[str, str]) -> Requ
     )
 
 
-def _is_ours(sources: list[Place], target: Place) -> bool:
+def _is_ours(sources: list[TransferPlace], target: TransferPlace) -> bool:
     if target.protocol not in TARGETS or any(place.protocol not in SOURCES for place in sources):
         return False
     return target.protocol == "file" or all(place.protocol == "file" for place in sources)
 
 
-def place_of(content: Mapping[str, Any], environment: Mapping[str, str]) -> Place:
+def place_of(content: Mapping[str, Any], environment: Mapping[str, str]) -> TransferPlace:
     """Read where a file is, as an entry says it."""
     url, site = str(content["url"]), str(content["site_label"])
     protocol, mark, _ = url.partition(":")
     if mark and protocol != "file":
-        return Place(url, site, protocol, int(content.get("priority", 0)))
+        return TransferPlace(url, site, protocol, int(content.get("priority", 0)))
     path = re.sub(r"^file:(//(localhost)?)?", "", url)
-    return Place(os.path.abspath(expand(path, environment)), site, "file", int(content.get("priority", 0)))
+    return TransferPlace(os.path.abspath(expand(path, environment)), site, "file", int(content.get("priority", 0)))
 
 
 def expand(path: str, environment: Mapping[str, str]) -> str:

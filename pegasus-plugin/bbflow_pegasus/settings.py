@@ -24,7 +24,7 @@ PROGRAM, COMMAND = "bbflow-pegasus-transfer", "bbflow-pegasus"
 
 
 @dataclass(frozen=True, slots=True)
-class BurstBuffer:
+class BurstBufferSite:
     """A burst buffer as a staging site."""
 
     directory: str | Path

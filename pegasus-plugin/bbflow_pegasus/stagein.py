@@ -15,15 +15,15 @@ from bbflow.staging import File, Gate, Retry
 from bbflow.staging.diary import Diary
 from bbflow.staging.fetchers import Fetched, Fetchers
 from bbflow.staging.gate import Closed
-from bbflow.staging.small import Batch, copy_whole
+from bbflow.staging.small import SmallBatch, copy_whole
 from bbflow.staging.sources import local_path
 from bbflow.staging.transfers import Receipt, Transfer, stage_out
 from bbflow.staging.watching import Watch
 from bbflow.units import format_bytes
 from bbflow_pegasus.conduct import Conduct
-from bbflow_pegasus.credentials import Credentials
+from bbflow_pegasus.credentials import SiteCredentials
 from bbflow_pegasus.crowd import Crowd, Together
-from bbflow_pegasus.requests import Place, Request
+from bbflow_pegasus.requests import Request, TransferPlace
 from bbflow_pegasus.statistics import Attempt
 from bbflow_pegasus.targets import Target
 
@@ -43,7 +43,7 @@ class StageIn:
         What happens after a failure.
     """
 
-    def __init__(self, conduct: Conduct, credentials: Credentials, threads: int, retry: Retry) -> None:
+    def __init__(self, conduct: Conduct, credentials: SiteCredentials, threads: int, retry: Retry) -> None:
         self._conduct, self._credentials = conduct, credentials
         self._threads, self._retry = threads, retry
         self._gate = Gate(threads)
@@ -109,7 +109,7 @@ class StageIn:
         for _ in fetched:
             self._ended.release()
 
-    def _stage_small(self, files: Sequence[File], rank: int) -> Batch:
+    def _stage_small(self, files: Sequence[File], rank: int) -> SmallBatch:
         """Stage requests for small files, as far as they come in one piece."""
         receipts: list[Receipt | None] = []
         ended_s: list[float] = []
@@ -118,7 +118,7 @@ class StageIn:
             for request in self._requests[rank : rank + len(files)]:
                 receipts.append(self._copy_small(request))
                 ended_s.append(time.perf_counter() - started_s)
-            return Batch(receipts, ended_s, time.thread_time() - started_cpu_s)
+            return SmallBatch(receipts, ended_s, time.thread_time() - started_cpu_s)
 
     def _copy_small(self, request: Request) -> Receipt | None:
         source, began_s = request.sources[0], time.time()
@@ -151,7 +151,7 @@ class StageIn:
                 break
         return read_bytes
 
-    def _copy(self, request: Request, source: Place, rank: int) -> tuple[int, int]:
+    def _copy(self, request: Request, source: TransferPlace, rank: int) -> tuple[int, int]:
         """Copy from one replica; give the file's size and what was read of it."""
         if request.target.protocol != "file":
             sources, url = self._credentials.open(request.target)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bbflow.errors import MissingToolError, SourceError
-from bbflow_pegasus.requests import Place, Request
+from bbflow_pegasus.requests import Request, TransferPlace
 
 MULTIPART = "PEGASUS_MULTIPART_DIR"
 _AT_ONCE = 100
@@ -24,7 +24,7 @@ class Attempt:
 
     request: Request
     """What was asked for."""
-    source: Place
+    source: TransferPlace
     """The replica."""
     started_s: float
     """Seconds since the epoch."""
@@ -69,7 +69,7 @@ def _record(attempt: Attempt) -> str:
     return "  - " + "\n    ".join(f"{key}: {value}" for key, value in lines.items()) + "\n"
 
 
-def _url(place: Place) -> str:
+def _url(place: TransferPlace) -> str:
     return f"file://{place.url}" if place.protocol == "file" else place.url
 
 

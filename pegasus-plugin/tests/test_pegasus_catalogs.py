@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from bbflow_pegasus import BurstBuffer
+from bbflow_pegasus import BurstBufferSite
 from bbflow_pegasus.catalogs import SITES, Catalog, plain, read_property
 from bbflow_pegasus.cli import BBFLOW_PEGASUS
 from bbflow_pegasus.cli.config import _buffer
@@ -64,7 +64,7 @@ def test_pegasus_api_knows_all_that_a_catalog_says(path):
 
 
 def test_the_transformation_and_the_properties_are_those_of_config(tmp_path):
-    buffer = BurstBuffer(
+    buffer = BurstBufferSite(
         "/bb/me", "2TiB", slots=256, policy="full-delay", phases="/pfs/phases", threads=4, serve_jobs=True
     )
     written = yaml.safe_load((FOLDER / "transformations.yml").read_text())["transformations"]

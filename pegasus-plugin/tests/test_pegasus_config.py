@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from bbflow_pegasus import BurstBuffer
+from bbflow_pegasus import BurstBufferSite
 from bbflow_pegasus.catalogs import put_property, read_property
 from bbflow_pegasus.configuring import Files, configure, undo
 from Pegasus.api import Operation, Properties, Site, SiteCatalog, Transformation, TransformationCatalog
@@ -60,7 +60,7 @@ def config(folder, *words):
     return done.returncode, done.stdout, done.stderr
 
 
-BUFFER = BurstBuffer(
+BUFFER = BurstBufferSite(
     "/bb/pegasus",
     "64GiB",
     slots=16,
@@ -101,7 +101,7 @@ def test_what_is_configured_already_changes_nothing(files):
 
 def test_undo_gives_back_the_very_same_files(files):
     make(configure(BUFFER, files))
-    make(configure(BurstBuffer("/other", "1GiB", slots=2), files))
+    make(configure(BurstBufferSite("/other", "1GiB", slots=2), files))
     make(undo(files))
     assert files.sites.read_text() == SITES
     assert files.transformations.read_text() == TRANSFORMATIONS
@@ -111,7 +111,7 @@ def test_undo_gives_back_the_very_same_files(files):
 
 def test_undo_removes_files_that_were_not_there(tmp_path):
     files = Files.beside(tmp_path / "pegasus.properties")
-    make(configure(BurstBuffer("/bb", "1GiB"), files))
+    make(configure(BurstBufferSite("/bb", "1GiB"), files))
     assert files.sites.exists()
     make(undo(files))
     assert list(tmp_path.iterdir()) == []
@@ -142,7 +142,7 @@ def test_a_site_that_is_there_keeps_what_we_do_not_change(files):
 
 def test_settings_that_are_not_said_again_go(files):
     make(configure(BUFFER, files))
-    make(configure(BurstBuffer("/bb/pegasus", "64GiB"), files))
+    make(configure(BurstBufferSite("/bb/pegasus", "64GiB"), files))
     transfer = yaml.safe_load(files.transformations.read_text())["transformations"][1]
     assert transfer["sites"][0]["profiles"]["env"] == {"BBFLOW_BB": "/bb/pegasus", "BBFLOW_POLICY": "no-action"}
     assert [site["name"] for site in transfer["sites"]] == ["local"]
@@ -167,7 +167,7 @@ def test_what_is_no_catalog_is_one_line(files, text, line):
 
 def test_a_compute_site_that_is_not_there_names_the_nearest(files):
     with pytest.raises(ConfigError, match="has no site 'condorpol': did you mean 'condorpool'"):
-        configure(BurstBuffer("/bb", "1GiB", compute=["condorpol"], node_directory="/nvme"), files)
+        configure(BurstBufferSite("/bb", "1GiB", compute=["condorpol"], node_directory="/nvme"), files)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_a_compute_site_that_is_not_there_names_the_nearest(files):
 )
 def test_settings_that_cannot_be_meant_are_refused(keys, line):
     with pytest.raises(ConfigError, match=line):
-        BurstBuffer(**({"directory": "/bb", "capacity": "1GiB"} | keys))
+        BurstBufferSite(**({"directory": "/bb", "capacity": "1GiB"} | keys))
 
 
 def test_the_command_shows_what_it_changes_and_asks(files):
@@ -208,7 +208,7 @@ def test_the_command_shows_what_it_changes_and_asks(files):
 
 @pytest.mark.parametrize("directory", ["/bb/pegasus", "s3://me@lab/bucket/prefix"])
 def test_apply_makes_of_pegasus_api_what_config_writes(tmp_path, directory):
-    buffer = BurstBuffer(
+    buffer = BurstBufferSite(
         directory,
         "64GiB",
         policy="full-delay",
@@ -239,7 +239,7 @@ def test_apply_makes_of_pegasus_api_what_config_writes(tmp_path, directory):
 
 
 def test_apply_does_not_overwrite_what_a_program_has_made():
-    buffer = BurstBuffer("/bb", "1GiB")
+    buffer = BurstBufferSite("/bb", "1GiB")
     for sites, transformations, line in (
         (SiteCatalog().add_sites(Site("bb")), TransformationCatalog(), "site 'bb' is there already"),
         (
@@ -275,7 +275,7 @@ def test_a_check_names_what_is_missing_one_line_each(files):
     assert len(out.splitlines()) == 5
     assert "has no site 'bb'" in out
     assert "pegasus.data.configuration is condorio" in out
-    make(configure(BurstBuffer("/bb", "1GiB"), files))
+    make(configure(BurstBufferSite("/bb", "1GiB"), files))
     assert config(folder, "--check")[:2] == (0, "everything is as it should be\n")
     files.sites.write_text(files.sites.read_text().replace("auxillary.local: 'true'", "style: condor"))
     code, out, _ = config(folder, "--check")

@@ -13,7 +13,7 @@ _BUSY = ("Executor Deserialize Time", "Executor Run Time", "Result Serialization
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class RanTask:
     """A task that ended well; times in seconds since the epoch."""
 
     stage: int
@@ -35,7 +35,7 @@ class Ran:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class RanStage:
     """A stage that ran."""
 
     number: int
@@ -46,7 +46,7 @@ class Stage:
     """When it was submitted."""
     ended_s: float
     """When it was over."""
-    tasks: tuple[Ran, ...]
+    tasks: tuple[RanTask, ...]
     """Those that ended well."""
 
     @property
@@ -56,7 +56,7 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class Application:
+class SparkApplication:
     """What a log tells."""
 
     name: str
@@ -67,7 +67,7 @@ class Application:
     """When its SparkContext was made."""
     ended_s: float | None
     """When it was stopped; None if it was killed, or still runs."""
-    stages: tuple[Stage, ...]
+    stages: tuple[RanStage, ...]
     """In the order of their begin."""
     failed_tasks: int
     """How many attempts failed."""
@@ -98,7 +98,7 @@ def find_logs(directory: Path) -> list[Path]:
     return sorted(found, key=lambda path: path.stat().st_mtime)
 
 
-def read_log(log: Path) -> Application:
+def read_log(log: Path) -> SparkApplication:
     """Read a log.
 
     Raises
@@ -109,7 +109,7 @@ def read_log(log: Path) -> Application:
     files = sorted(log.glob("events_*"), key=_number) if log.is_dir() else [log]
     told: dict[str, Any] = {}
     stages: dict[tuple[int, int], dict[str, Any]] = {}
-    tasks: dict[int, list[Ran]] = {}
+    tasks: dict[int, list[RanTask]] = {}
     failed = 0
     for event in _events(files):
         match event.get("Event"):
@@ -118,17 +118,17 @@ def read_log(log: Path) -> Application:
             case "SparkListenerApplicationEnd":
                 told["ended_s"] = event["Timestamp"] / 1e3
             case "SparkListenerStageCompleted":
-                info = event["Stage Info"]
-                stages[info["Stage ID"], info["Stage Attempt ID"]] = info
+                info = event["RanStage Info"]
+                stages[info["RanStage ID"], info["RanStage Attempt ID"]] = info
             case "SparkListenerTaskEnd" if event["Task End Reason"]["Reason"] == "Success":
-                tasks.setdefault(event["Stage ID"], []).append(_ran(event))
+                tasks.setdefault(event["RanStage ID"], []).append(_ran(event))
             case "SparkListenerTaskEnd":
                 failed += 1
     if "started_s" not in told:
         raise ConfigError(f"{log} is no event log of Spark, or a compressed one: set spark.eventLog.compress=false")
     ended = [_stage(info, tuple(tasks.get(number, ()))) for (number, _), info in stages.items()]
     in_order = tuple(sorted(ended, key=lambda stage: stage.started_s))
-    return Application(stages=in_order, failed_tasks=failed, **{"ended_s": None} | told)
+    return SparkApplication(stages=in_order, failed_tasks=failed, **{"ended_s": None} | told)
 
 
 def _number(path: Path) -> int:
@@ -147,17 +147,17 @@ def _events(files: Iterable[Path]) -> Iterator[Mapping[str, Any]]:
                     yield event
 
 
-def _stage(info: Mapping[str, Any], tasks: tuple[Ran, ...]) -> Stage:
+def _stage(info: Mapping[str, Any], tasks: tuple[RanTask, ...]) -> RanStage:
     started_s = info.get("Submission Time", 0) / 1e3
-    return Stage(info["Stage ID"], info["Stage Name"], started_s, info.get("Completion Time", 0) / 1e3, tasks)
+    return RanStage(info["RanStage ID"], info["RanStage Name"], started_s, info.get("Completion Time", 0) / 1e3, tasks)
 
 
-def _ran(event: Mapping[str, Any]) -> Ran:
+def _ran(event: Mapping[str, Any]) -> RanTask:
     info, metrics = event["Task Info"], event.get("Task Metrics") or {}
     read = metrics.get("Shuffle Read Metrics", {})
     busy_ms = sum(metrics[name] for name in _BUSY if name in metrics) or math.inf
-    return Ran(
-        stage=event["Stage ID"],
+    return RanTask(
+        stage=event["RanStage ID"],
         partition=info.get("Partition ID", info["Index"]),
         started_s=info["Launch Time"] / 1e3,
         ended_s=min(info["Finish Time"], info["Launch Time"] + busy_ms) / 1e3,

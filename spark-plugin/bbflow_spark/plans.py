@@ -21,7 +21,7 @@ def name_of(key: PartitionKey) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class PlannedBlock:
     """A part of a file that one partition reads; it is staged whole."""
 
     url: str
@@ -41,7 +41,7 @@ class Partition:
 
     key: PartitionKey
     """Whose it is."""
-    blocks: tuple[Block, ...]
+    blocks: tuple[PlannedBlock, ...]
     """In the order in which it reads them; empty parts are left out."""
 
 
@@ -58,7 +58,7 @@ class StagePlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class StageQuestion:
     """A task wants to read."""
 
     key: PartitionKey
@@ -92,7 +92,9 @@ def read_plan(message: Mapping[str, Any]) -> StagePlan:
         partitions = tuple(
             Partition(
                 (*key, int(index)),
-                tuple(Block(str(u), Range(int(at), int(at) + int(size))) for u, at, size in parts if int(size) > 0),
+                tuple(
+                    PlannedBlock(str(u), Range(int(at), int(at) + int(size))) for u, at, size in parts if int(size) > 0
+                ),
             )
             for index, parts in message["partitions"]
         )
@@ -101,9 +103,9 @@ def read_plan(message: Mapping[str, Any]) -> StagePlan:
         raise ProtocolError("a plan of Spark that can't be read") from None
 
 
-def read_question(message: Mapping[str, Any]) -> Question:
+def read_question(message: Mapping[str, Any]) -> StageQuestion:
     """Read a question; `ProtocolError` if it is none."""
     try:
-        return Question(partition_key(message), str(message["url"]), int(message["at"]))
+        return StageQuestion(partition_key(message), str(message["url"]), int(message["at"]))
     except (KeyError, TypeError, ValueError):
         raise ProtocolError("a question of Spark that can't be read") from None

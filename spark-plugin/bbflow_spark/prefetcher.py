@@ -11,8 +11,8 @@ from bbflow.errors import BbflowError
 from bbflow.events import EventLog
 from bbflow.staging import Decision, Location, Locations, Stager
 from bbflow_spark.patience import Look, Patience
-from bbflow_spark.plans import Block, PartitionKey, Question, StageKey, StagePlan, name_of
-from bbflow_spark.program import Program
+from bbflow_spark.plans import PartitionKey, PlannedBlock, StageKey, StagePlan, StageQuestion, name_of
+from bbflow_spark.program import SparkProgram
 
 PLAN_S = 2.0
 """A task may ask before its stage's plan has come; after this time it reads by itself."""
@@ -59,7 +59,7 @@ class Prefetcher:
         self._patience_s = patience_s
         self._events = events
         self._changed = threading.Condition()
-        self._program = Program()
+        self._program = SparkProgram()
         self._stager: Stager | None = None
         self._futures: dict[PartitionKey, Future[Locations]] = {}
         self._planned: set[StageKey] = set()
@@ -126,7 +126,7 @@ class Prefetcher:
 
     # What tasks ask
 
-    def ask(self, question: Question) -> Answering:
+    def ask(self, question: StageQuestion) -> Answering:
         """Tell a task where to read."""
         began_s = time.time()
         self._await_plan(question.key[:3])
@@ -157,7 +157,7 @@ class Prefetcher:
                 self._changed.wait(until_s - time.monotonic())
             self._planned.add(key)
 
-    def _until_there(self, key: PartitionKey, block: Block) -> Answering:
+    def _until_there(self, key: PartitionKey, block: PlannedBlock) -> Answering:
         """Wait for a task's own block as long as that helps."""
         patience = Patience(self._patience_s)
         while True:
@@ -174,7 +174,7 @@ class Prefetcher:
                 return _answer(block, place[block.file.url])
             yield None
 
-    def _what_is_there(self, question: Question) -> Answer:
+    def _what_is_there(self, question: StageQuestion) -> Answer:
         """Give where to read what isn't the task's own: others' blocks that are there now, else the source."""
         ready = [future.result() for future in self._futures.values() if _is_ready(future)]
         for block in self._program.others(question):
@@ -220,5 +220,5 @@ def _is_ready(future: "Future[Locations]") -> bool:
     return future.done() and not future.cancelled() and future.exception() is None
 
 
-def _answer(block: Block, place: Location) -> Answer:
+def _answer(block: PlannedBlock, place: Location) -> Answer:
     return Answer(block.part.end, place, block.part.start) if isinstance(place, Path) else Answer(block.part.end)

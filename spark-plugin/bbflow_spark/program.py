@@ -5,22 +5,22 @@ from collections import defaultdict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from bbflow_spark.plans import Block, Partition, PartitionKey, Question, StageKey, StagePlan
+from bbflow_spark.plans import Partition, PartitionKey, PlannedBlock, StageKey, StagePlan, StageQuestion
 
 
 @dataclass(slots=True)
 class _File:
     """The blocks of one file that partitions still want."""
 
-    users: dict[Block, int] = field(default_factory=dict)
-    in_order: list[Block] = field(default_factory=list)
+    users: dict[PlannedBlock, int] = field(default_factory=dict)
+    in_order: list[PlannedBlock] = field(default_factory=list)
     is_in_order: bool = False
 
-    def add(self, block: Block) -> None:
+    def add(self, block: PlannedBlock) -> None:
         self.users[block] = self.users.get(block, 0) + 1
         self.is_in_order = False
 
-    def leave(self, block: Block) -> None:
+    def leave(self, block: PlannedBlock) -> None:
         self.users[block] -= 1
         if not self.users[block]:
             del self.users[block]
@@ -35,7 +35,7 @@ class _File:
 
 
 @dataclass(slots=True)
-class Program:
+class SparkProgram:
     """The partitions of all stages that run, in the order in which their tasks begin.
 
     A partition is *fed* to the stager when at most `window` others that it knows are not done: more it wouldn't stage
@@ -97,12 +97,12 @@ class Program:
         """Give a partition that isn't done."""
         return self._stages.get(key[:3], {}).get(key)
 
-    def own(self, question: Question) -> Block | None:
+    def own(self, question: StageQuestion) -> PlannedBlock | None:
         """Give the block of the asking partition in which it wants to read."""
         partition = self.partition(question.key)
         return _at(partition.blocks, question) if partition else None
 
-    def others(self, question: Question) -> list[Block]:
+    def others(self, question: StageQuestion) -> list[PlannedBlock]:
         """Give blocks of other partitions in which somebody wants to read."""
         file = self._files.get(question.url)
         if file is None:
@@ -110,7 +110,7 @@ class Program:
         last = bisect_right(file.starts(), question.at)
         return [block for block in file.in_order[max(0, last - 2) : last] if question.at < block.part.end]
 
-    def next_start(self, question: Question) -> int | None:
+    def next_start(self, question: StageQuestion) -> int | None:
         """Give where the next block of the file begins; None if there is none."""
         file = self._files.get(question.url)
         starts = file.starts() if file else []
@@ -118,6 +118,6 @@ class Program:
         return starts[after] if after < len(starts) else None
 
 
-def _at(blocks: Iterable[Block], question: Question) -> Block | None:
+def _at(blocks: Iterable[PlannedBlock], question: StageQuestion) -> PlannedBlock | None:
     found = (b for b in blocks if b.url == question.url and b.part.start <= question.at < b.part.end)
     return next(found, None)

@@ -12,7 +12,7 @@ from bbflow.report.page import Figure, fill, seconds
 from bbflow.report.picture import Picture
 from bbflow.report.staging import Bar, StagingEvents, draw_staging, parse_staging
 from bbflow.units import format_bytes
-from bbflow_spark.eventlog import Application, Ran, Stage, find_logs, read_log
+from bbflow_spark.eventlog import RanStage, RanTask, SparkApplication, find_logs, read_log
 
 Events = Sequence[Mapping[str, Any]]
 
@@ -70,7 +70,7 @@ def make_report(notes: Path, log_directory: Path) -> str:
     )
 
 
-def _within(events: Iterable[Mapping[str, Any]], application: Application) -> Events:
+def _within(events: Iterable[Mapping[str, Any]], application: SparkApplication) -> Events:
     """Leave out what was noted of other applications, before or after this one."""
     end_s = application.ended_s or max((stage.ended_s for stage in application.stages), default=float("inf"))
 
@@ -81,14 +81,14 @@ def _within(events: Iterable[Mapping[str, Any]], application: Application) -> Ev
     return [event for event in events if is_in(event)]
 
 
-def _status(application: Application) -> tuple[str, str]:
+def _status(application: SparkApplication) -> tuple[str, str]:
     if application.ended_s is None:
         return "incomplete", "Spark's event log has no end: the application runs, or was killed."
     failed = application.failed_tasks
     return "complete", f"Complete; {failed} attempts of tasks failed and were made again." if failed else "Complete."
 
 
-def _figures(application: Application, events: Events) -> list[Figure]:
+def _figures(application: SparkApplication, events: Events) -> list[Figure]:
     staging = parse_staging(events)
     end_s = application.ended_s or max((stage.ended_s for stage in application.stages), default=application.started_s)
     reads = [event for event in events if event["event"] == "read"]
@@ -99,7 +99,7 @@ def _figures(application: Application, events: Events) -> list[Figure]:
     written = sum(task.shuffle_written_bytes for task in _tasks(application))
     shuffles = [event for event in events if event["event"] == "shuffle"]
     return [
-        Figure("Application", seconds(end_s - application.started_s), f"{len(_tasks(application)):,} tasks"),
+        Figure("SparkApplication", seconds(end_s - application.started_s), f"{len(_tasks(application)):,} tasks"),
         Figure("Map phases", seconds(application.map_s), "stages that read files"),
         Figure("Reduce phases", seconds(application.reduce_s), "all others"),
         Figure("Staged", format_bytes(sum(bar.bytes for bar in transfers)), f"{waves} waves"),
@@ -110,7 +110,7 @@ def _figures(application: Application, events: Events) -> list[Figure]:
     ]
 
 
-def _tasks(application: Application) -> list[Ran]:
+def _tasks(application: SparkApplication) -> list[RanTask]:
     return [task for stage in application.stages for task in stage.tasks]
 
 
@@ -122,7 +122,7 @@ def _most(shuffles: Events, what: str) -> str:
     return format_bytes(max((event[what] for event in shuffles), default=0))
 
 
-def _row(stage: Stage, application: Application, events: Events) -> StageRow:
+def _row(stage: RanStage, application: SparkApplication, events: Events) -> StageRow:
     def total(what: str) -> str:
         size_bytes = sum(getattr(task, what) for task in stage.tasks)
         return format_bytes(size_bytes) if size_bytes else ""
@@ -141,7 +141,7 @@ def _row(stage: Stage, application: Application, events: Events) -> StageRow:
     )
 
 
-def _staging(application: Application, events: Events) -> StagingEvents:
+def _staging(application: SparkApplication, events: Events) -> StagingEvents:
     """Put Spark's tasks beside the transfers, in the colours of the waves that brought their blocks."""
     waves = {event["task"]: int(event["wave"]) for event in events if event["event"] == "task"}
     last = max(waves.values(), default=0)

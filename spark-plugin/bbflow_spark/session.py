@@ -13,7 +13,7 @@ from bbflow.staging import Stager
 from bbflow_spark.classes import Spark, compiled_jar
 from bbflow_spark.prefetcher import Prefetcher
 from bbflow_spark.serving import served
-from bbflow_spark.settings import Places, settings
+from bbflow_spark.settings import SparkPlaces, settings
 from bbflow_spark.shuffles import INPUTS_SHARE, Shuffles, shared_room
 
 INPUTS, SHUFFLE, CONTACT, SPARK_EVENTS, JAR = "inputs", "shuffle", "contact.json", "spark", "bbflow-spark.jar"
@@ -87,4 +87,4 @@ def prefetching(
             stack.callback(remove, wanted.disk)
             shuffles = Shuffles(shuffle, wanted.disk, int(wanted.capacity_bytes * (1 - INPUTS_SHARE)))
             stack.enter_context(shared_room(shuffles, wanted.capacity_bytes, prefetcher.resize, log))
-        yield settings(Places(jar, wanted.contact, shuffle, events), wanted.schemes)
+        yield settings(SparkPlaces(jar, wanted.contact, shuffle, events), wanted.schemes)

@@ -16,7 +16,7 @@ _SHORT = {"--driver-class-path": "spark.driver.extraClassPath"}
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class SparkPlaces:
     """What the settings name; every host of Spark sees it under the same path."""
 
     jar: Path
@@ -29,7 +29,7 @@ class Places:
     """Directory of Spark's event log; None leaves it as it is."""
 
 
-def settings(places: Places, schemes: Sequence[str]) -> dict[str, str]:
+def settings(places: SparkPlaces, schemes: Sequence[str]) -> dict[str, str]:
     """Give the settings, by name.
 
     Parameters

@@ -4,15 +4,15 @@ import os
 
 import pytest
 from bbflow_spark.patience import ROOM_S, Look, Patience
-from bbflow_spark.plans import Block, Question, read_plan, read_question
-from bbflow_spark.program import Program
-from bbflow_spark.settings import ARGUMENTS, Places, environment_with, settings, words_with
+from bbflow_spark.plans import PlannedBlock, StageQuestion, read_plan, read_question
+from bbflow_spark.program import SparkProgram
+from bbflow_spark.settings import ARGUMENTS, SparkPlaces, environment_with, settings, words_with
 from bbflow_spark.shuffles import Shuffles, Taken
 
 from bbflow.errors import ProtocolError
 from bbflow.staging.ranges import Range
 
-PLACES = Places(jar="/c/b.jar", contact="/bb/contact.json")
+PLACES = SparkPlaces(jar="/c/b.jar", contact="/bb/contact.json")
 
 
 def plan(*files, stage=1, slots=2, size=100):
@@ -22,11 +22,11 @@ def plan(*files, stage=1, slots=2, size=100):
 
 
 def ask(partition, url, at, stage=1):
-    return Question(("a", stage, 0, partition), url, at)
+    return StageQuestion(("a", stage, 0, partition), url, at)
 
 
 def test_partitions_are_fed_in_order_and_one_for_each_that_is_done():
-    program = Program(window=2)
+    program = SparkProgram(window=2)
     program.plan(plan(*((f"/f{n}", 0) for n in range(4))))
     assert [p.key[3] for p in program.feed()] == [0, 1]
     assert program.feed() == []
@@ -38,11 +38,11 @@ def test_partitions_are_fed_in_order_and_one_for_each_that_is_done():
 
 
 def test_a_read_is_in_its_own_block_or_in_one_of_another_partition_or_in_none():
-    program = Program()
+    program = SparkProgram()
     program.plan(plan(("/f", 0), ("/f", 100), ("/f", 300)))
-    assert program.own(ask(1, "/f", 150)) == Block("/f", Range(100, 200))
+    assert program.own(ask(1, "/f", 150)) == PlannedBlock("/f", Range(100, 200))
     assert program.own(ask(1, "/f", 200)) is None
-    assert program.others(ask(1, "/f", 99)) == [Block("/f", Range(0, 100))]
+    assert program.others(ask(1, "/f", 99)) == [PlannedBlock("/f", Range(0, 100))]
     assert program.others(ask(1, "/f", 200)) == []
     assert program.next_start(ask(1, "/f", 200)) == 300
     assert program.next_start(ask(1, "/f", 300)) is None
@@ -50,11 +50,11 @@ def test_a_read_is_in_its_own_block_or_in_one_of_another_partition_or_in_none():
 
 
 def test_a_block_stays_known_until_its_last_reader_is_done():
-    program = Program()
+    program = SparkProgram()
     program.plan(plan(("/f", 0), stage=1))
     program.plan(plan(("/f", 0), stage=2))
     program.done(("a", 1, 0, 0))
-    assert program.others(ask(7, "/f", 0)) == [Block("/f", Range(0, 100))]
+    assert program.others(ask(7, "/f", 0)) == [PlannedBlock("/f", Range(0, 100))]
     program.end("a")
     assert program.others(ask(7, "/f", 0)) == []
 

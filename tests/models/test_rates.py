@@ -5,7 +5,7 @@ import math
 import pytest
 
 from bbflow.models import NodeRates, StreamLoad, buffered_bytes, stream_balance
-from bbflow.simulate.sections import Analysis, BurstBuffer, FileSystem, Simulation
+from bbflow.simulate.sections import AnalysisSection, BurstBufferSection, FileSystem, Simulation
 from bbflow.simulate.transit import TransitScenario, run_transit
 
 STEP = 1 << 30
@@ -17,9 +17,9 @@ def simulated_interval_s(drain_bytes_per_s, compute_s, capacity_steps):
     def until_s(steps):
         scenario = TransitScenario(
             FileSystem(1, drain_bytes_per_s),
-            BurstBuffer(capacity_steps * STEP, 1e12, nodes=1, fold_bytes_per_s=2e9),
+            BurstBufferSection(capacity_steps * STEP, 1e12, nodes=1, fold_bytes_per_s=2e9),
             Simulation(1, steps, STEP, compute_s, 1e9),
-            Analysis(1e9),
+            AnalysisSection(1e9),
         )
         return run_transit(scenario, "bbflow").simulation_s
 

@@ -13,7 +13,7 @@ from bbflow.phases.counters import (
     parse_llite_stats,
     parse_mountstats,
 )
-from bbflow.phases.observing import CounterSource, Detector, Limits
+from bbflow.phases.observing import CounterSource, Detector, TrafficLimits
 
 MOUNTSTATS = r"""device sysfs mounted on /sys with fstype sysfs
 device server:/export mounted on /pfs\040one with fstype nfs4 statvers=1.1
@@ -76,7 +76,7 @@ def test_this_machines_own_counters_can_be_read():
 
 
 def detector():
-    return Detector("ocean-model", "pfs", Limits(busy_bytes_per_s=100, quiet_s=2))
+    return Detector("ocean-model", "pfs", TrafficLimits(busy_bytes_per_s=100, quiet_s=2))
 
 
 def test_a_phase_lasts_from_the_first_busy_interval_until_it_was_quiet_long_enough():
@@ -110,7 +110,9 @@ def test_counters_that_begin_anew_are_no_phase():
 def test_counters_are_read_once_an_interval():
     clock = [0.0]
     reads = []
-    source = CounterSource(lambda: reads.append(1) or {"job": Traffic()}, "pfs", Limits(interval_s=1), lambda: clock[0])
+    source = CounterSource(
+        lambda: reads.append(1) or {"job": Traffic()}, "pfs", TrafficLimits(interval_s=1), lambda: clock[0]
+    )
     for now_s in (0.0, 0.5, 0.9, 1.0, 1.5):
         clock[0] = now_s
         source.now()

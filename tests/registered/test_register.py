@@ -11,7 +11,7 @@ from bbflow.errors import ConfigError, OperatorError
 from bbflow.landing.embedded import EmbeddedNodes
 from bbflow.registered.following import silent
 from bbflow.registered.process import FunctionProcess
-from bbflow.registered.rank import Feeder, Task
+from bbflow.registered.rank import Feeder, RankTask
 from bbflow.registered.register import register
 from bbflow.registered.registration import Function, Registration, parse_group
 
@@ -241,7 +241,7 @@ def test_ranks_read_the_logical_file_that_is_still_written(two_nodes, guide, tmp
 def test_a_rank_that_reads_no_more_leaves_no_thread_though_the_stream_goes_on(two_nodes, tmp_path, monkeypatch):
     for name in ("STREAM", "VARIABLE", "TYPE", "SHAPE"):
         monkeypatch.setenv(f"BBFLOW_{name}", "")
-    task = Task("", "", "", contact=str(two_nodes.contact), stream="model", variable="tas")
+    task = RankTask("", "", "", contact=str(two_nodes.contact), stream="model", variable="tas")
     with stream(two_nodes, tmp_path, stop_after=2) as job:
         feeder = Feeder(task, silent)
         feeder.start()

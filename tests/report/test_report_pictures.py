@@ -2,22 +2,22 @@ import numpy as np
 import pytest
 
 from bbflow.report.canvas import bands
-from bbflow.report.events import Events, Span, read_events
-from bbflow.report.fields import Axis, area_mean, axis_kind, choose_level
+from bbflow.report.events import Events, EventSpan, read_events
+from bbflow.report.fields import DrawnAxis, area_mean, axis_kind, choose_level
 from bbflow.report.quantities import choose_display, pretty_units
 from bbflow.report.timeline import backlog, busy_share, draw_timeline, timeline_rows
 
 
 def latitudes(count):
-    return Axis("lat", "lat", (np.arange(count) + 0.5) * 180 / count - 90, "°N")
+    return DrawnAxis("lat", "lat", (np.arange(count) + 0.5) * 180 / count - 90, "°N")
 
 
 def spans(*times):
-    return [Span("bb0", start, end, 0) for start, end in times]
+    return [EventSpan("bb0", start, end, 0) for start, end in times]
 
 
 def test_the_area_mean_of_one_hemisphere_is_a_half():
-    lat, lon = latitudes(180), Axis("lon", "lon", np.arange(10) * 36.0, "°E")
+    lat, lon = latitudes(180), DrawnAxis("lon", "lon", np.arange(10) * 36.0, "°E")
     values = np.where(lat.values[:, None] > 0, 1.0, 0.0) * np.ones((180, 10))
     assert area_mean(values, (lat, lon)) == pytest.approx(0.5)
 
@@ -37,7 +37,7 @@ def test_the_area_mean_leaves_out_missing_cells():
 @pytest.mark.parametrize(("units", "wanted"), [("Pa", 50000.0), ("hPa", 500.0)])
 def test_the_level_nearest_500_hpa_is_chosen(units, wanted):
     factor = 100.0 if units == "Pa" else 1.0
-    levels = Axis("plev", "plev", np.array([1000.0, 850.0, 500.0, 100.0]) * factor, units)
+    levels = DrawnAxis("plev", "plev", np.array([1000.0, 850.0, 500.0, 100.0]) * factor, units)
     assert levels.values[choose_level(levels)] == wanted
 
 
@@ -95,8 +95,12 @@ def test_busy_time_is_the_same_as_counting_by_hand():
 
 
 def test_the_backlog_is_that_of_the_node_furthest_behind():
-    landed = tuple(Span("simulation", step, step + 0.5, 1, step, step) for step in range(4))
-    folds = (Span("bb0", 1.6, 2.0, 1, 0, 1), Span("bb1", 1.6, 3.0, 1, 0, 1), Span("bb0", 3.6, 4.0, 1, 2, 3))
+    landed = tuple(EventSpan("simulation", step, step + 0.5, 1, step, step) for step in range(4))
+    folds = (
+        EventSpan("bb0", 1.6, 2.0, 1, 0, 1),
+        EventSpan("bb1", 1.6, 3.0, 1, 0, 1),
+        EventSpan("bb0", 3.6, 4.0, 1, 2, 3),
+    )
     times, steps = backlog(Events(landed=landed), folds)
     assert dict(zip(times, steps, strict=True)) == {0.5: 1, 1.5: 2, 2.0: 2, 2.5: 3, 3.0: 1, 3.5: 2, 4.0: 2}
 
@@ -107,11 +111,11 @@ def test_a_timeline_has_a_row_for_each_kind_and_node(run):
 
 
 def test_a_timeline_of_fifty_thousand_steps_shows_shares_of_time():
-    landed = tuple(Span("simulation", step * 0.1, step * 0.1 + 0.04, 1, step, step) for step in range(50_000))
+    landed = tuple(EventSpan("simulation", step * 0.1, step * 0.1 + 0.04, 1, step, step) for step in range(50_000))
     picture = draw_timeline(Events(landed=landed, folds=landed))
     assert "share of time that was busy" in picture.caption
 
 
 def test_a_timeline_of_one_instant_is_drawn():
-    assert draw_timeline(Events(landed=(Span("simulation", 5.0, 5.0, 1, 0, 0),))) is not None
+    assert draw_timeline(Events(landed=(EventSpan("simulation", 5.0, 5.0, 1, 0, 0),))) is not None
     assert draw_timeline(Events()) is None

@@ -3,17 +3,17 @@ from dataclasses import replace
 
 import pytest
 
-from bbflow.report.events import End, Events, Span, parse_events
+from bbflow.report.events import Events, EventSpan, SpanEnd, parse_events
 from bbflow.report.page import movement_figures
 from bbflow.report.summary import covered_steps, summarise
 
 
 def landed(step, size=100):
-    return Span("simulation", float(step), step + 0.5, size, step, step)
+    return EventSpan("simulation", float(step), step + 0.5, size, step, step)
 
 
 def work(node, first, last, size=0):
-    return Span(node, 10.0, 11.0, size, first, last)
+    return EventSpan(node, 10.0, 11.0, size, first, last)
 
 
 def test_a_step_is_folded_when_every_node_has_folded_it():
@@ -33,7 +33,7 @@ def test_data_movement_saved_is_taken_against_writing_every_raw_step():
     events = Events(
         landed=tuple(landed(step) for step in range(10)),
         drains=(work("bb0", 0, 9, 200),),
-        publishes=(Span("month", 1.0, 2.0, 50),),
+        publishes=(EventSpan("month", 1.0, 2.0, 50),),
     )
     summary = summarise(events, None)
     assert summary.saved == pytest.approx(0.75)
@@ -54,7 +54,7 @@ def test_what_a_drain_stored_counts_as_moved_and_the_page_says_what_it_saved():
 
 
 def test_waiting_is_a_share_of_the_time_from_the_first_event_to_the_end():
-    events = Events(landed=(landed(0),), end=End("complete", 2.0, 0, 1, 8.0))
+    events = Events(landed=(landed(0),), end=SpanEnd("complete", 2.0, 0, 1, 8.0))
     assert summarise(events, "running").waited_share == pytest.approx(0.25)
     assert summarise(events, "running").status == "complete"
 

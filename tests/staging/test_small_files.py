@@ -20,7 +20,7 @@ from bbflow.staging.crew import FIRST_FILES, MOST_FILES, Crew
 from bbflow.staging.fetchers import Fetchers
 from bbflow.staging.gate import CHUNK_S, Closed
 from bbflow.staging.shelf import Shelf
-from bbflow.staging.small import MOST_BYTES, Batch, copy_batch, copy_whole
+from bbflow.staging.small import MOST_BYTES, SmallBatch, copy_batch, copy_whole
 from bbflow.staging.sources import Sources
 from bbflow.staging.transfers import Receipt
 
@@ -169,7 +169,7 @@ def fetched(files, batch_bytes=1 << 20):
 
     def note(batch, _):
         given.append([file.url for file in batch])
-        return Batch([Receipt(Path(file.url), 1, 1) for file in batch], [0.0] * len(batch), 0.0)
+        return SmallBatch([Receipt(Path(file.url), 1, 1) for file in batch], [0.0] * len(batch), 0.0)
 
     def transfer(file, _):
         given.append(file.url)

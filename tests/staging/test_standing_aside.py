@@ -11,7 +11,7 @@ import pytest
 from bbflow.errors import BbflowError, SourceError
 from bbflow.staging import File, Gate, Retry, Stager
 from bbflow.staging.files import Task
-from bbflow.staging.program import Step
+from bbflow.staging.program import ProgramStep
 from bbflow.staging.running import run_program
 from bbflow.staging.sources import Sources
 from bbflow.staging.transfers import stage_out
@@ -39,7 +39,9 @@ def test_a_source_that_never_answers_holds_back_neither_later_tasks_nor_the_end(
 
 
 def test_a_slot_runs_what_is_ready_and_does_not_wait_for_a_late_task(silent, make, as_file, tmp_path):
-    steps = [Step(Task(key, (file,))) for key, file in (("late", File(silent)), ("good", as_file(make("a.dat", 100))))]
+    steps = [
+        ProgramStep(Task(key, (file,))) for key, file in (("late", File(silent)), ("good", as_file(make("a.dat", 100))))
+    ]
     ran = []
 
     def stop(step):

@@ -26,7 +26,7 @@ from bbflow.transit.folding.plans import Directories
 from bbflow.transit.folding.regions import forms_by_name, regions
 from bbflow.transit.folding.slots import OUTER
 from bbflow.transit.folding.sources import fold_lane
-from bbflow.transit.output.fields import Field
+from bbflow.transit.output.fields import ResultField
 from bbflow.transit.rosters import RosterFiles
 
 NODES = "a", "b", "c", "d"
@@ -176,7 +176,7 @@ def save(folder, folding, shape):
 def saving(folder, folding, shape):
     nodes = {name: NodeAddress(name, "", "", str(folder), "") for name in NODES}
     fields = {
-        key: Field(key, np.dtype(item.outer_dtype(np.dtype("f8"))).str, shape, ("lat", "lon"), {}, {})
+        key: ResultField(key, np.dtype(item.outer_dtype(np.dtype("f8"))).str, shape, ("lat", "lon"), {}, {})
         for key, item in folding.config.diagnostics.items()
     }
     return Saving(folding.kept, fields, nodes, at_once)

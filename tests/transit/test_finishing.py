@@ -18,7 +18,7 @@ from bbflow.transit.folding.reduce import Partial, ReducedSpan, are_apart
 from bbflow.transit.folding.shards import ShardKey, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, OUTER, Slot
 from bbflow.transit.folding.timeline import Closing, Span
-from bbflow.transit.output.fields import Field
+from bbflow.transit.output.fields import ResultField
 from bbflow.transit.output.results import Results
 
 OPERATORS = ["mean", "std", "min", "count", {"histogram": {"edges": [0, 3, 6, 9]}}]
@@ -135,7 +135,7 @@ def test_workers_write_chunks_that_appear_when_the_span_is_shown(tmp_path, diagn
     results = Results(tmp_path / "results.zarr", "s", StreamAttributes({}), clock)
     window = diagnostic.windows[0]
     closing = Closing(window, (Span((), 0.0, 5.0, 6, 0),), frozenset())
-    field = Field("v", "<f4", (12, 10), ("y", "x"), {"units": "K"}, {})
+    field = ResultField("v", "<f4", (12, 10), ("y", "x"), {"units": "K"}, {})
     prepared = results.prepare(closing, {"v": (field, diagnostic.operators)})
     span = ReducedSpan(window, ((),), inner_ends=False, off={})
     own = tuple(shards[0::2]) if hands_over else tuple(shards)

@@ -11,7 +11,7 @@ from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.folding.timeline import Closing, Span
 from bbflow.transit.live import live_dataset
 from bbflow.transit.output.decoding import open_results
-from bbflow.transit.output.fields import Field
+from bbflow.transit.output.fields import ResultField
 from bbflow.transit.output.results import Results
 
 CLOCK = Clock("days since 2000-11-01", "noleap")
@@ -32,7 +32,7 @@ def published(operators, seed):
             whole = (len(operator.axis.values), *shape) if operator.axis else shape
             numbers = np.asarray(random.integers(1, 9, whole))
             arrays[operator.name] = numbers.astype(operator.dtype(np.dtype("f4")))
-        found[name] = (Field(name, "<f4", shape, dims, attributes, {}), operators, arrays)
+        found[name] = (ResultField(name, "<f4", shape, dims, attributes, {}), operators, arrays)
     return found
 
 

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from bbflow_pegasus import BurstBuffer
+from bbflow_pegasus import BurstBufferSite
 from bbflow_workflows import montage
 from bbflow_workflows.montage import dag, jobs, planned
 
@@ -79,7 +79,7 @@ def test_a_step_that_fails_says_which_and_why(tmp_path, monkeypatch, capsys):
 @pytest.mark.skipif(shutil.which("pegasus-plan") is None, reason="pegasus-plan isn't on PATH")
 def test_the_planner_gives_it_waves_within_the_burst_buffer(abstract, tmp_path):
     _, found = abstract
-    buffer = BurstBuffer(tmp_path / "bb", "4MiB", slots=2)
+    buffer = BurstBufferSite(tmp_path / "bb", "4MiB", slots=2)
     settings = planned.Settings(tmp_path / "out", "condor", buffer)
     planned.write_catalogs(found, settings)
     waves = json.loads((planned.plan(settings) / "bbflow-waves.json").read_text())

@@ -99,7 +99,7 @@ def _tiles(options: argparse.Namespace) -> int:
 
 def _pegasus(options: argparse.Namespace) -> int:
     # Those who use Parsl need not have Pegasus.
-    from bbflow_pegasus import BurstBuffer
+    from bbflow_pegasus import BurstBufferSite
     from bbflow_workflows.montage import dag, planned
 
     survey, output = (on_mount(place, options.mount) for place in (options.directory, options.output))
@@ -111,7 +111,7 @@ def _pegasus(options: argparse.Namespace) -> int:
             tiles, region, folder / "pegasus", options.tool, levels_only=options.levels_only, survey=survey
         )
     place = options.burst_buffer
-    buffer = place and BurstBuffer(
+    buffer = place and BurstBufferSite(
         place if is_remote(place) else os.path.abspath(place),
         options.capacity,
         compute=["local" if options.where == "shell" else "condorpool"],

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from bbflow_parsl import BurstBuffer, BurstBufferExecutor
+from bbflow_parsl import BurstBufferExecutor, BurstBufferSettings
 from bbflow_workflows.montage.places import below
 from parsl.config import Config
 from parsl.executors import HighThroughputExecutor
@@ -24,7 +24,7 @@ def local_config(workers: int, run_directory: Path) -> Config:
     return _config(executor, run_directory)
 
 
-def staged_config(workers: int, run_directory: Path, burst_buffer: BurstBuffer) -> Config:
+def staged_config(workers: int, run_directory: Path, burst_buffer: BurstBufferSettings) -> Config:
     """Give the same with a burst buffer that inputs, intermediate files and results go over."""
     executor = BurstBufferExecutor(
         label="staged",
@@ -37,7 +37,9 @@ def staged_config(workers: int, run_directory: Path, burst_buffer: BurstBuffer) 
     return _config(executor, run_directory)
 
 
-def staged_buffer(directory: str, capacity: str, survey: str, output: str, events: EventLog | None) -> BurstBuffer:
+def staged_buffer(
+    directory: str, capacity: str, survey: str, output: str, events: EventLog | None
+) -> BurstBufferSettings:
     """Say what goes over the burst buffer: the tiles in, the mosaic out; what is between stays there.
 
     Parameters
@@ -49,7 +51,7 @@ def staged_buffer(directory: str, capacity: str, survey: str, output: str, event
     events
         Where transfers are noted; nowhere if None.
     """
-    return BurstBuffer(
+    return BurstBufferSettings(
         directory=directory,
         capacity=capacity,
         sources=[survey],

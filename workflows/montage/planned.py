@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bbflow_pegasus import BurstBuffer
+from bbflow_pegasus import BurstBufferSite
 from bbflow_pegasus.settings import installed
 from bbflow_workflows.montage.dag import Abstract, transformations
 from bbflow_workflows.montage.shell import completed
@@ -42,7 +42,7 @@ class Settings:
     """Directory of the results; what Pegasus needs is in ``pegasus`` below it."""
     where: str = "condor"
     """``condor``, or ``shell``: one job after the other, without HTCondor."""
-    buffer: BurstBuffer | None = None
+    buffer: BurstBufferSite | None = None
     """Through which inputs and intermediate files go; through a directory below the output if None."""
     properties: tuple[tuple[str, str], ...] = ()
     """More of them, such as a cleanup strategy."""

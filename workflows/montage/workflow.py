@@ -26,7 +26,7 @@ picture = python_app(steps.picture)
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
+class SkyImage:
     """An image and how much of each pixel it saw."""
 
     name: str
@@ -37,7 +37,7 @@ class Image:
     """Seen part of each pixel, in steradian."""
 
     @classmethod
-    def at(cls, directory: Place, name: str) -> "Image":
+    def at(cls, directory: Place, name: str) -> "SkyImage":
         """Name the two files of an image."""
         stem = Path(name).stem
         return cls(name, File(below(directory, name)), File(below(directory, f"{stem}_area.fits")))
@@ -97,7 +97,7 @@ def make_mosaic(
     work, header = below(output, "work"), File(named(region))
     noting = {} if events is None else {"events": named(events)}
     sources = [File(named(tile)) for tile in tiles]
-    projected = [Image.at(below(work, "projected"), source.filename) for source in sources]
+    projected = [SkyImage.at(below(work, "projected"), source.filename) for source in sources]
     tasks = [
         reproject(tool, inputs=[source, header], outputs=image.files, **noting)
         for source, image in zip(sources, projected, strict=True)
@@ -115,7 +115,7 @@ def make_mosaic(
 
 
 def _fits(
-    pairs: Sequence[tuple[Image, Image]], header: File, directory: Place, noting: Mapping[str, str]
+    pairs: Sequence[tuple[SkyImage, SkyImage]], header: File, directory: Place, noting: Mapping[str, str]
 ) -> list[AppFuture]:
     tasks = []
     for first, second in pairs:
@@ -125,15 +125,15 @@ def _fits(
     return tasks
 
 
-def _corrected(image: Image, background: steps.Plane, directory: Place, noting: Mapping[str, str]) -> Image:
-    flat = Image.at(directory, image.name)
+def _corrected(image: SkyImage, background: steps.Plane, directory: Place, noting: Mapping[str, str]) -> SkyImage:
+    flat = SkyImage.at(directory, image.name)
     return _made(flat, correct(background, inputs=image.files, outputs=flat.files, **noting))
 
 
 def _finish(
-    flat: Sequence[Image], header: File, output: Place, noting: Mapping[str, str], counted: tuple[int, int]
+    flat: Sequence[SkyImage], header: File, output: Place, noting: Mapping[str, str], counted: tuple[int, int]
 ) -> Mosaic:
-    mosaic, drawn = Image.at(output, "mosaic.fits"), below(output, "mosaic.png")
+    mosaic, drawn = SkyImage.at(output, "mosaic.fits"), below(output, "mosaic.png")
     inputs = [*(image.pixels for image in flat), *(image.area for image in flat), header]
     added = add([image.name for image in flat], inputs=inputs, outputs=mosaic.files, **noting)
     shown = picture(inputs=[added.outputs[0]], outputs=[File(drawn)], **noting)
@@ -142,6 +142,6 @@ def _finish(
     return Mosaic(below(output, "mosaic.fits"), below(output, "mosaic_area.fits"), drawn, *counted)
 
 
-def _made(image: Image, task: AppFuture) -> Image:
+def _made(image: SkyImage, task: AppFuture) -> SkyImage:
     """Give the image as what a task will have made."""
-    return Image(image.name, *task.outputs)
+    return SkyImage(image.name, *task.outputs)

@@ -12,7 +12,7 @@ class NotSortedError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class FileContent:
     """What lines there are, in whatever order."""
 
     lines: int
@@ -26,12 +26,12 @@ def parts_of(directory: Path) -> list[Path]:
     return sorted(path for path in directory.iterdir() if path.name.startswith("part-"))
 
 
-def content_of(paths: Iterable[Path]) -> Content:
+def content_of(paths: Iterable[Path]) -> FileContent:
     """Sum up the lines of some files."""
     return _content(_lines(paths))
 
 
-def sorted_content(paths: Iterable[Path]) -> Content:
+def sorted_content(paths: Iterable[Path]) -> FileContent:
     """Sum up the lines of some files, which must be in order over all of them.
 
     Raises
@@ -56,12 +56,12 @@ def read_counts(paths: Iterable[Path]) -> Counter[bytes]:
     return counts
 
 
-def _content(lines: Iterable[bytes]) -> Content:
+def _content(lines: Iterable[bytes]) -> FileContent:
     count = checksum = 0
     for line in lines:
         count += 1
         checksum += zlib.crc32(line)
-    return Content(count, checksum % (1 << 64))
+    return FileContent(count, checksum % (1 << 64))
 
 
 def _in_order(lines: Iterable[bytes]) -> Iterator[bytes]:

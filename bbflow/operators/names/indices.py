@@ -31,7 +31,7 @@ AMOUNTS: Mapping[str, float] = {"mm": 1.0, "kg m-2": 1.0, "kg/m2": 1.0, "m": 100
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
+class ClimateIndex:
     """An index: what is made of each day, and the statistic of the days."""
 
     name: str
@@ -54,26 +54,26 @@ class Index:
     """Only days with at least so many mm count."""
 
 
-INDICES: Mapping[str, Index] = {
+INDICES: Mapping[str, ClimateIndex] = {
     index.name: index
     for index in (
-        Index("TXx", "warmest day: largest daily maximum", "max", "max"),
-        Index("TNx", "warmest night: largest daily minimum", "min", "max"),
-        Index("TXn", "coldest day: smallest daily maximum", "max", "min"),
-        Index("TNn", "coldest night: smallest daily minimum", "min", "min"),
-        Index("SU", "summer days: maximum above 25 degC", "max", "exceedance", "above", 25.0),
-        Index("FD", "frost days: minimum below 0 degC", "min", "exceedance", "below", 0.0),
-        Index("TR", "tropical nights: minimum above 20 degC", "min", "exceedance", "above", 20.0),
-        Index("ID", "icing days: maximum below 0 degC", "max", "exceedance", "below", 0.0),
-        Index("Rx1day", "most rain in a day", "rain", "max"),
-        Index("Rx5day", "most rain in five days", "rain", "max", days=5),
-        Index("R1mm", "days with at least 1 mm", "rain", "exceedance", "above", 1.0, True),
-        Index("R10mm", "days with at least 10 mm", "rain", "exceedance", "above", 10.0, True),
-        Index("R20mm", "days with at least 20 mm", "rain", "exceedance", "above", 20.0, True),
-        Index("CDD", "longest dry spell: days below 1 mm", "rain", "longest_spell", "below", 1.0),
-        Index("CWD", "longest wet spell: days with at least 1 mm", "rain", "longest_spell", "above", 1.0, True),
-        Index("PRCPTOT", "rain of days with at least 1 mm", "rain", "sum", wet=1.0),
-        Index("SDII", "mean rain of days with at least 1 mm", "rain", "mean", wet=1.0),
+        ClimateIndex("TXx", "warmest day: largest daily maximum", "max", "max"),
+        ClimateIndex("TNx", "warmest night: largest daily minimum", "min", "max"),
+        ClimateIndex("TXn", "coldest day: smallest daily maximum", "max", "min"),
+        ClimateIndex("TNn", "coldest night: smallest daily minimum", "min", "min"),
+        ClimateIndex("SU", "summer days: maximum above 25 degC", "max", "exceedance", "above", 25.0),
+        ClimateIndex("FD", "frost days: minimum below 0 degC", "min", "exceedance", "below", 0.0),
+        ClimateIndex("TR", "tropical nights: minimum above 20 degC", "min", "exceedance", "above", 20.0),
+        ClimateIndex("ID", "icing days: maximum below 0 degC", "max", "exceedance", "below", 0.0),
+        ClimateIndex("Rx1day", "most rain in a day", "rain", "max"),
+        ClimateIndex("Rx5day", "most rain in five days", "rain", "max", days=5),
+        ClimateIndex("R1mm", "days with at least 1 mm", "rain", "exceedance", "above", 1.0, True),
+        ClimateIndex("R10mm", "days with at least 10 mm", "rain", "exceedance", "above", 10.0, True),
+        ClimateIndex("R20mm", "days with at least 20 mm", "rain", "exceedance", "above", 20.0, True),
+        ClimateIndex("CDD", "longest dry spell: days below 1 mm", "rain", "longest_spell", "below", 1.0),
+        ClimateIndex("CWD", "longest wet spell: days with at least 1 mm", "rain", "longest_spell", "above", 1.0, True),
+        ClimateIndex("PRCPTOT", "rain of days with at least 1 mm", "rain", "sum", wet=1.0),
+        ClimateIndex("SDII", "mean rain of days with at least 1 mm", "rain", "mean", wet=1.0),
     )
 }
 """By the ETCCDI's name."""
@@ -87,7 +87,9 @@ DEFAULT_UNITS = {"max": "K", "min": "K", "rain": "kg m-2 s-1"}
 PARAMETERS = ("threshold", "units", "window", "name")
 
 
-def index_meaning(index: Index, units: str | None = None, window: Any = "year", name: str | None = None) -> Meaning:
+def index_meaning(
+    index: ClimateIndex, units: str | None = None, window: Any = "year", name: str | None = None
+) -> Meaning:
     """Give an index in the terms of a diagnostic.
 
     Parameters
@@ -130,7 +132,7 @@ def index_meaning(index: Index, units: str | None = None, window: Any = "year", 
     )
 
 
-def _limits(index: Index, zero: float) -> dict[str, Any]:
+def _limits(index: ClimateIndex, zero: float) -> dict[str, Any]:
     if index.limit is None or index.threshold is None:
         return {}
     limit = {index.limit: round(index.threshold + zero, 10)}
@@ -165,7 +167,7 @@ def index_names() -> Iterator[Name]:
         yield _name(f"etccdi_{suffix}mon", INDICES[SAME_IN_CDO[suffix]], "month", f"etccdi_{suffix}mon")
 
 
-def _name(name: str, index: Index, window: str, example: str) -> Name:
+def _name(name: str, index: ClimateIndex, window: str, example: str) -> Name:
     def make(value: Any = None) -> Meaning:
         given = value if isinstance(value, Mapping) else {} if value is None else {"threshold": value}
         for key in given:
@@ -178,7 +180,7 @@ def _name(name: str, index: Index, window: str, example: str) -> Name:
     return Name(name, index.summary, make, example, may_take=("threshold",), one_value=True)
 
 
-def _with_threshold(index: Index, value: Any) -> Index:
+def _with_threshold(index: ClimateIndex, value: Any) -> ClimateIndex:
     if index.limit is not None:
         return replace(index, threshold=float(number(value)))
     if index.wet is not None:

@@ -42,7 +42,7 @@ SPACES: Mapping[str, tuple[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ListedName:
     """Something that the configuration may name."""
 
     section: str
@@ -59,26 +59,26 @@ class Entry:
     """Of a name that people know, what it stands for."""
 
 
-def entries() -> Iterator[Entry]:
+def entries() -> Iterator[ListedName]:
     """Give all of them."""
     for kind in KINDS.values():
         yield _kind("statistics", kind)
-    yield Entry("statistics", parse.FILTER, *FILTER, _parameters(parse.FILTER_PARAMETERS))
+    yield ListedName("statistics", parse.FILTER, *FILTER, _parameters(parse.FILTER_PARAMETERS))
     for name, entry_point in installed().items():
-        yield Entry("your own", name, f"of {entry_point.value}", name)
+        yield ListedName("your own", name, f"of {entry_point.value}", name)
     for transform in transforms.KINDS.values():
         yield _kind("transforms", transform)
     for window in kinds.KINDS.values():
         yield _kind("windows", window)
     for name, (summary, example) in SPACES.items():
-        yield Entry("spaces", name, summary, example)
+        yield ListedName("spaces", name, summary, example)
     for origin, names in known.ORIGINS.items():
         for item in names.values():
-            yield Entry(f"names of {origin}", item.name, item.summary, item.example)
+            yield ListedName(f"names of {origin}", item.name, item.summary, item.example)
 
 
-def _kind(section: str, kind: Any) -> Entry:
-    return Entry(section, kind.name, kind.summary, kind.example or kind.name, _parameters(kind.parameters))
+def _kind(section: str, kind: Any) -> ListedName:
+    return ListedName(section, kind.name, kind.summary, kind.example or kind.name, _parameters(kind.parameters))
 
 
 def _parameters(parameters: Mapping[str, Parameter]) -> tuple[tuple[str, str], ...]:
@@ -92,7 +92,7 @@ def _told(parameter: Parameter) -> str:
     return f"{parameter.meaning} (default {parameter.default})" if plain else parameter.meaning
 
 
-def overview() -> Iterator[Entry]:
+def overview() -> Iterator[ListedName]:
     """Give all of them, with CDO's statistics over time in one line for each window."""
     suffixes = " ".join([*STATISTICS, "pctl,N"])
     folded = {f"{prefix}{suffix}" for prefix in (*WINDOWS, *COUNTED) for suffix in (*STATISTICS, "pctl")}
@@ -101,10 +101,10 @@ def overview() -> Iterator[Entry]:
             yield entry
     for prefix, (over, _) in (*WINDOWS.items(), *COUNTED.items()):
         example = known.NAMES[f"{prefix}mean"].example
-        yield Entry("names of CDO", f"{prefix}…", f"over {over}: {suffixes}", example)
+        yield ListedName("names of CDO", f"{prefix}…", f"over {over}: {suffixes}", example)
 
 
-def find(written: str) -> list[Entry]:
+def find(written: str) -> list[ListedName]:
     """Give what is called so.
 
     Parameters
@@ -121,13 +121,13 @@ def find(written: str) -> list[Entry]:
     found = [_with_meaning(entry, written) for entry in entries() if entry.name == word]
     window = frequency_window(written)
     if window is not None:
-        found.append(Entry("names of xarray", written, "a window by its frequency", written, means=_flow(window)))
+        found.append(ListedName("names of xarray", written, "a window by its frequency", written, means=_flow(window)))
     if not found:
         raise ConfigError(f"nothing is called {written!r}; {nearest(word, {entry.name for entry in entries()})}")
     return found
 
 
-def _with_meaning(entry: Entry, written: str) -> Entry:
+def _with_meaning(entry: ListedName, written: str) -> ListedName:
     if not entry.section.startswith("names of"):
         return entry
     try:
@@ -136,7 +136,7 @@ def _with_meaning(entry: Entry, written: str) -> Entry:
         return entry
     parts = means.parts | ({"operators": [means.operator]} if means.operator is not None else {})
     assumed = f" of a variable in {means.units}" if means.units else ""
-    return Entry(entry.section, entry.name, entry.summary, entry.example, means=_flow(parts) + assumed)
+    return ListedName(entry.section, entry.name, entry.summary, entry.example, means=_flow(parts) + assumed)
 
 
 def _flow(value: Any) -> str:

@@ -13,7 +13,7 @@ HOWS = ("mean", "sum", "min", "max")
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
+class SpaceName:
     """A name, and how many numbers follow it after commas."""
 
     make: Callable[..., tuple[Move, ...]]
@@ -38,12 +38,12 @@ def _coarsen(how: str) -> Callable[..., tuple[Move, ...]]:
     return lambda x, y: (Reduce(how, (LAT, LON), (positive(int(y)), positive(int(x)))),)
 
 
-NAMES: Mapping[str, Name] = {
-    **{f"{over}{how}": Name(_reduce(how, dims), f"{over}{how}") for over, dims in DIMS.items() for how in HOWS},
-    "fldint": Name(_reduce("sum", (LAT, LON), "area"), "fldint"),
-    "sellonlatbox": Name(_box, "sellonlatbox,350,20,-30,30", 4, 4),
-    "sellevel": Name(lambda *values: (Select(LEVEL, values),), "sellevel,85000,50000", 1, 1000),
-    **{f"gridbox{how}": Name(_coarsen(how), f"gridbox{how},4,4", 2, 2) for how in HOWS},
+NAMES: Mapping[str, SpaceName] = {
+    **{f"{over}{how}": SpaceName(_reduce(how, dims), f"{over}{how}") for over, dims in DIMS.items() for how in HOWS},
+    "fldint": SpaceName(_reduce("sum", (LAT, LON), "area"), "fldint"),
+    "sellonlatbox": SpaceName(_box, "sellonlatbox,350,20,-30,30", 4, 4),
+    "sellevel": SpaceName(lambda *values: (Select(LEVEL, values),), "sellevel,85000,50000", 1, 1000),
+    **{f"gridbox{how}": SpaceName(_coarsen(how), f"gridbox{how},4,4", 2, 2) for how in HOWS},
 }
 """By name. vertmean has no weights, as it doesn't know the layers' thickness."""
 
@@ -72,7 +72,7 @@ def named(written: str, others: Iterable[str]) -> tuple[Move, ...]:
     return _made(name, written, rest)
 
 
-def _made(name: Name, written: str, rest: Sequence[str]) -> tuple[Move, ...]:
+def _made(name: SpaceName, written: str, rest: Sequence[str]) -> tuple[Move, ...]:
     try:
         return name.make(*map(number, rest))
     except ConfigError as error:

@@ -8,7 +8,7 @@ import numpy as np
 from bbflow.operators.family import Array, DType, Family, StateField, Steps, Views
 from bbflow.operators.operator import Operator, OperatorKind, Parameter
 from bbflow.operators.readers import flag
-from bbflow.operators.statistics.limits import PARAMETERS, Limits
+from bbflow.operators.statistics.limits import PARAMETERS, ValueLimits
 
 MOST_STEPS = 255
 """So many booleans add up in a byte, which is what a processor adds most of at once."""
@@ -18,7 +18,7 @@ MOST_STEPS = 255
 class Exceedance(Family):
     """Counts the values within limits."""
 
-    limits: Limits
+    limits: ValueLimits
     """What is counted."""
     share: bool = False
     """Whether the valid values are counted too."""
@@ -62,18 +62,18 @@ def fraction(views: Views) -> Array:
 
 
 def _make(above: float | None, below: float | None, inclusive: bool, fraction: bool) -> tuple[Operator, ...]:
-    limits = Limits(above, below, inclusive)
+    limits = ValueLimits(above, below, inclusive)
     return (_fraction(limits) if fraction else _count(limits),)
 
 
-def _count(limits: Limits) -> Operator:
+def _count(limits: ValueLimits) -> Operator:
     return Operator(
         "exceedance", Exceedance(limits), within, f"sum (of 1 for each value {limits})",
         f"number of values {limits}", result="i4", own_units="1",
     )  # fmt: skip
 
 
-def _fraction(limits: Limits) -> Operator:
+def _fraction(limits: ValueLimits) -> Operator:
     return Operator(
         "exceedance", Exceedance(limits, share=True), fraction,
         f"mean (of 1 for each value {limits} and 0 for the others)",

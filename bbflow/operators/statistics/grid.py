@@ -50,7 +50,7 @@ def _library() -> ctypes.CDLL:
 
 
 @dataclass(frozen=True, slots=True)
-class Grid(Family):
+class BinGrid(Family):
     """Keeps counts in some bins for each point."""
 
     own_tiles = True

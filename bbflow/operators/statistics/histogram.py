@@ -10,7 +10,7 @@ from bbflow.operators.family import Array, Views
 from bbflow.operators.operator import Axis, Operator, OperatorKind, Parameter
 from bbflow.operators.readers import number, positive
 from bbflow.operators.statistics.bins import Bins
-from bbflow.operators.statistics.grid import Grid
+from bbflow.operators.statistics.grid import BinGrid
 
 BINS = 50
 
@@ -45,7 +45,7 @@ def width(views: Views) -> Array:
     return np.where(views["last"] < 0, np.nan, np.ldexp(1.0, views["exponent"]))
 
 
-def _count(name: str, family: Bins | Grid, formula: Any, where: str, **more: Any) -> Operator:
+def _count(name: str, family: Bins | BinGrid, formula: Any, where: str, **more: Any) -> Operator:
     method = f"sum (of 1 for each valid value {where})"
     return Operator(name, family, formula, method, f"number of values {where}", result="i4", own_units="1", **more)
 
@@ -70,7 +70,7 @@ def _given(edges: tuple[float, ...]) -> tuple[Operator, ...]:
 def _automatic(bins: int) -> tuple[Operator, ...]:
     if bins < 2:
         raise ConfigError("automatic edges need at least 2 bins")
-    family = Grid(bins)
+    family = BinGrid(bins)
     axis = Axis("bin", tuple(map(float, range(bins))), (("long_name", "number of the bin"), ("units", "1")))
     edge = "point ({} of each point's bins)".format
     return (

@@ -20,7 +20,7 @@ PARAMETERS: Mapping[str, Parameter] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ValueLimits:
     """Holds for the values above one limit, below another, or (with both) between them; never for a missing one.
 
     The comparison is exact, whatever the variable's type: see `blocks`.

@@ -14,7 +14,7 @@ import numpy as np
 from bbflow.operators.family import Array, DType, Family, StateField, Steps, Views
 from bbflow.operators.operator import Operator, OperatorKind, Parameter
 from bbflow.operators.readers import positive
-from bbflow.operators.statistics.limits import PARAMETERS, Limits
+from bbflow.operators.statistics.limits import PARAMETERS, ValueLimits
 
 ENDS = ("length", "prefix", "suffix")
 """Number of steps, and of those in the run at the begin and at the end; the three are equal if one run is all."""
@@ -28,7 +28,7 @@ class Spells(Family):
     and their steps, that touch neither end.
     """
 
-    limits: Limits
+    limits: ValueLimits
     """What holds in a run."""
     at_least: int
     """Shorter runs aren't counted."""
@@ -115,7 +115,7 @@ def _ends(views: Views) -> tuple[Array, Array]:
 
 
 def _longest(above: float | None, below: float | None, inclusive: bool) -> tuple[Operator, ...]:
-    limits = Limits(above, below, inclusive)
+    limits = ValueLimits(above, below, inclusive)
     text = f"longest run of steps {limits}"
     family = Spells(limits, 1, frozenset({"longest"}))
     return (Operator("longest_spell", family, longest, f"maximum ({text})", text, "i4", "1"),)
@@ -123,7 +123,7 @@ def _longest(above: float | None, below: float | None, inclusive: bool) -> tuple
 
 def _counting(name: str, formula: Callable[..., Array], summary: str, method: str) -> OperatorKind:
     def make(above: float | None, below: float | None, inclusive: bool, at_least: int) -> tuple[Operator, ...]:
-        limits = Limits(above, below, inclusive)
+        limits = ValueLimits(above, below, inclusive)
         family = Spells(limits, at_least, frozenset({formula.__name__}))
         counted = f"runs of at least {at_least} steps {limits}"
         known = (("at_least", at_least),)

@@ -9,13 +9,13 @@ from bbflow.errors import ConfigError
 from bbflow.operators.operator import Parameter
 from bbflow.operators.readers import positive
 from bbflow.operators.windows.readers import MONTHS, date, month, season_months, time_of_day, weekday, year
-from bbflow.operators.windows.spans import Hours, Months, Run, Seasons, Spans, Steps
+from bbflow.operators.windows.spans import Hours, Months, Run, Seasons, Spans, StepsSpan
 from bbflow.operators.windows.window import Window
 
 QUARTERS = ((12, 1, 2), (3, 4, 5), (6, 7, 8), (9, 10, 11))
 SINCE = (2000, 1, 1)
 UNITS: Mapping[str, Callable[[], Spans]] = {
-    "steps": lambda: Steps(1),
+    "steps": lambda: StepsSpan(1),
     "hours": lambda: Hours(1),
     "days": lambda: Hours(24),
     "months": lambda: Months(1),
@@ -133,8 +133,8 @@ def _make_running(**units: int | None) -> Window:
 KINDS: Mapping[str, WindowKind] = {
     kind.name: kind
     for kind in (
-        WindowKind("steps", "n steps", lambda count: Window(f"steps{count}", Steps(count)), {"count": COUNT}, "count",
-                   "steps: 10"),
+        WindowKind("steps", "n steps", lambda count: Window(f"steps{count}", StepsSpan(count)), {"count": COUNT},
+                   "count", "steps: 10"),
         _constant("hour", "each hour", Hours(1)),
         WindowKind("hours", "n hours; from midnight if n divides 24", _make_hours,
                    {"count": COUNT, "since": SPAN_SINCE}, "count", "hours: 6"),

@@ -11,7 +11,7 @@ from bbflow.operators.operator import Parameter
 from bbflow.operators.readers import one_of, text
 from bbflow.operators.windows.frequencies import EXAMPLES, GROUPS, frequency_window
 from bbflow.operators.windows.kinds import KINDS, WindowKind
-from bbflow.operators.windows.spans import Run, Steps
+from bbflow.operators.windows.spans import Run, StepsSpan
 from bbflow.operators.windows.window import Window
 
 COMMON = {
@@ -109,6 +109,6 @@ def _with_common(window: Window, name: str | None, closed: str) -> Window:
     chosen = window.name if name is None else name
     if not re.fullmatch(r"[A-Za-z0-9_]+", chosen):
         raise ConfigError(f"name {chosen!r} must be a word of letters, digits and _")
-    if closed == "right" and isinstance(window.spans, Steps | Run):
+    if closed == "right" and isinstance(window.spans, StepsSpan | Run):
         raise ConfigError("closed: steps have no boundary to be closed on; take it out")
     return replace(window, name=chosen, closed=closed)

@@ -62,7 +62,7 @@ class Run(Spans):
 
 
 @dataclass(frozen=True, slots=True)
-class Steps(Spans):
+class StepsSpan(Spans):
     """So many steps at a time, by their numbers: a step that never came leaves its span shorter."""
 
     count: int

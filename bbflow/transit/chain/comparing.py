@@ -12,7 +12,7 @@ from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.chain.saved import SavedState
 from bbflow.transit.folding.layouts import layout_of
 from bbflow.transit.folding.slots import INNER, OUTER
-from bbflow.transit.output.fields import Field
+from bbflow.transit.output.fields import ResultField
 
 SAME_CALENDARS = {"gregorian": "standard", "365_day": "noleap", "366_day": "all_leap"}
 
@@ -87,7 +87,7 @@ def check_clock(saved: SavedState, clock: Clock, where: str) -> None:
             raise ConfigError(f"the state {saved.path} has the {what} {own!r}, but {where} has {other!r}: {REMEDY}")
 
 
-def check_field(saved: SavedState, key: str, field: Field, where: str) -> None:
+def check_field(saved: SavedState, key: str, field: ResultField, where: str) -> None:
     """See that a field is of the same shape and type."""
     own = saved.fields[key].field
     for what, left, right in (("shape", own.shape, field.shape), ("type", own.dtype, field.dtype)):

@@ -17,7 +17,7 @@ from bbflow.operators.diagnostic import Diagnostic, parse_diagnostics
 from bbflow.operators.family import Array
 from bbflow.operators.own.guard import collecting
 from bbflow.operators.windows import Window
-from bbflow.operators.windows.spans import Steps
+from bbflow.operators.windows.spans import StepsSpan
 from bbflow.transit.chain.comparing import check_diagnostics, check_states
 from bbflow.transit.chain.saved import STATE_FILE, SavedState, StateWriter, read_state
 from bbflow.transit.chain.saving import place_coordinates, place_states
@@ -126,7 +126,7 @@ def merge_spans(states: Sequence[SavedState], windows: Mapping[str, Window]) -> 
 def _is_other(window: Window, spans: Sequence[Span]) -> bool:
     """Whether spans of one key aren't of one time: those of n steps begin anew in each run."""
     begins, ends = max(span.first for span in spans), min(span.last for span in spans)
-    return isinstance(window.spans, Steps) and begins > ends
+    return isinstance(window.spans, StepsSpan) and begins > ends
 
 
 def _had_steps(state: SavedState, window: Window, span: Span) -> bool:

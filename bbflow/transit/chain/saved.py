@@ -20,7 +20,7 @@ from bbflow.operators.family import Array
 from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.folding.inherited import Before, Inherited
 from bbflow.transit.folding.slots import Keys, Slot
-from bbflow.transit.output.fields import Field
+from bbflow.transit.output.fields import ResultField
 
 STATE_FILE = "state.bbflow"
 MAGIC, VERSION = b"bbflow state", 1
@@ -37,7 +37,7 @@ class SavedField:
 
     meaning: Mapping[str, str]
     """What is computed, part by part: states go together if these are equal."""
-    field: Field
+    field: ResultField
     """What the store must know of it."""
     dtype: str
     """NumPy's name of the values' type after the transforms."""
@@ -187,7 +187,7 @@ def _field_to_wire(item: SavedField) -> list[Any]:
 def _field_from_wire(message: list[Any]) -> SavedField:
     meaning, (name, dtype, shape, dims, attributes, units), values, places = message
     offsets = {Slot(level, window, tuple(key)): offset for level, window, key, offset in places}
-    field = Field(name, dtype, tuple(shape), tuple(dims), attributes, units)
+    field = ResultField(name, dtype, tuple(shape), tuple(dims), attributes, units)
     return SavedField(meaning, field, values, offsets)
 
 

@@ -28,7 +28,7 @@ from bbflow.transit.folding.slots import BASE, CARRIED, INNER, OUTER, Keys, Slot
 from bbflow.transit.folding.states import combine_files, forget, map_source, slot_of
 from bbflow.transit.folding.task import FoldWork, ShardFold
 from bbflow.transit.folding.timeline import Timeline
-from bbflow.transit.output.fields import Field
+from bbflow.transit.output.fields import ResultField
 
 ALIGNED_BYTES = 64
 Run = Callable[..., Any]
@@ -209,7 +209,7 @@ class Saving:
         Submits tasks.
     """
 
-    def __init__(self, kept: Kept, fields: Mapping[str, Field], nodes: Mapping[str, NodeAddress], run: Run):
+    def __init__(self, kept: Kept, fields: Mapping[str, ResultField], nodes: Mapping[str, NodeAddress], run: Run):
         self._kept, self._fields, self._nodes, self._run = kept, fields, nodes, run
         self._diagnostics = {key: item for key, item in kept.config.diagnostics.items() if self._dtype(key)}
 

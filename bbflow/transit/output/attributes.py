@@ -11,13 +11,13 @@ from bbflow.operators import Operator
 from bbflow.operators.operator import Axis
 from bbflow.operators.windows import Window
 from bbflow.operators.windows.calendars import Clock
-from bbflow.transit.output.fields import Field, reinterpreted
+from bbflow.transit.output.fields import ResultField, reinterpreted
 
 Described = tuple[tuple[str, ...], np.ndarray[Any, Any], dict[str, str]]
 """Dimensions, values and attributes of a variable."""
 
 
-def result_attributes(field: Field, window: Window, operator: Operator, clock: Clock) -> dict[str, Any]:
+def result_attributes(field: ResultField, window: Window, operator: Operator, clock: Clock) -> dict[str, Any]:
     """Give the CF attributes of a result."""
     own = dict(field.attributes)
     earlier = str(own.pop("cell_methods", "")).replace("time: point", "").strip()
@@ -38,12 +38,12 @@ def with_known_references(attributes: Mapping[str, Any], known: Container[str]) 
     return kept | ({"coordinates": " ".join(names)} if names else {})
 
 
-def axis_name(field: Field, operator: Operator, axis: Axis) -> str:
+def axis_name(field: ResultField, operator: Operator, axis: Axis) -> str:
     """Name a dimension that an operator's results have besides their field's."""
     return f"{field.name}_{operator.name}_{axis.name}"
 
 
-def axis_variables(name: str, axis: Axis, field: Field) -> dict[str, Described]:
+def axis_variables(name: str, axis: Axis, field: ResultField) -> dict[str, Described]:
     """Give the coordinate of an operator's axis, and its bounds if it has some, those first.
 
     Attributes in braces are the field's own, or are left out.

@@ -30,7 +30,7 @@ REFERENCES = frozenset(("ancillary_variables", "bounds", "cell_measures", "formu
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class ResultField:
     """What the store must know about a diagnostic's field."""
 
     name: str
@@ -53,7 +53,7 @@ def field_of(
     attributes: StreamAttributes,
     placements: Mapping[str, Placement],
     clock: Clock,
-) -> Field:
+) -> ResultField:
     """Describe a diagnostic's field.
 
     Parameters
@@ -84,12 +84,12 @@ def field_of(
     dims = attributes.dimensions(like.name, len(like.shape))
     others = _other_units(diagnostic, attributes)
     own = _after_each(diagnostic, _attributes(diagnostic, attributes), others, clock)
-    return Field(diagnostic.name, _folded(diagnostic, dtype), like.shape, dims, own, others)
+    return ResultField(diagnostic.name, _folded(diagnostic, dtype), like.shape, dims, own, others)
 
 
 def _placed(
     diagnostic: Diagnostic, placement: Placement, dtype: DType, attributes: StreamAttributes, clock: Clock
-) -> Field:
+) -> ResultField:
     own = {name: value for name, value in _attributes(diagnostic, attributes).items() if name != "coordinates"}
     done = f"{own.get('cell_methods', '')} {placement.cell_methods}".strip()
     if placement.own_units != "{units}":
@@ -105,7 +105,7 @@ def _placed(
     methods = {"cell_methods": done} if done else {}
     others = _other_units(diagnostic, attributes)
     own = _after_each(diagnostic, own | auxiliary | methods, others, clock)
-    return Field(diagnostic.name, _folded(diagnostic, dtype), placement.shape, dims, own, others)
+    return ResultField(diagnostic.name, _folded(diagnostic, dtype), placement.shape, dims, own, others)
 
 
 def reinterpreted(

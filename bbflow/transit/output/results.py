@@ -24,13 +24,13 @@ from bbflow.transit.output.attributes import (
     store_attributes,
     with_known_references,
 )
-from bbflow.transit.output.fields import Field
+from bbflow.transit.output.fields import ResultField
 from bbflow.transit.output.stamps import bounds_of, count_variables, stamp_of, time_attributes
 
 Array = np.ndarray[Any, Any]
-Described = tuple[Field, Sequence[Operator]]
+Described = tuple[ResultField, Sequence[Operator]]
 """A field, and the statistics of it."""
-Published = tuple[Field, Sequence[Operator], Mapping[str, Array]]
+Published = tuple[ResultField, Sequence[Operator], Mapping[str, Array]]
 """The same with their results by name."""
 ROWS_PER_CHUNK = 1 << 16
 
@@ -182,7 +182,7 @@ class Results:
         for name, (_, told) in count_variables(window, span).items():
             self._store.create(name, (time,), (0,), "i8", told, (512,))
 
-    def _create(self, name: str, field: Field, window: Window, operator: Operator) -> None:
+    def _create(self, name: str, field: ResultField, window: Window, operator: Operator) -> None:
         dims, shape = field.dims, field.shape
         if operator.axis is not None:
             axis = self._create_operator_axis(field, operator, operator.axis)
@@ -191,7 +191,7 @@ class Results:
         dtype = operator.dtype(np.dtype(field.dtype))
         self._store.create(name, (f"time_{window.name}", *dims), (0, *shape), dtype, attributes)
 
-    def _create_operator_axis(self, field: Field, operator: Operator, axis: Axis) -> str:
+    def _create_operator_axis(self, field: ResultField, operator: Operator, axis: Axis) -> str:
         name = axis_name(field, operator, axis)
         if name not in self._store:
             for own, (dims, values, attributes) in axis_variables(name, axis, field).items():
@@ -199,7 +199,7 @@ class Results:
         return name
 
     def add_rows(
-        self, table: str, description: str, field: Field, rows: Array, places: Sequence[Array], through: int
+        self, table: str, description: str, field: ResultField, rows: Array, places: Sequence[Array], through: int
     ) -> int:
         """Lengthen a filter's table.
 
@@ -238,7 +238,7 @@ class Results:
         self._store.commit(**{f"{table}_committed": (start + int(new.sum()), through)})
         return sum(values[new].nbytes for values in columns.values())
 
-    def _create_table(self, table: str, field: Field, columns: Mapping[str, Array]) -> None:
+    def _create_table(self, table: str, field: ResultField, columns: Mapping[str, Array]) -> None:
         cf_time = self._clock.attributes | self._clock.meaning
         described = {"value": field.attributes, "time": cf_time, "step": {"units": "1"}}
         for name, values in columns.items():

@@ -15,7 +15,7 @@ from pathlib import Path
 from bbflow.errors import ConfigError
 from bbflow_pegasus.checking import faults
 from bbflow_pegasus.configuring import Change, Files, configure, undo
-from bbflow_pegasus.settings import BurstBuffer
+from bbflow_pegasus.settings import BurstBufferSite
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,10 +59,10 @@ def run(options: argparse.Namespace) -> int:
     return code
 
 
-def _buffer(options: argparse.Namespace) -> BurstBuffer:
+def _buffer(options: argparse.Namespace) -> BurstBufferSite:
     if not (options.to and options.capacity):
         raise ConfigError("say where the burst buffer is, and how much it holds: --to DIR --capacity SIZE")
-    return BurstBuffer(
+    return BurstBufferSite(
         directory=options.to,
         capacity=options.capacity,
         site=options.site,

@@ -19,7 +19,7 @@ from bbflow.errors import ConfigError
 from bbflow.staging import Retry
 from bbflow.units import format_bytes
 from bbflow_pegasus.conduct import Conduct, conduct_of
-from bbflow_pegasus.credentials import Credentials
+from bbflow_pegasus.credentials import SiteCredentials
 from bbflow_pegasus.delegating import delegate
 from bbflow_pegasus.housekeeping import Chore, chore_of, do_chores
 from bbflow_pegasus.requests import Request, read_entries, request_of
@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
     work = sort_out(entries, conduct, links=options.symlink)
     code = 0
     if work.chores:
-        do_chores(work.chores, Credentials(os.environ))
+        do_chores(work.chores, SiteCredentials(os.environ))
     if work.requests:
         code = _copy(work.requests, conduct, options)
     if work.others and not code:
@@ -101,7 +101,7 @@ def _copy(requests: Sequence[Request], conduct: Conduct, options: argparse.Names
     threads = options.threads or int(os.environ.get("PEGASUS_TRANSFER_THREADS") or THREADS)
     retry = Retry(options.max_attempts) if options.max_attempts else Retry()
     started_s = time.time()
-    attempts = StageIn(conduct, Credentials(os.environ), threads, retry).run(requests)
+    attempts = StageIn(conduct, SiteCredentials(os.environ), threads, retry).run(requests)
     write_attempts(attempts, os.environ)
     targets = staged(attempts)
     have = [request for request in requests if request.target.url in targets]

@@ -15,7 +15,7 @@ from bbflow_pegasus.dag.transferlists import (
     source_site,
     target_site,
 )
-from bbflow_pegasus.planning.facts import Facts, Job, Source
+from bbflow_pegasus.planning.facts import Job, PlanFacts, ReplicaSource
 
 USERS_OWN = frozenset({"compute", "dax", "dag"})
 """Types of jobs that aren't Pegasus's own."""
@@ -25,7 +25,7 @@ USERS_OWN = frozenset({"compute", "dax", "dag"})
 class Planned:
     """Jobs that concern one burst buffer, by name, with their entries."""
 
-    facts: Facts
+    facts: PlanFacts
     """What waves are made from."""
     stage_ins: Mapping[str, list[Entry]]
     """Copy to the burst buffer."""
@@ -63,7 +63,7 @@ def read_planned(where: SubmitDir, dag: Dag, site: str) -> Planned:
     results = {name for entries in stage_outs.values() for name in names(entries)}
     own = [name for name in dag.nodes if types.get(name) in USERS_OWN]
     used = {name: _entries_of(where, dag, name) for name in own}
-    facts = Facts(
+    facts = PlanFacts(
         jobs={name: _job(name, used[name], site, results) for name in own},
         parents=_among(own, dag.parents()),
         sources={str(entry["lfn"]): _source(entry) for entries in stage_ins.values() for entry in entries},
@@ -92,9 +92,9 @@ def _job(name: str, entries: Iterable[Entry], site: str, results: set[str]) -> J
     return Job(name, inputs, outputs, tuple(file for file in outputs if file in results))
 
 
-def _source(entry: Entry) -> Source:
+def _source(entry: Entry) -> ReplicaSource:
     size = entry.get("attributes", {}).get("size")
-    return Source(int(size) if size is not None else None, str(entry["src_urls"][0]["url"]))
+    return ReplicaSource(int(size) if size is not None else None, str(entry["src_urls"][0]["url"]))
 
 
 def _names_of(lists: Iterable[Iterable[Entry]], site: str) -> dict[str, str]:

@@ -19,7 +19,7 @@ from bbflow_pegasus.dag.submitfiles import NO_OP_SUBMIT, like, with_checksums
 from bbflow_pegasus.dag.transferlists import Entry, removed_url, write_entries
 from bbflow_pegasus.planning.asking import with_sizes
 from bbflow_pegasus.planning.facts import Limits
-from bbflow_pegasus.planning.layout import Layout, lay_out
+from bbflow_pegasus.planning.layout import TransferLayout, lay_out
 from bbflow_pegasus.planning.said import WAVES, write_waves
 
 FOLDER = "bbflow"
@@ -30,7 +30,7 @@ _OURS = ("*.sub", "*.in", "without-waves/*.dag", "without-waves/*.static.bp", "w
 """What is put into the folder."""
 
 
-def add_waves(where: SubmitDir, limits: Limits) -> Layout | None:
+def add_waves(where: SubmitDir, limits: Limits) -> TransferLayout | None:
     """Give a planned workflow its waves, from what Pegasus wrote, however often it is called.
 
     Returns
@@ -82,7 +82,7 @@ def remove_waves(where: SubmitDir) -> bool:
 class _Rewriting:
     """Replaces Pegasus's bundles of transfers by those of a layout."""
 
-    def __init__(self, where: SubmitDir, dag: Dag, planned: Planned, layout: Layout) -> None:
+    def __init__(self, where: SubmitDir, dag: Dag, planned: Planned, layout: TransferLayout) -> None:
         self._where = where
         self._dag = dag
         self._planned = planned

@@ -8,15 +8,15 @@ from dataclasses import replace
 from urllib.parse import unquote, urlsplit
 
 from bbflow.staging.probes import Answers, Probes
-from bbflow_pegasus.credentials import Credentials
-from bbflow_pegasus.planning.facts import Facts
-from bbflow_pegasus.requests import SOURCES, Place
+from bbflow_pegasus.credentials import SiteCredentials
+from bbflow_pegasus.planning.facts import PlanFacts
+from bbflow_pegasus.requests import SOURCES, TransferPlace
 
 PATIENCE_S = 30.0
 """What hasn't been told by then stays unknown: a server that doesn't answer must not hold planning back."""
 
 
-def with_sizes(facts: Facts, environment: Mapping[str, str]) -> Facts:
+def with_sizes(facts: PlanFacts, environment: Mapping[str, str]) -> PlanFacts:
     """Give a workflow with the sizes that its sources tell.
 
     Parameters
@@ -29,7 +29,7 @@ def with_sizes(facts: Facts, environment: Mapping[str, str]) -> Facts:
     unknown = {source.url for source in facts.sources.values() if source.size_bytes is None}
     local = {url for url in unknown if urlsplit(url).scheme in ("", "file")}
     sizes = {url: _on_this_host(url) for url in local}
-    sizes |= _asked({url for url in unknown - local if _protocol(url) in SOURCES}, Credentials(environment))
+    sizes |= _asked({url for url in unknown - local if _protocol(url) in SOURCES}, SiteCredentials(environment))
     sources = {
         name: replace(each, size_bytes=sizes.get(each.url, each.size_bytes)) for name, each in facts.sources.items()
     }
@@ -43,7 +43,7 @@ def _on_this_host(url: str) -> int | None:
         return None
 
 
-def _asked(urls: set[str], credentials: Credentials) -> dict[str, int | None]:
+def _asked(urls: set[str], credentials: SiteCredentials) -> dict[str, int | None]:
     """Ask servers, each by a few threads."""
     sizes: dict[str, int | None] = {}
     changed, until_s = threading.Condition(), time.monotonic() + PATIENCE_S
@@ -70,8 +70,8 @@ def _asked(urls: set[str], credentials: Credentials) -> dict[str, int | None]:
         return dict(sizes)
 
 
-def _place(url: str) -> Place:
-    return Place(url, "", _protocol(url))
+def _place(url: str) -> TransferPlace:
+    return TransferPlace(url, "", _protocol(url))
 
 
 def _protocol(url: str) -> str:

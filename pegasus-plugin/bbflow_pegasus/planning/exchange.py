@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from bbflow.errors import ConfigError
-from bbflow_pegasus.planning.facts import PREFIX, Facts, Job, Source
-from bbflow_pegasus.planning.layout import Layout
+from bbflow_pegasus.planning.facts import PREFIX, Job, PlanFacts, ReplicaSource
+from bbflow_pegasus.planning.layout import TransferLayout
 
 
 @dataclass(slots=True)
@@ -16,7 +16,7 @@ class Question:
     """Limits, by the names of properties."""
     remote: int = 0
     """Files that are staged in by jobs at the burst buffer's site itself."""
-    sources: dict[str, Source] = field(default_factory=dict)
+    sources: dict[str, ReplicaSource] = field(default_factory=dict)
     """What is staged in, by logical name."""
     made_bytes: dict[str, int] = field(default_factory=dict)
     """Sizes of files that jobs make, as far as they are said."""
@@ -24,14 +24,14 @@ class Question:
     """By job, logical names or jobs by what they are to it."""
 
     @property
-    def facts(self) -> Facts:
+    def facts(self) -> PlanFacts:
         """The workflow."""
         jobs = {
             name: Job(name, _each(kinds, "input"), _each(kinds, "output"), _each(kinds, "result"))
             for name, kinds in self.files.items()
         }
         parents = {name: _each(kinds, "parent") for name, kinds in self.files.items()}
-        return Facts(jobs, parents, self.sources, self.made_bytes)
+        return PlanFacts(jobs, parents, self.sources, self.made_bytes)
 
 
 def read_question(lines: Iterable[str]) -> Question:
@@ -51,7 +51,7 @@ def read_question(lines: Iterable[str]) -> Question:
         elif kind == "remote":
             question.remote = int(rest[0])
         elif kind == "source":
-            question.sources[rest[0]] = Source(int(rest[1]) if rest[1] else None, rest[2])
+            question.sources[rest[0]] = ReplicaSource(int(rest[1]) if rest[1] else None, rest[2])
         elif kind == "job":
             job = question.files.setdefault(rest[0], {})
         elif kind in ("parent", "input", "output", "result"):
@@ -63,7 +63,7 @@ def read_question(lines: Iterable[str]) -> Question:
     return question
 
 
-def answer(layout: Layout) -> Iterator[str]:
+def answer(layout: TransferLayout) -> Iterator[str]:
     """Write what the refiner is to add."""
     for remark in layout.remarks:
         yield f"remark\t{remark}"

@@ -34,7 +34,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ReplicaSource:
     """A file that Pegasus stages in to the burst buffer."""
 
     size_bytes: int | None
@@ -58,14 +58,14 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class PlanFacts:
     """A workflow before it has waves."""
 
     jobs: Mapping[str, Job]
     """By name."""
     parents: Mapping[str, tuple[str, ...]]
     """By the name of a job, the jobs that it waits for."""
-    sources: Mapping[str, Source]
+    sources: Mapping[str, ReplicaSource]
     """By logical name, what is staged in."""
     made_bytes: Mapping[str, int] = field(default_factory=dict)
     """By logical name, sizes of files that jobs make, as far as they are known."""

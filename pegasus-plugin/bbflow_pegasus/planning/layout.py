@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from bbflow.staging.ahead import PlannedWave, natural, plan_ahead
 from bbflow.staging.files import File, Task
-from bbflow_pegasus.planning.facts import Facts, Job, Limits
+from bbflow_pegasus.planning.facts import Job, Limits, PlanFacts
 from bbflow_pegasus.planning.implied import implied_edges
 
 Edge = tuple[str, str]
@@ -35,7 +35,7 @@ class Bundle:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class TransferLayout:
     """What becomes of a workflow's transfers."""
 
     waves: tuple[PlannedWave, ...]
@@ -56,7 +56,7 @@ class Layout:
     """What a user should know."""
 
 
-def lay_out(facts: Facts, limits: Limits) -> Layout:
+def lay_out(facts: PlanFacts, limits: Limits) -> TransferLayout:
     """Plan the waves of a workflow.
 
     Raises
@@ -74,7 +74,7 @@ def lay_out(facts: Facts, limits: Limits) -> Layout:
     return _Drawing(facts, limits, waves, sizes).layout(remarks)
 
 
-def _task(job: Job, facts: Facts, sizes: dict[str, int], made: set[str]) -> Task:
+def _task(job: Job, facts: PlanFacts, sizes: dict[str, int], made: set[str]) -> Task:
     """Give a job's files in an order that doesn't depend on who tells of them."""
     inputs = sorted((name for name in job.inputs if name in facts.sources or name in made), key=natural)
     outputs = sorted(job.outputs, key=natural)
@@ -102,7 +102,7 @@ def _about_made(unsized: set[str], count: int) -> list[str]:
 class _Drawing:
     """A layout that is being made, wave by wave."""
 
-    facts: Facts
+    facts: PlanFacts
     limits: Limits
     waves: Sequence[PlannedWave]
     sizes: dict[str, int]
@@ -127,7 +127,7 @@ class _Drawing:
     _room: str | None = None
     """The newest gate that waits for cleanup jobs, and so for all those before."""
 
-    def layout(self, remarks: Iterable[str]) -> Layout:
+    def layout(self, remarks: Iterable[str]) -> TransferLayout:
         over = 0
         for number, wave in enumerate(self.waves):
             self._clean_up(wave.gone)
@@ -140,7 +140,7 @@ class _Drawing:
         self._clean_up(self._left_after_coming_again())
         implied = self._implied_by_others()
         clean_ups = (Bundle(self._clean_up_name(w), w, tuple(names)) for w, names in sorted(self._cleaned.items()))
-        return Layout(
+        return TransferLayout(
             waves=tuple(self.waves),
             sizes=self.sizes,
             stage_ins=tuple(self.stage_ins),

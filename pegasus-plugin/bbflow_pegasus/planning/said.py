@@ -7,18 +7,18 @@ from typing import Any
 from bbflow.atomic import write_whole
 from bbflow.units import format_bytes
 from bbflow_pegasus.planning.facts import Limits
-from bbflow_pegasus.planning.layout import Layout
+from bbflow_pegasus.planning.layout import TransferLayout
 
 WAVES = "bbflow-waves.json"
 """In the submit directory."""
 
 
-def write_waves(path: Path, layout: Layout, limits: Limits) -> None:
+def write_waves(path: Path, layout: TransferLayout, limits: Limits) -> None:
     """Write the plan down."""
     write_whole(path, json.dumps(_content(layout, limits), indent=1) + "\n")
 
 
-def summary(layout: Layout, limits: Limits) -> list[str]:
+def summary(layout: TransferLayout, limits: Limits) -> list[str]:
     """Say in a few lines what was planned."""
     staged_bytes = sum(layout.sizes.get(file, 0) for bundle in layout.stage_ins for file in bundle.members)
     coming = sum(1 for wave in layout.waves if any(wave.staged))
@@ -47,7 +47,7 @@ def nothing_staged(limits: Limits, remote: int) -> str:
     return f"there are no waves: Pegasus stages nothing in to site {limits.site!r}"
 
 
-def _content(layout: Layout, limits: Limits) -> dict[str, Any]:
+def _content(layout: TransferLayout, limits: Limits) -> dict[str, Any]:
     stage_ins: dict[int, list[str]] = {}
     files: dict[int, list[str]] = {}
     for bundle in layout.stage_ins:
