@@ -1,5 +1,6 @@
 """Many runs on BB nodes that stay: one after the other, then four at once; what nodes and Dask hold after each."""
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -47,7 +48,8 @@ def _run(folder: Path, name: str, at_once: int) -> tuple[int, int]:
         if process.returncode:
             raise RuntimeError(f"a run ended with {process.returncode}: {said}")
     served = _served(folder)
-    return sum(item.memory_full_info().uss for item in served), sum(item.num_fds() for item in served)
+    memory = [item.memory_info() for item in served]
+    return sum(item.rss - item.shared for item in memory), sum(item.num_fds() for item in served)
 
 
 def _rows(title: str, held: list[tuple[int, int]]) -> list[Row]:
@@ -60,15 +62,25 @@ def _rows(title: str, held: list[tuple[int, int]]) -> list[Row]:
 
 
 def _served(folder: Path) -> list[psutil.Process]:
-    """Give the processes that serve these nodes."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if any(str(folder) in word for word in process.cmdline()) and "run" not in process.cmdline():
-                found.append(process)
-        except psutil.Error:
-            continue
-    return found
+    """Give the processes that serve these nodes: their logs lie beside the node's, whatever they call themselves."""
+    logs = {process: _log_of(process) for process in psutil.process_iter()}
+    (root,) = {log.parent for process, log in logs.items() if log and str(folder) in _words(process)}
+    return [process for process, log in logs.items() if log and log.parent == root]
+
+
+def _words(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline()) if "node" in process.cmdline() else ""
+    except psutil.Error:
+        return ""
+
+
+def _log_of(process: psutil.Process) -> Path | None:
+    try:
+        path = Path(os.readlink(f"/proc/{process.pid}/fd/1"))
+    except OSError:
+        return None
+    return path if path.suffix == ".log" else None
 
 
 def _states(process: psutil.Process) -> list[Path]:

@@ -50,9 +50,9 @@ def held_below(process: psutil.Process) -> dict[str, int]:
     held = dict.fromkeys(PARTS.values(), 0)
     for child in process.children(recursive=True):
         try:
-            words = " ".join(child.cmdline())
+            words, memory = " ".join(child.cmdline()), child.memory_info()
             for key, part in PARTS.items():
-                held[part] += child.memory_full_info().uss if key in words else 0
+                held[part] += memory.rss - memory.shared if key in words else 0
         except psutil.Error:
             continue
     return held

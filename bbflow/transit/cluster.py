@@ -102,6 +102,10 @@ class Cluster:
         known = self._hosts.get(host, set())
         return sum(urlparse(worker).hostname in known for worker in self.client.nthreads()) or 1
 
+    def has(self, host: str) -> bool:
+        """Whether a worker is known to run on a host."""
+        return host in self._hosts
+
     def submit(
         self, function: Callable[..., Any], *arguments: Any, host: str, done: Callable[[], None]
     ) -> "Future[Any]":

@@ -26,7 +26,7 @@ from bbflow.transit.folding.patterns import parts_of
 from bbflow.transit.folding.planning import FoldSite
 from bbflow.transit.folding.plans import Directories, FoldPlan
 from bbflow.transit.folding.regions import find_time, singles_of
-from bbflow.transit.folding.sources import fold_lane, keep_plan
+from bbflow.transit.folding.sources import fold_lane, get_ready, keep_plan
 from bbflow.transit.folding.states import remove_stale, remove_states
 from bbflow.transit.folding.task import FoldReceipt, fold_joined
 from bbflow.transit.folding.timeline import Closing
@@ -97,6 +97,11 @@ class FoldStage(DriverStage):
         self._publications: list[Publication] = []
         self._plans: WeakKeyDictionary[FoldPlan, Future[FoldPlan]] = WeakKeyDictionary()
         self._receipts: list[FoldReceipt] = []
+        self._ready = [
+            run.cluster.submit(get_ready, node.pool, host=node.host, done=run.wake)
+            for node in run.nodes.values()
+            if run.cluster.has(node.host)
+        ]
         self._said: tuple[tuple[Layout, ...], dict[str, Any]] | None = None
 
     @property

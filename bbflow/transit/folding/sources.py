@@ -11,6 +11,7 @@ import numpy as np
 from bbflow.layouts import wide_dtype
 from bbflow.operators.family import Array
 from bbflow.operators.filter import Extremes
+from bbflow.operators.library import load
 from bbflow.store.pool import map_pool
 from bbflow.transit.folding.inputs import Inputs
 from bbflow.transit.folding.packing import unpack
@@ -52,6 +53,12 @@ def fold_lane(work: LaneWork, *plans: FoldPlan) -> FoldReceipt:
         roster=roster.digest,
         alike=packed(roster, done, states),
     )
+
+
+def get_ready(pool: str) -> None:
+    """Import what folds, load the kernel and map a node's pool: a task, before the first step is there."""
+    load()
+    map_pool(pool)
 
 
 def keep_plan(packed: bytes) -> FoldPlan:
