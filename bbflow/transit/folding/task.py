@@ -121,7 +121,7 @@ def fold_batch(works: Sequence[FoldWork]) -> FoldReceipt:
 
 def fold_joined(works: Sequence[FoldWork]) -> FoldReceipt:
     """Fold what blocks of several ranks have come to, step by step; as `fold_batch`."""
-    batch = min(work.inputs.numbers[0] for work in works)
+    batch = min((work.inputs.numbers[0] for work in works), default=-1)  # none if a state has all steps already
     for label, work in {work.room.label: work for work in works if work.room is not None}.items():
         tidy(work.state_directory, label, batch, work.counted)
     return fold_batch(works)
