@@ -123,7 +123,7 @@ def movement_figures(summary: Summary) -> list[Figure]:
             _drained(summary),
         ),
         Figure(
-            "DrawnResults written",
+            "Results written",
             units.format_bytes(summary.results_bytes),
             _of(summary.results_bytes, summary.landed_bytes),
         ),

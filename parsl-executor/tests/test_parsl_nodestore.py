@@ -56,11 +56,11 @@ HOLDER = """
 import sys, time
 from pathlib import Path
 from bbflow.locks import lock
-from bbflow_parsl.nodestore import NodeStore
+from bbflow_parsl.nodestore import NodeFiles
 from bbflow_parsl.sweeping import mark
 alive = lock(Path(sys.argv[1]) / "alive", shared=True)
 mark(alive, sys.argv[1])
-with NodeStore(Path(sys.argv[1]), 10).holding({"a": 8}):
+with NodeFiles(Path(sys.argv[1]), 10).holding({"a": 8}):
     print("held", flush=True)
     time.sleep(600)
 """

@@ -118,10 +118,10 @@ def read_log(log: Path) -> SparkApplication:
             case "SparkListenerApplicationEnd":
                 told["ended_s"] = event["Timestamp"] / 1e3
             case "SparkListenerStageCompleted":
-                info = event["RanStage Info"]
-                stages[info["RanStage ID"], info["RanStage Attempt ID"]] = info
+                info = event["Stage Info"]
+                stages[info["Stage ID"], info["Stage Attempt ID"]] = info
             case "SparkListenerTaskEnd" if event["Task End Reason"]["Reason"] == "Success":
-                tasks.setdefault(event["RanStage ID"], []).append(_ran(event))
+                tasks.setdefault(event["Stage ID"], []).append(_ran(event))
             case "SparkListenerTaskEnd":
                 failed += 1
     if "started_s" not in told:
@@ -149,7 +149,7 @@ def _events(files: Iterable[Path]) -> Iterator[Mapping[str, Any]]:
 
 def _stage(info: Mapping[str, Any], tasks: tuple[RanTask, ...]) -> RanStage:
     started_s = info.get("Submission Time", 0) / 1e3
-    return RanStage(info["RanStage ID"], info["RanStage Name"], started_s, info.get("Completion Time", 0) / 1e3, tasks)
+    return RanStage(info["Stage ID"], info["Stage Name"], started_s, info.get("Completion Time", 0) / 1e3, tasks)
 
 
 def _ran(event: Mapping[str, Any]) -> RanTask:
@@ -157,7 +157,7 @@ def _ran(event: Mapping[str, Any]) -> RanTask:
     read = metrics.get("Shuffle Read Metrics", {})
     busy_ms = sum(metrics[name] for name in _BUSY if name in metrics) or math.inf
     return RanTask(
-        stage=event["RanStage ID"],
+        stage=event["Stage ID"],
         partition=info.get("Partition ID", info["Index"]),
         started_s=info["Launch Time"] / 1e3,
         ended_s=min(info["Finish Time"], info["Launch Time"] + busy_ms) / 1e3,

@@ -142,11 +142,11 @@ def test_a_burst_buffer_gives_the_same_mosaic_and_keeps_the_intermediate_files(s
 
 
 CONFIG = """
-from bbflow_parsl import BurstBuffer, BurstBufferExecutor
+from bbflow_parsl import BurstBufferExecutor, BurstBufferSettings
 from parsl.config import Config
 from parsl.providers import LocalProvider
 
-burst_buffer = BurstBuffer(
+burst_buffer = BurstBufferSettings(
     directory=BB, capacity="64MiB", sources=[PFS], intermediate=[str(BB.parent / "out" / "work")],
     results=[str(BB.parent / "out")],
 )
