@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import shards
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bbflow.config import parse_config
@@ -146,6 +146,7 @@ moves = st.dictionaries(st.integers(1, STEPS - 1), st.sampled_from([ONE, ROWS, C
 
 @settings(max_examples=10, deadline=None)
 @given(moves, st.booleans(), st.sampled_from([1, 4]))
+@example({1: ONE, 3: ROWS}, False, 1)
 def test_wherever_blocks_move_and_the_analysis_dies_in_between_nothing_changes(whole, moves, torn, batch_steps):
     with tempfile.TemporaryDirectory() as folder:
         saved = shards.run(Path(folder), CONFIG, values(), HOURS, ROWS, batch_steps=batch_steps, moves=moves, torn=torn)

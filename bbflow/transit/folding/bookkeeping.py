@@ -250,6 +250,7 @@ class Folding:
         self, batch: Batch, own: Sequence[tuple[FoldPlan, PlannedSteps]], inherited: Mapping[ShardKey, Inherited]
     ) -> LaneWork:
         first = own[0][0].roster
+        label = next((plan.lane for plan, _ in own if plan.lane), "")
         roster = Roster.of([plan.roster for plan, _ in own])
         self._rosters[roster.digest] = roster
         return LaneWork(
@@ -260,7 +261,7 @@ class Folding:
             self.states.of(roster),
             {key: inherited[key] for key in roster.keys if key in inherited} if inherited else {},
             self._files.counted(own[0][0].directories.states),
-            self._files.left(own[0][0].directories.states),
+            self._files.left(own[0][0].directories.states, label),
         )
 
     def _inherited(self, planned: Sequence[tuple[FoldPlan, PlannedSteps]]) -> dict[ShardKey, Inherited]:
@@ -300,8 +301,9 @@ class Folding:
             diagnostic = self.config.diagnostics[name]
             own = site.directories[node]
             room, counted = self._planning.joined_room(key), self._files.counted(own.states)
+            left = self._files.left(own.states, room.label)
             work = FoldWork(
-                state, diagnostic, inputs, batch.keys, None, own.states, own.rows, self.errors, room, counted
+                state, diagnostic, inputs, batch.keys, None, own.states, own.rows, self.errors, room, counted, left
             )
             works += [work] if new else []
         known = {**{work.state.key: work.state for work in works}, **self.states}.values() if self.origins else ()

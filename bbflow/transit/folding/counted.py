@@ -122,10 +122,13 @@ class CountedFiles:
         """Give the files in a directory in which any state counts."""
         return frozenset(path for path in self._states.files if os.path.dirname(path) == directory)
 
-    def left(self, directory: str) -> tuple[str, ...]:
-        """Give the slots in a directory in which states have counted, and none ever will again: their files can go."""
+    def left(self, directory: str, lane: str) -> tuple[str, ...]:
+        """Give the slots in a directory in which states counted and none does now, as far as a lane may remove them.
+
+        What begins anew in one of them, as when blocks have moved, is written by the same task after that.
+        """
         gone = {slot for slot in self._known - self._slots if not self._lanes.is_base(slot)}
-        own = {slot for slot in gone if os.path.dirname(slot) == directory}
+        own = {slot for slot in gone if os.path.dirname(slot) == directory and self._lanes.may_remove(slot, lane)}
         self._told |= own
         return tuple(sorted(own))
 

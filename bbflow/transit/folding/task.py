@@ -26,7 +26,7 @@ from bbflow.transit.folding.layouts import layout_of
 from bbflow.transit.folding.packing import Alike
 from bbflow.transit.folding.shards import Room, ShardKey, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, CARRIED, INNER, OUTER, Keys, Slot, plan_roll
-from bbflow.transit.folding.states import combine_files, map_source, map_target, next_file, tidy
+from bbflow.transit.folding.states import combine_files, forget, map_source, map_target, next_file, tidy
 from bbflow.transit.folding.steps import Carried, Then
 
 
@@ -54,6 +54,8 @@ class FoldWork:
     """Where the states go, if the shard keeps some."""
     counted: frozenset[str] = frozenset()
     """The files in which any of the node's states counts now."""
+    left: tuple[str, ...] = ()
+    """Slots of the lane (`slot_of`) in which none does any more: their files go."""
     inherited: Inherited | None = None
     """What an earlier run has left, if the shard begins with it."""
 
@@ -122,6 +124,7 @@ def fold_batch(works: Sequence[FoldWork]) -> FoldReceipt:
 def fold_joined(works: Sequence[FoldWork]) -> FoldReceipt:
     """Fold what blocks of several ranks have come to, step by step; as `fold_batch`."""
     batch = min((work.inputs.numbers[0] for work in works), default=-1)  # none if a state has all steps already
+    forget({slot for work in works for slot in work.left})
     for label, work in {work.room.label: work for work in works if work.room is not None}.items():
         tidy(work.state_directory, label, batch, work.counted)
     return fold_batch(works)
