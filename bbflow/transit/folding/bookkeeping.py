@@ -303,7 +303,7 @@ class Folding:
             room, counted = self._planning.joined_room(key), self._files.counted(own.states)
             left = self._files.left(own.states, room.label)
             work = FoldWork(
-                state, diagnostic, inputs, batch.keys, None, own.states, own.rows, self.errors, room, counted, left
+                state, diagnostic, inputs, batch.keys, None, own.states, own.rows, self.errors, room, counted, left=left
             )
             works += [work] if new else []
         known = {**{work.state.key: work.state for work in works}, **self.states}.values() if self.origins else ()

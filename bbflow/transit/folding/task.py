@@ -54,10 +54,10 @@ class FoldWork:
     """Where the states go, if the shard keeps some."""
     counted: frozenset[str] = frozenset()
     """The files in which any of the node's states counts now."""
-    left: tuple[str, ...] = ()
-    """Slots of the lane (`slot_of`) in which none does any more: their files go."""
     inherited: Inherited | None = None
     """What an earlier run has left, if the shard begins with it."""
+    left: tuple[str, ...] = ()
+    """Slots of the lane (`slot_of`) in which no state counts any more: their files go."""
 
     @property
     def keeps_states(self) -> bool:
