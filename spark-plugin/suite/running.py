@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bbflow_spark.classes import find_spark
+from bbflow_spark.eventlog import find_logs, read_log
 
 RUN_S = 600.0
 
@@ -25,6 +26,12 @@ class Outcome:
     def reads(self):
         """Where tasks read their own blocks: counts of staged (True) and not."""
         return Counter(event["staged"] for event in self.events("read"))
+
+    @property
+    def read_bytes(self):
+        """What Spark says that its tasks have read."""
+        ran = read_log(find_logs(self.notes / "spark")[-1])
+        return sum(task.input_bytes for stage in ran.stages for task in stage.tasks)
 
     def events(self, kind):
         lines = (json.loads(line) for line in (self.notes / "events.jsonl").read_text().splitlines())

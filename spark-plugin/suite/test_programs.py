@@ -47,6 +47,7 @@ def test_rdds_and_tables_of_every_format_give_what_is_in_them_and_come_from_the_
     }
     assert done.reads[True] > 40
     assert done.reads[False] == 0
+    assert done.read_bytes > 2 * (tmp_path / "large.txt").stat().st_size, "it is read more often than twice"
 
 
 def test_a_python_program_without_spark_submit_is_served_too(tmp_path):

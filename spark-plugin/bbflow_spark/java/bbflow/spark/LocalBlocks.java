@@ -12,8 +12,10 @@ import org.apache.hadoop.util.LambdaUtils;
 /** Takes the place of file: Hadoop wants a LocalFileSystem there. Only reading is different. */
 public final class LocalBlocks extends LocalFileSystem {
     @Override
+    @SuppressWarnings("deprecation") // Hadoop's own local file system has none of its own, and Spark asks for these
     public FSDataInputStream open(Path path, int buffer) throws IOException {
-        return Blocks.open(() -> super.open(path, buffer), makeQualified(path), buffer, getConf(), statistics);
+        Statistics read = getStatistics(getScheme(), getClass());
+        return Blocks.open(() -> super.open(path, buffer), makeQualified(path), buffer, getConf(), read);
     }
 
     @Override
