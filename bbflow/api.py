@@ -6,9 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any
-
-import xarray as xr
+from typing import TYPE_CHECKING, Any
 
 from bbflow.config import Config, parse_config
 from bbflow.errors import StreamError
@@ -16,14 +14,15 @@ from bbflow.landing.certificate import certificate_of
 from bbflow.landing.client import request_once
 from bbflow.landing.contact import NodeAddress, read_contact
 from bbflow.landing.embedded import DEFAULT_DIRECTORY, EmbeddedNodes
-from bbflow.leftovers import scratch
 from bbflow.records import Message
-from bbflow.transit.cluster import Cluster
+from bbflow.transit.cluster import Cluster, connected_cluster, local_cluster
 from bbflow.transit.output.claiming import claim_output, held_output
-from bbflow.transit.output.decoding import open_results as open_results
 from bbflow.transit.pipeline import Outcome, Pipeline
 from bbflow.transit.security import jobqueue_options as jobqueue_options
 from bbflow.units import parse_bytes
+
+if TYPE_CHECKING:  # 'bbflow fold' comes this way, and folds before it needs xarray
+    import xarray as xr
 
 
 def start_nodes(
@@ -65,6 +64,19 @@ def connect(contact: str | Path) -> "BurstBuffer":
     return BurstBuffer(Path(contact))
 
 
+def open_results(path: Path) -> "xr.Dataset":
+    """Open ``results.zarr``; nothing but coordinates is loaded.
+
+    Parameters
+    ----------
+    path
+        The store.
+    """
+    from bbflow.transit.output.decoding import open_results
+
+    return open_results(path)
+
+
 class BurstBuffer:
     """The BB nodes of a contact file.
 
@@ -90,7 +102,7 @@ class BurstBuffer:
     def analyse(
         self,
         config: Config | Mapping[str, Any],
-        scheduler: str | None = None,
+        scheduler: str | Cluster | None = None,
         *,
         output_held: bool = False,
         take_over: bool = False,
@@ -104,7 +116,7 @@ class BurstBuffer:
         config
             As `bbflow.config.load_config` gives it, or a dict with the keys of the YAML file.
         scheduler
-            A Dask scheduler's address or scheduler file; None starts a local cluster.
+            A Dask scheduler's address or scheduler file, or a cluster that is used already; None starts a local one.
         output_held
             Whether the caller sees to it that no other analysis writes into the output.
         take_over
@@ -156,7 +168,7 @@ class Analysis:
         self,
         contact: Path,
         config: Config,
-        scheduler: str | None = None,
+        scheduler: str | Cluster | None = None,
         *,
         output_held: bool = False,
         **how: Any,
@@ -168,10 +180,11 @@ class Analysis:
         try:
             if not output_held:
                 self._resources.enter_context(held_output(config.output))
-            directory = self._resources.enter_context(scratch())
-            dask = Cluster(config.workers, scheduler, directory, certificate_of(contact))
-            cluster = self._resources.enter_context(dask)
-            self._pipeline = Pipeline(contact, config, cluster, **how)
+            if scheduler is None:
+                scheduler = self._resources.enter_context(local_cluster(config.workers))
+            elif isinstance(scheduler, str):
+                scheduler = self._resources.enter_context(connected_cluster(scheduler, certificate_of(contact)))
+            self._pipeline = Pipeline(contact, config, scheduler, **how)
         except BaseException:
             self._resources.close()
             raise
@@ -198,7 +211,7 @@ class Analysis:
             yield [request_once(node, "status") for node in self._nodes]
             self._thread.join(interval_s)
 
-    def result(self, timeout_s: float = 60.0) -> xr.Dataset:
+    def result(self, timeout_s: float = 60.0) -> "xr.Dataset":
         """Give the statistics as they are now, those of the open month and of the run so far included.
 
         When the stream has ended it is what was published.

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -99,13 +100,18 @@ class WorkersConfig:
     """The Dask workers, and how work is cut for them."""
 
     processes: int = 1
-    """Worker processes of the local cluster."""
+    """Worker processes of the local cluster; with none, the analysis' own process has the threads."""
     threads: int = 2
     """Threads of each."""
     batch_steps: int = 16
     """At most so many steps are folded by one task."""
     dashboard: str | None = None
     """``host:port`` of the local cluster's dashboard, which asks nobody for a key."""
+
+    @property
+    def count(self) -> int:
+        """How many Dask workers that makes."""
+        return self.processes or 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +207,7 @@ def parse_config(content: Any) -> Config:
             NodesConfig,
             content.get("nodes"),
             "nodes",
-            count=_positive,
+            count=_whole,
             capacity=parse_bytes,
             state_capacity=parse_bytes,
             directory=Path,
@@ -211,9 +217,9 @@ def parse_config(content: Any) -> Config:
             WorkersConfig,
             content.get("workers"),
             "workers",
-            processes=_positive,
-            threads=_positive,
-            batch_steps=_positive,
+            processes=partial(_whole, least=0),
+            threads=_whole,
+            batch_steps=_whole,
             dashboard=str,
         ),
         netcdf=_as(flag, content.get("netcdf") or False, "netcdf"),
@@ -255,7 +261,7 @@ def _parse_raw(content: Any) -> RawConfig:
         content,
         "raw",
         variables=_names,
-        every=_positive,
+        every=_whole,
         compression=one_of("none", "zstd", "blosc"),
         keep_bits=_bits,
         dedup=flag,
@@ -291,10 +297,10 @@ def _as(reader: Any, value: Any, where: str) -> Any:
         raise ConfigError(f"{where}: {value!r} can't be read as {reader.__name__}") from None
 
 
-def _positive(value: Any) -> int:
+def _whole(value: Any, least: int = 1) -> int:
     number = int(value)
-    if number < 1 or (isinstance(value, float) and value != number):
-        raise ConfigError(f"{value!r} must be a whole number, 1 or more")
+    if number < least or (isinstance(value, float) and value != number):
+        raise ConfigError(f"{value!r} must be a whole number, {least} or more")
     return number
 
 
@@ -304,8 +310,8 @@ def _names(value: Any) -> tuple[str, ...] | None:
 
 def _bits(value: Any) -> int | dict[str, int]:
     if isinstance(value, dict):
-        return {str(name): _positive(bits) for name, bits in value.items()}
-    return _positive(value)
+        return {str(name): _whole(bits) for name, bits in value.items()}
+    return _whole(value)
 
 
 def _list(value: Any, where: str) -> list[Any]:

@@ -14,11 +14,6 @@ SHARED_MEMORY = Path("/dev/shm")
 VARIABLE = "BBFLOW_RUN_NAME"
 
 
-def new_name() -> str:
-    """Make a name that no other run's semaphores have; processes find it in the environment as `VARIABLE`."""
-    return f"bbflow-{uuid.uuid4().hex[:16]}"
-
-
 def name_semaphores() -> None:
     """Let the semaphores of this process, and of those that it starts, have the run's name."""
     if name := os.environ.get(VARIABLE):
@@ -29,7 +24,7 @@ def name_semaphores() -> None:
 @contextmanager
 def scratch() -> Iterator[Path]:
     """Have a directory for Dask as long as this lasts; one that is started anew in the same run gets the same one."""
-    directory = _scratch(os.environ.get(VARIABLE) or new_name())
+    directory = _scratch(os.environ.get(VARIABLE) or _new_name())
     belongings.make(directory, "**")
     try:
         yield directory
@@ -37,8 +32,17 @@ def scratch() -> Iterator[Path]:
         belongings.remove(directory)
 
 
-def remove_leftovers(name: str) -> None:
-    """Remove what is left of a run's semaphores and directories."""
+@contextmanager
+def run_name() -> Iterator[str]:
+    """Have a name that no other run has, for its processes' environment (`VARIABLE`); what they leave is removed."""
+    name = _new_name()
+    try:
+        yield name
+    finally:
+        _remove_leftovers(name)
+
+
+def _remove_leftovers(name: str) -> None:
     for path in SHARED_MEMORY.glob(f"sem.{name}-*"):
         path.unlink(missing_ok=True)
     belongings.remove(_scratch(name))
@@ -46,3 +50,7 @@ def remove_leftovers(name: str) -> None:
 
 def _scratch(name: str) -> Path:
     return Path(tempfile.gettempdir()) / f"{name}-dask"
+
+
+def _new_name() -> str:
+    return f"bbflow-{uuid.uuid4().hex[:16]}"

@@ -31,7 +31,8 @@ from bbflow.course import (
 from bbflow.errors import BbflowError, ConfigError, StreamError
 from bbflow.landing.client import request_once
 from bbflow.landing.contact import read_contact
-from bbflow.leftovers import VARIABLE, new_name, remove_leftovers
+from bbflow.leftovers import VARIABLE
+from bbflow.prepared import PreparedAnalysis
 from bbflow.records import Message
 
 POLL_S = 0.2
@@ -56,8 +57,12 @@ class Supervisor:
         The BB nodes' contact file.
     stream
         The stream that the simulation writes.
+    name
+        The run's, for its processes.
+    prepared
+        The first analysis, which waits to be told where the nodes are.
     commands
-        Start the analysis, and what rescues the steps of a failed one.
+        Start the next ones, and what rescues the steps of one that failed.
     show
         Gets the nodes' status again and again.
     on_failure
@@ -72,6 +77,8 @@ class Supervisor:
         self,
         contact: Path,
         stream: str,
+        name: str,
+        prepared: PreparedAnalysis,
         commands: Mapping[Part, Sequence[str]],
         show: Callable[[list[Message]], object],
         on_failure: str,
@@ -88,7 +95,7 @@ class Supervisor:
         self._silent: set[str] = set()
         self._lost: set[str] = set()
         self._opened = self._forgotten = False
-        self._name = new_name()
+        self._name, self._prepared = name, prepared
         self._step = -1
         self.course = Course(on_failure)
         """Where the run is, or how it ended."""
@@ -119,7 +126,7 @@ class Supervisor:
             If the simulation ended without opening the stream.
         """
         try:
-            self._spawn(Part.FOLD)
+            self._beside = self._prepared.begin(self._contact)
             self._simulation = _start(command, environment)
             while self.course.part is not Part.NONE or self._simulation.poll() is None:
                 try:
@@ -133,7 +140,6 @@ class Supervisor:
             return exit_code(self._simulation.returncode)
         finally:
             code = exit_code(self._end())
-            remove_leftovers(self._name)
         if self.course.interrupts:
             return INTERRUPTED
         return code or (0 if self._is_complete else INCOMPLETE)

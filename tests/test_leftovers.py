@@ -4,7 +4,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bbflow.leftovers import SHARED_MEMORY, VARIABLE, new_name, remove_leftovers
+from bbflow.leftovers import SHARED_MEMORY, VARIABLE, run_name
 
 KILLED = """
 import multiprocessing, os, signal
@@ -33,20 +33,20 @@ if __name__ == "__main__":
 
 def test_what_a_killed_run_leaves_is_known_by_its_name_and_what_others_have_stays(tmp_path):
     (tmp_path / "killed.py").write_text(KILLED)
-    name, other = new_name(), SHARED_MEMORY / f"sem.mp-of-nobody-{os.getpid()}"
+    other = SHARED_MEMORY / f"sem.mp-of-nobody-{os.getpid()}"
     other.touch()
     try:
-        subprocess.run(
-            [sys.executable, tmp_path / "killed.py"],
-            env=os.environ | {VARIABLE: name},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            check=False,
-        )
-        assert len(list(SHARED_MEMORY.glob(f"sem.{name}-*"))) == 2, "its own, and that of the process it started"
-        scratch = Path(tempfile.gettempdir(), f"{name}-dask")
-        assert (scratch / "spilled" / "part").exists()
-        remove_leftovers(name)
+        with run_name() as name:
+            subprocess.run(
+                [sys.executable, tmp_path / "killed.py"],
+                env=os.environ | {VARIABLE: name},
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                check=False,
+            )
+            assert len(list(SHARED_MEMORY.glob(f"sem.{name}-*"))) == 2, "its own, and that of the process it started"
+            scratch = Path(tempfile.gettempdir(), f"{name}-dask")
+            assert (scratch / "spilled" / "part").exists()
         assert not list(SHARED_MEMORY.glob(f"sem.{name}*"))
         assert not scratch.exists()
         assert other.exists()

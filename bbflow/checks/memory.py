@@ -45,7 +45,7 @@ def check_nodes(statuses: Mapping[str, Message]) -> list[Finding]:
 
 def per_point(config: Config) -> list[Finding]:
     """Say what the states take for each point of a field, and how that compares with the field itself."""
-    each = {item.name: bytes_per_point(item) * config.workers.processes for item in config.diagnostics.values()}
+    each = {item.name: bytes_per_point(item) * config.workers.count for item in config.diagnostics.values()}
     largest = sorted(each.items(), key=lambda item: -item[1])[:3]
     told = ", ".join(f"{name} {format_bytes(size)}" for name, size in largest)
     more = f", {len(each) - len(largest)} others less" if len(each) > len(largest) else ""

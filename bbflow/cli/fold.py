@@ -6,19 +6,28 @@ Example:
 
 import argparse
 import sys
+from contextlib import ExitStack
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from bbflow.config import Config, load_config
 from bbflow.course import INCOMPLETE
 from bbflow.leftovers import name_semaphores
+from bbflow.prepared import TOLD
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("config", type=Path, metavar="CONFIG.yml", help="what to compute")
-    parser.add_argument("--contact", type=Path, required=True, help="contact file of the BB nodes")
+    parser.add_argument(
+        "--contact",
+        type=Path,
+        required=True,
+        help="contact file of the BB nodes; - to read its path from standard input once they are there",
+    )
     parser.add_argument("--scheduler", help="a Dask scheduler's address or file (default: a local cluster)")
     add_continue(parser)
     add_take_over(parser)
@@ -61,13 +70,28 @@ def configured(options: argparse.Namespace) -> Config:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    from bbflow.api import connect  # late: 'bbflow run' shares the options above, and imports neither Dask nor xarray
-
     name_semaphores()
     config = configured(options)
     asked: dict[str, Any] = {"output_held": options.output_held, "take_over": options.take_over, "lost": options.lost}
-    with connect(options.contact).analyse(config, options.scheduler, folds=not options.finish, **asked) as analysis:
-        outcome = analysis.wait()
+    # Late: 'bbflow run' shares the options above, and imports no Dask. Workers start while all else is imported.
+    Thread(target=import_module, args=("bbflow.api",)).start()
+    from bbflow.transit.cluster import local_cluster
+
+    with ExitStack() as stack:
+        dask = options.scheduler or stack.enter_context(local_cluster(config.workers))
+        contact = _told_contact() if str(options.contact) == TOLD else options.contact
+        if contact is None:
+            return 0
+        from bbflow.api import connect
+
+        analysis = connect(contact).analyse(config, dask, folds=not options.finish, **asked)
+        outcome = stack.enter_context(analysis).wait()
     for error in outcome.errors if outcome else ():
         print(f"bbflow: {error}", file=sys.stderr)
     return 0 if outcome is not None and outcome.complete else INCOMPLETE
+
+
+def _told_contact() -> Path | None:
+    """Wait to be told the contact file; None if who started this has given up."""
+    line = sys.stdin.readline().rstrip("\n")
+    return Path(line) if line else None

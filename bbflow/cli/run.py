@@ -28,6 +28,8 @@ from bbflow.errors import ConfigError, MissingToolError, NodeError, describe
 from bbflow.events import EVENTS_FILE
 from bbflow.landing.contact import read_contact
 from bbflow.landing.embedded import EmbeddedNodes
+from bbflow.leftovers import VARIABLE, run_name
+from bbflow.prepared import TOLD, PreparedAnalysis
 from bbflow.progress import Progress
 from bbflow.report import REPORT_FILES
 from bbflow.staging.policies import checked_policy
@@ -90,22 +92,21 @@ def run_simulation(options: argparse.Namespace, command: Sequence[str]) -> int:
     goes_on = saved is not None and saved.path.resolve().parent == config.output.resolve()
     with (
         _output(config, overwrite=options.overwrite, goes_on=goes_on) as owner,
+        run_name() as name,
+        PreparedAnalysis(_analysis(options, config, TOLD), os.environ | {VARIABLE: name}) as prepared,
         _nodes(config, options.contact) as (contact, embedded),
         _claimed(config, contact, owner, take_over=options.take_over, patience_s=RESTART_S if embedded else 0.0),
         Progress() as progress,
     ):
-        analysis = [sys.executable, "-m", "bbflow", "fold", str(options.config), "--contact", str(contact)]
-        analysis += ["--output-held"]
-        if options.scheduler:
-            analysis += ["--scheduler", options.scheduler]
-        if config.continued is not None:
-            analysis += ["--continue", str(config.continued)]
+        analysis = _analysis(options, config, str(contact))
         rescue = [sys.executable, "-m", "bbflow", "rescue", config.stream, "--contact", str(contact)]
         rescue += ["--output", str(config.output / RESCUED_DIRECTORY), "--time", config.time.variable]
         rescue += ["--owner", owner]
         supervisor = Supervisor(
             contact,
             config.stream,
+            name,
+            prepared,
             {Part.FOLD: analysis, Part.FINISH: [*analysis, "--finish"], Part.RESCUE: rescue},
             lambda s: progress.update(s, config.stream),
             config.on_failure,
@@ -121,6 +122,13 @@ def run_simulation(options: argparse.Namespace, command: Sequence[str]) -> int:
             embedded.leave()
     _tell_ending(options.config, config, contact, supervisor.course, draws_report=not options.no_report)
     return code
+
+
+def _analysis(options: argparse.Namespace, config: Config, contact: str) -> list[str]:
+    """Give the command of the analysis."""
+    words = [sys.executable, "-m", "bbflow", "fold", str(options.config), "--contact", contact, "--output-held"]
+    words += ["--scheduler", options.scheduler] if options.scheduler else []
+    return [*words, "--continue", str(config.continued)] if config.continued is not None else words
 
 
 def _claimed(config: Config, contact: Path, owner: str, *, take_over: bool, patience_s: float) -> Consumers:

@@ -21,6 +21,7 @@ from bbflow.atomic import PRIVATE, write_whole
 from bbflow.config import WorkersConfig
 from bbflow.errors import NodeError
 from bbflow.landing.certificate import new_certificate
+from bbflow.leftovers import scratch
 from bbflow.transit.security import security_of, without_http
 
 CONNECT_TIMEOUT_S = 30.0
@@ -57,30 +58,12 @@ class Cluster:
 
     Parameters
     ----------
-    workers
-        What a local cluster is made of.
-    scheduler
-        Address of a scheduler, or path of its scheduler file; None starts a local cluster.
-    scratch
-        A private directory, where a local cluster keeps its certificate and its workers' files.
-    certificate
-        What lets in at a scheduler with TLS; without one, or if it isn't there, what Dask's configuration has.
-
-    Raises
-    ------
-    NodeError
-        If the scheduler doesn't answer.
+    client
+        Of their scheduler; it is closed with this.
     """
 
-    def __init__(
-        self, workers: WorkersConfig, scheduler: str | None, scratch: Path, certificate: Path | None = None
-    ) -> None:
-        self._local: LocalCluster | None = None
-        if scheduler is None:
-            self._local = _start(workers, scratch)
-            self.client = Client(self._local)
-        else:
-            self.client = _connect(scheduler, certificate)
+    def __init__(self, client: Client) -> None:
+        self.client = client
         with dask_failures():
             self._hosts = self._find_hosts()
         self._token, self._numbers = uuid.uuid4().hex, count()
@@ -160,10 +143,8 @@ class Cluster:
         return True
 
     def close(self) -> None:
-        """Leave the scheduler, and end the cluster if it is ours."""
+        """Leave the scheduler."""
         self.client.close()
-        if self._local is not None:
-            self._local.close()
 
     def __enter__(self) -> "Cluster":
         return self
@@ -174,21 +155,58 @@ class Cluster:
         self.close()
 
 
-def _start(workers: WorkersConfig, scratch: Path) -> LocalCluster:
+@contextmanager
+def local_cluster(workers: WorkersConfig) -> Iterator[Cluster]:
+    """Start a cluster on this host, which ends with the context.
+
+    Parameters
+    ----------
+    workers
+        What it is made of.
+
+    Raises
+    ------
+    NodeError
+        If a worker doesn't start.
+    """
+    with scratch() as directory, _start(workers, directory) as local, Cluster(Client(local)) as cluster:
+        yield cluster
+
+
+def connected_cluster(scheduler: str, certificate: Path | None = None) -> Cluster:
+    """Use a cluster that is there.
+
+    Parameters
+    ----------
+    scheduler
+        Address of its scheduler, or path of the scheduler file.
+    certificate
+        What lets in at a scheduler with TLS; without one, or if it isn't there, what Dask's configuration has.
+
+    Raises
+    ------
+    NodeError
+        If the scheduler doesn't answer.
+    """
+    return Cluster(_connect(scheduler, certificate))
+
+
+def _start(workers: WorkersConfig, directory: Path) -> LocalCluster:
     """Start a cluster on this host that other users of the host can't use."""
-    own = scratch / "dask.pem"
+    own = directory / "dask.pem"
     write_whole(own, new_certificate(), PRIVATE)
     with dask.config.set(SETTINGS | without_http(but_dashboard=workers.dashboard is not None)):
         try:
             return LocalCluster(
-                n_workers=workers.processes,
+                n_workers=workers.count,
+                processes=workers.processes > 0,
                 threads_per_worker=workers.threads,
-                host="127.0.0.1",
+                host="127.0.0.1" if workers.processes else None,
                 dashboard_address=workers.dashboard or "127.0.0.1:0",
                 scheduler_kwargs={"dashboard": workers.dashboard is not None},
                 memory_limit=0,
-                local_directory=str(scratch),
-                security=security_of(own),
+                local_directory=str(directory),
+                security=security_of(own) if workers.processes else None,
                 silence_logs=logging.CRITICAL,  # what fails comes back with the task, and is said once
             )
         except (RuntimeError, TimeoutError, CommClosedError) as error:

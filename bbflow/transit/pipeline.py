@@ -4,9 +4,7 @@ import queue
 import time
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
-
-import xarray as xr
+from typing import TYPE_CHECKING, Any
 
 from bbflow.cf import StreamAttributes
 from bbflow.config import Config
@@ -20,11 +18,9 @@ from bbflow.transit.chain.comparing import check_clock
 from bbflow.transit.chain.saved import STATE_FILE
 from bbflow.transit.chain.taking_over import keep_state, take_over
 from bbflow.transit.cluster import Cluster, dask_failures
-from bbflow.transit.live import live_dataset
 from bbflow.transit.opening import FirstStep, check_variables, make_clock, own_names
 from bbflow.transit.outcome import Outcome as Outcome
 from bbflow.transit.outcome import ended_before
-from bbflow.transit.output.netcdf import check_netcdf, write_netcdf
 from bbflow.transit.running import Running
 from bbflow.transit.safe import read_safe_copy
 from bbflow.transit.stages import DrainStage, FoldStage
@@ -32,7 +28,10 @@ from bbflow.view.consumers import FOLD, Consumers, consumers_of, owner_of
 from bbflow.view.stream import StreamView
 from bbflow.view.watch import Watcher
 
-LiveAnswer = queue.SimpleQueue[xr.Dataset | None]
+if TYPE_CHECKING:  # xarray takes a third of a second, which a run has no time for before its first fold
+    import xarray as xr
+
+LiveAnswer = queue.SimpleQueue["xr.Dataset | None"]
 
 
 class Pipeline:
@@ -77,6 +76,8 @@ class Pipeline:
         self._folds = folds
         checked_policy(config.raw.policy, config.raw.phases)
         if config.netcdf:
+            from bbflow.transit.output.netcdf import check_netcdf
+
             check_netcdf()
         nodes = [node for node in read_contact(contact) if node.name not in lost]
         self._contact = contact.absolute()
@@ -119,7 +120,7 @@ class Pipeline:
         """Make `run` end without publishing; another pipeline can carry on. Safe in any thread."""
         self._news.put(("stop", None))
 
-    def live(self, timeout_s: float = 60.0) -> xr.Dataset:
+    def live(self, timeout_s: float = 60.0) -> "xr.Dataset":
         """Give the statistics as they are now, open spans included. Safe in any thread.
 
         Raises
@@ -266,7 +267,9 @@ class Pipeline:
             results.commit(bbflow_status="running", bbflow_failure="")
         return True
 
-    def _live_dataset(self, clock: Clock) -> xr.Dataset:
+    def _live_dataset(self, clock: Clock) -> "xr.Dataset":
+        from bbflow.transit.live import live_dataset
+
         fields = [(closing, self._fold.reduced(closing)) for closing in self._fold.folding.timeline.open()]
         return live_dataset(self._config.output / "results.zarr", fields, clock)
 
@@ -295,6 +298,8 @@ class Pipeline:
             counted["bbflow_last_step"] = folding.cursor
             publishing.results.commit(bbflow_status=status, **counted)
             if self._config.netcdf:
+                from bbflow.transit.output.netcdf import write_netcdf
+
                 write_netcdf(publishing.results.path)
         elif self._saved is not None:
             keep_state(self._saved.path, self._config.output / STATE_FILE)

@@ -95,7 +95,7 @@ def analyse(folder, config, *, ranks=1, nodes=1, capacity="64MiB", modules=None)
     """
     if modules is not None:
         look_in(str(modules))
-    config = {"stream": "fields", "output": str(folder / "out"), "workers": {"threads": 1}} | config
+    config = {"stream": "fields", "output": str(folder / "out"), "workers": {"processes": 0, "threads": 1}} | config
     with ExitStack() as stack:
         burst_buffer = stack.enter_context(start_nodes(nodes, capacity))
         analysis = stack.enter_context(burst_buffer.analyse(config))

@@ -6,19 +6,18 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from distributed import LocalCluster
 
-from bbflow.config import WorkersConfig
 from bbflow.errors import NodeError
 from bbflow.landing.certificate import ensure_certificate
 from bbflow.transit import cluster as cluster_module
-from bbflow.transit.cluster import Cluster
+from bbflow.transit.cluster import connected_cluster
 
 
 @pytest.fixture
-def empty(tmp_path):
+def empty():
     """A Dask scheduler without workers, and the analysis' side of it."""
     with (
         LocalCluster(n_workers=0, threads_per_worker=1, processes=True, dashboard_address=None) as dask,
-        Cluster(WorkersConfig(), dask.scheduler_address, tmp_path) as cluster,
+        connected_cluster(dask.scheduler_address) as cluster,
     ):
         yield dask, cluster
 
@@ -47,4 +46,4 @@ def test_a_scheduler_without_tls_is_refused_where_there_is_a_certificate(tmp_pat
         LocalCluster(n_workers=0, threads_per_worker=1, processes=True, dashboard_address=None) as dask,
         pytest.raises(NodeError, match="encryption required"),
     ):
-        Cluster(WorkersConfig(), dask.scheduler_address, tmp_path, certificate)
+        connected_cluster(dask.scheduler_address, certificate)

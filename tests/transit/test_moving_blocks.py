@@ -29,7 +29,7 @@ CONFIG = {
         "rain": {"transforms": ["deaccumulate"], "operators": ["sum", "max"]},
         "global": {"of": "tas", "space": {"mean": ["lat", "lon"]}, "operators": ["mean"]},
     },
-    "workers": {"threads": 1, "batch_steps": 7},
+    "workers": {"processes": 0, "threads": 1, "batch_steps": 7},
 }
 
 

@@ -50,7 +50,8 @@ def write(folder, buffer, clock="", first=0):
 
 def analyse(folder, buffer, **changes):
     content = {"stream": "model", "output": str(folder / "out"), "operators": {"u": ["mean", "min"]}, "raw": "all"}
-    with buffer.analyse(content | {"windows": ["run"], "workers": {"threads": 1}} | changes) as analysis:
+    workers = {"processes": 0, "threads": 1}
+    with buffer.analyse(content | {"windows": ["run"], "workers": workers} | changes) as analysis:
         outcome = analysis.wait(300)
     assert outcome is not None
     assert outcome.complete
