@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import bbflow_adios2
@@ -20,6 +21,10 @@ NOBODY = 65534
 STRANGER = Path(__file__).with_name("stranger.py")
 LISTENS = "0A"
 """A socket's state in /proc/net/tcp."""
+PORTS = 11
+"""Two nodes, a master, an IOnode, the dashboard; scheduler, nanny and worker, twice."""
+SERVERS = 4
+"""Those of them that speak the nodes' protocol."""
 
 WRITER = """
 import sys, time, pathlib
@@ -61,7 +66,10 @@ def listening(hosts):
 
 @pytest.fixture(scope="module")
 def run(hosts, tmp_path_factory):
-    """BB nodes and Dask that listen for other hosts, and an analysis with Dask of its own, in the middle of a run."""
+    """All that listens, in the middle of a run.
+
+    BB nodes, Dask and the files' servers for other hosts; an analysis with Dask of its own, and the dashboard.
+    """
     folder = tmp_path_factory.mktemp("run")
     contact, scheduler = folder / "contact.json", folder / "scheduler.json"
     config, xml, writer, end = (folder / name for name in ("analysis.yml", "weather.xml", "writer.py", "end"))
@@ -73,44 +81,58 @@ def run(hosts, tmp_path_factory):
     shared = ["--contact", contact, "--scheduler-file", scheduler]
     bbflow(hosts, "up", *shared, "--nodes", 2, "--capacity", "4MiB", "--listen", ADDRESSES["host"])
     words = ["run", config, "--contact", contact, "--no-report", "--", sys.executable, writer, xml, end]
-    with running(hosts.inside("host", sys.executable, "-m", "bbflow", *map(str, words))) as process:
+    with ExitStack() as stack:
+        process = stack.enter_context(beside(hosts, *words))
+        for kind, more in (("master", []), ("ionode", ["--name", "io", "--capacity", "4MiB"])):
+            place = ["--contact", contact, "--directory", f"/dev/shm/{kind}", "--listen", ADDRESSES["host"]]
+            stack.enter_context(beside(hosts, "files", kind, *place, *more))
         wait_until(lambda: (folder / "out" / "results.zarr").exists() or process.poll() is not None)
+        dashboard = stack.enter_context(beside(hosts, "dashboard", folder / "out"))
+        assert "http://" in dashboard.stdout.readline()
+        wait_until(lambda: len(listening(hosts)) >= PORTS)
         yield contact, listening(hosts)
         end.touch()
         finish_well(process)
-    bbflow(hosts, "down", *shared)
+        bbflow(hosts, "down", *shared)
+
+
+def beside(hosts, *words):
+    return running(hosts.inside("host", sys.executable, "-m", "bbflow", *map(str, words)))
 
 
 def tries(hosts, host, uid, certificate, addresses):
     """Let a stranger try everything; give what it got."""
     words = [sys.executable, str(STRANGER), str(uid), str(certificate), *(f"{ip}:{port}" for ip, port in addresses)]
-    done = subprocess.run(hosts.inside(host, *words), capture_output=True, text=True, timeout=300)
+    done = subprocess.run(hosts.inside(host, *words), capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
 def is_refusal(text):
-    """Whether it is a BB node's answer to one who can't prove that it knows the key."""
+    """Whether it is a server's answer to one who can't prove that it knows the key."""
     hello, *rest = FrameReader().feed(text.encode("latin-1"))
     return hello.keys() == {"ok", "version", "nonce", "proof"} and [message["ok"] for message in rest] == [False]
 
 
 def assert_refused(given):
-    """Only the two nodes have said anything at all, and that was no."""
-    assert [attempt for _, attempt, text in given if is_refusal(text)] == ["node: a wrong proof"] * 2, given
-    assert len(given) == 2, given
+    """Only the servers have said anything at all, and that was no; so has the dashboard, which knows no such page."""
+    pages = [text for _, _, text in given if text.startswith("HTTP/1.1 4")]
+    others = [one for one in given if one[2] not in pages]
+    assert all(len(text) < 1000 and "bbflow" not in text for text in pages), given
+    assert [attempt for _, attempt, text in others if is_refusal(text)] == ["node: a wrong proof"] * SERVERS, given
+    assert len(others) == SERVERS, given
 
 
 def test_another_user_of_the_host_gets_nothing(hosts, run):
     _, ports = run
-    assert len(ports) >= 8  # two nodes; scheduler, nanny and worker, twice
+    assert len(ports) >= PORTS
     assert_refused(tries(hosts, "host", NOBODY, "-", ports))
 
 
 def test_another_host_gets_nothing(hosts, run):
     _, ports = run
     reached = [(ip, port) for ip, port in ports if ip != "127.0.0.1"]
-    assert len(reached) >= 5
+    assert len(reached) >= 7
     assert_refused(tries(hosts, "other", NOBODY, "-", reached))
 
 
