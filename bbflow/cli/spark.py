@@ -21,11 +21,11 @@ import subprocess
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from tempfile import gettempdir
 
 from bbflow_spark.classes import find_spark
 from bbflow_spark.session import CONTACT, SPARK_EVENTS, Wanted, prefetching
 from bbflow_spark.settings import SUBMITTING, environment_with, words_with
+from bbflow_spark.spilling import default_place
 
 from bbflow.atomic import write_whole
 from bbflow.cli.transfer_options import add_transfer_options, transfers_of
@@ -94,7 +94,7 @@ def _wanted(options: argparse.Namespace) -> Wanted:
         contact=(options.contact or directory / CONTACT).absolute(),
         schemes=("s3a", *options.scheme),
         patience_s=options.patience,
-        disk=None if options.no_shuffle else (options.spill or Path(gettempdir(), f"bbflow-spark-{os.getpid()}")),
+        disk=None if options.no_shuffle else (options.spill or default_place()),
     )
 
 

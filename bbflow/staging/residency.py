@@ -1,8 +1,9 @@
 """What lies on a burst buffer, who uses it, and what may go."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import chain
 
 from bbflow.staging.files import File
 
@@ -62,6 +63,7 @@ class Residency:
         self.used_bytes = 0
         self._entries: dict[str, Entry] = {}
         self._users: dict[str, dict[str, int]] = {}
+        self._expected: dict[str, None] = {}
         self._idle: dict[str, None] = {}
         self._idle_bytes = 0
         self._coming = 0
@@ -137,11 +139,16 @@ class Residency:
         self._settle(url)
         self.changes += 1
 
+    def expect(self, urls: Iterable[str]) -> None:
+        """Note what tasks will want that aren't known yet, in their order: it may go, but goes last."""
+        self._expected = dict.fromkeys(urls)
+
     def want(self, url: str, key: str, order: int) -> None:
         """Note a user: a task that is not final. A copy that had none is to be checked before use."""
         entry = self._entries.get(url)
         if entry is not None and entry.copied and entry.may_go and url not in self._users:
             entry.state = State.UNCHECKED
+        self._expected.pop(url, None)
         self._users.setdefault(url, {})[key] = order
         self._unidle(url)
 
@@ -183,7 +190,7 @@ class Residency:
             self.changes += 1
 
     def victims(self, need_bytes: int, keep: Iterable[str], also_wanted: bool) -> list[str] | None:
-        """Choose what goes for some room: first what nobody wants, the longest unused first.
+        """Choose what goes for some room: first what nobody wants, the longest unused first; then what is expected.
 
         Parameters
         ----------
@@ -207,13 +214,18 @@ class Residency:
         if short_bytes > self._idle_bytes and not also_wanted:
             return None
         stay = set(keep)
-        for url in (*self._idle, *(self._wanted_farthest_first() if also_wanted else ())):
+        wanted = self._wanted_farthest_first() if also_wanted else ()
+        for url in chain(self._idle_in_turn(), wanted):
             if url not in stay:
                 chosen.append(url)
                 short_bytes -= self._entries[url].size_bytes
                 if short_bytes <= 0:
                     return chosen
         return None
+
+    def _idle_in_turn(self) -> Iterator[str]:
+        yield from (url for url in self._idle if url not in self._expected)
+        yield from (url for url in reversed(self._expected) if url in self._idle)
 
     def _wanted_farthest_first(self) -> list[str]:
         wanted = [url for url, entry in self._entries.items() if entry.may_go and url in self._users]

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -203,6 +203,14 @@ class Stager:
             self._made.discard(url)
             settled = self._perform(self._waves.release(url))
         self._settle(settled)
+
+    def expect(self, urls: Iterable[str]) -> None:
+        """Say which files tasks will read that aren't submitted yet, in their order; whatever was said before is over.
+
+        None of them is staged for that. But of what lies on the BB and nobody uses they go last, the farthest first.
+        """
+        with self._lock:
+            self._waves.expect(urls)
 
     def resize(self, capacity_bytes: int) -> None:
         """Have another capacity from now on, since others share the BB; files in use stay even if they don't fit."""

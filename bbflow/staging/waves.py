@@ -152,6 +152,10 @@ class Waves:
         self._bb.put(Entry(file, State.FOUND))
         return []
 
+    def expect(self, urls: Iterable[str]) -> None:
+        """Note which files tasks will have that come later, in their order: of what nobody uses they go last."""
+        self._bb.expect(urls)
+
     def resize(self, capacity_bytes: int) -> list[Action]:
         """Have another capacity from now on, since others share the BB: what nobody wants goes if it doesn't fit."""
         self._bb.resize(max(1, capacity_bytes))

@@ -102,6 +102,8 @@ class Prefetcher:
                 self._program.window = plan.slots * (1 + self._lookahead)
             self._let_go(self._program.over(plan.key))
             self._program.plan(plan)
+            if self._stager is not None:
+                self._stager.expect(self._program.later())
             self._feed()
 
     def done(self, key: PartitionKey) -> None:

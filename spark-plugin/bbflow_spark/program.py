@@ -93,6 +93,10 @@ class SparkProgram:
                 fed.append(partition)
         return fed
 
+    def later(self) -> list[str]:
+        """Give the URLs of the blocks of partitions that wait to be fed, in their order."""
+        return [block.file.url for partition in self._waiting for block in partition.blocks]
+
     def partition(self, key: PartitionKey) -> Partition | None:
         """Give a partition that isn't done."""
         return self._stages.get(key[:3], {}).get(key)

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import gettempdir
 
 from bbflow.atomic import replacing
-from bbflow.belongings import make, remove
 from bbflow.events import EventLog
 from bbflow.staging import Stager
 from bbflow_spark.classes import Spark, compiled_jar
@@ -15,6 +15,7 @@ from bbflow_spark.prefetcher import Prefetcher
 from bbflow_spark.serving import served
 from bbflow_spark.settings import SparkPlaces, settings
 from bbflow_spark.shuffles import INPUTS_SHARE, Shuffles, shared_room
+from bbflow_spark.spilling import remove_leftovers, spilling
 
 INPUTS, SHUFFLE, CONTACT, SPARK_EVENTS, JAR = "inputs", "shuffle", "contact.json", "spark", "bbflow-spark.jar"
 
@@ -65,6 +66,7 @@ def prefetching(
     BbflowError
         If anything can't be set up.
     """
+    remove_leftovers(Path(gettempdir()))
     compiled = compiled_jar(spark)
     shuffle = wanted.directory / SHUFFLE if wanted.disk else None
     events = wanted.notes / SPARK_EVENTS
@@ -83,8 +85,7 @@ def prefetching(
         stack.callback(log.close)
         stack.enter_context(served(prefetcher, wanted.listen, wanted.contact, wanted.directory))
         if shuffle is not None and wanted.disk is not None:
-            make(wanted.disk, "blockmgr-*")
-            stack.callback(remove, wanted.disk)
+            stack.enter_context(spilling(wanted.disk, shuffle))
             shuffles = Shuffles(shuffle, wanted.disk, int(wanted.capacity_bytes * (1 - INPUTS_SHARE)))
             stack.enter_context(shared_room(shuffles, wanted.capacity_bytes, prefetcher.resize, log))
         yield settings(SparkPlaces(jar, wanted.contact, shuffle, events), wanted.schemes)

@@ -14,6 +14,8 @@ from bbflow.events import EventLog
 LOOK_S = 0.5
 INPUTS_SHARE = 0.25
 """Of the capacity, that shuffles leave to the inputs."""
+MOVED = "moved-*"
+"""Matches the names that files have on the disk."""
 _MARK = ".on-disk"
 
 
@@ -76,7 +78,7 @@ class Shuffles:
         return files, linked
 
     def _place(self, path: Path) -> Path:
-        return self._disk / str(path.relative_to(self._directory)).replace(os.sep, "_")
+        return self._disk / MOVED.replace("*", str(path.relative_to(self._directory)).replace(os.sep, "_"))
 
     def _move(self, path: Path) -> bool:
         """Move a file to the disk; false if it goes meanwhile, or the disk has no room."""
@@ -95,7 +97,7 @@ class Shuffles:
     def _tidy(self, linked: set[Path]) -> int:
         """Remove from the disk what no link leads to any more; give the bytes that stay."""
         size_bytes = 0
-        for path in self._disk.glob("blockmgr-*"):
+        for path in self._disk.glob(MOVED):
             if path in linked:
                 size_bytes += path.stat().st_size
             else:

@@ -43,8 +43,8 @@ class Peer:
     def tell(self, operation, **more):
         return self.exchange({"op": operation, "app": "a", "stage": 1, "attempt": 0, **more})
 
-    def plan(self, *partitions, slots=1):
-        assert self.tell("plan", slots=slots, partitions=[[n, p] for n, p in enumerate(partitions)])["ok"]
+    def plan(self, *partitions, slots=1, **more):
+        assert self.tell("plan", slots=slots, partitions=[[n, p] for n, p in enumerate(partitions)], **more)["ok"]
 
     def close(self):
         self.lines.close()
@@ -91,6 +91,21 @@ def test_a_task_reads_its_block_on_the_burst_buffer_and_the_next_come_meanwhile(
         assert "path" in task.tell("ask", partition=2, url=large, at=2 * SIZE)
         driver.close()
         task.close()
+
+
+def test_a_second_reading_finds_what_lies_there_though_the_burst_buffer_is_smaller_than_the_file(tmp_path, large):
+    with prefetcher(tmp_path, capacity_bytes=4 * SIZE) as contact:
+        driver = Peer(contact)
+        for stage in (1, 2):
+            driver.plan(*([split(large, n)] for n in range(6)), stage=stage)
+            for number in range(6):
+                assert "path" in driver.tell("ask", partition=number, stage=stage, url=large, at=number * SIZE)
+                driver.tell("done", partition=number, stage=stage)
+            driver.tell("over", stage=stage)
+        driver.close()
+    events = map(json.loads, (tmp_path / "events.jsonl").read_text().splitlines())
+    moved = sum(event["bytes"] for event in events if event["event"] == "transfer")
+    assert moved == (6 + 4) * SIZE, "the last two of four have stayed"
 
 
 def test_what_cannot_be_staged_is_read_from_the_source(tmp_path, large):

@@ -1,6 +1,9 @@
 """What Spark's plans come to: which partitions the stager knows, which blocks a read is in, how long a task waits."""
 
 import os
+import shutil
+import subprocess
+import sys
 
 import pytest
 from bbflow_spark.patience import ROOM_S, Look, Patience
@@ -8,6 +11,7 @@ from bbflow_spark.plans import PlannedBlock, StageQuestion, read_plan, read_ques
 from bbflow_spark.program import SparkProgram
 from bbflow_spark.settings import ARGUMENTS, SparkPlaces, environment_with, settings, words_with
 from bbflow_spark.shuffles import Shuffles, Taken
+from bbflow_spark.spilling import remove_leftovers, spilling
 
 from bbflow.errors import ProtocolError
 from bbflow.staging.ranges import Range
@@ -104,17 +108,50 @@ def test_a_python_program_gets_the_settings_by_its_environment():
     assert "spark.plugins=bbflow.spark.Plugin" in environment[ARGUMENTS]
 
 
-def test_shuffles_that_are_too_much_go_to_the_disk_and_can_still_be_read(tmp_path):
-    bb, disk = tmp_path / "bb/blockmgr-1/0a", tmp_path / "disk"
+def shuffled(folder):
+    """Make what a worker's executor has written: four files of 100 bytes, and one that isn't whole."""
+    bb = folder / "spark-1/executor-1/blockmgr-1/0a"
     bb.mkdir(parents=True)
-    disk.mkdir()
-    shuffles = Shuffles(tmp_path / "bb", disk, 250)
     for number in range(4):
         (bb / f"shuffle_0_{number}_0.data").write_bytes(bytes([number]) * 100)
         os.utime(bb / f"shuffle_0_{number}_0.data", (number, number))
     (bb / "temp_shuffle_x").write_bytes(bytes(50))
+    return bb
+
+
+def test_shuffles_that_are_too_much_go_to_the_disk_and_can_still_be_read(tmp_path):
+    bb, disk = shuffled(tmp_path / "bb"), tmp_path / "disk"
+    disk.mkdir()
+    shuffles = Shuffles(tmp_path / "bb", disk, 250)
     assert shuffles.look() == Taken(250, 200)
     assert [path.is_symlink() for path in sorted(bb.iterdir())] == [True, True, False, False, False]
     assert (bb / "shuffle_0_1_0.data").read_bytes() == b"\1" * 100
     (bb / "shuffle_0_1_0.data").unlink()
     assert shuffles.look() == Taken(250, 100)
+
+
+LEAVES = """
+import os, signal, sys
+from pathlib import Path
+from bbflow_spark.shuffles import Shuffles
+from bbflow_spark.spilling import spilling
+disk, shuffle = map(Path, sys.argv[1:])
+with spilling(disk, shuffle):
+    Shuffles(shuffle, disk, 0).look()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_killed_prefetcher_has_left_goes_when_no_spark_reads_it_any_more(tmp_path):
+    bb, dead, alive = shuffled(tmp_path / "bb"), tmp_path / "bbflow-spark-1", tmp_path / "bbflow-spark-2"
+    subprocess.run([sys.executable, "-c", LEAVES, dead, tmp_path / "bb"], check=False)
+    (tmp_path / "bbflow-spark-mine").mkdir()
+    with spilling(alive, tmp_path / "other"):
+        (bb / "shuffle_0_1_0.data").unlink()
+        remove_leftovers(tmp_path)
+        assert (bb / "shuffle_0_2_0.data").read_bytes() == b"\2" * 100, "its Spark goes on"
+        assert len(list(dead.glob("moved-*"))) == 3
+        shutil.rmtree(tmp_path / "bb")
+        remove_leftovers(tmp_path)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["bbflow-spark-2", "bbflow-spark-mine"]
+    assert not alive.exists()

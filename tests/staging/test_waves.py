@@ -88,6 +88,19 @@ def test_what_nobody_uses_stays_until_its_room_is_needed():
     assert waves.staged("a") == [Ready("late")]
 
 
+def test_what_is_expected_goes_last_and_the_farthest_first():
+    waves = Waves(slots=1, capacity_bytes=30)
+    for name in "abc":
+        waves.add(task(name, name))
+        waves.staged(name)
+        waves.final(name)
+    waves.expect("xbac")
+    assert waves.add(task("x", "x")) == [Evict("c"), Stage(File("x", 10), 3)]
+    waves.staged("x")
+    waves.final("x")
+    assert waves.add(task("y", "y")) == [Evict("x"), Stage(File("y", 10), 4)], "its use is over"
+
+
 def test_a_wanted_file_goes_only_when_nothing_runs_and_the_farthest_use_goes_first():
     waves = Waves(slots=1, capacity_bytes=30)
     waves.add(task("first", "soon", "far"))
