@@ -1,0 +1,81 @@
+"""What protection costs: safe copies of partial states beside cp, and Dask's tasks by TLS beside TCP and threads."""
+
+import os
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from distributed import Client, LocalCluster
+
+from bbflow.config import WorkersConfig
+from bbflow.transit.cluster import local_cluster
+from bbflow.transit.safe import CopyWork, copy_states
+from benchmarks.rows import Row
+
+FILES, FILE_BYTES = 4, 128 << 20
+TASKS = 500
+
+
+def measure(*, quick: bool = False) -> list[Row]:
+    """Copy states to the disk below the working directory, and run many small tasks."""
+    repeat = 3 if quick else 7
+    return [*_safe_copies(repeat), *_tasks(repeat)]
+
+
+def _safe_copies(repeat: int) -> list[Row]:
+    with (
+        tempfile.TemporaryDirectory(dir="/dev/shm", prefix="bbflow-bench-") as memory,
+        tempfile.TemporaryDirectory(dir=Path.cwd(), prefix="bbflow-bench-") as disk,
+    ):
+        files = tuple(f"{memory}/state{number}" for number in range(FILES))
+        for file in files:
+            Path(file).write_bytes(os.urandom(FILE_BYTES))
+        work = CopyWork(files, f"{disk}/safe")
+        Path(disk, "cp").mkdir()
+        ways: list[Callable[[], object]] = [
+            lambda: subprocess.run(["cp", *files, f"{disk}/cp"], check=True),
+            lambda: copy_states(work),
+        ]
+        cp_s, copy_s = _medians(ways, repeat)
+    gib = FILES * FILE_BYTES / 2**30
+    return [
+        Row("cp of partial states in memory to the disk's page cache", gib / cp_s, "GiB/s", 1.0),
+        Row("safe copy of the same, while nothing is folded", gib / copy_s, "GiB/s", cp_s / copy_s),
+    ]
+
+
+def _tasks(repeat: int) -> list[Row]:
+    with _plain() as tcp, local_cluster(WorkersConfig()) as tls, local_cluster(WorkersConfig(processes=0)) as inside:
+        ways = [lambda client=client: _run_tasks(client) for client in (tcp, tls.client, inside.client)]
+        tcp_s, tls_s, inside_s = (seconds / TASKS for seconds in _medians(ways, repeat))
+    return [
+        Row("small task of Dask among many, TCP", 1e3 * tcp_s, "ms", 1.0),
+        Row("with TLS, as bbflow runs it", 1e3 * tls_s, "ms", tls_s / tcp_s),
+        Row("in threads of the analysis (workers: processes: 0)", 1e3 * inside_s, "ms", inside_s / tcp_s),
+    ]
+
+
+@contextmanager
+def _plain() -> Iterator[Client]:
+    with LocalCluster(n_workers=1, threads_per_worker=2, host="127.0.0.1", dashboard_address=None) as cluster:
+        yield cluster.get_client()
+
+
+def _run_tasks(client: Client) -> None:
+    client.gather([client.submit(abs, number, pure=False) for number in range(TASKS)])
+
+
+def _medians(ways: list[Callable[[], object]], repeat: int) -> list[float]:
+    """Time all ways in turn, again and again; the first round makes files and warms up."""
+    rounds = [[_seconds(way) for way in ways] for _ in range(repeat + 1)]
+    return [statistics.median(each) for each in zip(*rounds[1:], strict=True)]
+
+
+def _seconds(way: Callable[[], object]) -> float:
+    began_s = time.perf_counter()
+    way()
+    return time.perf_counter() - began_s
