@@ -75,7 +75,8 @@ def run(options: argparse.Namespace) -> int:
         if options.action == "serve":
             return _serve(told)
         if Path(words[0]).name in SUBMITTING:
-            return _run(words_with(told, words), dict(os.environ))
+            # pip's scripts look for Spark by the first python3 on PATH, which may be another one.
+            return _run(words_with(told, words), {"SPARK_HOME": str(spark.home), **os.environ})
         return _run(words, environment_with(told, os.environ))
 
 

@@ -10,7 +10,8 @@ bb=/bb/$USER/$SLURM_JOB_ID
 head=$(hostname)
 export SPARK_HOME=${SPARK_HOME:?say where Spark is} SPARK_LOCAL_DIRS=$bb/shuffle
 
-"$SPARK_HOME/sbin/start-master.sh" --host "$head"
+"$SPARK_HOME/bin/spark-class" org.apache.spark.deploy.master.Master --host "$head" &
+master=$!
 srun --overlap "$SPARK_HOME/bin/spark-class" org.apache.spark.deploy.worker.Worker \
     --cores "$SLURM_CPUS_PER_TASK" "spark://$head:7077" &
 workers=$!
@@ -20,5 +21,4 @@ bbflow spark --to "$bb" --capacity 2TiB --listen "$head" --policy auto --phases 
     --conf spark.cores.max=$((SLURM_NNODES * SLURM_CPUS_PER_TASK)) "$@"
 
 bbflow spark report "$bb/notes" --output "report-$SLURM_JOB_ID.html"
-kill $workers
-"$SPARK_HOME/sbin/stop-master.sh"
+kill $workers $master

@@ -10,9 +10,10 @@ LOCAL, REMOTE = "bbflow.spark.LocalBlocks", "bbflow.spark.RemoteBlocks"
 SUBMITTING = ("spark-submit", "spark-sql", "spark-shell", "pyspark")
 """Programs that take ``--conf``; others get it by an environment variable of PySpark."""
 ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
-_JOINED = {"spark.plugins": ",", "spark.driver.extraClassPath": ":", "spark.executor.extraClassPath": ":"}
+_PATHS = ("spark.driver.extraClassPath", "spark.executor.extraClassPath")
+_JOINED = {"spark.plugins": ",", "spark.jars": ",", **dict.fromkeys(_PATHS, ":")}
 """Settings that the user may have too, and what stands between two values."""
-_SHORT = {"--driver-class-path": "spark.driver.extraClassPath"}
+_SHORT = {"--driver-class-path": "spark.driver.extraClassPath", "--jars": "spark.jars"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,7 @@ def settings(places: SparkPlaces, schemes: Sequence[str]) -> dict[str, str]:
         "spark.plugins": PLUGIN,
         "spark.driver.extraClassPath": str(places.jar),
         "spark.executor.extraClassPath": str(places.jar),
+        "spark.jars": str(places.jar),  # Spark sends it to executors that don't see the burst buffer
         "spark.hadoop.bbflow.contact": str(places.contact),
         "spark.hadoop.fs.file.impl": LOCAL,
     }

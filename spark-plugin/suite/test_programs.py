@@ -104,6 +104,26 @@ def test_a_directory_that_changes_after_it_was_listed_is_read_as_it_was_planned(
     assert "N 3001" in done.said
 
 
+GOES = """
+import os, sys
+from pyspark import SparkContext
+sc, folder = SparkContext(), sys.argv[1]
+lines = sc.textFile(folder)
+print("PLANNED", lines.getNumPartitions())
+os.remove(f"{folder}/b.txt")
+print("N", lines.count())
+"""
+
+
+def test_an_input_that_is_removed_after_it_was_listed_is_what_spark_says_of_it(tmp_path):
+    (tmp_path / "in").mkdir()
+    for name in ("a", "b", "c"):
+        (tmp_path / "in" / f"{name}.txt").write_text("line\n" * 1000)
+    done = submit(tmp_path, GOES, tmp_path / "in")
+    assert done.code != 0
+    assert "in/b.txt does not exist" in done.said
+
+
 def test_blocks_that_are_larger_than_the_burst_buffer_are_read_from_their_source(tmp_path):
     (tmp_path / "in.txt").write_text("0123456789\n" * 200_000)
     done = submit(tmp_path, LISTED, tmp_path / "in.txt", options=("--capacity", "100kB", "--no-shuffle"))

@@ -4,6 +4,8 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib.resources import files
+from pathlib import Path
 
 import pytest
 from bbflow_spark.patience import ROOM_S, Look, Patience
@@ -88,17 +90,29 @@ def test_a_task_waits_while_its_block_moves_or_others_hold_it_and_no_longer():
 
 def test_the_users_settings_stay_and_lists_are_joined():
     told = settings(PLACES, ["s3a"])
-    words = ["spark-submit", "--conf", "spark.plugins=my.Own", "--driver-class-path", "/x", "--master", "local", "a.py"]
+    words = ["spark-submit", "--conf", "spark.plugins=my.Own", "--driver-class-path", "/x", "--jars", "/y"]
+    words += ["--master", "local", "a.py"]
     given = words_with(told, words)
     assert given[0] == "spark-submit"
     assert given[-3:] == ["--master", "local", "a.py"]
     assert "spark.plugins=my.Own,bbflow.spark.Plugin" in given
     assert "spark.driver.extraClassPath=/x:/c/b.jar" in given
+    assert "spark.jars=/y,/c/b.jar" in given
     assert "spark.plugins=my.Own" not in given
     assert "spark.hadoop.fs.s3a.impl=bbflow.spark.RemoteBlocks" in given
     own = words_with(told, ["spark-submit", "--conf", "spark.hadoop.fs.file.impl=Mine", "a.py"])
     assert own.count("spark.hadoop.fs.file.impl=Mine") == 1
     assert not any("LocalBlocks" in word for word in own)
+
+
+def test_the_catalog_for_one_host_says_what_the_wrapper_says():
+    there = Path("/dev/shm/me")
+    places = SparkPlaces(
+        there / "bbflow-spark.jar", there / "contact.json", there / "shuffle", there / "notes" / "spark"
+    )
+    lines = (files("bbflow_catalogs") / "spark" / "one-host.conf").read_text().splitlines()
+    said = dict(line.split() for line in lines if not line.startswith("#"))
+    assert said == settings(places, ["s3a"]) | {"spark.eventLog.dir": "file:/dev/shm/me/notes/spark"}
 
 
 def test_a_python_program_gets_the_settings_by_its_environment():
