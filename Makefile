@@ -95,7 +95,7 @@ pegasus-suite: $(VENV)/.test
 	PATH="$(abspath $(PEGASUS))/bin:$$PATH" $(BIN)/python -m pytest pegasus-plugin/tests
 	@test -z "$(MONTAGE)" || PATH="$(abspath $(PEGASUS))/bin:$$PATH" $(BIN)/python pegasus-plugin/suite/montage_v3.py $(MONTAGE)
 
-# Real Spark: formats, faults, bad input; needs a JDK, and installs pyspark.
+# Real Spark: formats, faults, bad input, several hosts (as root), S3 (with its jars); needs a JDK, and installs pyspark.
 spark-suite: $(VENV)/.test
 	$(BIN)/python -m pip install -q -e '.[all,test,spark]'
 	$(TOOLS) $(BIN)/python -m pytest spark-plugin/suite

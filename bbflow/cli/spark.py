@@ -31,7 +31,7 @@ from bbflow.atomic import write_whole
 from bbflow.cli.transfer_options import add_transfer_options, transfers_of
 from bbflow.errors import ConfigError
 from bbflow.events import EventLog
-from bbflow.landing.listen import LOOPBACK
+from bbflow.landing.listen import LOOPBACK, is_loopback
 from bbflow.staging import Stager
 from bbflow.units import parse_bytes
 
@@ -95,8 +95,17 @@ def _wanted(options: argparse.Namespace) -> Wanted:
         contact=(options.contact or directory / CONTACT).absolute(),
         schemes=("s3a", *options.scheme),
         patience_s=options.patience,
-        disk=None if options.no_shuffle else (options.spill or default_place()),
+        disk=None if options.no_shuffle else _disk(options),
     )
+
+
+def _disk(options: argparse.Namespace) -> Path:
+    if options.spill is None and not is_loopback(options.listen):
+        raise ConfigError(
+            "executors of other hosts read also those shuffles that have no room on the burst buffer: "
+            "give --spill a directory that all hosts see under one path, or --no-shuffle"
+        )
+    return (options.spill or default_place()).absolute()
 
 
 def _there(path: Path) -> Path:

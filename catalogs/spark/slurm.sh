@@ -16,7 +16,8 @@ srun --overlap "$SPARK_HOME/bin/spark-class" org.apache.spark.deploy.worker.Work
     --cores "$SLURM_CPUS_PER_TASK" "spark://$head:7077" &
 workers=$!
 
-bbflow spark --to "$bb" --capacity 2TiB --listen "$head" --policy auto --phases /pfs/phases -- \
+bbflow spark --to "$bb" --capacity 2TiB --listen "$head" --spill "/pfs/$USER/spill-$SLURM_JOB_ID" \
+    --policy auto --phases /pfs/phases -- \
     "$SPARK_HOME/bin/spark-submit" --master "spark://$head:7077" \
     --conf spark.cores.max=$((SLURM_NNODES * SLURM_CPUS_PER_TASK)) "$@"
 

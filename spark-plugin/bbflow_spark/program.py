@@ -88,14 +88,19 @@ class SparkProgram:
         fed = []
         while self._waiting and len(self._fed) < self.window:
             partition = self._waiting.popleft()
-            if self.partition(partition.key) is partition:  # else it was done meanwhile
+            if self._is_there(partition):
                 self._fed.add(partition.key)
                 fed.append(partition)
         return fed
 
     def later(self) -> list[str]:
         """Give the URLs of the blocks of partitions that wait to be fed, in their order."""
-        return [block.file.url for partition in self._waiting for block in partition.blocks]
+        waiting = filter(self._is_there, self._waiting)
+        return [block.file.url for partition in waiting for block in partition.blocks]
+
+    def _is_there(self, partition: Partition) -> bool:
+        """Whether a partition that waits wasn't done meanwhile."""
+        return self.partition(partition.key) is partition
 
     def partition(self, key: PartitionKey) -> Partition | None:
         """Give a partition that isn't done."""

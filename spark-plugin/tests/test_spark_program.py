@@ -15,6 +15,7 @@ from bbflow_spark.settings import ARGUMENTS, SparkPlaces, environment_with, sett
 from bbflow_spark.shuffles import Shuffles, Taken
 from bbflow_spark.spilling import remove_leftovers, spilling
 
+from bbflow.cli import main
 from bbflow.errors import ProtocolError
 from bbflow.staging.ranges import Range
 
@@ -36,8 +37,10 @@ def test_partitions_are_fed_in_order_and_one_for_each_that_is_done():
     program.plan(plan(*((f"/f{n}", 0) for n in range(4))))
     assert [p.key[3] for p in program.feed()] == [0, 1]
     assert program.feed() == []
+    assert program.later() == ["/f2#bytes=0-100", "/f3#bytes=0-100"]
     assert program.done(("a", 1, 0, 1))
     assert not program.done(("a", 1, 0, 3))  # one that the stager never knew
+    assert program.later() == ["/f2#bytes=0-100"]
     assert [p.key[3] for p in program.feed()] == [2]
     assert sorted(key[3] for key in program.over(("a", 1, 0))) == [0, 2]
     assert program.feed() == []
@@ -113,6 +116,11 @@ def test_the_catalog_for_one_host_says_what_the_wrapper_says():
     lines = (files("bbflow_catalogs") / "spark" / "one-host.conf").read_text().splitlines()
     said = dict(line.split() for line in lines if not line.startswith("#"))
     assert said == settings(places, ["s3a"]) | {"spark.eventLog.dir": "file:/dev/shm/me/notes/spark"}
+
+
+def test_shuffles_that_other_hosts_read_need_a_place_that_they_see(tmp_path, capsys):
+    assert main(["spark", "serve", "--to", str(tmp_path), "--capacity", "1MiB", "--listen", "0.0.0.0"]) == os.EX_USAGE
+    assert "--spill" in capsys.readouterr().err
 
 
 def test_a_python_program_gets_the_settings_by_its_environment():
