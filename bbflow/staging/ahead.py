@@ -184,23 +184,32 @@ class _Rehearsal:
         self._plan_admitted(over=0)
         over = 0
         while over < len(self._planned):
-            for key in self._planned[over].tasks:
-                self._end(self._tasks[key])
+            self._end([self._tasks[key] for key in self._planned[over].tasks])
             over += 1
             self._plan_admitted(over)
         return self._planned
 
-    def _end(self, task: Task) -> None:
-        """Let a task make its files and be final; what nobody needs any more may go."""
-        for file in task.outputs:
-            self._made[file.url] = file.size_bytes or 0
-            self._follow(self._waves.made(file))
-        for file in task.inputs:
-            self._users[file.url] -= 1
-        for file in (*task.inputs, *task.outputs):
+    def _end(self, tasks: Sequence[Task]) -> None:
+        """Let a wave's tasks make their files and be final; what nobody needs any more may go.
+
+        What they have made goes last: where it is copied elsewhere first, the next files would wait for that.
+        """
+        for task in tasks:
+            for file in task.outputs:
+                self._made[file.url] = file.size_bytes or 0
+                self._follow(self._waves.made(file))
+            for file in task.inputs:
+                self._users[file.url] -= 1
+        for task in tasks:
+            self._release(task.inputs)
+            self._follow(self._waves.final(task.key))
+        for task in tasks:
+            self._release(task.outputs)
+
+    def _release(self, files: Iterable[File]) -> None:
+        for file in files:
             if not self._users.get(file.url):
                 self._follow(self._waves.release(file.url))
-        self._follow(self._waves.final(task.key))
 
     def _follow(self, actions: Sequence[Action]) -> None:
         """Note what the plan wants; files come at once, as only their order counts."""

@@ -54,6 +54,13 @@ PLAIN = {
 """What Pegasus has by itself, by name, and its properties."""
 SPARE_BYTES = 1 << 20
 """On the burst buffer, beside the inputs: for what the jobs make."""
+LOOKAHEAD = 2
+"""Waves ahead of the one that computes: with one, each would wait for HTCondor to start the jobs that clean up."""
+
+
+def capacity_bytes(job: MapJob) -> int:
+    """Give the room that bbflow's waves get: for the one that computes and those ahead."""
+    return (1 + LOOKAHEAD) * job.slots * job.input_bytes + SPARE_BYTES
 
 
 @dataclass(frozen=True)
@@ -170,8 +177,9 @@ def _write_catalogs(way: str, job: MapJob, folder: Path, program: Path, credenti
         policy = f"{way}:limit={job.slowdown_limit}" if way == "auto" else way
         buffer = BurstBufferSite(
             folder / BB,
-            job.capacity_bytes + SPARE_BYTES,
+            capacity_bytes(job),
             slots=job.slots,
+            lookahead=LOOKAHEAD,
             policy=policy,
             phases=job.board,
             threads=job.fetchers,

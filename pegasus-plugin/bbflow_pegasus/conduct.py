@@ -1,5 +1,6 @@
 """How a transfer job behaves: its settings, which the transformation catalog gives it as environment variables."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +31,8 @@ class Conduct:
     """Traffic in which phases are seen, as `bbflow stage --observe` takes it."""
     file_system: str | None = None
     """The only one whose phases count."""
+    run: str = ""
+    """The submit directory, as the name of the run."""
     notes: Path | None = None
     """Where the job's events are noted, in the submit directory; nowhere if None."""
 
@@ -40,8 +43,16 @@ class Conduct:
 
     @property
     def crowd(self) -> Path | None:
-        """Where transfer jobs see each other, if they have something to share."""
-        return None if self.phases is None or isinstance(self.policy, NoAction) else self.phases / "transfers"
+        """Where the jobs of a run that transfer see each other, and those of others if they have something to share."""
+        if self.phases is not None and not isinstance(self.policy, NoAction):
+            return self.phases / "transfers"
+        return None if self.notes is None else self.notes.with_name("transfers")
+
+    @property
+    def wave(self) -> int:
+        """The wave whose files it brings, by its name; 0 if that says none."""
+        found = re.search(r"_(\d+)_\d+$", self.job)
+        return int(found[1]) if found else 0
 
     def phase_source(self) -> PhaseSource | None:
         """Give where phases are seen; None for nowhere."""
@@ -76,5 +87,6 @@ def conduct_of(environment: Mapping[str, str]) -> Conduct:
         phases=Path(phases) if phases else None,
         observed=observed,
         file_system=environment.get(FILE_SYSTEM) or None,
+        run=submit,
         notes=Path(submit) / "bbflow" / job if job and submit and Path(submit).is_dir() else None,
     )

@@ -1,6 +1,6 @@
-"""Transfer jobs that run at the same time, on any hosts, and share what a policy allows."""
+"""Transfer jobs that run at the same time, on any hosts: waves come in turn, and jobs share what a policy allows."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
@@ -8,11 +8,22 @@ from typing import Self
 from bbflow.phases import Announcement, Board
 from bbflow.staging import Decision, Policy, Situation
 
-APPLICATION = "transfers"
 LEASE_S = 30.0
 """A job that died without a word counts for so long."""
 LOOK_S = 0.5
 """How often a job looks for the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A job's place among those that transfer."""
+
+    number: int = 0
+    """Among those whose turn it is, the first has 0."""
+    jobs: int = 1
+    """How many these are."""
+    after: int | None = None
+    """The wave that comes first; None if it is the job's turn."""
 
 
 class Crowd:
@@ -24,35 +35,54 @@ class Crowd:
         Made if it isn't there.
     clock
         Gives seconds since the epoch.
+    run
+        The workflow's; jobs of another one don't wait for its waves.
+    wave
+        The job's.
     """
 
-    def __init__(self, directory: Path, clock: Callable[[], float]) -> None:
+    def __init__(self, directory: Path, clock: Callable[[], float], run: str = "", wave: int = 0) -> None:
         self._board = Board(directory, clock)
         self._clock = clock
+        self._run, self._wave = run, wave
         self._own: Announcement | None = None
         self._next_look_s = 0.0
-        self._place = (0, 1)
+        self._place = Place()
 
     def __enter__(self) -> Self:
         self._board.sweep()
-        self._own = self._board.begin(APPLICATION, lease_s=LEASE_S)
+        self._own = self._board.begin(f"{self._run}:{self._wave}", lease_s=LEASE_S)
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._own is not None:
             self._board.end(self._own.token)
 
-    def place(self) -> tuple[int, int]:
-        """Give this job's number among those that transfer, and how many they are."""
+    def place(self) -> Place:
+        """Give this job's place: a wave's jobs transfer when those of the run's earlier waves have ended."""
         now_s = self._clock()
         if self._own is not None and now_s >= self._next_look_s:
             self._next_look_s = now_s + LOOK_S
             if now_s > self._own.expires_s - LEASE_S / 2:
                 self._own = self._board.renew(self._own, LEASE_S)
-            tokens = [item.token for item in self._board.read()]
-            if self._own.token in tokens:
-                self._place = (tokens.index(self._own.token), len(tokens))
+            self._place = self._placed(self._board.read())
         return self._place
+
+    def _placed(self, present: Iterable[Announcement]) -> Place:
+        waves = {item.token: _run_and_wave(item.phase.application) for item in present}
+        first: dict[str, int] = {}
+        for run, wave in waves.values():
+            first[run] = min(wave, first.get(run, wave))
+        if first.get(self._run, self._wave) < self._wave:
+            return Place(after=first[self._run])
+        tokens = [token for token, (run, wave) in waves.items() if wave == first[run]]
+        own = "" if self._own is None else self._own.token
+        return Place(tokens.index(own), len(tokens)) if own in tokens else self._place
+
+
+def _run_and_wave(application: str) -> tuple[str, int]:
+    run, _, wave = application.rpartition(":")
+    return (run, int(wave)) if wave.isdecimal() else (application, 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,12 +91,15 @@ class Together(Policy):
 
     policy: Policy
     """For all of them together."""
-    place: Callable[[], tuple[int, int]]
-    """Gives the job's number, and how many there are."""
+    place: Callable[[], Place]
+    """Gives the job's place."""
 
     def choose(self, situation: Situation) -> Decision:
-        """Decide as for one job with the rate and the load of all, and take a share."""
-        number, jobs = self.place()
+        """Decide as for one job with the rate and the load of all, and take a share, when it is the job's turn."""
+        place = self.place()
+        if place.after is not None:
+            return Decision(hold=True, reason=f"wave {place.after} comes first")
+        number, jobs = place.number, place.jobs
         peak = situation.peak_bytes_per_s
         together = replace(
             situation,

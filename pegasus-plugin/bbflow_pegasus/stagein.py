@@ -11,7 +11,7 @@ from shutil import disk_usage
 
 from bbflow.errors import BbflowError, CapacityError
 from bbflow.events import EventLog
-from bbflow.staging import File, Gate, Retry
+from bbflow.staging import Decision, File, Gate, Retry
 from bbflow.staging.diary import Diary
 from bbflow.staging.fetchers import Fetched, Fetchers
 from bbflow.staging.gate import Closed
@@ -93,12 +93,15 @@ class StageIn:
                 events = EventLog(self._conduct.notes)
                 stack.callback(events.close)
             diary = Diary(events, time.time, 1)
-            policy = self._conduct.policy
+            policy, decided = self._conduct.policy, diary.decided
             if self._conduct.crowd is not None:
-                crowd = stack.enter_context(Crowd(self._conduct.crowd, time.time))
+                crowd = stack.enter_context(
+                    Crowd(self._conduct.crowd, time.time, self._conduct.run, self._conduct.wave)
+                )
                 policy = Together(policy.max_delay_s, policy=policy, place=crowd.place)
+                decided = partial(_note, diary, crowd)
             source = self._conduct.phase_source()
-            watch = Watch(policy, self._gate, source, diary.load, time.time, diary.decided, diary.phase)
+            watch = Watch(policy, self._gate, source, diary.load, time.time, decided, diary.phase)
             watch.start()
             stack.callback(diary.close)
             stack.callback(watch.close)
@@ -167,6 +170,11 @@ class StageIn:
         target.make_room()
         receipt = Transfer(file, sources, target, self._gate, self._retry, rank).run()
         return receipt.size_bytes, receipt.transferred_bytes
+
+
+def _note(diary: Diary, crowd: Crowd, decision: Decision) -> None:
+    """Note a decision: who waits for its turn is not held for anybody's I/O phase."""
+    diary.decided(decision if crowd.place().after is None else Decision())
 
 
 def staged(attempts: Iterable[Attempt]) -> set[str]:

@@ -12,12 +12,15 @@ the directory with the rest of a run's, whatever became of it.
 
 import contextlib
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 from bbflow.errors import ConfigError
 from bbflow.staging.shelf import Note, read_note, write_note
 
 FOLDER = ".bbflow"
+_ATTEMPTS = 10
+"""To write into the folder while other jobs end."""
 
 
 class Target:
@@ -68,8 +71,7 @@ class Target:
 
     def put(self, note: Note, content: bytes) -> Path:
         """Let the file appear whole; one that came in one piece needs no note, for it is as soon copied again."""
-        self.make_room()
-        self.partial(note.url).write_bytes(content)
+        self._write(lambda: self.partial(note.url).write_bytes(content))
         return self.finish(note.url)
 
     def note(self, _: str) -> Note | None:
@@ -77,8 +79,8 @@ class Target:
         return read_note(self._note)
 
     def write_note(self, note: Note) -> None:
-        """Note what is going to be copied."""
-        write_note(self._note, note)
+        """Note what is going to be copied; as long as it is noted, no other job removes the folder."""
+        self._write(lambda: write_note(self._note, note))
 
     def finish(self, url: str) -> Path:
         """Let the whole file appear."""
@@ -92,6 +94,15 @@ class Target:
         self._note.unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # others have notes in it
             self._folder.rmdir()
+
+    def _write(self, write: Callable[[], object]) -> None:
+        """Write into the folder, which another job may remove at its end."""
+        for _ in range(_ATTEMPTS):
+            self.make_room()
+            with contextlib.suppress(FileNotFoundError):
+                write()
+                return
+        write()
 
     @property
     def _note(self) -> Path:

@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 from bbflow_pegasus.cli.transfer import sort_out
 from bbflow_pegasus.conduct import Conduct
+from bbflow_pegasus.targets import Target
 from object_server import object_server
 from range_server import RangeServer
 
 from bbflow.errors import SourceError
 from bbflow.events import read_events
 from bbflow.phases import Board
+from bbflow.staging.shelf import Note
 from bbflow.staging.sources import Sources
 
 SERVER = Path(__file__).parents[2] / "tests" / "staging" / "range_server.py"
@@ -280,6 +282,16 @@ def test_a_job_that_is_tried_again_copies_only_what_it_has_not(job):
     assert job.run()[0] == 0
     assert job.target("a").stat().st_ino == inode
     assert job.left == []
+
+
+def test_another_job_that_ends_in_between_takes_no_place_away(tmp_path):
+    mine, other = Target(tmp_path / "mine"), Target(tmp_path / "other")
+    mine.make_room()
+    other.forget()
+    mine.write_note(Note("s3://bucket/mine", 4, "1"))
+    other.forget()
+    mine.partial("").write_bytes(b"here")
+    assert mine.finish("").read_bytes() == b"here"
 
 
 def test_a_job_that_is_told_to_stop_stops(job):

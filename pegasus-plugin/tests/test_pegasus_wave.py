@@ -66,10 +66,12 @@ def test_waves_come_one_after_the_other_and_only_stage_in_jobs_wait_for_a_gate(t
     assert wave(tmp_path / "s", "--capacity", "10kB", "--slots", "2") == 0
     dag = parse_dag((tmp_path / "s/wf-0.dag").read_text())
     gates = [name for name in dag.nodes if name.startswith("noop")]
-    assert gates == [f"noop_bb_wave_{n}" for n in (1, 2, 3)]
+    assert gates == [f"noop_bb_wave_{n}" for n in (2, 3)], "the first wave and the one ahead wait for nothing"
     assert all(dag.nodes[gate][0].endswith(" NOOP") for gate in gates)
     assert all(child.startswith(("stage_in", "noop")) for parent, child in dag.edges if parent in gates)
-    assert {"job_0", "job_1", "stage_in_local_bb_1_0", "noop_bb_wave_1"} <= set(dag.parents()["noop_bb_wave_2"])
+    before = set(dag.parents()["noop_bb_wave_3"])
+    assert {"job_2", "job_3", "stage_in_local_bb_1_0", "noop_bb_wave_2"} <= before
+    assert not any(name.startswith("stage_in_local_bb_2") for name in before), "the link is never at rest"
 
 
 def test_a_wave_waits_for_the_room_that_an_earlier_one_leaves(tmp_path):
@@ -82,6 +84,28 @@ def test_a_wave_waits_for_the_room_that_an_earlier_one_leaves(tmp_path):
         e["target"]["url"] for n in dag.nodes if n.startswith("clean_up") for e in entries_of(tmp_path / "s", dag, n)
     ]
     assert len(removed) == len(set(removed))
+
+
+def test_who_needs_the_room_of_inputs_waits_for_no_copies_of_results(tmp_path):
+    jobs = {f"job_{n}": Planned((f"in_{n}",), (f"out_{n}",), (f"out_{n}",)) for n in range(8)}
+    sizes = {name: 1 if name.startswith("out") else 100 for name in sizes_of(jobs)}
+    Planner(tmp_path / "s", jobs, sizes)
+    assert wave(tmp_path / "s", "--capacity", "410", "--slots", "2") == 0
+    dag = parse_dag((tmp_path / "s/wf-0.dag").read_text())
+    parents = dag.parents()
+    assert set(parents["clean_up_bb_wave_1_0"]) == {"job_2", "job_3"}
+    assert "clean_up_bb_wave_1_0" in parents["noop_bb_wave_3"]
+    assert not any(name.startswith("stage_out_local_bb_1") for name in ahead_of("noop_bb_wave_3", parents))
+
+
+def ahead_of(name, parents):
+    """Give all that a job waits for."""
+    found, waiting = set(), [name]
+    while waiting:
+        new = set(parents[waiting.pop()]) - found
+        found |= new
+        waiting += new
+    return found
 
 
 @pytest.mark.parametrize("spare_bytes", [0, 50, 100, 400, 10_000])

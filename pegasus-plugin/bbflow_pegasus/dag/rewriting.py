@@ -123,11 +123,13 @@ class _Rewriting:
 
     def _make(self, name: str, found: list[tuple[str, Entry]]) -> None:
         """Let a job do what others did for some files; Pegasus's own jobs before and after those wait the same way."""
-        users = self._planned.facts.jobs
+        planned = self._planned
         jobs = dict.fromkeys(job for job, _ in found)
         self._made[name] = (next(iter(jobs)), [entry for _, entry in found])
-        self._edges += ((parent, name) for job in jobs for parent in self._parents[job] if parent not in users)
-        self._edges += ((name, child) for job in jobs for child in self._children[job] if child not in users)
+        # A new job may have the name of one that goes; what waits for new ones, the layout says.
+        ours = planned.facts.jobs.keys() | planned.stage_ins.keys() | planned.stage_outs.keys()
+        self._edges += ((parent, name) for job in jobs for parent in self._parents[job] if parent not in ours)
+        self._edges += ((name, child) for job in jobs for child in self._children[job] if child not in ours)
 
     def _take_from_clean_ups(self) -> list[str]:
         """Remove files whose room is needed by jobs of their own; give Pegasus's jobs that have nothing left to do."""

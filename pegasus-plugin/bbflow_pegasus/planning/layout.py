@@ -1,9 +1,11 @@
 """The jobs and edges that make waves of a planned workflow. Pure.
 
 Order comes from edges alone: a transfer that waited would hold a slot of its category, and two such would block each
-other. A no-op job, the gate of a wave, waits for all that must be over before the wave's files come, and only stage-in
-jobs wait for it. A job that stages nothing, but makes files of a known size, needs room too: it waits for the newest
-gate that waits for removed files, but not for waves to be over, so that jobs lead to no more than they must.
+other for ever. A no-op job, the gate of a wave, waits for all that must be over before the wave's files come, and only
+stage-in jobs wait for it. Those of the wave ahead needn't be over, or the link would rest while the next ones start:
+they begin beside them, and let them go first as long as they run; those of the wave before it must be. A job that
+stages nothing, but makes files of a known size, needs room too: it waits for the newest gate that waits for removed
+files, but not for waves to be over, so that jobs lead to no more than they must.
 """
 
 from collections.abc import Iterable, Sequence
@@ -118,10 +120,12 @@ class _Drawing:
     """By file on the BB, who has used or made it since it came."""
     _last: dict[str, int] = field(default_factory=dict)
     """By file, the last wave that used it."""
-    _cleaned: dict[int, dict[str, None]] = field(default_factory=dict)
-    """By wave, files that go after it."""
+    _cleaned: dict[int, list[Bundle]] = field(default_factory=dict)
+    """By wave, jobs that remove files after it."""
     _pending: dict[str, None] = field(default_factory=dict)
     """What the next gate of stage-in jobs waits for."""
+    _coming: list[str] = field(default_factory=list)
+    """Stage-in jobs of the newest wave that has some: the gate after the next waits for them."""
     _removing: dict[str, None] = field(default_factory=dict)
     """Cleanup jobs that the next gate waits for."""
     _room: str | None = None
@@ -139,13 +143,12 @@ class _Drawing:
             self._stage_out(number, wave)
         self._clean_up(self._left_after_coming_again())
         implied = self._implied_by_others()
-        clean_ups = (Bundle(self._clean_up_name(w), w, tuple(names)) for w, names in sorted(self._cleaned.items()))
         return TransferLayout(
             waves=tuple(self.waves),
             sizes=self.sizes,
             stage_ins=tuple(self.stage_ins),
             stage_outs=tuple(self.stage_outs),
-            clean_ups=tuple(clean_ups),
+            clean_ups=tuple(self._clean_ups()),
             gates=tuple(self.gates),
             edges=tuple(edge for edge in self.edges if edge not in implied),
             remarks=tuple(remarks),
@@ -189,7 +192,9 @@ class _Drawing:
             self._pending = {gate: None} if stage_ins else self._pending
         if self._room is not None:
             self.edges |= dict.fromkeys((self._room, key) for key in alone)
-        self._pending |= dict.fromkeys(stage_ins)
+        if stage_ins:
+            self._pending |= dict.fromkeys(self._coming)
+            self._coming = stage_ins
 
     def _takes_room_alone(self, key: str, stage_ins: list[str]) -> bool:
         """Whether a job makes files of a known size, and waits for no file of its own wave."""
@@ -206,18 +211,25 @@ class _Drawing:
         self.stage_outs += [Bundle(name, number, tuple(keys)) for name, keys in parts.items()]
 
     def _clean_up(self, files: Iterable[str]) -> None:
-        """Remove files when all who used them since they came are done, and their copies are out."""
+        """Remove files when all who used them since they came are done, and their copies are out.
+
+        Those that go for different waves don't share a job: none of these would wait for another one's copies.
+        """
+        parts: dict[int, list[str]] = {}
         for file in files:
-            number = self._last[file]
-            job = self._clean_up_name(number)
-            out = [self._copied_out[file]] if file in self._copied_out else []
-            self._cleaned.setdefault(number, {})[file] = None
-            self.edges |= dict.fromkeys((user, job) for user in (*self._users.pop(file), *out))
-            self._brought.pop(file, None)
+            parts.setdefault(self._last[file], []).append(file)
+        for number, names in parts.items():
+            bundles = self._cleaned.setdefault(number, [])
+            job = f"clean_up_{self.limits.mark}_wave_{number}_{len(bundles)}"
+            bundles.append(Bundle(job, number, tuple(names)))
+            for file in names:
+                out = [self._copied_out[file]] if file in self._copied_out else []
+                self.edges |= dict.fromkeys((user, job) for user in (*self._users.pop(file), *out))
+                self._brought.pop(file, None)
             self._removing[job] = None
 
-    def _clean_up_name(self, number: int) -> str:
-        return f"clean_up_{self.limits.mark}_wave_{number}_0"
+    def _clean_ups(self) -> list[Bundle]:
+        return [bundle for _, bundles in sorted(self._cleaned.items()) for bundle in bundles]
 
     def _implied_by_others(self) -> set[Edge]:
         """Give edges to cleanup jobs that needn't be drawn; users of a file wait for those who brought it anyway."""
@@ -225,9 +237,9 @@ class _Drawing:
         for parent, child in self.edges:
             parents.setdefault(child, []).append(parent)
         parents |= {bundle.name: list(bundle.members) for bundle in self.stage_outs}
-        return implied_edges(parents, [self._clean_up_name(number) for number in self._cleaned])
+        return implied_edges(parents, [bundle.name for bundle in self._clean_ups()])
 
     def _left_after_coming_again(self) -> list[str]:
         """Give files that come more than once and are there at the end: Pegasus's own jobs would remove them once."""
-        removed = {file for files in self._cleaned.values() for file in files}
+        removed = {file for bundle in self._clean_ups() for file in bundle.members}
         return [file for file in self._users if file in removed]
