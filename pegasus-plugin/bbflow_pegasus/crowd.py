@@ -15,7 +15,7 @@ LOOK_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Turn:
     """A job's place among those that transfer."""
 
     number: int = 0
@@ -47,7 +47,7 @@ class Crowd:
         self._run, self._wave = run, wave
         self._own: Announcement | None = None
         self._next_look_s = 0.0
-        self._place = Place()
+        self._place = Turn()
 
     def __enter__(self) -> Self:
         self._board.sweep()
@@ -58,7 +58,7 @@ class Crowd:
         if self._own is not None:
             self._board.end(self._own.token)
 
-    def place(self) -> Place:
+    def place(self) -> Turn:
         """Give this job's place: a wave's jobs transfer when those of the run's earlier waves have ended."""
         now_s = self._clock()
         if self._own is not None and now_s >= self._next_look_s:
@@ -68,16 +68,16 @@ class Crowd:
             self._place = self._placed(self._board.read())
         return self._place
 
-    def _placed(self, present: Iterable[Announcement]) -> Place:
+    def _placed(self, present: Iterable[Announcement]) -> Turn:
         waves = {item.token: _run_and_wave(item.phase.application) for item in present}
         first: dict[str, int] = {}
         for run, wave in waves.values():
             first[run] = min(wave, first.get(run, wave))
         if first.get(self._run, self._wave) < self._wave:
-            return Place(after=first[self._run])
+            return Turn(after=first[self._run])
         tokens = [token for token, (run, wave) in waves.items() if wave == first[run]]
         own = "" if self._own is None else self._own.token
-        return Place(tokens.index(own), len(tokens)) if own in tokens else self._place
+        return Turn(tokens.index(own), len(tokens)) if own in tokens else self._place
 
 
 def _run_and_wave(application: str) -> tuple[str, int]:
@@ -91,7 +91,7 @@ class Together(Policy):
 
     policy: Policy
     """For all of them together."""
-    place: Callable[[], Place]
+    place: Callable[[], Turn]
     """Gives the job's place."""
 
     def choose(self, situation: Situation) -> Decision:
