@@ -103,7 +103,7 @@ class WorkersConfig:
     """Worker processes of the local cluster; with none, the analysis' own process has the threads."""
     threads: int = 2
     """Threads of each."""
-    batch_steps: int = 16
+    batch_steps: int = 256
     """At most so many steps are folded by one task."""
     dashboard: str | None = None
     """``host:port`` of the local cluster's dashboard, which asks nobody for a key."""
