@@ -12,26 +12,27 @@ from benchmarks.rows import Row
 from benchmarks.scale_run import Case, run
 
 CASES = {
-    "1 MiB blocks": Case(1, 1, 1 << 18, 4000),
-    "64 MiB blocks": Case(1, 1, 1 << 24, 150),
-    "16 KiB blocks, 20 variables x 1,000 ranks": Case(20, 1000, 1 << 12, 48, capacity="2GiB"),
+    "1 MiB blocks": (Case(1, 1, 1 << 18, 4000), 256),
+    "64 MiB blocks": (Case(1, 1, 1 << 24, 200, capacity="2GiB"), 16),
+    "16 KiB blocks, 20 variables x 1,000 ranks": (Case(20, 1000, 1 << 12, 48, capacity="2GiB"), 4),
 }
-"""200 variables x 1,000 ranks of 16 KiB would need 26 GB for one set of states, so a tenth of them is measured."""
-STEPS = 16
-"""Steps that the kernel takes at once."""
-KERNEL_BYTES = 1 << 28
+"""What is written, and how many steps the kernel alone takes at once: as many as the run's batches have, half a pool.
+
+200 variables x 1,000 ranks of 16 KiB would need 26 GB for one set of states, so a tenth of them is measured.
+"""
+KERNEL_BYTES = 1 << 30
 """So many are folded in each repetition, of blocks that aren't in the cache."""
 
 
 def measure(*, quick: bool) -> list[Row]:
     """Measure; mean, std, min and max of each field, one worker thread."""
-    return [row for name, case in CASES.items() for row in _rows(name, case, quick=quick)]
+    return [row for name, (case, steps) in CASES.items() for row in _rows(name, case, steps, quick=quick)]
 
 
-def _rows(name: str, case: Case, *, quick: bool) -> list[Row]:
+def _rows(name: str, case: Case, steps: int, *, quick: bool) -> list[Row]:
     if quick:
         case = Case(case.variables, max(case.ranks // 10, 1), case.points, case.steps // 4, capacity=case.capacity)
-    kernel = kernel_rate(case.points, 3 if quick else 7)
+    kernel = kernel_rate(case.points, steps, 3 if quick else 7)
     with tempfile.TemporaryDirectory(prefix="bbflow-bench-") as folder:
         cost = run(case, Path(folder))
     worker = case.step_bytes / cost.step_cpu_s["worker"] / 1e9
@@ -43,18 +44,18 @@ def _rows(name: str, case: Case, *, quick: bool) -> list[Row]:
     ]
 
 
-def kernel_rate(points: int, repeat: int) -> float:
+def kernel_rate(points: int, steps: int, repeat: int) -> float:
     """Give GB/s of CPU time that the kernel folds of float32 blocks, from one state into another."""
     diagnostics = parse_diagnostics({"v": ["mean", "std", "min", "max"]}, ["run"])
     layout = StateLayout.of(diagnostics["v"].operators, dtype=np.dtype("f4"), points=points)
-    count = max(KERNEL_BYTES // (4 * points), STEPS)
+    count = max(KERNEL_BYTES // (4 * points), steps)
     blocks = np.random.default_rng(1).random((count, points), "f4")
     states = [np.zeros(layout.nbytes, "u1") for _ in range(2)]
     layout.clear(states[0])
 
     def fold() -> None:
-        for at in range(0, count, STEPS):
-            fold_steps(layout, states[0], states[1], list(blocks[at : at + STEPS]))
+        for at in range(0, count, steps):
+            fold_steps(layout, states[0], states[1], list(blocks[at : at + steps]))
 
     fold()
     return 4e-3 * rate(fold, count * points, repeat)
