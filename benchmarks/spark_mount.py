@@ -108,7 +108,12 @@ def _timed(words: list[str]) -> tuple[float, float]:
     """Run a command; give its wall clock and CPU time, with all that it has started."""
     began_s = time.monotonic()
     process = subprocess.Popen(words, env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"}, **QUIETLY)
-    _, status, used = os.wait4(process.pid, 0)
+    try:
+        _, status, used = os.wait4(process.pid, 0)
+    except BaseException:
+        process.terminate()
+        process.wait(RUN_S)
+        raise
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise subprocess.CalledProcessError(process.returncode, words)
