@@ -44,11 +44,14 @@ class Gate:
         At most so many chunks at once.
     clock
         Gives seconds since the epoch.
+    chunk_s
+        How long a chunk is to take: a decision that holds, holds after so long.
     """
 
-    def __init__(self, fetchers: int, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, fetchers: int, clock: Callable[[], float] = time.time, chunk_s: float = CHUNK_S) -> None:
         self.fetchers = fetchers
         self._clock = clock
+        self._chunk_s = chunk_s
         self._changed = threading.Condition()
         self._decision = Decision()
         self._in_flight = 0
@@ -68,7 +71,7 @@ class Gate:
     @property
     def chunk_bytes(self) -> int:
         """How much the next chunk should ask for."""
-        return next_chunk_bytes(self._rate, self._decision.bytes_per_s)
+        return next_chunk_bytes(self._rate, self._decision.bytes_per_s, self._chunk_s)
 
     @property
     def batch_bytes(self) -> int:
@@ -205,8 +208,8 @@ class Gate:
         return size_bytes / self._rate + (self._latency_s if math.isfinite(self._latency_s) else 0)
 
 
-def next_chunk_bytes(rate_bytes_per_s: float, pace_bytes_per_s: float | None) -> int:
-    """Give a chunk that takes `CHUNK_S`, within 4 KiB and 8 MiB.
+def next_chunk_bytes(rate_bytes_per_s: float, pace_bytes_per_s: float | None, chunk_s: float = CHUNK_S) -> int:
+    """Give a chunk within 4 KiB and 8 MiB.
 
     Parameters
     ----------
@@ -214,9 +217,11 @@ def next_chunk_bytes(rate_bytes_per_s: float, pace_bytes_per_s: float | None) ->
         Of the newest chunks; 0 before there is any.
     pace_bytes_per_s
         What all fetchers together may take.
+    chunk_s
+        How long it is to take.
     """
     rate = min(rate_bytes_per_s, pace_bytes_per_s or math.inf)
-    return int(min(max(rate * CHUNK_S, LEAST_CHUNK_BYTES), MOST_CHUNK_BYTES))
+    return int(min(max(rate * chunk_s, LEAST_CHUNK_BYTES), MOST_CHUNK_BYTES))
 
 
 def next_rate(rate_bytes_per_s: float, size_bytes: int, elapsed_s: float, latency_s: float) -> float:

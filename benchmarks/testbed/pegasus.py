@@ -60,7 +60,7 @@ def repetition(bed: Bed, job: Job, number: int, ways: tuple[str, ...]) -> list[M
                 runs.append((way, outcome, most_bytes))
                 print(f"{way}: {outcome.map_s:.1f} s, {most_bytes / 1e6:.0f} MB", file=sys.stderr, flush=True)
                 remove(folder)
-                hpc.await_phases(2)
+                hpc.await_phases(1)
     spans = [(outcome.begun_s, outcome.ended_s) for _, outcome, _ in runs]
     alone_s = undisturbed_s(hpc.phases[1:], spans)
     return [

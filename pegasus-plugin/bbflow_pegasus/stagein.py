@@ -14,7 +14,8 @@ from bbflow.events import EventLog
 from bbflow.staging import Decision, File, Gate, Retry
 from bbflow.staging.diary import Diary
 from bbflow.staging.fetchers import Fetched, Fetchers
-from bbflow.staging.gate import Closed
+from bbflow.staging.gate import CHUNK_S, Closed
+from bbflow.staging.policies import NoAction
 from bbflow.staging.small import SmallBatch, copy_whole
 from bbflow.staging.sources import local_path
 from bbflow.staging.transfers import Receipt, Transfer, stage_out
@@ -22,7 +23,7 @@ from bbflow.staging.watching import Watch
 from bbflow.units import format_bytes
 from bbflow_pegasus.conduct import Conduct
 from bbflow_pegasus.credentials import SiteCredentials
-from bbflow_pegasus.crowd import Crowd, Together
+from bbflow_pegasus.crowd import LOOK_S, Crowd, Together
 from bbflow_pegasus.requests import Request, TransferPlace
 from bbflow_pegasus.statistics import Attempt
 from bbflow_pegasus.targets import Target
@@ -46,7 +47,8 @@ class StageIn:
     def __init__(self, conduct: Conduct, credentials: SiteCredentials, threads: int, retry: Retry) -> None:
         self._conduct, self._credentials = conduct, credentials
         self._threads, self._retry = threads, retry
-        self._gate = Gate(threads)
+        # Who takes no notice of phases waits for its turn only, and asks for more at once: each request costs.
+        self._gate = Gate(threads, chunk_s=LOOK_S if isinstance(conduct.policy, NoAction) else CHUNK_S)
         self._requests: Sequence[Request] = ()
         self._attempts: list[Attempt] = []
         self._ended = threading.Semaphore(0)
