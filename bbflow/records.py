@@ -141,6 +141,11 @@ class Step:
     """Attributes that came with it."""
     _blocks: list[tuple[Block, ...]] = field(default_factory=list, init=False, repr=False, compare=False)
 
+    def __reduce__(self) -> tuple[type["Step"], tuple[Any, ...]]:
+        # Tasks get thousands of steps: as a dataclass pickles itself, each costs several times as much.
+        known = self.number, self.layout, self.sources, self.files, self.values, self.extremes
+        return Step, (*known, self.began_s, self.committed_s, self.ranks, self.attributes)
+
     @classmethod
     def of_parts(cls, number: int, parts: Sequence["Step"]) -> "Step":
         """Put the parts of several ranks together."""

@@ -15,7 +15,7 @@ from bbflow.drain.writing import DrainWork
 from bbflow.records import BlockForm, Step
 from bbflow.view.fields import Layouts, layouts_of
 
-LEAST_BYTES, MOST_BYTES = 32 << 20, 256 << 20
+LEAST_BYTES, MOST_BYTES = 128 << 20, 256 << 20
 """A batch has so many at least, if so many are ready, and at most."""
 
 

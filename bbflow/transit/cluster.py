@@ -28,6 +28,8 @@ CONNECT_TIMEOUT_S = 30.0
 WORKER_TIMEOUT_S = 60.0
 """How long a worker on a node's host is waited for: workers may start side by side with the analysis."""
 POLL_S = 0.2
+COUNT_EVERY_S = 5.0
+"""The scheduler is asked so often how many threads there are: each time costs a batch some milliseconds."""
 SETTINGS = {
     # A worker that sees memory filling must not pause or kill: the pool is shared memory and counts as its own.
     **{f"distributed.worker.memory.{limit}": False for limit in ("target", "spill", "pause", "terminate")},
@@ -66,6 +68,7 @@ class Cluster:
         self.client = client
         with dask_failures():
             self._hosts = self._find_hosts()
+        self._threads, self._counted_s = 1, -COUNT_EVERY_S
         self._token, self._numbers = uuid.uuid4().hex, count()
         self._groups: dict[str, Future[Any]] = {}
 
@@ -78,7 +81,9 @@ class Cluster:
     @property
     def threads(self) -> int:
         """Threads of all workers."""
-        return sum(self.client.nthreads().values()) or 1
+        if time.monotonic() > self._counted_s + COUNT_EVERY_S:
+            self._threads, self._counted_s = sum(self.client.nthreads().values()) or 1, time.monotonic()
+        return self._threads
 
     def processes(self, host: str) -> int:
         """Worker processes on a host; one if none has come yet."""
@@ -169,7 +174,12 @@ def local_cluster(workers: WorkersConfig) -> Iterator[Cluster]:
     NodeError
         If a worker doesn't start.
     """
-    with scratch() as directory, _start(workers, directory) as local, Cluster(Client(local)) as cluster:
+    with (
+        scratch() as directory,
+        _start(workers, directory) as local,
+        # Results come straight from the workers: each way over the scheduler would hold up the next batch.
+        Cluster(Client(local, direct_to_workers=True)) as cluster,
+    ):
         yield cluster
 
 

@@ -4,6 +4,7 @@ import math
 import pickle
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -41,7 +42,7 @@ from bbflow.transit.room import check_room
 from bbflow.transit.rosters import RosterFiles
 from bbflow.transit.running import Running
 from bbflow.transit.safe import SafeCopies, read_safe_copy
-from bbflow.transit.tasks import TaskBatch, Work
+from bbflow.transit.tasks import TaskBatch, Work, called_with_packed
 from bbflow.view.consumers import DRAIN, FOLD, no_checkpoint
 
 T = TypeVar("T")
@@ -317,7 +318,7 @@ class DrainStage(DriverStage):
         cursors = {node: step for node, (step, _) in run.consumers.of(DRAIN).items()}
         self.draining = Draining(run.config, run.contact, cursors)
         self._hosts = sorted({node.host for node in run.nodes.values()})
-        self._write = writing(run.config.raw)
+        self._write = partial(called_with_packed, writing(run.config.raw))
         self._tasks: TaskBatch[DrainBatch] | None = None
 
     @property
@@ -333,7 +334,7 @@ class DrainStage(DriverStage):
         through = ready[-1] if ready else self.run.view.frontier
         steps = [self._raw_step(number) for number in ready if self.draining.keeps(number)]
         batch = self.draining.next_batch(steps, through, len(self._hosts))
-        works = [((work,), self._hosts[work.share]) for work in batch.works]
+        works = [((pickle.dumps(work),), self._hosts[work.share]) for work in batch.works]
         self._tasks = TaskBatch(self.run.cluster, batch, self._write, works, self.run.wake)
 
     def _bytes_of(self, number: int) -> int:

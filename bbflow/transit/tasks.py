@@ -1,5 +1,6 @@
 """Batches of Dask tasks that are in flight, and what is done when their workers die."""
 
+import pickle
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
@@ -13,8 +14,17 @@ WORKER_DEATHS = 5
 """A batch whose workers die so often is at fault itself."""
 
 B = TypeVar("B")
+T = TypeVar("T")
 Work = tuple[tuple[Any, ...], str]
 """Arguments of a task, and the host that it must run on."""
+
+
+def called_with_packed(function: Callable[[Any], T], packed: bytes) -> T:
+    """Call a function with what was pickled; a task.
+
+    Dask's scheduler unpickles arguments and pickles them again, but for bytes.
+    """
+    return function(pickle.loads(packed))
 
 
 class TaskBatch(Generic[B]):
