@@ -2,6 +2,7 @@
 
 import logging
 import socket
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -68,6 +69,10 @@ class Cluster:
         self.client = client
         with dask_failures():
             self._hosts = self._find_hosts()
+        self._waiting: dict[Future[Any], str] = {}
+        self._closed = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, name="watch-dask", daemon=True)
+        self._watcher.start()
         self._threads, self._counted_s = 1, -COUNT_EVERY_S
         self._token, self._numbers = uuid.uuid4().hex, count()
         self._groups: dict[str, Future[Any]] = {}
@@ -93,6 +98,24 @@ class Cluster:
     def has(self, host: str) -> bool:
         """Whether a worker is known to run on a host."""
         return host in self._hosts
+
+    def _watch(self) -> None:
+        """Cancel tasks whose hosts are without workers: Dask starts one again that dies, but not one that dies then.
+
+        So nobody waits for ever: who asks for their results gets a `NodeError`.
+        """
+        missed_s: dict[str, float] = {}
+        while not self._closed.wait(COUNT_EVERY_S):
+            waiting = dict(self._waiting)
+            try:
+                there = {urlparse(worker).hostname for worker in self.client.nthreads()} if waiting else set()
+            except (OSError, RuntimeError):  # the scheduler is gone, or this is: whoever waits learns it by himself
+                continue
+            for host in set(waiting.values()):
+                if self._hosts[host] & there:
+                    missed_s.pop(host, None)
+                elif time.monotonic() - missed_s.setdefault(host, time.monotonic()) > WORKER_TIMEOUT_S:
+                    self.client.cancel([future for future, its_host in waiting.items() if its_host == host])
 
     def submit(
         self, function: Callable[..., Any], *arguments: Any, host: str, done: Callable[[], None]
@@ -123,7 +146,13 @@ class Cluster:
             )
         key = (self._group_of(function), next(self._numbers))
         future = self.client.submit(function, *arguments, key=key, workers=sorted(self._hosts[host]))
-        future.add_done_callback(lambda _: done())
+        self._waiting[future] = host
+
+        def ended(future: "Future[Any]") -> None:
+            self._waiting.pop(future, None)
+            done()
+
+        future.add_done_callback(ended)
         return future
 
     def _group_of(self, function: Callable[..., Any]) -> str:
@@ -149,6 +178,8 @@ class Cluster:
 
     def close(self) -> None:
         """Leave the scheduler."""
+        self._closed.set()
+        self._watcher.join()
         self.client.close()
 
     def __enter__(self) -> "Cluster":

@@ -1,6 +1,7 @@
 """Dask workers that come later than the analysis, or not at all."""
 
 import socket
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -9,12 +10,13 @@ from distributed import LocalCluster
 from bbflow.errors import NodeError
 from bbflow.landing.certificate import ensure_certificate
 from bbflow.transit import cluster as cluster_module
-from bbflow.transit.cluster import connected_cluster
+from bbflow.transit.cluster import connected_cluster, dask_failures
 
 
 @pytest.fixture
-def empty():
+def empty(monkeypatch):
     """A Dask scheduler without workers, and the analysis' side of it."""
+    monkeypatch.setattr(cluster_module, "COUNT_EVERY_S", 0.1)
     with (
         LocalCluster(n_workers=0, threads_per_worker=1, processes=True, dashboard_address=None) as dask,
         connected_cluster(dask.scheduler_address) as cluster,
@@ -38,6 +40,16 @@ def test_a_worker_that_does_not_come_is_named(empty, monkeypatch):
     monkeypatch.setattr(cluster_module, "WORKER_TIMEOUT_S", 0.1)
     with pytest.raises(NodeError, match=rf"no Dask worker runs on {socket.gethostname()}.* none came within"):
         submit(empty[1])
+
+
+def test_a_worker_that_is_gone_for_good_while_tasks_wait_is_named(empty, monkeypatch):
+    dask, cluster = empty
+    dask.scale(1)
+    assert submit(cluster).result(60) == socket.gethostname()
+    dask.scale(0)
+    monkeypatch.setattr(cluster_module, "WORKER_TIMEOUT_S", 0.1)
+    with pytest.raises(NodeError, match="workers are gone"), dask_failures():
+        cluster.submit(time.sleep, 300, host=socket.gethostname(), done=lambda: None).result(60)
 
 
 def test_a_scheduler_without_tls_is_refused_where_there_is_a_certificate(tmp_path):
