@@ -5,7 +5,6 @@ in it. What matches a pattern is ours, since nothing there did when the line was
 any part of one name, ``**`` for any number of directories, and at the end for all that a directory holds.
 """
 
-import fcntl
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -13,6 +12,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from bbflow.errors import ConfigError
+from bbflow.locks import NO_LOCKS, lock
 
 MARK = ".bbflow"
 Pattern = tuple[str, ...]
@@ -128,14 +128,19 @@ def held(directory: Path, refusal: str) -> Iterator[None]:
     ConfigError
         If another process does.
     """
-    with (directory / MARK).open("r+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ConfigError(refusal) from None
-        except OSError:
-            pass
+    try:
+        descriptor = lock(directory / MARK, wait=False, create=False)
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
         yield
+        return
+    if descriptor is None:
+        raise ConfigError(refusal)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _new(directory: Path, patterns: Sequence[str]) -> list[str]:

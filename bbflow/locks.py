@@ -1,13 +1,17 @@
 """Locks between processes: of the kernel's, so that a dead process holds none."""
 
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+"""Error numbers of file systems that have no locks."""
 
-def lock(path: Path, shared: bool = False, wait: bool = True, create: bool = True) -> int | None:
+
+def lock(path: str | Path, shared: bool = False, wait: bool = True, create: bool = True) -> int | None:
     """Lock a file.
 
     Parameters
@@ -44,7 +48,7 @@ def lock(path: Path, shared: bool = False, wait: bool = True, create: bool = Tru
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
+def locked(path: str | Path) -> Iterator[None]:
     """Hold a file's lock alone for as long as a ``with`` lasts."""
     descriptor = lock(path)
     assert descriptor is not None

@@ -7,7 +7,8 @@ from bbflow.simulate.graph import Graph
 from bbflow.simulate.stager import SimulatedStager
 from bbflow.simulate.world import Process, Signal, World
 from bbflow.staging.files import File, Task
-from bbflow.staging.makings import Making, MakingState, has_room, victims
+from bbflow.staging.makings import Making, has_room, victims
+from bbflow.staging.room import FileState
 
 
 class AnnouncedStager:
@@ -64,15 +65,15 @@ class AnnouncedStager:
         """Give the link of the BB node where a file lies, or is to be written; None for the file system."""
         if file.url not in self._makings:
             return self._fetchers.link(file.url)
-        return self._made[file.url] if self._makings[file.url].state is not MakingState.GONE else None
+        return self._made[file.url] if self._makings[file.url].state is not FileState.GONE else None
 
     def final(self, task: Task) -> None:
         """Say that a task has ended, its outputs are written, and nobody waits for its results."""
         self._stager.final(task.key)
         for file in task.outputs:
             making = self._makings[file.url]
-            if making.state is MakingState.AWAITED:
-                making.state, making.version = MakingState.HERE, (file.size_bytes or 0, 0)
+            if making.state is FileState.AWAITED:
+                making.state, making.version = FileState.HERE, (file.size_bytes or 0, 0)
                 making.is_clean = making.is_result
         for file in dict.fromkeys(task.inputs):
             if file.url in self._makings:
@@ -110,7 +111,7 @@ class AnnouncedStager:
 
     def _forget(self, making: Making) -> None:
         self._taken_bytes -= making.room_bytes
-        making.state, making.reserved_bytes, making.is_clean = MakingState.GONE, 0, True
+        making.state, making.reserved_bytes, making.is_clean = FileState.GONE, 0, True
         del self._known[making.url]
 
     def _make_room(self) -> None:
@@ -120,12 +121,12 @@ class AnnouncedStager:
             if making.is_clean:
                 self._forget(making)
             else:
-                making.state = MakingState.LEAVING
+                making.state = FileState.LEAVING
                 self._world.start(self._leave(making))
 
     def _leave(self, making: Making) -> Process:
         yield self._fetchers.stage_out(making.size_bytes, self._made[making.url])
-        making.is_clean, making.state = True, MakingState.HERE
+        making.is_clean, making.state = True, FileState.HERE
         if making.may_go:
             self._forget(making)
         self._make_room()

@@ -2,17 +2,9 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import Enum
 from typing import TypeVar
 
-
-class MakingState(Enum):
-    """How far a making is."""
-
-    AWAITED = "its task has not ended"
-    HERE = "whole"
-    LEAVING = "whole, and being copied to its own place to make room"
-    GONE = "not on the burst buffer"
+from bbflow.staging.room import FileState, first_enough
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -23,8 +15,8 @@ class Making:
     """Its own place, where it goes when it is staged out."""
     is_result: bool
     """Whether it is staged out as soon as it is written."""
-    state: MakingState = MakingState.AWAITED
-    """How far it is."""
+    state: FileState = FileState.AWAITED
+    """How far it is: awaited, here, leaving or gone."""
     version: tuple[int, int] = (0, 0)
     """Bytes of the file and its time of modification in nanoseconds, once it is written."""
     readers: int = 0
@@ -46,17 +38,17 @@ class Making:
     @property
     def is_there(self) -> bool:
         """Whether the burst buffer has the whole file."""
-        return self.state in (MakingState.HERE, MakingState.LEAVING)
+        return self.state in (FileState.HERE, FileState.LEAVING)
 
     @property
     def may_go(self) -> bool:
         """Whether nobody holds it, and nothing is lost once it is copied."""
-        return self.state is MakingState.HERE and not self.readers and (self.is_clean or not self.is_stuck)
+        return self.state is FileState.HERE and not self.readers and (self.is_clean or not self.is_stuck)
 
     @property
     def room_bytes(self) -> int:
         """What it takes, or may take before its task has ended."""
-        return self.reserved_bytes if self.state is MakingState.AWAITED else self.size_bytes
+        return self.reserved_bytes if self.state is FileState.AWAITED else self.size_bytes
 
 
 M = TypeVar("M", bound=Making)
@@ -86,7 +78,7 @@ def has_room(makings: Iterable[Making], making: Making, capacity_bytes: int) -> 
 def excess_bytes(makings: Iterable[Making], capacity_bytes: int) -> int:
     """Give by how many bytes what stays, and what is being made, is above the capacity; below zero if there is room."""
     return (
-        sum(making.room_bytes for making in makings if making.state in (MakingState.HERE, MakingState.AWAITED))
+        sum(making.room_bytes for making in makings if making.state in (FileState.HERE, FileState.AWAITED))
         - capacity_bytes
     )
 
@@ -107,12 +99,5 @@ def victims(makings: Iterable[M], capacity_bytes: int) -> list[M]:
         As many as are needed, or all that may go if they aren't enough.
     """
     makings = list(makings)
-    over_bytes = excess_bytes(makings, capacity_bytes)
-    chosen = []
-    for making in makings:
-        if over_bytes <= 0:
-            break
-        if making.may_go:
-            chosen.append(making)
-            over_bytes -= making.size_bytes
-    return chosen
+    going = (making for making in makings if making.may_go)
+    return first_enough(going, excess_bytes(makings, capacity_bytes), lambda making: making.size_bytes)[0]

@@ -2,20 +2,9 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from enum import Enum
-from itertools import chain
 
 from bbflow.staging.files import File
-
-
-class State(Enum):
-    """How far a file on the BB is."""
-
-    FOUND = "left by an earlier life: whole or partial, to be checked before use"
-    COMING = "being copied"
-    AWAITED = "a task is going to make it"
-    HERE = "whole"
-    UNCHECKED = "whole, but nobody used it for a while: its source may have changed, to be checked before use"
+from bbflow.staging.room import FileState, first_enough
 
 
 @dataclass(slots=True)
@@ -24,7 +13,7 @@ class Entry:
 
     file: File
     """With its size, which counts."""
-    state: State
+    state: FileState
     """How far it is."""
     pins: set[str] = field(default_factory=set)
     """Admitted tasks that use it and are not final."""
@@ -41,12 +30,12 @@ class Entry:
     @property
     def may_go(self) -> bool:
         """Whether removing it loses nothing and disturbs nobody."""
-        return not self.pins and not self.made and (self.state is State.HERE or self.is_doubtful)
+        return not self.pins and not self.made and (self.state is FileState.HERE or self.is_doubtful)
 
     @property
     def is_doubtful(self) -> bool:
         """Whether it is to be checked before use."""
-        return self.state in (State.FOUND, State.UNCHECKED)
+        return self.state in (FileState.FOUND, FileState.UNCHECKED)
 
 
 class Residency:
@@ -110,7 +99,7 @@ class Residency:
         assert entry.file.url not in self._entries
         self._entries[entry.file.url] = entry
         self._take(entry)
-        entry.copied = entry.state is State.COMING
+        entry.copied = entry.state is FileState.COMING
         self._settle(entry.file.url)
         self.changes += 1
 
@@ -120,14 +109,14 @@ class Residency:
         self._give(self._entries.pop(url))
         self.changes += 1
 
-    def become(self, url: str, state: State, file: File | None = None, made: bool = False) -> None:
+    def become(self, url: str, state: FileState, file: File | None = None, made: bool = False) -> None:
         """Change how far a file is, and its size if it is another one now."""
         entry = self._entries[url]
         self._unidle(url)
         self._give(entry)
-        arrives = entry.pins and state is State.HERE and entry.state is State.COMING
+        arrives = entry.pins and state is FileState.HERE and entry.state is FileState.COMING
         entry.state, entry.file, entry.made = state, file or entry.file, entry.made or made
-        entry.copied = not entry.made and (entry.copied or state is State.COMING)
+        entry.copied = not entry.made and (entry.copied or state is FileState.COMING)
         self._take(entry)
         self._settle(url)
         # A file that arrives for its user alters nothing for others, unless nothing more is coming; 100,000 may.
@@ -147,7 +136,7 @@ class Residency:
         """Note a user: a task that is not final. A copy that had none is to be checked before use."""
         entry = self._entries.get(url)
         if entry is not None and entry.copied and entry.may_go and url not in self._users:
-            entry.state = State.UNCHECKED
+            entry.state = FileState.UNCHECKED
         self._expected.pop(url, None)
         self._users.setdefault(url, {})[key] = order
         self._unidle(url)
@@ -169,11 +158,11 @@ class Residency:
 
     def _take(self, entry: Entry) -> None:
         self.used_bytes += entry.size_bytes
-        self._coming += entry.state is State.COMING
+        self._coming += entry.state is FileState.COMING
 
     def _give(self, entry: Entry) -> None:
         self.used_bytes -= entry.size_bytes
-        self._coming -= entry.state is State.COMING
+        self._coming -= entry.state is FileState.COMING
 
     def _settle(self, url: str) -> None:
         """Let a file be idle, or not, from now on."""
@@ -208,25 +197,19 @@ class Residency:
             None if all that may go isn't enough.
         """
         short_bytes = need_bytes - self.free_bytes
-        chosen: list[str] = []
         if short_bytes <= 0:
-            return chosen
+            return []
         if short_bytes > self._idle_bytes and not also_wanted:
             return None
         stay = set(keep)
-        wanted = self._wanted_farthest_first() if also_wanted else ()
-        for url in chain(self._idle_in_turn(), wanted):
-            if url not in stay:
-                chosen.append(url)
-                short_bytes -= self._entries[url].size_bytes
-                if short_bytes <= 0:
-                    return chosen
-        return None
+        going = (url for url in self._in_order(also_wanted) if url not in stay)
+        chosen, short_bytes = first_enough(going, short_bytes, lambda url: self._entries[url].size_bytes)
+        return None if short_bytes > 0 else chosen
 
-    def _idle_in_turn(self) -> Iterator[str]:
+    def _in_order(self, also_wanted: bool) -> Iterator[str]:
+        """Go through what may go, first what is missed least."""
         yield from (url for url in self._idle if url not in self._expected)
         yield from (url for url in reversed(self._expected) if url in self._idle)
-
-    def _wanted_farthest_first(self) -> list[str]:
-        wanted = [url for url, entry in self._entries.items() if entry.may_go and url in self._users]
-        return sorted(wanted, key=lambda url: -min(self._users[url].values()))
+        if also_wanted:
+            wanted = [url for url, entry in self._entries.items() if entry.may_go and url in self._users]
+            yield from sorted(wanted, key=lambda url: -min(self._users[url].values()))

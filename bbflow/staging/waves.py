@@ -7,7 +7,8 @@ from heapq import heappop, heappush
 from bbflow.errors import BbflowError, CapacityError, ConfigError, SourceError, nearest
 from bbflow.staging.actions import Action, Check, Evict, Ready, Refused, Stage
 from bbflow.staging.files import File, Task, total_bytes
-from bbflow.staging.residency import Entry, Residency, State
+from bbflow.staging.residency import Entry, Residency
+from bbflow.staging.room import FileState
 from bbflow.units import format_bytes
 
 OVERSIZE = ("error", "direct")
@@ -121,7 +122,7 @@ class Waves:
 
     def staged(self, url: str) -> list[Action]:
         """Note that a file is whole on the BB."""
-        self._bb.become(url, State.HERE)
+        self._bb.become(url, FileState.HERE)
         return self._arrived(url) + self._advance()
 
     def failed(self, url: str, error: Exception) -> list[Action]:
@@ -134,9 +135,9 @@ class Waves:
         """Note that a task made a file on the BB, with its true size; it stays until it is released."""
         entry = self._bb.get(file.url)
         if entry is None:
-            self._bb.put(Entry(file, State.HERE, made=True))
+            self._bb.put(Entry(file, FileState.HERE, made=True))
         else:
-            self._bb.become(file.url, State.HERE, file, made=True)
+            self._bb.become(file.url, FileState.HERE, file, made=True)
         return self._arrived(file.url) + self._advance()
 
     def release(self, url: str) -> list[Action]:
@@ -149,7 +150,7 @@ class Waves:
         """Note a whole or partial file that an earlier life left; it takes its full size from now on."""
         if (file.size_bytes or 0) > self._bb.free_bytes or file.url in self._bb:
             return [Evict(file.url)]
-        self._bb.put(Entry(file, State.FOUND))
+        self._bb.put(Entry(file, FileState.FOUND))
         return []
 
     def expect(self, urls: Iterable[str]) -> None:
@@ -268,7 +269,7 @@ class Waves:
                 head.direct.add(file.url)
                 self._writing.add(file.url)
             elif file.url not in self._bb:
-                self._bb.put(Entry(file, State.AWAITED))
+                self._bb.put(Entry(file, FileState.AWAITED))
                 self._bb.pin(file.url, head.task.key)
         return actions if head.missing else [*actions, head.ready]
 
@@ -278,13 +279,13 @@ class Waves:
         needed: list[Action] = []
         if entry is None:
             needed = [Stage(file, head.order // self.slots)]
-            self._bb.put(Entry(file, State.COMING))
+            self._bb.put(Entry(file, FileState.COMING))
         elif entry.is_doubtful:
-            kind = Check if entry.state is State.UNCHECKED else Stage
+            kind = Check if entry.state is FileState.UNCHECKED else Stage
             needed = [kind(file, head.order // self.slots)]
-            self._bb.become(file.url, State.COMING)
+            self._bb.become(file.url, FileState.COMING)
         self._bb.pin(file.url, head.task.key)
-        if self._bb[file.url].state is not State.HERE:
+        if self._bb[file.url].state is not FileState.HERE:
             head.missing.add(file.url)
         return needed
 
@@ -334,7 +335,7 @@ class Waves:
             self._bb.leave(file.url, key)
         for file in progress.task.outputs:
             entry = self._bb.get(file.url)
-            if entry is not None and entry.state is State.AWAITED and progress.admitted and not progress.direct:
+            if entry is not None and entry.state is FileState.AWAITED and progress.admitted and not progress.direct:
                 error = SourceError(f"task {key!r} ended without making {file.url}")
                 waiting = self._waiting_for(file.url)
                 self._bb.drop(file.url)

@@ -1,8 +1,7 @@
-"""Executors with a burst buffer: they own the planner's life, its slots, and the clean-up."""
+"""Executors with a burst buffer: they start and close what stages, and tell it how many tasks run at once."""
 
 import uuid
 from concurrent.futures import Future
-from pathlib import Path
 from typing import Any
 
 from parsl.app.futures import DataFuture
@@ -11,14 +10,14 @@ from parsl.data_provider.files import File
 from parsl.executors import HighThroughputExecutor
 from parsl.executors.base import ParslExecutor
 
-from bbflow.staging import Retry, Stager
+from bbflow.staging import Retry
 from bbflow.units import parse_bytes
 from bbflow_parsl.node import Site, leave
+from bbflow_parsl.nodestaging import NodeStaging
 from bbflow_parsl.nodetask import on_node
-from bbflow_parsl.outputs import Outputs
-from bbflow_parsl.rundirs import RunDirectory
+from bbflow_parsl.provider import BurstBufferProvider
 from bbflow_parsl.settings import BurstBufferSettings
-from bbflow_parsl.staging import BurstBufferStaging, NodeStaging
+from bbflow_parsl.staging import BurstBufferStaging
 from bbflow_parsl.workers import nodes_of, slots_of, with_more_workers, workers_per_slot
 
 
@@ -40,23 +39,18 @@ class BurstBufferMixin(ParslExecutor):
         super().__init__(*arguments, **options)
         self.burst_buffer = burst_buffer or BurstBufferSettings()
         is_shared = self.burst_buffer.shared_directory is not None
-        self.staging = BurstBufferStaging(self.burst_buffer) if is_shared else NodeStaging(self.burst_buffer)
+        self.staging: BurstBufferProvider = (BurstBufferStaging if is_shared else NodeStaging)(self.burst_buffer)
         others = default_staging if self.storage_access is None else self.storage_access
         self.storage_access = [self.staging, *others]
         self._site: Site | None = None
-        self._run: RunDirectory | None = None
-        self._stager: Stager | None = None
-        self._outputs: Outputs | None = None
 
     def start(self) -> None:
         """Start the planner, then the executor."""
-        shared = self.burst_buffer.shared_directory
+        settings = self.burst_buffer
         try:
-            if self.burst_buffer.node_directory is not None:
-                self._site = self._new_site(self.burst_buffer.node_directory)
-            if shared is not None:
-                self._run = RunDirectory(shared, self.label)
-                self._start_staging(self._run.path)
+            if settings.node_directory is not None:
+                self._site = self._new_site(settings.node_directory)
+            self.staging.start(self.label, settings.slots or slots_of(self, self._workers_per_slot))
             super().start()
         except BaseException:
             self._close()
@@ -81,22 +75,6 @@ class BurstBufferMixin(ParslExecutor):
         """Stage out an output that stays on the burst buffer otherwise; done when it is in its own place."""
         return self.staging.publish(file)
 
-    def _start_staging(self, directory: Path) -> None:
-        settings = self.burst_buffer
-        self._stager = Stager(
-            directory / "inputs",
-            settings.inputs_bytes,
-            settings.slots or slots_of(self, self._workers_per_slot),
-            fetchers=settings.fetchers,
-            lookahead=settings.lookahead,
-            policy=settings.delay_policy,
-            phases=settings.phase_source,
-            **settings.options,
-        )
-        self._outputs = Outputs(directory / "outputs", settings.outputs_bytes, self._stager.stage_out)
-        assert isinstance(self.staging, BurstBufferStaging)
-        self.staging.start(self._stager, self._outputs)
-
     @property
     def _workers_per_slot(self) -> int:
         return workers_per_slot(self.burst_buffer, vars(self)) if isinstance(self, HighThroughputExecutor) else 1
@@ -120,16 +98,7 @@ class BurstBufferMixin(ParslExecutor):
     def _close(self) -> None:
         if self._site is not None:
             leave(self._site)
-        run, self._run = self._run, None
-        if run is None:
-            return
-        try:
-            if self._outputs is not None:
-                self._outputs.wait()
-            if self._stager is not None:
-                self._stager.close()
-        finally:
-            run.remove()
+        self.staging.close()
 
 
 class BurstBufferExecutor(BurstBufferMixin, HighThroughputExecutor):

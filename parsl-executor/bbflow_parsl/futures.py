@@ -1,7 +1,7 @@
 """The futures that stand for files on their way to the burst buffer."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -71,3 +71,12 @@ def when_all_done(futures: list[Future[Any]], then: Callable[[], None]) -> None:
     for future in futures:
         future.add_done_callback(count)
     count()
+
+
+def settle(future: Future[Any], done: Sequence[Future[Any]]) -> None:
+    """Let a future have the first error of others, or the last one's result."""
+    errors = [error for each in done if (error := each.exception()) is not None]
+    if errors:
+        future.set_exception(errors[0])
+    else:
+        future.set_result(done[-1].result())

@@ -15,12 +15,13 @@ A worker that is killed holds nothing any more: what it was copying may be carri
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from bbflow.errors import CapacityError
 from bbflow.locks import lock, locked
+from bbflow.staging.room import first_enough
 from bbflow.units import format_bytes
 from bbflow_parsl.locks import POLL_S
 
@@ -132,19 +133,20 @@ class NodeFiles:
         """Choose what goes, the longest unused first, and lock it; None if all that may go isn't enough."""
         sizes = self._sizes()
         short_bytes = sum(sizes.values()) + need_bytes - self._capacity_bytes
-        chosen: list[tuple[str, int]] = []
-        for name in sorted(sizes.keys() - keep.keys(), key=self._used_s):
-            if short_bytes <= 0:
-                break
-            descriptor = lock(self.entry(name) / HOLD, wait=False)
-            if descriptor is not None:
-                chosen.append((name, descriptor))
-                short_bytes -= sizes[name]
+        idle = self._idle(sizes.keys() - keep.keys())
+        chosen, short_bytes = first_enough(idle, short_bytes, lambda victim: sizes[victim[0]])
         if short_bytes <= 0:
             return chosen
         for _, descriptor in chosen:
             os.close(descriptor)
         return None
+
+    def _idle(self, names: Iterable[str]) -> Iterator[tuple[str, int]]:
+        """Lock one entry after the other that nobody holds, the longest unused first."""
+        for name in sorted(names, key=self._used_s):
+            descriptor = lock(self.entry(name) / HOLD, wait=False)
+            if descriptor is not None:
+                yield name, descriptor
 
     def _remove(self, victims: list[tuple[str, int]]) -> None:
         for name, descriptor in victims:

@@ -7,7 +7,8 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from bbflow.staging.makings import MakingState, excess_bytes, has_room, taken_bytes, victims
+from bbflow.staging.makings import excess_bytes, has_room, taken_bytes, victims
+from bbflow.staging.room import FileState
 from bbflow.units import format_bytes
 from bbflow_parsl.places import Place
 
@@ -92,7 +93,7 @@ class Outputs:
         """Keep a file on the burst buffer for a reader; None if it doesn't lie there, nor will."""
         with self._lock:
             place = self._latest.get(url)
-            if place is None or place.state is MakingState.GONE:
+            if place is None or place.state is FileState.GONE:
                 return None
             place.readers += 1
             return place
@@ -121,14 +122,14 @@ class Outputs:
             Whether it writes here.
         """
         with self._lock:
-            if place.state is not MakingState.AWAITED:
+            if place.state is not FileState.AWAITED:
                 return True
             place.reserved_bytes = size_bytes
         self._make_room(warn=False)
         with self._lock:
             if has_room(self._known, place, self._capacity_bytes) or not place.url.startswith("/"):
                 return True
-            place.state, place.is_clean, place.reserved_bytes = MakingState.GONE, True, 0
+            place.state, place.is_clean, place.reserved_bytes = FileState.GONE, True, 0
             self._known.remove(place)
         Path(place.url).parent.mkdir(parents=True, exist_ok=True)
         return False
@@ -196,9 +197,9 @@ class Outputs:
         """Note that a task is final."""
         error = place.writer.exception()
         with self._lock:
-            if place.state is MakingState.AWAITED:
+            if place.state is FileState.AWAITED:
                 there = error is None and place.path.exists()
-                place.state = MakingState.HERE if there else MakingState.GONE
+                place.state = FileState.HERE if there else FileState.GONE
                 place.version = _version(place.path)
                 if not there or (place.is_superseded and not place.readers):
                     self._forget(place)
@@ -249,8 +250,8 @@ class Outputs:
         with self._lock:
             place.readers -= 1
             place.is_clean, place.is_stuck = error is None, error is not None
-            if place.state is MakingState.LEAVING:
-                place.state = MakingState.HERE
+            if place.state is FileState.LEAVING:
+                place.state = FileState.HERE
                 if place.may_go:
                     self._forget(place)
         self._make_room()
@@ -270,16 +271,16 @@ class Outputs:
                 if place.is_clean:
                     self._forget(place)
                 else:
-                    place.state = MakingState.LEAVING
+                    place.state = FileState.LEAVING
             over_bytes = excess_bytes(self._known, self._capacity_bytes)
         if over_bytes > 0 and warn:
             logger.warning("outputs in use are %s above their room on the burst buffer", format_bytes(over_bytes))
         for place in going:
-            if place.state is MakingState.LEAVING:
+            if place.state is FileState.LEAVING:
                 self._copy_out(place, Future())
 
     def _forget(self, place: Place) -> None:
-        place.state = MakingState.GONE
+        place.state = FileState.GONE
         if place in self._known:
             self._known.remove(place)
         place.path.unlink(missing_ok=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from bbflow.errors import ConfigError, SourceError
 from bbflow.staging import File, Locations, Stager
-from bbflow.staging.makings import MakingState
+from bbflow.staging.room import FileState
 from bbflow_parsl.futures import StagedFile, when_all_done
 from bbflow_parsl.memo import mark_residency
 from bbflow_parsl.outputs import Outputs
@@ -171,7 +171,7 @@ def _source(url: str, version: Version | None) -> File:
 
 def _move_to(place: Place, file: StagedFile) -> None:
     """Let the task read what another made; that is in its own place if it was written there directly."""
-    if place.state is not MakingState.GONE:
+    if place.state is not FileState.GONE:
         file.file_obj.local_path = str(place.path)
         if not place.is_result:
             mark_residency(file.file_obj, str(place.path))

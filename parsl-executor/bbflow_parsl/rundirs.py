@@ -1,16 +1,14 @@
 """A directory of its own for each run on the burst buffer, and what dead runs left there."""
 
 import os
+import shutil
 import socket
 import tempfile
 from pathlib import Path
 
-from bbflow.belongings import make, remove
 from bbflow.errors import ConfigError
 from bbflow.locks import lock
-
-LOCK = "owner.lock"
-"""Locked by the owner as long as it lives."""
+from bbflow_parsl.sweeping import ALIVE, mark, remove_if_dead
 
 
 class RunDirectory:
@@ -33,28 +31,16 @@ class RunDirectory:
         prefix = f"bbflow-parsl-{socket.gethostname()}-"
         try:
             for path in parent.glob(f"{prefix}*"):
-                _remove_if_dead(path)
+                remove_if_dead(str(path), wait=False)
             self.path = Path(tempfile.mkdtemp(prefix=f"{prefix}{label}-", dir=parent)).absolute()
-            make(self.path, "**")
+            held = lock(self.path / ALIVE)
         except OSError as error:
             raise ConfigError(f"can't make a directory on the burst buffer {parent}: {error.strerror}") from None
-        # Whoever finds the lock under its name finds it locked.
-        held = lock(self.path / f"{LOCK}.new")
         assert held is not None
         self._lock = held
-        (self.path / f"{LOCK}.new").rename(self.path / LOCK)
+        mark(held, str(self.path))
 
     def remove(self) -> None:
         """Remove it with all that is in it."""
-        remove(self.path)
+        shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._lock)
-
-
-def _remove_if_dead(path: Path) -> None:
-    try:
-        descriptor = lock(path / LOCK, wait=False, create=False)
-    except OSError:
-        return  # not ours, or being made right now
-    if descriptor is not None:
-        remove(path)
-        os.close(descriptor)

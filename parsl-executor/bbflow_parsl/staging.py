@@ -13,11 +13,12 @@ from parsl.data_provider.staging import Staging
 from parsl.utils import RepresentationMixin
 
 from bbflow.staging import Stager
-from bbflow_parsl.futures import StagedFile, when_all_done
+from bbflow_parsl.futures import StagedFile, settle, when_all_done
 from bbflow_parsl.memo import mark_residency, register
 from bbflow_parsl.outputs import Outputs
 from bbflow_parsl.places import Place
 from bbflow_parsl.planning import TaskStaging, Version
+from bbflow_parsl.rundirs import RunDirectory
 from bbflow_parsl.settings import BurstBufferSettings, absolute
 from bbflow_parsl.tasks import other_dependencies, staged_files, task_of
 
@@ -25,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 class BurstBufferStaging(Staging, RepresentationMixin):
-    """Stages files over a burst buffer; belongs to the executor that starts and closes it.
+    """Stages files over a burst buffer that all workers see: a `BurstBufferProvider`.
 
     Parameters
     ----------
@@ -35,15 +36,42 @@ class BurstBufferStaging(Staging, RepresentationMixin):
 
     def __init__(self, burst_buffer: BurstBufferSettings) -> None:
         self.burst_buffer = burst_buffer
+        self._run: RunDirectory | None = None
         self._stager: Stager | None = None
         self._outputs: Outputs | None = None
         self._places: dict[str, Place] = {}
         self._versions: dict[str, Version | None] = {}
         register()
 
-    def start(self, stager: Stager, outputs: Outputs) -> None:
-        """Take what the executor has made for this run."""
-        self._stager, self._outputs = stager, outputs
+    def start(self, label: str, slots: int) -> None:
+        """Make a directory for this run, and begin to stage into it."""
+        settings = self.burst_buffer
+        assert settings.shared_directory is not None
+        self._run = RunDirectory(settings.shared_directory, label)
+        self._stager = Stager(
+            self._run.path / "inputs",
+            settings.inputs_bytes,
+            slots,
+            fetchers=settings.fetchers,
+            lookahead=settings.lookahead,
+            policy=settings.delay_policy,
+            phases=settings.phase_source,
+            **settings.options,
+        )
+        self._outputs = Outputs(self._run.path / "outputs", settings.outputs_bytes, self._stager.stage_out)
+
+    def close(self) -> None:
+        """Wait until all results are in their own places, and remove the run's directory."""
+        run, self._run = self._run, None
+        if run is None:
+            return
+        try:
+            if self._outputs is not None:
+                self._outputs.wait()
+            if self._stager is not None:
+                self._stager.close()
+        finally:
+            run.remove()
 
     @property
     def outputs(self) -> Outputs:
@@ -128,7 +156,7 @@ class BurstBufferStaging(Staging, RepresentationMixin):
     def _deliver(self, ran: Future[Any], results: Sequence[Place], delivered: Future[Any]) -> None:
         failed = ran.exception() is not None or isinstance(ran.result(), RemoteExceptionWrapper)
         copies = [self.outputs.deliver(place) for place in results if place.is_stream or not failed]
-        when_all_done(copies, lambda: _settle(delivered, [*copies, ran]))
+        when_all_done(copies, lambda: settle(delivered, [*copies, ran]))
 
     def publish(self, file: File | DataFuture) -> Future[None]:
         """Stage out a file that stays on the burst buffer otherwise.
@@ -171,59 +199,3 @@ class BurstBufferStaging(Staging, RepresentationMixin):
             for file in files:
                 if not file.arrival.done():
                     file.arrival.set_exception(error)
-
-
-class NodeStaging(Staging, RepresentationMixin):
-    """Leaves files to the workers, which stage them over the burst buffers of their own nodes.
-
-    Parameters
-    ----------
-    burst_buffer
-        Which files.
-    """
-
-    def __init__(self, burst_buffer: BurstBufferSettings) -> None:
-        self.burst_buffer = burst_buffer
-        register()
-
-    def can_stage_in(self, file: File) -> bool:
-        """Whether an input is fetched by the worker."""
-        return self.burst_buffer.stages_in(file.url) or self.can_stage_out(file)
-
-    def can_stage_out(self, file: File) -> bool:
-        """Whether an output lands on the node."""
-        return self.burst_buffer.keeps(file.url) or self.burst_buffer.stages_out(file.url)
-
-    def launch(self, outputs: Iterable[Any], streams: Iterable[Any]) -> list[Place]:
-        """Leave all outputs to the worker."""
-        return []
-
-    def after_delivery(self, ran: Future[Any], results: Sequence[Place]) -> Future[Any]:
-        """Give the executor's future: the worker has staged out when the task has run."""
-        return ran
-
-    def publish(self, file: File | DataFuture) -> Future[None]:
-        """Give a future that is done: every output that the worker staged out is in its own place.
-
-        Raises
-        ------
-        LookupError
-            If the file isn't among the outputs that land on the burst buffer.
-        """
-        if not self.can_stage_out(file.file_obj if isinstance(file, DataFuture) else file):
-            raise LookupError(f"{file} isn't staged out: is it among the intermediate files?")
-        done: Future[None] = Future()
-        if isinstance(file, DataFuture):
-            file.add_done_callback(lambda made: _settle(done, [made]))
-        else:
-            done.set_result(None)
-        return done
-
-
-def _settle(future: Future[Any], done: Sequence[Future[Any]]) -> None:
-    """Let a future have the first error of others, or the last one's result."""
-    errors = [error for each in done if (error := each.exception()) is not None]
-    if errors:
-        future.set_exception(errors[0])
-    else:
-        future.set_result(done[-1].result())

@@ -1,6 +1,7 @@
-"""Removes a run's directory from a node once none of its workers lives: a program of its own, as workers are killed.
+"""Removes the directory of a run from a burst buffer once none of its processes lives.
 
-It is run as a file, and imports nothing but the standard library: it is there as long as the workers are.
+On a node it is a program of its own, as workers are killed. It is run as a file, and imports nothing but the standard
+library: it is there as long as the workers are.
 """
 
 import fcntl
@@ -9,7 +10,7 @@ import shutil
 import sys
 
 ALIVE = "alive"
-"""Locked, together with others, by every worker process that uses the directory; it names that by its inode."""
+"""Locked by the process that uses the directory, or by several together; it names that by its inode."""
 
 
 def mark(descriptor: int, directory: str) -> None:
@@ -22,7 +23,7 @@ def _name_of(directory: str) -> bytes:
 
 
 def remove_if_dead(directory: str, wait: bool) -> None:
-    """Remove a directory if no worker uses it, or once none does."""
+    """Remove a directory if no process uses it, or once none does."""
     try:
         descriptor = os.open(os.path.join(directory, ALIVE), os.O_RDWR)
     except OSError:

@@ -4,12 +4,11 @@ from dataclasses import replace
 
 import parsl
 from bbflow_parsl import BurstBufferExecutor, BurstBufferMixin, BurstBufferSettings
+from bbflow_parsl.sweeping import ALIVE
 from moments import bytes_at_once, files_below
 from parsl.config import Config
 from parsl.executors import ThreadPoolExecutor
 from parsl.providers import LocalProvider
-
-from bbflow.belongings import MARK
 
 
 class Threads(BurstBufferMixin, ThreadPoolExecutor):
@@ -55,8 +54,8 @@ class Site:
         return parsl.load(Config(executors=[executor], **(config | options)))
 
     def files_on_bb(self):
-        """Give every file on the burst buffer but the locks and the marks of what is ours."""
-        return sorted(path for path in files_below(self.bb) if path.name not in ("owner.lock", "lock", MARK))
+        """Give every file on the burst buffer but the locks."""
+        return sorted(path for path in files_below(self.bb) if path.name not in (ALIVE, "lock"))
 
     def bytes_on_bb(self):
         """Give how many bytes those files have together."""

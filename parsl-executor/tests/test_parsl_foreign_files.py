@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bbflow_parsl.rundirs import LOCK, RunDirectory
+from bbflow_parsl.rundirs import RunDirectory
 from bbflow_parsl.sweeping import ALIVE, remove_if_dead
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 CONTENT = b"not ours"
 PREFIX = f"bbflow-parsl-{socket.gethostname()}-"
 FOLDERS = ("", "data", f"{PREFIX}results", f"{PREFIX}kept")
-NAMES = ("thesis.tex", LOCK, ALIVE, "inputs/files/a", ".bbflow")
+NAMES = ("thesis.tex", ALIVE, "inputs/files/a", ".bbflow")
 KILLED = """
 import os, sys
 from pathlib import Path

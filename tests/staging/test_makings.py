@@ -3,14 +3,15 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bbflow.staging.makings import Making, MakingState, excess_bytes, has_room, victims
+from bbflow.staging.makings import Making, excess_bytes, has_room, victims
+from bbflow.staging.room import FileState
 
 MAKINGS = st.lists(
     st.builds(
         Making,
         url=st.just("/pfs/x"),
         is_result=st.booleans(),
-        state=st.sampled_from(MakingState),
+        state=st.sampled_from(FileState),
         version=st.tuples(st.integers(0, 100), st.just(0)),
         reserved_bytes=st.integers(0, 100),
         readers=st.integers(0, 1),
@@ -24,7 +25,7 @@ MAKINGS = st.lists(
 @given(MAKINGS, st.integers(0, 500))
 def test_what_goes_is_held_by_nobody_and_loses_nothing(makings, capacity_bytes):
     for making in victims(makings, capacity_bytes):
-        assert making.state is MakingState.HERE
+        assert making.state is FileState.HERE
         assert making.readers == 0
         assert making.is_clean or not making.is_stuck
 

@@ -8,7 +8,6 @@ the batch after the one in which they were found dead. Not with that one itself:
 worker that died before the whole batch was done, which lets Dask run its tasks again.
 """
 
-import fcntl
 import mmap
 import os
 import threading
@@ -21,6 +20,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from bbflow.errors import naming
+from bbflow.locks import lock
 from bbflow.operators import StateLayout
 from bbflow.transit.folding.shards import Extent, StatePlace
 
@@ -202,8 +202,8 @@ def _say_alive(directory: str) -> None:
     """Hold this process' lock in a directory, until it ends in whatever way."""
     with _claiming:
         if directory not in _locks:
-            descriptor = os.open(f"{directory}/{PROCESS}.{ALIVE}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            descriptor = lock(f"{directory}/{PROCESS}.{ALIVE}")
+            assert descriptor is not None
             _locks[directory] = descriptor
 
 
@@ -226,13 +226,10 @@ def _is_alive(path: str) -> bool:
     if process == PROCESS:
         return True
     try:
-        descriptor = os.open(f"{directory}/{process}.{ALIVE}", os.O_RDWR | os.O_CLOEXEC)
+        descriptor = lock(f"{directory}/{process}.{ALIVE}", shared=True, wait=False, create=False)
     except OSError:
         return True
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
+    if descriptor is None:
         return True
-    finally:
-        os.close(descriptor)
+    os.close(descriptor)
     return False

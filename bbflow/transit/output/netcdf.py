@@ -1,6 +1,5 @@
 """NetCDF-4 copies of ``results.zarr``: one file for each window."""
 
-import os
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,6 +9,7 @@ import dask
 import numpy as np
 import xarray as xr
 
+from bbflow.atomic import replacing
 from bbflow.belongings import is_ours
 from bbflow.errors import ConfigError
 
@@ -99,14 +99,13 @@ def _write(dataset: xr.Dataset, path: Path) -> None:
     for left in path.parent.glob(f".{path.name}.*"):  # by a crash
         if is_ours(path.parent, left):
             left.unlink()
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     encoding = {str(name): encoding_of(array) for name, array in dataset.variables.items()}
     for array in dataset.variables.values():
         array.encoding = {}
     unlimited = [dim for dim in dataset.dims if str(dim).startswith("time")]
-    with dask.config.set(scheduler="synchronous"):  # a worker of the run's cluster would write one file from afar
+    # a worker of the run's cluster would write one file from afar
+    with replacing(path) as temporary, dask.config.set(scheduler="synchronous"):
         dataset.to_netcdf(temporary, engine="netcdf4", format="NETCDF4", encoding=encoding, unlimited_dims=unlimited)
-    temporary.rename(path)
 
 
 def encoding_of(array: xr.Variable) -> Mapping[str, Any]:
