@@ -5,12 +5,12 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from foreign import assert_untouched, foreign_paths, plant
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bbflow.belongings import MARK, claim, clear, foreign, held, is_made, make, remove
 from bbflow.errors import ConfigError
+from testsupport.foreign import assert_untouched, foreign_paths, plant
 
 OURS = ("pool", "state/*.[01]", "store/**/zarr.json", "store/**/c/**", "scratch/**", "figures/a.png")
 FILES = ("pool", "state/x.0", "state/y.1", "store/zarr.json", "store/t/zarr.json", "store/t/c/0/1", "scratch/a/b/c")

@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from bbflow import keeper
+from testsupport.waiting import until
 
 SHM = Path("/dev/shm")
 STARTS = """
@@ -49,13 +50,6 @@ def keep(*command, **options):
         os.close(told)
 
 
-def wait_until(condition):
-    end_s = time.monotonic() + 300
-    while not condition():
-        assert time.monotonic() < end_s
-        time.sleep(0.02)
-
-
 @pytest.mark.parametrize(
     ("script", "code"), [("exit 0", 0), ("exit 6", 6), ("kill -SEGV $$", -signal.SIGSEGV), ("kill $$", -signal.SIGTERM)]
 )
@@ -90,7 +84,7 @@ def test_all_that_a_program_has_started_ends_with_a_killed_parent(tmp_path):
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as parent:
         kept = psutil.Process(int(parent.stdout.readline()))
         assert parent.stdout.readline() == "up\n"
-        wait_until(lambda: len(kept.children(recursive=True)) >= 3)
+        until(lambda: len(kept.children(recursive=True)) >= 3)
         family = [kept, *kept.children(recursive=True)]
         parent.kill()
     psutil.wait_procs(family, timeout=300)

@@ -4,10 +4,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from processes import finish_well, running
-from writers import clean_environment
 
 import bbflow
+from testsupport.processes import finish_well, running
+from testsupport.writers import clean_environment
 
 
 def pytest_addoption(parser):

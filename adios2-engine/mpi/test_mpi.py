@@ -2,7 +2,9 @@ import bbflow_adios2
 import numpy as np
 import pytest
 import xarray as xr
-from writers import finish, write_config
+
+from testsupport.processes import finish
+from testsupport.writers import write_config
 
 STEPS, ROWS, COLUMNS = 3, 13, 7
 BP5 = '<adios-config><io name="model"><engine type="BP5"/></io></adios-config>'

@@ -4,32 +4,8 @@ from pathlib import Path
 
 import pytest
 from badnetwork import BadNetwork
-from nodes import Nodes
-
-from bbflow.landing.embedded import EmbeddedNodes
 
 SOURCES = Path(__file__).parent / "program"
-
-
-@pytest.fixture
-def node():
-    """One BB node of 16 MiB."""
-    with EmbeddedNodes(1, 16 << 20) as nodes:
-        yield nodes
-
-
-@pytest.fixture
-def big_node():
-    """One BB node of 64 MiB."""
-    with EmbeddedNodes(1, 64 << 20) as nodes:
-        yield nodes
-
-
-@pytest.fixture
-def small_node():
-    """One BB node of 1 MiB: room for four steps of 256 KiB."""
-    with EmbeddedNodes(1, 1 << 20) as nodes:
-        yield nodes
 
 
 @pytest.fixture(scope="session")
@@ -44,20 +20,6 @@ def programs(tmp_path_factory):
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
     return build
-
-
-@pytest.fixture
-def faulty_nodes():
-    """Make nodes that the test kills and starts again."""
-    made = []
-
-    def make(count, capacity, options=()):
-        made.append(Nodes(count, capacity, options))
-        return made[-1]
-
-    yield make
-    for nodes in made:
-        nodes.close()
 
 
 @pytest.fixture

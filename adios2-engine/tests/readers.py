@@ -3,7 +3,8 @@
 import json
 from contextlib import contextmanager
 
-from writers import finish, writing
+from testsupport.processes import finish
+from testsupport.writers import writing
 
 # What every Python reader starts with, after `writers.PREAMBLE`: what it shows comes back from `read`.
 PREAMBLE = """

@@ -1,14 +1,15 @@
 import signal
 
 import pytest
-from writers import (
+
+from testsupport.processes import finish
+from testsupport.waiting import until
+from testsupport.writers import (
     arrays_of,
-    finish,
     node_status,
     run_writer,
     steps_of,
     wait_for_file,
-    wait_until,
     watch,
     watch_until,
     write,
@@ -118,5 +119,5 @@ def test_a_step_that_lost_a_rank_never_lands_and_its_space_comes_back(node, tmp_
         wait_for_file(tmp_path / "ended.1")
         second.kill()
         second.wait()
-    wait_until(lambda: (status := node_status(node))["free"] == status["capacity"], "its space didn't come back")
+    until(lambda: (status := node_status(node))["free"] == status["capacity"], "its space didn't come back")
     assert watch(node)["steps"] == []

@@ -1,6 +1,6 @@
-from writers import finish, run_writer, wait_for_file, watch, write_config, writing
-
 from bbflow.landing.embedded import EmbeddedNodes
+from testsupport.processes import finish
+from testsupport.writers import run_writer, wait_for_file, watch, write_config, writing
 
 ONE_STEP = """
 tell("opening")

@@ -3,10 +3,11 @@
 from contextlib import ExitStack
 
 import pytest
-from writers import finish, run_program, steps_of, write_config, writing
 
 from bbflow.landing.client import request_once
 from bbflow.landing.embedded import EmbeddedNodes
+from testsupport.processes import finish
+from testsupport.writers import run_program, steps_of, write_config, writing
 
 ONE_STEP = """
 part = field(10)

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
-from writers import arrays_of, steps_of, watch, write, write_config
+
+from testsupport.writers import arrays_of, steps_of, watch, write, write_config
 
 LENGTHS = (1, 31, 33, 4095, 4097, 100_003)
 

@@ -3,9 +3,11 @@ import time
 from contextlib import ExitStack
 from types import SimpleNamespace
 
-from writers import (
+from bbflow.landing.contact import NodeAddress, add_node, contact_key
+from bbflow.landing.embedded import EmbeddedNodes
+from testsupport.processes import finish
+from testsupport.writers import (
     arrays_of,
-    finish,
     node_status,
     run_program,
     run_writer,
@@ -16,9 +18,6 @@ from writers import (
     write_config,
     writing,
 )
-
-from bbflow.landing.contact import NodeAddress, add_node, contact_key
-from bbflow.landing.embedded import EmbeddedNodes
 
 ONE_STEP = """
 import os

@@ -2,7 +2,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from writers import finish, run_writer, steps_of, wait_for_file, watch, write_config, writing
 
 from bbflow.landing.client import request_once
 from bbflow.layouts import Layouts
@@ -10,6 +9,8 @@ from bbflow.phases import Board
 from bbflow.records import Step
 from bbflow.store.entries import parse_record
 from bbflow.store.frames import HEADER, FrameReader, encode
+from testsupport.processes import finish
+from testsupport.writers import run_writer, steps_of, wait_for_file, watch, write_config, writing
 
 WRITE = """
 part, small = field(32768), io.define_variable("small", np.empty(0), [5], [0], [5], True)

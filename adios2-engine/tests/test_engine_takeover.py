@@ -1,8 +1,9 @@
 import pytest
-from writers import finish, steps_of, wait_for_file, watch_until, write_config, writing
 
 from bbflow.landing.client import request_once
 from bbflow.store.pool import read_block
+from testsupport.processes import finish
+from testsupport.writers import steps_of, wait_for_file, watch_until, write_config, writing
 
 # Stops where the test wants to do something to the node.
 STEPS = """

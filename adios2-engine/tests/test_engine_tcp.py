@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
-from writers import (
+
+from testsupport.processes import finish
+from testsupport.writers import (
     arrays_of,
-    finish,
     node_status,
     run_writer,
     steps_of,

@@ -3,7 +3,9 @@ import subprocess
 import pytest
 from readers import read
 from test_engine_tcp import LARGE_BLOCKS, TCP, check_large_blocks
-from writers import finish, run_writer, wait_for_file, write, write_config, writing
+
+from testsupport.processes import finish
+from testsupport.writers import run_writer, wait_for_file, write, write_config, writing
 
 LARGE = """
 x = field(1 << 20)

@@ -3,10 +3,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from writers import arrays_of, attributes_of, run_program, steps_of, watch, write_config
 
 from bbflow.landing.embedded import EmbeddedNodes
 from bbflow.records import DTYPES
+from testsupport.writers import arrays_of, attributes_of, run_program, steps_of, watch, write_config
 
 TYPES = sorted(DTYPES)
 

@@ -2,7 +2,18 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from writers import arrays_of, attributes_of, run_program, run_writer, steps_of, watch, watch_until, write, write_config
+
+from testsupport.writers import (
+    arrays_of,
+    attributes_of,
+    run_program,
+    run_writer,
+    steps_of,
+    watch,
+    watch_until,
+    write,
+    write_config,
+)
 
 
 @pytest.mark.parametrize(

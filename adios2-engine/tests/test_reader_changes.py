@@ -1,6 +1,8 @@
 import pytest
 from readers import read, read_wrongly
-from writers import finish, run_program, write, write_config, writing
+
+from testsupport.processes import finish
+from testsupport.writers import run_program, write, write_config, writing
 
 
 @pytest.fixture

@@ -3,9 +3,10 @@ import signal
 import numpy as np
 import pytest
 from readers import read, read_wrongly, reading, shown
-from writers import finish, wait_for_file, write, write_config, writing
 
 from bbflow.landing.embedded import EmbeddedNodes, spawn_node, wait_until_ready
+from testsupport.processes import finish
+from testsupport.writers import wait_for_file, write, write_config, writing
 
 RANKS = 4
 # Each rank writes a band of three rows of a field of 12 by 10, in two blocks; the last rank leaves its last row out.

@@ -4,9 +4,11 @@ import signal
 import psutil
 import pytest
 from readers import read, read_wrongly, reading, shown
-from writers import finish, wait_for_file, wait_until, write, write_config, writing
 
 from bbflow.landing.embedded import EmbeddedNodes
+from testsupport.processes import finish
+from testsupport.waiting import until
+from testsupport.writers import wait_for_file, write, write_config, writing
 
 WRITE_THREE = """
 engine = io.open("out", Mode.Write)
@@ -97,7 +99,7 @@ def test_a_waiting_reader_burns_no_cpu(node, config, tmp_path):
         code = 'begin(); engine.end_step(); tell("waits"); begin(); engine.end_step(); show("done")'
         with reading(node.contact, code, config) as process:
             wait_for_file(tmp_path / "waits")
-            wait_until(lambda: is_at_rest(psutil.Process(process.pid)))
+            until(lambda: is_at_rest(psutil.Process(process.pid)))
             (tmp_path / "end1").touch()
             assert shown(process) == [["done"]]
         for name in ("end2", "close"):

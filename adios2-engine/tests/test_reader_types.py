@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 from readers import read, read_wrongly
-from writers import run_program, write, write_config
+
+from testsupport.writers import run_program, write, write_config
 
 
 def complaints(done):

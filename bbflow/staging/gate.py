@@ -62,6 +62,8 @@ class Gate:
         self._closed = False
         self.passed_bytes = 0
         """Bytes of all chunks that have begun."""
+        self.waiting = 0
+        """Chunks that may not begin yet."""
 
     @property
     def decision(self) -> Decision:
@@ -188,7 +190,9 @@ class Gate:
                 if pace is not None:
                     self._next_s = max(self._next_s, self._clock()) + size_bytes / pace
                 return
+            self.waiting += 1
             self._changed.wait(wait_s)
+            self.waiting -= 1
         raise Closed
 
     def _wait_s(self, size_bytes: int, rank: int | None, now_s: float) -> float | None:

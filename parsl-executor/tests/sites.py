@@ -5,10 +5,11 @@ from dataclasses import replace
 import parsl
 from bbflow_parsl import BurstBufferExecutor, BurstBufferMixin, BurstBufferSettings
 from bbflow_parsl.sweeping import ALIVE
-from moments import bytes_at_once, files_below
 from parsl.config import Config
 from parsl.executors import ThreadPoolExecutor
 from parsl.providers import LocalProvider
+
+from testsupport.moments import bytes_at_once, files_below
 
 
 class Threads(BurstBufferMixin, ThreadPoolExecutor):

@@ -12,7 +12,6 @@ import apps
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from moments import bytes_at_once
 from moto.server import ThreadedMotoServer
 from parsl import python_app
 from parsl.data_provider.files import File
@@ -23,6 +22,7 @@ from bbflow.phases import Board, BoardSource
 from bbflow.staging import Gate, Retry, parse_policy
 from bbflow.staging.sources import Sources
 from bbflow.staging.transfers import stage_out
+from testsupport.moments import bytes_at_once
 
 UNIT_BYTES = 1000
 

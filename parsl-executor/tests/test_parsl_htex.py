@@ -6,7 +6,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import apps
-import moments
 import psutil
 import pytest
 from parsl import python_app
@@ -16,13 +15,13 @@ from parsl.providers import LocalProvider
 
 join, write = python_app(apps.join), python_app(apps.write)
 HERE = Path(__file__).parent
-TOOLS = Path(moments.__file__).parent
+ROOT = HERE.parents[1]
 
 
 @pytest.fixture(autouse=True)
 def workers_find_the_apps(monkeypatch):
     inherited = filter(None, [os.environ.get("PYTHONPATH")])
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), str(TOOLS), *inherited]))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), str(ROOT), *inherited]))
 
 
 def file(path):
@@ -65,7 +64,7 @@ SCRIPT = """
 import sys, time
 from pathlib import Path
 import apps
-from moments import contents_of
+from testsupport.moments import contents_of
 from sites import Site
 from parsl import python_app
 from parsl.data_provider.files import File

@@ -3,12 +3,12 @@
 import apps
 import pytest
 from bbflow_parsl import BurstBufferSettings
-from mounted import Mounts, missing
 from parsl import python_app
 from parsl.data_provider.files import File
-from servers import Servers
 
 from bbflow.errors import ConfigError
+from testsupport.files_servers import Servers
+from testsupport.mounts import Mounts, missing
 
 join = python_app(apps.join)
 

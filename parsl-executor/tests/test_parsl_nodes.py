@@ -15,6 +15,7 @@ from parsl.providers import LocalProvider
 from bbflow.errors import CapacityError, ConfigError, SourceError
 from bbflow.phases import Board, BoardSource
 from bbflow.staging import Retry, parse_policy
+from testsupport.waiting import until
 
 read, read_all, write, join = (python_app(each) for each in (apps.read, apps.read_all, apps.write, apps.join))
 HERE = Path(__file__).parent
@@ -29,20 +30,13 @@ def file(path):
     return File(str(path))
 
 
-def settle(condition, within_s=300):
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 @pytest.fixture
 def nodes(site):
     """The nodes' file systems; a run leaves nothing on them."""
     found = site.root / "nodes"
     found.mkdir()
     yield found
-    settle(lambda: not list(found.glob("*/bbflow-node-*")))
+    until(lambda: not list(found.glob("*/bbflow-node-*")))
 
 
 def on_one_node(site, nodes, **changes):
@@ -196,7 +190,7 @@ def test_workers_wait_for_the_end_of_a_phase(site, nodes):
     settings = {"policy": parse_policy("full-delay"), "phases": BoardSource(site.root / "phases")}
     with site.load(on_one_node(site, nodes, **settings)):
         task = read(file(path))
-        settle(lambda: list(nodes.glob("*/*/entries/*/coming")))
+        until(lambda: list(nodes.glob("*/*/entries/*/coming")))
         time.sleep(0.2)
         assert not task.done()
         board.end(phase.token)

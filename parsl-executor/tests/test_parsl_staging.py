@@ -1,18 +1,18 @@
 import os
-import time
 from pathlib import Path
 
 import apps
 import parsl
 import pytest
 from bbflow_parsl import BurstBufferSettings
-from moments import contents_of
 from parsl import bash_app, python_app
 from parsl.data_provider.files import File
 from parsl.dataflow.errors import DependencyError
 
 from bbflow.errors import ConfigError
 from bbflow.staging import Retry
+from testsupport.moments import contents_of
+from testsupport.waiting import until
 
 read, read_all, write, join = (python_app(each) for each in (apps.read, apps.read_all, apps.write, apps.join))
 
@@ -23,13 +23,6 @@ def file(path):
 
 def is_on(directory, path):
     return Path(path).is_relative_to(directory)
-
-
-def settle(condition, within_s=300):
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_files_in_arguments_keywords_and_inputs_are_read_from_the_burst_buffer(site):
@@ -98,7 +91,7 @@ def test_what_was_changed_since_it_was_staged_is_read_from_its_source(site, gate
 
     with site.load(site.threads()):
         task = read_after(read(File(f"{gate.url}/gate.txt")), inputs=[file(path)])
-        settle(lambda: b"old" in contents_of(site.files_on_bb()))
+        until(lambda: b"old" in contents_of(site.files_on_bb()))
         site.write("a.txt", "newer")
         gate.opened.set()
         assert task.result() == (str(path), "newer")
@@ -242,7 +235,7 @@ def test_outputs_beyond_their_room_go_to_their_own_places(site):
         made = [write(content, outputs=[file(site.work / f"{number}.txt")]) for number in range(8)]
         for each in made:
             each.result()
-        settle(lambda: site.bytes_on_bb() <= 200_000)
+        until(lambda: site.bytes_on_bb() <= 200_000)
         found = [read(each.outputs[0]).result() for each in made]
         assert [each for _, each in found] == [content] * 8
         assert 0 < sum(is_on(site.bb, path) for path, _ in found) <= 3

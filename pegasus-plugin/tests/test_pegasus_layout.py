@@ -6,11 +6,11 @@ import json
 import pytest
 from bbflow_pegasus.cli import main
 from bbflow_pegasus.dag.nodes import parse_dag
-from object_server import object_server
-from range_server import RangeServer
 from submitdirs import Planned, Planner, fan, sizes_of, wave
 
 from bbflow.staging.sources import Sources
+from testsupport.object_server import object_server
+from testsupport.range_server import RangeServer
 
 
 def question(jobs, sizes, **limits):

@@ -12,23 +12,18 @@ import pytest
 from bbflow_pegasus.cli.transfer import sort_out
 from bbflow_pegasus.conduct import Conduct
 from bbflow_pegasus.targets import Target
-from object_server import object_server
-from range_server import RangeServer
 
 from bbflow.errors import SourceError
 from bbflow.events import read_events
 from bbflow.phases import Board
 from bbflow.staging.shelf import Note
 from bbflow.staging.sources import Sources
+from testsupport import range_server
+from testsupport.object_server import object_server
+from testsupport.range_server import RangeServer
+from testsupport.waiting import until
 
-SERVER = Path(__file__).parents[2] / "tests" / "staging" / "range_server.py"
-
-
-def wait_for(state, timeout_s=120):
-    end_s = time.monotonic() + timeout_s
-    while not state():
-        assert time.monotonic() < end_s
-        time.sleep(0.02)
+SERVER = Path(range_server.__file__)
 
 
 def test_local_files_are_staged_and_pegasus_is_told(job):
@@ -233,7 +228,7 @@ def test_a_phase_holds_stage_in_until_it_ends(job):
     phase = board.begin("ocean-model")
     process = job.start()
     notes = job.folder / "submit" / "bbflow" / job.name
-    wait_for(lambda: (notes / "events.jsonl").exists())
+    until(lambda: (notes / "events.jsonl").exists())
     time.sleep(0.2)
     assert not job.target("a").exists()
     board.end(phase.token)
@@ -258,7 +253,7 @@ def test_a_killed_transfer_is_carried_on_with(job):
         job.add("big", f"{server.url}/big", attributes={"size": "3000000"})
         first = job.start()
         partial = job.target(".bbflow/big.part")
-        wait_for(lambda: len(server.gets) > 4 and partial.exists() and partial.stat().st_size)
+        until(lambda: len(server.gets) > 4 and partial.exists() and partial.stat().st_size)
         first.kill()
         first.communicate()
         have_bytes = partial.stat().st_size
@@ -301,7 +296,7 @@ def test_a_job_that_is_told_to_stop_stops(job):
     with_end = board.begin("ocean-model")
     process = job.start()
     crowd = job.folder / "phases" / "transfers"
-    wait_for(lambda: crowd.is_dir() and list(crowd.glob("*.phase")))
+    until(lambda: crowd.is_dir() and list(crowd.glob("*.phase")))
     process.send_signal(signal.SIGTERM)
     assert process.wait(120) != 0
     process.communicate()
@@ -316,7 +311,7 @@ def test_a_server_that_dies_and_comes_back_only_delays(job, tmp_path):
         log = (tmp_path / "log").open("w")
         words = [sys.executable, SERVER, job.folder / "source", str(port), str(allowed)]
         process = subprocess.Popen(words, stdout=log, stderr=log)
-        wait_for(lambda: (tmp_path / "log").read_text().strip())
+        until(lambda: (tmp_path / "log").read_text().strip())
         log.close()
         return process, int((tmp_path / "log").read_text())
 
@@ -324,7 +319,7 @@ def test_a_server_that_dies_and_comes_back_only_delays(job, tmp_path):
     job.add("big", f"http://127.0.0.1:{port}/big")
     process = job.start("--max-attempts", "1000")
     partial = job.target(".bbflow/big.part")
-    wait_for(lambda: partial.exists() and partial.stat().st_size)
+    until(lambda: partial.exists() and partial.stat().st_size)
     server.kill()
     server.wait()
     server, _ = serve(port, 1e9)

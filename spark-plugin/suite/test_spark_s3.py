@@ -1,13 +1,13 @@
 """Objects of S3 by s3a:, with Hadoop's classes as --packages brings them."""
 
 import pytest
-from object_server import object_server
 from running import submit
 
 from bbflow.staging import Gate, Retry
 from bbflow.staging.sources import Sources
 from bbflow.staging.transfers import stage_out
 from benchmarks.testbed.spark import s3a_jars
+from testsupport.object_server import object_server
 
 PROGRAM = """
 import sys

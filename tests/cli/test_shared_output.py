@@ -10,7 +10,6 @@ import bbflow_adios2
 import pytest
 import xarray as xr
 import yaml
-from foreign import assert_untouched, foreign_paths, plant
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,6 +19,7 @@ from bbflow.errors import ConfigError
 from bbflow.landing.embedded import EmbeddedNodes
 from bbflow.report import REPORT_FILES
 from bbflow.transit.output.claiming import claim_output, clear_output, held_output
+from testsupport.foreign import assert_untouched, foreign_paths, plant
 
 WRITER = """
 import sys, time

@@ -10,7 +10,6 @@ import pytest
 import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
-from writers import steps_of, watch, write, write_config
 
 from bbflow.cf import StreamAttributes
 from bbflow.config import Config, RawConfig
@@ -21,6 +20,7 @@ from bbflow.errors import StreamError
 from bbflow.landing.contact import read_contact
 from bbflow.landing.embedded import EmbeddedNodes
 from bbflow.records import BlockForm, Layout, Step
+from testsupport.writers import steps_of, watch, write, write_config
 
 FORMS = st.lists(
     st.builds(Form, st.text("uvwT_"), st.just(np.dtype("f4")), st.just((2,)), st.integers(1, 7)), max_size=5

@@ -2,7 +2,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from servers import Servers
+
+from testsupport.files_servers import Servers
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from servers import wait_for
 
 from bbflow.cli import main
 from bbflow.files.client import FilesClient
 from bbflow.phases import io_phase
+from testsupport.waiting import until
 
 
 @pytest.fixture
@@ -86,4 +86,4 @@ def test_nodes_with_files_come_and_go_by_two_commands(tmp_path, short_path):
         assert client.flush(wait_s=100)["left"] == 0
     assert main(["down", *common]) == 0
     assert (storage / "kept").read_bytes() == b"bytes"
-    wait_for(lambda: not [*short_path.glob("*/bbflow-*")], "the nodes' end")
+    until(lambda: not [*short_path.glob("*/bbflow-*")], "the nodes' end")

@@ -11,10 +11,10 @@ from contextlib import ExitStack, suppress
 from functools import partial
 
 import pytest
-from servers import wait_for
 
 from bbflow.landing.contact import read_masters
 from bbflow.landing.listen import split_address
+from testsupport.waiting import until
 
 
 def test_what_is_closed_outlives_a_killed_master_and_what_is_not_closed_is_not_seen(servers):
@@ -36,7 +36,7 @@ def test_a_new_file_of_a_client_that_died_is_no_more(servers):
         dying.open(path, "w").pwrite(b"half", 0)
     (session,) = dying.masters()
     session.hang_up()
-    wait_for(lambda: not client.exists("/new"), "the end of the session")
+    until(lambda: not client.exists("/new"), "the end of the session")
     assert client.read("/old") == b"old"
     client.write("/old", b"newer")
 
@@ -58,7 +58,7 @@ def test_without_its_node_a_file_is_lost_by_name_unless_it_was_written_back_or_h
         client.write(path, path.encode())
     assert client.flush("/clean", 60)["left"] == 0
     servers.kill("master-io0")
-    wait_for(lambda: client.status()[0]["lost"], "the list of what is lost")
+    until(lambda: client.status()[0]["lost"], "the list of what is lost")
     lost = client.status()[0]["lost"]
     assert "x.tmp" in lost
     assert "clean" not in lost
@@ -66,7 +66,7 @@ def test_without_its_node_a_file_is_lost_by_name_unless_it_was_written_back_or_h
         client.open("/x.tmp")
     assert caught.value.errno == errno.EIO
     servers.spawn("other", "ionode", "--name", "other", "--capacity", "1MiB", "--storage", str(servers.storage))
-    wait_for(lambda: servers.up(client), "another node")
+    until(lambda: servers.up(client), "another node")
     assert client.read("/clean") == b"/clean"
 
 
@@ -77,7 +77,7 @@ def test_with_two_replicas_the_loss_of_a_node_loses_nothing(servers):
     for path, content in contents.items():
         client.write(path, content)
     servers.kill("master-io1")
-    wait_for(lambda: servers.up(client) == 2, "the loss")
+    until(lambda: servers.up(client) == 2, "the loss")
     assert {path: client.read(path) for path in contents} == contents
     assert client.status()[0]["lost"] == []
 
@@ -107,7 +107,7 @@ def test_copies_that_a_node_has_missed_are_made_when_it_is_back(servers):
         pieces = [servers.directory / f"master-io{number}/pieces" for number in (0, 1)]
         return [{path.name: path.read_bytes() for path in folder.iterdir()} for folder in pieces]
 
-    wait_for(lambda: len(kept()[0]) == 8 and kept()[0] == kept()[1], "the copies")
+    until(lambda: len(kept()[0]) == 8 and kept()[0] == kept()[1], "the copies")
     servers.kill("master-io0")
     assert {path: client.read(path) for path in contents} == contents
 
@@ -128,7 +128,7 @@ def test_a_reader_goes_on_when_the_node_has_lost_what_it_opened(servers):
     assert client.flush(wait_s=60)["left"] == 0
     with client.open("/f") as file:
         servers.kill("master-io0")
-        wait_for(lambda: not servers.up(client), "the end of the node")
+        until(lambda: not servers.up(client), "the end of the node")
         shutil.rmtree(servers.directory / "master-io0/pieces")
         servers.spawn(*servers.processes["master-io0"][1])
         assert file.pread(400_000, 0) == content
@@ -154,7 +154,7 @@ def test_a_storage_that_refuses_is_tried_again_and_seen_in_the_status(servers):
     servers.storage.mkdir(exist_ok=True)
     (servers.storage / "d").write_bytes(b"a file where a directory should be")
     client.write("/d/f", b"kept")
-    wait_for(lambda: client.status()[0]["failed"], "the failure")
+    until(lambda: client.status()[0]["failed"], "the failure")
     (servers.storage / "d").unlink()
     assert client.flush(wait_s=100)["left"] == 0
     assert (servers.storage / "d/f").read_bytes() == b"kept"
@@ -192,6 +192,6 @@ def test_a_master_with_few_descriptors_answers_beside_many_who_stay_silent(serve
         with servers.client() as another:
             another.write("/f", b"let in")
         assert client.read("/f") == b"let in"
-        wait_for(
+        until(
             lambda: "others wait for its place" in (servers.directory / "master.log").read_text(), "an end of silence"
         )

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
-from servers import Servers
+
+from testsupport.files_servers import Servers
 
 NAMES = st.sampled_from(["a", "b", "d/a", "d/b", "d/e/a", "d", "d/e"])
 CLIENTS = st.integers(0, 1)

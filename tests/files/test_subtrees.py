@@ -3,7 +3,8 @@
 import errno
 
 import pytest
-from servers import wait_for
+
+from testsupport.waiting import until
 
 
 def test_clients_see_all_subtrees_and_each_has_its_own_nodes_and_storage(servers):
@@ -11,7 +12,7 @@ def test_clients_see_all_subtrees_and_each_has_its_own_nodes_and_storage(servers
     client = servers.start(nodes=1, subtree="/sub")
     client.write("/of-root", b"1")
     client.write("/sub/of-sub", b"2")
-    wait_for(lambda: [entry.path for entry in client.entries("/")] == ["/of-root", "/sub"], "the subtree's directory")
+    until(lambda: [entry.path for entry in client.entries("/")] == ["/of-root", "/sub"], "the subtree's directory")
     assert [entry.path for entry in client.entries("/sub")] == ["/sub/of-sub"]
     assert client.read("/sub/of-sub") == b"2"
     with pytest.raises(OSError, match="different masters") as caught:

@@ -1,5 +1,6 @@
 import pytest
-from peers import Bench
+
+from testsupport.peers import Bench
 
 
 @pytest.fixture

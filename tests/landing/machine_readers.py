@@ -3,7 +3,8 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 from machine_writers import WritersMachine
-from peers import STREAM
+
+from testsupport.peers import STREAM
 
 READERS = (2000, 2001)
 readers = st.sampled_from(READERS)

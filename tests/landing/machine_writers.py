@@ -5,7 +5,8 @@ from pathlib import Path
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from model import GONE, IDLE, INSIDE, WAITING, Held, Place, Writer
-from peers import LOSS_S, PAGE, STREAM, Bench, content_of
+
+from testsupport.peers import LOSS_S, PAGE, STREAM, Bench, content_of
 
 RANKS = 2
 ranks = st.integers(0, RANKS - 1)

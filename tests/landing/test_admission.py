@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from peers import ANALYSIS, PAGE, STREAM, Bench
 
 from bbflow.landing.admission import largest_gap
+from testsupport.peers import ANALYSIS, PAGE, STREAM, Bench
 
 STEPS = 4
 

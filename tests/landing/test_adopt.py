@@ -1,9 +1,9 @@
 import pytest
-from peers import LOSS_S, PAGE, STREAM, content_of
 
 from bbflow.errors import ConfigError, StreamError
 from bbflow.landing.adopt import adopt
 from bbflow.store.index import Index
+from testsupport.peers import LOSS_S, PAGE, STREAM, content_of
 
 
 def spill(directory, rank, steps, settled=-1, writers=1, closes=True):

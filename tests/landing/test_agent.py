@@ -2,9 +2,9 @@ import resource
 from contextlib import contextmanager
 
 import pytest
-from peers import ANALYSIS, LOSS_S, PAGE, STREAM, content_of
 
 from bbflow.errors import ProtocolError
+from testsupport.peers import ANALYSIS, LOSS_S, PAGE, STREAM, content_of
 
 
 def steps_of(reply):

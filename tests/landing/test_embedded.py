@@ -4,7 +4,6 @@ import stat
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from bbflow.errors import CapacityError, NodeError, StreamError
 from bbflow.landing.client import NodeClient, request_once
 from bbflow.landing.contact import read_contact
 from bbflow.landing.embedded import EmbeddedNodes
+from testsupport.waiting import until
 
 PARENT = """
 import sys, time
@@ -29,13 +29,6 @@ def short():
     """A directory with a short name, as a Unix socket needs."""
     with tempfile.TemporaryDirectory(prefix="bb-", dir="/dev/shm") as directory:
         yield Path(directory)
-
-
-def wait_until(condition, timeout_s=300.0):
-    deadline_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.02)
 
 
 def test_embedded_nodes_answer_and_leave_nothing_behind(short):
@@ -68,7 +61,7 @@ def test_nodes_end_with_a_parent_that_is_killed(short):
         (root,) = short.iterdir()
         assert len(list(root.glob("bbflow-bb*/pool"))) == 2
         parent.send_signal(signal.SIGKILL)
-    wait_until(lambda: not list(short.iterdir()))
+    until(lambda: not list(short.iterdir()))
 
 
 def test_a_peer_that_breaks_the_format_is_cut_off_and_the_node_serves_on(short):

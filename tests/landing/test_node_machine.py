@@ -11,10 +11,10 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 from machine_readers import ReadersMachine
 from machine_writers import ranks, some_rank
 from model import GONE, IDLE, INSIDE, WAITING, Death, die_at
-from peers import ANALYSIS, PAGE, STREAM, Bench
 
 from bbflow.store import node as node_module
 from bbflow.store.extents import Extents
+from testsupport.peers import ANALYSIS, PAGE, STREAM, Bench
 
 PAGES = 12
 whole_records = st.integers(0, 2)

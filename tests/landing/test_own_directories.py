@@ -7,12 +7,12 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from foreign import assert_untouched, plant
-from peers import OPEN
 
 from bbflow.landing.client import NodeClient
 from bbflow.landing.contact import read_contact
 from bbflow.landing.embedded import EmbeddedNodes, own_directory, spawn_node, wait_until_ready
+from testsupport.foreign import assert_untouched, plant
+from testsupport.peers import OPEN
 
 SIZE = 1 << 20
 ALONE = OPEN | {"stream": "s", "rank": 0, "writers": 1, "local_writers": 1, "policy": "Block"}

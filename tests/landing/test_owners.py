@@ -1,7 +1,8 @@
 """A stream belongs to one analysis: who has another output is refused, or says that it takes over."""
 
 import pytest
-from peers import ANALYSIS, OPEN, STREAM
+
+from testsupport.peers import ANALYSIS, OPEN, STREAM
 
 MINE, YOURS = "/pfs/mine (inode 1)", "/pfs/yours (inode 2)"
 

@@ -1,10 +1,10 @@
 """Readers of a node: what they hold, and what goes when they have passed."""
 
 import pytest
-from peers import ANALYSIS, STREAM
 
 from bbflow.errors import ProtocolError
 from bbflow.store.streams import extents_of
+from testsupport.peers import ANALYSIS, STREAM
 
 READER = 2000
 

@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-from peers import OPEN, PAGE, content_of
 
 from bbflow.errors import NodeError, StreamError
 from bbflow.landing import client as client_module
@@ -26,6 +25,7 @@ from bbflow.landing.embedded import EmbeddedNodes, spawn_node, wait_until_ready
 from bbflow.landing.handshake import new_key
 from bbflow.landing.listen import is_loopback, public_address, split_address
 from bbflow.store.frames import checksum, encode
+from testsupport.peers import OPEN, PAGE, content_of
 
 STREAM = "weather"
 

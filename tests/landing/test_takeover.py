@@ -1,10 +1,10 @@
 """Writers that break off and come back, agents that are started again, nodes that take over from others."""
 
 import pytest
-from peers import ANALYSIS, LOSS_S, PAGE, STREAM, content_of
 
 from bbflow.errors import ProtocolError
 from bbflow.landing.connections import UNAWARE_S
+from testsupport.peers import ANALYSIS, LOSS_S, PAGE, STREAM, content_of
 
 
 def steps_of(reply):

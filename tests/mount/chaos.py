@@ -13,10 +13,10 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "files")]
+sys.path.insert(0, str(HERE.parents[1]))
 
-from mounted import BOUND_S, Mounts, missing  # noqa: E402
-from servers import Servers  # noqa: E402
+from testsupport.files_servers import Servers  # noqa: E402
+from testsupport.mounts import BOUND_S, Mounts, missing  # noqa: E402
 
 VICTIMS = ("master", "master-io0", "master-io1", "mount")
 FILES = 60

@@ -1,6 +1,7 @@
 import pytest
-from mounted import Mounts, missing
-from servers import Servers
+
+from testsupport.files_servers import Servers
+from testsupport.mounts import Mounts, missing
 
 REASON = missing()
 

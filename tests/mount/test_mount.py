@@ -9,7 +9,8 @@ import threading
 import time
 
 import pytest
-from mounted import errno_of, let_all_in, write_at
+
+from testsupport.mounts import errno_of, let_all_in, write_at
 
 
 def test_what_one_mount_closes_the_other_reads(pair):

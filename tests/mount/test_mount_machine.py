@@ -8,8 +8,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
-from mounted import Mounts
-from servers import Servers
+
+from testsupport.files_servers import Servers
+from testsupport.mounts import Mounts
 
 NAMES = st.sampled_from(["a", "b", "d", "d/a", "d/b", "d/e", "d/e/a"])
 MOUNTS = st.integers(0, 1)

@@ -6,10 +6,10 @@ import subprocess
 import time
 
 import pytest
-from mounted import errno_of, in_another_process, let_all_in, write_at
 
 from bbflow.cli import main
 from bbflow.mount.mounting import is_mounted
+from testsupport.mounts import errno_of, in_another_process, let_all_in, write_at
 
 PASSTHROUGH = pytest.mark.parametrize("words", [(), ("--no-passthrough",)], ids=["passthrough", "program"])
 

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import bbflow_adios2
 import pytest
-from processes import finish_well, running, wait_until
 
 from bbflow.landing.contact import read_contact
 from benchmarks.namespaces import joined_hosts, missing
+from testsupport.processes import finish_well, running
+from testsupport.waiting import until
 
 ADDRESSES = {"compute": "10.77.0.1", "bbn1": "10.77.0.2", "bbn2": "10.77.0.3", "desk": "10.77.0.4"}
 
@@ -84,7 +85,7 @@ def cluster(hosts, tmp_path):
         on(hosts, "bbn1", sys.executable, *words, "--name", "bb1", "--listen", ADDRESSES["bbn1"]) as first,
         on(hosts, "bbn2", sys.executable, *words, "--name", "bb2", "--listen", ADDRESSES["bbn2"]) as second,
     ):
-        wait_until(lambda: contact.exists() and len(json.loads(contact.read_text())["nodes"]) == 2)
+        until(lambda: contact.exists() and len(json.loads(contact.read_text())["nodes"]) == 2)
         yield contact
         for process in (first, second):
             process.kill()

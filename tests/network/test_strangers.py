@@ -10,11 +10,12 @@ from pathlib import Path
 import bbflow_adios2
 import pytest
 import yaml
-from processes import finish_well, running, wait_until
 
 from bbflow.landing.certificate import certificate_of
 from bbflow.store.frames import FrameReader
 from benchmarks.namespaces import joined_hosts, missing
+from testsupport.processes import finish_well, running
+from testsupport.waiting import until
 
 ADDRESSES = {"host": "10.77.0.1", "other": "10.77.0.2"}
 NOBODY = 65534
@@ -86,10 +87,10 @@ def run(hosts, tmp_path_factory):
         for kind, more in (("master", []), ("ionode", ["--name", "io", "--capacity", "4MiB"])):
             place = ["--contact", contact, "--directory", f"/dev/shm/{kind}", "--listen", ADDRESSES["host"]]
             stack.enter_context(beside(hosts, "files", kind, *place, *more))
-        wait_until(lambda: (folder / "out" / "results.zarr").exists() or process.poll() is not None)
+        until(lambda: (folder / "out" / "results.zarr").exists() or process.poll() is not None)
         dashboard = stack.enter_context(beside(hosts, "dashboard", folder / "out"))
         assert "http://" in dashboard.stdout.readline()
-        wait_until(lambda: len(listening(hosts)) >= PORTS)
+        until(lambda: len(listening(hosts)) >= PORTS)
         yield contact, listening(hosts)
         end.touch()
         finish_well(process)

@@ -13,6 +13,7 @@ import pytest
 from bbflow.errors import ConfigError
 from bbflow.phases import C_HEADER, Board, BoardSource, io_phase
 from bbflow.phases.board import parse_announcement
+from testsupport.waiting import until
 
 BBFLOW = [sys.executable, "-m", "bbflow", "phase"]
 C_PROGRAM = """
@@ -29,13 +30,6 @@ int main(int count, char **words)
     return bbflow_phase_end(&phase) == 0 ? 0 : 3;
 }
 """
-
-
-def until(condition, timeout_s=300):
-    end_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end_s, "it never came to that"
-        time.sleep(0.01)
 
 
 class Clock:

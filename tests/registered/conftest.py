@@ -5,17 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from bbflow.landing.embedded import EmbeddedNodes
-
 HERE = Path(__file__).parent
 GUIDE = HERE.parents[1] / "docs" / "own-operators.md"
-
-
-@pytest.fixture
-def two_nodes():
-    """Two BB nodes of 1 MiB."""
-    with EmbeddedNodes(2, 1 << 20) as nodes:
-        yield nodes
 
 
 @pytest.fixture(scope="session")
@@ -47,10 +38,3 @@ def compile_library(tmp_path_factory, compiler, text):
     words = ["-shared", "-fPIC", "-O1", "-Wall", folder / "own.cpp", "-o", folder / "libown.so"]
     subprocess.run([found, *words], check=True)
     return folder / "libown.so"
-
-
-@pytest.fixture
-def small_node():
-    """One BB node with room for four steps of 64 KiB."""
-    with EmbeddedNodes(1, 1 << 18) as nodes:
-        yield nodes

@@ -4,8 +4,6 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
-from processes import finish, running
-from writers import clean_environment, wait_for_file, write_config, writing
 
 from bbflow.errors import ConfigError, OperatorError
 from bbflow.landing.embedded import EmbeddedNodes
@@ -14,6 +12,8 @@ from bbflow.registered.process import FunctionProcess
 from bbflow.registered.rank import Feeder, RankTask
 from bbflow.registered.register import register
 from bbflow.registered.registration import Function, Registration, parse_group
+from testsupport.processes import finish, running
+from testsupport.writers import clean_environment, wait_for_file, write_config, writing
 
 STEPS, RANKS = 6, 2
 WRITER = """
@@ -170,42 +170,42 @@ def mapped_steps(folder):
     return [int(line.split("|")[4]) for line in (folder / "result").read_text().splitlines()]
 
 
-def test_what_was_mapped_makes_room_and_a_late_registration_says_what_is_gone(small_node, functions, tmp_path):
+def test_what_was_mapped_makes_room_and_a_late_registration_says_what_is_gone(tiny_node, functions, tmp_path):
     words = ("--map", f"{functions}:map_environment")
-    with registering(small_node, tmp_path / "result", *words) as registration:
-        with writing(small_node.contact, BULK, write_config(tmp_path)) as job:
+    with registering(tiny_node, tmp_path / "result", *words) as registration:
+        with writing(tiny_node.contact, BULK, write_config(tmp_path)) as job:
             assert finish(job) == (0, "")
         assert finish(registration) == (0, "")
     assert mapped_steps(tmp_path) == list(range(12))
     (tmp_path / "late").mkdir()
-    with registering(small_node, tmp_path / "late" / "result", *words) as late:
+    with registering(tiny_node, tmp_path / "late" / "result", *words) as late:
         code, said = finish(late)
     left = mapped_steps(tmp_path / "late")
     assert (code, left) == (0, list(range(12 - len(left), 12)))
     assert f"{12 - len(left)} of 12 steps were discarded, or gone before this registration" in said
 
 
-def test_blocks_that_were_spilled_are_mapped_too(small_node, functions, tmp_path):
+def test_blocks_that_were_spilled_are_mapped_too(tiny_node, functions, tmp_path):
     spill = tmp_path / "spill"
     spill.mkdir()
     config = write_config(tmp_path, QueueFullPolicy="Spill", SpillDirectory=str(spill))
-    with writing(small_node.contact, BULK, config) as job:
+    with writing(tiny_node.contact, BULK, config) as job:
         code, said = finish(job)
     assert (code, "spilled" in said) == (0, True)
-    with registering(small_node, tmp_path / "result", "--map", f"{functions}:map_environment") as registration:
+    with registering(tiny_node, tmp_path / "result", "--map", f"{functions}:map_environment") as registration:
         assert finish(registration) == (0, "")
     assert mapped_steps(tmp_path) == list(range(12))
 
 
-def test_a_group_that_fills_its_node_is_an_error_and_the_simulation_goes_on(small_node, functions, tmp_path):
+def test_a_group_that_fills_its_node_is_an_error_and_the_simulation_goes_on(tiny_node, functions, tmp_path):
     words = ("--map", f"{functions}:map_environment", "--group", "all")
-    with writing(small_node.contact, BULK, write_config(tmp_path)) as job:
-        with registering(small_node, tmp_path / "result", *words) as registration:
+    with writing(tiny_node.contact, BULK, write_config(tmp_path)) as job:
+        with registering(tiny_node, tmp_path / "result", *words) as registration:
             code, said = finish(registration)
         assert code == os.EX_TEMPFAIL
         assert "steps of the group fill BB node bb0" in said
         assert visible(tmp_path) == []
-        with registering(small_node, tmp_path / "result", "--map", f"{functions}:map_environment") as registration:
+        with registering(tiny_node, tmp_path / "result", "--map", f"{functions}:map_environment") as registration:
             assert finish(job) == (0, "")
             assert finish(registration) == (0, "")
     assert mapped_steps(tmp_path) == list(range(12))

@@ -1,7 +1,6 @@
 """The gate that every chunk passes."""
 
 import threading
-import time
 
 import pytest
 from hypothesis import given
@@ -17,6 +16,7 @@ from bbflow.staging.gate import (
     next_chunk_bytes,
     next_rate,
 )
+from testsupport.waiting import until
 
 KiB, MiB = 1 << 10, 1 << 20
 
@@ -29,13 +29,6 @@ class Clock:
 
     def __call__(self):
         return self.now_s
-
-
-def until(condition, timeout_s=300):
-    end_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end_s, "it never came to that"
-        time.sleep(0.001)
 
 
 @pytest.fixture
@@ -65,17 +58,13 @@ def crowd():
         assert not thread.is_alive()
 
 
-def stays_empty(passed):
-    time.sleep(0.05)
-    return passed == []
-
-
 def test_nothing_passes_a_hold_and_all_pass_after_it(crowd):
     gate = Gate(4)
     gate.apply(Decision(hold=True))
     for name in range(6):
         crowd.send(gate, name)
-    assert stays_empty(crowd.passed)
+    until(lambda: gate.waiting == 6)
+    assert crowd.passed == []
     assert gate.passed_bytes == 0
     gate.apply(Decision())
     until(lambda: len(crowd.passed) == 6)
@@ -96,7 +85,7 @@ def test_no_more_chunks_are_under_way_than_there_are_fetchers_and_their_number_m
     for thread in threads:
         thread.start()
     until(lambda: len(inside) == 3)
-    time.sleep(0.05)
+    until(lambda: gate.waiting == 5)
     assert len(inside) == 3
     gate.apply(Decision(fetchers=5))
     until(lambda: len(most) == 5)
@@ -112,11 +101,11 @@ def test_a_scaled_down_gate_serves_the_transfer_that_came_first(crowd):
     with gate.transfer(1):
         with gate.transfer(0):
             crowd.send(gate, "second", 3, rank=1)
-            time.sleep(0.02)
+            until(lambda: gate.waiting == 1)
             crowd.send(gate, "first", 3, rank=0)
+            until(lambda: gate.waiting == 2)
             gate.apply(Decision(fetchers=1))
-            until(lambda: len(crowd.passed) == 3)
-            time.sleep(0.02)
+            until(lambda: len(crowd.passed) == 3 and gate.waiting == 1)
             assert crowd.passed == ["first"] * 3
         until(lambda: len(crowd.passed) == 6)
 
@@ -126,7 +115,8 @@ def test_a_chunk_that_cannot_end_before_the_predicted_phase_does_not_begin(crowd
     gate = Gate(1, clock)
     gate.apply(Decision(stop_s=clock.now_s + PAUSE_S / 2))
     crowd.send(gate, "late")
-    assert stays_empty(crowd.passed)
+    until(lambda: gate.waiting == 1)
+    assert crowd.passed == []
     gate.apply(Decision(stop_s=clock.now_s + 2 * PAUSE_S))
     until(lambda: crowd.passed == ["late"])
 
@@ -136,8 +126,7 @@ def test_a_pace_spaces_chunks_and_a_new_pace_holds_at_once(crowd):
     gate = Gate(8, clock)
     gate.apply(Decision(bytes_per_s=100))
     crowd.send(gate, "slow", chunks=3, size_bytes=1000)
-    until(lambda: len(crowd.passed) == 1)
-    time.sleep(0.05)
+    until(lambda: crowd.passed and gate.waiting == 1)
     assert len(crowd.passed) == 1, "the second is due in 10 s"
     clock.now_s += 10
     gate.apply(Decision(bytes_per_s=100, reason="look again"))

@@ -3,13 +3,13 @@
 import os
 
 import pytest
-from object_server import object_server
 
 from bbflow.errors import SourceError
 from bbflow.staging import File, Gate, Retry, Stager
 from bbflow.staging.matching import expand
 from bbflow.staging.sources import Sources
 from bbflow.staging.transfers import stage_out
+from testsupport.object_server import object_server
 
 QUICK = Retry(attempts=3, first_s=0.01)
 

@@ -6,11 +6,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from foreign import assert_untouched, foreign_paths, plant
 from hypothesis import given
 
 from bbflow.staging.files import File
 from bbflow.staging.shelf import Note, Shelf
+from testsupport.foreign import assert_untouched, foreign_paths, plant
 
 URLS = ("s3://source/kept.dat", "s3://source/half.dat", "s3://source/removed.dat", "/pfs/made.dat")
 KEPT, HALF, REMOVED, MADE = URLS

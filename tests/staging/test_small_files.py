@@ -6,12 +6,9 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
-from moments import files_below
-from range_server import RangeServer
 
 from bbflow.errors import SourceError
 from bbflow.events import EventLog, read_events
@@ -23,15 +20,11 @@ from bbflow.staging.shelf import Shelf
 from bbflow.staging.small import MOST_BYTES, SmallBatch, copy_batch, copy_whole
 from bbflow.staging.sources import Sources
 from bbflow.staging.transfers import Receipt
+from testsupport.moments import files_below
+from testsupport.range_server import RangeServer
+from testsupport.waiting import until
 
 QUICK = Retry(attempts=2, first_s=0.01)
-
-
-def until(condition, timeout_s=300):
-    end_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end_s, "it never came to that"
-        time.sleep(0.002)
 
 
 @pytest.fixture

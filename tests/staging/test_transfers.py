@@ -6,13 +6,11 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
 import pytest
-from range_server import RangeServer
 
 from bbflow.errors import CapacityError, ConfigError, SourceError
 from bbflow.staging import Decision, File, Gate, Retry
@@ -20,17 +18,13 @@ from bbflow.staging.gate import PAUSE_S, Closed
 from bbflow.staging.shelf import Shelf
 from bbflow.staging.sources import Sources
 from bbflow.staging.transfers import Transfer, stage_out
+from testsupport import range_server
+from testsupport.range_server import RangeServer
+from testsupport.waiting import until
 
 QUICK = Retry(attempts=3, first_s=0.01)
 PATIENT = Retry(attempts=1000, first_s=0.05, longest_s=0.2)
 MiB = 1 << 20
-
-
-def until(condition, timeout_s=300):
-    end_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end_s, "it never came to that"
-        time.sleep(0.002)
 
 
 @pytest.fixture
@@ -200,10 +194,8 @@ def test_a_pause_lets_no_byte_be_asked_for_and_no_chunk_of_more_than_its_share_i
         until(lambda: len(server.gets) > 12)
         gate.apply(Decision(hold=True))
         server.allow()
-        until(lambda: gate._in_flight == 0)
-        asked = len(server.requests)
-        time.sleep(0.2)
-        assert len(server.requests) == asked
+        until(lambda: gate.waiting == 1)
+        assert sum(length for _, _, length in server.gets) == gate.passed_bytes < 8 * MiB
         gate.apply(Decision())
         thread.join()
         largest_bytes = max(length for _, _, length in server.gets)
@@ -240,7 +232,7 @@ def a_port():
 @contextmanager
 def serving(directory, port, allowed):
     """A server in a process of its own, which is killed in the end."""
-    program = Path(__file__).with_name("range_server.py")
+    program = Path(range_server.__file__)
     words = [sys.executable, str(program), str(directory), str(port), str(allowed)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
         try:

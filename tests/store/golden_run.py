@@ -3,7 +3,7 @@
 import tempfile
 from pathlib import Path
 
-from peers import ANALYSIS, Bench
+from testsupport.peers import ANALYSIS, Bench
 
 GOLDEN = Path(__file__).parents[2] / "adios2-engine" / "tests" / "golden" / "index.bin"
 PAGES = 16

@@ -1,10 +1,10 @@
 import struct
 
 import pytest
-from peers import PAGE, STREAM, Bench, block, content_of, record_of
 
 from bbflow.store import node as node_module
 from bbflow.store.node import NodeStore
+from testsupport.peers import PAGE, STREAM, Bench, block, content_of, record_of
 
 STEPS = 400
 FIRST = {"settled": -1, "moved_from": "", "loss_timeout_s": 1.0}

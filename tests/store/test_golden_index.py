@@ -1,12 +1,12 @@
 """The index of an earlier agent is read by this one: version 3 stays version 3."""
 
 from golden_run import GOLDEN, PAGES, live
-from peers import PAGE, STREAM
 
 from bbflow.belongings import make
 from bbflow.store.frames import FrameReader
 from bbflow.store.node import FILES, NodeStore
 from bbflow.store.pool import create_pool
+from testsupport.peers import PAGE, STREAM
 
 RECORDS = {"format", "open", "grant", "commit", "discard", "evict", "attach", "done", "close", "abort", "drop"}
 

@@ -4,7 +4,6 @@ from bisect import bisect_right
 from copy import deepcopy
 
 import pytest
-from peers import record_of
 
 from bbflow.belongings import make
 from bbflow.errors import CapacityError, ConfigError, ProtocolError
@@ -13,6 +12,7 @@ from bbflow.store.extents import ALIGNMENT_BYTES as PAGE
 from bbflow.store.frames import encode
 from bbflow.store.index import Index, replay
 from bbflow.store.node import FILES, NodeStore
+from testsupport.peers import record_of
 
 RECORDS = [
     FormatRecord(version=1, capacity=PAGE),

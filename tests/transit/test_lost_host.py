@@ -9,12 +9,12 @@ import bbflow_adios2
 import mainjob
 import pytest
 import xarray as xr
-from processes import wait_until
 
 from bbflow.course import INCOMPLETE
 from bbflow.errors import NodeError
 from bbflow.events import read_events
 from bbflow.landing.contact import read_contact
+from testsupport.waiting import until
 
 STEPS = 60
 OPERATORS = {
@@ -35,7 +35,7 @@ def nodes(tmp_path):
                 process = subprocess.Popen([sys.executable, "-m", "bbflow", *map(str, words)], stdout=log, stderr=log)
             started[name] = stack.enter_context(process)
             stack.callback(process.kill)
-            wait_until(lambda: count_of(contact) == len(started), f"{name} doesn't start")
+            until(lambda: count_of(contact) == len(started), f"{name} doesn't start")
         yield contact, started
 
 
@@ -61,7 +61,7 @@ def test_a_lost_host_costs_its_points_the_steps_since_the_last_copy(program, tmp
     xml.write_text(bbflow_adios2.engine_xml("climate", NodeLossTimeoutSecs="1"))
     output = tmp_path / "out"
     process = mainjob.start_run(config, mainjob.simulation(program, 2, STEPS, config=xml), "--contact", str(contact))
-    wait_until(lambda: len(events(output, "safe")) >= 3, "nothing is copied")
+    until(lambda: len(events(output, "safe")) >= 3, "nothing is copied")
     directory = next(node.directory for node in read_contact(contact) if node.name == victim)
     started[victim].kill()
     shutil.rmtree(directory)

@@ -5,7 +5,6 @@ No host sees another's shared memory.
 
 import subprocess
 import sys
-import time
 from contextlib import ExitStack, contextmanager
 
 import mainjob
@@ -16,6 +15,7 @@ import xarray as xr
 from bbflow.errors import NodeError
 from bbflow.landing.contact import read_contact
 from benchmarks.namespaces import joined_hosts, missing
+from testsupport.waiting import until
 
 ADDRESSES = {"compute": "10.77.0.1", "bbn1": "10.77.0.2", "bbn2": "10.77.0.3"}
 STEPS = 130
@@ -49,13 +49,6 @@ def on(hosts, host, folder, *words):
             process.kill()
 
 
-def wait_until(condition):
-    deadline_s = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.05)
-
-
 def count_nodes(contact):
     try:
         return len(read_contact(contact))
@@ -74,7 +67,7 @@ def cluster(hosts, folder):
         for host in ("bbn1", "bbn2"):
             words = ["--name", host, "--capacity", "4MiB", "--contact", contact, "--listen", ADDRESSES[host]]
             start(host, "bbflow", "node", *words)
-        wait_until(lambda: scheduler.exists() and count_nodes(contact) == 2)
+        until(lambda: scheduler.exists() and count_nodes(contact) == 2)
         for host in ("bbn1", "bbn2"):
             words = ["--threads", 1, "--listen", ADDRESSES[host], "--", "--local-directory", folder / host]
             start(host, "bbflow", "dask", "worker", *dask, *words)

@@ -12,13 +12,7 @@ from bbflow.errors import ConfigError
 from bbflow.phases import Board, BoardSource, io_phase
 from bbflow.staging import Share, parse_policy
 from bbflow.transit.politeness import APPLICATION, giving_way, writing
-
-
-def until(condition, timeout_s=300):
-    end_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end_s, "it never came to that"
-        time.sleep(0.01)
+from testsupport.waiting import until
 
 
 def test_the_drain_waits_for_others_and_announces_itself_only_while_it_writes(tmp_path):

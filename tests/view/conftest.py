@@ -1,22 +1,6 @@
 import pytest
 import xarray as xr
 
-from bbflow.landing.embedded import EmbeddedNodes
-
-
-@pytest.fixture
-def two_nodes():
-    """Two BB nodes of 1 MiB."""
-    with EmbeddedNodes(2, 1 << 20) as nodes:
-        yield nodes
-
-
-@pytest.fixture
-def small_node():
-    """One BB node with room for four steps of 64 KiB."""
-    with EmbeddedNodes(1, 1 << 18) as nodes:
-        yield nodes
-
 
 @pytest.fixture
 def opened(request):

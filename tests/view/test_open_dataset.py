@@ -8,13 +8,13 @@ import programs
 import pytest
 import xarray as xr
 from bbflow_workflows import climate
-from nodes import Nodes
-from processes import finish_well, running
-from writers import clean_environment, finish, wait_for_file, watch, watch_until, write_config, writing
 
 from bbflow.errors import CapacityError, NodeError, StreamError
 from bbflow.landing.client import NodeClient, request_once
 from bbflow.landing.embedded import EmbeddedNodes
+from testsupport.nodes import Nodes
+from testsupport.processes import finish, finish_well, running
+from testsupport.writers import clean_environment, wait_for_file, watch, watch_until, write_config, writing
 
 
 def whole_run(nodes, folder, ranks=4):
@@ -142,11 +142,11 @@ def test_every_kind_of_variable_has_its_place(two_nodes, opened, tmp_path):
 
 
 @pytest.fixture
-def many(small_node, tmp_path):
+def many(tiny_node, tmp_path):
     """A stream of four steps that fill its node, whose writer has further ones; and an analysis."""
-    with writing(small_node.contact, "STEPS = 8" + programs.BULK, write_config(tmp_path)) as job:
+    with writing(tiny_node.contact, "STEPS = 8" + programs.BULK, write_config(tmp_path)) as job:
         wait_for_file(tmp_path / "landed.3")
-        with NodeClient(small_node.nodes[0]) as analysis:
+        with NodeClient(tiny_node.nodes[0]) as analysis:
             epoch = analysis.request("attach", stream="model", consumers=["fold"])["epoch"]
 
             def fold(step):
@@ -157,38 +157,38 @@ def many(small_node, tmp_path):
         assert finish(job) == (0, "")
 
 
-def test_what_a_dataset_shows_stays_until_it_is_closed(many, small_node, opened):
-    dataset = opened(small_node, after=1)
+def test_what_a_dataset_shows_stays_until_it_is_closed(many, tiny_node, opened):
+    dataset = opened(tiny_node, after=1)
     many(3)
-    watch_until(small_node, lambda shown: shown["last"] == 5)
-    assert [step["step"] for step in watch(small_node)["steps"]] == [2, 3, 4, 5]
+    watch_until(tiny_node, lambda shown: shown["last"] == 5)
+    assert [step["step"] for step in watch(tiny_node)["steps"]] == [2, 3, 4, 5]
     assert dataset.field.mean("field_dim0").values.tolist() == [2.0, 3.0]
     dataset.close()
-    watch_until(small_node, lambda shown: shown["last"] == 7)
-    late = opened(small_node)
+    watch_until(tiny_node, lambda shown: shown["last"] == 7)
+    late = opened(tiny_node)
     late.close()
     with pytest.raises(StreamError, match="was closed: open it again"):
         late.field[0].values.sum()
 
 
-def test_an_array_outlives_its_dataset_and_keeps_its_steps(many, small_node, opened):
-    dataset = opened(small_node, after=1)
+def test_an_array_outlives_its_dataset_and_keeps_its_steps(many, tiny_node, opened):
+    dataset = opened(tiny_node, after=1)
     values = dataset.field[0].values
     dataset.close()
     del dataset
     many(3)
-    watch_until(small_node, lambda shown: shown["last"] == 5)
+    watch_until(tiny_node, lambda shown: shown["last"] == 5)
     assert (values == 2.0).all()
     del values
     gc.collect()
-    watch_until(small_node, lambda shown: shown["last"] == 7)
+    watch_until(tiny_node, lambda shown: shown["last"] == 7)
 
 
-def test_waiting_for_more_steps_than_a_node_can_hold_is_refused(small_node, opened, tmp_path):
-    with writing(small_node.contact, "STEPS = 8" + programs.BULK, write_config(tmp_path)):
+def test_waiting_for_more_steps_than_a_node_can_hold_is_refused(tiny_node, opened, tmp_path):
+    with writing(tiny_node.contact, "STEPS = 8" + programs.BULK, write_config(tmp_path)):
         with pytest.raises(CapacityError, match=r"the 4 steps that this dataset would hold fill BB node bb0 .*wait=N"):
-            opened(small_node, wait=True)
-        assert len(opened(small_node, wait=4).bbflow_step) == 4
+            opened(tiny_node, wait=True)
+        assert len(opened(tiny_node, wait=4).bbflow_step) == 4
 
 
 def test_steps_that_are_looked_at_outlive_their_dropped_stream(two_nodes, opened, tmp_path):
@@ -204,18 +204,18 @@ def test_steps_that_are_looked_at_outlive_their_dropped_stream(two_nodes, opened
     dataset.close()
 
 
-def test_steps_that_were_discarded_are_left_out_and_counted(small_node, opened, tmp_path):
+def test_steps_that_were_discarded_are_left_out_and_counted(tiny_node, opened, tmp_path):
     code = "STEPS = 6" + programs.BULK.replace("!= StepStatus.OK", "== StepStatus.NotReady").replace(
         "    tell(", "    step == 4 and (tell('full'), wait_for('free'))\n    tell("
     )
-    with writing(small_node.contact, code, write_config(tmp_path, QueueFullPolicy="Discard")) as job:
+    with writing(tiny_node.contact, code, write_config(tmp_path, QueueFullPolicy="Discard")) as job:
         wait_for_file(tmp_path / "full")
-        with NodeClient(small_node.nodes[0]) as analysis:
+        with NodeClient(tiny_node.nodes[0]) as analysis:
             epoch = analysis.request("attach", stream="model", consumers=["fold"])["epoch"]
             analysis.request("done", stream="model", consumer="fold", epoch=epoch, step=0, checkpoint=b"")
         (tmp_path / "free").touch()
         assert finish(job)[0] == 0
-    dataset = opened(small_node)
+    dataset = opened(tiny_node)
     assert dataset.bbflow_step.values.tolist() == [1, 2, 3, 5]
     assert dataset.attrs["bbflow_discarded_steps"] == 1
     assert dataset.field[-1, 0].item() == 5.0

@@ -6,9 +6,12 @@ from functools import partial
 import programs
 import pytest
 import xarray as xr
-from mounted import Mounts, errno_of, missing
-from servers import Servers, wait_for
-from writers import finish, wait_for_file, write_config, writing
+
+from testsupport.files_servers import Servers
+from testsupport.mounts import Mounts, errno_of, missing
+from testsupport.processes import finish
+from testsupport.waiting import until
+from testsupport.writers import wait_for_file, write_config, writing
 
 
 @pytest.fixture
@@ -22,10 +25,10 @@ def streams(two_nodes, tmp_path):
         source = ["--storage", f"bbflow-streams:{two_nodes.contact}", "--subtree", "/streams"]
         servers.spawn("streams", "master", *source, "--read-only", "--refresh", "0.1")
         servers.spawn("streams-io", "ionode", *source, "--name", "streams-io", "--capacity", "4MiB")
-        wait_for(lambda: '"/streams"' in two_nodes.contact.read_text(), "the streams' master")
+        until(lambda: '"/streams"' in two_nodes.contact.read_text(), "the streams' master")
         servers.client(2)
         where = mounts.start("m", contact=two_nodes.contact) / "streams"
-        wait_for(where.is_dir, "the streams' directory")
+        until(where.is_dir, "the streams' directory")
         yield where
 
 
@@ -41,13 +44,13 @@ def test_a_running_stream_is_a_zarr_group_in_the_mount_that_grows_with_it(two_no
             for rank in range(2):
                 wait_for_file(tmp_path / f"landed.{step}.{rank}")
             view = opened(two_nodes, wait=step + 1)
-            seen = wait_for(partial(at_least, streams / "model", step + 1), f"step {step}")
+            seen = until(partial(at_least, streams / "model", step + 1), f"step {step}")
             xr.testing.assert_equal(seen, view)
             assert seen.tas.attrs == view.tas.attrs
             view.close()
             for rank in range(2):
                 (tmp_path / f"go.{step}.{rank}").touch()
         assert finish(job) == (0, "")
-    wait_for(lambda: at_least(streams / "model", 4).attrs["bbflow_status"] == "closed", "the end")
+    until(lambda: at_least(streams / "model", 4).attrs["bbflow_status"] == "closed", "the end")
     assert errno_of((streams / "model" / "new").write_bytes, b"") == errno.EROFS
     assert errno_of((streams / "model" / ".zattrs").unlink) == errno.EROFS

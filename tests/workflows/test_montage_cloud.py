@@ -9,13 +9,13 @@ from tempfile import TemporaryDirectory
 import pytest
 from bbflow_workflows import montage
 from bbflow_workflows.montage import dag, places
-from mounted import missing
-from object_server import object_server
 
 from bbflow.errors import ConfigError
 from bbflow.events import read_events
 from bbflow.simulate.measured import profile_of_events
 from bbflow.staging import Sources
+from testsupport.mounts import missing
+from testsupport.object_server import object_server
 
 SMALL = ["--rows", "1", "--columns", "2", "--pixels", "100", "--stars", "80"]
 MOSAIC = ["mosaic.fits", "mosaic_area.fits"]

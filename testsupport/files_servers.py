@@ -3,22 +3,13 @@
 import signal
 import subprocess
 import sys
-import time
 from contextlib import suppress
 
 from bbflow.errors import NodeError
 from bbflow.files.client import FilesClient
+from testsupport.waiting import until
 
 BOUND_S = 120
-
-
-def wait_for(condition, what, bound_s=BOUND_S):
-    """Wait until something holds; its value is given."""
-    end_s = time.monotonic() + bound_s
-    while not (value := condition()):
-        assert time.monotonic() < end_s, f"{what} never came"
-        time.sleep(0.02)
-    return value
 
 
 class Servers:
@@ -39,7 +30,7 @@ class Servers:
         for number in range(nodes):
             words = ["--subtree", subtree, "--capacity", capacity, *where, *node]
             self.spawn(f"{name}-io{number}", "ionode", "--name", f"{name}-io{number}", *words)
-        wait_for(lambda: f'"subtree": "{subtree}"' in self._contact_text(), "the master")
+        until(lambda: f'"subtree": "{subtree}"' in self._contact_text(), "the master")
         return self.client(sum(command[1] == "ionode" for _, command in self.processes.values()))
 
     def _contact_text(self):
@@ -67,9 +58,9 @@ class Servers:
             with suppress(NodeError):
                 return FilesClient(self.contact)
 
-        client = wait_for(connect, "the master")
+        client = until(connect, "the master")
         self._clients.append(client)
-        wait_for(lambda: self.up(client) >= nodes, f"{nodes} IOnodes")
+        until(lambda: self.up(client) >= nodes, f"{nodes} IOnodes")
         return client
 
     def up(self, client):

@@ -7,12 +7,13 @@ import time
 from pathlib import Path
 
 import bbflow_adios2
-from processes import PATIENCE_S, finish, finish_well, running, wait_until
 
 from bbflow.landing.client import NodeClient, request_once
 from bbflow.landing.shown import Shown
 from bbflow.layouts import Layouts
 from bbflow.store.pool import read_block
+from testsupport.processes import finish, finish_well, running
+from testsupport.waiting import PATIENCE_S, until
 
 LAUNCHERS = ("PMI", "MPI_LOCAL", "OMPI_", "MV2_", "SLURM_")
 
@@ -106,7 +107,7 @@ def watch_until(nodes, condition, stream="model"):
 
 def wait_for_file(path):
     """Wait until a writer tells something."""
-    wait_until(path.exists, f"no writer told {path.name}")
+    until(path.exists, f"no writer told {path.name}")
 
 
 def steps_of(shown):

@@ -1,10 +1,9 @@
 """Programs that run beside a test, and waiting for what they do. A bound ends a hang; it is no measure of speed."""
 
 import subprocess
-import time
 from contextlib import contextmanager
 
-PATIENCE_S = 300.0
+from testsupport.waiting import PATIENCE_S
 
 
 @contextmanager
@@ -37,11 +36,3 @@ def finish_well(process):
     returncode, said = finish(process)
     assert returncode == 0, said
     return said
-
-
-def wait_until(condition, what="it never came to that"):
-    """Wait until something holds."""
-    deadline_s = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline_s, what
-        time.sleep(0.005)

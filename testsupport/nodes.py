@@ -1,13 +1,63 @@
-"""BB nodes that a test kills and starts again."""
+"""BB nodes: fixtures for all test folders, and nodes that a test kills and starts again."""
 
 import shutil
 import signal
 from pathlib import Path
 
-from processes import wait_until
+import pytest
 
 from bbflow.landing.contact import read_contact
-from bbflow.landing.embedded import make_root, spawn_node, wait_until_ready
+from bbflow.landing.embedded import EmbeddedNodes, make_root, spawn_node, wait_until_ready
+from testsupport.waiting import until
+
+
+@pytest.fixture
+def node():
+    """One BB node of 16 MiB."""
+    with EmbeddedNodes(1, 16 << 20) as nodes:
+        yield nodes
+
+
+@pytest.fixture
+def big_node():
+    """One BB node of 64 MiB."""
+    with EmbeddedNodes(1, 64 << 20) as nodes:
+        yield nodes
+
+
+@pytest.fixture
+def small_node():
+    """One BB node of 1 MiB: room for four steps of 256 KiB."""
+    with EmbeddedNodes(1, 1 << 20) as nodes:
+        yield nodes
+
+
+@pytest.fixture
+def tiny_node():
+    """One BB node of 256 KiB: room for four steps of 64 KiB."""
+    with EmbeddedNodes(1, 1 << 18) as nodes:
+        yield nodes
+
+
+@pytest.fixture
+def two_nodes():
+    """Two BB nodes of 1 MiB."""
+    with EmbeddedNodes(2, 1 << 20) as nodes:
+        yield nodes
+
+
+@pytest.fixture
+def faulty_nodes():
+    """Make nodes that the test kills and starts again."""
+    made = []
+
+    def make(count, capacity, options=()):
+        made.append(Nodes(count, capacity, options))
+        return made[-1]
+
+    yield make
+    for nodes in made:
+        nodes.close()
 
 
 class Nodes:
@@ -33,7 +83,7 @@ class Nodes:
         self._processes[name] = process
         wait_until_ready(name, self.contact, process, self._root / f"{name}.log")
         # A node that is started again answers before it has put its new port into the contact file.
-        wait_until(lambda: process.poll() is not None or self._written() != before)
+        until(lambda: process.poll() is not None or self._written() != before)
         assert process.poll() is None, self.log(name)
 
     def _written(self):
