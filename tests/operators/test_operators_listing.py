@@ -12,8 +12,8 @@ from bbflow.operators.names.known import NAMES, meaning
 from bbflow.operators.names.listing import SECTIONS, SPACES, entries, find, overview
 from bbflow.operators.parse import parse_operators
 from bbflow.operators.space import parse_space
-from bbflow.operators.space.names import NAMES as SPACE_NAMES
-from bbflow.operators.space.parse import KEYS, OPTIONS
+from bbflow.operators.space.moves import NAMES as SPACE_NAMES
+from bbflow.operators.space.space import KEYS, OPTIONS
 from bbflow.operators.transforms import parse_transforms
 from bbflow.operators.windows import parse_window
 from bbflow.operators.windows.kinds import KINDS as WINDOW_KINDS

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bbflow.operators.family import Steps
-from bbflow.operators.space import lane, parse_space
+from bbflow.operators.space import parse_space, tracks
 
 DIMS = ("lev", "lat", "lon")
 SHAPE = (3, 7, 12)
@@ -89,7 +89,7 @@ def test_the_parts_of_any_decomposition_make_the_whole(space, boxes, field, tile
     assert (whole.complete, whole.start, whole.count) == (True, (0,) * len(placement.dims), placement.shape)
     expected = placement.finish(whole.partial(steps_of(values, fill)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lane, "TILE_POINTS", tile_points)
+        patch.setattr(tracks, "TILE_POINTS", tile_points)
         found = placement.finish(placement.assemble(2, parts(placement, boxes, values, fill)))
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
 

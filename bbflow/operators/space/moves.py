@@ -1,8 +1,12 @@
-"""The moves that a space is made of: selections, and the reduction."""
+"""The moves that a space is made of, selections and the reduction, and names for them that people know from CDO."""
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from bbflow.errors import ConfigError, nearest
 from bbflow.operators.expressions import Expression
+from bbflow.operators.readers import number, positive
+from bbflow.operators.space.grid import LAT, LEVEL, LON
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,3 +72,74 @@ class Reduce:
 
 
 Move = Box | Points | Select | SelectIndex | Mask | Reduce
+
+
+DIMS = {"fld": (LAT, LON), "zon": (LON,), "mer": (LAT,), "vert": (LEVEL,)}
+HOWS = ("mean", "sum", "min", "max")
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceName:
+    """A name, and how many numbers follow it after commas."""
+
+    make: Callable[..., tuple[Move, ...]]
+    """Makes the moves of the numbers."""
+    example: str
+    """How it is written."""
+    least: int = 0
+    """Fewest numbers."""
+    most: int = 0
+    """Most numbers."""
+
+
+def _reduce(how: str, dims: tuple[str, ...], weights: str | None = None) -> Callable[..., tuple[Move, ...]]:
+    return lambda: (Reduce(how, dims, weights=weights),)
+
+
+def _box(west: float, east: float, south: float, north: float) -> tuple[Move, ...]:
+    return (Box(LAT, south, north), Box(LON, west, east))
+
+
+def _coarsen(how: str) -> Callable[..., tuple[Move, ...]]:
+    return lambda x, y: (Reduce(how, (LAT, LON), (positive(int(y)), positive(int(x)))),)
+
+
+NAMES: Mapping[str, SpaceName] = {
+    **{f"{over}{how}": SpaceName(_reduce(how, dims), f"{over}{how}") for over, dims in DIMS.items() for how in HOWS},
+    "fldint": SpaceName(_reduce("sum", (LAT, LON), "area"), "fldint"),
+    "sellonlatbox": SpaceName(_box, "sellonlatbox,350,20,-30,30", 4, 4),
+    "sellevel": SpaceName(lambda *values: (Select(LEVEL, values),), "sellevel,85000,50000", 1, 1000),
+    **{f"gridbox{how}": SpaceName(_coarsen(how), f"gridbox{how},4,4", 2, 2) for how in HOWS},
+}
+"""By name. vertmean has no weights, as it doesn't know the layers' thickness."""
+
+
+def named(written: str, others: Iterable[str]) -> tuple[Move, ...]:
+    """Give the moves of a name, such as ``fldmean`` or ``sellevel,85000``.
+
+    Parameters
+    ----------
+    written
+        As the configuration has it.
+    others
+        What else is valid, for the message.
+
+    Raises
+    ------
+    ConfigError
+        If the name is unknown, or its numbers are wrong.
+    """
+    word, *rest = (part.strip() for part in written.split(","))
+    if word not in NAMES:
+        raise ConfigError(f"unknown space {word!r}; {nearest(word, [*NAMES, *others])}")
+    name = NAMES[word]
+    if not name.least <= len(rest) <= name.most:
+        raise ConfigError(f"space {written!r} has {len(rest)} numbers: write it like {name.example}")
+    return _made(name, written, rest)
+
+
+def _made(name: SpaceName, written: str, rest: Sequence[str]) -> tuple[Move, ...]:
+    try:
+        return name.make(*map(number, rest))
+    except ConfigError as error:
+        raise ConfigError(f"space {written!r}: {error}") from None

@@ -1,4 +1,4 @@
-"""Spaces on a grid: which region of a result each block contributes to, and how the contributions merge."""
+"""Spaces on a grid: what each block contributes to a result, and how the contributions merge."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -7,11 +7,94 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.operators.family import Array, DType
-from bbflow.operators.space.lane import Lane, as_index, take
-from bbflow.operators.space.local import Local
-from bbflow.operators.space.track import Track
+from bbflow.operators.family import Array, DType, Steps
+from bbflow.operators.space.tracks import Strip, Track, as_index, take, tiles
 from bbflow.operators.space.ways import WAYS
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Local:
+    """Takes the points of one block, and reduces them; small when pickled."""
+
+    start: tuple[int, ...]
+    """First index of the result's region to which the block contributes."""
+    count: tuple[int, ...]
+    """Shape of that region; () if the result is one number. Parts that the block lacks are missing in the partials."""
+    complete: bool
+    """Whether every result of the region depends on this block alone."""
+    block: tuple[int, ...]
+    """Shape of the block."""
+    how: str
+    """What is done with the places, see `WAYS`."""
+    strips: tuple[Strip, ...]
+    """The block's places."""
+    factor: Array | None = None
+    """Weights that are not those of one dimension, masks too; they broadcast against the places."""
+
+    def values(self, steps: Steps) -> list[Array]:
+        """Give the results of a complete region.
+
+        Parameters
+        ----------
+        steps
+            The block's values, each of shape (points of the block,).
+
+        Returns
+        -------
+        list
+            For each step an array of shape (prod(count),) and type `Placement.dtype`; NaN where nothing is valid.
+        """
+        if not self.complete:
+            raise ValueError(f"the region at {self.start} of shape {self.count} needs other blocks too: use `partial`")
+        if self.how == "select":
+            return [self._selected(values, steps.fill) for values in steps.values]
+        way = WAYS[self.how]
+        finished = way.finish(self.partial(steps))
+        return [row.astype(way.dtype(block.dtype)) for row, block in zip(finished, steps.values, strict=True)]
+
+    def partial(self, steps: Steps) -> Array:
+        """Give mergeable components, float64 of shape (steps, k, prod(count)); see `Placement.merge`."""
+        way = WAYS[self.how]
+        region = tuple(strip.size for strip in self.strips)
+        result = np.stack([way.empty(region) for _ in steps.values])
+        for cuts, part in tiles(self.strips):
+            factor, place = _cut(self.factor, cuts), _place(part)
+            for target, values in zip(result, steps.values, strict=True):
+                taken = take(values.reshape(self.block), part)
+                found = way.reduce(taken, _used(steps.fill, taken), factor, part)
+                target[place] = way.merge(target[place], found)
+        return result.reshape(len(steps.values), way.components, -1)
+
+    def _selected(self, values: Array, fill: Array | None) -> Array:
+        chosen = take(values.reshape(self.block), self.strips)
+        dtype = WAYS[self.how].dtype(chosen.dtype)
+        result = chosen.astype(dtype, order="C")  # a copy: what it is taken from is freed before long
+        if fill is not None:
+            result[chosen == fill] = np.nan
+        if self.factor is not None:
+            np.copyto(result, np.nan, where=self.factor == 0)
+        return result.reshape(-1)
+
+
+def _used(fill: Array | None, values: Array) -> Array | None:
+    """Give the fill value if it is there: most tiles of most variables that have one are faster without it."""
+    return fill if fill is not None and (values == fill).any() else None
+
+
+def _cut(factor: Array | None, cuts: tuple[slice, ...]) -> Array | None:
+    """Give a tile's factors; axes of length 1 stand for any length."""
+    if factor is None:
+        return None
+    return factor[tuple(cut if length > 1 else slice(None) for cut, length in zip(cuts, factor.shape, strict=True))]
+
+
+def _place(part: list[Strip]) -> tuple[Any, ...]:
+    """Give the index of a tile's targets in the components of the region."""
+    targets = [strip.groups()[1] for strip in part]
+    if all(isinstance(item, slice) for item in targets):
+        return (slice(None), *targets)
+    arrays = [np.arange(item.start, item.stop) if isinstance(item, slice) else item for item in targets]
+    return (slice(None), *np.ix_(*arrays))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,26 +140,26 @@ class Placement:
         inside = [track.inside(start, count) for track in self.tracks]
         if not all(map(len, inside)):
             return None
-        lanes = [_lane(track, places) for track, places in zip(self.tracks, inside, strict=True)]
-        factor = self._factor(lanes)
+        strips = [_strip(track, places) for track, places in zip(self.tracks, inside, strict=True)]
+        factor = self._factor(strips)
         if factor is not None and not factor.any():
             return None
-        regions = zip(self.tracks, lanes, inside, strict=True)
+        regions = zip(self.tracks, strips, inside, strict=True)
         return Local(
-            start=tuple(lane.first for lane in lanes if lane.factor),
-            count=tuple(lane.size for lane in lanes if lane.factor),
-            complete=all(track.has_all_of(lane.first, lane.size, places) for track, lane, places in regions),
+            start=tuple(strip.first for strip in strips if strip.factor),
+            count=tuple(strip.size for strip in strips if strip.factor),
+            complete=all(track.has_all_of(strip.first, strip.size, places) for track, strip, places in regions),
             block=count,
             how=self.how,
-            lanes=tuple(_moved(lane, start) for lane in lanes),
+            strips=tuple(_moved(strip, start) for strip in strips),
             factor=factor,
         )
 
-    def _factor(self, lanes: list[Lane]) -> Array | None:
-        """Give the product of what the lanes take of each factor, cut and apart from the whole."""
+    def _factor(self, strips: list[Strip]) -> Array | None:
+        """Give the product of what the strips take of each factor, cut and apart from the whole."""
         if not self.factors:
             return None
-        return np.array(reduce(lambda left, right: left * right, [take(item, lanes) for item in self.factors]))
+        return np.array(reduce(lambda left, right: left * right, [take(item, strips) for item in self.factors]))
 
     def merge(self, left: Array, right: Array) -> Array:
         """Merge two partial results of one region and of blocks that don't overlap, in any order."""
@@ -121,12 +204,12 @@ class Placement:
         return whole.reshape(steps, way.components, -1)
 
 
-def _lane(track: Track, places: Array) -> Lane:
-    """Give the lane of some of a track's places, with the indices of the whole variable."""
+def _strip(track: Track, places: Array) -> Strip:
+    """Give the strip of some of a track's places, with the indices of the whole variable."""
     targets = track.targets(places)
     first, last = int(targets[0]), int(targets[-1])
     weights = None if track.weights is None else track.weights[places]
-    return Lane(
+    return Strip(
         axes=track.axes,
         indices=tuple(indices[places] for indices in track.indices),
         places=as_index(places),
@@ -137,8 +220,8 @@ def _lane(track: Track, places: Array) -> Lane:
     )
 
 
-def _moved(lane: Lane, start: tuple[int, ...]) -> Lane:
-    """Give a lane of the whole variable with the indices of a block that starts there."""
-    pairs = zip(lane.axes, lane.indices, strict=True)
+def _moved(strip: Strip, start: tuple[int, ...]) -> Strip:
+    """Give a strip of the whole variable with the indices of a block that starts there."""
+    pairs = zip(strip.axes, strip.indices, strict=True)
     indices = tuple(np.asarray(whole) - start[axis] for axis, whole in pairs)
-    return replace(lane, indices=indices if len(indices) > 1 else (as_index(indices[0]),))
+    return replace(strip, indices=indices if len(indices) > 1 else (as_index(indices[0]),))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bbflow.operators.family import Array, DType
-from bbflow.operators.space.lane import Lane
+from bbflow.operators.space.tracks import Strip
 
 SMALL_GROUP = 16
 """Groups of up to so many places are reduced faster member by member than one by one."""
@@ -25,24 +25,24 @@ class Way(ABC):
         """Give components of nothing; float64 of shape (k, *shape)."""
 
     @abstractmethod
-    def reduce(self, values: Array, fill: Array | None, factor: Array | None, lanes: Sequence[Lane]) -> Array:
+    def reduce(self, values: Array, fill: Array | None, factor: Array | None, strips: Sequence[Strip]) -> Array:
         """Give the components of some values.
 
         Parameters
         ----------
         values
-            One axis for each lane.
+            One axis for each strip.
         fill
             What stands for 'missing', besides NaN.
         factor
             Weight of each value, that broadcasts against them; 0 leaves it out. None for 1.
-        lanes
+        strips
             Say which places go together, and their weights.
 
         Returns
         -------
         numpy.ndarray
-            float64, k arrays with one axis for each lane: of the targets that it has.
+            float64, k arrays with one axis for each strip: of the targets that it has.
         """
 
     @abstractmethod
@@ -70,17 +70,17 @@ class Weighted(Way):
         """Give zeros."""
         return np.zeros((2, *shape))
 
-    def reduce(self, values: Array, fill: Array | None, factor: Array | None, lanes: Sequence[Lane]) -> Array:
+    def reduce(self, values: Array, fill: Array | None, factor: Array | None, strips: Sequence[Strip]) -> Array:
         """Give the sums; see `Way.reduce`. If nothing is missing, the sum of the weights is that of the places."""
         wide = values.astype("f8", order="C")
         if fill is None:
-            sums = _contract(wide if factor is None else wide * factor, lanes)
+            sums = _contract(wide if factor is None else wide * factor, strips)
             if np.isfinite(sums).all():
-                return np.stack([sums, _all_weights(factor, lanes, sums.shape)])
+                return np.stack([sums, _all_weights(factor, strips, sums.shape)])
         valid = _valid(values, fill, factor)
         np.copyto(wide, 0.0, where=~valid)
         weights = valid.astype("f8") if factor is None else np.where(valid, factor, 0.0)
-        return np.stack([_contract(wide if factor is None else wide * weights, lanes), _contract(weights, lanes)])
+        return np.stack([_contract(wide if factor is None else wide * weights, strips), _contract(weights, strips)])
 
     def merge(self, left: Array, right: Array) -> Array:
         """Add them."""
@@ -105,23 +105,23 @@ class Extreme(Way):
         """Give NaN."""
         return np.full((1, *shape), np.nan)
 
-    def reduce(self, values: Array, fill: Array | None, factor: Array | None, lanes: Sequence[Lane]) -> Array:
+    def reduce(self, values: Array, fill: Array | None, factor: Array | None, strips: Sequence[Strip]) -> Array:
         """Give the extremes; see `Way.reduce`."""
         if fill is None and factor is None:
-            found = self._reduce(values, lanes, np.maximum if self.largest else np.minimum)
+            found = self._reduce(values, strips, np.maximum if self.largest else np.minimum)
             if found.dtype.kind != "f" or not np.isnan(found).any():  # the slower fmin and fmax aren't needed
                 return found.astype("f8")[np.newaxis]
         valid = _valid(values, fill, factor)
         floats = values if values.dtype.kind == "f" else values.astype("f8")
         kept = np.where(valid, floats, np.asarray(np.nan, floats.dtype))
-        return self._reduce(kept, lanes, np.fmax if self.largest else np.fmin).astype("f8")[np.newaxis]
+        return self._reduce(kept, strips, np.fmax if self.largest else np.fmin).astype("f8")[np.newaxis]
 
-    def _reduce(self, values: Array, lanes: Sequence[Lane], ufunc: Any) -> Array:
-        for axis, lane in reversed(list(enumerate(lanes))):
-            if not lane.factor:
+    def _reduce(self, values: Array, strips: Sequence[Strip], ufunc: Any) -> Array:
+        for axis, strip in reversed(list(enumerate(strips))):
+            if not strip.factor:
                 values = ufunc.reduce(values, axis=axis, keepdims=True)
-            elif lane.factor > 1:
-                values = _group(ufunc, values, lane, axis)
+            elif strip.factor > 1:
+                values = _group(ufunc, values, strip, axis)
         return values
 
     def merge(self, left: Array, right: Array) -> Array:
@@ -154,43 +154,43 @@ def _valid(values: Array, fill: Array | None, factor: Array | None) -> Array:
     return valid if factor is None else valid & (factor != 0)
 
 
-def _contract(values: Array, lanes: Sequence[Lane]) -> Array:
-    """Sum over the lanes that are reduced, with their weights; float64, one axis for each lane."""
-    for axis, lane in reversed(list(enumerate(lanes))):
-        if lane.factor == 1:
+def _contract(values: Array, strips: Sequence[Strip]) -> Array:
+    """Sum over the strips that are reduced, with their weights; float64, one axis for each strip."""
+    for axis, strip in reversed(list(enumerate(strips))):
+        if strip.factor == 1:
             continue
-        if lane.factor:
-            weighted = values if lane.weights is None else values * _along(lane.weights, axis, values.ndim)
-            values = _group(np.add, weighted, lane, axis)
-        elif lane.weights is None:
+        if strip.factor:
+            weighted = values if strip.weights is None else values * _along(strip.weights, axis, values.ndim)
+            values = _group(np.add, weighted, strip, axis)
+        elif strip.weights is None:
             values = values.sum(axis=axis, keepdims=True)
         else:
-            values = np.expand_dims(np.tensordot(values, lane.weights, axes=(axis, 0)), axis)
+            values = np.expand_dims(np.tensordot(values, strip.weights, axes=(axis, 0)), axis)
     return values
 
 
-def _group(ufunc: Any, values: Array, lane: Lane, axis: int) -> Array:
+def _group(ufunc: Any, values: Array, strip: Strip, axis: int) -> Array:
     """Reduce the places of each target; whole small groups by their first places, then their second, and so on."""
-    if not lane.whole_groups or lane.factor > SMALL_GROUP:
-        return np.asarray(ufunc.reduceat(values, lane.groups()[0], axis=axis))
+    if not strip.whole_groups or strip.factor > SMALL_GROUP:
+        return np.asarray(ufunc.reduceat(values, strip.groups()[0], axis=axis))
     before = (slice(None),) * axis
-    members = [values[(*before, slice(first, None, lane.factor))] for first in range(lane.factor)]
+    members = [values[(*before, slice(first, None, strip.factor))] for first in range(strip.factor)]
     result = ufunc(members[0], members[1])
     for member in members[2:]:
         ufunc(result, member, out=result)
     return np.asarray(result)
 
 
-def _all_weights(factor: Array | None, lanes: Sequence[Lane], shape: tuple[int, ...]) -> Array:
+def _all_weights(factor: Array | None, strips: Sequence[Strip], shape: tuple[int, ...]) -> Array:
     """Give the sums of the weights if every value is valid."""
     if factor is not None:
-        full = np.broadcast_to(factor, [lane.length for lane in lanes]).astype("f8")
-        return _contract(full, lanes)
-    weights = np.ones((1,) * len(lanes))
-    for axis, lane in enumerate(lanes):
-        if lane.factor != 1:
-            own = np.ones(lane.length) if lane.weights is None else lane.weights
-            weights = weights * _along(np.add.reduceat(own, lane.groups()[0]), axis, len(lanes))
+        full = np.broadcast_to(factor, [strip.length for strip in strips]).astype("f8")
+        return _contract(full, strips)
+    weights = np.ones((1,) * len(strips))
+    for axis, strip in enumerate(strips):
+        if strip.factor != 1:
+            own = np.ones(strip.length) if strip.weights is None else strip.weights
+            weights = weights * _along(np.add.reduceat(own, strip.groups()[0]), axis, len(strips))
     return np.broadcast_to(weights, shape)
 
 
