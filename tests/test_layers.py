@@ -20,8 +20,8 @@ LAYERS = (
     {"cli"},
 )
 RANKS = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
-DOORS = {"__init__.py", "__main__.py"}
-"""The package's door names the public interface, and `python -m bbflow` the command line."""
+ENTRIES = {"__init__.py", "__main__.py"}
+"""`__init__.py` names the public interface, and `python -m bbflow` the command line."""
 MAX_LINES = 400
 LONG_FILES: dict[str, str] = {}
 """Files above the limit, each with its reason."""
@@ -60,13 +60,13 @@ def importers_of(*packages):
 
 
 def test_every_part_has_its_layer():
-    assert {part_of(file) for file in IMPORTS if file not in DOORS} == set(RANKS)
+    assert {part_of(file) for file in IMPORTS if file not in ENTRIES} == set(RANKS)
 
 
 def test_imports_go_one_way():
     upwards = [
         f"{file} imports {name} from its own layer or one above"
-        for file in sorted(IMPORTS.keys() - DOORS)
+        for file in sorted(IMPORTS.keys() - ENTRIES)
         for name in IMPORTS[file]
         if is_upwards(part_of(file), name)
     ]

@@ -96,7 +96,7 @@ Value NodeLink::Open(const Contact &contact, const size_t number, const int64_t 
     auto channel =
         std::make_unique<Channel>(ConnectTo(node, contact.Key, m_Parameters.Transport, deadline));
     const bool mayBeKnown = m_AskedNode == node.Name;
-    m_AskedNode = node.Name; // a reply that gets lost must not make this rank a stranger
+    m_AskedNode = node.Name; // a reply that gets lost must not make this rank unknown there
     const Value reply =
         Ask(*channel,
             Value::Map{{"local_writers", uint64_t{CountWriters(contact, m_Parameters, number)}},

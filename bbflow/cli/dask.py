@@ -31,12 +31,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
     certificate = ensure_certificate(options.contact)
-    door = (certificate, options.scheduler_file, options.listen)
+    listening = (certificate, options.scheduler_file, options.listen)
     if options.kind == "worker":
-        serve_worker(*door, options.threads, options.simulation)
+        serve_worker(*listening, options.threads, options.simulation)
     else:
         try:
-            serve_scheduler(*door, options.dashboard, options.simulation)
+            serve_scheduler(*listening, options.dashboard, options.simulation)
         finally:
             certificate.unlink(missing_ok=True)
     return 0

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from bbflow.cli.node import add_door_arguments, certificate_of
+from bbflow.cli.node import add_listen_arguments, certificate_of
 from bbflow.files.core import Options
 from bbflow.files.giving_way import GivingWay
 from bbflow.files.ionode import IoNodePlace
@@ -21,7 +21,7 @@ def _add_server(parser: argparse.ArgumentParser) -> None:
         "--storage", default="", metavar="URL", help="shared storage behind the files: s3://, a path, …"
     )
     parser.add_argument("--with-parent", action="store_true", help="also end when standard input ends")
-    add_door_arguments(parser)
+    add_listen_arguments(parser)
 
 
 def add_master(parser: argparse.ArgumentParser) -> None:

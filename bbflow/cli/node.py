@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--adopt", type=Path, metavar="DIRECTORY", help="take in what ranks without a node wrote to a SpillDirectory"
     )
     add_files_arguments(parser)
-    add_door_arguments(parser)
+    add_listen_arguments(parser)
     parser.add_argument("--with-parent", action="store_true", help="also end when standard input ends")
 
 
@@ -68,7 +68,7 @@ def files_options(options: argparse.Namespace) -> list[str]:
     return [*words, *(word for name, value in given.items() if value for word in (f"--files-{name}", str(value)))]
 
 
-def add_door_arguments(parser: argparse.ArgumentParser) -> None:
+def add_listen_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare how a node lets peers of other hosts in."""
     parser.add_argument(
         "--listen", default=LOOPBACK, metavar="ADDRESS", help="host[:port] for other hosts (default: %(default)s)"
@@ -79,7 +79,7 @@ def add_door_arguments(parser: argparse.ArgumentParser) -> None:
     tls.add_argument("--tls-authority", type=Path, help="the authority's certificate, where peers can read it")
 
 
-def door_options(options: argparse.Namespace) -> list[str]:
+def listen_options(options: argparse.Namespace) -> list[str]:
     """Give these options again, for a node that is started with them."""
     tls = {f"--tls-{name}": getattr(options, f"tls_{name}") for name in ("certificate", "key", "authority")}
     return ["--listen", options.listen, *(str(word) for item in tls.items() if item[1] for word in item)]
@@ -132,7 +132,7 @@ def _start_files(options: argparse.Namespace, key: str, capacity: int) -> "Compa
     from bbflow.files.companions import Companions  # late: a node without files needs nothing of it
 
     storage = [] if options.files == "none" else ["--storage", options.files]
-    endpoint = door_options(options)
+    endpoint = listen_options(options)
     ionode = list(storage)
     if options.files_policy:
         ionode += ["--policy", options.files_policy]

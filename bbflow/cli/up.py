@@ -13,7 +13,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from bbflow.cli.node import add_door_arguments, add_files_arguments, door_options, files_options
+from bbflow.cli.node import add_files_arguments, add_listen_arguments, files_options, listen_options
 from bbflow.errors import NodeError
 from bbflow.landing.contact import remove_scheduler_file
 from bbflow.landing.embedded import (
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--capacity", default="512MiB", help="size of each pool (default: %(default)s)")
     parser.add_argument("--directory", type=Path, default=DEFAULT_DIRECTORY, help="default: %(default)s")
     add_files_arguments(parser)
-    add_door_arguments(parser)
+    add_listen_arguments(parser)
     parser.add_argument("--scheduler-file", type=Path, help="also start Dask, and write its scheduler file")
     parser.add_argument(
         "--dashboard",
@@ -49,8 +49,8 @@ def run(options: argparse.Namespace) -> int:
     root = make_root(options.directory)
     for number in range(options.nodes):
         name = f"bb{number}"
-        capacity, door = parse_bytes(options.capacity), [*door_options(options), *files_options(options)]
-        process = spawn_node(name, root, capacity, options.contact, options=door)
+        capacity, words = parse_bytes(options.capacity), [*listen_options(options), *files_options(options)]
+        process = spawn_node(name, root, capacity, options.contact, options=words)
         wait_until_ready(name, options.contact, process, root / f"{name}.log")
     if options.files:
         _wait_for_files(options.contact, options.nodes)

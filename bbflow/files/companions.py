@@ -36,8 +36,8 @@ class Companions:
         Where they make directories of their own.
     key
         The contact file's key.
-    door
-        Options of all servers.
+    listen
+        Where all servers listen, and their certificate, as options.
     capacity
         Bytes that all files on this node may take.
     ionode
@@ -54,7 +54,7 @@ class Companions:
         contact: Path,
         directory: Path,
         key: str,
-        door: Sequence[str],
+        listen: Sequence[str],
         capacity: int,
         ionode: Sequence[str],
         master: Sequence[str],
@@ -62,7 +62,7 @@ class Companions:
     ) -> None:
         self._closing = threading.Event()
         self._keepers: list[threading.Thread] = []
-        self._name, self._contact, self._directory, self._key, self._door = name, contact, directory, key, door
+        self._name, self._contact, self._directory, self._key, self._listen = name, contact, directory, key, listen
         is_first = self._keep_master(subtree, "master", master)
         streams = capacity // STREAMS_SHARE if is_first and subtree == "/" else 0
         self._keep("ionode", "files", ["--subtree", subtree, "--capacity", str(capacity - streams), *ionode])
@@ -83,7 +83,7 @@ class Companions:
     def _keep(self, server: str, kind: str, words: Sequence[str]) -> None:
         directory = own_directory(self._directory, f"{self._name}-{kind}", self._contact)
         common = ["--contact", str(self._contact), "--name", self._name, "--directory", str(directory), "--with-parent"]
-        command = [sys.executable, "-m", "bbflow", "files", server, *common, *self._door, *words]
+        command = [sys.executable, "-m", "bbflow", "files", server, *common, *self._listen, *words]
         keeper = threading.Thread(target=self._run, args=(command,), name=f"bbflow-keep-{kind}", daemon=True)
         self._keepers.append(keeper)
         keeper.start()

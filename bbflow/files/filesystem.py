@@ -1,4 +1,4 @@
-"""fsspec's door to the files: ``bb://path``, for xarray, Dask, pandas and zarr. fsspec is imported here for no more.
+"""fsspec's access to the files: ``bb://path``, for xarray, Dask, pandas and zarr. fsspec is imported here for no more.
 
 The contact file is the option `contact`, else the environment variable ``BBFLOW_CONTACT``.
 """

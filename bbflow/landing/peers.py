@@ -28,7 +28,7 @@ from bbflow.store.frames import decode_map
 RESERVED_FILES = 32
 """Descriptors that are kept for what isn't a peer: listeners, index, pool."""
 STAY_S = 0.5
-"""A stranger that others wait for may stay so long, and so long nobody else is let in."""
+"""A peer that hasn't proved itself may stay so long if others wait, and so long nobody else is let in."""
 FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
@@ -82,7 +82,7 @@ class PeerServer(ABC):
         self._selector = selectors.DefaultSelector()
         self._numbers = itertools.count(1)
         self._links: dict[int, Link] = {}
-        self._strangers: dict[int, float] = {}
+        self._unproven: dict[int, float] = {}
         self._most_links = _open_files() - RESERVED_FILES
         self._closed_until_s: dict[socket.socket, float] = {}
         self.interrupted = False
@@ -149,7 +149,7 @@ class PeerServer(ABC):
                 else:
                     self._serve(key.data, events)
             self._do_due()
-            self._turn_strangers_away()
+            self._cut_off_unproven()
             self._open_again()
         self._close()
 
@@ -164,21 +164,21 @@ class PeerServer(ABC):
 
     def _timeout_s(self) -> float | None:
         now_s = time.monotonic()
-        waits_s = [deadline_s - now_s for deadline_s in (*self._strangers.values(), *self._closed_until_s.values())]
+        waits_s = [deadline_s - now_s for deadline_s in (*self._unproven.values(), *self._closed_until_s.values())]
         if (due_s := self._due_s()) is not None:
             waits_s.append(due_s)
         return max(min(waits_s), 0.0) if waits_s else None
 
     def _accept(self, listener: socket.socket) -> None:
-        strangers = [peer for peer in self._strangers if self._links[peer].socket.family == listener.family]
-        if len(self._links) >= self._most_links or len(strangers) >= self._most_links // 2:
-            self._make_room(listener, strangers)
+        unproven = [peer for peer in self._unproven if self._links[peer].socket.family == listener.family]
+        if len(self._links) >= self._most_links or len(unproven) >= self._most_links // 2:
+            self._make_room(listener, unproven)
             return  # who waits is let in next
         try:
             accepted, _ = listener.accept()
         except OSError as error:
             if error.errno in FULL:
-                self._make_room(listener, strangers)
+                self._make_room(listener, unproven)
             return  # else it has given up already
         if listener is self._tcp:
             tune(accepted)
@@ -187,15 +187,15 @@ class PeerServer(ABC):
                 accepted = self._tls.wrap_socket(accepted, server_side=True, do_handshake_on_connect=False)
         peer = next(self._numbers)
         self._links[peer] = Link(accepted, NodeHandshake(self._endpoint.key, self._identity), self._pool)
-        self._strangers[peer] = time.monotonic() + TIMEOUT_S
+        self._unproven[peer] = time.monotonic() + TIMEOUT_S
         self._selector.register(accepted, selectors.EVENT_READ, peer)
         self._let_in(peer, self._links[peer])
 
-    def _make_room(self, listener: socket.socket, strangers: list[int]) -> None:
-        """Let the stranger go that has been silent for longest, or let nobody in for a moment."""
-        oldest = min(strangers, key=lambda peer: self._strangers[peer], default=None)
+    def _make_room(self, listener: socket.socket, unproven: list[int]) -> None:
+        """Cut off the peer that has failed to prove itself for longest, or let nobody in for a moment."""
+        oldest = min(unproven, key=lambda peer: self._unproven[peer], default=None)
         now_s = time.monotonic()
-        until_s = now_s + STAY_S if oldest is None else self._strangers[oldest] - TIMEOUT_S + STAY_S
+        until_s = now_s + STAY_S if oldest is None else self._unproven[oldest] - TIMEOUT_S + STAY_S
         if oldest is not None and until_s <= now_s:
             self._cut_off(oldest, "others wait for its place")
         else:
@@ -208,9 +208,9 @@ class PeerServer(ABC):
             del self._closed_until_s[listener]
             self._selector.register(listener, selectors.EVENT_READ, "listener")
 
-    def _turn_strangers_away(self) -> None:
+    def _cut_off_unproven(self) -> None:
         now_s = time.monotonic()
-        for peer in [peer for peer, deadline_s in self._strangers.items() if deadline_s <= now_s]:
+        for peer in [peer for peer, deadline_s in self._unproven.items() if deadline_s <= now_s]:
             self._cut_off(peer, f"it didn't prove itself within {TIMEOUT_S:.0f} s")
 
     def _serve(self, peer: int, events: int) -> None:
@@ -241,7 +241,7 @@ class PeerServer(ABC):
         if refused := answer_handshake(link, item, self._decode):
             self._cut_off(peer, refused)
         elif link.handshake.done:
-            del self._strangers[peer]
+            del self._unproven[peer]
 
     def _send(self, peer: int, message: Message | Struct) -> None:
         """Send a message, if its peer is still there."""
@@ -262,7 +262,7 @@ class PeerServer(ABC):
 
     def _hang_up(self, peer: int, *, by_itself: bool) -> None:
         link = self._links.pop(peer)
-        self._strangers.pop(peer, None)
+        self._unproven.pop(peer, None)
         self._selector.unregister(link.socket)
         link.socket.close()
         self._left(peer, by_itself=by_itself)

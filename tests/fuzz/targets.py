@@ -51,7 +51,7 @@ def frames(data):
 
 
 def handshake(data):
-    """Messages of a stranger, who is never let in."""
+    """Messages of a peer without the key, which is never let in."""
     dice = Dice(data)
     node = NodeHandshake(KEY, {"name": "bb0", "host": "h"})
     messages = [

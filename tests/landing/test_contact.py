@@ -88,10 +88,10 @@ def test_a_name_stands_in_the_file_once(tmp_path):
 
 def test_a_node_that_started_with_another_key_is_refused(tmp_path):
     path = tmp_path / "contact.json"
-    stranger = node(tmp_path / "other.json", "b")
+    foreign = node(tmp_path / "other.json", "b")
     add_node(path, node(path, "a"))
     with pytest.raises(NodeError, match="written anew while node 'b' started: start it again"):
-        add_node(path, stranger)
+        add_node(path, foreign)
 
 
 def test_a_missing_file_says_how_to_make_one(tmp_path):

@@ -99,7 +99,7 @@ def test_who_sends_a_wrong_proof_is_logged_with_where_it_came_from(embedded):
         b"GET / HTTP/1.1\r\n\r\n",
     ],
 )
-def test_a_stranger_is_cut_off_at_its_first_words(embedded, first):
+def test_a_peer_without_the_key_is_cut_off_at_its_first_words(embedded, first):
     node = embedded.nodes[0]
     with socket.create_connection(split_address(node.tcp)) as peer:
         peer.settimeout(300)

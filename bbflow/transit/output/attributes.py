@@ -65,12 +65,12 @@ def _filled(value: str, own: Mapping[str, Any]) -> str | None:
     return None if given is None else str(given)
 
 
-def store_attributes(heritage: Mapping[str, Any], stream: str, made: datetime) -> dict[str, Any]:
+def store_attributes(of_stream: Mapping[str, Any], stream: str, made: datetime) -> dict[str, Any]:
     """Give the store's attributes: the stream's, and how the results came to be (CF conventions, section 2.6.2).
 
     Parameters
     ----------
-    heritage
+    of_stream
         The stream's own.
     stream
         Its name.
@@ -78,7 +78,7 @@ def store_attributes(heritage: Mapping[str, Any], stream: str, made: datetime) -
         When the store was made.
     """
     line = f"{made.isoformat(timespec='seconds')} bbflow: statistics of stream {stream}, while it was written"
-    earlier = str(heritage.get("history", "")).strip()
+    earlier = str(of_stream.get("history", "")).strip()
     defaults = {"title": f"Statistics of stream {stream}", "source": f"stream {stream} of a simulation"}
     own = {"Conventions": CF_VERSION, "bbflow_stream": stream, "bbflow_status": "running"}
-    return defaults | dict(heritage) | {"history": f"{line}\n{earlier}".strip()} | own
+    return defaults | dict(of_stream) | {"history": f"{line}\n{earlier}".strip()} | own

@@ -18,24 +18,24 @@ from testsupport.waiting import until
 
 
 @pytest.fixture
-def door(servers):
+def files(servers):
     servers.start(nodes=2, master=("--piece", "256KiB"))
     return {"contact": str(servers.contact)}
 
 
-def test_xarray_dask_pandas_and_zarr_open_it(door):
+def test_xarray_dask_pandas_and_zarr_open_it(files):
     values = np.random.default_rng(1).random((4, 50_000))
-    xr.Dataset({"v": (("t", "x"), values)}).to_zarr("bb://store.zarr", storage_options=door, consolidated=False)
-    assert np.array_equal(xr.open_zarr("bb://store.zarr", storage_options=door, consolidated=False).v, values)
-    dask.array.from_array(values, chunks=(1, 50_000)).to_zarr("bb://dask.zarr", storage_options=door)
-    assert np.array_equal(dask.array.from_zarr("bb://dask.zarr", storage_options=door).compute(), values)
+    xr.Dataset({"v": (("t", "x"), values)}).to_zarr("bb://store.zarr", storage_options=files, consolidated=False)
+    assert np.array_equal(xr.open_zarr("bb://store.zarr", storage_options=files, consolidated=False).v, values)
+    dask.array.from_array(values, chunks=(1, 50_000)).to_zarr("bb://dask.zarr", storage_options=files)
+    assert np.array_equal(dask.array.from_zarr("bb://dask.zarr", storage_options=files).compute(), values)
     table = pd.DataFrame({"a": [1, 2], "b": ["x", "y"]})
-    table.to_csv("bb://deep/er/table.csv", index=False, storage_options=door)
-    assert pd.read_csv("bb://deep/er/table.csv", storage_options=door).equals(table)
+    table.to_csv("bb://deep/er/table.csv", index=False, storage_options=files)
+    assert pd.read_csv("bb://deep/er/table.csv", storage_options=files).equals(table)
 
 
-def test_fsspec_finds_moves_and_removes(door):
-    system = fsspec.filesystem("bb", **door)
+def test_fsspec_finds_moves_and_removes(files):
+    system = fsspec.filesystem("bb", **files)
     system.pipe({"/a/b/one": b"1", "/a/two": b"22"})
     assert system.find("/a") == ["/a/b/one", "/a/two"]
     assert (system.cat_file("/a/two", 1), system.size("/a/two")) == (b"2", 2)

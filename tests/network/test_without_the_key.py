@@ -19,7 +19,7 @@ from testsupport.waiting import until
 
 ADDRESSES = {"host": "10.77.0.1", "other": "10.77.0.2"}
 NOBODY = 65534
-STRANGER = Path(__file__).with_name("stranger.py")
+INTRUDER = Path(__file__).with_name("intruder.py")
 LISTENS = "0A"
 """A socket's state in /proc/net/tcp."""
 PORTS = 11
@@ -102,8 +102,8 @@ def beside(hosts, *words):
 
 
 def tries(hosts, host, uid, certificate, addresses):
-    """Let a stranger try everything; give what it got."""
-    words = [sys.executable, str(STRANGER), str(uid), str(certificate), *(f"{ip}:{port}" for ip, port in addresses)]
+    """Let an intruder try everything; give what it got."""
+    words = [sys.executable, str(INTRUDER), str(uid), str(certificate), *(f"{ip}:{port}" for ip, port in addresses)]
     done = subprocess.run(hosts.inside(host, *words), capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

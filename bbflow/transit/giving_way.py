@@ -29,10 +29,10 @@ def writing(raw: RawConfig) -> Callable[[DrainWork], Drained]:
     policy = checked_policy(raw.policy, raw.phases)
     if raw.phases is None:
         return drain_steps
-    return partial(drain_politely, policy=policy, phases=raw.phases)
+    return partial(drain_giving_way, policy=policy, phases=raw.phases)
 
 
-def drain_politely(work: DrainWork, policy: Policy, phases: Path) -> Drained:
+def drain_giving_way(work: DrainWork, policy: Policy, phases: Path) -> Drained:
     """Write raw steps as a policy allows.
 
     Parameters
