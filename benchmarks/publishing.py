@@ -20,7 +20,7 @@ from bbflow.transit.folding.layouts import layout_of
 from bbflow.transit.folding.publish import FieldWork, publish_fields
 from bbflow.transit.folding.reduce import ReducedSpan
 from bbflow.transit.folding.shards import ShardKey, ShardState, StatePlace
-from bbflow.transit.folding.slots import BASE, OUTER, Slot
+from bbflow.transit.folding.slots import BASE, OUTER, StateSlot
 from bbflow.transit.folding.timeline import Closing, Span
 from bbflow.transit.output.fields import ResultField
 from bbflow.transit.output.results import Results
@@ -73,7 +73,7 @@ def _work(directory: Path, diagnostic: Diagnostic, side: int) -> FieldWork:
     """Give a field with two states: the span so far, and the open steps."""
     shape = (side, side)
     layout = layout_of(diagnostic, OUTER, np.dtype("f4"), shape)
-    files = {slot: str(directory / f"{diagnostic.key}.{slot.label}") for slot in (Slot(OUTER, "run"), BASE[OUTER])}
+    files = {slot: str(directory / f"{diagnostic.key}.{slot.label}") for slot in (StateSlot(OUTER, "run"), BASE[OUTER])}
     for number, path in enumerate(files.values()):
         state = np.zeros(layout.nbytes, "u1")
         for name, values in layout.views(state)["moments"].items():

@@ -16,7 +16,7 @@ from bbflow.transit.folding.layouts import layout_of
 from bbflow.transit.folding.publish import FieldWork, Handed, hand_over, publish_fields
 from bbflow.transit.folding.reduce import Partial, ReducedSpan, are_apart
 from bbflow.transit.folding.shards import ShardKey, ShardState, StatePlace
-from bbflow.transit.folding.slots import BASE, OUTER, Slot
+from bbflow.transit.folding.slots import BASE, OUTER, StateSlot
 from bbflow.transit.folding.timeline import Closing, Span
 from bbflow.transit.output.fields import ResultField
 from bbflow.transit.output.results import Results
@@ -126,7 +126,7 @@ def test_workers_write_chunks_that_appear_when_the_span_is_shown(tmp_path, diagn
     shards = []
     for number, part in enumerate(parts):
         files = {}
-        for slot, state in zip((Slot(OUTER, "run", ()), BASE[OUTER]), part.states, strict=True):
+        for slot, state in zip((StateSlot(OUTER, "run", ()), BASE[OUTER]), part.states, strict=True):
             files[slot] = StatePlace(str(tmp_path / f"{number}.{slot.label}"), 0)
             Path(files[slot].path).write_bytes(state)
         key = ShardKey("ab"[number % 2], "v", part.start, part.count)

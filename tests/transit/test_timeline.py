@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bbflow.operators.windows import parse_windows
-from bbflow.transit.folding.slots import OUTER, Slot, living, plan_roll
+from bbflow.transit.folding.slots import OUTER, StateSlot, living, plan_roll
 from bbflow.transit.folding.timeline import Timeline
 
 WINDOWS = parse_windows(["day", "month", {"season": "DJF"}, {"running": {"days": 3}}, "clim_month", "run"])
@@ -88,7 +88,7 @@ def test_the_states_that_are_kept_are_those_of_living_spans(hours):
             own = {slot.key for slot in states if slot.window == window.name}
             assert own <= living(window, own, new[window.name])
             if new[window.name] is not None:
-                kept = states.get(Slot(OUTER, window.name, new[window.name]), [])
+                kept = states.get(StateSlot(OUTER, window.name, new[window.name]), [])
                 inside = [before for before in hours[: at + 1] if window.key(date_of(before), 0) == new[window.name]]
                 assert kept + base == inside or window.name == "running3day"
 

@@ -25,7 +25,7 @@ from bbflow.transit.folding.finish import Finishing
 from bbflow.transit.folding.inherited import map_part, remainder
 from bbflow.transit.folding.layouts import layout_of
 from bbflow.transit.folding.reduce import Partial, ReducedSpan, partial_of
-from bbflow.transit.folding.slots import OUTER, Slot, WindowKey, whole_units
+from bbflow.transit.folding.slots import OUTER, StateSlot, WindowKey, whole_units
 from bbflow.transit.folding.timeline import Closing, Span
 from bbflow.transit.output.claiming import written
 from bbflow.transit.output.results import Results
@@ -152,7 +152,9 @@ def _write(
     coordinates, end = place_coordinates(arrays, 0)
     fields = {}
     for key, item in last.fields.items():
-        slots = [Slot(OUTER, window.name, span) for window in diagnostics[key].windows for span in spans[window.name]]
+        slots = [
+            StateSlot(OUTER, window.name, span) for window in diagnostics[key].windows for span in spans[window.name]
+        ]
         offsets, end = place_states(diagnostics[key], item.dtype, item.field.shape, slots, end)
         fields[key] = replace(item, offsets=offsets)
     errors = {name: text for state in states for name, text in state.errors.items()}
@@ -246,6 +248,6 @@ def _finalize(state: SavedState, key: str, diagnostic: Diagnostic, closing: Clos
     """Give the results of a span: of a running window its units are merged."""
     item = state.fields[key]
     shape, size = item.field.shape, layout_of(diagnostic, OUTER, np.dtype(item.dtype), item.field.shape).nbytes
-    offsets = (state.begin + item.offsets[Slot(OUTER, closing.window.name, span)] for span in closing.keys)
+    offsets = (state.begin + item.offsets[StateSlot(OUTER, closing.window.name, span)] for span in closing.keys)
     states = tuple(map_part(str(state.path), offset, size, "r") if size else b"" for offset in offsets)
     return Finishing(diagnostic, shape, [Partial((0,) * len(shape), shape, item.dtype, states)]).whole()

@@ -19,7 +19,7 @@ from bbflow.errors import ConfigError, DamagedError
 from bbflow.operators.family import Array
 from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.folding.inherited import Before, Inherited
-from bbflow.transit.folding.slots import Keys, Slot
+from bbflow.transit.folding.slots import Keys, StateSlot
 from bbflow.transit.output.fields import ResultField
 
 STATE_FILE = "state.bbflow"
@@ -41,7 +41,7 @@ class SavedField:
     """What the store must know of it."""
     dtype: str
     """NumPy's name of the values' type after the transforms."""
-    offsets: Mapping[Slot, int]
+    offsets: Mapping[StateSlot, int]
     """Place of the state to its first byte in the data."""
 
 
@@ -186,7 +186,7 @@ def _field_to_wire(item: SavedField) -> list[Any]:
 
 def _field_from_wire(message: list[Any]) -> SavedField:
     meaning, (name, dtype, shape, dims, attributes, units), values, places = message
-    offsets = {Slot(level, window, tuple(key)): offset for level, window, key, offset in places}
+    offsets = {StateSlot(level, window, tuple(key)): offset for level, window, key, offset in places}
     field = ResultField(name, dtype, tuple(shape), tuple(dims), attributes, units)
     return SavedField(meaning, field, values, offsets)
 

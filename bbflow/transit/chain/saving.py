@@ -24,7 +24,7 @@ from bbflow.transit.folding.kept import Kept
 from bbflow.transit.folding.lanes import state_sizes
 from bbflow.transit.folding.layouts import by_region, layout_of
 from bbflow.transit.folding.shards import Room, ShardState, StatePlace, overlap
-from bbflow.transit.folding.slots import BASE, CARRIED, INNER, OUTER, Keys, Slot
+from bbflow.transit.folding.slots import BASE, CARRIED, INNER, OUTER, Keys, StateSlot
 from bbflow.transit.folding.states import combine_files, forget, map_source, slot_of
 from bbflow.transit.folding.task import FoldWork, ShardFold
 from bbflow.transit.folding.timeline import Timeline
@@ -87,7 +87,7 @@ def _clear(work: SaveWork) -> None:
         layout.clear(buffer)
 
 
-def _whole(work: SaveWork, slot: Slot) -> tuple[Any, Any]:
+def _whole(work: SaveWork, slot: StateSlot) -> tuple[Any, Any]:
     layout = work.target.layout(work.diagnostic, slot, work.target.shape)
     size = layout.nbytes
     return layout, map_part(work.target.path, work.target.offsets[slot], size, "r+") if size else bytearray(1)
@@ -101,7 +101,9 @@ def _add(work: SaveWork, shard: ShardState, *, shared: bool) -> None:
                 _add_state(work, shard, slot, places, shared=shared)
 
 
-def _add_state(work: SaveWork, shard: ShardState, slot: Slot, places: Sequence[StatePlace], *, shared: bool) -> None:
+def _add_state(
+    work: SaveWork, shard: ShardState, slot: StateSlot, places: Sequence[StatePlace], *, shared: bool
+) -> None:
     layout = work.target.layout(work.diagnostic, slot, shard.count)
     whole, buffer = _whole(work, slot)
     fields, place = by_region(whole, buffer, work.target.shape), place_of(*shard.region)
@@ -136,24 +138,24 @@ def _advanced(work: SaveWork, shard: ShardState) -> Iterator[ShardState]:
         forget(slot_of(place.path) for place in set(advanced.files.values()) - set(shard.files.values()))
 
 
-def _sources(slot: Slot, current: Keys) -> list[Slot]:
+def _sources(slot: StateSlot, current: Keys) -> list[StateSlot]:
     """Give the places of what belongs to a state, the earlier first: the open steps go into their spans."""
     if slot.level == CARRIED or current[slot.window] != slot.key:
         return [slot]
     return [slot, BASE[slot.level]]
 
 
-def slots_to_save(diagnostic: Diagnostic, timeline: Timeline) -> list[Slot]:
+def slots_to_save(diagnostic: Diagnostic, timeline: Timeline) -> list[StateSlot]:
     """Give the places of the states that a run which goes on needs: of all spans that are alive."""
     levels = [(OUTER, window) for window in diagnostic.windows]
     levels += [(INNER, diagnostic.each.window)] if diagnostic.each else []
-    slots = [Slot(level, window.name, key) for level, window in levels for key in timeline.alive(window)]
+    slots = [StateSlot(level, window.name, key) for level, window in levels for key in timeline.alive(window)]
     return slots + ([BASE[CARRIED]] if diagnostic.transforms else [])
 
 
 def place_states(
-    diagnostic: Diagnostic, dtype: str, shape: tuple[int, ...], slots: Sequence[Slot], begin: int
-) -> tuple[dict[Slot, int], int]:
+    diagnostic: Diagnostic, dtype: str, shape: tuple[int, ...], slots: Sequence[StateSlot], begin: int
+) -> tuple[dict[StateSlot, int], int]:
     """Say where states lie from some byte on; gives the byte after them too."""
     offsets = {}
     for slot in slots:

@@ -14,7 +14,7 @@ from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.family import Array
 from bbflow.transit.folding.layouts import by_region, layout_of
 from bbflow.transit.folding.shards import Region, ShardKey, ShardState, StatePlace, overlap
-from bbflow.transit.folding.slots import Keys, Slot
+from bbflow.transit.folding.slots import Keys, StateSlot
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Inherited:
     """Of the field."""
     dtype: str
     """NumPy's name of the values' type after the transforms."""
-    offsets: Mapping[Slot, int]
+    offsets: Mapping[StateSlot, int]
     """Place of the state to its first byte in the file."""
     keys: Keys
     """Spans that the last step is in."""
@@ -38,7 +38,7 @@ class Inherited:
     taken: tuple[Region, ...] = ()
     """What other shards begin with."""
 
-    def layout(self, diagnostic: Diagnostic, slot: Slot, count: tuple[int, ...]) -> StateLayout:
+    def layout(self, diagnostic: Diagnostic, slot: StateSlot, count: tuple[int, ...]) -> StateLayout:
         """Give the layout of a slot's state of a region."""
         return layout_of(diagnostic, slot.level, np.dtype(self.dtype), count)
 
@@ -50,7 +50,7 @@ class Inherited:
             free[tuple(slice(max(a - c, 0), max(min(a + b - c, d), 0)) for a, b, c, d in axes)] = False
         return free
 
-    def cut(self, diagnostic: Diagnostic, slot: Slot, region: Region, target: Any) -> None:
+    def cut(self, diagnostic: Diagnostic, slot: StateSlot, region: Region, target: Any) -> None:
         """Set a region's state to what is saved, where it isn't taken; to the identity elsewhere."""
         start, count = region
         layout, whole = self.layout(diagnostic, slot, count), self.layout(diagnostic, slot, self.shape)
@@ -62,7 +62,7 @@ class Inherited:
         for name, view in by_region(layout, target, count).items():
             np.copyto(view, source[name][place], where=free)
 
-    def begun(self, state: ShardState, files: Mapping[Slot, StatePlace]) -> ShardState:
+    def begun(self, state: ShardState, files: Mapping[StateSlot, StatePlace]) -> ShardState:
         """Give a shard's state that begins with some files of what was cut."""
         return replace(
             state, dtype=self.dtype, last_step=self.number, last_time=self.time, keys=self.keys, files=dict(files)
@@ -97,7 +97,7 @@ def remainder(diagnostic: Diagnostic, inherited: Inherited, directory: str) -> I
         yield None
         return
     with tempfile.TemporaryDirectory(prefix="bbflow-remainder-", dir=directory) as scratch:
-        files: dict[Slot, StatePlace] = {}
+        files: dict[StateSlot, StatePlace] = {}
         for number, slot in enumerate(inherited.offsets):
             buffer = bytearray(max(inherited.layout(diagnostic, slot, inherited.shape).nbytes, 1))
             inherited.cut(diagnostic, slot, (origin, inherited.shape), buffer)

@@ -8,7 +8,7 @@ from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.family import Array, Steps
 from bbflow.transit.folding.layouts import layout_of
 from bbflow.transit.folding.shards import ShardState, StatePlace
-from bbflow.transit.folding.slots import BASE, INNER, Slot, slots_of, whole_units
+from bbflow.transit.folding.slots import BASE, INNER, StateSlot, slots_of, whole_units
 from bbflow.transit.folding.states import combine_files
 from bbflow.transit.folding.steps import then
 
@@ -25,7 +25,7 @@ def inner_step(diagnostic: Diagnostic, state: ShardState) -> Steps | None:
     current = None if each is None or state.keys is None else state.keys[each.window.name]
     if each is None or current is None:
         return None
-    begun = Slot(INNER, each.window.name, current)  # what an earlier run has of the span
+    begun = StateSlot(INNER, each.window.name, current)  # what an earlier run has of the span
     if BASE[INNER] not in state.files and begun not in state.files:
         return None
     own = [slot.key for slot in state.files if slot.level == INNER and slot.window == each.window.name]
@@ -40,6 +40,6 @@ def inner_step(diagnostic: Diagnostic, state: ShardState) -> Steps | None:
     return then(diagnostic.then, steps) if diagnostic.then else steps
 
 
-def places_of(files: Mapping[Slot, StatePlace], slots: list[Slot]) -> list[StatePlace]:
+def places_of(files: Mapping[StateSlot, StatePlace], slots: list[StateSlot]) -> list[StatePlace]:
     """Give where the states of those slots lie that have one, in their order."""
     return [files[slot] for slot in slots if slot in files]

@@ -7,7 +7,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from bbflow.records import Message
-from bbflow.transit.folding.slots import Keys, Slot
+from bbflow.transit.folding.slots import Keys, StateSlot
 
 Region = tuple[tuple[int, ...], tuple[int, ...]]
 """First index and shape."""
@@ -84,7 +84,7 @@ class ShardState:
     """Time of that step, in the stream's units."""
     keys: Keys | None = None
     """Spans that this step is in; None before the first one."""
-    files: Mapping[Slot, StatePlace] = field(default_factory=dict)
+    files: Mapping[StateSlot, StatePlace] = field(default_factory=dict)
     """Where its states lie, by their slot."""
     rows: tuple[str, ...] = ()
     """Files with rows that passed a filter and are not published yet."""
@@ -139,7 +139,7 @@ class ShardState:
             last_time,
             None if keys is None else {name: None if key is None else tuple(key) for name, key in keys.items()},
             {
-                Slot(level, window, tuple(key)): StatePlace(path, offset)
+                StateSlot(level, window, tuple(key)): StatePlace(path, offset)
                 for level, window, key, path, offset in message["files"]
             },
             tuple(message["rows"]),

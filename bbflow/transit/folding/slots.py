@@ -15,7 +15,7 @@ OUTER, INNER, CARRIED = "outer", "each", "carried"
 """The statistics' own states, those of `each`, and what the transforms carry from step to step."""
 
 
-class Slot(NamedTuple):
+class StateSlot(NamedTuple):
     """The place of one state."""
 
     level: str
@@ -32,20 +32,20 @@ class Slot(NamedTuple):
 
 
 LEVELS = OUTER, INNER, CARRIED
-BASE = {level: Slot(level) for level in LEVELS}
+BASE = {level: StateSlot(level) for level in LEVELS}
 
 
 @dataclass(frozen=True, slots=True)
 class Roll:
     """What becomes of the states when a base span closes."""
 
-    merged: tuple[Slot, ...]
+    merged: tuple[StateSlot, ...]
     """The base is merged into these."""
-    dropped: tuple[Slot, ...]
+    dropped: tuple[StateSlot, ...]
     """These are done with."""
 
 
-def plan_roll(level: str, windows: Sequence[Window], old: Keys, new: Keys, slots: Iterable[Slot]) -> Roll:
+def plan_roll(level: str, windows: Sequence[Window], old: Keys, new: Keys, slots: Iterable[StateSlot]) -> Roll:
     """Say what becomes of the states of a level.
 
     Parameters
@@ -59,17 +59,17 @@ def plan_roll(level: str, windows: Sequence[Window], old: Keys, new: Keys, slots
     slots
         What is kept so far.
     """
-    merged: list[Slot] = []
-    dropped: list[Slot] = []
+    merged: list[StateSlot] = []
+    dropped: list[StateSlot] = []
     for window in windows:
         own = {slot for slot in slots if slot.level == level and slot.window == window.name}
         before, after = old[window.name], new[window.name]
         if before is not None:
-            own.add(Slot(level, window.name, before))
+            own.add(StateSlot(level, window.name, before))
         alive = living(window, [slot.key for slot in own], after)
         dropped += [slot for slot in own if slot.key not in alive]
         if before is not None and before in alive:
-            merged.append(Slot(level, window.name, before))
+            merged.append(StateSlot(level, window.name, before))
     return Roll(tuple(merged), tuple(dropped))
 
 
@@ -93,9 +93,9 @@ def living(window: Window, keys: Iterable[WindowKey], current: WindowKey | None)
     return set(others[max(len(others) - window.keeps + 1, 0) :]) | (set(known) - set(others))
 
 
-def slots_of(level: str, window: Window, keys: Iterable[WindowKey]) -> tuple[Slot, ...]:
+def slots_of(level: str, window: Window, keys: Iterable[WindowKey]) -> tuple[StateSlot, ...]:
     """Give the places of some spans' states, oldest first."""
-    return tuple(Slot(level, window.name, key) for key in keys)
+    return tuple(StateSlot(level, window.name, key) for key in keys)
 
 
 def whole_units(window: Window, keys: Iterable[WindowKey], current: WindowKey) -> list[WindowKey] | None:

@@ -25,7 +25,7 @@ from bbflow.transit.folding.inputs import Inputs, extremes_of, open_inputs, part
 from bbflow.transit.folding.layouts import layout_of
 from bbflow.transit.folding.packing import Alike
 from bbflow.transit.folding.shards import Room, ShardKey, ShardState, StatePlace
-from bbflow.transit.folding.slots import BASE, CARRIED, INNER, OUTER, Keys, Slot, plan_roll
+from bbflow.transit.folding.slots import BASE, CARRIED, INNER, OUTER, Keys, StateSlot, plan_roll
 from bbflow.transit.folding.states import combine_files, forget, map_source, map_target, next_file, tidy
 from bbflow.transit.folding.steps import Carried, Then
 
@@ -241,7 +241,7 @@ class ShardFold:
         source = map_source(current) if current else None
         return fold_tiles(layout, source, self._target(slot, layout), steps, extremes, self._diagnostic.filters)
 
-    def _target(self, slot: Slot, layout: StateLayout) -> Any:
+    def _target(self, slot: StateSlot, layout: StateLayout) -> Any:
         """Map the place that gets a slot's next state."""
         work, current = self._work, self._old.files.get(slot)
         assert work.room is not None
