@@ -1,12 +1,14 @@
 """The agent's decisions: messages of peers go in, replies come out; no socket and no clock of its own."""
 
 from dataclasses import dataclass
-from typing import Any
+
+from msgspec import Struct
 
 from bbflow.errors import CapacityError, ProtocolError, StreamError
 from bbflow.landing.analysing import Analysing, show
 from bbflow.landing.connections import WriterConnections
 from bbflow.landing.reading import Reading
+from bbflow.landing.replies import DoneReply, RefusedReply, StatusReply, StreamStatus
 from bbflow.landing.requests import (
     BeginRequest,
     CommitRequest,
@@ -24,14 +26,14 @@ from bbflow.landing.requests import (
     WatchRequest,
 )
 from bbflow.landing.shown import Shown
-from bbflow.landing.waiting import Answers, Queues, Waiting
+from bbflow.landing.waiting import Answers, Queues, RoomAnswer, Waiting
 from bbflow.landing.writers import Clock
 from bbflow.layouts import Known
-from bbflow.records import Message
 from bbflow.store.node import NodeStore
 from bbflow.store.streams import Stream
 
-Reply = tuple[int, Message | Shown]
+Reply = tuple[int, Struct]
+"""For whom, and what: one of `replies`, or `Shown`."""
 QUIET = (SyncRequest, PinRequest, UnpinRequest, GetRequest, JoinRequest, PassRequest, StatusRequest)
 """Requests after which nothing that a `watch` shows has changed."""
 
@@ -63,7 +65,7 @@ class Agent:
 
     def __init__(self, store: NodeStore, name: str, host: str, clock: Clock) -> None:
         self._store = store
-        self._identity = {"name": name, "host": host}
+        self._name, self._host = name, host
         self._clock = clock
         self._change = 0
         self._waiting = Queues()
@@ -89,7 +91,7 @@ class Agent:
 
         Returns
         -------
-        list of (int, dict or Shown)
+        list of (int, Struct)
             Replies, for this peer and for others whose waiting ended with it.
 
         Raises
@@ -115,7 +117,7 @@ class Agent:
         self._waiting.add(waiting)
         return self._settle() if is_first else []
 
-    def _ask(self, peer: int, asked: Request) -> Message | None:
+    def _ask(self, peer: int, asked: Request) -> Struct | None:
         answer = self._answers.get(type(asked))
         if answer is None:
             raise ProtocolError(f"{type(asked).__name__} is nothing that an agent answers")
@@ -124,7 +126,7 @@ class Agent:
         except (CapacityError, StreamError) as error:
             if isinstance(asked, CommitRequest):  # it has no reply: the writer learns of it when it is cut off
                 raise ProtocolError(str(error)) from None
-            return {"ok": False, "error": str(error)}
+            return RefusedReply(error=str(error))
 
     def disconnect(self, peer: int, *, by_itself: bool = True) -> list[Reply]:
         """Take in that a peer's connection is gone.
@@ -161,12 +163,12 @@ class Agent:
             replies += answered
         return replies + self._show()
 
-    def _try(self, waiting: Waiting) -> Message | None:
+    def _try(self, waiting: Waiting) -> RoomAnswer | None:
         try:
             reply = self._writing.admit(waiting.peer, waiting.asked)
         except (CapacityError, StreamError, ProtocolError) as error:  # another peer may be served now: it must not pay
-            return {"ok": False, "error": str(error)}
-        if reply is not None and reply.get("status") == "discard":
+            return RefusedReply(error=str(error))
+        if reply is not None and reply.status == "discard":
             self._change += 1
         return reply
 
@@ -184,45 +186,45 @@ class Agent:
         known = self._known.setdefault(watcher.peer, Known())
         return show(self._store.streams.get(name) or Stream(name), watcher.asked, self._change, known)
 
-    def _status(self, peer: int, asked: StatusRequest) -> Message:
-        return {
-            "ok": True,
-            **self._identity,
-            "capacity": self._store.extents.capacity,
-            "free": self._store.extents.free_bytes,
-            "streams": {name: self._describe(stream) for name, stream in self._store.streams.items()},
-        }
+    def _status(self, peer: int, asked: StatusRequest) -> StatusReply:
+        return StatusReply(
+            name=self._name,
+            host=self._host,
+            capacity=self._store.extents.capacity,
+            free=self._store.extents.free_bytes,
+            streams={name: self._describe(stream) for name, stream in self._store.streams.items()},
+        )
 
-    def _describe(self, stream: Stream) -> dict[str, Any]:
+    def _describe(self, stream: Stream) -> StreamStatus:
         writers = self._writing.of(stream.name)
         begun = [rank.settled + 1 + bool(rank.granted) for rank in stream.ranks.values()]
         transports = self._writing.transports(stream.name)
-        return {
-            "status": stream.status,
-            "writers": stream.writers,
-            "local_writers": stream.local_writers,
-            "ranks": [
-                [number, transports.get(number, "closed" if rank.closed else "away")]
+        return StreamStatus(
+            status=stream.status,
+            writers=stream.writers,
+            local_writers=stream.local_writers,
+            ranks=[
+                (number, transports.get(number, "closed" if rank.closed else "away"))
                 for number, rank in sorted(stream.ranks.items())
             ],
-            "moved": list(stream.moved.items()),
-            "written": max(begun, default=stream.last + 1),
-            "landed": stream.landed_steps,
-            "landed_bytes": stream.landed_bytes,
-            "held": len(stream.steps),
-            "discarded": len(stream.discarded),
-            "readers": len(stream.holds),
-            "waiting": self._writing.count(stream.name, [w.peer for w in self._waiting]),
-            "waited_s": writers.waited_s if writers else 0.0,
-            "consumers": {name: cursor.step for name, cursor in stream.consumers.items()},
-        }
+            moved=list(stream.moved.items()),
+            written=max(begun, default=stream.last + 1),
+            landed=stream.landed_steps,
+            landed_bytes=stream.landed_bytes,
+            held=len(stream.steps),
+            discarded=len(stream.discarded),
+            readers=len(stream.holds),
+            waiting=self._writing.count(stream.name, [w.peer for w in self._waiting]),
+            waited_s=writers.waited_s if writers else 0.0,
+            consumers={name: cursor.step for name, cursor in stream.consumers.items()},
+        )
 
-    def _stop(self, peer: int, asked: StopRequest) -> Message:
+    def _stop(self, peer: int, asked: StopRequest) -> DoneReply:
         held = {stream.name: len(stream.steps) for stream in self._store.streams.values() if stream.steps}
         if held and not asked.force:
             raise StreamError(
-                f"node {self._identity['name']} still holds steps that were not folded and drained ({held}): "
+                f"node {self._name} still holds steps that were not folded and drained ({held}): "
                 "fold them first, or force it"
             )
         self.stopped = True
-        return {"ok": True}
+        return DoneReply()

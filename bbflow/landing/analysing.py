@@ -1,11 +1,12 @@
 """What an analysis asks of a node: to follow a stream, and to say what is safe with it."""
 
 from bbflow.errors import StreamError
+from bbflow.landing.replies import AttachReply, DoneReply
 from bbflow.landing.requests import AttachRequest, DoneRequest, DropRequest, WatchRequest
 from bbflow.landing.shown import Shown, ShownStep
 from bbflow.landing.waiting import Answers
 from bbflow.layouts import Known
-from bbflow.records import Message, Step
+from bbflow.records import Step
 from bbflow.store.entries import AttachRecord, DoneRecord, DropRecord
 from bbflow.store.node import NodeStore
 from bbflow.store.streams import Stream
@@ -76,7 +77,7 @@ class Analysing:
         self.answers: Answers = {AttachRequest: self._attach, DoneRequest: self._done, DropRequest: self._drop}
         """What answers at once."""
 
-    def _attach(self, peer: int, asked: AttachRequest) -> Message:
+    def _attach(self, peer: int, asked: AttachRequest) -> AttachReply:
         name, owner = asked.stream, asked.owner
         known = self._store.streams.get(name)
         if known and known.owner != owner:
@@ -86,11 +87,8 @@ class Analysing:
         self._store.record(AttachRecord(stream=name, consumers=asked.consumers, epoch=epoch, owner=owner))
         self._attached.setdefault(name, set()).add(peer)
         cursors = self._store.streams[name].consumers
-        return {
-            "ok": True,
-            "epoch": epoch,
-            "cursors": {key: [cursor.step, cursor.checkpoint] for key, cursor in cursors.items()},
-        }
+        told = {key: (cursor.step, cursor.checkpoint) for key, cursor in cursors.items()}
+        return AttachReply(epoch=epoch, cursors=told)
 
     def _check_owner(self, stream: Stream, *, take_over: bool) -> None:
         # Who is gone before anybody has opened the stream has left nothing to take over.
@@ -106,22 +104,22 @@ class Analysing:
         for peers in self._attached.values():
             peers.discard(peer)
 
-    def _done(self, peer: int, asked: DoneRequest) -> Message:
+    def _done(self, peer: int, asked: DoneRequest) -> DoneReply:
         stream = self._held(asked)
         if asked.consumer not in stream.consumers:
             raise StreamError(f"{asked.consumer!r} is not attached to stream {stream.name!r}")
         self._store.record(
             DoneRecord(step=asked.step, stream=stream.name, consumer=asked.consumer, checkpoint=asked.checkpoint)
         )
-        return {"ok": True}
+        return DoneReply()
 
-    def _drop(self, peer: int, asked: DropRequest) -> Message:
+    def _drop(self, peer: int, asked: DropRequest) -> DoneReply:
         stream = self._held(asked)
         if stream.status == "open":
             raise StreamError(f"stream {stream.name!r} is still being written")
         self._store.record(DropRecord(stream=stream.name))
         self._attached.pop(stream.name, None)
-        return {"ok": True}
+        return DoneReply()
 
     def _held(self, asked: DoneRequest | DropRequest) -> Stream:
         name = asked.stream

@@ -4,6 +4,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 
 from bbflow.errors import ProtocolError
+from bbflow.landing.replies import DoneReply, OpenReply, RoomReply, SyncReply
 from bbflow.landing.requests import (
     AbortRequest,
     BeginRequest,
@@ -16,7 +17,6 @@ from bbflow.landing.requests import (
 )
 from bbflow.landing.waiting import Answers
 from bbflow.landing.writers import Clock, Writers
-from bbflow.records import Message
 from bbflow.store.entries import DropRecord
 from bbflow.store.node import NodeStore
 from bbflow.store.streams import ENDED
@@ -107,7 +107,7 @@ class WriterConnections:
         except KeyError:
             raise ProtocolError("a peer that has not opened a stream wrote") from None
 
-    def _open(self, peer: int, asked: OpenRequest) -> Message:
+    def _open(self, peer: int, asked: OpenRequest) -> OpenReply:
         if peer in self._peers:
             raise ProtocolError("a connection opened two streams")
         name, rank = asked.stream, asked.rank
@@ -122,7 +122,8 @@ class WriterConnections:
         self._replace(name, rank)
         self._peers[peer] = WriterPeer(name, writers, rank, asked.transport)
         pool = str(self._store.directory / "pool")
-        return {"ok": True, "pool": pool, "capacity": self._store.extents.capacity, **progress}
+        capacity = self._store.extents.capacity
+        return OpenReply(pool=pool, capacity=capacity, committed=progress.settled, extents=progress.granted)
 
     def _replace(self, stream: str, rank: int) -> None:
         """Forget an older connection of a rank that has come back before its break was noticed."""
@@ -130,7 +131,7 @@ class WriterConnections:
         for key in older:
             del self._peers[key]
 
-    def admit(self, peer: int, asked: RoomRequest) -> Message | None:
+    def admit(self, peer: int, asked: RoomRequest) -> RoomReply | None:
         """Give a rank the room that it asks for; None while it must wait.
 
         Raises
@@ -181,10 +182,10 @@ class WriterConnections:
         if not intact and offset not in bad:
             bad.append(offset)
 
-    def _sync(self, peer: int, asked: SyncRequest) -> Message:
+    def _sync(self, peer: int, asked: SyncRequest) -> SyncReply:
         writer = self._peer(peer)
         bad, writer.bad = writer.bad, []
-        return {"ok": True, "bad": bad}
+        return SyncReply(bad=bad)
 
     def _commit(self, peer: int, asked: CommitRequest) -> None:
         writer = self._peer(peer)
@@ -192,16 +193,16 @@ class WriterConnections:
             raise ProtocolError(f"rank {writer.rank} committed a step of which bytes came in damaged")
         writer.writers.commit(writer.rank, asked)
 
-    def _skip(self, peer: int, asked: SkipRequest) -> Message:
+    def _skip(self, peer: int, asked: SkipRequest) -> DoneReply:
         writer = self._peer(peer)
         writer.writers.skip(writer.rank, asked.step)
-        return {"ok": True}
+        return DoneReply()
 
-    def _close(self, peer: int, asked: CloseRequest) -> Message:
+    def _close(self, peer: int, asked: CloseRequest) -> DoneReply:
         writer = self._peer(peer)
         writer.writers.close(writer.rank, asked.attributes or ())
         del self._peers[peer]
-        return {"ok": True}
+        return DoneReply()
 
     def _abort(self, peer: int, asked: AbortRequest) -> None:
         writer = self._peer(peer)

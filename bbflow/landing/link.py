@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from bbflow.landing.handshake import MAX_FRAME_BYTES, NodeHandshake
+from bbflow.landing.replies import BytesReply, PoolPart
 from bbflow.records import Message
 from bbflow.store.frames import MAX_PAYLOAD_BYTES, FrameReader, checksum, encode
 
@@ -141,11 +142,10 @@ class Link:
         return count
 
     def send(self, message: Message | Struct) -> None:
-        """Send a message as far as the socket takes it now; one with an `offset` takes that part of the pool along."""
-        if isinstance(message, dict) and "offset" in message:
-            offset, size = message["offset"], message["bytes"]
-            raw = self._pool()[offset : offset + size]
-            self._unsent += [memoryview(encode({"ok": True, "bytes": size, "crc": checksum(raw)})), raw]
+        """Send a message, or a part of the pool behind one, as far as the socket takes it now."""
+        if isinstance(message, PoolPart):
+            raw = self._pool()[message.offset : message.offset + message.size]
+            self._unsent += [memoryview(encode(BytesReply(bytes=message.size, crc=checksum(raw)))), raw]
         else:
             self._unsent.append(memoryview(encode(message)))
         self.flush()

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from bbflow.errors import ProtocolError, StreamError
+from bbflow.landing.replies import DoneReply, JoinReply, PinReply, PoolPart
 from bbflow.landing.requests import GetRequest, JoinRequest, PassRequest, PinRequest, UnpinRequest
 from bbflow.landing.waiting import Answers
-from bbflow.records import Message
 from bbflow.store.node import NodeStore
 from bbflow.store.ranks import Hold
 from bbflow.store.streams import Stream
@@ -48,7 +48,7 @@ class Reading:
         except KeyError:
             raise ProtocolError("a peer that has not joined a stream read") from None
 
-    def _join(self, peer: int, asked: JoinRequest) -> Message:
+    def _join(self, peer: int, asked: JoinRequest) -> JoinReply:
         if peer in self._peers:
             raise ProtocolError("a connection joined two streams")
         name, after = asked.stream, asked.after
@@ -59,27 +59,27 @@ class Reading:
         stream.holds[peer] = hold
         self._peers[peer] = ReaderPeer(stream, hold)
         kept = (number for number in stream.steps if number > after)
-        return {"ok": True, "oldest": min(kept, default=max(stream.last, after) + 1)}
+        return JoinReply(oldest=min(kept, default=max(stream.last, after) + 1))
 
-    def _pass(self, peer: int, asked: PassRequest) -> Message:
+    def _pass(self, peer: int, asked: PassRequest) -> DoneReply:
         reader = self._peer(peer)
         reader.hold.passed = max(reader.hold.passed, asked.step)
         self._release(reader.stream)
-        return {"ok": True}
+        return DoneReply()
 
-    def _pin(self, peer: int, asked: PinRequest) -> Message:
+    def _pin(self, peer: int, asked: PinRequest) -> PinReply:
         reader = self._peer(peer)
         pinned = [step for step in asked.steps if step in reader.stream.steps]
         reader.hold.pins.update(pinned)
-        return {"ok": True, "pinned": pinned}
+        return PinReply(pinned=pinned)
 
-    def _unpin(self, peer: int, asked: UnpinRequest) -> Message:
+    def _unpin(self, peer: int, asked: UnpinRequest) -> DoneReply:
         reader = self._peer(peer)
         reader.hold.pins.difference_update(asked.steps)
         self._release(reader.stream)
-        return {"ok": True}
+        return DoneReply()
 
-    def _get(self, peer: int, asked: GetRequest) -> Message:
+    def _get(self, peer: int, asked: GetRequest) -> PoolPart:
         reader, step = self._peer(peer), asked.step
         offset, size = asked.offset, asked.bytes
         kept = reader.stream.steps.get(step)
@@ -89,7 +89,7 @@ class Reading:
         inside = (begins <= offset) & (offset + size <= begins + kept.layout.lengths)
         if size <= 0 or not inside.any():
             raise StreamError(f"{size} bytes at {offset} lie in no block of step {step}")
-        return {"ok": True, "offset": offset, "bytes": size}
+        return PoolPart(offset, size)
 
     def disconnect(self, peer: int) -> bool:
         """Take in that a connection is gone; give whether a reader's."""

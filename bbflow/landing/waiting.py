@@ -5,11 +5,14 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from bbflow.landing.requests import RoomRequest
-from bbflow.records import Message
+from msgspec import Struct
 
-Answers = dict[type, Callable[[int, Any], Message | None]]
+from bbflow.landing.replies import RefusedReply, RoomReply
+from bbflow.landing.requests import RoomRequest
+
+Answers = dict[type, Callable[[int, Any], Struct | None]]
 """What answers each kind of request of a peer; None is no reply."""
+RoomAnswer = RoomReply | RefusedReply
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,9 @@ class Queues:
             self._queues[alike] = deque(waiting for waiting in queue if waiting.peer != peer)
         self._forget_empty()
 
-    def answer(self, attempt: Callable[[Waiting], Message | None], *, each: bool = False) -> list[tuple[int, Message]]:
+    def answer(
+        self, attempt: Callable[[Waiting], RoomAnswer | None], *, each: bool = False
+    ) -> list[tuple[int, RoomAnswer]]:
         """Go through the requests, oldest first among those that are alike.
 
         Parameters
@@ -59,10 +64,10 @@ class Queues:
 
         Returns
         -------
-        list of (int, dict)
+        list of (int, RoomReply or RefusedReply)
             Replies and for whom they are; these don't wait any more.
         """
-        replies: list[tuple[int, Message]] = []
+        replies: list[tuple[int, RoomAnswer]] = []
         for queue in self._queues.values():
             for _ in range(len(queue)):
                 waiting = queue.popleft()

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from bbflow.errors import CapacityError, ProtocolError, StreamError
 from bbflow.landing.admission import find_room, make_room_for_step, needs_before
 from bbflow.landing.committing import commit_of
+from bbflow.landing.replies import RoomReply
 from bbflow.landing.requests import CommitRequest, OpenRequest
 from bbflow.layouts import NO_BLOCKS
-from bbflow.records import Message
 from bbflow.store.entries import CloseRecord, CommitRecord, DiscardRecord, GrantRecord, OpenRecord
 from bbflow.store.node import NodeStore
 from bbflow.store.ranks import Rank
@@ -86,8 +86,8 @@ class Writers:
     def _ranks(self) -> Mapping[int, Rank]:
         return self._stream.ranks
 
-    def open(self, asked: OpenRequest) -> Message:
-        """Let a rank in, or in again, and tell it how far it is.
+    def open(self, asked: OpenRequest) -> Rank:
+        """Let a rank in, or in again; give how far it is.
 
         Raises
         ------
@@ -109,8 +109,7 @@ class Writers:
             )
         self._terms[rank] = Terms(asked.policy, asked.open_timeout_s, self._clock())
         self._stream.pass_discarded(rank, asked.settled)
-        progress = self._ranks[rank]
-        return {"committed": progress.settled, "extents": progress.granted}
+        return self._ranks[rank]
 
     def _check_counts(self, stream: Stream | None, asked: OpenRequest) -> None:
         rank, writers, local_writers = asked.rank, asked.writers, asked.local_writers
@@ -122,7 +121,7 @@ class Writers:
                 f"another rank said {stream.writers} ({stream.announced}): set Writers, or Stream apart"
             )
 
-    def begin(self, rank: int, step: int, size: int) -> Message | None:
+    def begin(self, rank: int, step: int, size: int) -> RoomReply | None:
         """Admit a rank to a step; None while it must wait.
 
         Raises
@@ -143,13 +142,13 @@ class Writers:
         if step in self._stream.discarded:
             self._stream.pass_discarded(rank, step)
             self._store.release(self._stream)
-            return {"ok": True, "status": "discard", "extents": []}
+            return RoomReply(status="discard")
         if progress.granted:
-            return {"ok": True, "status": "ok", "extents": progress.granted}
+            return RoomReply(extents=progress.granted)
         if opened.spill:
-            return {"ok": True, "status": "spill", "extents": []}
+            return RoomReply(status="spill")
         if size == 0:
-            return {"ok": True, "status": "ok", "extents": []}
+            return RoomReply()
         return self._reserve(rank, step, size)
 
     def _decide(self, rank: int, step: int) -> OpenStep | None:
@@ -193,7 +192,7 @@ class Writers:
             return None
         return self._name, id(self), self._terms[rank].policy, step, size
 
-    def reserve(self, rank: int, step: int, size: int) -> Message | None:
+    def reserve(self, rank: int, step: int, size: int) -> RoomReply | None:
         """Give a rank more room in its open step; None while it must wait."""
         self._check_alive()
         if size <= 0 or self._ranks[rank].settled + 1 != step:
@@ -203,7 +202,7 @@ class Writers:
         self._open_steps.setdefault(step, OpenStep(spill=False, began_s=self._clock()))
         return self._reserve(rank, step, size)
 
-    def _reserve(self, rank: int, step: int, size: int) -> Message | None:
+    def _reserve(self, rank: int, step: int, size: int) -> RoomReply | None:
         spills = self._terms[rank].policy == "Spill"
         try:
             extent = find_room(self._store, self._stream, rank, step, size, self._needs_before(rank, step))
@@ -212,13 +211,13 @@ class Writers:
                 raise
             extent = None
         if extent is None:
-            return {"ok": True, "status": "spill", "extents": []} if spills else None
+            return RoomReply(status="spill") if spills else None
         try:
             self._store.record(GrantRecord(stream=self._name, rank=rank, step=step, extents=(extent,)))
         except CapacityError:
             self._store.extents.give_back([extent])
             raise
-        return {"ok": True, "status": "ok", "extents": [extent]}
+        return RoomReply(extents=[extent])
 
     def _check_patience(self, rank: int) -> None:
         stream, terms = self._stream, self._terms[rank]

@@ -1,0 +1,135 @@
+"""What an agent answers (FORMAT.md); the reply of `watch` stands in `shown`. Others take it in as a map."""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from bbflow.store.extents import Extent
+
+
+class DoneReply(Struct, frozen=True, kw_only=True):
+    """It is done."""
+
+    ok: bool = True
+
+
+class RefusedReply(Struct, frozen=True, kw_only=True):
+    """It isn't, and nothing has changed."""
+
+    ok: bool = False
+    error: str
+
+
+class OpenReply(Struct, frozen=True, kw_only=True):
+    """A rank is in."""
+
+    ok: bool = True
+    pool: str
+    """Path of the memory that blocks go into."""
+    capacity: int
+    """Bytes."""
+    committed: int
+    """The last step that is settled for this rank."""
+    extents: Sequence[Extent]
+    """What it was given for the step after that, before it was interrupted."""
+
+
+class RoomReply(Struct, frozen=True, kw_only=True):
+    """What a rank may do with its blocks."""
+
+    ok: bool = True
+    status: Literal["ok", "discard", "spill"] = "ok"
+    extents: Sequence[Extent] = ()
+    """Where they go; with `spill` they go to a file, with `discard` nowhere."""
+
+
+class SyncReply(Struct, frozen=True, kw_only=True):
+    """All bytes so far have come."""
+
+    ok: bool = True
+    bad: Sequence[int]
+    """Where they came in damaged, and are to be sent again."""
+
+
+class AttachReply(Struct, frozen=True, kw_only=True):
+    """An analysis has the stream."""
+
+    ok: bool = True
+    epoch: int
+    """The number of this take-over."""
+    cursors: Mapping[str, tuple[int, bytes]]
+    """By consumer: the last step that it is done with, and its checkpoint."""
+
+
+class JoinReply(Struct, frozen=True, kw_only=True):
+    """A reader has joined a stream."""
+
+    ok: bool = True
+    oldest: int
+    """The first step that is kept for it."""
+
+
+class PinReply(Struct, frozen=True, kw_only=True):
+    """A reader holds steps."""
+
+    ok: bool = True
+    pinned: Sequence[int]
+    """Which; the others have gone."""
+
+
+class PoolPart(Struct, frozen=True):
+    """A part of the pool that a reader has asked for: it goes out as its bytes behind a `BytesReply`."""
+
+    offset: int
+    size: int
+    """Bytes."""
+
+
+class BytesReply(Struct, frozen=True, kw_only=True):
+    """Bytes of the pool follow."""
+
+    ok: bool = True
+    bytes: int
+    crc: int
+    """Their CRC-32C."""
+
+
+class StreamStatus(Struct, frozen=True, kw_only=True):
+    """A stream, in the reply of `status`."""
+
+    status: str
+    writers: int
+    local_writers: int
+    ranks: Sequence[tuple[int, str]]
+    """Each with how its blocks come (shm, tcp), or whether it is closed or away."""
+    moved: Sequence[tuple[int, str]]
+    """Ranks that came from a node that was lost, and its name."""
+    written: int
+    """Steps that a rank has begun."""
+    landed: int
+    """Steps that are whole."""
+    landed_bytes: int
+    held: int
+    """Steps that are kept."""
+    discarded: int
+    readers: int
+    waiting: int
+    """Requests for room without an answer yet."""
+    waited_s: float
+    """The longest that one rank has waited, in sum."""
+    consumers: Mapping[str, int]
+    """The last step that each is done with."""
+
+
+class StatusReply(Struct, frozen=True, kw_only=True):
+    """How a node is."""
+
+    ok: bool = True
+    name: str
+    host: str
+    capacity: int
+    """Bytes."""
+    free: int
+    """Bytes."""
+    streams: Mapping[str, StreamStatus]
