@@ -50,7 +50,7 @@ def test_a_writer_waits_for_room_and_gets_it_when_a_step_is_done(bench):
     bench.land(0, pages=10)
     assert bench.begin(0, 1, 10) is None
     bench.done(0, epoch)
-    assert bench.replies[0]["extents"] == [(0, 10 * PAGE)]
+    assert bench.replies[0]["extents"] == [[0, 10 * PAGE]]
 
 
 def test_room_that_a_step_did_not_use_comes_back_at_its_commit(bench):

@@ -21,7 +21,7 @@ def test_a_rank_carries_on_in_its_open_step_with_an_agent_that_was_started_again
     extents = bench.begin(0, 1, 3)["extents"]
     bench.reopen()
     reply = come_back(bench, settled=0)
-    assert (reply["committed"], reply["extents"]) == (0, [tuple(extent) for extent in extents])
+    assert (reply["committed"], reply["extents"]) == (0, extents)
     bench.commit(50, 1, *extents)
     assert steps_of(bench.watch()) == [0, 1]
     assert bench.free_pages() == 12
@@ -53,7 +53,7 @@ def test_a_part_of_a_step_that_one_rank_committed_survives_the_agent(bench):
     bench.reopen()
     assert steps_of(bench.watch()) == []
     assert come_back(bench, 0, rank=0, writers=2, peer=50)["committed"] == 0
-    assert come_back(bench, -1, rank=1, writers=2, peer=51)["extents"] == [tuple(extent) for extent in second]
+    assert come_back(bench, -1, rank=1, writers=2, peer=51)["extents"] == second
     bench.commit(51, 0, *second)
     (step,) = bench.watch()["steps"]
     assert (step["ranks"], [block.rank for block in bench.blocks(step)]) == (2, [0, 1])
@@ -64,7 +64,7 @@ def test_a_request_for_room_is_answered_with_the_room_that_was_given_already(ben
     extents = bench.begin(0, 0, 2)["extents"]
     bench.reopen()
     come_back(bench, settled=-1)
-    assert bench.begin(50, 0, 2)["extents"] == [tuple(extent) for extent in extents]
+    assert bench.begin(50, 0, 2)["extents"] == extents
     assert bench.free_pages() == 14
 
 
