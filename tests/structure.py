@@ -1,4 +1,4 @@
-"""How the house stands, in figures: ``python -m tests.structure [CHECKOUT …]``, or ``make structure``.
+"""How the code is built, in figures: ``python -m tests.structure [CHECKOUT …]``, or ``make structure``.
 
 For each checkout: how long files and functions are, how many lines are comments, which parts import which, whether any
 of them import each other, and which public classes share a name.
@@ -91,7 +91,7 @@ def measure(found, path, module, text):
 
 
 def part_of(module):
-    """The part of the house that a module belongs to."""
+    """The part that a module belongs to."""
     return ".".join(module.split(".")[:2])
 
 

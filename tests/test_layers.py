@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 
 import pytest
-from structure import structure_of
+from structure import rings, structure_of
 
 ROOT = Path(__file__).parents[1]
 LAYERS = (
@@ -25,6 +25,12 @@ ENTRIES = {"__init__.py", "__main__.py"}
 MAX_LINES = 400
 LONG_FILES: dict[str, str] = {}
 """Files above the limit, each with its reason."""
+
+PAIRS = {
+    frozenset({"bbflow.files.core", "bbflow.files.sessions"}),
+    frozenset({"bbflow.files.opened", "bbflow.files.session"}),
+}
+"""A call has a session, and a handle its call; a session has open files, and each its session."""
 
 FILES = sorted((ROOT / "bbflow").rglob("*.py"))
 PLUGINS = {
@@ -49,6 +55,11 @@ def imports_of(path):
 
 
 IMPORTS = {path.relative_to(ROOT / "bbflow").as_posix(): imports_of(path) for path in FILES}
+
+
+@pytest.fixture(scope="module")
+def structure():
+    return structure_of(ROOT)
 
 
 def part_of(file):
@@ -148,6 +159,25 @@ def test_every_module_says_what_it_is():
     assert not [path for path in modules if not ast.get_docstring(ast.parse(path.read_text()))]
 
 
-def test_no_two_public_classes_have_one_name():
+def test_no_two_public_classes_have_one_name(structure):
     """A word has one meaning: docs/glossary.md."""
-    assert structure_of(ROOT).shared_names() == {}
+    assert structure.shared_names() == {}
+
+
+def test_no_modules_import_each_other_but_pairs_that_hold_each_other(structure):
+    assert {frozenset(ring) for ring in rings(structure)} == PAIRS
+
+
+def test_sub_packages_import_one_way():
+    graph = {}
+    for file, names in IMPORTS.items():
+        part, _, own = file.rpartition("/")[0].partition("/")
+        others = {name.split(".")[2] for name in names if name.startswith(f"bbflow.{part}.")} if own else set()
+        graph.setdefault((part, own), set()).update(others - {own})
+    both_ways = [
+        (part, own, other)
+        for (part, own), others in graph.items()
+        for other in others
+        if own in graph.get((part, other), ())
+    ]
+    assert not both_ways

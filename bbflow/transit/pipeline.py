@@ -15,12 +15,12 @@ from bbflow.landing.contact import read_contact
 from bbflow.operators.windows.calendars import Clock
 from bbflow.staging.policies import checked_policy
 from bbflow.transit.chain.comparing import check_clock
-from bbflow.transit.chain.saved import STATE_FILE
 from bbflow.transit.chain.taking_over import keep_state, take_over
 from bbflow.transit.cluster import Cluster, dask_failures
 from bbflow.transit.opening import FirstStep, check_variables, make_clock, own_names
 from bbflow.transit.outcome import Outcome as Outcome
 from bbflow.transit.outcome import ended_before
+from bbflow.transit.output.claiming import STATE_FILE
 from bbflow.transit.running import Running
 from bbflow.transit.safe import read_safe_copy
 from bbflow.transit.stages import DrainStage, FoldStage

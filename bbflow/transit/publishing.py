@@ -13,12 +13,13 @@ from bbflow.cf import StreamAttributes
 from bbflow.errors import ConfigError
 from bbflow.operators.filter import Filter
 from bbflow.operators.windows.calendars import Clock
-from bbflow.transit.chain.saved import STATE_FILE, SavedState
+from bbflow.transit.chain.saved import SavedState
 from bbflow.transit.chain.saving import Saving
 from bbflow.transit.folding.kept import Kept
 from bbflow.transit.folding.publish import PublishReceipt, publish_fields, reduce_fields
 from bbflow.transit.folding.shards import ShardState
 from bbflow.transit.folding.timeline import Closing
+from bbflow.transit.output.claiming import STATE_FILE
 from bbflow.transit.output.fields import ResultField
 from bbflow.transit.output.results import Prepared, Published, Results
 from bbflow.transit.reducing import Reducing

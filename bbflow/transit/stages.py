@@ -20,7 +20,7 @@ from bbflow.operators.windows.calendars import Clock
 from bbflow.records import Block, BlockForm, Layout
 from bbflow.transit.chain.comparing import check_field
 from bbflow.transit.chain.saved import SavedState
-from bbflow.transit.chain.taking_over import KEPT_FILE, carried_on
+from bbflow.transit.chain.taking_over import carried_on
 from bbflow.transit.folding.batches import Batch
 from bbflow.transit.folding.kept import Kept
 from bbflow.transit.folding.patterns import parts_of
@@ -33,7 +33,7 @@ from bbflow.transit.folding.task import FoldReceipt, fold_joined
 from bbflow.transit.folding.timeline import Closing
 from bbflow.transit.giving_way import writing
 from bbflow.transit.opening import FirstStep
-from bbflow.transit.output.claiming import SCRATCH
+from bbflow.transit.output.claiming import KEPT_FILE, SCRATCH
 from bbflow.transit.output.fields import field_of
 from bbflow.transit.output.results import Published, Results
 from bbflow.transit.placing import StreamArrays, place_diagnostics, write_field_coordinates, write_referenced

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import bbflow_parsl.sweeping as sweeping
 from bbflow.errors import ConfigError
 from bbflow.locks import lock
 from bbflow.phases import PhaseSource
@@ -24,7 +25,6 @@ from bbflow.staging.sources import Sources
 from bbflow.staging.transfers import Transfer, stage_out
 from bbflow.staging.watched import WatchedGate
 from bbflow.staging.watching import POLL_S
-from bbflow_parsl import sweeping
 from bbflow_parsl.locks import one_of
 from bbflow_parsl.nodestore import WHOLE, NodeFiles
 

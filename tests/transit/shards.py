@@ -15,7 +15,7 @@ from bbflow.landing.contact import NodeAddress
 from bbflow.operators.diagnostic import parse_diagnostics
 from bbflow.operators.windows.calendars import Clock
 from bbflow.records import BlockForm, Layout, Step
-from bbflow.transit.chain.saved import STATE_FILE, read_state
+from bbflow.transit.chain.saved import read_state
 from bbflow.transit.chain.saving import Saving
 from bbflow.transit.chain.taking_over import carried_on
 from bbflow.transit.folding.batches import Batch
@@ -26,6 +26,7 @@ from bbflow.transit.folding.plans import Directories
 from bbflow.transit.folding.regions import forms_by_name, regions
 from bbflow.transit.folding.slots import OUTER
 from bbflow.transit.folding.sources import fold_lane
+from bbflow.transit.output.claiming import STATE_FILE
 from bbflow.transit.output.fields import ResultField
 from bbflow.transit.rosters import RosterFiles
 

@@ -11,8 +11,8 @@ import yaml
 
 from bbflow.cli import main
 from bbflow.errors import ConfigError
-from bbflow.transit.chain.saved import STATE_FILE, read_state
-from bbflow.transit.chain.taking_over import KEPT_FILE
+from bbflow.transit.chain.saved import read_state
+from bbflow.transit.output.claiming import KEPT_FILE, STATE_FILE
 
 HOURS = 6
 STEPS = 130

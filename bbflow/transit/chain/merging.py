@@ -19,7 +19,7 @@ from bbflow.operators.own.guard import collecting
 from bbflow.operators.windows import Window
 from bbflow.operators.windows.spans import StepsSpan
 from bbflow.transit.chain.comparing import check_diagnostics, check_states
-from bbflow.transit.chain.saved import STATE_FILE, SavedState, StateWriter, read_state
+from bbflow.transit.chain.saved import SavedState, StateWriter, read_state
 from bbflow.transit.chain.saving import place_coordinates, place_states
 from bbflow.transit.folding.finish import Finishing
 from bbflow.transit.folding.inherited import map_part, remainder
@@ -27,7 +27,7 @@ from bbflow.transit.folding.layouts import layout_of
 from bbflow.transit.folding.reduce import Partial, ReducedSpan, partial_of
 from bbflow.transit.folding.slots import OUTER, StateSlot, WindowKey, whole_units
 from bbflow.transit.folding.timeline import Closing, Span
-from bbflow.transit.output.claiming import written
+from bbflow.transit.output.claiming import STATE_FILE, written
 from bbflow.transit.output.results import Results
 
 Spans = Mapping[str, Mapping[WindowKey, Span]]

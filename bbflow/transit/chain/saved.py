@@ -20,9 +20,9 @@ from bbflow.operators.family import Array
 from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.folding.inherited import Before, Inherited
 from bbflow.transit.folding.slots import Keys, StateSlot
+from bbflow.transit.output.claiming import STATE_FILE
 from bbflow.transit.output.fields import ResultField
 
-STATE_FILE = "state.bbflow"
 MAGIC, VERSION = b"bbflow state", 1
 PREFIX = struct.Struct("<12sIQQII")
 """Magic, version, bytes of the header and of the data, checksums (CRC-32) of both."""

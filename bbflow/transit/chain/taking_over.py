@@ -10,11 +10,9 @@ from bbflow.errors import ConfigError
 from bbflow.transit.chain.comparing import check_diagnostics
 from bbflow.transit.chain.saved import SavedState, read_state
 from bbflow.transit.folding.bookkeeping import Folding, named_rosters, settled_files
+from bbflow.transit.output.claiming import KEPT_FILE
 from bbflow.transit.rosters import RosterFiles
 from bbflow.view.consumers import Cursor
-
-KEPT_FILE = ".inherited.bbflow"
-"""The state that a run goes on from, in its output: the one that was given may be replaced before the run has ended."""
 
 
 def take_over(config: Config, cursors: Mapping[str, Cursor]) -> SavedState | None:

@@ -9,9 +9,11 @@ from bbflow.config import Config
 from bbflow.errors import ConfigError
 from bbflow.events import EVENTS_FILE
 from bbflow.growing import zarr_files
-from bbflow.transit.chain.saved import STATE_FILE
-from bbflow.transit.chain.taking_over import KEPT_FILE
 
+STATE_FILE = "state.bbflow"
+"""What the next job goes on from."""
+KEPT_FILE = ".inherited.bbflow"
+"""The state that a run goes on from: the one that was given may be replaced before the run has ended."""
 STORES = frozenset({"results.zarr", "raw.zarr"})
 RESCUED_DIRECTORY = "rescued"
 """In the output: what a rescue drains, claimed on its own."""
