@@ -207,7 +207,7 @@ def test_a_hold_comes_in_the_middle_of_a_transfer_and_ends_well(make, stager, tm
             until(lambda: one.gate.decision.hold)
             server.allow()
             until(lambda: one.gate.waiting == 1)
-            assert sum(length for _, _, length in server.gets) == one.gate.passed_bytes < 6 * MiB
+            assert sum(length for _, _, length in server.gets if length > 1) == one.gate.passed_bytes < 6 * MiB
             assert not ready.done()
         (path,) = ready.result(300).values()
     assert path.read_bytes() == source.read_bytes()

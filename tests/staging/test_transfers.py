@@ -195,7 +195,7 @@ def test_a_pause_lets_no_byte_be_asked_for_and_no_chunk_of_more_than_its_share_i
         gate.apply(Decision(hold=True))
         server.allow()
         until(lambda: gate.waiting == 1)
-        assert sum(length for _, _, length in server.gets) == gate.passed_bytes < 8 * MiB
+        assert sum(length for _, _, length in server.gets if length > 1) == gate.passed_bytes < 8 * MiB
         gate.apply(Decision())
         thread.join()
         largest_bytes = max(length for _, _, length in server.gets)
