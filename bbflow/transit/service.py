@@ -37,7 +37,7 @@ def serve_scheduler(
     """
     remove_scheduler_file(scheduler_file)
     dask.config.set(without_http(but_dashboard=dashboard is not None))
-    words = [*_door(certificate, scheduler_file, listen), "--port", "0", "--dashboard-address"]
+    words = [*_access(certificate, scheduler_file, listen), "--port", "0", "--dashboard-address"]
     words += [dashboard] if dashboard is not None else ["127.0.0.1:0", "--no-dashboard"]
     dask_scheduler.main.main([*words, *options], prog_name="dask scheduler", standalone_mode=False)
 
@@ -60,12 +60,12 @@ def serve_worker(
     """
     dask.config.set(without_http())
     # The pool is shared memory, which a worker that watches its size would count as its own.
-    words = [*_door(certificate, scheduler_file, listen), "--nthreads", str(threads), "--memory-limit", "0"]
+    words = [*_access(certificate, scheduler_file, listen), "--nthreads", str(threads), "--memory-limit", "0"]
     words += ["--no-dashboard", "--dashboard-address", "127.0.0.1:0", "--death-timeout", str(DEATH_TIMEOUT_S)]
     dask_worker.main.main([*words, *options], prog_name="dask worker", standalone_mode=False)
 
 
-def _door(certificate: Path, scheduler_file: Path, listen: str | None) -> list[str]:
+def _access(certificate: Path, scheduler_file: Path, listen: str | None) -> list[str]:
     words = ["--scheduler-file", str(scheduler_file), "--protocol", "tls"]
     words += ["--tls-ca-file", str(certificate), "--tls-cert", str(certificate)]
     return words if listen is None else [*words, "--host", _resolved(listen)]

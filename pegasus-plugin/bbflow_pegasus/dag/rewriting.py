@@ -159,8 +159,8 @@ class _Rewriting:
         origin = self._made[name][0]
         text = like(self._submit_text(origin), origin, self._stem(origin), name, f"{FOLDER}/{name}")
         members = {m for bundle in self._layout.stage_outs if bundle.name == name for m in bundle.members}
-        strangers = self._planned.facts.jobs.keys() - members if members else ()
-        return with_checksums(text, dict.fromkeys(strangers, ()))
+        outside = self._planned.facts.jobs.keys() - members if members else ()
+        return with_checksums(text, dict.fromkeys(outside, ()))
 
     def _with_new_checksums(self) -> dict[str, str]:
         """Give changed submit files of users' jobs: checksums come from the jobs that bring the files now."""
