@@ -18,12 +18,13 @@ from bbflow.staging import Retry, parse_policy
 from testsupport.waiting import until
 
 read, read_all, write, join = (python_app(each) for each in (apps.read, apps.read_all, apps.write, apps.join))
-HERE = Path(__file__).parent
+HERE, ROOT = Path(__file__).parent, Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
 def workers_find_the_apps(monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]))
+    inherited = filter(None, [os.environ.get("PYTHONPATH")])
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), str(ROOT), *inherited]))
 
 
 def file(path):
