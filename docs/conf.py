@@ -3,8 +3,6 @@
 import os
 from importlib.metadata import version as version_of
 
-from jupyter_client.connect import ConnectionFileMixin
-
 project = "bbflow"
 author = "the bbflow developers"
 version = release = version_of("bbflow")
@@ -36,8 +34,6 @@ nb_execution_mode = os.environ.get("BBFLOW_DOCS_NOTEBOOKS", "cache")
 nb_execution_cache_path = "build/notebooks"
 nb_execution_timeout = 300
 nb_execution_raise_on_error = True
-# The notebook's kernel is spoken to through files that only this user can open, not through a port.
-ConnectionFileMixin.transport.default_value = "ipc"
 
 autodoc_typehints = "none"
 autosummary_generate = True
