@@ -47,7 +47,8 @@ def up(tmp_path):
 
 
 def write_config(directory, **changes):
-    content = {"stream": "weather", "output": str(directory / "out"), "operators": {"tas": ["mean", "max"]}} | changes
+    content = {"stream": "weather", "output": str(directory / "out"), "operators": {"tas": ["mean", "max"]}}
+    content |= {"workers": {"processes": 0, "threads": 1}} | changes
     (directory / "analysis.yml").write_text(yaml.safe_dump(content))
     return directory / "analysis.yml"
 

@@ -101,7 +101,8 @@ def test_one_run_at_a_time_writes_into_an_output(tmp_path):
 
 def command(directory, *options, go=()):
     content = {"stream": "weather", "output": str(directory / "out"), "operators": {"tas": ["mean"]}, "raw": "all"}
-    (directory / "analysis.yml").write_text(yaml.safe_dump(content | {"nodes": {"capacity": "4MiB"}}))
+    content |= {"nodes": {"capacity": "4MiB"}, "workers": {"processes": 0, "threads": 1}}
+    (directory / "analysis.yml").write_text(yaml.safe_dump(content))
     (directory / "weather.xml").write_text(bbflow_adios2.engine_xml("weather"))
     (directory / "writer.py").write_text(WRITER)
     words = [sys.executable, "-m", "bbflow", "run", directory / "analysis.yml", *options, "--"]
