@@ -112,7 +112,7 @@ class Cluster:
             except (OSError, RuntimeError):  # the scheduler is gone, or this is: whoever waits learns it by himself
                 continue
             for host in set(waiting.values()):
-                if self._hosts[host] & there:
+                if self._hosts.get(host, set()) & there:  # hosts are found anew now and then
                     missed_s.pop(host, None)
                 elif time.monotonic() - missed_s.setdefault(host, time.monotonic()) > WORKER_TIMEOUT_S:
                     self.client.cancel([future for future, its_host in waiting.items() if its_host == host])
