@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bbflow.errors import ConfigError
 from bbflow.locks import lock
-from bbflow_parsl.sweeping import ALIVE, mark, remove_if_dead
+from bbflow_parsl.sweeping import ALIVE, is_marked, mark, remove_if_dead
 
 
 class RunDirectory:
@@ -42,5 +42,6 @@ class RunDirectory:
 
     def remove(self) -> None:
         """Remove it with all that is in it."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        if is_marked(self._lock, str(self.path)):
+            shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._lock)

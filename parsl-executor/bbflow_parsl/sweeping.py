@@ -18,6 +18,14 @@ def mark(descriptor: int, directory: str) -> None:
     os.pwrite(descriptor, _name_of(directory), 0)
 
 
+def is_marked(descriptor: int, directory: str) -> bool:
+    """Whether a directory is the one whose `ALIVE` this is: one that has taken its place is not."""
+    try:
+        return os.pread(descriptor, 64, 0) == _name_of(directory)
+    except OSError:
+        return False
+
+
 def _name_of(directory: str) -> bytes:
     return str(os.stat(directory).st_ino).encode()
 
@@ -33,7 +41,7 @@ def remove_if_dead(directory: str, wait: bool) -> None:
     except OSError:
         return
     else:
-        if os.pread(descriptor, 64, 0) == _name_of(directory):
+        if is_marked(descriptor, directory):
             shutil.rmtree(directory, ignore_errors=True)
     finally:
         os.close(descriptor)

@@ -55,3 +55,11 @@ def test_a_dead_run_s_directory_goes_and_a_copy_of_it_stays(tmp_path):
     shutil.copytree(dead, tmp_path / f"{dead.name}-kept")
     RunDirectory(tmp_path, "b").remove()
     assert [path.name for path in tmp_path.iterdir()] == [f"{dead.name}-kept"]
+
+
+def test_what_has_taken_the_place_of_a_run_s_directory_stays(tmp_path):
+    run = RunDirectory(tmp_path, "label")
+    run.path.rename(tmp_path / "moved")
+    (own,) = plant(tmp_path, [(run.path.name, "thesis.tex")])
+    run.remove()
+    assert own.read_bytes() == CONTENT
