@@ -1,5 +1,6 @@
 """The pipeline: one loop that folds, publishes and drains a stream until it ends."""
 
+import math
 import queue
 import time
 from collections.abc import Collection
@@ -95,11 +96,12 @@ class Pipeline:
         self._view = StreamView(list(self._nodes), done, whole=not lost)
         if lost:
             self._view.attributes.update(read_safe_copy(config.output).attributes)
-        self._landed = max(done.values())
+        self._landed, self._forgotten = max(done.values()), -1
         self._ended = ended_before(checkpoint for _, checkpoint in self._consumers.of(FOLD).values())
         self._log = EventLog(config.output)
+        capacity = self._consumers.least_capacity()
         running = Running(
-            config, self._contact, self._nodes, cluster, self._consumers, self._view, self._log, self._wake
+            config, self._contact, self._nodes, cluster, self._consumers, capacity, self._view, self._log, self._wake
         )
         if self._ended is not None:
             self._consumers.forget_checkpoints()
@@ -192,7 +194,9 @@ class Pipeline:
         if self._drain is not None:
             self._drain.take()
             self._drain.begin()
-        self._view.forget(self._cursor)
+        if self._cursor > self._forgotten:
+            self._forgotten = self._cursor
+            self._view.forget(self._forgotten)
         if self._asked and self._fold.folding.timeline.begun:
             dataset = self._live_dataset(self._clock)
             for answer in self._asked:
@@ -207,7 +211,7 @@ class Pipeline:
 
     def _take_news(self) -> None:
         try:
-            source, news = self._news.get(timeout=1.0)
+            source, news = self._news.get(timeout=self._wait_s)
         except queue.Empty:
             return
         if source == "stop":
@@ -219,6 +223,11 @@ class Pipeline:
         elif source != "task":
             self._view.update(source, news)
             self._log_landed()
+
+    @property
+    def _wait_s(self) -> float:
+        """How long to wait for news at most."""
+        return min(1.0, self._fold.wait_s, math.inf if self._drain is None else self._drain.wait_s)
 
     def _log_landed(self) -> None:
         for number in self._view.steps_after(self._landed):

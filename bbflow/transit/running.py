@@ -26,6 +26,8 @@ class Running:
     """Where tasks run."""
     consumers: Consumers
     """Where cursors are kept."""
+    capacity: int
+    """Bytes of the smallest pool."""
     view: StreamView
     """The stream over all nodes."""
     log: EventLog

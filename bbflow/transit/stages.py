@@ -36,6 +36,7 @@ from bbflow.transit.opening import FirstStep
 from bbflow.transit.output.claiming import KEPT_FILE, SCRATCH
 from bbflow.transit.output.fields import field_of
 from bbflow.transit.output.results import Published, Results
+from bbflow.transit.pace import Pace, Ready
 from bbflow.transit.placing import StreamArrays, place_diagnostics, write_field_coordinates, write_referenced
 from bbflow.transit.publishing import SETTLED_DIRECTORY, Publication, Publishing
 from bbflow.transit.room import check_room
@@ -62,6 +63,21 @@ class DriverStage:
     def __init__(self, run: Running) -> None:
         self.run = run
         """What holds for both."""
+        self._pace = Pace(run.capacity)
+        self.wait_s = math.inf
+        """After so long it may be time to begin a batch, whatever else happens (seconds)."""
+
+    def _is_time(self, cursor: int, most: float = math.inf) -> bool:
+        """Whether what is ready after a step becomes a batch now, of so many steps at most."""
+        view, now_s = self.run.view, time.monotonic()
+        first, last = cursor + 1, view.frontier
+        is_full = view.ended or last - cursor >= most
+        ready = Ready(first, last, sum(map(view.bytes_of, range(first, last + 1))), is_full)
+        self.wait_s = self._pace.wait_s(ready, now_s) or math.inf
+        if self.wait_s < math.inf:
+            return False
+        self._pace.begin(ready, now_s)
+        return True
 
     def log_batch(
         self, event: str, steps: tuple[int, ...], started_s: float, ended_s: float, size: int, **more: int
@@ -130,7 +146,7 @@ class FoldStage(DriverStage):
 
     def begin(self, attributes: StreamAttributes, clock: Clock) -> None:
         """Submit the next batch, if there is one and none runs."""
-        if self._tasks is not None:
+        if self._tasks is not None or not self._is_time(self.folding.cursor, self.run.config.workers.batch_steps):
             return
         batch = self.folding.next_batch(self.run.view, clock)
         if batch is None:
@@ -328,18 +344,15 @@ class DrainStage(DriverStage):
 
     def begin(self) -> None:
         """Submit the next batch, if there is one and none runs."""
-        if self._tasks is not None or self.run.view.frontier <= self.draining.cursor:
+        is_over = self.run.view.frontier <= self.draining.cursor
+        if self._tasks is not None or is_over or not self._is_time(self.draining.cursor):
             return
-        ready = self.draining.some(self.run.view.steps_after(self.draining.cursor), self._bytes_of)
+        ready = self.draining.some(self.run.view.steps_after(self.draining.cursor), self.run.view.bytes_of)
         through = ready[-1] if ready else self.run.view.frontier
         steps = [self._raw_step(number) for number in ready if self.draining.keeps(number)]
         batch = self.draining.next_batch(steps, through, len(self._hosts))
         works = [((pickle.dumps(work),), self._hosts[work.share]) for work in batch.works]
         self._tasks = TaskBatch(self.run.cluster, batch, self._write, works, self.run.wake)
-
-    def _bytes_of(self, number: int) -> int:
-        parts = (self.run.view.step(node, number) for node in self.run.view.taking_part)
-        return sum(part.bytes for part in parts if part)
 
     def _raw_step(self, number: int) -> RawStep:
         parts = parts_of(self.run.view, number)

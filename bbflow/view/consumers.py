@@ -94,6 +94,10 @@ class Consumers:
             node: {name: (step, b"") for name, (step, _) in cursors.items()} for node, cursors in self.cursors.items()
         }
 
+    def least_capacity(self) -> int:
+        """Bytes of the smallest pool."""
+        return min(int(client.request("status")["capacity"]) for client in self._clients.values())
+
     def waited_s(self) -> float:
         """Longest time that a rank of the simulation has waited for room (seconds)."""
         statuses = [client.request("status")["streams"][self._stream] for client in self._clients.values()]

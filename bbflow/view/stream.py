@@ -120,6 +120,8 @@ class StreamView:
         self._whole = whole
         self._nodes = {name: NodeView(last=done[name]) for name in nodes}
         self._done = dict(done)
+        self.taking_part: dict[str, NodeView] = {}
+        """Nodes that ranks land on; empty until every node was heard, and all ranks have opened the stream."""
         self.attributes: dict[str, Any] = {}
         """Attributes of the stream, the newest of any node."""
 
@@ -133,18 +135,15 @@ class StreamView:
             view.base = dict(news.base)
         view.steps.update((step.number, step) for step in news.steps)
         view.last = max(view.last, news.last)
+        self.taking_part = self._find_taking_part()
 
     @property
     def is_known(self) -> bool:
         """Whether every node has said how the stream stands there."""
         return all(view.base is not None for view in self._nodes.values())
 
-    @property
-    def taking_part(self) -> dict[str, NodeView]:
-        """Nodes that ranks land on; empty until every node was heard, and all ranks have opened the stream.
-
-        What one node says of an aborted stream may look like its end, while the steps are on another one.
-        """
+    def _find_taking_part(self) -> dict[str, NodeView]:
+        # What one node says of an aborted stream may look like its end, while the steps are on another one.
         if not self.is_known:
             return {}
         nodes = {name: view for name, view in self._nodes.items() if view.local_writers}
@@ -219,6 +218,11 @@ class StreamView:
     def step(self, node: str, number: int) -> Step | None:
         """Give a node's part of a step; None if an earlier analysis was done with it."""
         return self._nodes[node].steps.get(number)
+
+    def bytes_of(self, number: int) -> int:
+        """Bytes of what the nodes hold of a step."""
+        parts = (self.step(node, number) for node in self.taking_part)
+        return sum(part.bytes for part in parts if part is not None)
 
     def blocks(self, number: int) -> list[tuple[str, Block]]:
         """Give all blocks of a step, each with the name of its node."""

@@ -1,0 +1,47 @@
+"""When a batch begins: what it costs by itself must be little beside its steps, and no room may be held up for that."""
+
+from dataclasses import dataclass
+
+LONGEST_S = 0.2
+"""A step waits so long at most for others to come along."""
+SHARE = 8
+"""None does while such a part of the smallest pool is ready."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """Steps that could make a batch."""
+
+    first: int
+    """The oldest one's number."""
+    last: int
+    """The newest one's."""
+    bytes: int
+    """What they hold."""
+    full: bool
+    """Whether no other can come along: the stream has ended, or a batch takes no more steps."""
+
+
+class Pace:
+    """The pace of one consumer's batches.
+
+    Parameters
+    ----------
+    capacity_bytes
+        Of the smallest pool.
+    """
+
+    def __init__(self, capacity_bytes: int) -> None:
+        self._enough_bytes = capacity_bytes // SHARE
+        self._last, self._began_s = -1, -LONGEST_S
+
+    def wait_s(self, ready: Ready, now_s: float) -> float:
+        """Say how long to wait before these steps become a batch; 0 for not at all."""
+        is_left_over = ready.first <= self._last
+        if is_left_over or ready.full or ready.bytes >= self._enough_bytes:
+            return 0.0
+        return max(self._began_s + LONGEST_S - now_s, 0.0)
+
+    def begin(self, ready: Ready, now_s: float) -> None:
+        """Take note of a batch that begins with the first of these steps."""
+        self._last, self._began_s = ready.last, now_s
