@@ -2,17 +2,19 @@
 
 import errno
 import socket
+from collections.abc import Callable
 from typing import Any
 
+from msgspec import Struct
+
 from bbflow.errors import NodeError
+from bbflow.files.commands import IonodeAddress
 from bbflow.landing.client import ATTEMPTS, NodeClient
 from bbflow.landing.contact import NodeAddress
 from bbflow.records import Message
 from bbflow.store.frames import checksum, encode
 
 READ_BYTES = 64 << 10
-MOST_BYTES = 8 << 20
-"""The longest range that is read or written by one request."""
 
 
 class Gone(NodeError):  # noqa: N818 - it may come back
@@ -53,7 +55,7 @@ class Caller(NodeClient):
         self.send({"op": op, **keys})
         return self.reply()
 
-    def send(self, message: Message, raw: memoryview | None = None) -> None:
+    def send(self, message: Message | Struct, raw: memoryview | None = None) -> None:
         """Send a message, and raw bytes behind it.
 
         Raises
@@ -76,12 +78,16 @@ class Caller(NodeClient):
         OSError, Gone
             As `call`.
         """
-        message = self.receive()
+        message: Message = self.receive()
         if not message.pop("ok", False):
             raise OSError(int(message.get("errno", errno.EIO)), str(message.get("error", "refused without a reason")))
         return message
 
-    def receive(self, timeout_s: float | None = None) -> Message:
+    def decode_by(self, decode: Callable[[bytes], Any]) -> None:
+        """Take in what comes from now on as something else than replies."""
+        self._reader.decode = decode
+
+    def receive(self, timeout_s: float | None = None) -> Any:
         """Wait for the next message.
 
         Raises
@@ -106,8 +112,7 @@ class Caller(NodeClient):
         finally:
             if timeout_s is not None:
                 self._settimeout_none()
-        whole: Message = message
-        return whole
+        return message
 
     def _settimeout_none(self) -> None:
         if self._socket.fileno() >= 0:
@@ -152,12 +157,11 @@ class Caller(NodeClient):
         raise OSError(errno.EIO, f"{len(content)} bytes to IOnode {self.node.name} arrived damaged {ATTEMPTS} times")
 
 
-def address_of(told: Message, key: str) -> NodeAddress:
+def address_of(told: IonodeAddress, key: str) -> NodeAddress:
     """Give the address of an IOnode as its master tells it."""
-    names = ("name", "host", "socket", "directory", "tcp", "tls")
-    return NodeAddress(**{name: str(told[name]) for name in names}, key=key)
+    return NodeAddress(told.name, told.host, told.socket, told.directory, key, told.tcp, told.tls)
 
 
-def is_here(told: Message) -> bool:
+def is_here(told: IonodeAddress) -> bool:
     """Whether an IOnode is on this host."""
-    return str(told["host"]) == socket.gethostname()
+    return told.host == socket.gethostname()

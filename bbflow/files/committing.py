@@ -4,11 +4,12 @@ import errno
 from contextlib import suppress
 
 from bbflow.errors import ProtocolError
-from bbflow.files.core import Call, Core, Deferred, Request
+from bbflow.files.core import Answers, AnyCall, Call, Core, Deferred
 from bbflow.files.database import WriterRow
 from bbflow.files.inodes import Inode, Pieces, places_of
 from bbflow.files.permissions import mode_after_write
 from bbflow.files.replicas import Replicas
+from bbflow.files.requests import CommitFileRequest
 from bbflow.files.room import delta
 from bbflow.files.sessions import Handle, Session
 from bbflow.files.writeback import WriteBack
@@ -28,19 +29,18 @@ class Committing:
 
     def __init__(self, core: Core, write_back: WriteBack, replicas: Replicas) -> None:
         self._core, self._write_back, self._replicas = core, write_back, replicas
-        self.changes: dict[str, Request] = {"commit": self._commit}
+        self.changes: Answers = {CommitFileRequest: self._commit}
         """What changes something."""
 
-    def _handle(self, call: Call) -> Handle:
+    def _handle(self, call: Call[CommitFileRequest]) -> Handle:
         try:
-            return call.session.handles[call.message["handle"]]
+            return call.session.handles[call.asked.handle]
         except KeyError:
-            raise OSError(errno.ESTALE, f"no file is open as {call.message['handle']}") from None
+            raise OSError(errno.ESTALE, f"no file is open as {call.asked.handle}") from None
 
-    def _commit(self, call: Call) -> Message:
-        handle, message = self._handle(call), call.message
-        inode, size = handle.inode, int(message["size"])
-        pieces: Pieces = tuple((int(version), int(count)) for version, count in message["pieces"])
+    def _commit(self, call: Call[CommitFileRequest]) -> Message:
+        handle = self._handle(call)
+        inode, size, pieces = handle.inode, call.asked.size, call.asked.pieces
         if not handle.version:
             raise OSError(errno.EBADF, f"{inode.name!r} isn't open for writing")
         self._check_pieces(handle, pieces, size)
@@ -52,25 +52,25 @@ class Committing:
             if pieces[index][0] and pieces[index] not in handle.pieces[index : index + 1]
         ]
         if inode.replicas > 1 and new:
-            self._replicas.copy(inode, new, lambda: self._count_later(call, handle, pieces, size, added))
+            self._replicas.copy(inode, new, lambda: self._count_later(call, handle, added))
             raise Deferred
-        return self._count(call, handle, pieces, size, added)
+        return self._count(call, handle, added)
 
-    def _count_later(self, call: Call, handle: Handle, pieces: Pieces, size: int, added: dict[str, int]) -> None:
+    def _count_later(self, call: Call[CommitFileRequest], handle: Handle, added: dict[str, int]) -> None:
         if handle.number in self._core.handles:  # else its session has ended meanwhile
             with suppress(Deferred):
-                self._core.finished.append((call, self._count(call, handle, pieces, size, added)))
+                self._core.finished.append((call, self._count(call, handle, added)))
 
-    def _count(self, call: Call, handle: Handle, pieces: Pieces, size: int, added: dict[str, int]) -> Message:
+    def _count(self, call: Call[CommitFileRequest], handle: Handle, added: dict[str, int]) -> Message:
         """Let a version count, now that its bytes are where they belong."""
-        core, inode = self._core, handle.inode
+        core, inode, asked, pieces = self._core, handle.inode, call.asked, call.asked.pieces
         self._spend(call.session, inode, pieces, added)
         inode.is_cut = is_cut(handle.pieces, pieces, was=inode.is_cut)
         core.sessions.pin(pieces)
         before, handle.pieces = handle.pieces, pieces
-        self.new_version(call, inode, pieces, size, handle.version)
+        self.new_version(call, inode, pieces, asked.size, handle.version)
         core.unpin(before, inode)
-        inode.mtime_ns = int(call.message.get("mtime_ns", inode.mtime_ns))
+        inode.mtime_ns = inode.mtime_ns if asked.mtime_ns is None else asked.mtime_ns
         inode.mode = mode_after_write(inode, call.who)
         handle.version = core.number()
         store_writer(core, handle)
@@ -78,7 +78,7 @@ class Committing:
         core.sessions.hold(call.session, inode.ino)
         reply = {"ok": True, "attr": inode.attr(), "version": handle.version, "granted": {}, "spent": added}
         reply["append"] = not inode.is_cut
-        if self._write_back.must_wait(inode, sync=bool(call.message.get("sync"))):
+        if self._write_back.must_wait(inode, sync=asked.sync):
             self._write_back.when_written(inode, lambda: core.finished.append((call, reply)))
             raise Deferred
         return reply
@@ -96,7 +96,7 @@ class Committing:
             if version not in (0, handle.version, old[0]) or not 0 <= count <= inode.piece_bytes:
                 raise ProtocolError(f"a commit with piece {version:x}.{index:x} of {count} bytes, which isn't its own")
 
-    def _check_room(self, call: Call, added: dict[str, int]) -> None:
+    def _check_room(self, call: AnyCall, added: dict[str, int]) -> None:
         for name, size in added.items():
             if name not in self._core.nodes:  # this master was just started
                 error = OSError(errno.EHOSTDOWN, f"IOnode {name} is away")
@@ -111,7 +111,7 @@ class Committing:
             self._core.nodes[name].granted_bytes -= size
         self._core.place(self._places(inode, pieces))
 
-    def new_version(self, call: Call, inode: Inode, pieces: Pieces, size: int, version: int) -> None:
+    def new_version(self, call: AnyCall, inode: Inode, pieces: Pieces, size: int, version: int) -> None:
         """Let a file have another version; what needs the one before keeps it."""
         core = self._core
         core.replace(inode, pieces)

@@ -3,9 +3,14 @@
 import socket
 import ssl
 from types import TracebackType
+from typing import Any
+
+from msgspec import Struct
 
 from bbflow.errors import ProtocolError
+from bbflow.files.piece_requests import PieceRequest, parse_piece_request
 from bbflow.landing.handshake import MAX_FRAME_BYTES, TIMEOUT_S, NodeHandshake
+from bbflow.landing.replies import BytesReply
 from bbflow.records import Message
 from bbflow.store.frames import MAX_PAYLOAD_BYTES, FrameReader, checksum, encode
 
@@ -49,32 +54,35 @@ class Conversation:
 
     def _shake_hands(self, handshake: NodeHandshake) -> None:
         while not handshake.done:
-            message = self.receive()
+            message = self._next()
             if message is None:
                 raise ProtocolError("it left before it proved itself")
             reply = handshake.answer(message)
             self.send(reply)
             if not reply["ok"]:
                 raise ProtocolError(str(reply["error"]))
-        self._reader.max_payload_bytes = MAX_PAYLOAD_BYTES
+        self._reader.max_payload_bytes, self._reader.decode = MAX_PAYLOAD_BYTES, parse_piece_request
 
-    def receive(self) -> Message | None:
-        """Wait for the next message; None if the client has left.
+    def receive(self) -> PieceRequest | None:
+        """Wait for the next request; None if the client has left.
 
         Raises
         ------
         ProtocolError
-            If what comes is no message.
+            If what comes is none.
         OSError
             If the connection broke.
         """
+        asked: PieceRequest | None = self._next()
+        return asked
+
+    def _next(self) -> Any:
         while (message := self._reader.next()) is None:
             data = self._socket.recv(READ_BYTES)
             if not data:
                 return None
             self._reader.add(data)
-        whole: Message = message
-        return whole
+        return message
 
     def receive_raw(self, size: int) -> tuple[memoryview, int]:
         """Wait for raw bytes; give them and their checksum.
@@ -93,7 +101,7 @@ class Conversation:
             filled += count
         return target, checksum(target)
 
-    def send(self, message: Message) -> None:
+    def send(self, message: Message | Struct) -> None:
         """Send a message.
 
         Raises
@@ -112,7 +120,7 @@ class Conversation:
             If the connection broke.
         """
         view = memoryview(content)
-        self._socket.sendall(encode({"ok": True, "bytes": len(view), "crc": checksum(view)}))
+        self._socket.sendall(encode(BytesReply(bytes=len(view), crc=checksum(view))))
         self._socket.sendall(view)
 
     def __enter__(self) -> "Conversation":

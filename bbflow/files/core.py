@@ -5,18 +5,23 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from typing import Any, Generic, TypeVar
 
+from msgspec import Struct
+from msgspec.structs import replace
+
+from bbflow.files.commands import Command, DropCommand, TaskAnswer
 from bbflow.files.database import Database
 from bbflow.files.image import Image
 from bbflow.files.inodes import Inode, Pieces, keys_of
 from bbflow.files.permissions import Credentials
+from bbflow.files.requests import ClientRequest
 from bbflow.files.room import Node
 from bbflow.files.sessions import Changes, Handle, Session, Sessions
 from bbflow.records import Message
 
-Then = Callable[[Message], None]
-AT_OBJECTS = ("upload", "move", "delete")
-"""Commands that an IOnode goes on with while it is away from its master."""
+R_co = TypeVar("R_co", bound=ClientRequest, covariant=True)
+Then = Callable[[TaskAnswer], None]
 Key = tuple[str, int | str]
 """What a request waits for: a kind of event, and on which thing."""
 
@@ -66,14 +71,14 @@ class Blocked(Exception):  # noqa: N818 - it is a signal, not an error
 
 
 @dataclass(slots=True)
-class Call:
+class Call(Generic[R_co]):
     """One request under way."""
 
     peer: int
     """Who asked."""
     session: Session
     """Its session."""
-    message: Message
+    asked: R_co
     """What was asked."""
     who: Credentials
     """For whom."""
@@ -85,6 +90,8 @@ class Call:
     """When it no longer waits for what it waits for now."""
     blocked: Blocked | None = None
     """What it waits for."""
+    begun: int = 0
+    """How many files it was about when it came."""
 
     def wait(self, key: Key, error: OSError, timeout_s: float, now_s: float) -> None:
         """Let the request be tried again when something has happened.
@@ -101,8 +108,10 @@ class Call:
         raise Blocked(key, error, timeout_s)
 
 
-Request = Callable[[Call], Message | None]
-"""Answers a call; None where the format has no reply."""
+AnyCall = Call[ClientRequest]
+"""One request, whatever it asks."""
+Answers = dict[type[ClientRequest], Callable[[Any], Message | None]]
+"""What answers a call of each kind of request; None where the format has no reply."""
 
 
 class Deferred(Exception):  # noqa: N818
@@ -130,9 +139,9 @@ class Core:
         self.nodes: dict[str, Node] = {}
         self.handles: dict[int, Handle] = {}
         """What is open, by the handles' numbers."""
-        self.finished: list[tuple[Call, Message]] = []
+        self.finished: list[tuple[AnyCall, Message]] = []
         """Requests that were `Deferred` and have their reply now."""
-        self.out: list[tuple[int, Message]] = []
+        self.out: list[tuple[int, Message | Struct]] = []
         """Messages to send once everything is stored: peer and message."""
         self.events: list[Key] = []
         """What has happened that requests may wait for."""
@@ -157,7 +166,7 @@ class Core:
         self.filling: dict[int, set[str]] = {}
         """Files that come from the shared storage, with the piece files that are still to come."""
         self._numbers = database.epoch << 32
-        self._tasks: dict[int, tuple[str, Message, Then]] = {}
+        self._tasks: dict[int, tuple[str, Command | None, Then]] = {}
         self._touched: dict[int, Inode] = {}
         self._used = 0
 
@@ -194,54 +203,48 @@ class Core:
         """Wake requests that wait for this."""
         self.events.append((kind, thing))
 
-    def send(self, peer: int, message: Message) -> None:
+    def send(self, peer: int, message: Message | Struct) -> None:
         """Send a message once everything is stored."""
         self.out.append((peer, message))
 
     # Commands to IOnodes.
 
-    def command(self, node: str, op: str, then: Then, /, **keys: object) -> None:
+    def command(self, node: str, command: Command, then: Then) -> None:
         """Have an IOnode do something.
 
         Parameters
         ----------
         node
             Which; if it is away, or goes away meanwhile, the answer is EHOSTDOWN.
-        op
-            Name of the command (FORMAT.md, 'Master and IOnode').
+        command
+            What; it gets a number.
         then
             Called with the answer.
-        **keys
-            The command's.
         """
         task = self.number()
-        message = {"op": op, "task": task, **keys}
         there = self.nodes.get(node)
         if there is None or there.peer is None:
-            then({"errno": errno.EHOSTDOWN, "error": f"IOnode {node} is away"})
+            then(TaskAnswer(errno=errno.EHOSTDOWN, error=f"IOnode {node} is away"))
             return
-        self._tasks[task] = (node, message, then)
-        self.send(there.peer, message)
+        self._tasks[task] = (node, command, then)
+        self.send(there.peer, replace(command, task=task))
 
     def adopt(self, node: str, task: int, then: Then) -> None:
         """Take a command over that a master before this one gave."""
-        self._tasks[task] = (node, {}, then)
+        self._tasks[task] = (node, None, then)
 
-    def answered(self, message: Message) -> None:
+    def answered(self, answer: TaskAnswer) -> None:
         """Take an IOnode's answer to a command in."""
-        if message.get("done", True):
-            found = self._tasks.pop(message["task"], None)
-        else:
-            found = self._tasks.get(message["task"])
+        found = self._tasks.pop(answer.task, None) if answer.done else self._tasks.get(answer.task)
         if found is not None:
-            found[2](message)
+            found[2](answer)
 
-    def fail_tasks(self, node: str, *, but: Callable[[int, str], bool]) -> None:
-        """Answer the commands of an IOnode that is away, but for those of which this holds: task and name."""
-        given = [(task, str(told.get("op"))) for task, (name, told, _) in self._tasks.items() if name == node]
-        for task in [task for task, op in given if not but(task, op)]:
+    def fail_tasks(self, node: str, *, but: Callable[[int, Command | None], bool]) -> None:
+        """Answer the commands of an IOnode that is away, but for those of which this holds: task and command."""
+        given = [(task, command) for task, (name, command, _) in self._tasks.items() if name == node]
+        for task in [task for task, command in given if not but(task, command)]:
             _, _, then = self._tasks.pop(task)
-            then({"errno": errno.EHOSTDOWN, "error": f"IOnode {node} went away"})
+            then(TaskAnswer(errno=errno.EHOSTDOWN, error=f"IOnode {node} went away"))
 
     def a_node(self) -> str | None:
         """Give some IOnode that is up: the one with the fewest tasks."""
@@ -272,11 +275,11 @@ class Core:
         for key in keys:
             node.remove(key)
 
-        def gone(_: Message) -> None:
+        def gone(_: TaskAnswer) -> None:
             node.leaving_bytes -= size  # what a node that is away still has is compared when it comes back
             self.happened("room", node.name)
 
-        self.command(node.name, "drop", gone, keys=keys)
+        self.command(node.name, DropCommand(keys=tuple(keys)), gone)
 
     def replace(self, inode: Inode, pieces: Pieces) -> None:
         """Let a file have other pieces; those of before go once nobody needs them."""

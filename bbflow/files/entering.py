@@ -5,13 +5,15 @@ import secrets
 from collections.abc import Callable
 
 from bbflow.errors import ProtocolError
-from bbflow.files.core import Call, Core
+from bbflow.files.commands import NodesNotice
+from bbflow.files.core import AnyCall, Core
 from bbflow.files.fleet import Fleet
 from bbflow.files.inodes import Inode
 from bbflow.files.locks import Locks
 from bbflow.files.once import Once
 from bbflow.files.opening import FileOpening
 from bbflow.files.permissions import Credentials
+from bbflow.files.requests import JoinSessionRequest, SessionRequest
 from bbflow.files.sessions import Changes, Session
 from bbflow.files.writeback import WriteBack
 from bbflow.records import Message
@@ -43,14 +45,29 @@ class Entering:
         self._core, self._opening, self._locks = core, opening, locks
         self._write_back, self._fleet, self._once, self._ended = write_back, fleet, once, ended
 
-    def enter(self, peer: int, message: Message, uid: int | None) -> None:
-        """Let a connection begin, join or come back to a session.
+    def join(self, peer: int, asked: JoinSessionRequest) -> None:
+        """Let a connection be another one of a session."""
+        core = self._core
+        session = core.sessions.by_name.get(asked.session)
+        if session is None:
+            core.send(peer, refusal(errno.ESTALE, "the session has ended"))
+            return
+        core.sessions.connect(session, peer)
+        if asked.listen:
+            core.sessions.drop_kept(session)
+            session.listener = peer
+        core.send(peer, {"ok": True, "seq": core.seq})
+        if asked.listen:  # some may have come since the session began
+            core.send(peer, NodesNotice(nodes=self._fleet.told()))
+
+    def enter(self, peer: int, asked: SessionRequest, uid: int | None) -> None:
+        """Let a connection begin a session, or come back to it.
 
         Parameters
         ----------
         peer
             The connection.
-        message
+        asked
             Its request.
         uid
             The user at its other end, if the system tells.
@@ -61,28 +78,13 @@ class Entering:
             If it says that it is another user.
         """
         core = self._core
-        if message["op"] == "join":
-            session = core.sessions.by_name.get(str(message["session"]))
-            if session is None:
-                core.send(peer, refusal(errno.ESTALE, "the session has ended"))
-                return
-            core.sessions.connect(session, peer)
-            if message.get("listen"):
-                core.sessions.drop_kept(session)
-                session.listener = peer
-            core.send(peer, {"ok": True, "seq": core.seq})
-            if message.get("listen"):  # some may have come since the session began
-                core.send(peer, {"op": "nodes", "nodes": self._fleet.told()})
-            return
-        session = self._session(message, uid)
+        session = self._session(asked, uid)
         if session is None:
             core.send(peer, refusal(errno.ESTALE, "the session has ended"))
             return
         core.sessions.connect(session, peer)
-        session.host = str(message["host"])
-        call = Call(peer, session, message, session.who)
-        in_flight = self._once.in_flight(session, message.get("slots", []))
-        handles = self._opening.resume(call, message.get("handles", []), message.get("room", {}), in_flight)
+        session.host = asked.host
+        handles = self._opening.resume(session, asked, self._once.in_flight(session, asked.slots))
         options = core.options
         core.send(
             peer,
@@ -104,12 +106,12 @@ class Entering:
         )
         core.happened("grace", 0)
 
-    def _session(self, message: Message, uid: int | None) -> Session | None:
+    def _session(self, asked: SessionRequest, uid: int | None) -> Session | None:
         """Give the session that a client begins or comes back to; None if that has ended."""
         core = self._core
-        if name := message.get("resume"):
-            return core.sessions.by_name.get(str(name))
-        who = Credentials(int(message["uid"]), int(message["gid"]), frozenset(message.get("groups", ())))
+        if asked.resume:
+            return core.sessions.by_name.get(asked.resume)
+        who = Credentials(asked.uid, asked.gid, frozenset(asked.groups))
         if uid not in (None, 0, who.uid):
             raise ProtocolError(f"user {uid} says it is user {who.uid}")
         session = Session(secrets.token_hex(16), who)
@@ -117,7 +119,7 @@ class Entering:
         core.database.add_session(session.name, who.uid, who.gid)
         return session
 
-    def bye(self, call: Call) -> Message:
+    def bye(self, call: AnyCall) -> Message:
         """End the session of a call."""
         self.end(call.session)
         return {"ok": True}

@@ -3,11 +3,11 @@
 import errno
 from collections.abc import Iterator
 
-from bbflow.files.core import Call, Core
+from bbflow.files.commands import FillCommand, TaskAnswer
+from bbflow.files.core import AnyCall, Core
 from bbflow.files.inodes import FILE, Inode, Pieces, key_of, keys_of, places_of
 from bbflow.files.room import Node, choose_ring
 from bbflow.files.writeback import WriteBack
-from bbflow.records import Message
 
 EVICT_SHARE = 32
 """At least this part of a node's capacity is made free at once: to look for what may go costs time."""
@@ -32,7 +32,7 @@ class Filling:
         self.failed: dict[int, str] = {}
         """Files that couldn't be had from the shared storage, and why."""
 
-    def begin(self, call: Call, inode: Inode) -> bool:
+    def begin(self, call: AnyCall, inode: Inode) -> bool:
         """See to it that a file's bytes are in memory, or on their way; give whether they are still on it.
 
         Raises
@@ -55,13 +55,13 @@ class Filling:
             call.wait(("begun", inode.ino), error, timeout_s, now_s)
         return True
 
-    def _check_failed(self, call: Call, inode: Inode) -> None:
+    def _check_failed(self, call: AnyCall, inode: Inode) -> None:
         """Don't try for ever what failed while this request waited for it."""
         waited_for = call.blocked.key if call.blocked is not None else None
         if waited_for in (("begun", inode.ino), ("filled", inode.ino)) and inode.ino in self.failed:
             raise OSError(errno.EIO, f"{inode.name!r} didn't come from the shared storage: {self.failed[inode.ino]}")
 
-    def complete(self, call: Call, inode: Inode) -> None:
+    def complete(self, call: AnyCall, inode: Inode) -> None:
         """Wait until all of a file is in memory.
 
         Raises
@@ -105,26 +105,20 @@ class Filling:
     def _fill(self, inode: Inode, index: int, size: int, *, urgent: bool) -> None:
         key = key_of(inode.version, index)
 
-        def done(answer: Message) -> None:
+        def done(answer: TaskAnswer) -> None:
             self._begun(inode, key)
-            if not answer.get("done", True):
+            if not answer.done:
                 return
-            if "errno" in answer:
+            if answer.errno is not None:
                 self._fail(inode, key, answer)
             else:
                 self._filled(inode, key)
 
-        self._core.command(
-            inode.holders(index)[0],
-            "fill",
-            done,
-            path=inode.stored_path,
-            key=key,
-            start=index * inode.piece_bytes,
-            bytes=size,
-            facts=inode.facts,
-            urgent=urgent,
+        start = index * inode.piece_bytes
+        command = FillCommand(
+            path=inode.stored_path, key=key, start=start, bytes=size, facts=inode.facts, urgent=urgent
         )
+        self._core.command(inode.holders(index)[0], command, done)
 
     def _begun(self, inode: Inode, key: str) -> None:
         waiting = self._unbegun.get(inode.ino, set())
@@ -145,15 +139,15 @@ class Filling:
             self._core.happened("filled", inode.ino)
             self.pump()
 
-    def _fail(self, inode: Inode, key: str, answer: Message) -> None:
+    def _fail(self, inode: Inode, key: str, answer: TaskAnswer) -> None:
         if key not in self._core.filling.get(inode.ino, ()):
             return
         del self._core.filling[inode.ino]
         inode.filling = False
-        if answer["errno"] == errno.ENOENT and inode.parent:  # whoever opens it next sees what is there now
+        if answer.errno == errno.ENOENT and inode.parent:  # whoever opens it next sees what is there now
             self._core.image.inodes[inode.parent].scanned_s = 0.0
-        if answer["errno"] != errno.EHOSTDOWN:  # else another node may have it
-            self.failed[inode.ino] = str(answer.get("error", ""))
+        if answer.errno != errno.EHOSTDOWN:  # else another node may have it
+            self.failed[inode.ino] = answer.error
         self.let_go(inode)
         if self._unbegun.pop(inode.ino, None) is not None:
             self._core.happened("begun", inode.ino)

@@ -3,14 +3,20 @@
 from collections.abc import Mapping
 
 from bbflow.errors import ProtocolError
-from bbflow.files.core import AT_OBJECTS, Core
+from bbflow.files.commands import (
+    AT_OBJECTS,
+    HaveCommand,
+    IonodeAddress,
+    IonodeTold,
+    JoinIonode,
+    NodesNotice,
+    TaskAnswer,
+)
+from bbflow.files.core import Core
 from bbflow.files.inodes import FILE, pages, places_of
 from bbflow.files.replicas import Replicas
 from bbflow.files.room import Node
 from bbflow.files.sessions import Changes
-from bbflow.records import Message
-
-ADDRESS = ("host", "socket", "directory", "tcp", "tls")
 
 
 class Fleet:
@@ -26,7 +32,7 @@ class Fleet:
 
     def __init__(self, core: Core, replicas: Replicas) -> None:
         self._core, self._replicas = core, replicas
-        self._telling: dict[int, tuple[Message, dict[str, int]]] = {}
+        self._telling: dict[int, tuple[JoinIonode, dict[str, int]]] = {}
         self.by_peer: dict[int, Node] = {}
         """Those that are up."""
         self.changes = Changes()
@@ -35,16 +41,17 @@ class Fleet:
         for inode in core.image.inodes.values():
             for name in inode.ring:
                 if name not in core.nodes:
-                    core.nodes[name] = Node(name, dict.fromkeys(ADDRESS, ""), 0, away_since_s=now_s)
+                    nowhere = IonodeAddress(name=name, host="", socket="", directory="", tcp="", tls="")
+                    core.nodes[name] = Node(name, nowhere, 0, away_since_s=now_s)
         for inode in core.image.inodes.values():
             if inode.kind == FILE and inode.ring:
                 core.place(places_of(inode.ring, inode.replicas, inode.pieces))
 
-    def told(self) -> list[Message]:
+    def told(self) -> tuple[IonodeTold, ...]:
         """Give what clients need to reach the nodes."""
-        return [node.told() for node in self._core.nodes.values() if node.capacity]
+        return tuple(node.told() for node in self._core.nodes.values() if node.capacity)
 
-    def hear(self, peer: int, message: Message) -> Changes | None:
+    def hear(self, peer: int, told: JoinIonode) -> Changes | None:
         """Take in what a node tells of itself; give what clients must forget once it has told all, else None.
 
         Raises
@@ -52,26 +59,26 @@ class Fleet:
         ProtocolError
             If another node of its name is up.
         """
-        first, keys = self._telling.setdefault(peer, (message, {}))
-        keys.update((str(key), int(size)) for key, size in message["keys"])
-        if not message.get("last"):
+        first, keys = self._telling.setdefault(peer, (told, {}))
+        keys.update(told.keys)
+        if not told.last:
             return None
         del self._telling[peer]
-        there = self._core.nodes.get(str(first["name"]))
+        there = self._core.nodes.get(first.name)
         if there is not None and there.peer is not None:
-            if there.address["directory"] != first["directory"]:
-                raise ProtocolError(f"there is an IOnode {first['name']!r} already: give it another name")
+            if there.address.directory != first.directory:
+                raise ProtocolError(f"there is an IOnode {first.name!r} already: give it another name")
             self.leave(there.peer)
-        return self._join(peer, first, keys, still=set(message.get("busy", {}).values()))
+        return self._join(peer, first, keys, still=set(told.busy.values()))
 
-    def _join(self, peer: int, told: Message, keys: dict[str, int], still: set[int]) -> Changes:
-        core, name = self._core, str(told["name"])
-        address = {key: str(told[key]) for key in ADDRESS}
+    def _join(self, peer: int, told: JoinIonode, keys: dict[str, int], still: set[int]) -> Changes:
+        core, name = self._core, told.name
+        address = IonodeAddress(**{key: getattr(told, key) for key in IonodeAddress.__struct_fields__})
         node = core.nodes.setdefault(name, Node(name, address, 0))
-        node.address, node.capacity, node.peer = address, int(told["capacity"]), peer
+        node.address, node.capacity, node.peer = address, told.capacity, peer
         node.granted_bytes = sum(session.room.get(name, 0) for session in core.sessions.by_name.values())
         self.by_peer[peer] = node
-        core.send(peer, {"ok": True, "nodes": self.told()})
+        core.send(peer, NodesNotice(nodes=self.told()))  # before any command that names one
         core.fail_tasks(name, but=lambda task, _: task in still)
         changes = self._compare(node, keys)
         core.happened("node", name)
@@ -98,16 +105,16 @@ class Fleet:
     def _look_for(self, node: Node, missing: dict[str, int]) -> None:
         """Ask a node once more for what it didn't tell of: it may have been made and committed since it looked."""
 
-        def told(answer: Message) -> None:
-            if "errno" in answer:
+        def told(answer: TaskAnswer) -> None:
+            if answer.errno is not None:
                 return  # it went away again
-            keys = {str(key): int(size) for key, size in answer["keys"]}
+            keys = dict(answer.keys)
             sizes = {key: min(size, node.placed[key]) for key, size in missing.items() if key in node.placed}
             gone = {key for key, size in sizes.items() if _lacks(keys, key, size)}
             self.changes.add(inos=self._replicas.missing(node, gone).inos)
 
         if missing:
-            self._core.command(node.name, "have", told, keys=list(missing))
+            self._core.command(node.name, HaveCommand(keys=tuple(missing)), told)
 
     def leave(self, peer: int) -> bool:
         """Take down that a node's connection is gone; give whether it was a node's."""
@@ -116,7 +123,9 @@ class Fleet:
         if node is None:
             return False
         node.peer, node.away_since_s = None, self._core.clock()
-        self._core.fail_tasks(node.name, but=lambda _, op: op in AT_OBJECTS)  # until it is back, or counts as lost
+        self._core.fail_tasks(
+            node.name, but=lambda _, command: isinstance(command, AT_OBJECTS)
+        )  # until it is back, or counts as lost
         return True
 
     def give_up(self) -> Changes:

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from bbflow.files.commands import TaskAnswer
 from bbflow.files.core import Core
 from bbflow.files.database import TransferRow
-from bbflow.records import Message
 
 
 class InheritedFiles:
@@ -60,9 +60,9 @@ class InheritedFiles:
                 if node is None or node.peer is None:
                     self._end(row)
 
-    def _answered(self, row: TransferRow, answer: Message) -> None:
+    def _answered(self, row: TransferRow, answer: TaskAnswer) -> None:
         """Whatever the answer is, it is over; without a task it isn't one, since the node went away with it."""
-        if "task" in answer and answer.get("done", True) and row.path in self._rows:
+        if answer.task and answer.done and row.path in self._rows:
             self._end(row)
 
     def _end(self, row: TransferRow) -> None:

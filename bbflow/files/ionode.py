@@ -7,23 +7,50 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from bbflow.errors import BbflowError, ConfigError, NodeError, ProtocolError
-from bbflow.files.calling import MOST_BYTES, Caller, Gone, address_of
+from bbflow.files.calling import Caller, Gone, address_of
+from bbflow.files.commands import (
+    Command,
+    DeleteCommand,
+    EndCommand,
+    FillCommand,
+    IonodeTold,
+    JoinIonode,
+    MoveCommand,
+    NodesNotice,
+    TaskAnswer,
+    UploadCommand,
+    parse_told,
+)
 from bbflow.files.conversation import Conversation
 from bbflow.files.fills import Fills
 from bbflow.files.giving_way import GivingWay
+from bbflow.files.piece_requests import (
+    CopyRequest,
+    CutRequest,
+    PieceRequest,
+    ReadRequest,
+    ReadyRequest,
+    UsageRequest,
+    WriteRequest,
+)
 from bbflow.files.pieces import Pieces
 from bbflow.files.storage import Storage
 from bbflow.files.transfers import Transfers, refusal
 from bbflow.landing.contact import NodeAddress, read_masters
 from bbflow.landing.listen import listen_tcp, listen_unix, public_address, split_address, tune
 from bbflow.landing.peers import Endpoint
+from bbflow.landing.replies import DoneReply
 from bbflow.records import Message
 
 SOCKET_NAME = "ionode.sock"
@@ -82,11 +109,11 @@ class IoNode:
         self._busy: dict[str, int] = {}
         self.is_over = False
         """Whether the master has told it to end, and to keep nothing."""
-        self._requests: dict[str, Callable[[Message], Message]] = {
-            "cut": self._cut,
-            "copy": self._copy,
-            "ready": self._ready,
-            "status": self._status,
+        self._requests: dict[type, Callable[[Any], Message | Struct]] = {
+            CutRequest: self._cut,
+            CopyRequest: self._copy,
+            ReadyRequest: self._ready,
+            UsageRequest: self._usage,
         }
 
     def start(self) -> None:
@@ -109,33 +136,27 @@ class IoNode:
     def _serve(self, peer: socket.socket, is_remote: bool) -> None:
         try:
             with Conversation(peer, self._endpoint.key, self._identity, self._tls if is_remote else None) as client:
-                while (message := client.receive()) is not None:
-                    self._answer(client, message)
+                while (asked := client.receive()) is not None:
+                    self._answer(client, asked)
         except ProtocolError as error:
             print(f"bbflow files ionode: cut off a peer: {error}", file=sys.stderr, flush=True)
         except OSError:
             pass  # it is gone
 
-    def _answer(self, client: Conversation, message: Message) -> None:
-        op = str(message.get("op"))
+    def _answer(self, client: Conversation, asked: PieceRequest) -> None:
         try:
-            if op == "read":
-                self._read(client, message)
-            elif op == "write":
-                client.send(self._write(client, message))
-            elif op in self._requests:
-                client.send(self._requests[op](message))
+            if isinstance(asked, ReadRequest):
+                self._read(client, asked)
+            elif isinstance(asked, WriteRequest):
+                client.send(self._write(client, asked))
             else:
-                raise ProtocolError(f"unknown request {op!r}")
+                client.send(self._requests[type(asked)](asked))
         except OSError as error:
             client.send({"ok": False, "errno": error.errno or errno.EIO, "error": error.strerror or str(error)})
-        except (KeyError, TypeError, ValueError) as error:
-            raise ProtocolError(f"request {op!r} without a key, or with a wrong one ({error})") from None
 
-    def _read(self, client: Conversation, message: Message) -> None:
-        key, offset, size = _range(message)
-        with self._whole(key, offset, size) as descriptor:
-            client.send_raw(os.pread(descriptor, size, offset))
+    def _read(self, client: Conversation, asked: ReadRequest) -> None:
+        with self._whole(asked.key, asked.offset, asked.bytes) as descriptor:
+            client.send_raw(os.pread(descriptor, asked.bytes, asked.offset))
 
     @contextmanager
     def _whole(self, key: str, offset: int, size: int) -> Iterator[int]:
@@ -146,28 +167,27 @@ class IoNode:
                 raise FileNotFoundError(errno.ENOENT, f"piece {key} isn't here any more")
             yield descriptor
 
-    def _write(self, client: Conversation, message: Message) -> Message:
-        key, offset, size = _range(message)
-        content, crc = client.receive_raw(size)
-        if crc != int(message["crc"]):
-            raise OSError(errno.EBADMSG, f"{size} bytes arrived damaged")
-        self._pieces.write(key, offset, content)
-        return {"ok": True}
+    def _write(self, client: Conversation, asked: WriteRequest) -> DoneReply:
+        content, crc = client.receive_raw(asked.bytes)
+        if crc != asked.crc:
+            raise OSError(errno.EBADMSG, f"{asked.bytes} bytes arrived damaged")
+        self._pieces.write(asked.key, asked.offset, content)
+        return DoneReply()
 
-    def _cut(self, message: Message) -> Message:
-        self._pieces.cut(message["key"], int(message["bytes"]))
-        return {"ok": True}
+    def _cut(self, asked: CutRequest) -> DoneReply:
+        self._pieces.cut(asked.key, asked.bytes)
+        return DoneReply()
 
-    def _copy(self, message: Message) -> Message:
-        with self._whole(message["of"], 0, int(message["bytes"])) as source:
-            self._pieces.copy(message["key"], source, int(message["bytes"]))
-        return {"ok": True}
+    def _copy(self, asked: CopyRequest) -> DoneReply:
+        with self._whole(asked.of, 0, asked.bytes) as source:
+            self._pieces.copy(asked.key, source, asked.bytes)
+        return DoneReply()
 
-    def _ready(self, message: Message) -> Message:
-        with self._whole(message["key"], int(message["offset"]), int(message["bytes"])):
-            return {"ok": True}
+    def _ready(self, asked: ReadyRequest) -> DoneReply:
+        with self._whole(asked.key, asked.offset, asked.bytes):
+            return DoneReply()
 
-    def _status(self, message: Message) -> Message:
+    def _usage(self, asked: UsageRequest) -> Message:
         return {"ok": True, "capacity": self._place.capacity, "used": self._pieces.used_bytes()}
 
     # The master.
@@ -177,6 +197,7 @@ class IoNode:
         while True:
             try:
                 with Caller(self._master()) as master:
+                    master.decode_by(parse_told)
                     self._register(master)
                     self._obey(master)
             except (NodeError, ConfigError):
@@ -190,68 +211,64 @@ class IoNode:
 
     def _register(self, master: Caller) -> None:
         place = self._place
-        address = {
-            "host": self._identity["host"],
-            "socket": str(place.directory / SOCKET_NAME),
-            "directory": str(place.directory),
-            "tcp": public_address(self._tcp, split_address(self._endpoint.address)[0]),
-            "tls": str(self._endpoint.certificate.authority.resolve()) if self._endpoint.certificate else "",
-        }
+        certificate = self._endpoint.certificate
+        about = JoinIonode(
+            name=place.name,
+            host=self._identity["host"],
+            socket=str(place.directory / SOCKET_NAME),
+            directory=str(place.directory),
+            tcp=public_address(self._tcp, split_address(self._endpoint.address)[0]),
+            tls=str(certificate.authority.resolve()) if certificate else "",
+            capacity=place.capacity,
+            keys=(),
+        )
         inventory = [(key, size) for key, size in self._pieces.inventory() if not self._fills.is_filling(key)]
-        parts = [inventory[at : at + INVENTORY_PART] for at in range(0, max(len(inventory), 1), INVENTORY_PART)]
-        about = {"op": "ionode", "name": place.name, **address, "capacity": place.capacity}
+        parts = [tuple(inventory[at : at + INVENTORY_PART]) for at in range(0, max(len(inventory), 1), INVENTORY_PART)]
         for part in parts[:-1]:
-            master.send({**about, "keys": part, "last": False})
+            master.send(replace(about, keys=part))
         with self._sending:  # what ends from now on is told to this master, though another one may have commanded it
-            master.send({**about, "keys": parts[-1], "last": True, "busy": self._busy})
+            master.send(replace(about, keys=parts[-1], last=True, busy=self._busy))
             self._told = master
-        self._learn(master.reply()["nodes"])
 
-    def _learn(self, nodes: list[Message]) -> None:
-        self._addresses = {str(told["name"]): address_of(told, self._endpoint.key) for told in nodes if told["up"]}
+    def _learn(self, nodes: Iterable[IonodeTold]) -> None:
+        self._addresses = {told.name: address_of(told, self._endpoint.key) for told in nodes if told.up}
 
     def _obey(self, master: Caller) -> None:
         while True:
-            command = master.receive()
-            op = command.get("op")
-            if op == "nodes":
-                self._learn(command["nodes"])
-            elif op == "end":
+            told = master.receive()
+            if isinstance(told, NodesNotice):
+                self._learn(told.nodes)
+            elif isinstance(told, EndCommand):
                 self.is_over = True
                 os.kill(os.getpid(), signal.SIGTERM)
-            elif op in self._transfers.quick:
-                self._tell(command, self._transfers.quick[op](command))
-            elif op == "fill":  # it only queues; in order with what drops the same piece
-                self._execute(command)
+            elif type(told) in self._transfers.quick:
+                self._tell(told, self._transfers.quick[type(told)](told))
+            elif isinstance(told, FillCommand):  # it only queues; in order with what drops the same piece
+                self._execute(told)
             else:
                 with self._sending:
-                    self._busy |= _object_of(command)
-                self._workers.submit(self._execute, command)
+                    self._busy |= _object_of(told)
+                self._workers.submit(self._execute, told)
 
-    def _execute(self, command: Message) -> None:
+    def _execute(self, command: Command) -> None:
         try:
-            self._transfers.slow[command["op"]](command, lambda answer: self._tell(command, answer))
+            self._transfers.slow[type(command)](command, lambda answer: self._tell(command, answer))
         except (BbflowError, OSError, RuntimeError) as error:
             self._tell(command, refusal(error))
 
-    def _tell(self, command: Message, answer: Message) -> None:
+    def _tell(self, command: Command, answer: TaskAnswer) -> None:
         with self._sending, suppress(Gone):  # it is asked again once it is back
-            if answer.get("done", True):
+            if answer.done:
                 for path, task in _object_of(command).items():
                     if self._busy.get(path) == task:
                         del self._busy[path]
             if self._told is not None:
-                self._told.send({"op": "task", "task": command["task"], **answer})
+                self._told.send(replace(answer, task=command.task))
 
 
-def _object_of(command: Message) -> dict[str, int]:
+def _object_of(command: Command) -> dict[str, int]:
     """Give the object that a command makes or removes, if it does, with the task's number."""
-    path = {"upload": "path", "delete": "path", "move": "to"}.get(command["op"])
-    return {command[path]: command["task"]} if path else {}
-
-
-def _range(message: Message) -> tuple[str, int, int]:
-    key, offset, size = message["key"], int(message["offset"]), int(message["bytes"])
-    if offset < 0 or not 0 <= size <= MOST_BYTES:
-        raise ProtocolError(f"a range of {size} bytes at {offset}")
-    return key, offset, size
+    match command:
+        case UploadCommand(path=path) | DeleteCommand(path=path) | MoveCommand(to=path):
+            return {path: command.task}
+    return {}

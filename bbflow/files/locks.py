@@ -3,7 +3,8 @@
 import errno
 from dataclasses import dataclass, replace
 
-from bbflow.files.core import Call, Core, Request
+from bbflow.files.core import Answers, Call, Core
+from bbflow.files.requests import LockRequest
 from bbflow.files.sessions import Session
 from bbflow.records import Message
 
@@ -46,24 +47,23 @@ class Locks:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._locks: dict[int, list[Lock]] = {}
-        self.requests: dict[str, Request] = {"lock": self._lock}
+        self.requests: Answers = {LockRequest: self._lock}
         """What changes nothing that others keep."""
 
-    def _lock(self, call: Call) -> Message:
-        message = call.message
-        inode = self._core.image.get(message["ino"])
-        end = FOREVER if int(message["end"]) < 0 else int(message["end"])
-        pid = int(message.get("pid", 0))
-        wanted = Lock(call.session.name, str(message["owner"]), message["kind"], int(message["start"]), end, pid)
+    def _lock(self, call: Call[LockRequest]) -> Message:
+        asked = call.asked
+        inode = self._core.image.get(asked.ino)
+        end = FOREVER if asked.end < 0 else asked.end
+        wanted = Lock(call.session.name, asked.owner, asked.kind, asked.start, end, asked.pid)
         if wanted.kind not in ("r", "w", "u") or not 0 <= wanted.start < wanted.end:
             raise OSError(errno.EINVAL, "no such lock")
         held = self._locks.setdefault(inode.ino, [])
         conflict = None if wanted.kind == "u" else next((lock for lock in held if lock.conflicts(wanted)), None)
-        if message.get("test"):
+        if asked.test:
             return {"ok": True} | _told(conflict)
         if conflict is not None:
             error = OSError(errno.EAGAIN, f"another process has locked {inode.name!r}")
-            call.wait(("lock", inode.ino), error, float(message.get("wait_s", 0.0)), self._core.clock())
+            call.wait(("lock", inode.ino), error, asked.wait_s, self._core.clock())
         self._locks[inode.ino] = apply(held, wanted)
         self._core.happened("lock", inode.ino)
         return {"ok": True}

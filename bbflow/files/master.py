@@ -5,9 +5,12 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Mapping
 
+from msgspec import Struct
+
 from bbflow.errors import ProtocolError
+from bbflow.files.commands import JoinIonode, NodesNotice, TaskAnswer
 from bbflow.files.committing import Committing
-from bbflow.files.core import Blocked, Call, Core, Deferred, Key, Options, Request
+from bbflow.files.core import Answers, AnyCall, Blocked, Call, Core, Deferred, Key, Options
 from bbflow.files.database import Database
 from bbflow.files.entering import Entering
 from bbflow.files.filling import Filling
@@ -21,16 +24,31 @@ from bbflow.files.opening import FileOpening
 from bbflow.files.overview import Overview
 from bbflow.files.permissions import Credentials
 from bbflow.files.replicas import Replicas
-from bbflow.files.requests import check
+from bbflow.files.requests import (
+    Asked,
+    ByeRequest,
+    ForgotMessage,
+    GrantRequest,
+    Heard,
+    JoinSessionRequest,
+    NodesRequest,
+    OpenFileRequest,
+    PingRequest,
+    SessionRequest,
+)
 from bbflow.files.scanning import Scanning
 from bbflow.files.sessions import Changes, Session, Telling
 from bbflow.files.writeback import WriteBack
 from bbflow.records import Message
 
-GIVING = ("open", "room")
+GIVING = (OpenFileRequest, GrantRequest)
 """Requests that change nothing which others see, and whose reply gives something."""
 SYSTEM = Credentials(0, 0)
 """As whom a master makes directories by itself."""
+
+
+class CutOff(Struct, frozen=True):
+    """No message: its peer is to be cut off."""
 
 
 class Master:
@@ -60,17 +78,17 @@ class Master:
         locks = Locks(core)
         self._once = Once(core, self._opening.undo)
         self._entering = Entering(core, self._opening, locks, self._write_back, self._fleet, self._once, self._ended)
-        self._requests: dict[str, Request] = {
+        self._requests: Answers = {
             **naming.requests,
             **self._opening.requests,
             **overview.requests,
             **locks.requests,
-            "ping": lambda call: {"ok": True},
-            "bye": self._entering.bye,
-            "nodes": lambda call: {"ok": True, "nodes": self._fleet.told()},
+            PingRequest: lambda call: {"ok": True},
+            ByeRequest: self._entering.bye,
+            NodesRequest: lambda call: {"ok": True, "nodes": self._fleet.told()},
         }
-        self._changes: dict[str, Request] = {**naming.changes, **self._opening.changes, **committing.changes}
-        self._waits: dict[Key, deque[Call]] = {}
+        self._changes: Answers = {**naming.changes, **self._opening.changes, **committing.changes}
+        self._waits: dict[Key, deque[AnyCall]] = {}
         self._telling: dict[int, Telling] = {}
         self._is_due = True
         self._restore()
@@ -128,14 +146,14 @@ class Master:
 
     # What comes in.
 
-    def handle(self, peer: int, message: Message, uid: int | None = None) -> None:
+    def handle(self, peer: int, heard: Heard, uid: int | None = None) -> None:
         """Take a message in.
 
         Parameters
         ----------
         peer
             Who sent it.
-        message
+        heard
             What.
         uid
             The user of a peer on the own host, if the system tells.
@@ -145,40 +163,45 @@ class Master:
         ProtocolError
             If the message is not allowed: the peer must be cut off.
         """
-        op = str(message.get("op"))
-        check(op, message)
-        if op in ("session", "join"):
-            self._entering.enter(peer, message, uid)
-        elif op == "ionode":
-            self._hear(peer, message)
-        elif op == "task" and peer in self._fleet.by_peer:
-            self._core.answered(message)
-        elif op == "forgot":
-            self._forgot(peer, int(message["seq"]))
-        else:
-            self._ask(peer, op, message)
+        match heard:
+            case SessionRequest():
+                self._entering.enter(peer, heard, uid)
+            case JoinSessionRequest():
+                self._entering.join(peer, heard)
+            case JoinIonode():
+                self._hear(peer, heard)
+            case TaskAnswer():
+                self._answered(peer, heard)
+            case ForgotMessage():
+                self._forgot(peer, heard.seq)
+            case _:
+                self._ask(peer, heard)
         self._settle()
 
-    def _ask(self, peer: int, op: str, message: Message) -> None:
+    def _answered(self, peer: int, answer: TaskAnswer) -> None:
+        if peer not in self._fleet.by_peer:
+            raise ProtocolError("an answer of what is no IOnode")
+        self._core.answered(answer)
+
+    def _ask(self, peer: int, asked: Asked) -> None:
         session = self._core.sessions.by_peer.get(peer)
         if session is None:
-            raise ProtocolError(f"request {op!r} of a connection without a session")
-        if op not in self._requests and op not in self._changes:
-            raise ProtocolError(f"unknown request {op!r}")
-        call = Call(peer, session, message, _who(session, message), began_s=self._core.clock())
-        if self._core.options.read_only and (op in self._changes or message.get("write")):
+            raise ProtocolError(f"{type(asked).__name__} of a connection without a session")
+        call: AnyCall = Call(peer, session, asked, _who(session, asked), began_s=self._core.clock())
+        is_write = isinstance(asked, OpenFileRequest) and asked.write
+        if self._core.options.read_only and (type(asked) in self._changes or is_write):
             self._answer(call, {"ok": False, "errno": errno.EROFS, "error": "these files can only be read"})
         elif not self._once.is_under_way(call):
             self._try(call)
 
-    def _try(self, call: Call) -> None:
-        op = call.message["op"]
+    def _try(self, call: AnyCall) -> None:
+        kind = type(call.asked)
         core = self._core
         try:
-            if op in self._changes:
+            if kind in self._changes:
                 self._check_grace(call)
                 core.seq += 1
-            reply = self._once.reply(call) or (self._changes.get(op) or self._requests[op])(call)
+            reply = self._once.reply(call) or (self._changes.get(kind) or self._requests[kind])(call)
         except Blocked as blocked:
             self._wait(call, blocked)
             return
@@ -191,13 +214,13 @@ class Master:
             raise
         except Exception:  # a mistake of this program's: it costs one request, not all that is open
             traceback.print_exc()
-            reply = {"ok": False, "errno": errno.EIO, "error": f"the master failed at {op!r}: see its log"}
+            reply = {"ok": False, "errno": errno.EIO, "error": f"the master failed at {kind.__name__}: see its log"}
         if reply is not None:
             self._answer(call, reply)
         else:
             self._once.over(call)
 
-    def _check_grace(self, call: Call) -> None:
+    def _check_grace(self, call: AnyCall) -> None:
         """Change nothing while clients of the master before this one may keep what it let them keep."""
         if not self._grace_until_s:
             return
@@ -209,21 +232,22 @@ class Master:
             return
         call.wait(("grace", 0), OSError(errno.EAGAIN, "the master was just started"), -1.0, now_s)
 
-    def _wait(self, call: Call, blocked: Blocked) -> None:
+    def _wait(self, call: AnyCall, blocked: Blocked) -> None:
         call.blocked = blocked
         call.deadline_s = call.began_s + blocked.timeout_s if blocked.timeout_s >= 0 else float("inf")
         self._waits.setdefault(blocked.key, deque()).append(call)
 
     # What goes out.
 
-    def _answer(self, call: Call, reply: Message) -> None:
+    def _answer(self, call: AnyCall, reply: Message) -> None:
         reply.setdefault("seq", self._core.seq)  # one that is asked for again is as old as it was
-        if (op := call.message["op"]) in self._changes or op in GIVING:
-            self._once.keep(call, reply, stores=op in self._changes)
+        is_change = type(call.asked) in self._changes
+        if is_change or isinstance(call.asked, GIVING):
+            self._once.keep(call, reply, stores=is_change)
         changes, call.changes = call.changes, Changes()
         self._tell(call.session, changes, lambda: self._say(call, reply))
 
-    def _say(self, call: Call, reply: Message) -> None:
+    def _say(self, call: AnyCall, reply: Message) -> None:
         self._once.over(call)
         self._core.send(call.peer, reply)
 
@@ -255,7 +279,7 @@ class Master:
         if not telling.waiting and self._telling.pop(seq, None) is not None:
             telling.then()
 
-    def take_out(self) -> list[tuple[int, Message]]:
+    def take_out(self) -> list[tuple[int, Message | Struct]]:
         """Store everything that has changed, and give the messages that may be sent now.
 
         Where nobody waits for a message, the changes are stored together with the next ones.
@@ -300,11 +324,11 @@ class Master:
                 changes, part.changes = part.changes, Changes()
                 self._tell(None, changes, lambda: None)
 
-    def _hear(self, peer: int, message: Message) -> None:
-        changes = self._fleet.hear(peer, message)
+    def _hear(self, peer: int, told: JoinIonode) -> None:
+        changes = self._fleet.hear(peer, told)
         if changes is None:
             return
-        self._write_back.inherited.joined(self._fleet.by_peer[peer].name, message.get("busy", {}))
+        self._write_back.inherited.joined(self._fleet.by_peer[peer].name, told.busy)
         self._tell(None, changes, lambda: None)
         self._tell_nodes()
 
@@ -318,7 +342,7 @@ class Master:
         listeners = [session.listener for session in self._core.sessions.by_name.values()]
         for peer in [*self._fleet.by_peer, *listeners]:
             if peer is not None:
-                self._core.send(peer, {"op": "nodes", "nodes": self._fleet.told()})
+                self._core.send(peer, NodesNotice(nodes=self._fleet.told()))
 
     # Time and endings.
 
@@ -363,7 +387,7 @@ class Master:
             session = self._core.sessions.by_name.get(name)
             if session is not None:
                 for peer in session.peers:
-                    self._core.send(peer, {"op": "cut off"})
+                    self._core.send(peer, CutOff())
                 self._entering.end(session)
             self._heard(seq, telling, name)
 
@@ -381,8 +405,8 @@ class Master:
                         self._once.over(call)
 
 
-def _who(session: Session, message: Message) -> Credentials:
+def _who(session: Session, asked: Asked) -> Credentials:
     """For whom a request is: only root's sessions speak for others."""
-    if session.who.uid != 0 or "uid" not in message:
+    if session.who.uid != 0 or asked.uid is None:
         return session.who
-    return Credentials(int(message["uid"]), int(message["gid"]), frozenset(message.get("groups", ())))
+    return Credentials(asked.uid, session.who.gid if asked.gid is None else asked.gid, frozenset(asked.groups))

@@ -2,7 +2,7 @@
 
 import errno
 
-from bbflow.files.core import Call, Core, Request
+from bbflow.files.core import Answers, AnyCall, Call, Core
 from bbflow.files.image import MissingEntry
 from bbflow.files.inodes import DIRECTORY, FILE, LINK, Inode
 from bbflow.files.names import check_name
@@ -15,6 +15,19 @@ from bbflow.files.permissions import (
     check_owner,
     mode_after_chmod,
     mode_after_write,
+)
+from bbflow.files.requests import (
+    EntryRequest,
+    ListRequest,
+    LookupRequest,
+    MkdirRequest,
+    ReadlinkRequest,
+    RenameRequest,
+    RmdirRequest,
+    SetattrRequest,
+    StatRequest,
+    SymlinkRequest,
+    UnlinkRequest,
 )
 from bbflow.files.scanning import Scanning
 from bbflow.files.writeback import WriteBack
@@ -37,28 +50,27 @@ class Naming:
 
     def __init__(self, core: Core, opening: FileOpening, scanning: Scanning, write_back: WriteBack) -> None:
         self._core, self._opening, self._scanning, self._write_back = core, opening, scanning, write_back
-        self.requests: dict[str, Request] = {
-            "lookup": self._lookup,
-            "stat": self._stat,
-            "list": self._list,
-            "readlink": self._readlink,
+        self.requests: Answers = {
+            LookupRequest: self._lookup,
+            StatRequest: self._stat,
+            ListRequest: self._list,
+            ReadlinkRequest: self._readlink,
         }
         """What changes nothing."""
-        self.changes: dict[str, Request] = {
-            "mkdir": self._mkdir,
-            "symlink": self._symlink,
-            "unlink": self._unlink,
-            "rmdir": self._rmdir,
-            "rename": self._rename,
-            "setattr": self._setattr,
+        self.changes: Answers = {
+            MkdirRequest: self._mkdir,
+            SymlinkRequest: self._symlink,
+            UnlinkRequest: self._unlink,
+            RmdirRequest: self._rmdir,
+            RenameRequest: self._rename,
+            SetattrRequest: self._setattr,
         }
         """What changes something."""
 
-    def _lookup(self, call: Call) -> Message:
-        message = call.message
-        wait_s = float(message.get("wait_s", 0.0))
+    def _lookup(self, call: Call[LookupRequest]) -> Message:
+        wait_s = call.asked.wait_s
         try:
-            inode = self._core.image.find(message["parent"], message["name"], call.who)
+            inode = self._core.image.find(call.asked.parent, call.asked.name, call.who)
         except MissingEntry as error:
             self._scanning.look(call, error.directory)
             if wait_s:
@@ -69,18 +81,18 @@ class Naming:
             call.wait(("closed", inode.ino), missing, wait_s, self._core.clock())
         return self._told(call, inode)
 
-    def _told(self, call: Call, inode: Inode) -> Message:
+    def _told(self, call: AnyCall, inode: Inode) -> Message:
         self._core.sessions.hold(call.session, inode.ino)
         return {"ok": True, "attr": inode.attr()}
 
-    def _stat(self, call: Call) -> Message:
-        return self._told(call, self._core.image.get(call.message["ino"]))
+    def _stat(self, call: Call[StatRequest]) -> Message:
+        return self._told(call, self._core.image.get(call.asked.ino))
 
-    def _list(self, call: Call) -> Message:
-        directory = self._core.image.directory(call.message["ino"])
+    def _list(self, call: Call[ListRequest]) -> Message:
+        directory = self._core.image.directory(call.asked.ino)
         check_access(directory, call.who, READ)
         self._scanning.look(call, directory)
-        after, limit = call.message.get("after", ""), min(int(call.message.get("limit", MAX_ENTRIES)), MAX_ENTRIES)
+        after, limit = call.asked.after, min(call.asked.limit, MAX_ENTRIES)
         names = sorted(name for name in directory.entries if name > after)
         inodes = [self._core.image.inodes[directory.entries[name]] for name in names[:limit]]
         for inode in inodes:
@@ -90,16 +102,16 @@ class Naming:
         entries = [[inode.name, inode.attr()] for inode in inodes]
         return {"ok": True, "entries": entries, "more": len(names) > limit}
 
-    def _readlink(self, call: Call) -> Message:
-        inode = self._core.image.get(call.message["ino"])
+    def _readlink(self, call: Call[ReadlinkRequest]) -> Message:
+        inode = self._core.image.get(call.asked.ino)
         if inode.kind != LINK:
             raise OSError(errno.EINVAL, f"{inode.name!r} is no symbolic link")
         return {"ok": True, "target": inode.target}
 
-    def _place(self, call: Call) -> tuple[Inode, str]:
+    def _place(self, call: Call[EntryRequest]) -> tuple[Inode, str]:
         """Give directory and name of an entry that is to be made, once it is known what the storage has there."""
         try:
-            directory, name = self._core.image.walk(call.message["parent"], call.message["name"], call.who)
+            directory, name = self._core.image.walk(call.asked.parent, call.asked.name, call.who)
         except MissingEntry as error:
             self._scanning.look(call, error.directory)
             raise
@@ -109,23 +121,21 @@ class Naming:
             self._scanning.look(call, directory)
         return directory, name
 
-    def _mkdir(self, call: Call) -> Message:
-        if call.message.get("parents"):
+    def _mkdir(self, call: Call[MkdirRequest]) -> Message:
+        if call.asked.parents:
             return self._make_all(call)
         directory, name = self._place(call)
         return self._made(call, directory, name)
 
-    def _made(self, call: Call, directory: Inode, name: str) -> Message:
-        inode = self._core.image.make(
-            directory, name, DIRECTORY, int(call.message["mode"]), call.who, self._core.now_ns()
-        )
+    def _made(self, call: Call[MkdirRequest], directory: Inode, name: str) -> Message:
+        inode = self._core.image.make(directory, name, DIRECTORY, call.asked.mode, call.who, self._core.now_ns())
         inode.scanned_s = self._core.clock()
         self._new(call, directory, inode)
         return self._told(call, inode)
 
-    def _make_all(self, call: Call) -> Message:
-        names = [check_name(name) for name in call.message["name"].split("/") if name]
-        directory = self._core.image.directory(call.message["parent"])
+    def _make_all(self, call: Call[MkdirRequest]) -> Message:
+        names = [check_name(name) for name in call.asked.name.split("/") if name]
+        directory = self._core.image.directory(call.asked.parent)
         for name in names:
             if name not in directory.entries:
                 self._scanning.look(call, directory)
@@ -134,14 +144,14 @@ class Naming:
             directory = self._core.image.directory(directory.entries[name])
         return self._told(call, directory)
 
-    def _new(self, call: Call, directory: Inode, inode: Inode) -> None:
+    def _new(self, call: AnyCall, directory: Inode, inode: Inode) -> None:
         self._core.save(inode)
         self._core.touched(directory)
         call.changes.add(directories=(directory.ino,))
         self._core.happened("name", directory.ino)
 
-    def _symlink(self, call: Call) -> Message:
-        target = call.message["target"]
+    def _symlink(self, call: Call[SymlinkRequest]) -> Message:
+        target = call.asked.target
         if not 0 < len(target.encode()) <= MAX_TARGET_BYTES:
             raise OSError(errno.ENAMETOOLONG if target else errno.ENOENT, "no target for a symbolic link")
         directory, name = self._place(call)
@@ -150,16 +160,16 @@ class Naming:
         self._new(call, directory, inode)
         return self._told(call, inode)
 
-    def _unlink(self, call: Call) -> Message:
+    def _unlink(self, call: Call[UnlinkRequest]) -> Message:
         return self._remove(call, directories=False)
 
-    def _rmdir(self, call: Call) -> Message:
+    def _rmdir(self, call: Call[RmdirRequest]) -> Message:
         return self._remove(call, directories=True)
 
-    def _remove(self, call: Call, *, directories: bool) -> Message:
+    def _remove(self, call: Call[EntryRequest], *, directories: bool) -> Message:
         image = self._core.image
         try:
-            directory, name = image.walk(call.message["parent"], call.message["name"], call.who)
+            directory, name = image.walk(call.asked.parent, call.asked.name, call.who)
             if not name:
                 raise OSError(errno.EBUSY, "the root stays")
             child = image.child(directory, name)
@@ -174,7 +184,7 @@ class Naming:
         self._gone(call, directory, child)
         return {"ok": True}
 
-    def _gone(self, call: Call, directory: Inode, inode: Inode) -> None:
+    def _gone(self, call: AnyCall, directory: Inode, inode: Inode) -> None:
         """Take down that an inode has lost its name."""
         call.changes.names.append((directory.ino, inode.name, inode.ino))
         call.changes.add(directories=(directory.ino,))
@@ -183,14 +193,14 @@ class Naming:
         self._write_back.cancel(inode)
         self._core.forget_inode(inode)
 
-    def _rename(self, call: Call) -> Message:
-        message, image = call.message, self._core.image
-        flags = message.get("flags", "")
+    def _rename(self, call: Call[RenameRequest]) -> Message:
+        asked, image = call.asked, self._core.image
+        flags = asked.flags
         if flags not in ("", "noreplace", "exchange"):
             raise OSError(errno.EINVAL, f"rename with {flags!r}")
         try:
-            old = image.walk(message["parent"], message["name"], call.who)
-            new = image.walk(message["to_parent"], message["to_name"], call.who)
+            old = image.walk(asked.parent, asked.name, call.who)
+            new = image.walk(asked.to_parent, asked.to_name, call.who)
             if not old[1] or not new[1]:
                 raise OSError(errno.EBUSY, "the root can't be renamed")
             for directory, name in (old, new):
@@ -204,7 +214,7 @@ class Naming:
         self._renamed(call, old, new, moved, other, flags)
         return self._told(call, moved)
 
-    def _look_below(self, call: Call, old: tuple[Inode, str], new: tuple[Inode, str]) -> None:
+    def _look_below(self, call: AnyCall, old: tuple[Inode, str], new: tuple[Inode, str]) -> None:
         """See to it that all objects below directories that get another name are known, and what is replaced."""
         moved, replaced = self._core.image.child(*old), self._core.image.child(*new)
         for inode in (moved, replaced):
@@ -212,8 +222,14 @@ class Naming:
                 self._scanning.look(call, inode, below=True)
 
     def _renamed(
-        self, call: Call, old: tuple[Inode, str], new: tuple[Inode, str], moved: Inode, other: Inode | None, flags: str
-    ) -> None:  # fmt: skip
+        self,
+        call: AnyCall,
+        old: tuple[Inode, str],
+        new: tuple[Inode, str],
+        moved: Inode,
+        other: Inode | None,
+        flags: str,
+    ) -> None:
         call.changes.names.append((old[0].ino, old[1], moved.ino))
         call.changes.add(directories=(old[0].ino, new[0].ino))
         self._core.save(moved)
@@ -229,31 +245,34 @@ class Naming:
             self._gone(call, new[0], other)
         self._core.happened("name", new[0].ino)
 
-    def _setattr(self, call: Call) -> Message:
-        message, who = call.message, call.who
-        inode = self._core.image.get(message["ino"])
-        if "mode" in message:
+    def _setattr(self, call: Call[SetattrRequest]) -> Message:
+        asked, who = call.asked, call.who
+        inode = self._core.image.get(asked.ino)
+        if asked.mode is not None:
             check_owner(inode, who)
-        if "owner" in message or "group" in message:
-            owner, group = int(message.get("owner", inode.uid)), int(message.get("group", inode.gid))
+        changes_owner = asked.owner is not None or asked.group is not None
+        owner = inode.uid if asked.owner is None else asked.owner
+        group = inode.gid if asked.group is None else asked.group
+        if changes_owner:
             check_chown(inode, who, owner, group)
-        if ("atime_ns" in message or "mtime_ns" in message) and who.uid not in (0, inode.uid):
+        changes_times = asked.atime_ns is not None or asked.mtime_ns is not None
+        if changes_times and who.uid not in (0, inode.uid):
             check_access(inode, who, WRITE)
-        if "size" in message:
-            self._truncate(call, inode, int(message["size"]))
+        if asked.size is not None:
+            self._truncate(call, inode, asked.size)
         now_ns = self._core.now_ns()
-        if "owner" in message or "group" in message:
+        if changes_owner:
             inode.uid, inode.gid, inode.mode = owner, group, mode_after_write(inode, who)
-        if "mode" in message:
-            inode.mode = mode_after_chmod(inode, who, int(message["mode"]) & 0o7777)
-        inode.atime_ns = int(message.get("atime_ns", inode.atime_ns))
-        inode.mtime_ns = int(message.get("mtime_ns", inode.mtime_ns))
+        if asked.mode is not None:
+            inode.mode = mode_after_chmod(inode, who, asked.mode & 0o7777)
+        inode.atime_ns = inode.atime_ns if asked.atime_ns is None else asked.atime_ns
+        inode.mtime_ns = inode.mtime_ns if asked.mtime_ns is None else asked.mtime_ns
         inode.ctime_ns = now_ns
         self._core.save(inode)
         call.changes.add(inos=(inode.ino,))
         return self._told(call, inode)
 
-    def _truncate(self, call: Call, inode: Inode, size: int) -> None:
+    def _truncate(self, call: AnyCall, inode: Inode, size: int) -> None:
         if inode.kind != FILE:
             raise OSError(errno.EISDIR if inode.kind == DIRECTORY else errno.EINVAL, f"{inode.name!r} is no file")
         if size < 0:

@@ -4,13 +4,9 @@ from collections.abc import Callable, Iterable
 
 import msgpack
 
-from bbflow.errors import ProtocolError
-from bbflow.files.core import Call, Core
+from bbflow.files.core import AnyCall, Core
 from bbflow.files.sessions import ReplySlot, Session
 from bbflow.records import Message
-
-MAX_SLOTS = 4096
-"""More requests than these no client has under way at once."""
 
 
 class Once:
@@ -34,22 +30,15 @@ class Once:
             if session is not None:
                 session.slots[slot] = ReplySlot(number, reply=msgpack.unpackb(reply))
 
-    def is_under_way(self, call: Call) -> bool:
-        """Whether a request came before and has no reply yet; that goes to the new connection then.
-
-        Raises
-        ------
-        ProtocolError
-            If there can't be such a slot.
-        """
-        if "slot" not in call.message:
+    def is_under_way(self, call: AnyCall) -> bool:
+        """Whether a request came before and has no reply yet; that goes to the new connection then."""
+        asked, slots = call.asked, call.session.slots
+        if asked.slot is None:
             return False
-        place, number, slots = int(call.message["slot"]), int(call.message["number"]), call.session.slots
-        if not 0 <= place < MAX_SLOTS:
-            raise ProtocolError(f"slot {place} of {MAX_SLOTS}")
+        place, number = asked.slot, asked.number
         slot = slots.get(place)
         if slot is None or slot.number != number:
-            if slot is not None and slot.reply is not None and call.message.get("abandoned"):
+            if slot is not None and slot.reply is not None and asked.abandoned:
                 self._undo(call.session, slot.reply)
             slots[place] = ReplySlot(number, call)
             return False
@@ -59,14 +48,14 @@ class Once:
         slot.call = call
         return False
 
-    def reply(self, call: Call) -> Message | None:
+    def reply(self, call: AnyCall) -> Message | None:
         """Give the reply that a request has had already."""
         slot = self._slot(call)
         return None if slot is None else slot.reply
 
-    def keep(self, call: Call, reply: Message, *, stores: bool) -> None:
+    def keep(self, call: AnyCall, reply: Message, *, stores: bool) -> None:
         """Keep a request's reply; with `stores` also for the next master."""
-        if "slot" not in call.message or not reply.get("ok"):
+        if call.asked.slot is None or not reply.get("ok"):
             return
         slot = self._slot(call)
         if slot is None:  # its client waits no longer
@@ -74,16 +63,15 @@ class Once:
         elif slot.reply is None:
             slot.reply = reply
             if stores:
-                place = int(call.message["slot"])
-                self._core.database.keep_reply(call.session.name, place, slot.number, msgpack.packb(reply))
+                self._core.database.keep_reply(call.session.name, call.asked.slot, slot.number, msgpack.packb(reply))
 
-    def over(self, call: Call) -> None:
+    def over(self, call: AnyCall) -> None:
         """Take down that a request was answered, or that nothing will come of it."""
         slot = self._slot(call)
-        if slot is not None:
+        if slot is not None and call.asked.slot is not None:
             slot.call = None
             if slot.reply is None:
-                del call.session.slots[int(call.message["slot"])]
+                del call.session.slots[call.asked.slot]
 
     def in_flight(self, session: Session, slots: Iterable[tuple[int, int]]) -> list[Message]:
         """Give the replies that a client which comes back will ask for again.
@@ -98,10 +86,12 @@ class Once:
         found = [session.slots[place] for place, number in slots if _is(session.slots.get(place), number)]
         return [slot.reply for slot in found if slot.reply is not None]
 
-    def _slot(self, call: Call) -> ReplySlot | None:
-        slot = call.session.slots.get(int(call.message.get("slot", -1)))
-        return slot if _is(slot, call.message.get("number")) else None
+    def _slot(self, call: AnyCall) -> ReplySlot | None:
+        if call.asked.slot is None:
+            return None
+        slot = call.session.slots.get(call.asked.slot)
+        return slot if _is(slot, call.asked.number) else None
 
 
-def _is(slot: ReplySlot | None, number: object) -> bool:
+def _is(slot: ReplySlot | None, number: int) -> bool:
     return slot is not None and slot.number == number

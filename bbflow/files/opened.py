@@ -10,8 +10,9 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
-from bbflow.files.calling import MOST_BYTES, Caller, Gone, is_here
+from bbflow.files.calling import Caller, Gone, is_here
 from bbflow.files.inodes import Pieces, holders, key_of, pages
+from bbflow.files.piece_requests import MOST_BYTES
 from bbflow.files.pieces import write_all
 from bbflow.records import Message
 
@@ -164,7 +165,7 @@ class OpenFile:
 
     def _local(self, name: str, key: str) -> str | None:
         told = self._session.node(name)
-        return f"{told['directory']}/pieces/{key}" if is_here(told) else None
+        return f"{told.directory}/pieces/{key}" if is_here(told) else None
 
     # Writing.
 

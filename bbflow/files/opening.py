@@ -3,13 +3,22 @@
 import errno
 from collections import Counter
 
+from bbflow.files.commands import DiscardCommand
 from bbflow.files.committing import Committing, store_writer
-from bbflow.files.core import Call, Core, Request
+from bbflow.files.core import Answers, AnyCall, Call, Core
 from bbflow.files.database import WriterRow
 from bbflow.files.filling import Filling
 from bbflow.files.image import MissingEntry
 from bbflow.files.inodes import DIRECTORY, FILE, Inode, Pieces, key_of, pages, places_of
 from bbflow.files.permissions import READ, WRITE, check_access
+from bbflow.files.requests import (
+    ClientRequest,
+    CloseFileRequest,
+    CreateRequest,
+    GrantRequest,
+    OpenFileRequest,
+    SessionRequest,
+)
 from bbflow.files.room import choose_ring
 from bbflow.files.scanning import Scanning
 from bbflow.files.sessions import Handle, Session
@@ -41,27 +50,27 @@ class FileOpening:
     ) -> None:
         self._core, self._filling, self._scanning, self._write_back = core, filling, scanning, write_back
         self._committing = committing
-        self.requests: dict[str, Request] = {"open": self._open, "close": self._close, "room": self._room}
+        self.requests: Answers = {OpenFileRequest: self._open, CloseFileRequest: self._close, GrantRequest: self._room}
         """What changes nothing that others see."""
-        self.changes: dict[str, Request] = {"create": self._create}
+        self.changes: Answers = {CreateRequest: self._create}
         """What changes something."""
 
     # Opening.
 
-    def _open(self, call: Call) -> Message:
-        inode = self._core.image.get(call.message["ino"])
+    def _open(self, call: Call[OpenFileRequest]) -> Message:
+        inode = self._core.image.get(call.asked.ino)
         if inode.kind != FILE:
             raise OSError(errno.EISDIR if inode.kind == DIRECTORY else errno.EINVAL, f"{inode.name!r} is no file")
-        if call.message.get("write"):
+        if call.asked.write:
             check_access(inode, call.who, WRITE)
-            return self._open_to_write(call, inode, truncate=bool(call.message.get("truncate")))
+            return self._open_to_write(call, inode, truncate=call.asked.truncate)
         check_access(inode, call.who, READ)
         return self._open_to_read(call, inode)
 
-    def _open_to_read(self, call: Call, inode: Inode) -> Message:
+    def _open_to_read(self, call: Call[OpenFileRequest], inode: Inode) -> Message:
         writer = self._writer_of(inode)
         if writer is not None and writer.session != call.session.name:
-            wait_s = float(call.message.get("wait_s", self._core.options.wait_s))
+            wait_s = self._core.options.wait_s if call.asked.wait_s is None else call.asked.wait_s
             if wait_s:
                 busy = OSError(errno.EBUSY, f"{inode.name!r} is still being written")
                 call.wait(("closed", inode.ino), busy, wait_s, self._core.clock())
@@ -72,14 +81,14 @@ class FileOpening:
         handle = self._core.open_handle(call.session, inode, 0, inode.pieces)
         return self._opened(call, handle, cold=is_cold)
 
-    def _opened(self, call: Call, handle: Handle, *, cold: bool = False) -> Message:
+    def _opened(self, call: AnyCall, handle: Handle, *, cold: bool = False) -> Message:
         inode = handle.inode
         self._core.use(inode)
         self._core.sessions.hold(call.session, inode.ino)
         told = {"ok": True, "attr": inode.attr(), "handle": handle.number, "cold": cold, **inode.layout()}
         return told | {"pieces": handle.pieces}
 
-    def _check_there(self, call: Call, inode: Inode) -> None:
+    def _check_there(self, call: AnyCall, inode: Inode) -> None:
         if inode.lost:
             raise OSError(errno.EIO, f"bytes of {self._core.image.path(inode)!r} were lost with their node")
         places = places_of(inode.ring, inode.replicas, inode.pieces)
@@ -99,10 +108,10 @@ class FileOpening:
     def _writer_of(self, inode: Inode) -> Handle | None:
         return self._core.handles.get(inode.writer) if inode.writer else None
 
-    def _open_to_write(self, call: Call, inode: Inode, *, truncate: bool) -> Message:
+    def _open_to_write(self, call: Call[OpenFileRequest | CreateRequest], inode: Inode, *, truncate: bool) -> Message:
         writer = self._writer_of(inode)
         if writer is not None:
-            self._wait_for(call, writer)
+            self._wait_for(call, writer, call.asked.wait_s)
         is_cold = False
         if not truncate:
             self._check_there(call, inode)
@@ -117,18 +126,18 @@ class FileOpening:
         told = {"version": handle.version, "granted": granted, "append": not inode.is_cut}
         return self._opened(call, handle, cold=is_cold) | told
 
-    def _wait_for(self, call: Call, writer: Handle) -> None:
+    def _wait_for(self, call: AnyCall, writer: Handle, wait_s: float | None) -> None:
         """Wait until a file is written no more, which its own session does for a moment only."""
-        inode, wait_s = writer.inode, call.message.get("wait_s")
+        inode = writer.inode
         if wait_s is None:
             longest_s = self._core.options.wait_s
             wait_s = max(longest_s, CLOSING_S) if longest_s >= 0 else longest_s
-        if writer.session == call.session.name and not 0 <= float(wait_s) <= CLOSING_S:
+        if writer.session == call.session.name and not 0 <= wait_s <= CLOSING_S:
             wait_s = CLOSING_S
         busy = OSError(errno.EBUSY, f"{inode.name!r} is open for writing elsewhere: one writes at a time")
-        call.wait(("closed", inode.ino), busy, float(wait_s), self._core.clock())
+        call.wait(("closed", inode.ino), busy, wait_s, self._core.clock())
 
-    def _ring(self, call: Call, inode: Inode) -> tuple[str, ...]:
+    def _ring(self, call: AnyCall, inode: Inode) -> tuple[str, ...]:
         core = self._core
         core.turn += 1
         ring = choose_ring(core.nodes.values(), core.turn, call.session.host if core.options.near else "")
@@ -152,13 +161,13 @@ class FileOpening:
         session.room[name] = session.room.get(name, 0) + size
         return {name: size}
 
-    def _forget_bytes(self, call: Call, inode: Inode) -> None:
+    def _forget_bytes(self, call: AnyCall, inode: Inode) -> None:
         """Let a file be empty, which counts at once."""
         if inode.size or inode.pieces:
             self._committing.new_version(call, inode, (), 0, self._core.number())
             inode.ring = ()
 
-    def truncate(self, call: Call, inode: Inode, size: int) -> None:
+    def truncate(self, call: AnyCall, inode: Inode, size: int) -> None:
         """Cut a file off, or let it go on with zeros; no bytes are moved.
 
         Raises
@@ -168,7 +177,7 @@ class FileOpening:
         """
         writer = self._writer_of(inode)
         if writer is not None and writer.session != call.session.name:
-            self._wait_for(call, writer)
+            self._wait_for(call, writer, None)
         if size == 0:
             self._forget_bytes(call, inode)
         elif size != inode.size:
@@ -181,10 +190,10 @@ class FileOpening:
 
     # Creating.
 
-    def _create(self, call: Call) -> Message:
-        core, message = self._core, call.message
+    def _create(self, call: Call[CreateRequest]) -> Message:
+        core, asked = self._core, call.asked
         try:
-            directory, name = core.image.walk(message["parent"], message["name"], call.who)
+            directory, name = core.image.walk(asked.parent, asked.name, call.who)
         except MissingEntry as error:
             self._scanning.look(call, error.directory)
             raise
@@ -194,20 +203,20 @@ class FileOpening:
         if there is None:
             self._scanning.look(call, directory)
             return self._create_new(call, directory, name)
-        if message.get("exclusive"):
+        if asked.exclusive:
             raise FileExistsError(errno.EEXIST, f"there is a {name!r} already")
         if there.kind != FILE:
             raise OSError(errno.EISDIR if there.kind == DIRECTORY else errno.ELOOP, f"{name!r} is no file")
         check_access(there, call.who, WRITE)
-        reply = self._open_to_write(call, there, truncate=bool(message.get("truncate")))
+        reply = self._open_to_write(call, there, truncate=asked.truncate)
         return {**reply, "created": False}
 
-    def _create_new(self, call: Call, directory: Inode, name: str) -> Message:
+    def _create_new(self, call: Call[CreateRequest], directory: Inode, name: str) -> Message:
         core = self._core
         if not any(node.peer is not None for node in core.nodes.values()):
             error = OSError(errno.EHOSTDOWN, "no IOnode is up")
             call.wait(("node", ""), error, core.options.node_loss_s, core.clock())
-        inode = core.image.make(directory, name, FILE, int(call.message["mode"]), call.who, core.now_ns())
+        inode = core.image.make(directory, name, FILE, call.asked.mode, call.who, core.now_ns())
         inode.scratch = core.is_scratch(inode)
         core.save(inode)
         core.touched(directory)
@@ -217,22 +226,22 @@ class FileOpening:
 
     # Closing.
 
-    def _close(self, call: Call) -> None:
-        handle = call.session.handles.get(call.message["handle"])
-        for name, size in call.message.get("room", {}).items():
-            self._give_back(call.session, name, int(size))
+    def _close(self, call: Call[CloseFileRequest]) -> None:
+        handle = call.session.handles.get(call.asked.handle)
+        for name, size in call.asked.room.items():
+            self._give_back(call.session, name, size)
         if handle is not None:
-            self._close_well(call, handle, discard=bool(call.message.get("dirty")))
+            self._close_well(call, handle, discard=call.asked.dirty)
 
     def undo(self, session: Session, reply: Message) -> None:
         """Let go of what a reply gave that its client doesn't wait for any more."""
         handle = session.handles.get(reply.get("handle", 0))
         if handle is not None:
-            self._close_well(Call(0, session, {}, session.who), handle, discard=True)
+            self._close_well(Call(0, session, ClientRequest(), session.who), handle, discard=True)
         for name, size in reply.get("granted", {}).items():
             self._give_back(session, name, size)
 
-    def _close_well(self, call: Call, handle: Handle, *, discard: bool) -> None:
+    def _close_well(self, call: AnyCall, handle: Handle, *, discard: bool) -> None:
         """Close a handle that its client doesn't need any more; a new file is empty if nothing was committed."""
         if handle.version and handle.inode.expected:
             self._committing.new_version(call, handle.inode, (), 0, handle.version)
@@ -277,11 +286,11 @@ class FileOpening:
         """Let go of what was written and not committed: whole piece files, and what was appended to the last one."""
         last = len(handle.pieces) - 1
         version, size = handle.pieces[last] if handle.pieces else (0, 0)
-        grown = [[key_of(version, last), size]] if version and not handle.inode.is_cut else []
+        grown = ((key_of(version, last), size),) if version and not handle.inode.is_cut else ()
         for name in set(handle.inode.ring):
             node = self._core.nodes.get(name)
             if node is not None and node.peer is not None:
-                self._core.command(name, "discard", lambda _: None, version=handle.version, cut=grown)
+                self._core.command(name, DiscardCommand(version=handle.version, cut=grown), lambda _: None)
 
     def end(self, session: Session) -> list[Inode]:
         """Close all that a session has open; give the files that were never committed, whose names go."""
@@ -296,8 +305,8 @@ class FileOpening:
 
     # Room.
 
-    def _room(self, call: Call) -> Message:
-        name, size = call.message["node"], pages(int(call.message["bytes"]))
+    def _room(self, call: Call[GrantRequest]) -> Message:
+        name, size = call.asked.node, pages(call.asked.bytes)
         node = self._core.nodes.get(name)
         if node is None or size <= 0:
             raise OSError(errno.EINVAL, f"no room of {size} bytes on {name!r}")
@@ -307,28 +316,26 @@ class FileOpening:
             self._filling.make_room(node, size)
             error = OSError(errno.ENOSPC, f"IOnode {name} is full: {node.free_bytes} bytes of {node.capacity} are free")
             call.wait(("room", name), error, self._core.options.room_timeout_s, self._core.clock())
-        wish = min(pages(int(call.message.get("wish", 0))), node.free_bytes // 8)
+        wish = min(pages(call.asked.wish), node.free_bytes // 8)
         return {"ok": True, "granted": self._grant(call.session, name, max(size, wish))}
 
-    def resume(self, call: Call, handles: list[list[int]], room: dict[str, int], in_flight: list[Message]) -> list[int]:
+    def resume(self, session: Session, asked: SessionRequest, in_flight: list[Message]) -> list[int]:
         """Take a session in again that had lost its connection; give the handles that live on.
 
         Parameters
         ----------
-        call
-            What brings it back.
-        handles
-            What it has open: what else is open here it has closed, and its message was lost.
-        room
-            What it may still write.
+        session
+            Which.
+        asked
+            What it says that it has: what else is open here it has closed, and its message was lost.
         in_flight
             Replies that it has not got yet: what they give is its own, too.
         """
-        session = call.session
-        known = {number for number, *_ in handles} | {reply["handle"] for reply in in_flight if "handle" in reply}
+        call = Call(0, session, ClientRequest(), session.who)
+        known = {number for number, *_ in asked.handles} | {reply["handle"] for reply in in_flight if "handle" in reply}
         for handle in [handle for number, handle in session.handles.items() if number not in known]:
             self._close_well(call, handle, discard=True)
-        has = Counter({name: int(size) for name, size in room.items()})
+        has = Counter(asked.room)
         for reply in in_flight:
             has.update(reply.get("granted", {}))
             has.subtract(reply.get("spent", {}))
@@ -338,7 +345,7 @@ class FileOpening:
                 session.room[name] = size
                 if name in self._core.nodes:
                     self._core.nodes[name].granted_bytes += missing
-        return [number for number, ino, version, write in handles if self._resume(session, number, ino, version, write)]
+        return [handle[0] for handle in asked.handles if self._resume(session, *handle)]
 
     def _resume(self, session: Session, number: int, ino: int, version: int, write: int) -> bool:
         if number in session.handles:

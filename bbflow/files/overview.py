@@ -3,12 +3,22 @@
 import errno
 from collections.abc import Iterator
 
-from bbflow.files.core import Call, Core, Request
+from bbflow.files.commands import EndCommand
+from bbflow.files.core import Answers, AnyCall, Call, Core
 from bbflow.files.filling import Filling
 from bbflow.files.fleet import Fleet
 from bbflow.files.image import MissingEntry
 from bbflow.files.inodes import DIRECTORY, FILE, Inode
 from bbflow.files.permissions import READ, check_access
+from bbflow.files.requests import (
+    EvictRequest,
+    FlushRequest,
+    OverviewRequest,
+    PrefetchRequest,
+    RefreshRequest,
+    ShutdownRequest,
+    StatfsRequest,
+)
 from bbflow.files.scanning import Scanning
 from bbflow.files.writeback import WriteBack
 from bbflow.records import Message
@@ -32,25 +42,25 @@ class Overview:
         self._write_back, self._fleet = write_back, fleet
         self.is_over = False
         """Whether somebody has asked for the end of it all."""
-        self.requests: dict[str, Request] = {
-            "statfs": self._statfs,
-            "status": self._status,
-            "flush": self._flush,
-            "prefetch": self._prefetch,
-            "refresh": self._refresh,
-            "evict": self._evict,
-            "shutdown": self._shutdown,
+        self.requests: Answers = {
+            StatfsRequest: self._statfs,
+            OverviewRequest: self._status,
+            FlushRequest: self._flush,
+            PrefetchRequest: self._prefetch,
+            RefreshRequest: self._refresh,
+            EvictRequest: self._evict,
+            ShutdownRequest: self._shutdown,
         }
         """What clients may ask."""
 
-    def _statfs(self, call: Call) -> Message:
+    def _statfs(self, call: AnyCall) -> Message:
         nodes = self._core.nodes.values()
         capacity = sum(node.capacity for node in nodes)
         taken = sum(node.placed_bytes + node.leaving_bytes for node in nodes)
         files = len(self._core.image.inodes)
         return {"ok": True, "capacity": capacity, "free": max(capacity - taken, 0), "files": files}
 
-    def _status(self, call: Call) -> Message:
+    def _status(self, call: AnyCall) -> Message:
         core, image = self._core, self._core.image
         files = [inode for inode in image.inodes.values() if inode.kind == FILE]
         states: dict[str, list[int]] = {}
@@ -86,74 +96,74 @@ class Overview:
         node = self._core.nodes[name]
         keys = ("name", "capacity", "placed_bytes", "granted_bytes", "free_bytes")
         return {key: getattr(node, key) for key in keys} | {
-            "host": node.address["host"],
+            "host": node.address.host,
             "up": node.peer is not None,
             "pieces": len(node.placed),
         }
 
-    def _below(self, call: Call, path: str) -> Inode:
+    def _below(self, call: AnyCall, path: str) -> Inode:
         try:
             return self._core.image.find(self._core.image.root_ino, path, call.who)
         except MissingEntry as error:
             self._scanning.look(call, error.directory)
             raise
 
-    def _flush(self, call: Call) -> Message:
-        start = self._below(call, call.message["path"])
+    def _flush(self, call: Call[FlushRequest]) -> Message:
+        start = self._below(call, call.asked.path)
         if not self._write_back.is_on:
             raise OSError(errno.EINVAL, "there is no shared storage behind these files")
-        if not call.message.get("begun"):
-            call.message["begun"] = [inode.ino for inode in self._write_back.left(start)]
+        if not call.begun:
+            call.begun = len(self._write_back.left(start))
             self._write_back.hurry()
         left = self._write_back.left(start)
         if left or (start is self._core.image.root and (self._core.doomed or self._core.busy)):
             try:
                 late = OSError(errno.EAGAIN, "")
-                call.wait(("written", 0), late, float(call.message.get("wait_s", -1)), self._core.clock())
+                call.wait(("written", 0), late, call.asked.wait_s, self._core.clock())
             except OSError:
                 pass  # the time is up: the reply says what is left
         paths = {self._core.image.path(inode) for inode in left}
         failures = self._write_back.failures.items()
         failed = [[path, failure.error] for path, failure in failures if path in paths]
-        return {"ok": True, "written": len(call.message["begun"]) - len(left), "left": len(left), "failed": failed}
+        return {"ok": True, "written": call.begun - len(left), "left": len(left), "failed": failed}
 
-    def _prefetch(self, call: Call) -> Message:
+    def _prefetch(self, call: Call[PrefetchRequest]) -> Message:
         inodes: list[Inode] = []
-        for path in call.message["paths"]:
+        for path in call.asked.paths:
             start = self._below(call, path)
             if start.kind == DIRECTORY:
                 self._scanning.look(call, start, below=True)
             inodes += self._files(call, start)
         return {"ok": True, "files": self._filling.prefetch(iter(inodes))}
 
-    def _files(self, call: Call, start: Inode) -> Iterator[Inode]:
+    def _files(self, call: AnyCall, start: Inode) -> Iterator[Inode]:
         for inode in self._core.image.below(start):
             if inode.kind == FILE:
                 check_access(inode, call.who, READ)
                 yield inode
 
-    def _refresh(self, call: Call) -> Message:
-        start = self._below(call, call.message["path"])
+    def _refresh(self, call: Call[RefreshRequest]) -> Message:
+        start = self._below(call, call.asked.path)
         if start.kind == DIRECTORY:
             self._scanning.look(call, start, below=True, again=True)
         return {"ok": True}
 
-    def _evict(self, call: Call) -> Message:
-        start = self._below(call, call.message["path"])
+    def _evict(self, call: Call[EvictRequest]) -> Message:
+        start = self._below(call, call.asked.path)
         below = {inode.ino for inode in self._core.image.below(start)}
         going = [inode for inode in self._filling.evictable() if inode.ino in below]
         for inode in going:
             self._filling.let_go(inode)
         return {"ok": True, "bytes": sum(inode.size for inode in going)}
 
-    def _shutdown(self, call: Call) -> Message:
+    def _shutdown(self, call: Call[ShutdownRequest]) -> Message:
         """End master and IOnodes, which remove what they keep; files that were not written back forbid it."""
         core = self._core
         names = [core.image.path(inode) for inode in core.image.inodes.values() if self._is_only_here(inode)]
-        if names and not call.message.get("force"):
+        if names and not call.asked.force:
             raise OSError(errno.EBUSY, f"{len(names)} files are nowhere but here, as {names[0]!r}: flush them first")
         for node in core.nodes.values():
-            core.command(node.name, "end", lambda _: None)
+            core.command(node.name, EndCommand(), lambda _: None)
         self.is_over = True
         return {"ok": True}
 

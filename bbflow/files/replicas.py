@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterable
 from functools import partial
 
+from bbflow.files.commands import FetchCommand, IonodeAddress, TaskAnswer
 from bbflow.files.core import Core
 from bbflow.files.filling import Filling
 from bbflow.files.inodes import FILE, Inode, Piece, key_of, keys_of, pages, places_of
 from bbflow.files.room import Node
 from bbflow.files.sessions import Changes
-from bbflow.records import Message
 
 
 class Replicas:
@@ -47,10 +47,10 @@ class Replicas:
         failed: list[tuple[str, str]] = []
         left = len(copies)
 
-        def done(node: str, key: str, answer: Message) -> None:
+        def done(node: str, key: str, answer: TaskAnswer) -> None:
             nonlocal left
             left -= 1
-            if "errno" in answer:
+            if answer.errno is not None:
                 failed.append((node, key))
             if not left:
                 then()
@@ -59,8 +59,8 @@ class Replicas:
         if not copies:
             then()
         for node, key, size, first in copies:
-            address = self._address(first)
-            self._core.command(node, "fetch", partial(done, node, key), key=key, bytes=size, node=address)
+            command = FetchCommand(key=key, bytes=size, node=self._address(first))
+            self._core.command(node, command, partial(done, node, key))
 
     def _miss(self, inode: Inode, copies: Iterable[tuple[str, str]]) -> None:
         """Take down which copies aren't there: `mend` makes them."""
@@ -68,8 +68,8 @@ class Replicas:
             self._core.nodes[name].remove(key)
             self.thin[inode.ino] = None
 
-    def _address(self, name: str) -> Message:
-        return {"name": name, **self._core.nodes[name].address}
+    def _address(self, name: str) -> IonodeAddress:
+        return self._core.nodes[name].address
 
     def mend(self) -> None:
         """Make the copies that are missing, as far as nodes are there to take them."""
@@ -117,12 +117,13 @@ class Replicas:
         if source is None or node.peer is None or node.free_bytes < pages(size):
             return False
 
-        def done(answer: Message) -> None:
-            if "errno" in answer and key in keys_of(inode.pieces):
+        def done(answer: TaskAnswer) -> None:
+            if answer.errno is not None and key in keys_of(inode.pieces):
                 self._miss(inode, [(node.name, key)])
 
         node.place(key, pages(size))
-        self._core.command(node.name, "fetch", done, key=key, bytes=size, node=self._address(source.name))
+        command = FetchCommand(key=key, bytes=size, node=self._address(source.name))
+        self._core.command(node.name, command, done)
         return True
 
     def missing(self, node: Node, keys: set[str]) -> Changes:

@@ -1,140 +1,277 @@
-"""What a master's requests must and may hold (FORMAT.md): all of it is looked at before any is done."""
+"""What clients may ask of a master (FORMAT.md, 'Client and master'): checked once, where it comes in."""
 
-from collections.abc import Callable
-from typing import Any
+from typing import Annotated
 
-from bbflow.errors import ProtocolError
-from bbflow.records import Message
+from msgspec import Meta, Struct
 
-Kind = Callable[[Any], bool]
+from bbflow.files.commands import JoinIonode, TaskAnswer
+from bbflow.files.wire import Pairs, Sizes, Whole, parser
+from bbflow.wire import Finite
 
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list | tuple)
-
-
-def whole(value: Any) -> bool:
-    """Whether it is a whole number."""
-    return type(value) is int
+Slot = Annotated[int, Meta(ge=0, lt=4096)]
+"""More requests than these no client has under way at once."""
 
 
-def number(value: Any) -> bool:
-    """Whether it is a number."""
-    return type(value) in (int, float)
+class ClientRequest(Struct, frozen=True, kw_only=True):
+    """What every request may have; by itself, none in particular."""
+
+    uid: Whole | None = None
+    """User of the program that it is for; the session's own if absent. Only root's sessions speak for others."""
+    gid: Whole | None = None
+    """Its group."""
+    groups: tuple[Whole, ...] = ()
+    """Its further groups."""
+    slot: Slot | None = None
+    """Which one, if it is to count once however often it is sent."""
+    number: Whole = 0
+    """Grows with each request of its slot."""
+    abandoned: bool = False
+    """Whether nobody has taken the reply of the slot's last request."""
 
 
-def flag(value: Any) -> bool:
-    """Whether it is yes or no, also as a number."""
-    return isinstance(value, int)
+class EntryRequest(ClientRequest, frozen=True, kw_only=True):
+    """What is about a name in a directory."""
+
+    parent: Whole
+    """The directory's inode."""
+    name: str
+    """The name; or a path from there."""
 
 
-def text(value: Any) -> bool:
-    """Whether it is a text."""
-    return isinstance(value, str)
+class InodeRequest(ClientRequest, frozen=True, kw_only=True):
+    """What is about an inode."""
+
+    ino: Whole
+    """Its number."""
 
 
-def numbers(value: Any) -> bool:
-    """Whether it is a list of whole numbers."""
-    return _is_list(value) and all(map(whole, value))
+class PathRequest(ClientRequest, frozen=True, kw_only=True):
+    """What is about a file, or a directory and all below it."""
+
+    path: str
+    """From the master's root."""
 
 
-def rows(value: Any) -> bool:
-    """Whether it is a list of lists of whole numbers; yes and no count as such."""
-    return _is_list(value) and all(isinstance(row, (list, tuple)) and all(map(flag, row)) for row in value)
+# Sessions.
 
 
-def pairs(value: Any) -> bool:
-    """Whether it is a list of pairs of whole numbers."""
-    return rows(value) and all(len(row) == 2 for row in value)
+class SessionRequest(Struct, frozen=True, tag_field="op", tag="session", kw_only=True):
+    """A client begins a session, or comes back to it."""
+
+    host: str
+    pid: Whole = 0
+    uid: Whole
+    gid: Whole
+    groups: tuple[Whole, ...] = ()
+    resume: str = ""
+    """The session that it comes back to."""
+    handles: tuple[tuple[Whole, Whole, Whole, bool | Whole], ...] = ()
+    """What it has open: handle, inode, version, whether for writing."""
+    room: Sizes = {}
+    """All room that it has, written or not, by node."""
+    slots: Pairs = ()
+    """Requests without a reply: slot and number."""
 
 
-def fours(value: Any) -> bool:
-    """Whether it is a list of lists of four whole numbers."""
-    return rows(value) and all(len(row) == 4 for row in value)
+class JoinSessionRequest(Struct, frozen=True, tag_field="op", tag="join", kw_only=True):
+    """A connection is another one of a session."""
+
+    session: str
+    listen: bool = False
+    """Whether it is told on this one what to forget."""
 
 
-def texts(value: Any) -> bool:
-    """Whether it is a list of texts."""
-    return _is_list(value) and all(map(text, value))
+class ForgotMessage(Struct, frozen=True, tag_field="op", tag="forgot", kw_only=True):
+    """A client has forgotten what it was told to."""
+
+    seq: Whole
 
 
-def sizes(value: Any) -> bool:
-    """Whether it is names with whole numbers."""
-    return isinstance(value, dict) and all(text(name) and whole(size) for name, size in value.items())
+class ByeRequest(ClientRequest, frozen=True, tag_field="op", tag="bye", kw_only=True):
+    """A session ends."""
 
 
-def held(value: Any) -> bool:
-    """Whether it is a list of names with whole numbers."""
-    return _is_list(value) and all(_is_list(row) and len(row) == 2 and text(row[0]) and whole(row[1]) for row in value)
+class PingRequest(ClientRequest, frozen=True, tag_field="op", tag="ping", kw_only=True):
+    """A client lets its lease go on."""
 
 
-ENTRY: dict[str, Kind] = {"parent": whole, "name": text}
-SESSION: dict[str, Kind] = {"host": text, "uid": whole, "gid": whole}
-IONODE: dict[str, Kind] = dict.fromkeys(("name", "host", "socket", "directory", "tcp", "tls"), text)
-REQUIRED: dict[str, dict[str, Kind]] = {
-    "session": SESSION,
-    "join": {"session": text},
-    "ionode": {**IONODE, "capacity": whole, "keys": held},
-    "task": {"task": whole},
-    "forgot": {"seq": whole},
-    "lookup": ENTRY,
-    "stat": {"ino": whole},
-    "list": {"ino": whole},
-    "create": {**ENTRY, "mode": whole},
-    "mkdir": {**ENTRY, "mode": whole},
-    "symlink": {**ENTRY, "target": text},
-    "readlink": {"ino": whole},
-    "unlink": ENTRY,
-    "rmdir": ENTRY,
-    "rename": {**ENTRY, "to_parent": whole, "to_name": text},
-    "setattr": {"ino": whole},
-    "open": {"ino": whole},
-    "commit": {"handle": whole, "size": whole, "pieces": pairs},
-    "close": {"handle": whole},
-    "room": {"node": text, "bytes": whole},
-    "lock": {"ino": whole, "owner": text, "kind": text, "start": whole, "end": whole},
-    "flush": {"path": text},
-    "prefetch": {"paths": texts},
-    "refresh": {"path": text},
-    "evict": {"path": text},
-}
-"""Keys without which a request is none; requests that aren't here need none."""
-OPTIONAL: dict[str, Kind] = {
-    **dict.fromkeys(("uid", "gid", "slot", "number", "pid", "limit", "wish", "owner", "group", "mode"), whole),
-    **dict.fromkeys(("atime_ns", "mtime_ns", "size"), whole),
-    **dict.fromkeys(("abandoned", "listen", "last", "parents", "exclusive", "truncate", "write", "sync"), flag),
-    **dict.fromkeys(("dirty", "test", "done"), flag),
-    **dict.fromkeys(("resume", "after", "flags", "error"), text),
-    "wait_s": number,
-    "errno": whole,
-    "groups": numbers,
-    "handles": fours,
-    "slots": pairs,
-    "room": sizes,
-    "busy": sizes,
-}
-"""What else a request may have, of whatever kind it is."""
+class NodesRequest(ClientRequest, frozen=True, tag_field="op", tag="nodes", kw_only=True):
+    """A client asks where the IOnodes are."""
 
 
-def check(op: str, message: Message) -> None:
-    """Look at a request's keys.
-
-    Raises
-    ------
-    ProtocolError
-        If one is missing, or has a value of a wrong kind.
-    """
-    required = REQUIRED.get(op, {})
-    for key, kind in required.items():
-        if key not in message:
-            raise ProtocolError(f"request {op!r} without {key!r}")
-        if not kind(message[key]):
-            raise ProtocolError(f"request {op!r} with a {key!r} of a wrong kind ({_doc(kind)} is asked for)")
-    for key, value in message.items():
-        expected = None if key in required else OPTIONAL.get(key)
-        if expected is not None and not expected(value):
-            raise ProtocolError(f"request {op!r} with a {key!r} of a wrong kind ({_doc(expected)} is asked for)")
+# Names and attributes.
 
 
-def _doc(kind: Kind) -> str:
-    return (kind.__doc__ or "").removeprefix("Whether it is ").rstrip(".")
+class LookupRequest(EntryRequest, frozen=True, tag_field="op", tag="lookup", kw_only=True):
+    """Tell what has a name."""
+
+    wait_s: Finite = 0.0
+
+
+class StatRequest(InodeRequest, frozen=True, tag_field="op", tag="stat", kw_only=True):
+    """Tell an inode's attributes."""
+
+
+class ListRequest(InodeRequest, frozen=True, tag_field="op", tag="list", kw_only=True):
+    """Tell what is in a directory."""
+
+    after: str = ""
+    """The last name that is known already."""
+    limit: Whole = 10_000
+
+
+class ReadlinkRequest(InodeRequest, frozen=True, tag_field="op", tag="readlink", kw_only=True):
+    """Tell where a symbolic link points to."""
+
+
+class MkdirRequest(EntryRequest, frozen=True, tag_field="op", tag="mkdir", kw_only=True):
+    """Make a directory."""
+
+    mode: Whole
+    parents: bool = False
+    """Those above it, too; and it may be there."""
+
+
+class SymlinkRequest(EntryRequest, frozen=True, tag_field="op", tag="symlink", kw_only=True):
+    """Make a symbolic link."""
+
+    target: str
+
+
+class UnlinkRequest(EntryRequest, frozen=True, tag_field="op", tag="unlink", kw_only=True):
+    """Remove what is no directory."""
+
+
+class RmdirRequest(EntryRequest, frozen=True, tag_field="op", tag="rmdir", kw_only=True):
+    """Remove an empty directory."""
+
+
+class RenameRequest(EntryRequest, frozen=True, tag_field="op", tag="rename", kw_only=True):
+    """Give something another name."""
+
+    to_parent: Whole
+    to_name: str
+    flags: str = ""
+
+
+class SetattrRequest(InodeRequest, frozen=True, tag_field="op", tag="setattr", kw_only=True):
+    """Change attributes: those that are given."""
+
+    mode: Whole | None = None
+    owner: Whole | None = None
+    group: Whole | None = None
+    atime_ns: Whole | None = None
+    mtime_ns: Whole | None = None
+    size: Whole | None = None
+
+
+# Open files.
+
+
+class OpenFileRequest(InodeRequest, frozen=True, tag_field="op", tag="open", kw_only=True):
+    """Open a file that is there."""
+
+    write: bool = False
+    truncate: bool = False
+    wait_s: Finite | None = None
+
+
+class CreateRequest(EntryRequest, frozen=True, tag_field="op", tag="create", kw_only=True):
+    """Make a file, and open it for writing."""
+
+    mode: Whole
+    exclusive: bool = False
+    truncate: bool = False
+    wait_s: Finite | None = None
+
+
+class CommitFileRequest(ClientRequest, frozen=True, tag_field="op", tag="commit", kw_only=True):
+    """Let a version count."""
+
+    handle: Whole
+    size: Whole
+    pieces: Pairs
+    mtime_ns: Whole | None = None
+    sync: bool = False
+
+
+class CloseFileRequest(ClientRequest, frozen=True, tag_field="op", tag="close", kw_only=True):
+    """Close a file; there is no reply."""
+
+    handle: Whole
+    room: Sizes = {}
+    """Given back, by node."""
+    dirty: bool = False
+    """Whether pieces were written that no commit has."""
+
+
+class GrantRequest(ClientRequest, frozen=True, tag_field="op", tag="room", kw_only=True):
+    """A client needs room on an IOnode."""
+
+    node: str
+    bytes: Whole
+    wish: Whole = 0
+    """So much may come if there is plenty."""
+
+
+class LockRequest(InodeRequest, frozen=True, tag_field="op", tag="lock", kw_only=True):
+    """Lock, unlock or test a range of a file."""
+
+    owner: str
+    kind: str
+    start: Whole
+    end: Whole
+    pid: Whole = 0
+    wait_s: Finite = 0.0
+    test: bool = False
+
+
+# The whole.
+
+
+class StatfsRequest(ClientRequest, frozen=True, tag_field="op", tag="statfs", kw_only=True):
+    """Tell how full it is."""
+
+
+class OverviewRequest(ClientRequest, frozen=True, tag_field="op", tag="status", kw_only=True):
+    """Tell how the master is."""
+
+
+class FlushRequest(PathRequest, frozen=True, tag_field="op", tag="flush", kw_only=True):
+    """Write back, and say when that is done."""
+
+    wait_s: Finite = -1.0
+
+
+class PrefetchRequest(ClientRequest, frozen=True, tag_field="op", tag="prefetch", kw_only=True):
+    """Let files come into memory."""
+
+    paths: tuple[str, ...]
+
+
+class RefreshRequest(PathRequest, frozen=True, tag_field="op", tag="refresh", kw_only=True):
+    """Look at the shared storage again."""
+
+
+class EvictRequest(PathRequest, frozen=True, tag_field="op", tag="evict", kw_only=True):
+    """Let clean files go from memory."""
+
+
+class ShutdownRequest(ClientRequest, frozen=True, tag_field="op", tag="shutdown", kw_only=True):
+    """End the master and its IOnodes."""
+
+    force: bool = False
+
+
+Asked = (
+    ByeRequest | PingRequest | NodesRequest
+    | LookupRequest | StatRequest | ListRequest | ReadlinkRequest
+    | MkdirRequest | SymlinkRequest | UnlinkRequest | RmdirRequest | RenameRequest | SetattrRequest
+    | OpenFileRequest | CreateRequest | CommitFileRequest | CloseFileRequest | GrantRequest | LockRequest
+    | StatfsRequest | OverviewRequest | FlushRequest | PrefetchRequest | RefreshRequest | EvictRequest | ShutdownRequest
+)  # fmt: skip
+"""What a session asks."""
+Heard = Asked | SessionRequest | JoinSessionRequest | ForgotMessage | JoinIonode | TaskAnswer
+"""What a master hears."""
+parse_heard = parser(Heard)
+"""Takes it in."""

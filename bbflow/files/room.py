@@ -3,7 +3,9 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from bbflow.records import Message
+from msgspec.structs import asdict
+
+from bbflow.files.commands import IonodeAddress, IonodeTold
 
 
 @dataclass(slots=True)
@@ -12,8 +14,8 @@ class Node:
 
     name: str
     """Unique under this master."""
-    address: Message
-    """`host`, `socket`, `directory`, `tcp`, `tls`."""
+    address: IonodeAddress
+    """How to reach it."""
     capacity: int
     """Bytes that it may hold."""
     peer: int | None = None
@@ -52,9 +54,9 @@ class Node:
         """Whether it has been away for so long that its bytes count as lost."""
         return self.peer is None and now_s - self.away_since_s >= after_s
 
-    def told(self) -> Message:
+    def told(self) -> IonodeTold:
         """Give what clients need to reach it."""
-        return {"name": self.name, **self.address, "up": self.peer is not None}
+        return IonodeTold(**asdict(self.address), up=self.peer is not None)
 
 
 def choose_ring(nodes: Iterable[Node], turn: int, near: str = "") -> tuple[str, ...]:
@@ -75,7 +77,7 @@ def choose_ring(nodes: Iterable[Node], turn: int, near: str = "") -> tuple[str, 
     up = sorted((node for node in nodes if node.peer is not None), key=lambda node: node.name)
     if not up:
         return ()
-    local = [node for node in up if node.address["host"] == near and node.load < 7 / 8]
+    local = [node for node in up if node.address.host == near and node.load < 7 / 8]
     least = min(int(node.load * 64) for node in local or up)
     equal = [number for number, node in enumerate(up) if node in (local or up) and int(node.load * 64) == least]
     first = equal[turn % len(equal)]

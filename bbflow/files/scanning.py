@@ -1,13 +1,12 @@
 """What the shared storage has is seen in the namespace: directories are looked at there when they are first used."""
 
 import errno
-from typing import Any
 
-from bbflow.files.core import Call, Core
+from bbflow.files.commands import ScanCommand, TaskAnswer
+from bbflow.files.core import AnyCall, Core
 from bbflow.files.inodes import DIRECTORY, FILE, Inode, keys_of
 from bbflow.files.names import check_name
 from bbflow.files.sessions import Changes
-from bbflow.records import Message
 
 SCAN_TIMEOUT_S = 120.0
 
@@ -28,7 +27,7 @@ class Scanning:
         self.changes = Changes()
         """What clients must forget after a directory was looked at."""
 
-    def look(self, call: Call, directory: Inode, *, below: bool = False, again: bool = False) -> None:
+    def look(self, call: AnyCall, directory: Inode, *, below: bool = False, again: bool = False) -> None:
         """See to it that a directory was looked at in the shared storage.
 
         Parameters
@@ -66,7 +65,7 @@ class Scanning:
             self._start(directory, below=below)
         call.wait(("scan", directory.ino), error, SCAN_TIMEOUT_S, self._core.clock())
 
-    def _is_known(self, call: Call, directory: Inode, *, below: bool, again: bool) -> bool:
+    def _is_known(self, call: AnyCall, directory: Inode, *, below: bool, again: bool) -> bool:
         if not self._core.options.storage or not directory.parent or directory.master:
             return True
         after_s = call.began_s if again else self._oldest_s()
@@ -87,14 +86,14 @@ class Scanning:
         self._core.scans += 1
         began_s, found = self._core.clock(), Found()
 
-        def done(answer: Message) -> None:
+        def done(answer: TaskAnswer) -> None:
             found.add(answer)
-            if not answer.get("done", True):
+            if not answer.done:
                 return
             self._under_way.pop(directory.ino, None)
             self._core.scans -= 1
-            if "errno" in answer:
-                self._errors[directory.ino] = (self._core.clock(), str(answer.get("error", "")))
+            if answer.errno is not None:
+                self._errors[directory.ino] = (self._core.clock(), answer.error)
             elif directory.ino in self._core.image.inodes and directory.parent:
                 self._errors.pop(directory.ino, None)
                 self._merge(directory, found, began_s, below=below)
@@ -103,7 +102,7 @@ class Scanning:
             self._core.happened("scan", directory.ino)
 
         path = self._core.image.path(directory)
-        self._core.command(self._core.a_node() or "", "scan", done, path=path, below=below)
+        self._core.command(self._core.a_node() or "", ScanCommand(path=path, below=below), done)
 
     def _merge(self, directory: Inode, found: "Found", began_s: float, *, below: bool) -> None:
         seen: set[str] = set()
@@ -115,7 +114,7 @@ class Scanning:
             seen.add(f"{path}/{name}" if path else name)
             holder = self._directory(directory, names[:-1])
             if holder is not None and _is_name(names[-1]):
-                self._object(holder, names[-1], (int(size), str(version)), float(mtime_s), began_s)
+                self._object(holder, names[-1], (size, version), mtime_s, began_s)
         inside = self._core.image.below(directory) if below else iter((directory,))
         for inode in [inode for inode in inside if inode.kind == DIRECTORY]:
             inode.scanned_s = self._core.clock()
@@ -198,15 +197,15 @@ class Found:
     """What the shared storage told of a directory, in parts."""
 
     def __init__(self) -> None:
-        self.objects: list[list[Any]] = []
+        self.objects: list[tuple[str, int, str, float]] = []
         """Name, size, version and time of each object."""
         self.directories: list[str] = []
         """Names of directories."""
 
-    def add(self, answer: Message) -> None:
+    def add(self, answer: TaskAnswer) -> None:
         """Take a part in."""
-        self.objects += answer.get("objects", ())
-        self.directories += answer.get("directories", ())
+        self.objects += answer.objects
+        self.directories += answer.directories
 
 
 def _is_name(name: str) -> bool:

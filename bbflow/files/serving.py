@@ -6,7 +6,8 @@ import time
 from pathlib import Path
 
 from bbflow.errors import BbflowError, ProtocolError
-from bbflow.files.master import Master
+from bbflow.files.master import CutOff, Master
+from bbflow.files.requests import Heard, parse_heard
 from bbflow.landing.contact import read_masters
 from bbflow.landing.link import Landed, Link
 from bbflow.landing.peers import Endpoint, PeerServer
@@ -79,7 +80,11 @@ class MasterServer(PeerServer):
         if link.socket.family == socket.AF_UNIX:
             self._users[peer] = user_of(link.socket)
 
-    def _take(self, peer: int, link: Link, item: Message | Landed) -> None:
+    def _decode(self, payload: bytes) -> Heard:
+        heard: Heard = parse_heard(payload)
+        return heard
+
+    def _take(self, peer: int, link: Link, item: Heard | Landed) -> None:
         if isinstance(item, Landed):
             raise ProtocolError("raw bytes for a master")
         self._master.handle(peer, item, self._users.get(peer))
@@ -91,7 +96,7 @@ class MasterServer(PeerServer):
     def _deliver(self) -> None:
         """Send what may be sent, now that everything before is stored."""
         for peer, message in self._master.take_out():
-            if message.get("op") != "cut off":
+            if not isinstance(message, CutOff):
                 self._send(peer, message)
             elif peer in self._links:
                 self._cut_off(peer, "it didn't answer while others waited for it")

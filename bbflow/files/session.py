@@ -10,8 +10,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from msgspec import convert
+
 from bbflow.errors import NodeError
 from bbflow.files.calling import Caller, Gone, address_of
+from bbflow.files.commands import IonodeTold
 from bbflow.files.opened import OpenFile
 from bbflow.landing.contact import MasterAddress
 from bbflow.records import Message
@@ -43,7 +46,7 @@ class ClientSession:
         """What is open, by handle."""
         self.room: dict[str, int] = {}
         """Bytes that may still be written, by IOnode."""
-        self._nodes: dict[str, Message] = {}
+        self._nodes: dict[str, IonodeTold] = {}
         self._nodes_callers: dict[str, list[Caller]] = {}
         self._number, self._is_asking = 0, False
         self._caller = self._enter(master)
@@ -90,7 +93,7 @@ class ClientSession:
         return list(self.open_files.items())
 
     def _take_nodes(self, nodes: list[Message]) -> None:
-        self._nodes = {str(told["name"]): told for told in nodes}
+        self._nodes = {told.name: told for told in convert(nodes, list[IonodeTold])}
 
     def call(self, op: str, **keys: Any) -> Message:
         """Send a request and give its reply; a master that is away is waited for.
@@ -145,7 +148,7 @@ class ClientSession:
                     raise OSError(errno.EIO, f"the master of {self.subtree!r} doesn't come back: {gone}") from None
                 time.sleep(PAUSE_S)
 
-    def node(self, name: str) -> Message:
+    def node(self, name: str) -> IonodeTold:
         """Give where an IOnode is.
 
         Raises
@@ -154,10 +157,10 @@ class ClientSession:
             EHOSTDOWN if it is away.
         """
         told = self._nodes.get(name)
-        if told is None or not told["up"]:
+        if told is None or not told.up:
             self._take_nodes(self.call("nodes")["nodes"])
             told = self._nodes.get(name)
-        if told is None or not told["up"]:
+        if told is None or not told.up:
             raise OSError(errno.EHOSTDOWN, f"IOnode {name} is away")
         return told
 

@@ -10,7 +10,7 @@ from bbflow.files.permissions import Credentials
 from bbflow.records import Message
 
 if TYPE_CHECKING:
-    from bbflow.files.core import Call
+    from bbflow.files.core import AnyCall
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class ReplySlot:
 
     number: int
     """The request's."""
-    call: "Call | None" = None
+    call: "AnyCall | None" = None
     """It, while it is under way."""
     reply: Message | None = None
     """What it was answered, if it went well."""

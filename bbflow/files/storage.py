@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 from bbflow.atomic import is_beside
 from bbflow.errors import ChangedSourceError, MissingSourceError, SourceError
+from bbflow.files.commands import TaskAnswer
 from bbflow.files.names import STREAMS_URL
 from bbflow.files.streams import StreamStore
-from bbflow.records import Message
 from bbflow.staging.facts import Facts, Listed
 from bbflow.staging.retry import Retry, persist
 from bbflow.staging.sources import Sources
@@ -97,13 +97,14 @@ class Storage:
 
         return persist(attempt, url, self._retry)
 
-    def scan(self, path: str, *, below: bool) -> Iterator[Message]:
+    def scan(self, path: str, *, below: bool) -> Iterator[TaskAnswer]:
         """Look at a directory, which need not be there; give what it has in parts."""
         url = self.url(path)
         objects, directories = persist(lambda: self._found(url, below=below), url, self._retry)
         for first in range(0, max(len(objects), 1), PART):
-            part = [[f.name, f.size_bytes, f.version or "", f.changed_s] for f in objects[first : first + PART]]
-            yield {"objects": part, "directories": [] if first else directories}
+            part = objects[first : first + PART]
+            found = tuple((file.name, file.size_bytes or 0, file.version or "", file.changed_s) for file in part)
+            yield TaskAnswer(done=False, objects=found, directories=() if first else tuple(directories))
 
     def _found(self, url: str, *, below: bool) -> tuple[list[Listed], list[str]]:
         try:

@@ -3,17 +3,31 @@
 import errno
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from typing import Any
 
 from bbflow.errors import NodeError
-from bbflow.files.calling import MOST_BYTES, Caller, address_of
+from bbflow.files.calling import Caller, address_of
+from bbflow.files.commands import (
+    Command,
+    DeleteCommand,
+    DiscardCommand,
+    DropCommand,
+    FetchCommand,
+    FillCommand,
+    HaveCommand,
+    MoveCommand,
+    ScanCommand,
+    TaskAnswer,
+    UploadCommand,
+)
 from bbflow.files.fills import Fill, Fills
 from bbflow.files.inodes import holders, key_of
+from bbflow.files.piece_requests import MOST_BYTES
 from bbflow.files.pieces import Pieces, write_all
 from bbflow.files.storage import Storage, errno_of
 from bbflow.landing.contact import NodeAddress
-from bbflow.records import Message
 
-Answer = Callable[[Message], None]
+Answer = Callable[[TaskAnswer], None]
 
 
 class Transfers:
@@ -46,51 +60,50 @@ class Transfers:
     ) -> None:
         self._name, self._pieces, self._fills, self._storage = name, pieces, fills, storage
         self._addresses, self._gate = addresses, gate
-        self.quick: dict[str, Callable[[Message], Message]] = {
-            "have": self._have,
-            "drop": self._drop,
-            "discard": self._discard,
+        self.quick: dict[type[Command], Callable[[Any], TaskAnswer]] = {
+            HaveCommand: self._have,
+            DropCommand: self._drop,
+            DiscardCommand: self._discard,
         }
         """Commands that are done at once, in their order."""
-        self.slow: dict[str, Callable[[Message, Answer], None]] = {
-            "fill": self._fill,
-            "fetch": self._fetch,
-            "upload": self._upload,
-            "scan": self._scan,
-            "move": self._move,
-            "delete": self._delete,
+        self.slow: dict[type[Command], Callable[[Any, Answer], None]] = {
+            FillCommand: self._fill,
+            FetchCommand: self._fetch,
+            UploadCommand: self._upload,
+            ScanCommand: self._scan,
+            MoveCommand: self._move,
+            DeleteCommand: self._delete,
         }
         """Commands that take time."""
 
-    def _have(self, command: Message) -> Message:
-        keys = self._pieces.sizes(command["keys"])
-        return {"ok": True, "keys": [[key, size] for key, size in keys if not self._fills.is_filling(key)]}
+    def _have(self, command: HaveCommand) -> TaskAnswer:
+        keys = self._pieces.sizes(command.keys)
+        return TaskAnswer(keys=tuple((key, size) for key, size in keys if not self._fills.is_filling(key)))
 
-    def _drop(self, command: Message) -> Message:
-        for key in command["keys"]:
+    def _drop(self, command: DropCommand) -> TaskAnswer:
+        for key in command.keys:
             self._fills.give_up(key)
             self._pieces.finish(key)
             self._pieces.drop(key)
-        return {"ok": True}
+        return TaskAnswer()
 
-    def _discard(self, command: Message) -> Message:
-        self._pieces.discard(int(command["version"]))
-        for key, size in command["cut"]:
-            self._pieces.shorten(key, int(size))
-        return {"ok": True}
+    def _discard(self, command: DiscardCommand) -> TaskAnswer:
+        self._pieces.discard(command.version)
+        for key, size in command.cut:
+            self._pieces.shorten(key, size)
+        return TaskAnswer()
 
-    def _fill(self, command: Message, answer: Answer) -> None:
+    def _fill(self, command: FillCommand, answer: Answer) -> None:
         def done(error: OSError | None) -> None:
-            answer({"ok": True} if error is None else {"errno": error.errno, "error": str(error.strerror or error)})
+            answer(TaskAnswer() if error is None else refusal(error))
 
-        facts = (int(command["facts"][0]), str(command["facts"][1]))
-        fill = Fill(command["key"], command["path"], int(command["start"]), int(command["bytes"]), facts, done)
-        self._fills.begin(fill, urgent=bool(command["urgent"]))
-        answer({"ok": True, "done": False})  # who opens the file finds it from now on
+        fill = Fill(command.key, command.path, command.start, command.bytes, command.facts, done)
+        self._fills.begin(fill, urgent=command.urgent)
+        answer(TaskAnswer(done=False))  # who opens the file finds it from now on
 
-    def _fetch(self, command: Message, answer: Answer) -> None:
-        key, size, told = command["key"], int(command["bytes"]), command["node"]
-        address = address_of(told, next(iter(self._addresses().values())).key)
+    def _fetch(self, command: FetchCommand, answer: Answer) -> None:
+        key, size = command.key, command.bytes
+        address = address_of(command.node, next(iter(self._addresses().values())).key)
         try:
             with Caller(address) as caller, self._pieces.opened(key, make=True) as descriptor:
                 at, buffer = 0, memoryview(bytearray(min(MOST_BYTES, size)))
@@ -100,27 +113,28 @@ class Transfers:
         except NodeError as error:
             self._pieces.drop(key)
             raise OSError(errno.EHOSTDOWN, str(error)) from None
-        answer({"ok": True})
+        answer(TaskAnswer())
 
-    def _upload(self, command: Message, answer: Answer) -> None:
-        facts = self._storage.write(command["path"], lambda: self._content(command))
-        answer({"ok": True, "facts": facts})
+    def _upload(self, command: UploadCommand, answer: Answer) -> None:
+        facts = self._storage.write(command.path, lambda: self._content(command))
+        answer(TaskAnswer(facts=facts))
 
-    def _content(self, command: Message) -> Iterator[bytes]:
+    def _content(self, command: UploadCommand) -> Iterator[bytes]:
         """Go through the bytes of a version, holes included."""
-        size, piece_bytes = int(command["size"]), int(command["piece_bytes"])
-        pieces, index = command["pieces"], 0
+        size, piece_bytes = command.size, command.piece_bytes
+        pieces, index = command.pieces, 0
         while index * piece_bytes < size:
             version, count = pieces[index] if index < len(pieces) else (0, 0)
             length = min(piece_bytes, size - index * piece_bytes)
-            yield from self._piece(command, int(version), index, min(int(count), length) if version else 0)
-            yield from zeros(length - (min(int(count), length) if version else 0))
+            there = min(count, length) if version else 0
+            yield from self._piece(command, version, index, there)
+            yield from zeros(length - there)
             index += 1
 
-    def _piece(self, command: Message, version: int, index: int, size: int) -> Iterator[bytes]:
+    def _piece(self, command: UploadCommand, version: int, index: int, size: int) -> Iterator[bytes]:
         if not size:
             return
-        key, nodes = key_of(version, index), holders(tuple(command["ring"]), index, int(command["replicas"]))
+        key, nodes = key_of(version, index), holders(command.ring, index, command.replicas)
         caller = None if self._name in nodes else self._caller(nodes)
         try:
             for at in range(0, size, MOST_BYTES):
@@ -145,18 +159,17 @@ class Transfers:
                 continue
         raise OSError(errno.EHOSTDOWN, f"none of the IOnodes {', '.join(nodes)} answers")
 
-    def _scan(self, command: Message, answer: Answer) -> None:
-        for part in self._storage.scan(command["path"], below=bool(command["below"])):
-            answer({"done": False, "ok": True, **part})
-        answer({"ok": True})
+    def _scan(self, command: ScanCommand, answer: Answer) -> None:
+        for part in self._storage.scan(command.path, below=command.below):
+            answer(part)
+        answer(TaskAnswer())
 
-    def _move(self, command: Message, answer: Answer) -> None:
-        facts = self._storage.move(command["path"], command["to"], again=command.get("again"))
-        answer({"ok": True, "facts": facts})
+    def _move(self, command: MoveCommand, answer: Answer) -> None:
+        answer(TaskAnswer(facts=self._storage.move(command.path, command.to, again=command.again)))
 
-    def _delete(self, command: Message, answer: Answer) -> None:
-        self._storage.remove(command["path"])
-        answer({"ok": True})
+    def _delete(self, command: DeleteCommand, answer: Answer) -> None:
+        self._storage.remove(command.path)
+        answer(TaskAnswer())
 
 
 def zeros(size: int) -> Iterator[bytes]:
@@ -165,7 +178,7 @@ def zeros(size: int) -> Iterator[bytes]:
         yield bytes(min(MOST_BYTES, size - at))
 
 
-def refusal(error: Exception) -> Message:
+def refusal(error: Exception) -> TaskAnswer:
     """Give the answer to a command that failed."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return {"errno": errno_of(error), "error": text or type(error).__name__}
+    return TaskAnswer(errno=errno_of(error), error=text or type(error).__name__)

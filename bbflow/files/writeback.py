@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
+from bbflow.files.commands import DeleteCommand, MoveCommand, TaskAnswer, UploadCommand
 from bbflow.files.core import Core
 from bbflow.files.database import TransferRow
 from bbflow.files.inherited import InheritedFiles
 from bbflow.files.inodes import DIRECTORY, FILE, Inode
-from bbflow.records import Message
 
 WINDOW = 1000
 RETRY_S = 10.0
@@ -228,8 +228,8 @@ class WriteBack:
         inode.readers += 1
         self._uploading.add(inode.ino)
 
-        def done(answer: Message) -> None:
-            if not answer.get("done", True):
+        def done(answer: TaskAnswer) -> None:
+            if not answer.done:
                 self._note(path, answer)
                 return
             self._end(path)
@@ -241,18 +241,25 @@ class WriteBack:
                 if not inode.parent:
                     core.forget_inode(inode)
                 return
-            self._uploaded(inode, path, version, answer)
+            self._uploaded(inode, path, version, answer.facts or (0, ""))
 
-        layout = inode.layout() | {"path": path, "size": inode.size}
-        core.command(node or "", "upload", done, **layout)
+        command = UploadCommand(
+            path=path,
+            size=inode.size,
+            pieces=pieces,
+            piece_bytes=inode.piece_bytes,
+            ring=inode.ring,
+            replicas=inode.replicas,
+        )
+        core.command(node or "", command, done)
 
-    def _uploaded(self, inode: Inode, path: str, version: int, answer: Message) -> None:
+    def _uploaded(self, inode: Inode, path: str, version: int, facts: tuple[int, str]) -> None:
         core = self._core
         if inode.stored_path != path:
             core.doom(inode)
-        self.written_bytes += int(answer["facts"][0])
+        self.written_bytes += facts[0]
         inode.stored_path, inode.stored_version = path, version
-        inode.facts, inode.stored_s = (int(answer["facts"][0]), str(answer["facts"][1])), core.clock()
+        inode.facts, inode.stored_s = facts, core.clock()
         core.stored[path] = inode.ino
         if not inode.parent:
             core.doom(inode)
@@ -284,7 +291,7 @@ class WriteBack:
         else:
             self._unknown(TransferRow(path, ""))
 
-    def _move(self, inode: Inode, path: str, **again: int) -> None:
+    def _move(self, inode: Inode, path: str, *, again: int | None = None) -> None:
         core, old = self._core, inode.stored_path
         if old == path:
             self._place_right(inode)
@@ -292,13 +299,13 @@ class WriteBack:
         node = core.a_node() or ""
         self._begin(TransferRow(path, node, old))
 
-        def done(answer: Message) -> None:
-            if not answer.get("done", True):
+        def done(answer: TaskAnswer) -> None:
+            if not answer.done:
                 self._note(path, answer)
                 return
             self._end(path, old)
             if self._failed(path, answer):
-                if answer["errno"] == errno.EHOSTDOWN or again:
+                if answer.errno == errno.EHOSTDOWN or again is not None:
                     self._half_moved[inode.ino] = path
                 return
             core.stored.pop(old, None)
@@ -308,14 +315,14 @@ class WriteBack:
                 core.database.doom([path])
                 return
             inode.stored_path, inode.stored_s = path, core.clock()
-            if "facts" in answer:
-                inode.facts = (int(answer["facts"][0]), str(answer["facts"][1]))
+            if answer.facts is not None:
+                inode.facts = answer.facts
             core.stored[path] = inode.ino
             self._place_right(inode)
             core.save(inode)
             core.happened("written", 0)
 
-        core.command(node, "move", done, path=old, to=path, **again)
+        core.command(node, MoveCommand(path=old, to=path, again=again), done)
 
     def _delete(self, path: str) -> None:
         core = self._core
@@ -323,8 +330,8 @@ class WriteBack:
         core.busy.add(path)
         core.database.begin(TransferRow(path, node))
 
-        def done(answer: Message) -> None:
-            if not answer.get("done", True):
+        def done(answer: TaskAnswer) -> None:
+            if not answer.done:
                 self._note(path, answer)
                 return
             self._end(path)
@@ -334,7 +341,7 @@ class WriteBack:
                 core.vanished(path)
                 core.happened("written", 0)
 
-        core.command(node, "delete", done, path=path)
+        core.command(node, DeleteCommand(path=path), done)
 
     def _begin(self, row: TransferRow) -> None:
         core = self._core
@@ -351,17 +358,17 @@ class WriteBack:
         core.happened("storage", 0)
         core.happened("written", 0)
 
-    def _note(self, path: str, answer: Message) -> None:
-        self.failures[path] = Failure(str(answer.get("error", "")), int(answer.get("attempts", 1)), 0.0)
+    def _note(self, path: str, answer: TaskAnswer) -> None:
+        self.failures[path] = Failure(answer.error, answer.attempts, 0.0)
 
-    def _failed(self, path: str, answer: Message) -> bool:
-        if "errno" not in answer:
+    def _failed(self, path: str, answer: TaskAnswer) -> bool:
+        if answer.errno is None:
             self.failures.pop(path, None)
             return False
-        wait_s = 0.0 if answer["errno"] == errno.EHOSTDOWN else RETRY_S
+        wait_s = 0.0 if answer.errno == errno.EHOSTDOWN else RETRY_S
         before = self.failures.get(path)
         attempts = (before.attempts if before else 0) + 1
-        self.failures[path] = Failure(str(answer.get("error", "")), attempts, self._core.clock() + wait_s)
+        self.failures[path] = Failure(answer.error, attempts, self._core.clock() + wait_s)
         return True
 
     # What is left.

@@ -2,22 +2,29 @@
 
 import errno
 
+import msgspec
 import pytest
 
 from bbflow.errors import ProtocolError
 from bbflow.files.core import Options
 from bbflow.files.database import Database
-from bbflow.files.master import Master
+from bbflow.files.master import CutOff, Master
+from bbflow.files.requests import parse_heard
 
 NODE, ONE, TWO, LISTENER = 1, 2, 3, 4
 ROOM = 1 << 20
+
+
+def decoded(message):
+    """Give a message as its peer sees it."""
+    return message if isinstance(message, CutOff) else msgspec.msgpack.decode(msgspec.msgpack.encode(message))
 
 
 class Bench:
     """One master and what it last said to each peer."""
 
     def __init__(self, directory, **options):
-        self.now_s = 1000.0
+        self.now_s, self.user = 1000.0, None
         self.said = {}
         self.master = Master(Database(directory / "metadata.db"), Options(**options), lambda: self.now_s)
         self.join(keys=[])
@@ -26,9 +33,13 @@ class Bench:
         told = dict.fromkeys(("host", "socket", "directory", "tcp", "tls"), "h")
         self.say(NODE, "ionode", name="io", capacity=ROOM, last=True, **keys, **told)
 
+    def hear(self, peer, op, **keys):
+        """Take a message in as it comes out of its frame."""
+        self.master.handle(peer, parse_heard(msgspec.msgpack.encode({"op": op, **keys})), self.user)
+
     def say(self, peer, op, **keys):
         self.said.pop(peer, None)
-        self.master.handle(peer, {"op": op, **keys})
+        self.hear(peer, op, **keys)
         self._take()
         return self.said.get(peer)
 
@@ -40,7 +51,7 @@ class Bench:
 
     def _take(self):
         for peer, message in self.master.take_out():
-            self.said[peer] = message
+            self.said[peer] = decoded(message)
 
     def enter(self, peer, uid=0):
         self.session = self.say(peer, "session", host="h", pid=1, uid=uid, gid=uid)
@@ -89,7 +100,7 @@ def test_who_does_not_answer_within_a_lease_is_cut_off_and_holds_nobody_up_for_l
     assert ONE not in bench.said
     bench.wait(1.5)
     assert bench.said[ONE]["ok"]
-    assert bench.said[TWO] == {"op": "cut off"}
+    assert bench.said[TWO] == CutOff()
 
 
 def test_what_nobody_keeps_is_changed_at_once(bench):
@@ -123,8 +134,9 @@ def test_modes_and_owners_count(bench):
 
 
 def test_a_peer_that_claims_to_be_another_user_is_cut_off(bench):
+    bench.user = 1000
     with pytest.raises(ProtocolError, match="user 1000 says it is user 0"):
-        bench.master.handle(TWO, {"op": "session", "host": "h", "pid": 1, "uid": 0, "gid": 0}, 1000)
+        bench.enter(TWO)
 
 
 def test_nothing_counts_that_was_written_without_room(bench):
@@ -200,7 +212,7 @@ def test_an_open_for_writing_waits_a_moment_for_a_close_that_is_on_its_way(bench
     assert bench.say(second, "open", ino=ino, write=True) is None
     bench.wait(1.0)
     assert second not in bench.said
-    bench.master.handle(ONE, {"op": "close", "handle": made["handle"]})
+    bench.hear(ONE, "close", handle=made["handle"])
     bench.wait(0.0)
     assert bench.said[second]["ok"]
     bench.enter(LISTENER)
@@ -226,19 +238,21 @@ def test_who_begins_to_listen_is_told_which_nodes_have_come_meanwhile(bench):
 
 
 @pytest.mark.parametrize(
-    ("op", "keys"),
+    ("op", "keys", "wrong"),
     [
-        ("open", {}),
-        ("open", {"ino": "1"}),
-        ("create", {"parent": 1, "name": 5, "mode": 0o600}),
-        ("commit", {"handle": 1, "size": 1, "pieces": [[1]]}),
-        ("lookup", {"parent": 1, "name": "f", "wait_s": "long"}),
+        ("open", {}, "ino"),
+        ("open", {"ino": "1"}, "ino"),
+        ("create", {"parent": 1, "name": 5, "mode": 0o600}, "name"),
+        ("commit", {"handle": 1, "size": 1, "pieces": [[1]]}, "pieces"),
+        ("lookup", {"parent": 1, "name": "f", "wait_s": "long"}, "wait_s"),
+        ("stat", {"ino": 1, "slot": 4096, "number": 1}, "slot"),
+        ("write", {"key": "1.0"}, "write"),
     ],
 )
-def test_a_request_with_keys_of_a_wrong_kind_is_its_clients_mistake(bench, op, keys):
+def test_a_request_with_keys_of_a_wrong_kind_is_its_clients_mistake(bench, op, keys, wrong):
     bench.enter(ONE)
-    with pytest.raises(ProtocolError, match=op):
-        bench.master.handle(ONE, {"op": op, **keys})
+    with pytest.raises(ProtocolError, match=wrong):
+        bench.hear(ONE, op, **keys)
 
 
 def test_a_masters_own_mistake_is_told_as_such_and_costs_one_request(bench, monkeypatch, capsys):
@@ -259,8 +273,9 @@ def test_a_piece_that_a_node_did_not_tell_of_is_asked_for_before_it_counts_as_lo
     assert bench.say(ONE, "commit", handle=made["handle"], size=4, pieces=[[made["version"], 4]])["ok"]
     bench.master.disconnect(NODE)
     told = dict.fromkeys(("host", "socket", "directory", "tcp", "tls"), "h")
-    bench.master.handle(NODE, {"op": "ionode", "name": "io", "capacity": ROOM, "last": True, "keys": [], **told})
-    (asked,) = [message for _, message in bench.master.take_out() if message.get("op") == "have"]
+    bench.hear(NODE, "ionode", name="io", capacity=ROOM, last=True, keys=[], **told)
+    told = [decoded(message) for _, message in bench.master.take_out()]
+    (asked,) = [message for message in told if message.get("op") == "have"]
     assert bench.say(ONE, "stat", ino=made["attr"]["ino"])["attr"]["state"] != "lost"
     keys = [[key, size] for key, size in zip(asked["keys"], found, strict=False)]
     bench.say(NODE, "task", task=asked["task"], ok=True, keys=keys)

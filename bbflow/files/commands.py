@@ -1,0 +1,172 @@
+"""What a master and its IOnodes say to each other (FORMAT.md, 'Master and IOnode'): checked once, where it comes in."""
+
+from msgspec import Struct
+
+from bbflow.files.wire import Keys, Pairs, Sizes, Whole, parser
+
+# From an IOnode.
+
+
+class IonodeAddress(Struct, frozen=True, kw_only=True):
+    """How to reach an IOnode."""
+
+    name: str
+    """Unique under its master."""
+    host: str
+    """``gethostname()`` of its host."""
+    socket: str
+    """Path of its Unix socket, on that host."""
+    directory: str
+    """Its directory, on that host."""
+    tcp: str
+    """``host:port`` for other hosts."""
+    tls: str
+    """PEM file with the authorities that its certificate is checked against; empty without TLS."""
+
+
+class JoinIonode(IonodeAddress, frozen=True, tag_field="op", tag="ionode", kw_only=True):
+    """An IOnode comes, and tells what it has, in parts."""
+
+    capacity: Whole
+    """Bytes."""
+    keys: Keys
+    """What lies there."""
+    last: bool = False
+    """Whether it is the last part."""
+    busy: Sizes = {}
+    """With the last one: the tasks that it is still at, by object."""
+
+
+class TaskAnswer(Struct, frozen=True, tag_field="op", tag="task", kw_only=True):
+    """What an IOnode says to a command; some of it belongs to some commands only."""
+
+    task: Whole = 0
+    """The command's number; 0 if no IOnode has said it, since the one that was asked is away."""
+    done: bool = True
+    """Whether it is the last one."""
+    errno: Whole | None = None
+    """Why it failed; None if it didn't."""
+    error: str = ""
+    """In words."""
+    attempts: Whole = 1
+    """How often it was tried so far."""
+    facts: tuple[Whole, str] | None = None
+    """Size and version of the object, as it is now."""
+    keys: Keys = ()
+    """Piece files that are there."""
+    objects: tuple[tuple[str, Whole, str, float], ...] = ()
+    """What a directory has: path below it, size, version and time of change."""
+    directories: tuple[str, ...] = ()
+    """Names of the directories there."""
+
+
+# From the master.
+
+
+class IonodeTold(IonodeAddress, frozen=True, kw_only=True):
+    """An IOnode, as clients and other IOnodes are told of it."""
+
+    up: bool
+    """Whether it is there now."""
+
+
+class NodesNotice(Struct, frozen=True, tag_field="op", tag="nodes", kw_only=True):
+    """Which IOnodes there are."""
+
+    nodes: tuple[IonodeTold, ...]
+
+
+class Command(Struct, frozen=True, kw_only=True):
+    """What an IOnode is to do."""
+
+    task: Whole = 0
+    """Its number."""
+
+
+class FillCommand(Command, frozen=True, tag_field="op", tag="fill", kw_only=True):
+    """Let a piece come from the shared storage."""
+
+    path: str
+    """The object."""
+    key: str
+    start: Whole
+    """Where the piece begins in the object."""
+    bytes: Whole
+    facts: tuple[Whole, str]
+    """What the object must be: size and version."""
+    urgent: bool
+
+
+class ScanCommand(Command, frozen=True, tag_field="op", tag="scan", kw_only=True):
+    """Tell what the shared storage has in a directory."""
+
+    path: str
+    below: bool
+    """Everything below it, too."""
+
+
+class DiscardCommand(Command, frozen=True, tag_field="op", tag="discard", kw_only=True):
+    """Let go of what was written and never committed."""
+
+    version: Whole
+    cut: Keys
+    """Piece files that end there from now on."""
+
+
+class FetchCommand(Command, frozen=True, tag_field="op", tag="fetch", kw_only=True):
+    """Copy a piece from another IOnode."""
+
+    key: str
+    bytes: Whole
+    node: IonodeAddress
+
+
+class HaveCommand(Command, frozen=True, tag_field="op", tag="have", kw_only=True):
+    """Tell which of these piece files are there."""
+
+    keys: tuple[str, ...]
+
+
+class DropCommand(Command, frozen=True, tag_field="op", tag="drop", kw_only=True):
+    """Remove piece files."""
+
+    keys: tuple[str, ...]
+
+
+class UploadCommand(Command, frozen=True, tag_field="op", tag="upload", kw_only=True):
+    """Write a version to the shared storage."""
+
+    path: str
+    size: Whole
+    pieces: Pairs
+    piece_bytes: Whole
+    ring: tuple[str, ...]
+    replicas: Whole
+
+
+class MoveCommand(Command, frozen=True, tag_field="op", tag="move", kw_only=True):
+    """Give an object another name."""
+
+    path: str
+    to: str
+    again: Whole | None = None
+    """Its size, if it may have that name already."""
+
+
+class DeleteCommand(Command, frozen=True, tag_field="op", tag="delete", kw_only=True):
+    """Remove an object."""
+
+    path: str
+
+
+class EndCommand(Command, frozen=True, tag_field="op", tag="end", kw_only=True):
+    """End, and keep nothing."""
+
+
+AT_OBJECTS = (UploadCommand, MoveCommand, DeleteCommand)
+"""Commands that an IOnode goes on with while it is away from its master."""
+parse_told = parser(
+    NodesNotice | FillCommand | ScanCommand | DiscardCommand | FetchCommand | HaveCommand | DropCommand
+    | UploadCommand | MoveCommand | DeleteCommand | EndCommand
+)  # fmt: skip
+"""Takes in what a master says to an IOnode that has joined."""

@@ -1,0 +1,61 @@
+"""What clients may ask of an IOnode (FORMAT.md, 'Client and IOnode'): checked once, where it comes in."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from bbflow.files.wire import parser
+from bbflow.wire import Count
+
+MOST_BYTES = 8 << 20
+"""The longest range that is read or written by one request."""
+Range = Annotated[int, Meta(ge=0, le=MOST_BYTES)]
+
+
+class ReadRequest(Struct, frozen=True, tag_field="op", tag="read", kw_only=True):
+    """Give a range of a piece."""
+
+    key: str
+    offset: Count
+    bytes: Range
+
+
+class WriteRequest(Struct, frozen=True, tag_field="op", tag="write", kw_only=True):
+    """Raw bytes follow, which belong into a piece."""
+
+    key: str
+    offset: Count
+    bytes: Range
+    crc: Count
+
+
+class CutRequest(Struct, frozen=True, tag_field="op", tag="cut", kw_only=True):
+    """Let a piece end there."""
+
+    key: str
+    bytes: Count
+
+
+class CopyRequest(Struct, frozen=True, tag_field="op", tag="copy", kw_only=True):
+    """Let a piece be a copy of another one's first bytes."""
+
+    key: str
+    of: str
+    bytes: Count
+
+
+class ReadyRequest(Struct, frozen=True, tag_field="op", tag="ready", kw_only=True):
+    """Wait until a range has come from the shared storage."""
+
+    key: str
+    offset: Count
+    bytes: Count
+
+
+class UsageRequest(Struct, frozen=True, tag_field="op", tag="status", kw_only=True):
+    """Tell how full it is."""
+
+
+PieceRequest = ReadRequest | WriteRequest | CutRequest | CopyRequest | ReadyRequest | UsageRequest
+parse_piece_request = parser(PieceRequest)
+"""Takes in what a client asks."""
