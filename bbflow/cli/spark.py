@@ -33,9 +33,11 @@ from bbflow.errors import ConfigError
 from bbflow.events import EventLog
 from bbflow.landing.listen import LOOPBACK, is_loopback
 from bbflow.staging import Stager
-from bbflow.units import parse_bytes
+from bbflow.units import format_bytes, parse_bytes
 
 DIRECTORY_VARIABLE = "BBFLOW_BB"
+LEAST_BYTES = 1 << 20
+"""With less that is free, a burst buffer counts as full."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -88,7 +90,7 @@ def _wanted(options: argparse.Namespace) -> Wanted:
     return Wanted(
         directory=directory,
         notes=(options.notes or directory / "notes").absolute(),
-        capacity_bytes=parse_bytes(options.capacity or shutil.disk_usage(_there(directory)).free // 2),
+        capacity_bytes=parse_bytes(options.capacity) if options.capacity else _half_of_the_rest(directory),
         slots=options.slots,
         lookahead=options.lookahead,
         listen=options.listen,
@@ -106,6 +108,16 @@ def _disk(options: argparse.Namespace) -> Path:
             "give --spill a directory that all hosts see under one path, or --no-shuffle"
         )
     return (options.spill or default_place()).absolute()
+
+
+def _half_of_the_rest(directory: Path) -> int:
+    free = shutil.disk_usage(_there(directory)).free
+    if free < LEAST_BYTES:
+        raise ConfigError(
+            f"{directory} has {format_bytes(free)} left, of which half would be used: free some of it, "
+            "give --to a directory with more room, or say with --capacity how much there is to be"
+        )
+    return free // 2
 
 
 def _there(path: Path) -> Path:

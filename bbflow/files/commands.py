@@ -2,7 +2,8 @@
 
 from msgspec import Struct
 
-from bbflow.files.wire import Keys, Pairs, Sizes, Whole, parser
+from bbflow.files.wire import Keys, Pairs, Sizes, Whole
+from bbflow.store.frames import parser
 
 # From an IOnode.
 
@@ -167,6 +168,7 @@ AT_OBJECTS = (UploadCommand, MoveCommand, DeleteCommand)
 """Commands that an IOnode goes on with while it is away from its master."""
 parse_told = parser(
     NodesNotice | FillCommand | ScanCommand | DiscardCommand | FetchCommand | HaveCommand | DropCommand
-    | UploadCommand | MoveCommand | DeleteCommand | EndCommand
+    | UploadCommand | MoveCommand | DeleteCommand | EndCommand,
+    "a command",
 )  # fmt: skip
 """Takes in what a master says to an IOnode that has joined."""

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from bbflow.errors import ProtocolError
 from bbflow.files.piece_requests import PieceRequest, parse_piece_request
-from bbflow.landing.handshake import MAX_FRAME_BYTES, TIMEOUT_S, NodeHandshake
+from bbflow.landing.handshake import MAX_FRAME_BYTES, TIMEOUT_S, NodeHandshake, WelcomeReply, parse_handshake
 from bbflow.landing.replies import BytesReply
 from bbflow.records import Message
 from bbflow.store.frames import MAX_PAYLOAD_BYTES, FrameReader, checksum, encode
@@ -39,10 +39,10 @@ class Conversation:
         If it is gone.
     """
 
-    def __init__(self, peer: socket.socket, key: str, identity: Message, tls: ssl.SSLContext | None) -> None:
+    def __init__(self, peer: socket.socket, key: str, identity: WelcomeReply, tls: ssl.SSLContext | None) -> None:
         peer.settimeout(TIMEOUT_S)
         self._socket = peer
-        self._reader = FrameReader(MAX_FRAME_BYTES)
+        self._reader = FrameReader(MAX_FRAME_BYTES, parse_handshake)
         try:
             if tls is not None:
                 self._socket = tls.wrap_socket(peer, server_side=True)
@@ -59,8 +59,8 @@ class Conversation:
                 raise ProtocolError("it left before it proved itself")
             reply = handshake.answer(message)
             self.send(reply)
-            if not reply["ok"]:
-                raise ProtocolError(str(reply["error"]))
+            if not reply.ok:
+                raise ProtocolError(reply.error)
         self._reader.max_payload_bytes, self._reader.decode = MAX_PAYLOAD_BYTES, parse_piece_request
 
     def receive(self) -> PieceRequest | None:

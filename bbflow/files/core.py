@@ -114,6 +114,10 @@ Answers = dict[type[ClientRequest], Callable[[Any], Message | None]]
 """What answers a call of each kind of request; None where the format has no reply."""
 
 
+class CutOff(Struct, frozen=True):
+    """No message: its peer is to be cut off."""
+
+
 class Deferred(Exception):  # noqa: N818
     """A request is answered later, by who raised this."""
 

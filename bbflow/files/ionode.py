@@ -48,6 +48,7 @@ from bbflow.files.pieces import Pieces
 from bbflow.files.storage import Storage
 from bbflow.files.transfers import Transfers, refusal
 from bbflow.landing.contact import NodeAddress, read_masters
+from bbflow.landing.handshake import WelcomeReply
 from bbflow.landing.listen import listen_tcp, listen_unix, public_address, split_address, tune
 from bbflow.landing.peers import Endpoint
 from bbflow.landing.replies import DoneReply
@@ -94,7 +95,7 @@ class IoNode:
     def __init__(self, place: IoNodePlace, endpoint: Endpoint, storage: str, giving_way: GivingWay) -> None:
         self._place, self._endpoint = place, endpoint
         self._pieces = Pieces(place.directory)
-        self._identity: Message = {"name": place.name, "host": socket.gethostname()}
+        self._identity = WelcomeReply(name=place.name, host=socket.gethostname())
         self._tls = endpoint.certificate.context() if endpoint.certificate else None
         self._unix = listen_unix(place.directory / SOCKET_NAME)
         self._tcp = listen_tcp(endpoint.address)
@@ -214,7 +215,7 @@ class IoNode:
         certificate = self._endpoint.certificate
         about = JoinIonode(
             name=place.name,
-            host=self._identity["host"],
+            host=self._identity.host,
             socket=str(place.directory / SOCKET_NAME),
             directory=str(place.directory),
             tcp=public_address(self._tcp, split_address(self._endpoint.address)[0]),

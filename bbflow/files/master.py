@@ -10,7 +10,7 @@ from msgspec import Struct
 from bbflow.errors import ProtocolError
 from bbflow.files.commands import JoinIonode, NodesNotice, TaskAnswer
 from bbflow.files.committing import Committing
-from bbflow.files.core import Answers, AnyCall, Blocked, Call, Core, Deferred, Key, Options
+from bbflow.files.core import Answers, AnyCall, Blocked, Call, Core, CutOff, Deferred, Key, Options
 from bbflow.files.database import Database
 from bbflow.files.entering import Entering
 from bbflow.files.filling import Filling
@@ -37,7 +37,8 @@ from bbflow.files.requests import (
     SessionRequest,
 )
 from bbflow.files.scanning import Scanning
-from bbflow.files.sessions import Changes, Session, Telling
+from bbflow.files.sessions import Changes, Session
+from bbflow.files.telling import Tellings
 from bbflow.files.writeback import WriteBack
 from bbflow.records import Message
 
@@ -45,10 +46,6 @@ GIVING = (OpenFileRequest, GrantRequest)
 """Requests that change nothing which others see, and whose reply gives something."""
 SYSTEM = Credentials(0, 0)
 """As whom a master makes directories by itself."""
-
-
-class CutOff(Struct, frozen=True):
-    """No message: its peer is to be cut off."""
 
 
 class Master:
@@ -89,7 +86,7 @@ class Master:
         }
         self._changes: Answers = {**naming.changes, **self._opening.changes, **committing.changes}
         self._waits: dict[Key, deque[AnyCall]] = {}
-        self._telling: dict[int, Telling] = {}
+        self._tellings = Tellings(core)
         self._is_due = True
         self._restore()
 
@@ -173,7 +170,7 @@ class Master:
             case TaskAnswer():
                 self._answered(peer, heard)
             case ForgotMessage():
-                self._forgot(peer, heard.seq)
+                self._tellings.forgot(peer, heard.seq)
             case _:
                 self._ask(peer, heard)
         self._settle()
@@ -245,39 +242,11 @@ class Master:
         if is_change or isinstance(call.asked, GIVING):
             self._once.keep(call, reply, stores=is_change)
         changes, call.changes = call.changes, Changes()
-        self._tell(call.session, changes, lambda: self._say(call, reply))
+        self._tellings.tell(call.session, changes, lambda: self._say(call, reply))
 
     def _say(self, call: AnyCall, reply: Message) -> None:
         self._once.over(call)
         self._core.send(call.peer, reply)
-
-    def _tell(self, but: Session | None, changes: Changes, then: Callable[[], None]) -> None:
-        """Tell other sessions what to forget, and go on once all have answered."""
-        core = self._core
-        told = core.sessions.forgetting(but, changes)
-        heard = {}
-        for name, message in told.items():
-            listener = core.sessions.by_name[name].listener
-            if listener is not None:
-                heard[name] = (listener, message)
-        if not heard:
-            then()
-            return
-        core.seq += 1
-        seq = core.seq
-        for listener, message in heard.values():
-            core.send(listener, {"op": "forget", "seq": seq, **message})
-        self._telling[seq] = Telling(set(heard), then, core.clock() + core.options.lease_s)
-
-    def _forgot(self, peer: int, seq: int) -> None:
-        session, telling = self._core.sessions.by_peer.get(peer), self._telling.get(seq)
-        if session is not None and telling is not None:
-            self._heard(seq, telling, session.name)
-
-    def _heard(self, seq: int, telling: Telling, name: str) -> None:
-        telling.waiting.discard(name)
-        if not telling.waiting and self._telling.pop(seq, None) is not None:
-            telling.then()
 
     def take_out(self) -> list[tuple[int, Message | Struct]]:
         """Store everything that has changed, and give the messages that may be sent now.
@@ -322,21 +291,20 @@ class Master:
         for part in (self._scanning, self._fleet):
             if part.changes:
                 changes, part.changes = part.changes, Changes()
-                self._tell(None, changes, lambda: None)
+                self._tellings.tell(None, changes, lambda: None)
 
     def _hear(self, peer: int, told: JoinIonode) -> None:
         changes = self._fleet.hear(peer, told)
         if changes is None:
             return
         self._write_back.inherited.joined(self._fleet.by_peer[peer].name, told.busy)
-        self._tell(None, changes, lambda: None)
+        self._tellings.tell(None, changes, lambda: None)
         self._tell_nodes()
 
     def _ended(self, session: Session, changes: Changes) -> None:
         """Let nobody wait for a session that has ended, and tell the others what went with it."""
-        for seq, telling in list(self._telling.items()):
-            self._heard(seq, telling, session.name)
-        self._tell(None, changes, lambda: None)
+        self._tellings.let_go(session.name)
+        self._tellings.tell(None, changes, lambda: None)
 
     def _tell_nodes(self) -> None:
         listeners = [session.listener for session in self._core.sessions.by_name.values()]
@@ -354,8 +322,7 @@ class Master:
         was_listening = session is not None and session.listener == peer
         self._core.sessions.disconnect(peer, self._core.clock())
         if session is not None and was_listening:  # it keeps nothing once it sees that; so it needs not be asked
-            for seq, telling in list(self._telling.items()):
-                self._heard(seq, telling, session.name)
+            self._tellings.let_go(session.name)
         self._settle()
 
     def expire(self) -> None:
@@ -366,10 +333,9 @@ class Master:
         for session in list(core.sessions.by_name.values()):
             if session.lost_s is not None and now_s >= session.lost_s + core.options.lease_s:
                 self._entering.end(session)
-        for seq, telling in list(self._telling.items()):
-            if now_s >= telling.deadline_s:
-                self._cut_off(seq, telling)
-        self._tell(None, self._fleet.give_up(), lambda: None)
+        for name in self._tellings.late():
+            self._cut_off(name)
+        self._tellings.tell(None, self._fleet.give_up(), lambda: None)
         self._replicas.mend()
         self._expire_waits(now_s)
         if self._grace_until_s and now_s >= self._grace_until_s:
@@ -382,14 +348,13 @@ class Master:
                 core.forget_inode(core.image.inodes[ino])
         self._settle()
 
-    def _cut_off(self, seq: int, telling: Telling) -> None:
-        for name in list(telling.waiting):
-            session = self._core.sessions.by_name.get(name)
-            if session is not None:
-                for peer in session.peers:
-                    self._core.send(peer, CutOff())
-                self._entering.end(session)
-            self._heard(seq, telling, name)
+    def _cut_off(self, name: str) -> None:
+        session = self._core.sessions.by_name.get(name)
+        if session is not None:
+            for peer in session.peers:
+                self._core.send(peer, CutOff())
+            self._entering.end(session)
+        self._tellings.let_go(name)
 
     def _expire_waits(self, now_s: float) -> None:
         for key, calls in list(self._waits.items()):

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from bbflow.files.wire import parser
+from bbflow.store.frames import parser
 from bbflow.wire import Count
 
 MOST_BYTES = 8 << 20
@@ -57,5 +57,5 @@ class UsageRequest(Struct, frozen=True, tag_field="op", tag="status", kw_only=Tr
 
 
 PieceRequest = ReadRequest | WriteRequest | CutRequest | CopyRequest | ReadyRequest | UsageRequest
-parse_piece_request = parser(PieceRequest)
+parse_piece_request = parser(PieceRequest, "a request")
 """Takes in what a client asks."""

@@ -5,7 +5,8 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from bbflow.files.commands import JoinIonode, TaskAnswer
-from bbflow.files.wire import Pairs, Sizes, Whole, parser
+from bbflow.files.wire import Pairs, Sizes, Whole
+from bbflow.store.frames import parser
 from bbflow.wire import Finite
 
 Slot = Annotated[int, Meta(ge=0, lt=4096)]
@@ -273,5 +274,5 @@ Asked = (
 """What a session asks."""
 Heard = Asked | SessionRequest | JoinSessionRequest | ForgotMessage | JoinIonode | TaskAnswer
 """What a master hears."""
-parse_heard = parser(Heard)
+parse_heard = parser(Heard, "a request")
 """Takes it in."""

@@ -6,12 +6,13 @@ import time
 from pathlib import Path
 
 from bbflow.errors import BbflowError, ProtocolError
-from bbflow.files.master import CutOff, Master
+from bbflow.files.core import CutOff
+from bbflow.files.master import Master
 from bbflow.files.requests import Heard, parse_heard
 from bbflow.landing.contact import read_masters
+from bbflow.landing.handshake import WelcomeReply
 from bbflow.landing.link import Landed, Link
 from bbflow.landing.peers import Endpoint, PeerServer
-from bbflow.records import Message
 
 SOCKET_NAME = "master.sock"
 TICK_S = 0.25
@@ -49,7 +50,7 @@ class MasterServer(PeerServer):
         self._master, self._contact, self._seen_ns = master, contact, 0
         self._users: dict[int, int] = {}
         self._next_s = 0.0
-        identity: Message = {"name": name, "host": socket.gethostname()}
+        identity = WelcomeReply(name=name, host=socket.gethostname())
         super().__init__("bbflow files master", identity, directory / SOCKET_NAME, endpoint, _no_pool, stop_at_eof)
 
     @property

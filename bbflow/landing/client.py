@@ -6,6 +6,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
+from msgspec import Struct
+
 from bbflow.errors import NodeError, StreamError
 from bbflow.landing.contact import NodeAddress
 from bbflow.landing.handshake import TIMEOUT_S, shake_hands
@@ -118,7 +120,7 @@ class NodeClient:
                 raise NodeError(f"BB node {self.node.name} closed the connection")
             filled += count
 
-    def _exchange(self, message: Message) -> Message:
+    def _exchange(self, message: Message | Struct) -> Message:
         self._socket.sendall(encode(message))
         while (reply := self._reader.next()) is None:
             data = self._socket.recv(1 << 20)

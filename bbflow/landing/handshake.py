@@ -4,9 +4,15 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Callable
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
 
 from bbflow.errors import NodeError, ProtocolError
 from bbflow.records import Message
+from bbflow.store.frames import parser
+from bbflow.wire import Count
 
 VERSION = 3
 MAX_FRAME_BYTES = 4096
@@ -14,6 +20,43 @@ MAX_FRAME_BYTES = 4096
 TIMEOUT_S = 10.0
 """How long a peer may take to prove itself."""
 NONCE_BYTES = 16
+
+
+class HelloMessage(Struct, frozen=True, tag_field="op", tag="hello", kw_only=True):
+    """A peer begins."""
+
+    versions: tuple[Count, Count]
+    """The format's lowest and highest version that it speaks."""
+    nonce: Annotated[str, Meta(min_length=2 * NONCE_BYTES, max_length=2 * NONCE_BYTES)]
+
+
+class ProveMessage(Struct, frozen=True, tag_field="op", tag="prove", kw_only=True):
+    """A peer proves that it knows the key."""
+
+    proof: str
+
+
+class HelloReply(Struct, frozen=True, kw_only=True):
+    """A node proves that it knows the key; or refuses, with an error alone."""
+
+    ok: bool = True
+    error: str = ""
+    version: Count = 0
+    nonce: str = ""
+    proof: str = ""
+
+
+class WelcomeReply(Struct, frozen=True, kw_only=True):
+    """A node lets a peer in, and says who it is; or refuses, with an error alone."""
+
+    ok: bool = True
+    error: str = ""
+    name: str = ""
+    host: str = ""
+
+
+parse_handshake = parser(HelloMessage | ProveMessage, "a handshake")
+"""Takes in what a peer says before it has proved itself."""
 
 
 def new_key() -> str:
@@ -31,7 +74,7 @@ def prove(key: str, side: str, peer_nonce: str, node_nonce: str) -> str:
     side
         ``"node"`` or ``"peer"``.
     peer_nonce, node_nonce
-        What each side has thrown its dice for.
+        The random number that each side has drawn for this connection.
 
     Returns
     -------
@@ -50,10 +93,10 @@ class NodeHandshake:
     key
         The contact file's key.
     identity
-        Keys of the last reply: who the node is.
+        The last reply: who the node is.
     """
 
-    def __init__(self, key: str, identity: Message) -> None:
+    def __init__(self, key: str, identity: WelcomeReply) -> None:
         self._key = key
         self._identity = identity
         self._nonce = secrets.token_hex(NONCE_BYTES)
@@ -61,37 +104,38 @@ class NodeHandshake:
         self.done = False
         """Whether the peer has proved that it belongs here."""
 
-    def answer(self, message: Message) -> Message:
+    def answer(self, said: HelloMessage | ProveMessage) -> HelloReply | WelcomeReply:
         """Take the peer's next message in and give the reply; one that isn't `ok` ends the connection.
 
         Raises
         ------
         ProtocolError
-            If it is no handshake at all.
+            If it isn't its turn.
         """
-        match message:
-            case {"op": "hello", "versions": [int(low), int(high)], "nonce": str(nonce)} if self._peer_nonce is None:
-                if not low <= VERSION <= high:
-                    return _refuse(f"the peer speaks versions {low} to {high} of the format, the node {VERSION}")
-                if len(nonce) != 2 * NONCE_BYTES:
-                    raise ProtocolError("a handshake with a nonce of a wrong length")
-                self._peer_nonce = nonce
-                proof = prove(self._key, "node", nonce, self._nonce)
-                return {"ok": True, "version": VERSION, "nonce": self._nonce, "proof": proof}
-            case {"op": "prove", "proof": str(proof)} if self._peer_nonce is not None:
-                expected = prove(self._key, "peer", self._peer_nonce, self._nonce)
-                if not hmac.compare_digest(proof.encode(), expected.encode()):
-                    return _refuse("the peer doesn't know the contact file's key")
-                self.done = True
-                return {"ok": True, **self._identity}
-        raise ProtocolError("a connection that doesn't begin with a handshake")
+        if isinstance(said, HelloMessage) and self._peer_nonce is None:
+            return self._hello(said)
+        if isinstance(said, ProveMessage) and self._peer_nonce is not None:
+            return self._verdict(said.proof, self._peer_nonce)
+        raise ProtocolError("a handshake that doesn't begin with 'hello', or begins twice")
+
+    def _hello(self, said: HelloMessage) -> HelloReply:
+        low, high = said.versions
+        if not low <= VERSION <= high:
+            error = f"the peer speaks versions {low} to {high} of the format, the node {VERSION}"
+            return HelloReply(ok=False, error=error)
+        self._peer_nonce = said.nonce
+        proof = prove(self._key, "node", said.nonce, self._nonce)
+        return HelloReply(version=VERSION, nonce=self._nonce, proof=proof)
+
+    def _verdict(self, proof: str, peer_nonce: str) -> WelcomeReply:
+        expected = prove(self._key, "peer", peer_nonce, self._nonce)
+        if not hmac.compare_digest(proof.encode(), expected.encode()):
+            return WelcomeReply(ok=False, error="the peer doesn't know the contact file's key")
+        self.done = True
+        return self._identity
 
 
-def _refuse(error: str) -> Message:
-    return {"ok": False, "error": error}
-
-
-def shake_hands(key: str, exchange: Callable[[Message], Message]) -> None:
+def shake_hands(key: str, exchange: Callable[[Struct], Message]) -> None:
     """Be the peer's side of a new connection.
 
     Parameters
@@ -107,12 +151,17 @@ def shake_hands(key: str, exchange: Callable[[Message], Message]) -> None:
         If the node refuses, or is not the one that knows the key.
     """
     nonce = secrets.token_hex(NONCE_BYTES)
-    hello = exchange({"op": "hello", "versions": [VERSION, VERSION], "nonce": nonce})
-    if not hello.get("ok"):
-        raise NodeError(str(hello.get("error", "the node refused and gave no reason")))
-    node_nonce = str(hello.get("nonce"))
-    if not hmac.compare_digest(str(hello.get("proof")).encode(), prove(key, "node", nonce, node_nonce).encode()):
-        raise NodeError("who answers there doesn't know the contact file's key: the file is of other nodes")
-    verdict = exchange({"op": "prove", "proof": prove(key, "peer", nonce, node_nonce)})
-    if not verdict.get("ok"):
-        raise NodeError(str(verdict.get("error", "the node refused and gave no reason")))
+    try:
+        hello = msgspec.convert(exchange(HelloMessage(versions=(VERSION, VERSION), nonce=nonce)), HelloReply)
+        _check(hello)
+        if not hmac.compare_digest(hello.proof.encode(), prove(key, "node", nonce, hello.nonce).encode()):
+            raise NodeError("who answers there doesn't know the contact file's key: the file is of other nodes")
+        proof = prove(key, "peer", nonce, hello.nonce)
+        _check(msgspec.convert(exchange(ProveMessage(proof=proof)), WelcomeReply))
+    except msgspec.ValidationError as error:
+        raise NodeError(f"who answers there is no node of this version ({error})") from None
+
+
+def _check(reply: HelloReply | WelcomeReply) -> None:
+    if not reply.ok:
+        raise NodeError(reply.error or "the node refused and gave no reason")

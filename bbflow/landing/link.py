@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from bbflow.landing.handshake import MAX_FRAME_BYTES, NodeHandshake
+from bbflow.landing.handshake import MAX_FRAME_BYTES, HelloMessage, NodeHandshake, ProveMessage, parse_handshake
 from bbflow.landing.replies import BytesReply, PoolPart
 from bbflow.records import Message
 from bbflow.store.frames import MAX_PAYLOAD_BYTES, FrameReader, checksum, encode
@@ -60,7 +60,7 @@ class Link:
         self.socket = peer
         self.handshake = handshake
         self._pool = pool
-        self._reader = FrameReader(MAX_FRAME_BYTES)
+        self._reader = FrameReader(MAX_FRAME_BYTES, parse_handshake)
         self._unsent: list[memoryview] = []
         self._landing: memoryview | None = None
         self._expected = (0, 0)
@@ -170,7 +170,7 @@ class Link:
                 del self._unsent[0]
 
 
-def answer_handshake(link: Link, message: Message, decode: Callable[[bytes], Any]) -> str | None:
+def answer_handshake(link: Link, message: HelloMessage | ProveMessage, decode: Callable[[bytes], Any]) -> str | None:
     """Take a message of a peer that has not proved itself; give why it is refused, if it is.
 
     Parameters
@@ -182,8 +182,8 @@ def answer_handshake(link: Link, message: Message, decode: Callable[[bytes], Any
     """
     reply = link.handshake.answer(message)
     link.send(reply)
-    if not reply["ok"]:
-        return str(reply["error"])
+    if not reply.ok:
+        return reply.error
     if link.handshake.done:
         link.trust(decode)
     return None

@@ -18,7 +18,7 @@ from typing import Any
 from msgspec import Struct
 
 from bbflow.errors import DamagedError, ProtocolError
-from bbflow.landing.handshake import TIMEOUT_S, NodeHandshake
+from bbflow.landing.handshake import TIMEOUT_S, HelloMessage, NodeHandshake, ProveMessage, WelcomeReply
 from bbflow.landing.link import GoneError, Landed, Link, answer_handshake
 from bbflow.landing.listen import LOOPBACK, listen_tcp, listen_unix, public_address, split_address, tune
 from bbflow.landing.tls import Certificate
@@ -71,7 +71,7 @@ class PeerServer(ABC):
     def __init__(
         self,
         title: str,
-        identity: Message,
+        identity: WelcomeReply,
         socket_path: Path,
         endpoint: Endpoint,
         pool: Callable[[], memoryview],
@@ -235,7 +235,7 @@ class PeerServer(ABC):
         except ProtocolError as error:
             self._cut_off(peer, str(error), by_itself=not isinstance(error, DamagedError))
 
-    def _shake_hands(self, peer: int, link: Link, item: Message | Landed) -> None:
+    def _shake_hands(self, peer: int, link: Link, item: HelloMessage | ProveMessage | Landed) -> None:
         if isinstance(item, Landed):
             raise ProtocolError("raw bytes before a handshake")
         if refused := answer_handshake(link, item, self._decode):

@@ -2,11 +2,9 @@
 
 from typing import Annotated, Literal
 
-import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from bbflow.errors import DamagedError, ProtocolError
-from bbflow.store.frames import MAX_PAYLOAD_BYTES
+from bbflow.store.frames import MAX_PAYLOAD_BYTES, parser
 from bbflow.wire import Attribute, Count, Finite, Row, Settled, Value
 
 # Writers.
@@ -178,23 +176,5 @@ Request = (
     | AttachRequest | WatchRequest | DoneRequest | DropRequest | StatusRequest | StopRequest
     | JoinRequest | PassRequest | PinRequest | UnpinRequest | GetRequest
 )  # fmt: skip
-_DECODER = msgspec.msgpack.Decoder(Request)
-
-
-def parse_request(payload: bytes) -> Request:
-    """Take a request in out of its frame.
-
-    Raises
-    ------
-    ProtocolError
-        If the format doesn't know it: its peer must be cut off.
-    DamagedError
-        If it is no message at all.
-    """
-    try:
-        request: Request = _DECODER.decode(payload)
-    except msgspec.ValidationError as error:
-        raise ProtocolError(f"a request that the format doesn't know: {error}") from None
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise DamagedError(f"a frame holds no MessagePack: {error}") from None
-    return request
+parse_request = parser(Request, "a request")
+"""Takes one in out of its frame; whoever sent what isn't one must be cut off."""

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from bbflow.belongings import foreign, remove
 from bbflow.landing.agent import Agent, Reply
+from bbflow.landing.handshake import WelcomeReply
 from bbflow.landing.link import Landed, Link
 from bbflow.landing.peers import Endpoint, PeerServer
 from bbflow.landing.requests import DataRequest, Request, parse_request
-from bbflow.records import Message
 from bbflow.store.node import NodeStore
 
 SOCKET_NAME = "agent.sock"
@@ -39,7 +39,7 @@ class Server(PeerServer):
     def __init__(self, store: NodeStore, name: str, endpoint: Endpoint, stop_at_eof: int | None = None) -> None:
         host = socket.gethostname()
         self._agent = Agent(store, name=name, host=host, clock=time.time)
-        identity: Message = {"name": name, "host": host}
+        identity = WelcomeReply(name=name, host=host)
         super().__init__("bbflow node", identity, store.directory / SOCKET_NAME, endpoint, store.pool, stop_at_eof)
 
     @property
@@ -54,7 +54,8 @@ class Server(PeerServer):
         self._deliver(self._agent.expire())
 
     def _decode(self, payload: bytes) -> Request:
-        return parse_request(payload)
+        asked: Request = parse_request(payload)
+        return asked
 
     def _take(self, peer: int, link: Link, item: Request | Landed) -> None:
         if isinstance(item, Landed):

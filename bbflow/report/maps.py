@@ -8,7 +8,7 @@ import numpy as np
 from bbflow.report.canvas import Array, Axes, add_scale, bands, draw_bands, figure, to_png
 from bbflow.report.fields import DrawnAxis, Statistic, degrees
 from bbflow.report.picture import Picture
-from bbflow.report.quantities import Display, choose_display
+from bbflow.report.quantities import Display, choose_display, pretty_units
 
 OPERATORS = ("mean", "std", "min", "max", "sum", "count")
 """The order of rows; others follow."""
@@ -220,6 +220,6 @@ def _caption(placed: Sequence[Statistic], operators: Sequence[str], uniform: Seq
 
 def _constant(item: Statistic) -> str:
     present = item.last[np.isfinite(item.last)]
-    units = "" if item.operator == "count" else f" {item.units}"
-    value = f"{present.flat[0]:g}{units}" if present.size else "no value"
+    units = "" if item.operator == "count" else pretty_units(item.units)
+    value = f"{present.flat[0]:g} {units}".rstrip() if present.size else "no value"
     return f"{value} ({window_name(item)})"

@@ -62,7 +62,9 @@ def choose_display(units: str, operator: str, lowest: float, highest: float, lar
 
 
 def pretty_units(units: str) -> str:
-    """Write CF units as print does: ``kg m-2 s-1`` becomes kg m⁻² s⁻¹."""
+    """Write CF units as print does: ``kg m-2 s-1`` becomes kg m⁻² s⁻¹, and ``1``, which is none, nothing."""
+    if units.strip() == "1":
+        return ""
     superscripts = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
     words = []
     for word in units.split():

@@ -1,10 +1,10 @@
 """The records of the index (FORMAT.md, 'Index'): checked once, where they are read, or made."""
 
-import msgspec
 import numpy as np
 from msgspec import UNSET, Struct, UnsetType
 
-from bbflow.errors import ProtocolError
+from bbflow.errors import DamagedError, ProtocolError
+from bbflow.store.frames import parser
 from bbflow.wire import PAGE_BYTES, Attribute, Content, Count, Finite, Place, Row, Settled, Status, Value
 
 
@@ -175,7 +175,7 @@ OfStream = (
 )  # fmt: skip
 """A record of one stream."""
 Record = FormatRecord | OfStream
-_DECODER = msgspec.msgpack.Decoder(Record)
+_parse = parser(Record, "a record")
 
 
 def parse_record(payload: bytes) -> Record:
@@ -187,9 +187,9 @@ def parse_record(payload: bytes) -> Record:
         If it doesn't have the form of its kind.
     """
     try:
-        record: Record = _DECODER.decode(payload)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise ProtocolError(f"a record that the format doesn't know: {error}") from None
+        record: Record = _parse(payload)
+    except DamagedError as error:  # its checksum was right: it is no torn tail, which could be cut off
+        raise ProtocolError(str(error)) from None
     if isinstance(record, CommitRecord | StepRecord):
         check_sources(record)
     return record

@@ -36,6 +36,31 @@ def checksum(raw: memoryview) -> int:
     return int(google_crc32c.value(np.frombuffer(raw, np.uint8)))
 
 
+def parser(kind: Any, what: str) -> Callable[[bytes], Any]:
+    """Give what takes messages or records of some kinds in out of their frames.
+
+    It raises a `ProtocolError` for what the format doesn't know, and a `DamagedError` for what is no MessagePack.
+
+    Parameters
+    ----------
+    kind
+        A struct, or a union of tagged ones.
+    what
+        What they are, for the error.
+    """
+    decoder = msgspec.msgpack.Decoder(kind)
+
+    def parse(payload: bytes) -> Any:
+        try:
+            return decoder.decode(payload)
+        except msgspec.ValidationError as error:
+            raise ProtocolError(f"{what} that the format doesn't know: {error}") from None
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+            raise DamagedError(f"a frame holds no MessagePack: {error}") from None
+
+    return parse
+
+
 def decode_map(payload: bytes) -> dict[str, Any]:
     """Take any map with string keys in.
 

@@ -123,6 +123,13 @@ def test_shuffles_that_other_hosts_read_need_a_place_that_they_see(tmp_path, cap
     assert "--spill" in capsys.readouterr().err
 
 
+def test_a_full_burst_buffer_is_told_with_what_to_do(capsys):
+    assert main(["spark", "serve", "--to", "/proc/burst-buffer"]) == os.EX_USAGE  # a file system with no room at all
+    said = capsys.readouterr().err
+    assert "0 B left" in said
+    assert "--capacity" in said
+
+
 def test_a_python_program_gets_the_settings_by_its_environment():
     environment = environment_with(settings(PLACES, []), {"A": "b", ARGUMENTS: "--master local[2] pyspark-shell"})
     assert environment["A"] == "b"

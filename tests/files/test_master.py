@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from bbflow.errors import ProtocolError
-from bbflow.files.core import Options
+from bbflow.files.core import CutOff, Options
 from bbflow.files.database import Database
-from bbflow.files.master import CutOff, Master
+from bbflow.files.master import Master
 from bbflow.files.requests import parse_heard
 
 NODE, ONE, TWO, LISTENER = 1, 2, 3, 4
@@ -49,9 +49,12 @@ class Bench:
         self.say(peer, op, **keys)
         return self.said.pop(NODE, None)
 
+    def out(self):
+        """Give what goes out now, as its peers see it."""
+        return [(peer, decoded(message)) for peer, message in self.master.take_out()]
+
     def _take(self):
-        for peer, message in self.master.take_out():
-            self.said[peer] = decoded(message)
+        self.said |= self.out()
 
     def enter(self, peer, uid=0):
         self.session = self.say(peer, "session", host="h", pid=1, uid=uid, gid=uid)
@@ -274,8 +277,7 @@ def test_a_piece_that_a_node_did_not_tell_of_is_asked_for_before_it_counts_as_lo
     bench.master.disconnect(NODE)
     told = dict.fromkeys(("host", "socket", "directory", "tcp", "tls"), "h")
     bench.hear(NODE, "ionode", name="io", capacity=ROOM, last=True, keys=[], **told)
-    told = [decoded(message) for _, message in bench.master.take_out()]
-    (asked,) = [message for message in told if message.get("op") == "have"]
+    (asked,) = [message for _, message in bench.out() if message.get("op") == "have"]
     assert bench.say(ONE, "stat", ino=made["attr"]["ino"])["attr"]["state"] != "lost"
     keys = [[key, size] for key, size in zip(asked["keys"], found, strict=False)]
     bench.say(NODE, "task", task=asked["task"], ok=True, keys=keys)

@@ -28,7 +28,7 @@ class Killed(Bench):
         super().join(keys=self.keys, busy=self.busy)
 
     def _take(self):
-        for peer, message in self.master.take_out():
+        for peer, message in self.out():
             if peer == NODE and "task" in message:
                 self.commands += [message] if message["op"] != "drop" else []
             else:
@@ -179,7 +179,7 @@ def test_what_is_still_being_written_beside_its_place_is_no_object(tmp_path):
     (tmp_path / "whole").write_bytes(b"1234")
     beside(tmp_path / "late").write_bytes(b"12")
     (found,) = Storage(str(tmp_path)).scan("", below=False)
-    assert [name for name, *_ in found["objects"]] == ["whole"]
+    assert [name for name, *_ in found.objects] == ["whole"]
 
 
 def test_a_file_that_goes_while_its_directory_is_listed_takes_no_other_with_it(tmp_path, monkeypatch):
@@ -195,7 +195,7 @@ def test_a_file_that_goes_while_its_directory_is_listed_takes_no_other_with_it(t
 
     monkeypatch.setattr(os, "scandir", late)
     (found,) = Storage(str(tmp_path)).scan("", below=False)
-    assert [name for name, *_ in found["objects"]] == ["kept"]
+    assert [name for name, *_ in found.objects] == ["kept"]
 
 
 def test_an_object_that_was_moved_already_counts_as_moved_only_if_it_is_that_one(tmp_path):

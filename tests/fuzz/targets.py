@@ -8,7 +8,7 @@ from agents import ATTRIBUTE, KEPT, MEMORY, OPEN, PAGE, content_of, converse
 from dice import Dice
 
 from bbflow.errors import ConfigError, ProtocolError
-from bbflow.landing.handshake import NodeHandshake
+from bbflow.landing.handshake import NodeHandshake, WelcomeReply, parse_handshake
 from bbflow.landing.requests import DataRequest, parse_request
 from bbflow.store.entries import AttachRecord
 from bbflow.store.frames import HEADER, MAX_PAYLOAD_BYTES, FrameReader, encode
@@ -53,14 +53,14 @@ def frames(data):
 def handshake(data):
     """Messages of a peer without the key, which is never let in."""
     dice = Dice(data)
-    node = NodeHandshake(KEY, {"name": "bb0", "host": "h"})
+    node = NodeHandshake(KEY, WelcomeReply(name="bb0", host="h"))
     messages = [
         {"op": "hello", "versions": [3, 3], "nonce": "0" * 32},
         {"op": "prove", "proof": "0" * 64},
     ]
     with contextlib.suppress(ProtocolError):
         while dice:
-            node.answer(dice.mutate(dice.of(messages)))
+            node.answer(parse_handshake(encode(dice.mutate(dice.of(messages)))[HEADER.size :]))
     assert not node.done
 
 

@@ -65,7 +65,7 @@ def test_water_fluxes_are_shown_in_mm_a_day_and_their_sums_as_stored():
 
 
 @pytest.mark.parametrize(
-    ("units", "shown"), [("m s-1", "m s⁻¹"), ("W m**-2", "W m⁻²"), ("1", "1"), ("", ""), ("m^2", "m²")]
+    ("units", "shown"), [("m s-1", "m s⁻¹"), ("W m**-2", "W m⁻²"), ("1", ""), ("", ""), ("m^2", "m²")]
 )
 def test_units_are_written_as_in_print(units, shown):
     assert pretty_units(units) == shown

@@ -1,0 +1,62 @@
+"""Sessions are told what to forget before a change is answered, and who waits until they have heard."""
+
+from collections.abc import Callable
+
+from bbflow.files.core import Core
+from bbflow.files.sessions import Changes, Session, Telling
+
+
+class Tellings:
+    """The changes that some sessions have not answered yet.
+
+    Parameters
+    ----------
+    core
+        The master's state.
+    """
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._open: dict[int, Telling] = {}
+
+    def tell(self, but: Session | None, changes: Changes, then: Callable[[], None]) -> None:
+        """Tell other sessions what to forget, and go on once all have answered."""
+        core = self._core
+        heard = {}
+        for name, message in core.sessions.forgetting(but, changes).items():
+            listener = core.sessions.by_name[name].listener
+            if listener is not None:
+                heard[name] = (listener, message)
+        if not heard:
+            then()
+            return
+        core.seq += 1
+        seq = core.seq
+        for listener, message in heard.values():
+            core.send(listener, {"op": "forget", "seq": seq, **message})
+        self._open[seq] = Telling(set(heard), then, core.clock() + core.options.lease_s)
+
+    def forgot(self, peer: int, seq: int) -> None:
+        """Take in that a session has forgotten what it was told to."""
+        session = self._core.sessions.by_peer.get(peer)
+        if session is not None and seq in self._open:
+            self._heard(seq, session.name)
+
+    def let_go(self, session: str) -> None:
+        """Wait for a session no longer: it keeps nothing now."""
+        for seq in list(self._open):
+            self._heard(seq, session)
+
+    def late(self) -> list[str]:
+        """Give the sessions that have not answered in time."""
+        now_s = self._core.clock()
+        return [name for telling in self._open.values() if now_s >= telling.deadline_s for name in telling.waiting]
+
+    def _heard(self, seq: int, session: str) -> None:
+        telling = self._open.get(seq)
+        if telling is None:
+            return
+        telling.waiting.discard(session)
+        if not telling.waiting:
+            del self._open[seq]
+            telling.then()
