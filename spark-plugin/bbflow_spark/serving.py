@@ -9,9 +9,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
+from msgspec.structs import asdict
+
 from bbflow.errors import BbflowError, ProtocolError
 from bbflow.landing.contact import NodeAddress, add_node, contact_key, remove_node
-from bbflow.landing.handshake import MAX_FRAME_BYTES, TIMEOUT_S, NodeHandshake
+from bbflow.landing.handshake import (
+    MAX_FRAME_BYTES,
+    TIMEOUT_S,
+    HelloMessage,
+    NodeHandshake,
+    ProveMessage,
+    WelcomeReply,
+)
 from bbflow.landing.listen import listen_tcp, public_address, tune
 from bbflow_spark.plans import partition_key, read_plan, read_question, stage_key
 from bbflow_spark.prefetcher import Answer, Prefetcher
@@ -19,6 +29,7 @@ from bbflow_spark.prefetcher import Answer, Prefetcher
 MOST_BYTES = 256 << 20
 """Longest message: the plan of a stage with millions of partitions."""
 NAME = "spark"
+_HANDSHAKES = msgspec.json.Decoder(HelloMessage | ProveMessage)
 
 
 @contextmanager
@@ -100,20 +111,20 @@ class _Peer(socketserver.StreamRequestHandler):
 
     def _shake_hands(self) -> bool:
         self.connection.settimeout(TIMEOUT_S)
-        handshake = NodeHandshake(self.server.key, {})
+        handshake = NodeHandshake(self.server.key, WelcomeReply(name=NAME))
         while not handshake.done:
-            message = self._hear(MAX_FRAME_BYTES)
-            if message is None:
+            line = self.rfile.readline(MAX_FRAME_BYTES)
+            if not line:
                 return False
-            reply = handshake.answer(message)
-            self._say(reply)
-            if not reply["ok"]:
+            reply = handshake.answer(_handshake(line))
+            self._say(asdict(reply))
+            if not reply.ok:
                 return False
         self.connection.settimeout(None)
         return True
 
     def _serve(self) -> None:
-        while (message := self._hear(MOST_BYTES)) is not None:
+        while (message := self._hear()) is not None:
             try:
                 reply = self._reply(message)
             except ProtocolError:
@@ -150,8 +161,8 @@ class _Peer(socketserver.StreamRequestHandler):
                 return _told(ended.value)
             self._say({"wait": True})
 
-    def _hear(self, most_bytes: int) -> dict[str, Any] | None:
-        line = self.rfile.readline(most_bytes)
+    def _hear(self) -> dict[str, Any] | None:
+        line = self.rfile.readline(MOST_BYTES)
         if not line:
             return None
         try:
@@ -164,6 +175,14 @@ class _Peer(socketserver.StreamRequestHandler):
 
     def _say(self, message: dict[str, Any]) -> None:
         self.wfile.write(json.dumps(message).encode() + b"\n")
+
+
+def _handshake(line: bytes) -> HelloMessage | ProveMessage:
+    try:
+        said: HelloMessage | ProveMessage = _HANDSHAKES.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ProtocolError(f"a line that is no handshake: {error}") from None
+    return said
 
 
 def _told(answer: Answer) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 from bbflow_spark.prefetcher import Prefetcher
 from bbflow_spark.serving import served
@@ -34,7 +35,7 @@ class Peer:
             raise
 
     def exchange(self, message):
-        self.lines.write(json.dumps(message).encode() + b"\n")
+        self.lines.write(msgspec.json.encode(message) + b"\n")
         self.lines.flush()
         while (reply := json.loads(self.lines.readline())).get("wait"):
             pass
