@@ -2,14 +2,13 @@
 
 import hashlib
 import os
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -103,6 +102,7 @@ class EmbeddedNodes:
         while left:
             began_s = time.monotonic()
             self._processes[name].wait()
+            _close_input(self._processes[name])
             left = RESTARTS if time.monotonic() - began_s > STEADY_S else left - 1
             with self._lock:
                 if self._closing:
@@ -111,31 +111,33 @@ class EmbeddedNodes:
 
     def leave(self) -> None:
         """End the nodes at once, and leave what they keep: nodes that are started on it carry on."""
-        self._end(signal.SIGKILL)
+        self._end(subprocess.Popen.kill)
         self._is_left = True
 
     def close(self) -> None:
         """End the nodes and remove their directories and the contact file."""
         if self._is_left:
             return
-        self._end(signal.SIGTERM)
-        for name in self._processes if self.contact.exists() else ():
-            remove_node(self.contact, name, str(own_directory(self._root, name, self.contact)))
+        self._end(_close_input)
+        for name in self._processes:
+            own = own_directory(self._root, name, self.contact)
+            remove(own)  # of an agent that a signal had ended just before
+            if self.contact.exists():
+                remove_node(self.contact, name, str(own))
         if not self.contact.exists():
             lock_of(self.contact).unlink(missing_ok=True)
         remove_root(self._root)
 
-    def _end(self, number: signal.Signals) -> None:
+    def _end(self, end: Callable[["subprocess.Popen[bytes]"], None]) -> None:
         with self._lock:
             self._closing = True
         for process in self._processes.values():
-            process.send_signal(number)
+            end(process)
         for keeper in self._keepers:
             keeper.join()
         for process in self._processes.values():
             process.wait()
-            if process.stdin is not None:
-                process.stdin.close()
+            _close_input(process)
 
     def __enter__(self) -> "EmbeddedNodes":
         return self
@@ -144,6 +146,12 @@ class EmbeddedNodes:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _close_input(process: "subprocess.Popen[bytes]") -> None:
+    """Tell an embedded node that its parent has no more use for it."""
+    if process.stdin is not None:
+        process.stdin.close()
 
 
 def make_root(directory: Path) -> Path:

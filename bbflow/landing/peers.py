@@ -87,6 +87,8 @@ class PeerServer(ABC):
         self._closed_until_s: dict[socket.socket, float] = {}
         self.interrupted = False
         """Whether a signal or the parent's end stops it, not a request."""
+        self.orphaned = False
+        """Whether it was the parent's end."""
         self._unix = listen_unix(socket_path)
         self._tcp = listen_tcp(endpoint.address)
         for listener in (self._unix, self._tcp):
@@ -141,7 +143,7 @@ class PeerServer(ABC):
         while not self._is_over and not self.interrupted:
             for key, events in self._selector.select(self._timeout_s()):
                 if key.data == "eof":
-                    self.interrupted = not os.read(key.fd, 64)
+                    self.interrupted = self.orphaned = not os.read(key.fd, 64)
                 elif key.data == "signal":
                     os.read(key.fd, 64)
                 elif key.data == "listener":

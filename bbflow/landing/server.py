@@ -80,7 +80,7 @@ def serve(
     """Run one node in this process until it is told to stop.
 
     Its directory goes with it, unless a signal or a failure ends it while it holds steps: a node started again
-    on the same directory carries on with them.
+    on the same directory carries on with them. An embedded node's stays until its parent ends.
 
     Parameters
     ----------
@@ -93,22 +93,22 @@ def serve(
     ready
         Called with the address for other hosts when peers may come.
     with_parent
-        An embedded node: it also ends when standard input ends, and always cleans up.
+        An embedded node: it also ends when standard input ends, which its parent keeps open.
     """
     directory = store.directory
     server = Server(store, name, endpoint, sys.stdin.fileno() if with_parent else None)
     server.stop_at_signals()
     ready(server.tcp)
     print(f"bbflow node {name}: ready in {directory}", file=sys.stderr, flush=True)
-    may_stay = not with_parent
+    is_told_to_end = False
     try:
         server.run()
-        may_stay = may_stay and server.interrupted
+        is_told_to_end = server.orphaned or not server.interrupted
     finally:
         store.close()
         held = sum(len(stream.steps) for stream in store.streams.values())
-        is_needed = held or any(stream.status == "open" for stream in store.streams.values())
-        if is_needed and may_stay:
+        is_needed = with_parent or held or any(stream.status == "open" for stream in store.streams.values())
+        if is_needed and not is_told_to_end:
             print(f"bbflow node {name}: {held} steps stay in {directory}", file=sys.stderr, flush=True)
         else:
             remove(directory)

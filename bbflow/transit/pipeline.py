@@ -106,6 +106,8 @@ class Pipeline:
         if self._ended is not None:
             self._consumers.forget_checkpoints()
         try:
+            if folds and self._ended is None:
+                self._check_nodes_are_whole()
             self._saved = take_over(config, self._consumers.of(FOLD))
         except BbflowError:
             self._log.close()
@@ -115,6 +117,13 @@ class Pipeline:
         self._drain = DrainStage(running) if config.raw.wanted else None
         filters = any(item.filters for item in config.diagnostics.values())
         self._watchers = [Watcher(node, config.stream, done[node.name], self._news, extremes=filters) for node in nodes]
+
+    def _check_nodes_are_whole(self) -> None:
+        if emptied := self._consumers.emptied():
+            raise StreamError(
+                f"BB node {' and '.join(emptied)} came back without what it held of stream {self._config.stream!r}: "
+                "its directory was removed, or its host was started again"
+            )
 
     # What others may call while it runs
 

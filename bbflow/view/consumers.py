@@ -70,6 +70,11 @@ class Consumers:
         """Give for each node the step that every consumer was past at the start."""
         return {node: min(step for step, _ in cursors.values()) for node, cursors in self.cursors.items()}
 
+    def emptied(self) -> list[str]:
+        """Name the nodes that have lost what they held of the stream: others know what an earlier analysis has done."""
+        known = max((step for cursors in self.cursors.values() for step, _ in cursors.values()), default=-1)
+        return [node for node, epoch in self._epochs.items() if epoch == 1 and known >= 0]
+
     def commit(self, consumer: str, step: int, nodes: Iterable[str], checkpoint: Callable[[str], bytes]) -> None:
         """Say that a consumer is past a step, on some nodes in their order.
 

@@ -4,8 +4,10 @@ import stat
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from bbflow.errors import CapacityError, NodeError, StreamError
@@ -62,6 +64,24 @@ def test_nodes_end_with_a_parent_that_is_killed(short):
         assert len(list(root.glob("bbflow-bb*/pool"))) == 2
         parent.send_signal(signal.SIGKILL)
     until(lambda: not list(short.iterdir()))
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_an_agent_that_a_signal_ends_comes_back_to_what_it_held(short, count):
+    with EmbeddedNodes(count, 1 << 20, short) as embedded:
+        node = embedded.nodes[-1]
+        request_once(node, "attach", stream="a", consumers=["fold"], owner="", take_over=False)
+        (agent,) = (child for child in psutil.Process().children() if node.name in child.cmdline())
+        agent.terminate()
+        until(lambda: not agent.is_running())
+        until(lambda: _streams(embedded.contact, node.name) == ["a"])
+    assert list(short.iterdir()) == []
+
+
+def _streams(contact, name):
+    with suppress(NodeError, StopIteration):
+        node = next(node for node in read_contact(contact) if node.name == name)
+        return list(request_once(node, "status")["streams"])
 
 
 def test_a_peer_that_breaks_the_format_is_cut_off_and_the_node_serves_on(short):

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 
 import bbflow_adios2
 import mainjob
+import numpy as np
 import pytest
 import xarray as xr
 
@@ -28,15 +29,20 @@ def nodes(tmp_path):
     """Two BB nodes that nobody starts again."""
     contact = tmp_path / "contact.json"
     with ExitStack() as stack:
-        started = {}
-        for name in ("bb0", "bb1"):
+
+        def start(name):
             words = ["node", "--name", name, "--capacity", "256KiB", "--contact", contact, "--directory", tmp_path]
             with (tmp_path / f"{name}.log").open("wb") as log:
                 process = subprocess.Popen([sys.executable, "-m", "bbflow", *map(str, words)], stdout=log, stderr=log)
-            started[name] = stack.enter_context(process)
+            stack.enter_context(process)
             stack.callback(process.kill)
+            return process
+
+        started = {}
+        for name in ("bb0", "bb1"):
+            started[name] = start(name)
             until(lambda: count_of(contact) == len(started), f"{name} doesn't start")
-        yield contact, started
+        yield contact, started, start
 
 
 def count_of(contact):
@@ -52,7 +58,7 @@ def events(output, kind):
 
 @pytest.mark.parametrize("victim", ["bb1", "bb0"])
 def test_a_lost_host_costs_its_points_the_steps_since_the_last_copy(program, tmp_path, nodes, victim):
-    contact, started = nodes
+    contact, started, _ = nodes
     truth = mainjob.oracle(program, tmp_path, STEPS)
     config = mainjob.write_config(
         tmp_path, operators=OPERATORS, raw="none", safe_every_s=0.1, nodes={"back_s": 3}, workers={"batch_steps": 2}
@@ -72,3 +78,28 @@ def test_a_lost_host_costs_its_points_the_steps_since_the_last_copy(program, tmp
     assert results.attrs["bbflow_status"] == "incomplete"
     (lost,) = [text for text in results.attrs["bbflow_lost"] if text.startswith("tas")]
     mainjob.assert_lacks_what_is_said(results, truth, lost)
+
+
+def test_a_node_that_comes_back_empty_is_noticed_and_the_rest_is_rescued(program, tmp_path, nodes):
+    contact, started, start = nodes
+    victim = "bb0"  # which the steps' time lands on
+    truth = mainjob.oracle(program, tmp_path, STEPS)
+    config = mainjob.write_config(tmp_path, operators=OPERATORS, raw="none", workers={"batch_steps": 2})
+    xml = tmp_path / "climate.xml"
+    xml.write_text(bbflow_adios2.engine_xml("climate"))
+    output = tmp_path / "out"
+    process = mainjob.start_run(config, mainjob.simulation(program, 2, STEPS, config=xml), "--contact", str(contact))
+    until(lambda: len(events(output, "fold")) >= 3, "nothing is folded")
+    directory = next(node.directory for node in read_contact(contact) if node.name == victim)
+    started[victim].kill()
+    shutil.rmtree(directory)
+    start(victim)
+    said, _ = process.communicate(timeout=300)
+    assert process.returncode == INCOMPLETE, said
+    assert f"{STEPS} of {STEPS} steps" in said
+    assert f"BB node {victim} came back without what it held" in said
+    assert "THE STATISTICS ARE INCOMPLETE" in said
+    raw = xr.open_zarr(output / "rescued" / "raw.zarr", decode_times=False).load()
+    assert raw.bbflow_step.values[-1] == STEPS - 1
+    assert np.isnan(raw.time.values[0])
+    np.testing.assert_array_equal(raw.tas.values[-5:], truth.tas.values[-5:].astype("f4"))
