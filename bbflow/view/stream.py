@@ -92,6 +92,8 @@ class NodeView:
     """Highest step that is settled there and that we know the blocks of."""
     discarded: frozenset[int] = frozenset()
     """Steps that it dropped."""
+    more: bool = False
+    """Whether it has steps that it has not told of."""
     arrivals: tuple[Arrival, ...] = ()
     """Ranks that came from nodes that were lost."""
     base: dict[str, Any] | None = None
@@ -129,7 +131,7 @@ class StreamView:
         """Take news of a node in."""
         view = self._nodes[node]
         view.status, view.writers, view.local_writers = news.status, news.writers, news.local_writers
-        view.discarded, view.arrivals = news.discarded, news.arrivals
+        view.discarded, view.arrivals, view.more = news.discarded, news.arrivals, news.more
         self.attributes.update(news.attributes)
         if view.base is None:
             view.base = dict(news.base)
@@ -171,7 +173,8 @@ class StreamView:
     @property
     def frontier(self) -> int:
         """Highest step that is settled on all nodes."""
-        return min((view.last for view in self._landing.values()), default=-1)
+        landing = self._landing
+        return min((view.last for name, view in self.taking_part.items() if name in landing or view.more), default=-1)
 
     @property
     def status(self) -> str:
@@ -209,6 +212,13 @@ class StreamView:
         """Whether all ranks' parts of a step are there, or were."""
         ranks = sum(self._ranks_of(name, number) for name in self.taking_part)
         return ranks >= max((view.writers for view in self.taking_part.values()), default=0)
+
+    def torn_after(self, cursor: int) -> list[int]:
+        """Numbers of the settled steps above `cursor` of which a node that we know has lost its part, oldest first."""
+        if not self._whole:
+            return []
+        settled = set(range(cursor + 1, self.frontier + 1)) - self.discarded
+        return sorted(number for number in settled if not self.is_whole(number))
 
     def held_after(self, cursor: int) -> list[int]:
         """Numbers of the settled steps above `cursor` of which some node still holds a part, oldest first."""

@@ -92,6 +92,7 @@ def main() -> int:
     """Measure, print the table and write every run."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--waves", type=int, default=5)
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
     parser.add_argument("--output", type=Path, default=Path("bench-out"))
     options = parser.parse_args()
@@ -100,7 +101,7 @@ def main() -> int:
         print(f"pegasus: left out: {reason}")
         return 0
     options.output.mkdir(parents=True, exist_ok=True)
-    plain = Job("naive", 1, "", "", waves=5, slots=4, input_bytes=64 << 20, compute_s=15.0)
+    plain = Job("naive", 1, "", "", waves=options.waves, slots=4, input_bytes=64 << 20, compute_s=15.0)
     runs: list[Measured] = []
     with ended_by_signal(), test_bed(plain.keys, plain.input_bytes) as bed:
         set_rate(bed.hosts, LINK_BITS_PER_S)

@@ -43,15 +43,15 @@ def main() -> int:
     if options.what in ("all", "random"):
         tried += [_random_line(options.seed + n) for n in range(options.runs)]
 
-    def one(line: Line, seed: int) -> str:
-        folder = scratch / f"{line.name.replace(' ', '-')}-{seed}"
+    def one(number: int, line: Line, seed: int) -> str:
+        folder = scratch / f"{number}"  # short, as a path to a socket must be
         verdict = _run(line, seed, folder, program, truth)
         if not (verdict.wrong or options.keep):
             shutil.rmtree(folder)
         return f"{line.name}: {'WRONG' if verdict.wrong else verdict.outcome.split(',')[0]}"
 
     with ThreadPoolExecutor(options.at_once) as pool:
-        counts = Counter(pool.map(one, *zip(*tried, strict=True)))
+        counts = Counter(pool.map(one, range(len(tried)), *zip(*tried, strict=True)))
     for name, count in sorted(counts.items()):
         print(f"{count:5d} {name}")
     wrong = any("WRONG" in name for name in counts)
@@ -72,7 +72,8 @@ def _run(line: Line, seed: int, folder: Path, program: Path, truth: object) -> V
         verdict = judged(line.judge, run, run.finish(), truth)
     mark = "WRONG: " if verdict.wrong else ""
     took_s = time.monotonic() - began_s
-    print(f"seed {seed} {line.name} {line.shape}: {done}: {mark}{verdict.outcome} ({took_s:.0f} s)", flush=True)
+    what = f"{folder.name}: seed {seed} {line.name} {line.shape}"
+    print(f"{what}: {done}: {mark}{verdict.outcome} ({took_s:.0f} s)", flush=True)
     return verdict
 
 

@@ -46,7 +46,7 @@ def test_steps_whose_time_was_lost_are_said_also_by_an_analysis_that_is_started_
     for steps in ((7, 8), (), (9,)):
         losses.leave_out(steps)
     again.restore(losses.to_wire())
-    assert "all points lack the steps from 7 to 9: their time was on a BB node that was lost" in again.described
+    assert "all points lack the steps from 7 to 9: a BB node lost their time or a part of them" in again.described
 
 
 def test_a_node_without_a_copy_is_named():
@@ -95,9 +95,10 @@ def test_without_a_safe_copy_there_is_nothing(tmp_path):
     assert read_safe_copy(tmp_path).states == ()
 
 
-def reply(status="open", writers=2, local=1, steps=(), last=-1, moved=()):
+def reply(status="open", writers=2, local=1, steps=(), last=-1, moved=(), discarded=(), *, more=False):
     told = tuple(Step(number, Layout.of(()), ranks=ranks) for number, ranks in steps)
-    return News(status, writers, local, told, last, arrivals=tuple(Arrival(*move) for move in moved))
+    arrivals = tuple(Arrival(*move) for move in moved)
+    return News(status, writers, local, told, last, more, discarded=frozenset(discarded), arrivals=arrivals)
 
 
 def test_one_nodes_word_for_an_aborted_stream_is_not_its_end():
@@ -107,6 +108,22 @@ def test_one_nodes_word_for_an_aborted_stream_is_not_its_end():
     view.update("a", reply("aborted", steps=[(0, 1)], last=0))
     assert view.ended
     assert view.steps_after(-1) == [0]
+
+
+def test_steps_that_a_node_has_lost_its_part_of_are_told_from_those_that_were_dropped():
+    view = StreamView(["a", "b"], {"a": -1, "b": -1})
+    view.update("a", reply(steps=[(0, 1), (1, 1), (3, 1)], last=3, discarded=[2]))
+    view.update("b", reply(steps=[(3, 1)], last=3))
+    assert (view.torn_after(-1), view.steps_after(-1)) == ([0, 1], [3])
+
+
+def test_a_node_that_its_ranks_have_left_is_waited_for_as_long_as_it_has_more_to_tell():
+    view = StreamView(["a", "b"], {"a": -1, "b": -1})
+    view.update("a", reply(local=2, steps=[(0, 1), (1, 1), (2, 2)], last=2, moved=[[1, "b", 2]]))
+    view.update("b", reply(steps=[(0, 1)], last=0, more=True))
+    assert view.steps_after(-1) == [0]
+    view.update("b", reply(steps=[(1, 1)], last=1))
+    assert (view.steps_after(0), view.torn_after(-1)) == ([1, 2], [])
 
 
 def test_without_a_node_the_others_steps_count_once_its_ranks_have_come():

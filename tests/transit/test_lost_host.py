@@ -72,6 +72,7 @@ def test_a_lost_host_costs_its_points_the_steps_since_the_last_copy(program, tmp
     started[victim].kill()
     shutil.rmtree(directory)
     said, _ = process.communicate(timeout=300)
+    print(said)
     assert process.returncode == INCOMPLETE, said
     assert f"{STEPS} of {STEPS} steps" in said
     results = xr.open_zarr(output / "results.zarr").load()
@@ -95,6 +96,7 @@ def test_a_node_that_comes_back_empty_is_noticed_and_the_rest_is_rescued(program
     shutil.rmtree(directory)
     start(victim)
     said, _ = process.communicate(timeout=300)
+    print(said)
     assert process.returncode == INCOMPLETE, said
     assert f"{STEPS} of {STEPS} steps" in said
     assert f"BB node {victim} came back without what it held" in said

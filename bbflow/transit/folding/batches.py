@@ -39,8 +39,8 @@ class Batch:
     """For each step how it lies, and what there is of it on each node."""
     places: Places = field(default_factory=dict)
     """Where the blocks lie."""
-    untimed: tuple[int, ...] = ()
-    """Steps that are left out since their time was on a node that was lost."""
+    torn: tuple[int, ...] = ()
+    """Steps that are left out since a node lost their time, or a part of them."""
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -56,7 +56,7 @@ class Batch:
         """Give the batch with one step more."""
         steps, times, laid = (*self.steps, number), (*self.times, time), (*self.laid, (pattern, parts))
         places = {**self.places, **pattern.places}
-        return Batch(steps, times, keys, number, self.late, offset, laid, places, self.untimed)
+        return Batch(steps, times, keys, number, self.late, offset, laid, places, self.torn)
 
     @property
     def stretches(self) -> "list[tuple[Pattern, Stretch]]":

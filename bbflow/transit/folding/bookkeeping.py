@@ -121,10 +121,11 @@ class Folding:
             variables don't cover the same regions.
         """
         batch = Batch((), (), {}, self.cursor)
-        for number in view.steps_after(self.cursor)[: self.config.workers.batch_steps]:
+        torn = view.torn_after(self.cursor)
+        for number in sorted([*view.steps_after(self.cursor), *torn])[: self.config.workers.batch_steps]:
             parts = parts_of(view, number)
-            if self.losses and self._lacks_time(parts, clock):  # it was on the node that is gone
-                batch = replace(batch, through=number, late=batch.late + 1, untimed=(*batch.untimed, number))
+            if number in torn or (self.losses and self._lacks_time(parts, clock)):
+                batch = replace(batch, through=number, late=batch.late + 1, torn=(*batch.torn, number))
                 continue
             time = self._time(number, parts, clock)
             if self.timeline.is_late(time, batch.times[-1] if batch.times else None):
@@ -323,7 +324,7 @@ class Folding:
         for number, (pattern, _) in zip(batch.numbers, batch.laid if self.losses else (), strict=False):
             there = pattern.regions.items()
             self.losses.take(number, {key: [self._planning.region(shard) for shard in own] for key, own in there})
-        self.losses.leave_out(batch.untimed)
+        self.losses.leave_out(batch.torn)
         self._rosters = {}
         self.timeline.take(batch.times, batch.keys, batch.late)
         self.last_number = max((*batch.numbers, self.last_number))

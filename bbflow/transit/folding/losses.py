@@ -44,11 +44,11 @@ class Losses:
         """What was lost."""
         self.nodes: set[str] = set()
         """The nodes that were."""
-        self.untimed: tuple[int, int] | None = None
-        """First and last of the steps whose time was there, and nowhere else."""
+        self.torn: tuple[int, int] | None = None
+        """First and last of the steps that are left out, since their time or a part of them was there alone."""
 
     def __bool__(self) -> bool:
-        return bool(self.nodes)
+        return bool(self.nodes or self.torn)
 
     @property
     def described(self) -> list[str]:
@@ -61,15 +61,15 @@ class Losses:
 
     @property
     def _left_out(self) -> list[str]:
-        if self.untimed is None:
+        if self.torn is None:
             return []
-        first, last = self.untimed
-        return [f"all points lack the steps from {first} to {last}: their time was on a BB node that was lost"]
+        first, last = self.torn
+        return [f"all points lack the steps from {first} to {last}: a BB node lost their time or a part of them"]
 
     def leave_out(self, steps: Sequence[int]) -> None:
-        """Note steps without a time; those of a loss follow each other."""
+        """Note steps that are left out; those of a loss follow each other."""
         if steps:
-            self.untimed = (steps[0] if self.untimed is None else self.untimed[0], steps[-1])
+            self.torn = (steps[0] if self.torn is None else self.torn[0], steps[-1])
 
     def lose(
         self, names: Collection[str], safe: Iterable[ShardState], known: Collection[ShardKey], nodes: Sequence[str]
@@ -110,13 +110,13 @@ class Losses:
 
     def to_wire(self) -> list[Any]:
         """Give what stands in a checkpoint."""
-        return [sorted(self.nodes), [astuple(part) for part in self.parts], self.untimed]
+        return [sorted(self.nodes), [astuple(part) for part in self.parts], self.torn]
 
     def restore(self, wire: Sequence[Any]) -> None:
         """Take it out of a checkpoint."""
-        nodes, parts, untimed = wire
+        nodes, parts, torn = wire
         self.nodes = set(nodes)
-        self.untimed = None if untimed is None else (untimed[0], untimed[1])
+        self.torn = None if torn is None else (torn[0], torn[1])
         self.parts = [
             Loss(node, diagnostic, tuple(start), tuple(count), after, before)
             for node, diagnostic, start, count, after, before in parts
