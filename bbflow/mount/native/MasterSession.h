@@ -1,0 +1,116 @@
+#pragma once
+
+#include "Caller.h"
+#include "Contact.h"
+#include "Ending.h"
+#include "KeptMetadata.h"
+#include "RequestSlots.h"
+
+#include <atomic>
+#include <functional>
+#include <map>
+
+namespace bbflow
+{
+
+/** Bytes that this client may still write, by node's name (bbflow/files/FORMAT.md, "Room"). */
+using Rooms = std::map<std::string, uint64_t>;
+
+/** What a session holds, to come back with it after a lost connection. */
+struct Held
+{
+    Value::Array Handles;
+    Rooms Room;
+};
+
+/** Who has to know what happens to a session. Called by the link's own threads. */
+struct LinkListener
+{
+    /** Others change these: what is kept of them goes, before the master is answered. */
+    std::function<void(const Forgotten &)> OnForget;
+    /** The nodes are others now. */
+    std::function<void(const Value &nodes)> OnNodes;
+    /** A reply has come, and its request is over: what it gives is the session's. */
+    std::function<void(const Value &reply)> OnReply;
+    /** What the session holds now. */
+    std::function<Held()> Holding;
+    /** The session is back; or another one began, and what the last one had is void. */
+    std::function<void(const Value &session, bool isNew)> OnSession;
+};
+
+/** A session with one master, and its connections: they come back after they broke. */
+class MasterSession
+{
+public:
+    using Clock = std::chrono::steady_clock;
+
+    /** Begins it.
+     *  @throws std::runtime_error if there is no such master, or it refuses */
+    MasterSession(std::string contact, uint64_t number, LinkListener listener, Ending &ending);
+
+    /** Says that it is over, if the master is there. */
+    void End();
+
+    /** Gives a connection that is joined to the session, which comes back for it if need be.
+     *  @param epoch counts the times that the session came up
+     *  @throws std::runtime_error if the master is away, or doesn't know the session */
+    std::unique_ptr<Channel> Take(uint64_t &epoch);
+
+    /** Takes a connection back that is still good. */
+    void GiveBack(std::unique_ptr<Channel> channel, uint64_t epoch);
+
+    /** Takes down that a connection of this epoch broke; 0 for whichever it is. */
+    void Lose(uint64_t epoch);
+
+    /** Lets this connection be the one on which the master says what to forget. */
+    void ListenOn(Channel &channel);
+
+    /** Sends a request and waits for its reply.
+     *  @param caller whoever may stop waiting; may be null
+     *  @throws Errno what the master refuses by; EINTR if nobody waits any longer */
+    Value Exchange(Channel &channel, const Value &request, const Caller *caller) const;
+
+    /** Lets what is kept count for another lease from when a request was sent. */
+    void Renew(const Value &reply, Clock::time_point sent);
+
+    /** Gives a request a slot that no other one has now, and a number there. */
+    size_t TakeSlot(Value::Map &request);
+
+    /** Takes down that a request is over.
+     *  @param reply null if it was refused, or nobody waits for it */
+    void LeaveSlot(size_t slot, const Value *reply);
+
+    KeptMetadata &Kept() { return m_Kept; }
+    const LinkListener &Listener() const { return m_Listener; }
+    uint64_t Generation() const { return m_Generation; }
+    Value Options() const { return m_Options; }
+    const std::string &Contact() const { return m_Contact; }
+    double LeaseSecs() const { return m_LeaseSecs; }
+
+private:
+    const std::string m_Contact;
+    const uint64_t m_Number;
+    const LinkListener m_Listener;
+    Ending &m_Ending;
+    KeptMetadata m_Kept;
+    Value m_Options;
+    std::atomic<uint64_t> m_Generation{0};
+    std::atomic<double> m_LeaseSecs{0.0};
+
+    std::mutex m_Mutex;
+    std::string m_Name;
+    bool m_IsUp = false;
+    /** Counts the times that the session came up: connections of before are of no use. */
+    uint64_t m_Epoch = 0;
+    std::vector<std::unique_ptr<Channel>> m_Idle;
+    RequestSlots m_Slots;
+
+    std::unique_ptr<Channel> Connect(const Deadline &deadline) const;
+    void BeginFirst();
+    void Begin(const Deadline &deadline);
+    Value AskForSession(Channel &channel, bool &isNew);
+    Value::Map Resuming(Value::Map request) const;
+    void Join(Channel &channel, const std::string &name, bool listens) const;
+};
+
+} // end namespace bbflow
