@@ -8,7 +8,7 @@ CONFORMANCE := $(CURDIR)/$(VENV)/conformance
 MPI := $(CURDIR)/$(VENV)/mpi
 BUILD := $(CURDIR)/$(VENV)/climate
 SOURCES := setup.cfg setup.py pyproject.toml CMakeLists.txt \
-	$(wildcard adios2-engine/CMakeLists.txt adios2-engine/src/* bbflow/operators/kernel/* bbflow/mount/native/*)
+	$(wildcard adios2-engine/CMakeLists.txt adios2-engine/src/* bbflow/operators/native/* bbflow/mount/native/*)
 
 .PHONY: demo test docs fuzz chaos lint bench cloud conformance test-mpi chaos-mount parsl-suite pegasus-suite spark-suite slurm-suite test-install clean check-tools structure
 .DELETE_ON_ERROR:
