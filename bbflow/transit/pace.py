@@ -9,7 +9,7 @@ SHARE = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class ReadySteps:
     """Steps that could make a batch."""
 
     first: int
@@ -35,13 +35,13 @@ class Pace:
         self._enough_bytes = capacity_bytes // SHARE
         self._last, self._began_s = -1, -LONGEST_S
 
-    def wait_s(self, ready: Ready, now_s: float) -> float:
+    def wait_s(self, ready: ReadySteps, now_s: float) -> float:
         """Say how long to wait before these steps become a batch; 0 for not at all."""
         is_left_over = ready.first <= self._last
         if is_left_over or ready.full or ready.bytes >= self._enough_bytes:
             return 0.0
         return max(self._began_s + LONGEST_S - now_s, 0.0)
 
-    def begin(self, ready: Ready, now_s: float) -> None:
+    def begin(self, ready: ReadySteps, now_s: float) -> None:
         """Take note of a batch that begins with the first of these steps."""
         self._last, self._began_s = ready.last, now_s

@@ -36,7 +36,7 @@ from bbflow.transit.opening import FirstStep
 from bbflow.transit.output.claiming import KEPT_FILE, SCRATCH
 from bbflow.transit.output.fields import field_of
 from bbflow.transit.output.results import Published, Results
-from bbflow.transit.pace import Pace, Ready
+from bbflow.transit.pace import Pace, ReadySteps
 from bbflow.transit.placing import StreamArrays, place_diagnostics, write_field_coordinates, write_referenced
 from bbflow.transit.publishing import SETTLED_DIRECTORY, Publication, Publishing
 from bbflow.transit.room import check_room
@@ -72,7 +72,7 @@ class DriverStage:
         view, now_s = self.run.view, time.monotonic()
         first, last = cursor + 1, view.frontier
         is_full = view.ended or last - cursor >= most
-        ready = Ready(first, last, sum(map(view.bytes_of, range(first, last + 1))), is_full)
+        ready = ReadySteps(first, last, sum(map(view.bytes_of, range(first, last + 1))), is_full)
         self.wait_s = self._pace.wait_s(ready, now_s) or math.inf
         if self.wait_s < math.inf:
             return False
