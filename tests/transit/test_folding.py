@@ -1,13 +1,18 @@
-"""What counts after a driver died between the commits to two nodes."""
+"""What counts after a driver died between the commits to two nodes, or went on without one of them."""
 
 import cftime
+import numpy as np
 import pytest
 
 from bbflow.config import parse_config
+from bbflow.operators.space import parse_space
 from bbflow.operators.windows import parse_windows
 from bbflow.transit.folding.batches import Batch
 from bbflow.transit.folding.bookkeeping import Folding
+from bbflow.transit.folding.planning import FoldSite
+from bbflow.transit.folding.plans import Directories
 from bbflow.transit.folding.shards import ShardKey, ShardState
+from bbflow.transit.folding.task import FoldReceipt, PartialSteps, fold_joined
 
 CONFIG = {"stream": "s", "operators": {"tas": {"operators": ["mean"], "windows": ["month", "run"]}}}
 WINDOWS = parse_windows(["month", "run"])
@@ -38,3 +43,28 @@ def test_a_span_that_a_node_has_gone_beyond_isnt_published_again(behind, ahead, 
     month, *others = folding.timeline.closing(batch.keys)
     assert (month.window.name, others) == ("month", [])
     assert folding.was_published(month) is published
+
+
+def test_joined_steps_that_are_in_the_state_already_are_not_folded_again(tmp_path):
+    """A state that was copied to safety may be ahead of the nodes that are left, which hold its steps still."""
+    folding = Folding(
+        parse_config({"stream": "s", "operators": {"tas": {"space": {"mean": "lat"}, "operators": ["mean"]}}}),
+        {"a": (4, checkpoint("a", 4))},
+    )
+    folding.place(
+        {"tas": parse_space({"mean": "lat"}).resolve(("lat",), (4,), {"lat": np.arange(4.0)}, {}.__getitem__)}
+    )
+    key = ShardKey("a", "tas", (), ())
+    folding.states[key] = ShardState(key, (), (), "<f8", 6, 6.0, keys_of(6))
+    site = FoldSite({"a": Directories("", str(tmp_path), str(tmp_path))}, 1, {"tas": None})
+    works = {steps[-1]: folding.series_works(*joined(steps), site)[1] for steps in ((5, 6), (5, 6, 7))}
+    assert [work.inputs.numbers for work in works[7]] == [(7,)]
+    receipt = fold_joined(works[6])
+    assert (receipt.states, receipt.bytes) == ((), 0)
+
+
+def joined(steps):
+    """A batch of some steps, and what the only block of a field has contributed to their global means."""
+    part = PartialSteps(ShardKey("a", "tas", (0,), (4,)), steps, np.ones((len(steps), 2, 1)))
+    batch = Batch(steps, tuple(map(float, steps)), keys_of(5), steps[-1])
+    return batch, [FoldReceipt((), (part,), {}, 0, 0.0, 0.0)]
