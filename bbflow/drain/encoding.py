@@ -1,31 +1,30 @@
 """What becomes of a field's values before they are written: mantissa bits are rounded away, and bytes compressed."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from bbflow.operators.blocks import as_fill
 
-if TYPE_CHECKING:  # a worker that compresses nothing needs neither zarr nor numcodecs, which take half a second
-    from zarr.codecs import BloscCodec, ZstdCodec
-
 Array = np.ndarray[Any, Any]
+Codec = Mapping[str, Any]
+"""As it stands in an array's metadata; zarr, which has classes for them, takes a third of a second to import."""
+BYTES: Codec = {"name": "bytes", "configuration": {"endian": "little"}}
 
 
-def codec_of(compression: str, dtype: np.dtype[Any]) -> "ZstdCodec | BloscCodec | None":
+def codec_of(compression: str, dtype: np.dtype[Any]) -> Codec | None:
     """Give zarr's codec for a kind of compression: none, zstd or blosc."""
-    from zarr.codecs import BloscCodec, ZstdCodec
-
     if compression == "zstd":
-        return ZstdCodec(level=1)
+        return {"name": "zstd", "configuration": {"level": 1, "checksum": False}}
     if compression == "blosc":
-        return BloscCodec(cname="lz4", clevel=5, shuffle="shuffle", typesize=dtype.itemsize)
+        settings = {"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "typesize": dtype.itemsize, "blocksize": 0}
+        return {"name": "blosc", "configuration": settings}
     return None
 
 
-def encoder_of(codec: Mapping[str, Any]) -> Callable[[Array], bytes]:
-    """Give what does a codec's work, by how it stands in an array's metadata: zstd or blosc."""
+def encoder_of(codec: Codec) -> Callable[[Array], bytes]:
+    """Give what does a codec's work: zstd or blosc."""
     from numcodecs import Blosc, Zstd
 
     settings = codec["configuration"]

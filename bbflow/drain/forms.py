@@ -4,19 +4,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zlib import crc32
 
 import numpy as np
 
 from bbflow.config import RawConfig
-from bbflow.drain.encoding import codec_of
+from bbflow.drain.encoding import BYTES, Codec, codec_of
 from bbflow.drain.shards import LARGE, PAGE, Shard, Single
 from bbflow.errors import ConfigError
 from bbflow.records import BlockForm
-
-if TYPE_CHECKING:  # workers, which write the files, need no zarr
-    from zarr.abc.codec import Codec
 
 MOST_STEPS = 4096
 """Steps in a file at most: whoever reads one of them reads the index of all."""
@@ -36,8 +33,8 @@ class Form:
     """Of one step."""
     steps: int
     """In one file."""
-    codec: Mapping[str, Any] | None = None
-    """What compresses a chunk, as it stands in the array's metadata."""
+    codec: Codec | None = None
+    """What compresses a chunk."""
     keep_bits: int | None = None
     """Mantissa bits to which values are rounded; all of them if None."""
     missing: float | None = None
@@ -63,20 +60,16 @@ class Form:
 
 def storage_of(block: BlockForm, raw: RawConfig) -> dict[str, Any]:
     """Give what stands in the metadata of a new array of a variable about its files."""
-    from zarr.codecs import BytesCodec, ShardingCodec
-
     codec = codec_of(raw.compression, block.dtype)
     size = prod(block.shape) * block.dtype.itemsize
     steps = max(min(raw.shard // max(size, 1), MOST_STEPS), 1)
     chunk = [max(length, 1) for length in block.shape]
-    codecs: list[Codec] = [BytesCodec()] if codec is None else [BytesCodec(), codec]
+    codecs = [BYTES] if codec is None else [BYTES, codec]
     if steps > 1:
-        shard = ShardingCodec(
-            chunk_shape=(1, *chunk), codecs=codecs, index_codecs=[BytesCodec()], index_location="start"
-        )
-        codecs = [shard]
+        own = {"chunk_shape": [1, *chunk], "codecs": codecs, "index_codecs": [BYTES], "index_location": "start"}
+        codecs = [{"name": "sharding_indexed", "configuration": own}]
     grid = {"name": "regular", "configuration": {"chunk_shape": [steps, *chunk]}}
-    return {"chunk_grid": grid, "chunk_key_encoding": SEPARATED, "codecs": [item.to_dict() for item in codecs]}
+    return {"chunk_grid": grid, "chunk_key_encoding": SEPARATED, "codecs": codecs}
 
 
 def form_of(block: BlockForm, raw: RawConfig, metadata: Mapping[str, Any], missing: float | None) -> Form:

@@ -13,6 +13,7 @@ from bbflow.drain.encoding import encoder_of, rounded
 from bbflow.drain.forms import Form
 from bbflow.drain.shards import Shard, ShardChunk, Single, same_bytes
 from bbflow.errors import StreamError
+from bbflow.store.pool import map_pool
 from bbflow.view.blocks import BlockReader
 from bbflow.view.fields import FieldPlace, FieldReader, Parts, layouts_of, offsets_of, places_in
 
@@ -108,6 +109,11 @@ def drain_steps(work: DrainWork, gate: Callable[[int], AbstractContextManager[No
                 stored += file.write(at, chunks)
         size, repeated = size + making.bytes, repeated + making.repeated_bytes
     return Drained(size, stored, repeated)
+
+
+def get_ready(pool: str) -> None:
+    """Import what drains, and map a node's pool: a task, before the first step is there."""
+    map_pool(pool)
 
 
 class _Making:

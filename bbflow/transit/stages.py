@@ -15,6 +15,7 @@ from bbflow.belongings import clear, is_ours
 from bbflow.cf import StreamAttributes
 from bbflow.drain.draining import DrainBatch, Draining, RawStep
 from bbflow.drain.writing import Drained, together
+from bbflow.drain.writing import get_ready as get_ready_to_drain
 from bbflow.errors import BbflowError
 from bbflow.operators.windows.calendars import Clock
 from bbflow.records import Block, BlockForm, Layout
@@ -67,6 +68,14 @@ class DriverStage:
         self.wait_s = math.inf
         """After so long it may be time to begin a batch, whatever else happens (seconds)."""
 
+    def submit_ready(self, get_ready: Callable[[str], None]) -> list[Future[None]]:
+        """Let workers get ready for what comes; gives what must be kept until then."""
+        return [
+            self.run.cluster.submit(get_ready, node.pool, host=node.host, done=self.run.wake)
+            for node in self.run.nodes.values()
+            if self.run.cluster.has(node.host)
+        ]
+
     def _is_time(self, cursor: int, most: float = math.inf) -> bool:
         """Whether what is ready after a step becomes a batch now, of so many steps at most."""
         view, now_s = self.run.view, time.monotonic()
@@ -114,11 +123,7 @@ class FoldStage(DriverStage):
         self._publications: list[Publication] = []
         self._plans: WeakKeyDictionary[FoldPlan, Future[FoldPlan]] = WeakKeyDictionary()
         self._receipts: list[FoldReceipt] = []
-        self._ready = [
-            run.cluster.submit(get_ready, node.pool, host=node.host, done=run.wake)
-            for node in run.nodes.values()
-            if run.cluster.has(node.host)
-        ]
+        self._ready = self.submit_ready(get_ready)
         self._said: tuple[tuple[Layout, ...], dict[str, Any]] | None = None
 
     @property
@@ -336,6 +341,7 @@ class DrainStage(DriverStage):
         self._hosts = sorted({node.host for node in run.nodes.values()})
         self._write = partial(called_with_packed, writing(run.config.raw))
         self._tasks: TaskBatch[DrainBatch] | None = None
+        self._ready = self.submit_ready(get_ready_to_drain)
 
     @property
     def idle(self) -> bool:
