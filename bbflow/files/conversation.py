@@ -10,7 +10,7 @@ from msgspec import Struct
 from bbflow.errors import ProtocolError
 from bbflow.files.piece_requests import PieceRequest, parse_piece_request
 from bbflow.landing.handshake import MAX_FRAME_BYTES, TIMEOUT_S, NodeHandshake, WelcomeReply, parse_handshake
-from bbflow.landing.replies import BytesReply
+from bbflow.landing.replies import BytesReply, RefusedReply
 from bbflow.records import Message
 from bbflow.store.frames import MAX_PAYLOAD_BYTES, FrameReader, checksum, encode
 
@@ -59,7 +59,7 @@ class Conversation:
                 raise ProtocolError("it left before it proved itself")
             reply = handshake.answer(message)
             self.send(reply)
-            if not reply.ok:
+            if isinstance(reply, RefusedReply):
                 raise ProtocolError(reply.error)
         self._reader.max_payload_bytes, self._reader.decode = MAX_PAYLOAD_BYTES, parse_piece_request
 

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from bbflow.errors import NodeError, ProtocolError
+from bbflow.landing.replies import RefusedReply
 from bbflow.records import Message
 from bbflow.store.frames import parser
 from bbflow.wire import Count
@@ -37,24 +38,23 @@ class ProveMessage(Struct, frozen=True, tag_field="op", tag="prove", kw_only=Tru
 
 
 class HelloReply(Struct, frozen=True, kw_only=True):
-    """A node proves that it knows the key; or refuses, with an error alone."""
+    """A node proves that it knows the key."""
 
     ok: bool = True
-    error: str = ""
-    version: Count = 0
-    nonce: str = ""
-    proof: str = ""
+    version: Count
+    nonce: str
+    proof: str
 
 
 class WelcomeReply(Struct, frozen=True, kw_only=True):
-    """A node lets a peer in, and says who it is; or refuses, with an error alone."""
+    """A node lets a peer in, and says who it is."""
 
     ok: bool = True
-    error: str = ""
-    name: str = ""
-    host: str = ""
+    name: str
+    host: str
 
 
+HandshakeReply = HelloReply | WelcomeReply | RefusedReply
 parse_handshake = parser(HelloMessage | ProveMessage, "a handshake")
 """Takes in what a peer says before it has proved itself."""
 
@@ -104,8 +104,8 @@ class NodeHandshake:
         self.done = False
         """Whether the peer has proved that it belongs here."""
 
-    def answer(self, said: HelloMessage | ProveMessage) -> HelloReply | WelcomeReply:
-        """Take the peer's next message in and give the reply; one that isn't `ok` ends the connection.
+    def answer(self, said: HelloMessage | ProveMessage) -> HandshakeReply:
+        """Take the peer's next message in and give the reply; a refusal ends the connection.
 
         Raises
         ------
@@ -118,19 +118,19 @@ class NodeHandshake:
             return self._verdict(said.proof, self._peer_nonce)
         raise ProtocolError("a handshake that doesn't begin with 'hello', or begins twice")
 
-    def _hello(self, said: HelloMessage) -> HelloReply:
+    def _hello(self, said: HelloMessage) -> HelloReply | RefusedReply:
         low, high = said.versions
         if not low <= VERSION <= high:
             error = f"the peer speaks versions {low} to {high} of the format, the node {VERSION}"
-            return HelloReply(ok=False, error=error)
+            return RefusedReply(error=error)
         self._peer_nonce = said.nonce
         proof = prove(self._key, "node", said.nonce, self._nonce)
         return HelloReply(version=VERSION, nonce=self._nonce, proof=proof)
 
-    def _verdict(self, proof: str, peer_nonce: str) -> WelcomeReply:
+    def _verdict(self, proof: str, peer_nonce: str) -> WelcomeReply | RefusedReply:
         expected = prove(self._key, "peer", peer_nonce, self._nonce)
         if not hmac.compare_digest(proof.encode(), expected.encode()):
-            return WelcomeReply(ok=False, error="the peer doesn't know the contact file's key")
+            return RefusedReply(error="the peer doesn't know the contact file's key")
         self.done = True
         return self._identity
 
@@ -152,16 +152,17 @@ def shake_hands(key: str, exchange: Callable[[Struct], Message]) -> None:
     """
     nonce = secrets.token_hex(NONCE_BYTES)
     try:
-        hello = msgspec.convert(exchange(HelloMessage(versions=(VERSION, VERSION), nonce=nonce)), HelloReply)
-        _check(hello)
+        told = _accepted(exchange(HelloMessage(versions=(VERSION, VERSION), nonce=nonce)))
+        hello = msgspec.convert(told, HelloReply)
         if not hmac.compare_digest(hello.proof.encode(), prove(key, "node", nonce, hello.nonce).encode()):
             raise NodeError("who answers there doesn't know the contact file's key: the file is of other nodes")
         proof = prove(key, "peer", nonce, hello.nonce)
-        _check(msgspec.convert(exchange(ProveMessage(proof=proof)), WelcomeReply))
+        _accepted(exchange(ProveMessage(proof=proof)))
     except msgspec.ValidationError as error:
         raise NodeError(f"who answers there is no node of this version ({error})") from None
 
 
-def _check(reply: HelloReply | WelcomeReply) -> None:
-    if not reply.ok:
-        raise NodeError(reply.error or "the node refused and gave no reason")
+def _accepted(reply: Message) -> Message:
+    if not reply.get("ok"):
+        raise NodeError(str(reply.get("error", "the node refused and gave no reason")))
+    return reply

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from bbflow.landing.handshake import MAX_FRAME_BYTES, HelloMessage, NodeHandshake, ProveMessage, parse_handshake
-from bbflow.landing.replies import BytesReply, PoolPart
+from bbflow.landing.replies import BytesReply, PoolPart, RefusedReply
 from bbflow.records import Message
 from bbflow.store.frames import MAX_PAYLOAD_BYTES, FrameReader, checksum, encode
 
@@ -182,7 +182,7 @@ def answer_handshake(link: Link, message: HelloMessage | ProveMessage, decode: C
     """
     reply = link.handshake.answer(message)
     link.send(reply)
-    if not reply.ok:
+    if isinstance(reply, RefusedReply):
         return reply.error
     if link.handshake.done:
         link.trust(decode)

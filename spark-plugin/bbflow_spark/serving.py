@@ -111,7 +111,7 @@ class _Peer(socketserver.StreamRequestHandler):
 
     def _shake_hands(self) -> bool:
         self.connection.settimeout(TIMEOUT_S)
-        handshake = NodeHandshake(self.server.key, WelcomeReply(name=NAME))
+        handshake = NodeHandshake(self.server.key, WelcomeReply(name=NAME, host=socket.gethostname()))
         while not handshake.done:
             line = self.rfile.readline(MAX_FRAME_BYTES)
             if not line:

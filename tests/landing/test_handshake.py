@@ -38,7 +38,7 @@ def test_a_peer_with_another_key_is_refused():
     reply = answer(side, hello())
     wrong = prove(new_key(), "peer", NONCE, reply["nonce"])
     verdict = answer(side, {"op": "prove", "proof": wrong})
-    assert (verdict["ok"], verdict["error"]) == (False, "the peer doesn't know the contact file's key")
+    assert verdict == {"ok": False, "error": "the peer doesn't know the contact file's key"}
     assert not side.done
 
 
