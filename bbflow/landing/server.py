@@ -1,11 +1,14 @@
 """The agent's shell: the sockets around `Agent`."""
 
+import select
 import socket
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from bbflow.belongings import foreign, remove
+from bbflow.errors import CapacityError
 from bbflow.landing.agent import Agent, Reply
 from bbflow.landing.handshake import WelcomeReply
 from bbflow.landing.link import Landed, Link
@@ -14,6 +17,9 @@ from bbflow.landing.requests import DataRequest, Request, parse_request
 from bbflow.store.node import NodeStore
 
 SOCKET_NAME = "agent.sock"
+RETRY_S = 0.1
+RETRIES = 6000
+"""A node whose file system is full waits so often for room, ten minutes in all, before it lets go of its writers."""
 
 
 class Server(PeerServer):
@@ -39,6 +45,8 @@ class Server(PeerServer):
     def __init__(self, store: NodeStore, name: str, endpoint: Endpoint, stop_at_eof: int | None = None) -> None:
         host = socket.gethostname()
         self._agent = Agent(store, name=name, host=host, clock=time.time)
+        self._name, self._stop_at_eof = name, stop_at_eof
+        store.wait_for_room = self._wait_for_room
         identity = WelcomeReply(name=name, host=host)
         super().__init__("bbflow node", identity, store.directory / SOCKET_NAME, endpoint, store.pool, stop_at_eof)
 
@@ -65,6 +73,15 @@ class Server(PeerServer):
             link.expect(item.offset, item.bytes, item.crc)
         else:
             self._deliver(self._agent.handle(peer, item))
+
+    def _wait_for_room(self, error: CapacityError, tried: int) -> bool:
+        """Let all peers wait while the node's file system is full, rather than end their streams."""
+        if tried == 1:
+            with suppress(OSError):  # the log may be on the same file system
+                print(f"bbflow node {self._name}: {error}; until then it waits", file=sys.stderr, flush=True)
+        ends = [] if self._stop_at_eof is None else [self._stop_at_eof]
+        is_told_to_end = self.interrupted or any(select.select(ends, [], [], RETRY_S))
+        return tried < RETRIES and not is_told_to_end
 
     def _left(self, peer: int, *, by_itself: bool) -> None:
         self._deliver(self._agent.disconnect(peer, by_itself=by_itself))

@@ -1,7 +1,9 @@
 """One BB node's store: pool, extents, index and streams kept in step with each other."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 from bbflow.belongings import make, remove
@@ -43,6 +45,8 @@ class NodeStore:
         make(directory, *FILES)
         (directory / "state").mkdir(mode=0o700, exist_ok=True)
         self.directory = directory
+        self.wait_for_room: Callable[[CapacityError, int], bool] = lambda error, tried: False
+        """Called when the index has no room for a record, with how often that was so; gives whether to try again."""
         self._streams: dict[str, Stream] = {}
         known = self._recover(replay(directory / "index"))
         self._capacity = capacity if known is None else known
@@ -83,7 +87,13 @@ class NodeStore:
         CapacityError
             If there is no room for it.
         """
-        self._index.append(record)
+        for tried in count(1):
+            try:
+                self._index.append(record)
+                break
+            except CapacityError as error:
+                if not self.wait_for_room(error, tried):
+                    raise
         self._change(record)
         if self._index.size_bytes > self._compact_above_bytes:
             self._compact()
@@ -114,10 +124,9 @@ class NodeStore:
     def abort(self, name: str, rank: int) -> None:
         """End a stream for the loss of a rank, also where the index has no room for the record any more."""
         record = AbortRecord(stream=name, rank=rank)
-        try:
-            self.record(record)
-        except CapacityError:
-            self._change(record)
+        with suppress(CapacityError):
+            self._index.append(record)
+        self._change(record)
 
     def release(self, stream: Stream) -> None:
         """Free what a stream, which may have been dropped, needed for a reader only, which has passed it."""

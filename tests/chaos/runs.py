@@ -96,7 +96,7 @@ class Run:
     ) -> None:
         self.folder, self.output, self.setting = folder, folder / "out", setting
         self.noted: tuple[list[psutil.Process], int] = [], 0
-        """Who was there when it was harmed, and how many batches were folded."""
+        """Who was there when it was harmed, and how many steps were folded."""
         self.node_places: list[Path] = []
         """Where the nodes' directories were then."""
         folder.mkdir(parents=True, exist_ok=True)
@@ -115,7 +115,7 @@ class Run:
         words += [*setting.options, "--no-report", "--"]
         # The shell tells the simulation's own exit code, whatever becomes of all others.
         words += ["sh", "-c", f'"$@"; code=$?; echo $code > {folder}/code; exit $code', "sh"] if tells_code else []
-        words += [*setting.before_simulation, *model]
+        words += [*setting.before_simulation, "nice", "-n", "19", *model]  # ranks that wait for each other spin
         with (folder / "said").open("wb") as said:
             self.process = psutil.Popen(words, stdout=said, stderr=said, start_new_session=True)
         self._program, self._began_s = program, time.monotonic()
@@ -138,7 +138,7 @@ class Run:
 
     def note(self) -> None:
         """Remember who is there, and how far it is."""
-        self.noted = self._descendants(), self.folds()
+        self.noted = self._descendants(), self.folded()
         nodes = [command_of(process) for process in self.others().get("agent", [])]
         self.node_places = [Path(words[words.index("--directory") + 1]) for words in nodes]
 
@@ -155,6 +155,11 @@ class Run:
     def folds(self) -> int:
         """How many batches were folded."""
         return sum(event["event"] == "fold" for event in read_events(self.output))
+
+    def folded(self) -> int:
+        """How many steps were folded."""
+        last = [int(event["last_step"]) for event in read_events(self.output) if event["event"] == "fold"]
+        return max(last, default=-1) + 1
 
     def published(self) -> int:
         """How many spans were published."""

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -282,3 +283,17 @@ def test_a_node_with_few_descriptors_answers_beside_many_who_stay_silent(short):
     finally:
         process.terminate()
         process.wait()
+
+
+def test_peers_of_a_node_whose_file_system_is_full_wait_for_room(embedded):
+    (node,) = embedded.nodes
+    (agent,) = (child for child in psutil.Process().children() if node.name in child.cmdline())
+    limits = agent.rlimit(psutil.RLIMIT_FSIZE)
+    agent.rlimit(psutil.RLIMIT_FSIZE, ((Path(node.directory) / "index").stat().st_size, limits[1]))
+    with ThreadPoolExecutor(1) as pool:
+        keys = {"stream": STREAM, "consumers": ["fold"], "owner": "", "take_over": False}
+        asked = pool.submit(request_once, node, "attach", **keys)
+        with pytest.raises(TimeoutError):
+            asked.result(0.5)
+        agent.rlimit(psutil.RLIMIT_FSIZE, limits)
+        assert asked.result(30)["epoch"] == 1
