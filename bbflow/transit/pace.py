@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 
-LONGEST_S = 0.2
-"""A step waits so long at most for others to come along."""
+EACH_S = 0.05
+"""A step waits so long at most for others to come along, for each node: a batch has tasks for each."""
+LEAST_NODES = 4
+"""And as long as for so many, if there are fewer."""
 SHARE = 8
 """None does while such a part of the smallest pool is ready."""
 
@@ -29,18 +31,22 @@ class Pace:
     ----------
     capacity_bytes
         Of the smallest pool.
+    nodes
+        How many nodes there are.
     """
 
-    def __init__(self, capacity_bytes: int) -> None:
+    def __init__(self, capacity_bytes: int, nodes: int) -> None:
         self._enough_bytes = capacity_bytes // SHARE
-        self._last, self._began_s = -1, -LONGEST_S
+        self.longest_s = EACH_S * max(nodes, LEAST_NODES)
+        """A step waits so long at most."""
+        self._last, self._began_s = -1, -self.longest_s
 
     def wait_s(self, ready: ReadySteps, now_s: float) -> float:
         """Say how long to wait before these steps become a batch; 0 for not at all."""
         is_left_over = ready.first <= self._last
         if is_left_over or ready.full or ready.bytes >= self._enough_bytes:
             return 0.0
-        return max(self._began_s + LONGEST_S - now_s, 0.0)
+        return max(self._began_s + self.longest_s - now_s, 0.0)
 
     def begin(self, ready: ReadySteps, now_s: float) -> None:
         """Take note of a batch that begins with the first of these steps."""

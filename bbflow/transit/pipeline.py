@@ -32,6 +32,8 @@ from bbflow.view.watch import Watcher
 if TYPE_CHECKING:  # xarray takes a third of a second, which a run has no time for before its first fold
     import xarray as xr
 
+REST_S = 0.02
+"""A node isn't asked for further steps sooner than this after it has told of some (seconds)."""
 LiveAnswer = queue.SimpleQueue["xr.Dataset | None"]
 
 
@@ -116,7 +118,9 @@ class Pipeline:
         self._fold = FoldStage(running, self._saved, lost)
         self._drain = DrainStage(running) if config.raw.wanted else None
         filters = any(item.filters for item in config.diagnostics.values())
-        self._watchers = [Watcher(node, config.stream, done[node.name], self._news, extremes=filters) for node in nodes]
+        self._watchers = [
+            Watcher(node, config.stream, done[node.name], self._news, extremes=filters, rest_s=REST_S) for node in nodes
+        ]
 
     def _check_nodes_are_whole(self) -> None:
         if emptied := self._consumers.emptied():

@@ -64,7 +64,7 @@ class DriverStage:
     def __init__(self, run: Running) -> None:
         self.run = run
         """What holds for both."""
-        self._pace = Pace(run.capacity)
+        self._pace = Pace(run.capacity, len(run.nodes))
         self.wait_s = math.inf
         """After so long it may be time to begin a batch, whatever else happens (seconds)."""
 

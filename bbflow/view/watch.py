@@ -29,6 +29,8 @@ class Watcher(threading.Thread):
         Gets ``(node name, News or error)``.
     extremes
         Whether the blocks' minima and maxima are wanted.
+    rest_s
+        So long it asks for no more after each step (seconds): those that come fast come together then.
     """
 
     def __init__(
@@ -39,11 +41,12 @@ class Watcher(threading.Thread):
         news: "queue.SimpleQueue[tuple[str, Any]]",
         *,
         extremes: bool = False,
+        rest_s: float = 0.0,
     ) -> None:
         super().__init__(name=f"watch-{node.name}", daemon=True)
         self._client = NodeClient(node)
         self._stream, self._after, self._news = stream, after, news
-        self._stopped, self._extremes = threading.Event(), extremes
+        self._stopped, self._extremes, self._rest_s = threading.Event(), extremes, rest_s
 
     def run(self) -> None:
         """Watch until `stop`."""
@@ -56,6 +59,8 @@ class Watcher(threading.Thread):
                 change = -1 if news.more else reply["change"]
                 after = max([after, *(step.number for step in news.steps)])
                 self._news.put((self._client.node.name, news))
+                if news.steps and not news.more:
+                    self._stopped.wait(self._rest_s)
         except BbflowError as error:
             if not self._stopped.is_set():
                 self._news.put((self._client.node.name, error))

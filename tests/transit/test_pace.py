@@ -1,6 +1,6 @@
 """When a batch begins."""
 
-from bbflow.transit.pace import LONGEST_S, SHARE, Pace, ReadySteps
+from bbflow.transit.pace import SHARE, Pace, ReadySteps
 
 CAPACITY = 80
 
@@ -13,14 +13,14 @@ def begun(pace: Pace, ready: ReadySteps, now_s: float) -> bool:
 
 
 def test_the_first_step_waits_for_no_other_and_the_next_ones_do() -> None:
-    pace = Pace(CAPACITY)
+    pace = Pace(CAPACITY, 1)
     assert begun(pace, ReadySteps(0, 0, 1, full=False), 5.0)
-    assert 0.0 < pace.wait_s(ReadySteps(1, 2, 2, full=False), 5.0) <= LONGEST_S + 1e-9
-    assert begun(pace, ReadySteps(1, 9, 9, full=False), 5.0 + 1.5 * LONGEST_S)
+    assert 0.0 < pace.wait_s(ReadySteps(1, 2, 2, full=False), 5.0) <= pace.longest_s + 1e-9
+    assert begun(pace, ReadySteps(1, 9, 9, full=False), 5.0 + 1.5 * pace.longest_s)
 
 
 def test_steps_that_a_batch_left_over_have_waited_already() -> None:
-    pace = Pace(CAPACITY)
+    pace = Pace(CAPACITY, 1)
     assert begun(pace, ReadySteps(0, 7, 8, full=False), 5.0)
     assert begun(pace, ReadySteps(3, 8, 6, full=False), 5.0)
     assert not begun(pace, ReadySteps(9, 9, 1, full=False), 5.0)
@@ -28,6 +28,10 @@ def test_steps_that_a_batch_left_over_have_waited_already() -> None:
 
 def test_nothing_waits_while_room_is_scarce_or_when_no_other_step_can_come() -> None:
     for ready in (ReadySteps(1, 4, CAPACITY // SHARE, full=False), ReadySteps(1, 1, 1, full=True)):
-        pace = Pace(CAPACITY)
+        pace = Pace(CAPACITY, 1)
         assert begun(pace, ReadySteps(0, 0, 1, full=False), 5.0)
         assert begun(pace, ready, 5.0)
+
+
+def test_tasks_come_at_the_same_rate_from_many_nodes() -> None:
+    assert Pace(CAPACITY, 16).longest_s == 4 * Pace(CAPACITY, 4).longest_s == 4 * Pace(CAPACITY, 1).longest_s
