@@ -42,19 +42,20 @@ class Clock:
 class Bench:
     """One agent and what it last said to each peer."""
 
-    def __init__(self, directory, pages=16):
+    def __init__(self, directory, pages=16, room=None):
         self.directory = directory
         self.clock = Clock()
         self.replies = {}
         self.ranks = {}
         self.layouts = Layouts()
-        self.store = NodeStore(directory, pages * PAGE)
+        self.room = room
+        self.store = NodeStore(directory, pages * PAGE, room)
         self.agent = Agent(self.store, "bb0", "here", self.clock)
 
     def reopen(self):
         """End the agent without a word and start another on the same directory."""
         self.store.close()
-        self.__init__(self.directory)
+        self.__init__(self.directory, room=self.room)
 
     def say(self, peer, op, **keys):
         """Send a message; give the peer's reply, None while it waits."""

@@ -1,5 +1,7 @@
 #include "MappedFile.h"
 
+#include "MapFlags.h"
+
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
@@ -19,7 +21,7 @@ MappedFile::MappedFile(std::string path) : m_Path(std::move(path))
     if (file >= 0 && fstat(file, &status) == 0)
     {
         m_Bytes = static_cast<size_t>(status.st_size);
-        begin = mmap(nullptr, m_Bytes, PROT_READ, MAP_SHARED | MAP_POPULATE, file, 0);
+        begin = mmap(nullptr, m_Bytes, PROT_READ, MapFlags(status), file, 0);
     }
     const std::string reason = std::strerror(errno);
     if (file >= 0)

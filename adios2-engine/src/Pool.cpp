@@ -1,5 +1,7 @@
 #include "Pool.h"
 
+#include "MapFlags.h"
+
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
@@ -18,7 +20,7 @@ Pool::Pool(const std::string &path, const size_t capacity) : m_Capacity(capacity
     void *begin = MAP_FAILED;
     if (file >= 0 && fstat(file, &status) == 0 && static_cast<size_t>(status.st_size) >= capacity)
     {
-        begin = mmap(nullptr, capacity, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file, 0);
+        begin = mmap(nullptr, capacity, PROT_READ | PROT_WRITE, MapFlags(status), file, 0);
     }
     const std::string reason = std::strerror(errno);
     if (file >= 0)

@@ -7,7 +7,7 @@
 namespace bbflow
 {
 
-/** A node's pool, mapped for writing. Its pages exist already; mapping them all at once keeps page
+/** A node's pool, mapped for writing. If its pages exist already, mapping them all at once keeps page
  * faults out of the steps. */
 class Pool
 {

@@ -24,6 +24,7 @@ from bbflow.errors import BbflowError, ConfigError
 from bbflow.files.client import DirectoryEntry, FilesClient
 from bbflow.files.stream import FileStream
 from bbflow.records import Message
+from bbflow.staging.program import ENDINGS, parse_program
 from bbflow.units import format_bytes
 
 COPY_BYTES = 8 << 20
@@ -56,7 +57,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     flush.add_argument("path", nargs="?", default="/", metavar="PATH")
     flush.add_argument("--timeout", type=float, default=-1.0, metavar="SECONDS", help="how long to wait at most")
     prefetch = add("prefetch", _prefetch, "let files come from the shared storage, in this order")
-    prefetch.add_argument("paths", nargs="+", metavar="PATH")
+    prefetch.add_argument("paths", nargs="+", metavar="PATH", help="or one plan of tasks (.yml, .json) on this host")
+    prefetch.add_argument("--slots", type=int, default=0, metavar="N",
+                          help="in waves: each PATH is what a task reads, N run at once")  # fmt: skip
+    prefetch.add_argument("--lookahead", type=int, default=1, metavar="WAVES",
+                          help="whose files may lie ahead of the tasks that run (default: %(default)s)")  # fmt: skip
     refresh = add("refresh", _refresh, "look at a directory in the shared storage again")
     refresh.add_argument("path", nargs="?", default="/", metavar="PATH")
     evict = add("evict", _evict, "let go of bytes that the shared storage has")
@@ -169,8 +174,16 @@ def _flush(client: FilesClient, options: argparse.Namespace) -> int:
 
 
 def _prefetch(client: FilesClient, options: argparse.Namespace) -> int:
-    print(f"{client.prefetch(options.paths)} files are coming")
+    count = client.prefetch(_tasks(options.paths), options.slots, options.lookahead)
+    print(f"{count} files are coming")
     return 0
+
+
+def _tasks(words: list[str]) -> list[list[str]]:
+    """Give what each task reads, of a plan as 'bbflow stage' takes it, or of paths."""
+    if len(words) == 1 and words[0].endswith(ENDINGS) and Path(words[0]).is_file():
+        return [[file.url for file in step.task.inputs] for step in parse_program(words)]
+    return [[word] for word in words]
 
 
 def _refresh(client: FilesClient, options: argparse.Namespace) -> int:

@@ -10,6 +10,7 @@ from bbflow.files.ionode import IoNodePlace
 from bbflow.files.running import run_ionode, run_master
 from bbflow.landing.contact import contact_key
 from bbflow.landing.peers import Endpoint
+from bbflow.store.room import NodeRoom
 from bbflow.units import parse_bytes
 
 
@@ -84,6 +85,9 @@ def add_ionode(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(act=_be_ionode)
     parser.add_argument("--name", required=True, help="unique under its master")
     parser.add_argument("--capacity", default="512MiB", help="how much its files may take (default: %(default)s)")
+    parser.add_argument(
+        "--room", type=Path, metavar="FILE", help="shares SIZE by this file with the pool of the node's streams"
+    )
     _add_giving_way_arguments(parser)
 
 
@@ -95,7 +99,12 @@ def _add_giving_way_arguments(parser: argparse.ArgumentParser) -> None:
 def _be_ionode(options: argparse.Namespace) -> int:
     endpoint = Endpoint(contact_key(options.contact), options.listen, certificate_of(options))
     place = IoNodePlace(
-        options.name, options.contact, options.directory, parse_bytes(options.capacity), options.subtree
+        options.name,
+        options.contact,
+        options.directory,
+        parse_bytes(options.capacity),
+        options.subtree,
+        NodeRoom(options.room) if options.room else None,
     )
     way = GivingWay(options.policy, options.phases)
     run_ionode(place, endpoint, _storage(options), way, with_parent=options.with_parent)

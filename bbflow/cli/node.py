@@ -26,12 +26,15 @@ from bbflow.units import parse_bytes
 if TYPE_CHECKING:
     from bbflow.files.companions import Companions
 
+LEAST_FILES_SHARE = 16
+"""At least this part of a node is left to its files while there are streams."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("--name", required=True, help="unique in the contact file")
     parser.add_argument("--contact", type=Path, required=True, help="contact file to stand in while the node runs")
-    parser.add_argument("--capacity", default="512MiB", help="size of the pool (default: %(default)s)")
+    parser.add_argument("--capacity", default="512MiB", help="what it may hold in memory (default: %(default)s)")
     parser.add_argument(
         "--directory",
         type=Path,
@@ -52,7 +55,12 @@ def add_files_arguments(parser: argparse.ArgumentParser) -> None:
     files.add_argument(
         "--files", metavar="URL", help="keep files, too, before this shared storage ('none' for before nothing)"
     )
-    files.add_argument("--files-capacity", metavar="SIZE", help="their part of --capacity (default: half of it)")
+    files.add_argument("--files-capacity", metavar="SIZE", help="they never take more (default: all of --capacity)")
+    files.add_argument(
+        "--streams-capacity",
+        metavar="SIZE",
+        help="size of the streams' pool, which is claimed when one opens (default with --files: half of --capacity)",
+    )
     files.add_argument("--files-options", default="", metavar="WORDS", help="options of 'bbflow files master'")
     files.add_argument("--files-policy", metavar="POLICY", help="delay policy of transfers, as for 'bbflow stage'")
     files.add_argument("--files-phases", type=Path, metavar="DIR", help="where other applications' I/O phases are seen")
@@ -63,9 +71,10 @@ def files_options(options: argparse.Namespace) -> list[str]:
     """Give these options again, for a node that is started with them."""
     if not options.files:
         return []
-    given = {name: getattr(options, f"files_{name}") for name in ("capacity", "policy", "phases")}
+    names = ("files-capacity", "files-policy", "files-phases", "streams-capacity")
+    given = {name: getattr(options, name.replace("-", "_")) for name in names}
     words = ["--files", options.files, "--subtree", options.subtree, f"--files-options={options.files_options}"]
-    return [*words, *(word for name, value in given.items() if value for word in (f"--files-{name}", str(value)))]
+    return [*words, *(word for name, value in given.items() if value for word in (f"--{name}", str(value)))]
 
 
 def add_listen_arguments(parser: argparse.ArgumentParser) -> None:
@@ -97,13 +106,16 @@ def run(options: argparse.Namespace) -> int:
         add_node(options.contact, NodeAddress(*where, endpoint.key, tcp, authority))
 
     capacity = parse_bytes(options.capacity)
-    files_capacity = files_part(capacity, options.files_capacity) if options.files else 0
+    pool = pool_part(capacity, options.streams_capacity) if options.files else capacity
     make(directory, *FILES)
     with held(directory, f"another agent serves {directory}: stop it first"), ExitStack() as companions:
         try:
-            store = NodeStore(directory, capacity - files_capacity)
+            room = None
             if options.files:
-                companions.callback(_start_files(options, endpoint.key, files_capacity).close)
+                files = _start_files(options, endpoint.key, capacity)
+                companions.callback(files.close)
+                room = files.room
+            store = NodeStore(directory, pool, room)
             if options.adopt:
                 adopt(store, options.adopt)
             serve(store, options.name, endpoint, ready, with_parent=options.with_parent)
@@ -114,17 +126,20 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def files_part(capacity: int, files_capacity: str | None) -> int:
-    """Give how much of a node's capacity its files may take; streams have the rest.
+def pool_part(capacity: int, streams_capacity: str | None) -> int:
+    """Give how large the pool of the streams is on a node that has files, too.
 
     Raises
     ------
     ConfigError
-        If nothing is left for the streams.
+        If it leaves too little for the files while it is there.
     """
-    part = parse_bytes(files_capacity) if files_capacity else capacity // 2
-    if part >= capacity:
-        raise ConfigError(f"--files-capacity {part} leaves nothing of --capacity {capacity} for streams")
+    part = parse_bytes(streams_capacity) if streams_capacity else capacity // 2
+    if part > capacity - capacity // LEAST_FILES_SHARE:
+        raise ConfigError(
+            f"--streams-capacity {part} leaves too little of --capacity {capacity} for files: a "
+            f"{LEAST_FILES_SHARE}th at least"
+        )
     return part
 
 
@@ -140,7 +155,8 @@ def _start_files(options: argparse.Namespace, key: str, capacity: int) -> "Compa
         ionode += ["--phases", str(options.files_phases)]
     master = [*storage, *shlex.split(options.files_options)]
     where = (options.name, options.contact.resolve(), options.directory, key)
-    return Companions(*where, endpoint, capacity, ionode, master, options.subtree)
+    most = parse_bytes(options.files_capacity) if options.files_capacity else capacity
+    return Companions(*where, endpoint, capacity, most, ionode, master, options.subtree)
 
 
 def certificate_of(options: argparse.Namespace) -> Certificate | None:

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("--contact", type=Path, required=True, help="contact file to write")
     parser.add_argument("--nodes", type=int, default=1, help="BB nodes on this host (default: %(default)s)")
-    parser.add_argument("--capacity", default="512MiB", help="size of each pool (default: %(default)s)")
+    parser.add_argument("--capacity", default="512MiB", help="what each may hold in memory (default: %(default)s)")
     parser.add_argument("--directory", type=Path, default=DEFAULT_DIRECTORY, help="default: %(default)s")
     add_files_arguments(parser)
     add_listen_arguments(parser)

@@ -303,13 +303,38 @@ class FilesClient:
             "failed": [failure for reply in replies for failure in reply["failed"]],
         }
 
-    def prefetch(self, paths: Iterable[str]) -> int:
-        """Let files come into memory, in this order; give how many are on their way."""
-        count = 0
-        for path in paths:
-            session, below = self.place(path)
-            count += int(session.call("prefetch", paths=[below])["files"])
-        return count
+    def prefetch(self, tasks: Iterable[str | Iterable[str]], slots: int = 0, lookahead: int = 1) -> int:
+        """Let files come into memory, in this order, and stay until somebody has read them; give how many.
+
+        Parameters
+        ----------
+        tasks
+            A path, or the paths that a task reads: files or directories.
+        slots
+            Tasks that run at once. Their files come together, a task's all or none, and those of at most
+            ``slots * (1 + lookahead)`` tasks lie in memory unread. With 0 each file comes as soon as there is room.
+        lookahead
+            Waves of tasks that may lie ahead of the one that runs.
+
+        Raises
+        ------
+        OSError
+            If a path isn't there.
+        """
+        parts: dict[str, tuple[ClientSession, list[list[str]]]] = {}
+        for task in tasks:
+            begun = set()
+            for path in [task] if isinstance(task, str) else task:
+                session, below = self.place(path)
+                _, told = parts.setdefault(session.subtree, (session, []))
+                if session.subtree not in begun:
+                    begun.add(session.subtree)
+                    told.append([])
+                told[-1].append(below)
+        replies = [
+            session.call("prefetch", tasks=told, at_once=slots, lookahead=lookahead) for session, told in parts.values()
+        ]
+        return sum(int(reply["files"]) for reply in replies)
 
     def status(self) -> list[Message]:
         """Give what each master says of itself."""

@@ -29,13 +29,21 @@ class JoinIonode(IonodeAddress, frozen=True, tag_field="op", tag="ionode", kw_on
     """An IOnode comes, and tells what it has, in parts."""
 
     capacity: Whole
-    """Bytes."""
+    """Bytes that may lie there now."""
+    most: Whole
+    """Bytes that ever may."""
     keys: Keys
     """What lies there."""
     last: bool = False
     """Whether it is the last part."""
     busy: Sizes = {}
     """With the last one: the tasks that it is still at, by object."""
+
+
+class CapacityNotice(Struct, frozen=True, tag_field="op", tag="capacity", kw_only=True):
+    """An IOnode may hold more than before, or less, since its node's streams want less, or more."""
+
+    bytes: Whole
 
 
 class TaskAnswer(Struct, frozen=True, tag_field="op", tag="task", kw_only=True):
@@ -75,6 +83,12 @@ class NodesNotice(Struct, frozen=True, tag_field="op", tag="nodes", kw_only=True
     """Which IOnodes there are."""
 
     nodes: tuple[IonodeTold, ...]
+
+
+class FitsNotice(Struct, frozen=True, tag_field="op", tag="fits", kw_only=True):
+    """What lies on an IOnode, and what may be written there, is no more than the capacity that it told last."""
+
+    bytes: Whole
 
 
 class Command(Struct, frozen=True, kw_only=True):
@@ -167,7 +181,7 @@ class EndCommand(Command, frozen=True, tag_field="op", tag="end", kw_only=True):
 AT_OBJECTS = (UploadCommand, MoveCommand, DeleteCommand)
 """Commands that an IOnode goes on with while it is away from its master."""
 parse_told = parser(
-    NodesNotice | FillCommand | ScanCommand | DiscardCommand | FetchCommand | HaveCommand | DropCommand
+    NodesNotice | FitsNotice | FillCommand | ScanCommand | DiscardCommand | FetchCommand | HaveCommand | DropCommand
     | UploadCommand | MoveCommand | DeleteCommand | EndCommand,
     "a command",
 )  # fmt: skip

@@ -8,17 +8,20 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from bbflow.belongings import make
 from bbflow.files.names import STREAMS_URL
+from bbflow.files.running import IONODE_FILES
 from bbflow.landing.contact import NodeAddress, claim_master
 from bbflow.landing.embedded import own_directory
 from bbflow.landing.listen import LOOPBACK
+from bbflow.store.room import NodeRoom
 
 PAUSE_S = 0.2
 END_S = 30.0
 STREAMS = "/streams"
 """Where the streams of the same nodes are seen."""
-STREAMS_SHARE = 16
-"""This part of a node's files may be what was read of streams."""
+STREAMS_SHARE = 32
+"""This part of a node may be what was read of streams."""
 REFRESH_S = 0.5
 """How old what is seen of a stream may be."""
 
@@ -39,7 +42,9 @@ class Companions:
     listen
         Where all servers listen, and their certificate, as options.
     capacity
-        Bytes that all files on this node may take.
+        Bytes that streams and files of this node may take together.
+    files_capacity
+        Bytes that files may take of it at most.
     ionode
         Options of ``bbflow files ionode``, beside these.
     master
@@ -56,6 +61,7 @@ class Companions:
         key: str,
         listen: Sequence[str],
         capacity: int,
+        files_capacity: int,
         ionode: Sequence[str],
         master: Sequence[str],
         subtree: str,
@@ -65,7 +71,12 @@ class Companions:
         self._name, self._contact, self._directory, self._key, self._listen = name, contact, directory, key, listen
         is_first = self._keep_master(subtree, "master", master)
         streams = capacity // STREAMS_SHARE if is_first and subtree == "/" else 0
-        self._keep("ionode", "files", ["--subtree", subtree, "--capacity", str(capacity - streams), *ionode])
+        room = own_directory(directory, f"{name}-files", contact) / "room"
+        make(room.parent, *IONODE_FILES)
+        self.room = NodeRoom(room, capacity - streams)
+        """What is left for the files, and for the streams' pool."""
+        most = str(min(files_capacity, capacity - streams))
+        self._keep("ionode", "files", ["--subtree", subtree, "--capacity", most, "--room", str(room), *ionode])
         if streams:
             storage = ["--storage", f"{STREAMS_URL}{contact}"]
             if self._keep_master(STREAMS, "streams-master", [*storage, "--read-only", "--refresh", str(REFRESH_S)]):

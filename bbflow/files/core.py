@@ -169,6 +169,8 @@ class Core:
         """Goes up with each new file."""
         self.filling: dict[int, set[str]] = {}
         """Files that come from the shared storage, with the piece files that are still to come."""
+        self.held: set[int] = set()
+        """Files that were prefetched, or are to be, and that nobody has read yet."""
         self._numbers = database.epoch << 32
         self._tasks: dict[int, tuple[str, Command | None, Then]] = {}
         self._touched: dict[int, Inode] = {}
@@ -321,6 +323,8 @@ class Core:
             return
         self.orphans.discard(inode.ino)
         self.filling.pop(inode.ino, None)
+        if inode.ino in self.held:
+            self.happened("closed", inode.ino)
         pieces, inode.pieces = inode.pieces, ()
         self.drop(keys_of(pieces))
         self.image.forget(inode)

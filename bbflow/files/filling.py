@@ -1,7 +1,7 @@
 """Bytes that come from the shared storage, and go again when room is needed."""
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from bbflow.files.commands import FillCommand, TaskAnswer
 from bbflow.files.core import AnyCall, Core
@@ -27,7 +27,6 @@ class Filling:
 
     def __init__(self, core: Core, write_back: WriteBack) -> None:
         self._core, self._write_back = core, write_back
-        self._wanted: dict[int, None] = {}
         self._unbegun: dict[int, set[str]] = {}
         self.failed: dict[int, str] = {}
         """Files that couldn't be had from the shared storage, and why."""
@@ -47,7 +46,7 @@ class Filling:
             if not inode.is_cold or not inode.size:
                 return False
             self._check_failed(call, inode)
-            blocked = self._start(inode, urgent=True, near=call.session.host)
+            blocked = self.start(inode, urgent=True, near=call.session.host)
             if blocked is not None:
                 call.wait(("room", blocked.name), _full(blocked, inode), timeout_s, now_s)
         if inode.ino in self._unbegun:
@@ -75,8 +74,23 @@ class Filling:
             error = OSError(errno.EIO, f"{inode.name!r} didn't come from the shared storage")
             call.wait(("filled", inode.ino), error, MAX_FILL_S, self._core.clock())
 
-    def _start(self, inode: Inode, *, urgent: bool, near: str = "") -> Node | None:
-        """Begin to fill a file; give the node that has no room for its part, if there is one."""
+    def start(self, inode: Inode, *, urgent: bool, near: str = "") -> Node | None:
+        """Begin to fill a file; give the node that has no room for its part, if there is one.
+
+        Parameters
+        ----------
+        inode
+            The file; its bytes are in the shared storage only.
+        urgent
+            Whether somebody waits for it: else what was prefetched before and not read yet stays.
+        near
+            A host whose node comes first, if that is an option.
+
+        Raises
+        ------
+        OSError
+            If there never will be room, or no node is up.
+        """
         core = self._core
         core.turn += 1
         ring = choose_ring(core.nodes.values(), core.turn, near if core.options.near else "")
@@ -86,10 +100,10 @@ class Filling:
         places = places_of(ring, 1, pieces)
         needs = [(core.nodes[name], sum(keys.values())) for name, keys in places.items()]
         for node, size in needs:
-            if size > node.capacity:
-                raise OSError(errno.ENOSPC, f"{inode.name!r} needs {size} bytes of {node.name}'s {node.capacity}")
+            if size > node.most_bytes:
+                raise OSError(errno.ENOSPC, f"{inode.name!r} needs {size} bytes of {node.name}'s {node.most_bytes}")
             if size > node.free_bytes:
-                self.make_room(node, size)
+                self.make_room(node, size, spare=() if urgent else core.held)
                 return node
         inode.ring, inode.replicas, inode.pieces, inode.piece_bytes = ring, 1, pieces, core.options.piece_bytes
         inode.filling = True
@@ -137,7 +151,6 @@ class Filling:
             self.failed.pop(inode.ino, None)
             self._core.save(inode)
             self._core.happened("filled", inode.ino)
-            self.pump()
 
     def _fail(self, inode: Inode, key: str, answer: TaskAnswer) -> None:
         if key not in self._core.filling.get(inode.ino, ()):
@@ -161,17 +174,33 @@ class Filling:
 
     def evictable(self) -> Iterator[Inode]:
         """Go through what may go now, in no order."""
-        for inode in self._core.image.inodes.values():
-            is_used = inode.readers or inode.writer or inode.filling
-            if inode.kind == FILE and inode.ring and inode.pieces and inode.state == "clean" and not is_used:
-                yield inode
+        return (inode for inode in self._core.image.inodes.values() if _may_go(inode))
 
-    def make_room(self, node: Node, size: int) -> None:
-        """Let clean files go from a node, least recently used first, until so many bytes come free; else write back."""
+    def evict(self, ino: int) -> None:
+        """Let a file's bytes go, if nobody uses them."""
+        inode = self._core.image.inodes.get(ino)
+        if inode is not None and _may_go(inode):
+            self.let_go(inode)
+
+    def make_room(self, node: Node, size: int, spare: Collection[int] = ()) -> None:
+        """Let clean files go from a node until so many bytes come free; write back if they are too few.
+
+        The least recently used ones go first; after them those that were prefetched and that nobody has read.
+
+        Parameters
+        ----------
+        node
+            Which.
+        size
+            Bytes that are needed.
+        spare
+            Inodes that stay.
+        """
         missing = max(size, node.capacity // EVICT_SHARE) - node.free_bytes - node.leaving_bytes
-        if missing <= 0:
+        if missing <= 0 or size > node.capacity:  # streams have the rest: what went would be in vain
             return
-        candidates = sorted((inode for inode in self.evictable() if node.name in inode.ring), key=lambda i: i.used)
+        there = (inode for inode in self.evictable() if node.name in inode.ring and inode.ino not in spare)
+        candidates = sorted(there, key=lambda inode: (inode.ino in self._core.held, inode.used))
         for inode in candidates:
             if missing <= 0:
                 return
@@ -181,31 +210,10 @@ class Filling:
                 self.let_go(inode)
         self._write_back.hurry()
 
-    def prefetch(self, inodes: Iterator[Inode]) -> int:
-        """Let files come, in this order, as room allows; give how many."""
-        before = len(self._wanted)
-        self._wanted.update((inode.ino, None) for inode in inodes if inode.is_cold and inode.size)
-        count = len(self._wanted) - before
-        self.pump()
-        return count
 
-    def pump(self) -> None:
-        """Begin with the next files that are wanted, while there is room."""
-        while self._wanted and len(self._core.filling) < self._core.options.uploads:
-            ino = next(iter(self._wanted))
-            inode = self._core.image.inodes.get(ino)
-            if inode is not None and inode.is_cold and ino not in self._core.filling:
-                try:
-                    if self._start(inode, urgent=False) is not None:
-                        return
-                except OSError as error:
-                    self.failed[ino] = str(error)
-            self._wanted.pop(ino, None)
-
-    @property
-    def wanted(self) -> int:
-        """How many files are still to be prefetched."""
-        return len(self._wanted)
+def _may_go(inode: Inode) -> bool:
+    is_used = inode.readers or inode.writer or inode.filling
+    return inode.kind == FILE and bool(inode.ring and inode.pieces) and inode.state == "clean" and not is_used
 
 
 def pieces_of(version: int, size: int, piece_bytes: int) -> Pieces:

@@ -17,6 +17,7 @@ from bbflow.files.inodes import FILE, pages, places_of
 from bbflow.files.replicas import Replicas
 from bbflow.files.room import Node
 from bbflow.files.sessions import Changes
+from bbflow.files.shrinking import Shrinking
 
 
 class Fleet:
@@ -28,10 +29,12 @@ class Fleet:
         The master's state.
     replicas
         Acts when bytes are gone, or found.
+    shrinking
+        Acts when a node may hold less.
     """
 
-    def __init__(self, core: Core, replicas: Replicas) -> None:
-        self._core, self._replicas = core, replicas
+    def __init__(self, core: Core, replicas: Replicas, shrinking: Shrinking) -> None:
+        self._core, self._replicas, self._shrinking = core, replicas, shrinking
         self._telling: dict[int, tuple[JoinIonode, dict[str, int]]] = {}
         self.by_peer: dict[int, Node] = {}
         """Those that are up."""
@@ -49,7 +52,7 @@ class Fleet:
 
     def told(self) -> tuple[IonodeTold, ...]:
         """Give what clients need to reach the nodes."""
-        return tuple(node.told() for node in self._core.nodes.values() if node.capacity)
+        return tuple(node.told() for node in self._core.nodes.values() if node.most_bytes)
 
     def hear(self, peer: int, told: JoinIonode) -> Changes | None:
         """Take in what a node tells of itself; give what clients must forget once it has told all, else None.
@@ -75,9 +78,10 @@ class Fleet:
         core, name = self._core, told.name
         address = IonodeAddress(**{key: getattr(told, key) for key in IonodeAddress.__struct_fields__})
         node = core.nodes.setdefault(name, Node(name, address, 0))
-        node.address, node.capacity, node.peer = address, told.capacity, peer
+        node.address, node.most_bytes, node.peer = address, told.most, peer
         node.granted_bytes = sum(session.room.get(name, 0) for session in core.sessions.by_name.values())
         self.by_peer[peer] = node
+        self._shrinking.may_hold(node, told.capacity)
         core.send(peer, NodesNotice(nodes=self.told()))  # before any command that names one
         core.fail_tasks(name, but=lambda task, _: task in still)
         changes = self._compare(node, keys)

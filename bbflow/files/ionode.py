@@ -18,12 +18,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from bbflow.errors import BbflowError, ConfigError, NodeError, ProtocolError
+from bbflow.files.bound import Bound
 from bbflow.files.calling import Caller, Gone, address_of
 from bbflow.files.commands import (
+    CapacityNotice,
     Command,
     DeleteCommand,
     EndCommand,
     FillCommand,
+    FitsNotice,
     IonodeTold,
     JoinIonode,
     MoveCommand,
@@ -53,10 +56,13 @@ from bbflow.landing.listen import listen_tcp, listen_unix, public_address, split
 from bbflow.landing.peers import Endpoint
 from bbflow.landing.replies import DoneReply
 from bbflow.records import Message
+from bbflow.store.room import NodeRoom
 
 SOCKET_NAME = "ionode.sock"
 COME_BACK_S = 0.2
 """How often a master that is away is tried again."""
+LOOK_S = 0.1
+"""How often it looks what the streams leave."""
 INVENTORY_PART = 100_000
 THREADS = 8
 
@@ -75,6 +81,8 @@ class IoNodePlace:
     """Bytes that they may take."""
     subtree: str = "/"
     """Which master's it is."""
+    room: NodeRoom | None = None
+    """What they share with the pool of the node's streams; None if they share nothing."""
 
 
 class IoNode:
@@ -95,6 +103,7 @@ class IoNode:
     def __init__(self, place: IoNodePlace, endpoint: Endpoint, storage: str, giving_way: GivingWay) -> None:
         self._place, self._endpoint = place, endpoint
         self._pieces = Pieces(place.directory)
+        self._bound = Bound(place.capacity, place.room)
         self._identity = WelcomeReply(name=place.name, host=socket.gethostname())
         self._tls = endpoint.certificate.context() if endpoint.certificate else None
         self._unix = listen_unix(place.directory / SOCKET_NAME)
@@ -121,6 +130,9 @@ class IoNode:
         """Let clients in, in threads of its own."""
         for listener in (self._unix, self._tcp):
             threading.Thread(target=self._listen, args=(listener,), daemon=True).start()
+
+        if self._place.room is not None:
+            threading.Thread(target=self._watch_room, name="bbflow-room", daemon=True).start()
 
     # Clients.
 
@@ -220,7 +232,8 @@ class IoNode:
             directory=str(place.directory),
             tcp=public_address(self._tcp, split_address(self._endpoint.address)[0]),
             tls=str(certificate.authority.resolve()) if certificate else "",
-            capacity=place.capacity,
+            capacity=self._bound.tell(),
+            most=place.capacity,
             keys=(),
         )
         inventory = [(key, size) for key, size in self._pieces.inventory() if not self._fills.is_filling(key)]
@@ -239,6 +252,8 @@ class IoNode:
             told = master.receive()
             if isinstance(told, NodesNotice):
                 self._learn(told.nodes)
+            elif isinstance(told, FitsNotice):
+                self._bound.fits(told.bytes)
             elif isinstance(told, EndCommand):
                 self.is_over = True
                 os.kill(os.getpid(), signal.SIGTERM)
@@ -250,6 +265,14 @@ class IoNode:
                 with self._sending:
                     self._busy |= _object_of(told)
                 self._workers.submit(self._execute, told)
+
+    def _watch_room(self) -> None:
+        """Tell the master whenever streams want more of the node, or less."""
+        while not self.is_over:
+            time.sleep(LOOK_S)
+            with self._sending, suppress(Gone):
+                if self._told is not None and self._bound.has_changed():
+                    self._told.send(CapacityNotice(bytes=self._bound.tell()))
 
     def _execute(self, command: Command) -> None:
         try:

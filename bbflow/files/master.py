@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from msgspec import Struct
 
 from bbflow.errors import ProtocolError
-from bbflow.files.commands import JoinIonode, NodesNotice, TaskAnswer
+from bbflow.files.commands import CapacityNotice, JoinIonode, NodesNotice, TaskAnswer
 from bbflow.files.committing import Committing
 from bbflow.files.core import Answers, AnyCall, Blocked, Call, Core, CutOff, Deferred, Key, Options
 from bbflow.files.database import Database
@@ -23,6 +23,7 @@ from bbflow.files.once import Once
 from bbflow.files.opening import FileOpening
 from bbflow.files.overview import Overview
 from bbflow.files.permissions import Credentials
+from bbflow.files.prefetching import Prefetching
 from bbflow.files.replicas import Replicas
 from bbflow.files.requests import (
     Asked,
@@ -38,6 +39,7 @@ from bbflow.files.requests import (
 )
 from bbflow.files.scanning import Scanning
 from bbflow.files.sessions import Changes, Session
+from bbflow.files.shrinking import EVENTS, Shrinking
 from bbflow.files.telling import Tellings
 from bbflow.files.writeback import WriteBack
 from bbflow.records import Message
@@ -67,11 +69,15 @@ class Master:
         self._filling = Filling(core, self._write_back)
         self._scanning = Scanning(core)
         self._replicas = Replicas(core, self._filling)
-        self._fleet = Fleet(core, self._replicas)
+        self._shrinking = Shrinking(core, self._filling)
+        self._fleet = Fleet(core, self._replicas, self._shrinking)
         committing = Committing(core, self._write_back, self._replicas)
         self._opening = FileOpening(core, self._filling, self._scanning, self._write_back, committing)
         naming = Naming(core, self._opening, self._scanning, self._write_back)
-        overview = self._overview = Overview(core, self._filling, self._scanning, self._write_back, self._fleet)
+        self._prefetching = Prefetching(core, self._filling)
+        overview = self._overview = Overview(
+            core, self._filling, self._prefetching, self._scanning, self._write_back, self._fleet
+        )
         locks = Locks(core)
         self._once = Once(core, self._opening.undo)
         self._entering = Entering(core, self._opening, locks, self._write_back, self._fleet, self._once, self._ended)
@@ -169,11 +175,18 @@ class Master:
                 self._hear(peer, heard)
             case TaskAnswer():
                 self._answered(peer, heard)
+            case CapacityNotice():
+                self._may_hold(peer, heard)
             case ForgotMessage():
                 self._tellings.forgot(peer, heard.seq)
             case _:
                 self._ask(peer, heard)
         self._settle()
+
+    def _may_hold(self, peer: int, told: CapacityNotice) -> None:
+        if peer not in self._fleet.by_peer:
+            raise ProtocolError("the capacity of what is no IOnode")
+        self._shrinking.may_hold(self._fleet.by_peer[peer], told.bytes)
 
     def _answered(self, peer: int, answer: TaskAnswer) -> None:
         if peer not in self._fleet.by_peer:
@@ -270,7 +283,9 @@ class Master:
             events, core.events = dict.fromkeys(core.events), []
             if ("storage", 0) in events:
                 self._write_back.pump()
-                self._filling.pump()
+            if any(kind in EVENTS for kind, _ in events):
+                self._shrinking.pump()
+            self._prefetching.take(events)
             for key in events:
                 self._wake(key)
         self._tell_found_out()

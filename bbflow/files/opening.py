@@ -310,8 +310,8 @@ class FileOpening:
         node = self._core.nodes.get(name)
         if node is None or size <= 0:
             raise OSError(errno.EINVAL, f"no room of {size} bytes on {name!r}")
-        if size > node.capacity:
-            raise OSError(errno.ENOSPC, f"{size} bytes are more than all of IOnode {name} ({node.capacity})")
+        if size > node.most_bytes:
+            raise OSError(errno.ENOSPC, f"{size} bytes are more than all of IOnode {name} ({node.most_bytes})")
         if size > node.free_bytes:
             self._filling.make_room(node, size)
             error = OSError(errno.ENOSPC, f"IOnode {name} is full: {node.free_bytes} bytes of {node.capacity} are free")

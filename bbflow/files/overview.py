@@ -10,6 +10,7 @@ from bbflow.files.fleet import Fleet
 from bbflow.files.image import MissingEntry
 from bbflow.files.inodes import DIRECTORY, FILE, Inode
 from bbflow.files.permissions import READ, check_access
+from bbflow.files.prefetching import Prefetching
 from bbflow.files.requests import (
     EvictRequest,
     FlushRequest,
@@ -33,12 +34,20 @@ class Overview:
     ----------
     core
         The master's state.
-    filling, scanning, write_back, fleet
+    filling, prefetching, scanning, write_back, fleet
         Its other parts.
     """
 
-    def __init__(self, core: Core, filling: Filling, scanning: Scanning, write_back: WriteBack, fleet: Fleet) -> None:
-        self._core, self._filling, self._scanning = core, filling, scanning
+    def __init__(
+        self,
+        core: Core,
+        filling: Filling,
+        prefetching: Prefetching,
+        scanning: Scanning,
+        write_back: WriteBack,
+        fleet: Fleet,
+    ) -> None:
+        self._core, self._filling, self._prefetching, self._scanning = core, filling, prefetching, scanning
         self._write_back, self._fleet = write_back, fleet
         self.is_over = False
         """Whether somebody has asked for the end of it all."""
@@ -82,7 +91,7 @@ class Overview:
             "oldest_dirty_s": max(core.clock() - dirty[0].dirty_ns / 1e9, 0.0) if dirty else 0.0,
             "written_bytes": self._write_back.written_bytes,
             "removing": len(core.doomed),
-            "prefetching": self._filling.wanted,
+            "prefetching": self._prefetching.wanted,
             "failed": [[path, f.error, f.attempts] for path, f in list(self._write_back.failures.items())[:MAX_LISTED]],
             "unread": [
                 [image.path(image.inodes[ino]), error]
@@ -128,13 +137,16 @@ class Overview:
         return {"ok": True, "written": call.begun - len(left), "left": len(left), "failed": failed}
 
     def _prefetch(self, call: Call[PrefetchRequest]) -> Message:
-        inodes: list[Inode] = []
-        for path in call.asked.paths:
-            start = self._below(call, path)
-            if start.kind == DIRECTORY:
-                self._scanning.look(call, start, below=True)
-            inodes += self._files(call, start)
-        return {"ok": True, "files": self._filling.prefetch(iter(inodes))}
+        asked = call.asked
+        tasks = [[inode for path in task for inode in self._files_below(call, path)] for task in asked.tasks]
+        return {"ok": True, "files": self._prefetching.begin(tasks, asked.at_once, asked.lookahead)}
+
+    def _files_below(self, call: AnyCall, path: str) -> list[Inode]:
+        """Give the files of a path by name, as they are in the shared storage now."""
+        start = self._below(call, path)
+        if start.kind == DIRECTORY:
+            self._scanning.look(call, start, below=True)
+        return sorted(self._files(call, start), key=self._core.image.path)
 
     def _files(self, call: AnyCall, start: Inode) -> Iterator[Inode]:
         for inode in self._core.image.below(start):

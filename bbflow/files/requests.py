@@ -4,10 +4,10 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from bbflow.files.commands import JoinIonode, TaskAnswer
+from bbflow.files.commands import CapacityNotice, JoinIonode, TaskAnswer
 from bbflow.files.wire import Pairs, Sizes, Whole
 from bbflow.store.frames import parser
-from bbflow.wire import Finite
+from bbflow.wire import Count, Finite
 
 Slot = Annotated[int, Meta(ge=0, lt=4096)]
 """More requests than these no client has under way at once."""
@@ -247,7 +247,12 @@ class FlushRequest(PathRequest, frozen=True, tag_field="op", tag="flush", kw_onl
 class PrefetchRequest(ClientRequest, frozen=True, tag_field="op", tag="prefetch", kw_only=True):
     """Let files come into memory."""
 
-    paths: tuple[str, ...]
+    tasks: tuple[tuple[str, ...], ...]
+    """Paths that each of them reads."""
+    at_once: Count = 0
+    """Tasks that run at once; 0: each file may come as soon as there is room."""
+    lookahead: Count = 1
+    """Waves of tasks that may lie ahead of the one that runs."""
 
 
 class RefreshRequest(PathRequest, frozen=True, tag_field="op", tag="refresh", kw_only=True):
@@ -272,7 +277,7 @@ Asked = (
     | StatfsRequest | OverviewRequest | FlushRequest | PrefetchRequest | RefreshRequest | EvictRequest | ShutdownRequest
 )  # fmt: skip
 """What a session asks."""
-Heard = Asked | SessionRequest | JoinSessionRequest | ForgotMessage | JoinIonode | TaskAnswer
+Heard = Asked | SessionRequest | JoinSessionRequest | ForgotMessage | JoinIonode | CapacityNotice | TaskAnswer
 """What a master hears."""
 parse_heard = parser(Heard, "a request")
 """Takes it in."""

@@ -17,7 +17,9 @@ class Node:
     address: IonodeAddress
     """How to reach it."""
     capacity: int
-    """Bytes that it may hold."""
+    """Bytes that it may hold now: what the streams of its host leave."""
+    most_bytes: int = 0
+    """Bytes that it may ever hold."""
     peer: int | None = None
     """Its connection; None while it is away."""
     placed: dict[str, int] = field(default_factory=dict)

@@ -21,7 +21,7 @@ from bbflow.landing.peers import Endpoint
 
 DATABASE_NAME = "metadata.db"
 MASTER_FILES = (f"{DATABASE_NAME}*", SOCKET_NAME)
-IONODE_FILES = ("pieces/*", "unfinished/*", "ionode.sock")
+IONODE_FILES = ("pieces/*", "unfinished/*", "ionode.sock", "room")
 
 
 def run_master(

@@ -34,6 +34,8 @@ from bbflow.store.streams import Stream
 
 Reply = tuple[int, Struct]
 """For whom, and what: one of `replies`, or `Shown`."""
+POOL_S = 0.05
+"""How often an agent looks whether files have left the room that its pool is to have."""
 QUIET = (SyncRequest, PinRequest, UnpinRequest, GetRequest, JoinRequest, PassRequest, StatusRequest)
 """Requests after which nothing that a `watch` shows has changed."""
 
@@ -150,11 +152,15 @@ class Agent:
         """Do what is due by the clock: answer watchers, give up on ranks that don't come back."""
         lost, is_impatient = self._writing.expire(), self._writing.is_impatient()
         self._change += lost
-        return self._settle(each=is_impatient) if lost or is_impatient else self._show()
+        is_waiting = self._store.is_unsettled
+        self._store.settle_pool(self._clock())
+        return self._settle(each=is_impatient or is_waiting) if lost or is_impatient or is_waiting else self._show()
 
     def next_deadline_s(self) -> float | None:
         """When `expire` has something to do, in seconds since the epoch."""
-        return min([*(watcher.deadline_s for watcher in self._watchers), *self._writing.deadlines_s()], default=None)
+        pool_s = [self._clock() + POOL_S] if self._store.is_unsettled else []
+        watchers_s = (watcher.deadline_s for watcher in self._watchers)
+        return min([*watchers_s, *self._writing.deadlines_s(), *pool_s], default=None)
 
     def _settle(self, *, each: bool = False) -> list[Reply]:
         """Answer every waiting request that can be answered; one answer may make room for the next."""
@@ -191,7 +197,7 @@ class Agent:
             name=self._name,
             host=self._host,
             capacity=self._store.extents.capacity,
-            free=self._store.extents.free_bytes,
+            free=self._store.free_bytes,
             streams={name: self._describe(stream) for name, stream in self._store.streams.items()},
         )
 

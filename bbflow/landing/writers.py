@@ -17,6 +17,8 @@ from bbflow.store.streams import ENDED, Stream
 from bbflow.wire import Attribute
 
 Clock = Callable[[], float]
+POOL_PATIENCE_S = 10.0
+"""So long a rank that would rather discard or spill waits until files have left the pool's room."""
 
 
 @dataclass(slots=True)
@@ -156,10 +158,12 @@ class Writers:
         policy = self._terms[rank].policy
         is_full = False
         if policy != "Block":
+            if not self._store.has_pool and self._clock() < self._terms[rank].opened_s + POOL_PATIENCE_S:
+                return None
             needs = self._needs_before(rank, step)
             if needs is None:
                 return None
-            is_full = not make_room_for_step(self._store, self._stream, needs)
+            is_full = not (self._store.has_pool and make_room_for_step(self._store, self._stream, needs))
         if is_full and policy == "Discard" and step not in self._stream.discarded:
             self._store.record(DiscardRecord(stream=self._name, step=step))
         self._open_steps = {number: opened for number, opened in self._open_steps.items() if number > self._stream.last}

@@ -13,7 +13,9 @@ from bbflow.store.compacting import records_of
 from bbflow.store.entries import AbortRecord, DropRecord, EvictRecord, FormatRecord, OfStream, Record
 from bbflow.store.extents import Extent, Extents
 from bbflow.store.index import Index, replay
-from bbflow.store.pool import create_pool, map_pool_for_writing
+from bbflow.store.pool import check_free, create_pool, map_pool_for_writing
+from bbflow.store.room import NodeRoom
+from bbflow.store.shared_pool import SharedPool
 from bbflow.store.streams import Stream
 
 FORMAT_VERSION = 3
@@ -32,6 +34,8 @@ class NodeStore:
         The node's directory; it is made with mode 0700.
     capacity
         Bytes of the pool; an existing pool keeps its own.
+    room
+        What it shares with the node's files; None if all of its pool is its own from the start.
 
     Raises
     ------
@@ -41,7 +45,7 @@ class NodeStore:
         If the directory holds a store of another version, or files that no node put there.
     """
 
-    def __init__(self, directory: Path, capacity: int) -> None:
+    def __init__(self, directory: Path, capacity: int, room: NodeRoom | None = None) -> None:
         make(directory, *FILES)
         (directory / "state").mkdir(mode=0o700, exist_ok=True)
         self.directory = directory
@@ -51,19 +55,20 @@ class NodeStore:
         known = self._recover(replay(directory / "index"))
         self._capacity = capacity if known is None else known
         if known is None:
-            self._make_pool(capacity)
             self.extents = Extents(capacity)
+            self._make_pool(capacity, is_shared=room is not None)
+        self._shared = None if room is None else SharedPool(directory / "pool", self.extents, room)
         self._index = Index(directory / "index")
         self._pool: memoryview | None = None
         if known is None:
             self._index.append(self._format())
         self._compact_above_bytes = max(COMPACT_BYTES, 2 * self._index.size_bytes)
 
-    def _make_pool(self, capacity: int) -> None:
+    def _make_pool(self, capacity: int, *, is_shared: bool) -> None:
         pool = self.directory / "pool"
         pool.unlink(missing_ok=True)
         try:
-            create_pool(pool, capacity)
+            check_free(pool, capacity) if is_shared else create_pool(pool, capacity)
         except CapacityError:
             remove(self.directory)
             raise
@@ -72,6 +77,30 @@ class NodeStore:
     def streams(self) -> Mapping[str, Stream]:
         """All streams by name."""
         return self._streams
+
+    @property
+    def free_bytes(self) -> int:
+        """Bytes of the pool that no step holds."""
+        return self.extents.free_bytes if self.has_pool else self.extents.capacity
+
+    @property
+    def has_pool(self) -> bool:
+        """Whether the pool is there: one that is shared with files is claimed when a stream is opened."""
+        return self._shared is None or self._shared.is_there
+
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether `settle_pool` has something to do."""
+        return self._shared is not None and not self._shared.is_settled(needed=self._needs_pool)
+
+    @property
+    def _needs_pool(self) -> bool:
+        is_held = self.has_pool and self.extents.free_bytes < self.extents.capacity
+        return is_held or any(stream.status == "open" for stream in self._streams.values())
+
+    def settle_pool(self, now_s: float) -> bool:
+        """Go on with claiming a shared pool when a stream is open, or leave it to files; give whether it just came."""
+        return self._shared is not None and self._shared.settle(needed=self._needs_pool, now_s=now_s)
 
     def pool(self) -> memoryview:
         """Give the pool's bytes; they are mapped when they are first needed."""

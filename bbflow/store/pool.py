@@ -1,4 +1,4 @@
-"""The pool: a memory-mapped file whose pages are all touched before the first step."""
+"""The pool: a memory-mapped file whose pages are all there before the first step."""
 
 import errno
 import mmap
@@ -29,26 +29,74 @@ def create_pool(path: Path, capacity: int) -> None:
     CapacityError
         If the file system has no room for it; nothing is left behind.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    empty_pool(path, capacity)
     try:
-        os.posix_fallocate(descriptor, 0, capacity)
-    except OSError as error:
+        back_pool(path, 0, capacity)
+    except CapacityError:
         path.unlink()
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM):
-            raise
-        room = os.statvfs(path.parent)
-        raise CapacityError(
-            f"{path.parent} has {format_bytes(room.f_bavail * room.f_frsize)} free, but the pool needs "
-            f"{format_bytes(capacity)}: give a smaller capacity or another directory"
-        ) from None
+        raise
+
+
+def empty_pool(path: Path, capacity: int) -> None:
+    """Have a pool file without any pages, whatever there was; who has mapped it keeps its mapping."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.ftruncate(descriptor, 0)
+        os.ftruncate(descriptor, capacity)
     finally:
         os.close(descriptor)
+
+
+def back_pool(path: Path, offset: int, size: int) -> None:
+    """Back a part of a pool file with pages.
+
+    Raises
+    ------
+    CapacityError
+        If the file system has no room for them.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        os.posix_fallocate(descriptor, offset, size)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM):
+            raise
+        raise _without_room(path, size) from None
+    finally:
+        os.close(descriptor)
+
+
+def check_free(path: Path, size: int) -> None:
+    """Check that a pool of so many bytes could be backed with pages now.
+
+    Raises
+    ------
+    CapacityError
+        If the file system has less.
+    """
+    if _free_bytes(path) < size:
+        raise _without_room(path, size)
+
+
+def _free_bytes(path: Path) -> int:
+    room = os.statvfs(path.parent)
+    return room.f_bavail * room.f_frsize
+
+
+def _without_room(path: Path, size: int) -> CapacityError:
+    return CapacityError(
+        f"{path.parent} has {format_bytes(_free_bytes(path))} free, but the pool needs {format_bytes(size)}: give a "
+        "smaller capacity or another directory"
+    )
 
 
 @lru_cache(maxsize=64)
 def _map(path: str, inode: int) -> mmap.mmap:
     with open(path, "rb") as file:
-        return mmap.mmap(file.fileno(), 0, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE, prot=mmap.PROT_READ)
+        status = os.fstat(file.fileno())
+        # To map pages ahead would also make those that a pool without streams has left to the node's files.
+        populate = mmap.MAP_POPULATE if status.st_blocks * 512 >= status.st_size else 0
+        return mmap.mmap(file.fileno(), 0, flags=mmap.MAP_SHARED | populate, prot=mmap.PROT_READ)
 
 
 def map_pool(path: str) -> mmap.mmap:

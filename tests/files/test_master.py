@@ -31,7 +31,7 @@ class Bench:
 
     def join(self, **keys):
         told = dict.fromkeys(("host", "socket", "directory", "tcp", "tls"), "h")
-        self.say(NODE, "ionode", name="io", capacity=ROOM, last=True, **keys, **told)
+        self.say(NODE, "ionode", name="io", capacity=ROOM, most=ROOM, last=True, **keys, **told)
 
     def hear(self, peer, op, **keys):
         """Take a message in as it comes out of its frame."""
@@ -276,7 +276,7 @@ def test_a_piece_that_a_node_did_not_tell_of_is_asked_for_before_it_counts_as_lo
     assert bench.say(ONE, "commit", handle=made["handle"], size=4, pieces=[[made["version"], 4]])["ok"]
     bench.master.disconnect(NODE)
     told = dict.fromkeys(("host", "socket", "directory", "tcp", "tls"), "h")
-    bench.hear(NODE, "ionode", name="io", capacity=ROOM, last=True, keys=[], **told)
+    bench.hear(NODE, "ionode", name="io", capacity=ROOM, most=ROOM, last=True, keys=[], **told)
     (asked,) = [message for _, message in bench.out() if message.get("op") == "have"]
     assert bench.say(ONE, "stat", ino=made["attr"]["ino"])["attr"]["state"] != "lost"
     keys = [[key, size] for key, size in zip(asked["keys"], found, strict=False)]
