@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bbflow.belongings import make
 from bbflow.files.names import STREAMS_URL
-from bbflow.files.running import IONODE_FILES
+from bbflow.files.pieces import IONODE_FILES
 from bbflow.landing.contact import NodeAddress, claim_master
 from bbflow.landing.embedded import own_directory
 from bbflow.landing.listen import LOOPBACK

@@ -5,12 +5,14 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from bbflow.errors import CapacityError
 from bbflow.files.core import Core, Key
 from bbflow.files.filling import Filling
 from bbflow.files.inodes import Inode
 from bbflow.staging.actions import Action, Check, Evict, Refused, Stage
 from bbflow.staging.files import File, Task
 from bbflow.staging.waves import Waves
+from bbflow.units import format_bytes
 
 EVENTS = ("closed", "filled", "room", "node")
 """What may let a prefetch go on."""
@@ -166,8 +168,14 @@ class Prefetching:
 
     def _give_up(self, prefetch: Prefetch, refused: Refused) -> None:
         """Forget a task whose files can't all come."""
-        for ino in prefetch.unread.pop(refused.key, ()):
+        files = prefetch.unread.pop(refused.key, set())
+        reason = str(refused.error)
+        if isinstance(refused.error, CapacityError):
+            size = sum(self._core.image.inodes[ino].size for ino in files)
+            have = format_bytes(prefetch.waves.capacity_bytes)
+            reason = f"what its task reads takes {format_bytes(size)} at once, and the IOnodes have {have}"
+        for ino in files:
             prefetch.tasks.pop(ino, None)
             self._core.held.discard(ino)
             if ino in self._core.image.inodes:
-                self._filling.failed.setdefault(ino, str(refused.error))
+                self._filling.failed.setdefault(ino, reason)

@@ -15,13 +15,13 @@ from bbflow.files.database import Database
 from bbflow.files.giving_way import GivingWay
 from bbflow.files.ionode import IoNode, IoNodePlace
 from bbflow.files.master import Master
+from bbflow.files.pieces import IONODE_FILES
 from bbflow.files.serving import SOCKET_NAME, MasterServer
 from bbflow.landing.contact import NodeAddress, add_master, remove_master
 from bbflow.landing.peers import Endpoint
 
 DATABASE_NAME = "metadata.db"
 MASTER_FILES = (f"{DATABASE_NAME}*", SOCKET_NAME)
-IONODE_FILES = ("pieces/*", "unfinished/*", "ionode.sock", "room")
 
 
 def run_master(

@@ -71,4 +71,4 @@ def test_what_has_no_room_at_all_is_named_and_the_rest_comes(servers):
     until(lambda: warm(client) == ["/small/a"], "the file that has room")
     ((path, reason),) = client.status()[0]["unread"]
     assert path == "large"
-    assert "needs 2.0 MiB" in reason
+    assert "takes 2 MiB at once, and the IOnodes have 1 MiB" in reason
