@@ -53,20 +53,21 @@ def run(options: argparse.Namespace) -> int:
         process = spawn_node(name, root, capacity, options.contact, options=words)
         wait_until_ready(name, options.contact, process, root / f"{name}.log")
     if options.files:
-        _wait_for_files(options.contact, options.nodes)
+        _wait_for_files(options.contact, options.subtree, options.nodes)
     if options.scheduler_file:
         _start_dask(options, root)
     print(f"{options.nodes} BB nodes are up: see 'bbflow status --contact {options.contact}'")
     return 0
 
 
-def _wait_for_files(contact: Path, nodes: int) -> None:
+def _wait_for_files(contact: Path, subtree: str, nodes: int) -> None:
     from bbflow.files.client import FilesClient  # late: nodes without files need nothing of it
 
     deadline_s = time.monotonic() + START_TIMEOUT_S
     while True:
         with suppress(NodeError), FilesClient(contact) as client:
-            if sum(node["up"] for status in client.status() for node in status["nodes"]) >= nodes:
+            masters = (status for status in client.status() if status["subtree"] == subtree)
+            if sum(node["up"] for status in masters for node in status["nodes"]) >= nodes:
                 return
         if time.monotonic() > deadline_s:
             raise NodeError(f"the files' servers didn't start within {START_TIMEOUT_S:.0f} s: see the nodes' logs")

@@ -256,6 +256,7 @@ class IoNode:
                 self._bound.fits(told.bytes)
             elif isinstance(told, EndCommand):
                 self.is_over = True
+                self._tell(told, TaskAnswer())
                 os.kill(os.getpid(), signal.SIGTERM)
             elif type(told) in self._transfers.quick:
                 self._tell(told, self._transfers.quick[type(told)](told))

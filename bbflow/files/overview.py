@@ -2,9 +2,10 @@
 
 import errno
 from collections.abc import Iterator
+from functools import partial
 
-from bbflow.files.commands import EndCommand
-from bbflow.files.core import Answers, AnyCall, Call, Core
+from bbflow.files.commands import EndCommand, TaskAnswer
+from bbflow.files.core import Answers, AnyCall, Call, Core, Deferred
 from bbflow.files.filling import Filling
 from bbflow.files.fleet import Fleet
 from bbflow.files.image import MissingEntry
@@ -174,8 +175,18 @@ class Overview:
         names = [core.image.path(inode) for inode in core.image.inodes.values() if self._is_only_here(inode)]
         if names and not call.asked.force:
             raise OSError(errno.EBUSY, f"{len(names)} files are nowhere but here, as {names[0]!r}: flush them first")
-        for node in core.nodes.values():
-            core.command(node.name, EndCommand(), lambda _: None)
+        left = set(core.nodes)
+
+        def ended(name: str, _: TaskAnswer) -> None:
+            left.discard(name)
+            if not left:
+                self.is_over = True
+                core.finished.append((call, {"ok": True}))
+
+        for name in sorted(left):
+            core.command(name, EndCommand(), partial(ended, name))
+        if core.nodes:
+            raise Deferred  # whoever asked may end what the IOnodes belong to, and they should know before
         self.is_over = True
         return {"ok": True}
 

@@ -115,6 +115,6 @@ def block_signals() -> None:
 
 
 def _until_end_of_input(process: int) -> None:
-    while sys.stdin.buffer.read(64):
+    while os.read(sys.stdin.fileno(), 64):  # not its buffer: the interpreter can't end while a thread has that
         pass
     os.kill(process, signal.SIGTERM)

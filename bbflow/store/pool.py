@@ -3,6 +3,8 @@
 import errno
 import mmap
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -29,8 +31,8 @@ def create_pool(path: Path, capacity: int) -> None:
     CapacityError
         If the file system has no room for it; nothing is left behind.
     """
-    empty_pool(path, capacity)
     try:
+        empty_pool(path, capacity)
         back_pool(path, 0, capacity)
     except CapacityError:
         path.unlink()
@@ -38,13 +40,16 @@ def create_pool(path: Path, capacity: int) -> None:
 
 
 def empty_pool(path: Path, capacity: int) -> None:
-    """Have a pool file without any pages, whatever there was; who has mapped it keeps its mapping."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
+    """Have a pool file without any pages, whatever there was; who has mapped it keeps its mapping.
+
+    Raises
+    ------
+    CapacityError
+        If no file of the file system can be that long.
+    """
+    with _opened(path, capacity, os.O_CREAT) as descriptor:
         os.ftruncate(descriptor, 0)
         os.ftruncate(descriptor, capacity)
-    finally:
-        os.close(descriptor)
 
 
 def back_pool(path: Path, offset: int, size: int) -> None:
@@ -55,9 +60,16 @@ def back_pool(path: Path, offset: int, size: int) -> None:
     CapacityError
         If the file system has no room for them.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    try:
+    with _opened(path, size) as descriptor:
         os.posix_fallocate(descriptor, offset, size)
+
+
+@contextmanager
+def _opened(path: Path, size: int, flags: int = 0) -> Iterator[int]:
+    """Open a pool file to make room of so many bytes."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o600)
+    try:
+        yield descriptor
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM):
             raise

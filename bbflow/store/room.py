@@ -45,7 +45,7 @@ class NodeRoom:
     def __init__(self, path: Path, capacity: int | None = None) -> None:
         self._path = path
         if capacity is not None:
-            with self._changing() as shares:
+            with self._changing(create=True) as shares:
                 shares.capacity = capacity
 
     def claim_pool(self, size: int) -> bool:
@@ -90,10 +90,10 @@ class NodeRoom:
             return shares
 
     @contextmanager
-    def _changing(self) -> Iterator[Shares]:
+    def _changing(self, *, create: bool = False) -> Iterator[Shares]:
         try:
-            descriptor = lock(self._path)
-        except FileNotFoundError:  # with its directory went all that files had
+            descriptor = lock(self._path, create=create)
+        except FileNotFoundError:  # with its directory goes all that files had
             yield Shares(capacity=sys.maxsize)
             return
         assert descriptor is not None
