@@ -2,7 +2,6 @@
 
 import os
 from pathlib import Path
-from xml.sax.saxutils import quoteattr
 
 LIBRARY = "bbflow_adios2"
 CONTACT_VARIABLE = "BBFLOW_CONTACT"
@@ -54,6 +53,8 @@ def engine_xml(io_name: str, stream: str | None = None, **parameters: str) -> st
     **parameters
         Further parameters of the engine, such as ``QueueFullPolicy="Discard"``.
     """
+    from xml.sax.saxutils import quoteattr  # late: it brings all of urllib, which a run has no time for
+
     given = {"PluginName": "bbflow", "PluginLibrary": LIBRARY, "Stream": stream or io_name} | parameters
     lines = [
         f"      <parameter key={quoteattr(key)} value={quoteattr(value)}/>" for key, value in given.items()

@@ -32,10 +32,9 @@ from bbflow.leftovers import VARIABLE, run_name
 from bbflow.prepared import TOLD, PreparedAnalysis
 from bbflow.progress import Progress
 from bbflow.report import REPORT_FILES
-from bbflow.staging.policies import checked_policy
 from bbflow.supervise import Supervisor
-from bbflow.transit.chain.taking_over import check_continued
 from bbflow.transit.output.claiming import RESCUED_DIRECTORY, claim_output, clear_output, held_output
+from bbflow.transit.policy import check_policy
 from bbflow.view.consumers import Consumers, consumers_of, owner_of
 
 RESTART_S = 15.0
@@ -86,10 +85,9 @@ def run_simulation(options: argparse.Namespace, command: Sequence[str]) -> int:
     # A batch system ends a job with SIGTERM: what was committed is published as after Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     config = configured(options)
-    checked_policy(config.raw.policy, config.raw.phases)
-    saved = None if config.continued is None else check_continued(config, config.continued)
+    check_policy(config.raw)
+    goes_on = config.continued is not None and _goes_on(config, config.continued)
     tell_before(config, command, options.contact, options.scheduler)
-    goes_on = saved is not None and saved.path.resolve().parent == config.output.resolve()
     with (
         _output(config, overwrite=options.overwrite, goes_on=goes_on) as owner,
         run_name() as name,
@@ -122,6 +120,13 @@ def run_simulation(options: argparse.Namespace, command: Sequence[str]) -> int:
             embedded.leave()
     _tell_ending(options.config, config, contact, supervisor.course, draws_report=not options.no_report)
     return code
+
+
+def _goes_on(config: Config, before: Path) -> bool:
+    """Whether it goes on in the output of the run before, whose state is checked."""
+    from bbflow.transit.chain.taking_over import check_continued  # late: until the analysis is started all waits for it
+
+    return check_continued(config, before).path.resolve().parent == config.output.resolve()
 
 
 def _analysis(options: argparse.Namespace, config: Config, contact: str) -> list[str]:

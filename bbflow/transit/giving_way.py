@@ -7,7 +7,6 @@ from pathlib import Path
 
 from distributed import secede
 
-from bbflow.config import RawConfig
 from bbflow.drain.writing import Drained, DrainWork, drain_steps
 from bbflow.phases import BoardSource, io_phase
 from bbflow.staging import Policy, Share
@@ -18,18 +17,9 @@ APPLICATION = "bbflow drain"
 """Who is in the phase that the drain announces."""
 
 
-def writing(raw: RawConfig) -> Callable[[DrainWork], Drained]:
-    """Give what a drain task calls.
-
-    Raises
-    ------
-    ConfigError
-        If there is no such policy, or it could never see a phase.
-    """
-    policy = checked_policy(raw.policy, raw.phases)
-    if raw.phases is None:
-        return drain_steps
-    return partial(drain_giving_way, policy=policy, phases=raw.phases)
+def giving_way_to(policy: str, phases: Path) -> Callable[[DrainWork], Drained]:
+    """Give what a drain task calls that gives way to phases."""
+    return partial(drain_giving_way, policy=checked_policy(policy, phases), phases=phases)
 
 
 def drain_giving_way(work: DrainWork, policy: Policy, phases: Path) -> Drained:

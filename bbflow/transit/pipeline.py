@@ -14,7 +14,6 @@ from bbflow.errors import BbflowError, StreamError
 from bbflow.events import EventLog
 from bbflow.landing.contact import read_contact
 from bbflow.operators.windows.calendars import Clock
-from bbflow.staging.policies import checked_policy
 from bbflow.transit.chain.comparing import check_clock
 from bbflow.transit.chain.taking_over import keep_state, take_over
 from bbflow.transit.cluster import Cluster, dask_failures
@@ -22,6 +21,7 @@ from bbflow.transit.opening import FirstStep, check_variables, make_clock, own_n
 from bbflow.transit.outcome import Outcome as Outcome
 from bbflow.transit.outcome import ended_before
 from bbflow.transit.output.claiming import STATE_FILE
+from bbflow.transit.policy import check_policy
 from bbflow.transit.running import Running
 from bbflow.transit.safe import read_safe_copy
 from bbflow.transit.stages import DrainStage, FoldStage
@@ -77,7 +77,7 @@ class Pipeline:
     ) -> None:
         config = config.anywhere()
         self._folds = folds
-        checked_policy(config.raw.policy, config.raw.phases)
+        check_policy(config.raw)
         if config.netcdf:
             from bbflow.transit.output.netcdf import check_netcdf
 

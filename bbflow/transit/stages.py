@@ -32,13 +32,13 @@ from bbflow.transit.folding.sources import fold_lane, get_ready, keep_plan
 from bbflow.transit.folding.states import remove_stale, remove_states
 from bbflow.transit.folding.task import FoldReceipt, fold_joined
 from bbflow.transit.folding.timeline import Closing
-from bbflow.transit.giving_way import writing
 from bbflow.transit.opening import FirstStep
 from bbflow.transit.output.claiming import KEPT_FILE, SCRATCH
 from bbflow.transit.output.fields import field_of
 from bbflow.transit.output.results import Published, Results
 from bbflow.transit.pace import Pace, ReadySteps
 from bbflow.transit.placing import StreamArrays, place_diagnostics, write_field_coordinates, write_referenced
+from bbflow.transit.policy import writing
 from bbflow.transit.publishing import SETTLED_DIRECTORY, Publication, Publishing
 from bbflow.transit.room import check_room
 from bbflow.transit.rosters import RosterFiles

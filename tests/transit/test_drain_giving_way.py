@@ -11,7 +11,8 @@ from bbflow.config import RawConfig
 from bbflow.errors import ConfigError
 from bbflow.phases import Board, BoardSource, io_phase
 from bbflow.staging import Share, parse_policy
-from bbflow.transit.giving_way import APPLICATION, giving_way, writing
+from bbflow.transit.giving_way import APPLICATION, giving_way
+from bbflow.transit.policy import writing
 from testsupport.waiting import until
 
 
