@@ -102,9 +102,12 @@ def test_discard_drops_whole_steps_and_counts_them(small_node, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "put", ["engine.put(large, np.ones(1 << 18), Mode.Sync)", "engine.put(large, np.ones(1 << 18))"]
+    ("put", "policy"),
+    [
+        ("engine.put(large, np.ones(1 << 18), Mode.Sync)", "Block"),
+        ("engine.put(large, np.ones(1 << 18))", "Discard"),
+    ],
 )
-@pytest.mark.parametrize("policy", ["Block", "Discard"])
 def test_a_step_above_the_capacity_is_an_error(small_node, tmp_path, put, policy):
     code = f"""
 large = field(1 << 18)

@@ -11,7 +11,7 @@ import bbflow_adios2
 import pytest
 
 from bbflow.landing.contact import read_contact
-from benchmarks.namespaces import joined_hosts, missing
+from testsupport.hosts import hosts_with
 from testsupport.processes import finish_well, running
 from testsupport.waiting import until
 
@@ -63,12 +63,7 @@ print("read", steps)
 """
 
 
-@pytest.fixture(scope="module")
-def hosts():
-    if reason := missing():
-        pytest.skip(reason)
-    with joined_hosts(ADDRESSES, own_memory=True) as joined:
-        yield joined
+hosts = hosts_with(ADDRESSES)
 
 
 def on(hosts, host, *words, **environment):

@@ -13,7 +13,7 @@ import yaml
 
 from bbflow.landing.certificate import certificate_of
 from bbflow.store.frames import FrameReader
-from benchmarks.namespaces import joined_hosts, missing
+from testsupport.hosts import hosts_with
 from testsupport.processes import finish_well, running
 from testsupport.waiting import until
 
@@ -43,12 +43,7 @@ with adios2.Stream(io, "weather", "w") as stream:
 """
 
 
-@pytest.fixture(scope="module")
-def hosts():
-    if reason := missing():
-        pytest.skip(reason)
-    with joined_hosts(ADDRESSES, own_memory=True) as joined:
-        yield joined
+hosts = hosts_with(ADDRESSES)
 
 
 def bbflow(hosts, *words):

@@ -9,12 +9,11 @@ from contextlib import ExitStack, contextmanager
 
 import mainjob
 import numpy as np
-import pytest
 import xarray as xr
 
 from bbflow.errors import NodeError
 from bbflow.landing.contact import read_contact
-from benchmarks.namespaces import joined_hosts, missing
+from testsupport.hosts import hosts_with
 from testsupport.waiting import until
 
 ADDRESSES = {"compute": "10.77.0.1", "bbn1": "10.77.0.2", "bbn2": "10.77.0.3"}
@@ -28,12 +27,7 @@ OPERATORS = {
 PATIENCE_S = 300.0
 
 
-@pytest.fixture
-def hosts():
-    if reason := missing():
-        pytest.skip(reason)
-    with joined_hosts(ADDRESSES, own_memory=True) as joined:
-        yield joined
+hosts = hosts_with(ADDRESSES)
 
 
 @contextmanager

@@ -136,9 +136,8 @@ def test_the_rows_at_the_poles_are_smooth(year):
     assert abs(tas[:, -1].mean(1) - tas[:, -2].mean(1)).max() < 10
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
-def test_the_same_seed_gives_the_same_fields_whatever_the_number_of_ranks(program, tmp_path, ranks):
-    flags = {"nlat": 25, "nlon": 50, "steps": 5, "seed": 7}
+def test_the_same_seed_gives_the_same_fields_whatever_the_number_of_ranks(program, tmp_path):
+    flags, ranks = {"nlat": 25, "nlon": 50, "steps": 5, "seed": 7}, 3
     run(program, **flags, output=tmp_path / "whole.bp")
     run(program, ranks, **flags, output=tmp_path / "band-{rank}.bp")
     with adios2.FileReader(str(tmp_path / "whole.bp")) as whole:
