@@ -38,7 +38,7 @@ RUN_S = 900.0
 OURS = ("no-action", "full-delay", "auto")
 PLAIN = {
     "plain": {},
-    "one job a file": {"pegasus.stagein.clusters": "{tasks}"},
+    "one job per file": {"pegasus.stagein.clusters": "{tasks}"},
     "constraint": {
         "pegasus.stagein.clusters": "{tasks}",
         "pegasus.file.cleanup.strategy": "Constraint",
