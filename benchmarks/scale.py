@@ -8,7 +8,7 @@ from benchmarks.scale_run import Case, run
 
 POINTS = 256
 """A block of 1 KiB: nearly all is cost that has nothing to do with its bytes."""
-MATRIX = [(1, 1), (100, 1), (400, 1), (10, 16), (100, 16), (10, 256), (100, 256), (10, 1024), (200, 1024)]
+MATRIX = [(1, 1), (100, 1), (400, 1), (10, 16), (100, 16), (10, 64), (10, 256), (100, 256), (10, 1024), (200, 1024)]
 """Variables and ranks."""
 QUICK = [(1, 1), (100, 1), (10, 16), (100, 16)]
 BLOCKS = 400_000
@@ -18,11 +18,20 @@ BLOCKS = 400_000
 def measure(*, quick: bool) -> list[Row]:
     """Measure; costs are CPU time."""
     cases = [
-        Case(variables, ranks, POINTS, min(max(BLOCKS // (variables * ranks) // (4 if quick else 1), 24), 2000))
+        Case(variables, ranks, POINTS, _steps(variables * ranks, 4 if quick else 1), 1, _capacity(variables * ranks))
         for variables, ranks in (QUICK if quick else MATRIX)
     ]
     cases += [Case(10, 16, POINTS, 500, nodes, "256MiB") for nodes in ((2,) if quick else (2, 4, 8))]
     return [row for case in cases for row in _rows(case)]
+
+
+def _steps(blocks: int, part: int) -> int:
+    return min(max(BLOCKS // blocks // part, 24), 2000)
+
+
+def _capacity(blocks: int) -> str:
+    """Give room for some steps, and no more than they need: each rank maps all of it when it opens the stream."""
+    return "1GiB" if blocks > 50_000 else "256MiB"
 
 
 def _rows(case: Case) -> list[Row]:
