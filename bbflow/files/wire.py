@@ -12,5 +12,7 @@ Pairs = tuple[tuple[Whole, Whole], ...]
 """Pairs of numbers: a version's pieces, slots and their requests."""
 Sizes = dict[str, Whole]
 """Numbers by name."""
-Keys = tuple[tuple[str, Whole], ...]
+PieceKey = Annotated[str, Meta(pattern=r"^[1-9a-f][0-9a-f]{0,15}\.(?:0|[1-9a-f][0-9a-f]{0,11})\Z")]
+"""Name of a piece's file: its version and its number."""
+Keys = tuple[tuple[PieceKey, Whole], ...]
 """Piece files, with their bytes."""

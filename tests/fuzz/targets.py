@@ -6,6 +6,7 @@ from pathlib import Path
 
 from agents import ATTRIBUTE, KEPT, MEMORY, OPEN, PAGE, content_of, converse
 from dice import Dice
+from master import talk
 
 from bbflow.errors import ConfigError, ProtocolError
 from bbflow.landing.handshake import NodeHandshake, WelcomeReply, parse_handshake
@@ -69,6 +70,11 @@ def agent(data):
     converse(Dice(data))
 
 
+def master(data):
+    """Requests of clients and answers of IOnodes, for files."""
+    talk(Dice(data))
+
+
 def index(data):
     """An index whose checksums are right and whose content is not: a clear error, or a node that works."""
     dice = Dice(data)
@@ -93,4 +99,4 @@ def data(data):
             assert 0 < told.bytes <= MAX_PAYLOAD_BYTES
 
 
-TARGETS = {target.__name__: target for target in (frames, handshake, data, agent, index)}
+TARGETS = {target.__name__: target for target in (frames, handshake, data, agent, index, master)}
