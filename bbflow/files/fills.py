@@ -5,13 +5,17 @@ import itertools
 import queue
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 from bbflow.files.pieces import Pieces, write_all
 from bbflow.files.storage import Storage, errno_of
 
 CHUNK_BYTES = 8 << 20
+Chunks = queue.PriorityQueue[tuple[int, int, str, int]]
+"""Order, number of the request, piece and chunk."""
+Way = Callable[[int], AbstractContextManager[None]]
+"""What so many bytes pass before they are fetched."""
 WAITED_FOR, URGENT, AHEAD = 0, 1, 2
 """Order of chunks: a reader waits for it; its file is open; it is only prefetched."""
 
@@ -41,7 +45,7 @@ class Fill:
 
 
 class Fills:
-    """Fetches pieces with a few threads.
+    """Fetches pieces with a few threads for what somebody waits for, and as many for the rest, which the gate may hold.
 
     Parameters
     ----------
@@ -52,19 +56,20 @@ class Fills:
     gate
         Gives what a chunk passes that nobody waits for: bytes go in.
     count
-        How many threads.
+        How many threads of each.
     """
 
-    def __init__(
-        self, pieces: Pieces, storage: Storage, gate: Callable[[int], AbstractContextManager[None]], count: int
-    ) -> None:
+    def __init__(self, pieces: Pieces, storage: Storage, gate: Way, count: int) -> None:
         self._pieces, self._storage, self._gate = pieces, storage, gate
         self._changed = threading.Condition()
         self._fills: dict[str, Fill] = {}
         self._order = itertools.count()
-        self._chunks: queue.PriorityQueue[tuple[int, int, str, int]] = queue.PriorityQueue()
+        self._waited_for: Chunks = queue.PriorityQueue()
+        self._ahead: Chunks = queue.PriorityQueue()
         for number in range(count):
-            threading.Thread(target=self._run, name=f"bbflow-fill-{number}", daemon=True).start()
+            for chunks, way in ((self._waited_for, _at_once), (self._ahead, gate)):
+                name = f"bbflow-fill-{number}"
+                threading.Thread(target=self._run, args=(chunks, way), name=name, daemon=True).start()
 
     def begin(self, fill: Fill, *, urgent: bool) -> None:
         """Let a piece come."""
@@ -73,7 +78,8 @@ class Fills:
             fill.missing = set(range(-(-fill.size // CHUNK_BYTES)))
             self._fills[fill.key] = fill
             for chunk in sorted(fill.missing):
-                self._chunks.put((URGENT if urgent else AHEAD, next(self._order), fill.key, chunk))
+                chunks = self._waited_for if urgent else self._ahead
+                chunks.put((URGENT if urgent else AHEAD, next(self._order), fill.key, chunk))
 
     def wait(self, key: str, offset: int, size: int) -> None:
         """Wait until a range of a piece is there; what isn't under way is fetched next.
@@ -89,7 +95,7 @@ class Fills:
             if fill is None:
                 return
             for chunk in sorted(fill.missing & wanted - fill.taken):
-                self._chunks.put((WAITED_FOR, next(self._order), key, chunk))
+                self._waited_for.put((WAITED_FOR, next(self._order), key, chunk))
             while fill.missing & wanted and fill.error is None and self._fills.get(key) is fill:
                 self._changed.wait()
             if fill.missing & wanted:
@@ -101,26 +107,29 @@ class Fills:
             self._fills.pop(key, None)
             self._changed.notify_all()
 
-    def _run(self) -> None:
+    def _run(self, chunks: Chunks, way: Way) -> None:
         while True:
-            order, _, key, chunk = self._chunks.get()
-            with self._changed:
-                fill = self._fills.get(key)
-                if fill is None or fill.error is not None or chunk not in fill.missing - fill.taken:
-                    continue
-                fill.taken.add(chunk)
-            self._fetch(fill, chunk, waits=order < AHEAD)
+            _, _, key, chunk = chunks.get()
+            fill = self._fills.get(key)
+            if fill is not None and chunk in fill.missing:
+                with way(min(CHUNK_BYTES, fill.size - chunk * CHUNK_BYTES)):
+                    if self._take(fill, chunk):
+                        self._fetch(fill, chunk)
 
-    def _fetch(self, fill: Fill, chunk: int, *, waits: bool) -> None:
+    def _take(self, fill: Fill, chunk: int) -> bool:
+        """Take a chunk, unless it isn't needed any more, or somebody who waits for it was faster."""
+        with self._changed:
+            is_needed = self._fills.get(fill.key) is fill and fill.error is None
+            if not is_needed or chunk not in fill.missing - fill.taken:
+                return False
+            fill.taken.add(chunk)
+            return True
+
+    def _fetch(self, fill: Fill, chunk: int) -> None:
         at = chunk * CHUNK_BYTES
-        size = min(CHUNK_BYTES, fill.size - at)
         error: OSError | None = None
         try:
-            if waits:
-                content = self._storage.read(fill.path, fill.offset + at, size, fill.facts)
-            else:
-                with self._gate(size):
-                    content = self._storage.read(fill.path, fill.offset + at, size, fill.facts)
+            content = self._storage.read(fill.path, fill.offset + at, min(CHUNK_BYTES, fill.size - at), fill.facts)
             with self._changed:
                 if self._fills.get(fill.key) is fill:
                     with self._pieces.opened(fill.key) as descriptor:
@@ -151,3 +160,7 @@ class Fills:
     def is_filling(self, key: str) -> bool:
         """Whether a piece is still on its way, or failed on it."""
         return key in self._fills
+
+
+def _at_once(_: int) -> AbstractContextManager[None]:
+    return nullcontext()

@@ -2,16 +2,34 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bbflow.phases import BoardSource
 from bbflow.staging import parse_policy
-from bbflow.staging.gate import Gate
+from bbflow.staging.gate import Decision, Gate
+from bbflow.staging.policies import Policy, Situation
 from bbflow.staging.watching import Load, Watch
 
 AT_ONCE = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parted(Policy):
+    """What a policy, whose pace is for all IOnodes together, leaves to one of them."""
+
+    policy: Policy
+    """For all."""
+    nodes: Callable[[], int]
+    """Gives how many there are."""
+
+    def choose(self, situation: Situation) -> Decision:
+        """Decide for all, and take one's part of the pace."""
+        decision = self.policy.choose(situation)
+        pace = decision.bytes_per_s
+        return decision if pace is None else replace(decision, bytes_per_s=pace / max(self.nodes(), 1))
 
 
 class GivingWay:
@@ -30,8 +48,11 @@ class GivingWay:
         self._lock = threading.Lock()
         self._waiting_bytes = 0
         self._watch: Watch | None = None
+        self.nodes = 1
+        """IOnodes of the same master that are up; a policy's pace is for all of them."""
         if phases is not None:
-            source, chosen = BoardSource(phases, None), parse_policy(policy)
+            source, whole = BoardSource(phases, None), parse_policy(policy)
+            chosen = Parted(max_delay_s=whole.max_delay_s, policy=whole, nodes=lambda: self.nodes)
             self._watch = Watch(chosen, self._gate, source, self._load, time.time, _ignore, _ignore)
             self._watch.start()
 

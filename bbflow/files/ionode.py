@@ -102,6 +102,7 @@ class IoNode:
 
     def __init__(self, place: IoNodePlace, endpoint: Endpoint, storage: str, giving_way: GivingWay) -> None:
         self._place, self._endpoint = place, endpoint
+        self._giving_way = giving_way
         self._pieces = Pieces(place.directory)
         self._bound = Bound(place.capacity, place.room)
         self._identity = WelcomeReply(name=place.name, host=socket.gethostname())
@@ -246,6 +247,7 @@ class IoNode:
 
     def _learn(self, nodes: Iterable[IonodeTold]) -> None:
         self._addresses = {told.name: address_of(told, self._endpoint.key) for told in nodes if told.up}
+        self._giving_way.nodes = len(self._addresses)
 
     def _obey(self, master: Caller) -> None:
         while True:

@@ -1,6 +1,13 @@
 """Files that come before they are read: no further than there is room, or waves are, and none in vain."""
 
+from dataclasses import dataclass
+
+import pytest
+
 from bbflow.cli import main
+from bbflow.files.giving_way import Parted
+from bbflow.phases import io_phase
+from bbflow.staging import Decision, Policy, Situation
 from testsupport.waiting import until
 
 FILE = bytes(200_000)
@@ -72,3 +79,25 @@ def test_what_has_no_room_at_all_is_named_and_the_rest_comes(servers):
     ((path, reason),) = client.status()[0]["unread"]
     assert path == "large"
     assert "takes 2 MiB at once, and the IOnodes have 1 MiB" in reason
+
+
+def test_what_nobody_waits_for_gives_way_to_other_applications(servers, tmp_path):
+    put(servers, "a", "b")
+    with io_phase("ocean-model", tmp_path / "phases"):
+        client = servers.start(node=("--policy", "full-delay", "--phases", str(tmp_path / "phases")))
+        assert client.prefetch(["/"]) == 2
+        assert client.read("/b") == FILE  # somebody waits for it
+        assert client.status()[0]["prefetching"] == 1
+    until(lambda: client.status()[0]["prefetching"] == 0, "the other file")
+
+
+@dataclass(frozen=True)
+class Pace(Policy):
+    def choose(self, situation):
+        return Decision(bytes_per_s=100.0 if situation.phases else None)
+
+
+@pytest.mark.parametrize(("phases", "pace"), [((), None), (("a phase",), 25.0)])
+def test_a_pace_is_for_all_ionodes_together(phases, pace):
+    parted = Parted(policy=Pace(), nodes=lambda: 4)
+    assert parted.decide(Situation(now_s=0.0, phases=phases)).bytes_per_s == pace
