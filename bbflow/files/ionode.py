@@ -115,6 +115,8 @@ class IoNode:
             place.name, self._pieces, self._fills, backing, lambda: self._addresses, giving_way.chunk
         )
         self._workers = ThreadPoolExecutor(THREADS, thread_name_prefix="bbflow-transfer")
+        # A delay policy may hold all of these; what clients wait for, such as a look at a directory, goes on.
+        self._uploads = ThreadPoolExecutor(THREADS, thread_name_prefix="bbflow-upload")
         self._sending = threading.Lock()
         self._told: Caller | None = None
         self._busy: dict[str, int] = {}
@@ -267,7 +269,7 @@ class IoNode:
             else:
                 with self._sending:
                     self._busy |= _object_of(told)
-                self._workers.submit(self._execute, told)
+                (self._uploads if isinstance(told, UploadCommand) else self._workers).submit(self._execute, told)
 
     def _watch_room(self) -> None:
         """Tell the master whenever streams want more of the node, or less."""
