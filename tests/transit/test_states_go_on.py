@@ -16,7 +16,7 @@ from bbflow.records import BlockForm, Layout, Step
 from bbflow.transit.chain.saved import read_state
 from bbflow.transit.chain.taking_over import carried_on, take_over
 from bbflow.transit.folding.regions import check_apart
-from bbflow.transit.folding.shards import ShardKey
+from bbflow.transit.folding.shards import ShardKey, overlapping
 from bbflow.view.stream import News, StreamView
 
 SHAPE = 4, 6
@@ -134,9 +134,12 @@ def test_blocks_that_overlap_in_one_step_are_an_error():
 @given(st.lists(st.sampled_from([*ROWS, *COLUMNS, *QUARTERS]), min_size=2, max_size=6, unique=True))
 def test_all_blocks_that_overlap_are_found(placed):
     keys = [ShardKey(node, "x", start, count) for node, start, count in placed]
+    parts = [tuple(slice(at, at + size) for at, size in zip(key.start, key.count, strict=True)) for key in keys]
     covered = np.zeros(SHAPE, int)
-    for key in keys:
-        covered[tuple(slice(first, first + size) for first, size in zip(key.start, key.count, strict=True))] += 1
+    for part in parts:
+        covered[part] += 1
+    shared = {at for pair in overlapping([(key.start, key.count) for key in keys]) for at in pair}
+    assert shared == {at for at, part in enumerate(parts) if covered[part].max() > 1}
     with nullcontext() if covered.max() < 2 else pytest.raises(ConfigError):
         check_apart(0, keys)
 

@@ -23,7 +23,7 @@ from bbflow.transit.folding.inputs import Inputs
 from bbflow.transit.folding.kept import Kept
 from bbflow.transit.folding.lanes import state_sizes
 from bbflow.transit.folding.layouts import by_region, layout_of
-from bbflow.transit.folding.shards import Room, ShardState, StatePlace, overlap
+from bbflow.transit.folding.shards import Room, ShardState, StatePlace, overlapping
 from bbflow.transit.folding.slots import BASE, CARRIED, INNER, OUTER, Keys, StateSlot
 from bbflow.transit.folding.states import combine_files, forget, map_source, slot_of
 from bbflow.transit.folding.task import FoldWork, ShardFold
@@ -166,8 +166,7 @@ def place_states(
 
 def find_shared(shards: Sequence[ShardState]) -> frozenset[int]:
     """Find the shards that have points in common with others: those of operators that need no order."""
-    pairs = ((a, b) for a in range(len(shards)) for b in range(a) if overlap(shards[a].region, shards[b].region))
-    return frozenset(number for pair in pairs for number in pair)
+    return frozenset(number for pair in overlapping([shard.region for shard in shards]) for number in pair)
 
 
 def coordinates_of(results: Path) -> list[tuple[SavedArray, Array]]:

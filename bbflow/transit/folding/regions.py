@@ -1,12 +1,12 @@
 """Where the blocks of a step lie in the field of a diagnostic."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 
 from bbflow.errors import ConfigError, nearest
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.records import Block, BlockForm, Layout, Step
-from bbflow.transit.folding.shards import ShardKey, overlap
+from bbflow.transit.folding.shards import ShardKey, overlapping
 
 Place = tuple[str, int]
 """The name of a node, and which of the forms there."""
@@ -130,21 +130,11 @@ def check_apart(number: int, keys: Collection[ShardKey]) -> None:
     ConfigError
         If blocks overlap.
     """
-    axis = _most_divided(keys)
-    following = sorted(keys, key=lambda key: key.start[axis:])
-    for at, left in enumerate(following):
-        for right in following[at + 1 :]:
-            if left.start and right.start[axis] >= left.start[axis] + left.count[axis]:
-                break
-            if overlap((left.start, left.count), (right.start, right.count)):
-                raise ConfigError(
-                    f"operators of {left.diagnostic}: in step {number} the block at {left.start} of shape {left.count} "
-                    f"on BB node {left.node} and that at {right.start} of shape {right.count} on {right.node} overlap, "
-                    "so some points would count twice: let the ranks' blocks not overlap"
-                )
-
-
-def _most_divided(keys: Iterable[ShardKey]) -> int:
-    """Give the axis along which most blocks begin at different places: few are compared with each other then."""
-    starts = [set(axis) for axis in zip(*(key.start for key in keys), strict=True)]
-    return max(range(len(starts)), key=lambda axis: len(starts[axis]), default=0)
+    told = list(keys)
+    for one, other in overlapping([(key.start, key.count) for key in told]):
+        left, right = told[one], told[other]
+        raise ConfigError(
+            f"operators of {left.diagnostic}: in step {number} the block at {left.start} of shape {left.count} "
+            f"on BB node {left.node} and that at {right.start} of shape {right.count} on {right.node} overlap, "
+            "so some points would count twice: let the ranks' blocks not overlap"
+        )

@@ -1,7 +1,7 @@
 """Shards: the parts of a field that one node folds, and where their partial states lie."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -19,6 +19,25 @@ def overlap(left: Region, right: Region) -> bool:
     """Whether two regions have points in common."""
     axes = zip(*left, *right, strict=True)
     return all(a < c + d and c < a + b for a, b, c, d in axes)
+
+
+def overlapping(regions: Sequence[Region]) -> Iterator[tuple[int, int]]:
+    """Find the pairs of regions that have points in common, by their positions; few are compared with each other."""
+    axis = _most_divided(regions)
+    following = sorted(range(len(regions)), key=lambda at: regions[at][0][axis:])
+    for at, left in enumerate(following):
+        start, count = regions[left]
+        for right in (following[later] for later in range(at + 1, len(following))):
+            if start and regions[right][0][axis] >= start[axis] + count[axis]:
+                break
+            if overlap(regions[left], regions[right]):
+                yield left, right
+
+
+def _most_divided(regions: Iterable[Region]) -> int:
+    """Give the axis along which most regions begin at different places."""
+    starts = [set(axis) for axis in zip(*(start for start, _ in regions), strict=True)]
+    return max(range(len(starts)), key=lambda axis: len(starts[axis]), default=0)
 
 
 @dataclass(frozen=True, slots=True)
