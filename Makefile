@@ -30,7 +30,7 @@ DECODERS := -std=c++17 -g -O1 -Iadios2-engine/src adios2-engine/tests/program/de
 	$(patsubst %,adios2-engine/src/%.cpp,Crc32 Frame Json MessagePack Utf8 Value)
 fuzz: $(VENV)/.test
 	mkdir -p $(VENV)/corpus
-	for target in frames handshake data index agent; do \
+	for target in frames handshake data index agent master; do \
 		mkdir -p $(VENV)/corpus/$$target && \
 		$(BIN)/python tests/fuzz/fuzz.py $$target -max_total_time=$(FUZZ_SECONDS) -max_len=400 \
 			$(VENV)/corpus/$$target || exit 1; done
