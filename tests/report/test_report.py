@@ -181,7 +181,7 @@ def test_all_missing_and_constant_fields_do_not_stop_the_report(tmp_path):
     synthetic.write_store(results, tmp_path / "results.zarr")
     text = write_report(tmp_path).read_text()
     assert "mean = no value (2000-02)" in text
-    assert "mean = 0 kg m-2 s-1 (whole run)" in text
+    assert "mean = 0 kg m⁻² s⁻¹ (whole run)" in text
 
 
 def test_six_operators_take_two_pictures(tmp_path):
