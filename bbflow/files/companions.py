@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from bbflow.belongings import make
+from bbflow.belongings import is_made, make
 from bbflow.files.names import STREAMS_URL
 from bbflow.files.pieces import IONODE_FILES
 from bbflow.landing.contact import NodeAddress, claim_master
@@ -95,12 +95,12 @@ class Companions:
         directory = own_directory(self._directory, f"{self._name}-{kind}", self._contact)
         common = ["--contact", str(self._contact), "--name", self._name, "--directory", str(directory), "--with-parent"]
         command = [sys.executable, "-m", "bbflow", "files", server, *common, *self._listen, *words]
-        keeper = threading.Thread(target=self._run, args=(command,), name=f"bbflow-keep-{kind}", daemon=True)
+        keeper = threading.Thread(target=self._run, args=(command, directory), name=f"bbflow-keep-{kind}", daemon=True)
         self._keepers.append(keeper)
         keeper.start()
 
-    def _run(self, command: Sequence[str]) -> None:
-        """Start a server again and again, unless it ends by itself as it was asked to."""
+    def _run(self, command: Sequence[str], directory: Path) -> None:
+        """Start a server again and again, unless it was asked to end and to keep nothing: a signal doesn't."""
         while not self._closing.is_set():
             # Signals to the whole group, such as Ctrl-C, are for the node: it ends its companions in order.
             process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
@@ -108,7 +108,7 @@ class Companions:
                 time.sleep(PAUSE_S)
             if process.stdin is not None:
                 process.stdin.close()
-            if process.wait(END_S) == 0:
+            if process.wait(END_S) == 0 and not is_made(directory):
                 return
 
     def close(self) -> None:

@@ -74,7 +74,8 @@ class GivingWay:
         return Load(self._waiting_bytes, None)
 
     def close(self) -> None:
-        """End the watch."""
+        """End the watch, and the transfers that wait: they are asked for again."""
+        self._gate.close()
         if self._watch is not None:
             self._watch.close()
 

@@ -3,15 +3,18 @@
 import os
 import subprocess
 import sys
+from contextlib import suppress
 
 import dask.array
 import fsspec
 import numpy as np
 import pandas as pd
+import psutil
 import pytest
 import xarray as xr
 
 from bbflow.cli import main
+from bbflow.errors import NodeError
 from bbflow.files.client import FilesClient
 from bbflow.phases import io_phase
 from testsupport.waiting import until
@@ -71,6 +74,19 @@ def test_the_command_line_copies_lists_and_writes_back(servers, tmp_path, capfdb
     assert files("cat", "/tree/in/sub/x.dat") == content
 
 
+def is_server_in(process, directory):
+    try:
+        words = process.cmdline()
+    except psutil.Error:
+        return False
+    return "files" in words[2:4] and any(word.startswith(str(directory)) for word in words)
+
+
+def is_there(contact):
+    with suppress(NodeError, OSError), FilesClient(contact) as client:
+        return "/kept" in [entry.path for entry in client.entries("/")]
+
+
 def test_nodes_with_files_come_and_go_by_two_commands(tmp_path, short_path):
     contact, storage = tmp_path / "contact.json", tmp_path / "storage"
     common = ["--contact", str(contact)]
@@ -82,6 +98,12 @@ def test_nodes_with_files_come_and_go_by_two_commands(tmp_path, short_path):
         with FilesClient(contact) as client:
             client.write("/kept", b"bytes")
             assert client.flush(wait_s=1)["left"] == 1  # it gives way to the other application
+        servers = [process for process in psutil.process_iter() if is_server_in(process, short_path)]
+        assert len(servers) > 2
+        for server in servers:
+            server.terminate()
+        assert not psutil.wait_procs(servers, timeout=60)[1]
+    until(lambda: is_there(contact), "the servers that a signal had ended come back")
     with FilesClient(contact) as client:
         assert client.flush(wait_s=100)["left"] == 0
     assert main(["down", *common]) == 0
