@@ -82,9 +82,9 @@ def is_server_in(process, directory):
     return "files" in words[2:4] and any(word.startswith(str(directory)) for word in words)
 
 
-def is_there(contact):
+def ionodes(contact):
     with suppress(NodeError, OSError), FilesClient(contact) as client:
-        return "/kept" in [entry.path for entry in client.entries("/")]
+        return sorted(node["name"] for status in client.status() for node in status["nodes"] if node["up"])
 
 
 def test_nodes_with_files_come_and_go_by_two_commands(tmp_path, short_path):
@@ -103,7 +103,7 @@ def test_nodes_with_files_come_and_go_by_two_commands(tmp_path, short_path):
         for server in servers:
             server.terminate()
         assert not psutil.wait_procs(servers, timeout=60)[1]
-    until(lambda: is_there(contact), "the servers that a signal had ended come back")
+    until(lambda: ionodes(contact) == ["bb0", "bb0", "bb1"], "the servers that a signal had ended don't come back")
     with FilesClient(contact) as client:
         assert client.flush(wait_s=100)["left"] == 0
     assert main(["down", *common]) == 0
