@@ -55,7 +55,7 @@ def steady(run: Run, victim: str, dice: Random) -> bool:
 
 def at_window_end(run: Run, victim: str, dice: Random) -> bool:
     """Wait for the batch before the first month's end, and a moment."""
-    there = run.wait_until(lambda: run.folds() >= 61)
+    there = run.wait_until(lambda: run.folded() >= 61 * BATCH_STEPS)
     time.sleep(dice.uniform(0.0, 0.2))
     return there
 
