@@ -115,7 +115,7 @@ class Analysing:
 
     def _drop(self, peer: int, asked: DropRequest) -> DoneReply:
         stream = self._held(asked)
-        if stream.status == "open":
+        if stream.status == "open" and not asked.left:
             raise StreamError(f"stream {stream.name!r} is still being written")
         self._store.record(DropRecord(stream=stream.name))
         self._attached.pop(stream.name, None)

@@ -120,6 +120,8 @@ class DropRequest(Struct, frozen=True, tag_field="op", tag="drop", kw_only=True)
 
     stream: str
     epoch: int | None = None
+    left: bool = False
+    """Whether it may be open here, since all its ranks of this node have moved to others."""
 
 
 class StatusRequest(Struct, frozen=True, tag_field="op", tag="status", kw_only=True):

@@ -17,6 +17,7 @@ from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.chain.comparing import check_clock
 from bbflow.transit.chain.taking_over import keep_state, take_over
 from bbflow.transit.cluster import Cluster, dask_failures
+from bbflow.transit.folding.checkpoints import nodes_with_states
 from bbflow.transit.opening import FirstStep, check_variables, make_clock, own_names
 from bbflow.transit.outcome import Outcome as Outcome
 from bbflow.transit.outcome import ended_before
@@ -123,7 +124,8 @@ class Pipeline:
         ]
 
     def _check_nodes_are_whole(self) -> None:
-        if emptied := self._consumers.emptied():
+        holding = nodes_with_states(self._consumers.of(FOLD))
+        if emptied := sorted(holding.intersection(self._consumers.new)):
             raise StreamError(
                 f"BB node {' and '.join(emptied)} came back without what it held of stream {self._config.stream!r}: "
                 "its directory was removed, or its host was started again"
@@ -334,12 +336,12 @@ class Pipeline:
             # If it dies before all nodes have forgotten the stream, the next one sees that there is nothing left to do.
             self._consumers.commit(FOLD, folding.cursor, self._nodes, lambda _: outcome.packed)
             self._fold.remove_states()
-            self._consumers.drop()
+            self._consumers.drop(self._view.left)
         return outcome
 
     def _end(self, outcome: Outcome) -> Outcome:
         """Let the nodes forget a stream whose analysis had come to its end, and then died."""
-        self._consumers.drop()
+        self._consumers.drop(self._nodes)
         self._close()
         return outcome
 

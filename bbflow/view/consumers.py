@@ -1,6 +1,6 @@
 """The analysis' side of the nodes: its cursors and checkpoints, kept there by the agents."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -70,10 +70,10 @@ class Consumers:
         """Give for each node the step that every consumer was past at the start."""
         return {node: min(step for step, _ in cursors.values()) for node, cursors in self.cursors.items()}
 
-    def emptied(self) -> list[str]:
-        """Name the nodes that have lost what they held of the stream: others know what an earlier analysis has done."""
-        known = max((step for cursors in self.cursors.values() for step, _ in cursors.values()), default=-1)
-        return [node for node, epoch in self._epochs.items() if epoch == 1 and known >= 0]
+    @property
+    def new(self) -> list[str]:
+        """Nodes that had not heard of any analysis of the stream."""
+        return [node for node, epoch in self._epochs.items() if epoch == 1]
 
     def commit(self, consumer: str, step: int, nodes: Iterable[str], checkpoint: Callable[[str], bytes]) -> None:
         """Say that a consumer is past a step, on some nodes in their order.
@@ -108,10 +108,16 @@ class Consumers:
         statuses = [client.request("status")["streams"][self._stream] for client in self._clients.values()]
         return max(float(status["waited_s"]) for status in statuses)
 
-    def drop(self) -> None:
-        """Let the nodes forget the stream, which is folded and drained."""
+    def drop(self, left: Collection[str] = ()) -> None:
+        """Let the nodes forget the stream, which is folded and drained.
+
+        Parameters
+        ----------
+        left
+            Nodes that may not know that it has ended, since all their ranks have moved to others.
+        """
         for node, client in self._clients.items():
-            client.request("drop", stream=self._stream, epoch=self._epochs[node])
+            client.request("drop", stream=self._stream, epoch=self._epochs[node], left=node in left)
 
     def __enter__(self) -> Self:
         return self

@@ -171,6 +171,11 @@ class StreamView:
         return {name: view for name, view in self.taking_part.items() if left.count(name) < view.local_writers}
 
     @property
+    def left(self) -> list[str]:
+        """Nodes that all ranks have left for others."""
+        return [name for name in self.taking_part if name not in self._landing]
+
+    @property
     def frontier(self) -> int:
         """Highest step that is settled on all nodes."""
         landing = self._landing

@@ -255,6 +255,7 @@ def test_a_stream_that_is_written_can_not_be_dropped(bench):
     bench.open()
     assert "still being written" in bench.say(ANALYSIS, "drop", stream=STREAM)["error"]
     assert "there is no stream 'climat'" in bench.say(ANALYSIS, "drop", stream="climat")["error"]
+    assert bench.say(ANALYSIS, "drop", stream=STREAM, left=True)["ok"], "its rank is said to write elsewhere now"
 
 
 def test_a_stream_that_holds_steps_is_not_written_over(bench):

@@ -9,7 +9,8 @@ from bbflow.config import Config
 from bbflow.errors import ConfigError
 from bbflow.transit.chain.comparing import check_diagnostics
 from bbflow.transit.chain.saved import SavedState, read_state
-from bbflow.transit.folding.bookkeeping import Folding, named_rosters, settled_files
+from bbflow.transit.folding.bookkeeping import Folding
+from bbflow.transit.folding.checkpoints import named_rosters, settled_files
 from bbflow.transit.output.claiming import KEPT_FILE
 from bbflow.transit.rosters import RosterFiles
 from bbflow.view.consumers import Cursor

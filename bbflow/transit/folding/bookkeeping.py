@@ -356,6 +356,10 @@ class Folding:
                     for digest, (roster, alike) in self.states.packed.items()
                     if roster.node == node
                 },
+                "nodes": [
+                    *{key.node for key in self.states.single},
+                    *{roster.node for roster, _ in self.states.packed.values()},
+                ],
                 "timeline": self.timeline.to_wire(),
                 "errors": self.errors,
                 "numbers": [self._offset, self.last_number],
@@ -383,17 +387,3 @@ class Folding:
             newest = self.origins.settled.get(key)
             if newest is None or checkpoint["settled"].get(key) == [newest.number, newest.path]:
                 self.states[state.key] = state
-
-
-def settled_files(cursors: Mapping[str, Cursor]) -> dict[str, str]:
-    """Give the newest state file that any checkpoint names, for each diagnostic whose blocks have moved."""
-    newest: dict[str, tuple[int, str]] = {}
-    for _, packed in cursors.values():
-        for key, (number, path) in (msgpack.unpackb(packed)["settled"] if packed else {}).items():
-            newest[key] = max(newest.get(key, (-1, "")), (number, path))
-    return {key: path for key, (_, path) in newest.items()}
-
-
-def named_rosters(cursors: Mapping[str, Cursor]) -> set[str]:
-    """Give the digests of the rosters that any checkpoint names."""
-    return {name for _, packed in cursors.values() if packed for name in msgpack.unpackb(packed)["rosters"]}
