@@ -98,9 +98,10 @@ class NodeStore:
         is_held = self.has_pool and self.extents.free_bytes < self.extents.capacity
         return is_held or any(stream.status == "open" for stream in self._streams.values())
 
-    def settle_pool(self, now_s: float) -> bool:
-        """Go on with claiming a shared pool when a stream is open, or leave it to files; give whether it just came."""
-        return self._shared is not None and self._shared.settle(needed=self._needs_pool, now_s=now_s)
+    def settle_pool(self, now_s: float) -> None:
+        """Go on with claiming a shared pool when a stream is open, or leave it to files."""
+        if self._shared is not None:
+            self._shared.settle(needed=self._needs_pool, now_s=now_s)
 
     def pool(self) -> memoryview:
         """Give the pool's bytes; they are mapped when they are first needed."""

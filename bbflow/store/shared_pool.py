@@ -46,8 +46,8 @@ class SharedPool:
         """Whether `settle` has nothing to do."""
         return needed == self.is_there == self._is_wanted
 
-    def settle(self, *, needed: bool, now_s: float) -> bool:
-        """Go on with claiming it while it is needed, or give it back some time after it was; give whether it just came.
+    def settle(self, *, needed: bool, now_s: float) -> None:
+        """Go on with claiming it while it is needed, or give it back some time after it was.
 
         Parameters
         ----------
@@ -58,29 +58,28 @@ class SharedPool:
         """
         if needed:
             self._idle_since_s = None
-            return not self.is_there and self._claim()
+            if not self.is_there:
+                self._claim()
+            return
         if self._idle_since_s is None:
             self._idle_since_s = now_s
         if now_s - self._idle_since_s >= KEEP_S or not self.is_there:
             self._leave()
-        return False
 
-    def _claim(self) -> bool:
+    def _claim(self) -> None:
         capacity, self._is_wanted = self._extents.capacity, True
         if not self._room.claim_pool(capacity):
-            return False
+            return
         part = min(PART_BYTES, capacity - self._backed_bytes)
         try:
             back_pool(self._path, self._backed_bytes, part)
         except CapacityError as error:
             self._complain(str(error))
-            return False
+            return
         self._backed_bytes += part
-        if self._backed_bytes < capacity:
-            return False
-        self._extents.give_back([(0, capacity)])
-        self.is_there = True
-        return True
+        if self._backed_bytes == capacity:
+            self._extents.give_back([(0, capacity)])
+            self.is_there = True
 
     def _complain(self, trouble: str) -> None:
         if trouble != self._trouble:

@@ -173,7 +173,8 @@ class StreamView:
     @property
     def left(self) -> list[str]:
         """Nodes that all ranks have left for others."""
-        return [name for name in self.taking_part if name not in self._landing]
+        landing = self._landing
+        return [name for name in self.taking_part if name not in landing]
 
     @property
     def frontier(self) -> int:
@@ -218,12 +219,18 @@ class StreamView:
         ranks = sum(self._ranks_of(name, number) for name in self.taking_part)
         return ranks >= max((view.writers for view in self.taking_part.values()), default=0)
 
-    def torn_after(self, cursor: int) -> list[int]:
-        """Numbers of the settled steps above `cursor` of which a node that we know has lost its part, oldest first."""
-        if not self._whole:
-            return []
-        settled = set(range(cursor + 1, self.frontier + 1)) - self.discarded
-        return sorted(number for number in settled if not self.is_whole(number))
+    def torn_after(self, cursor: int, complete: Sequence[int]) -> list[int]:
+        """Numbers of the settled steps above `cursor` of which a node that we know has lost its part, oldest first.
+
+        Parameters
+        ----------
+        cursor
+            A step's number.
+        complete
+            What `steps_after` gives for it.
+        """
+        settled = range(cursor + 1, self.frontier + 1) if self._whole else ()
+        return sorted({*settled}.difference(self.discarded, complete))
 
     def held_after(self, cursor: int) -> list[int]:
         """Numbers of the settled steps above `cursor` of which some node still holds a part, oldest first."""

@@ -121,8 +121,9 @@ class Folding:
             variables don't cover the same regions.
         """
         batch = Batch((), (), {}, self.cursor)
-        torn = view.torn_after(self.cursor)
-        for number in sorted([*view.steps_after(self.cursor), *torn])[: self.config.workers.batch_steps]:
+        complete = view.steps_after(self.cursor)
+        torn = view.torn_after(self.cursor, complete)
+        for number in sorted([*complete, *torn])[: self.config.workers.batch_steps]:
             parts = parts_of(view, number)
             if number in torn or (self.losses and self._lacks_time(parts, clock)):
                 batch = replace(batch, through=number, late=batch.late + 1, torn=(*batch.torn, number))
