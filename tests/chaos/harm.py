@@ -61,9 +61,10 @@ def at_window_end(run: Run, victim: str, dice: Random) -> bool:
 
 
 def at_end(run: Run, victim: str, dice: Random) -> bool:
-    """Wait until the simulation has ended, and a moment."""
-    there = run.wait_until(lambda: run.simulation_code is not None)
-    time.sleep(dice.uniform(0.0, 0.3))
+    """Wait until the simulation ends or will do so soon, and a moment: what comes after it is short."""
+    last = STEPS - dice.randint(0, 4 * BATCH_STEPS)
+    there = run.wait_until(lambda: run.folded() >= last or run.simulation_code is not None)
+    time.sleep(dice.uniform(0.0, 0.1))
     return there
 
 
