@@ -115,7 +115,7 @@ class Run:
         words += [*setting.options, "--no-report", "--"]
         # The shell tells the simulation's own exit code, whatever becomes of all others.
         words += ["sh", "-c", f'"$@"; code=$?; echo $code > {folder}/code; exit $code', "sh"] if tells_code else []
-        words += [*setting.before_simulation, "nice", "-n", "19", *model]  # ranks that wait for each other spin
+        words += [*setting.before_simulation, *model]
         with (folder / "said").open("wb") as said:
             self.process = psutil.Popen(words, stdout=said, stderr=said, start_new_session=True)
         self._program, self._began_s = program, time.monotonic()
