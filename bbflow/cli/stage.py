@@ -33,6 +33,7 @@ from bbflow.errors import ConfigError
 from bbflow.events import EventLog
 from bbflow.staging import Stager
 from bbflow.staging.diary import kind_of
+from bbflow.staging.gate import Decision
 from bbflow.staging.names import check_names, link_tree, unlink_gone, write_listing
 from bbflow.staging.program import ProgramStep, expand_program, parse_program
 from bbflow.staging.running import run_program
@@ -40,6 +41,8 @@ from bbflow.staging.sources import Sources
 from bbflow.units import format_bytes, parse_bytes
 
 _SHOW_EVERY_S = 0.2
+_TELL_AFTER_S = 5.0
+"""Transfers that wait longer say why, where nobody sees the bar too."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -101,6 +104,7 @@ def _run_shown(stager: Stager, steps: Sequence[ProgramStep], slots: int) -> None
                 lambda total, done, words: progress.update(
                     bar, total=total, completed=done, description=f"{len(ended)}/{len(steps)} tasks, {words}"
                 ),
+                lambda reason: progress.console.print(f"bbflow: transfers wait: {reason}", highlight=False),
             )
         except KeyboardInterrupt:
             stager.close()
@@ -108,12 +112,41 @@ def _run_shown(stager: Stager, steps: Sequence[ProgramStep], slots: int) -> None
         running.result()
 
 
-def _follow(stager: Stager, running: "Future[None]", show: Callable[[int, int, str], None]) -> None:
+def _follow(
+    stager: Stager, running: "Future[None]", show: Callable[[int, int, str], None], tell: Callable[[str], None]
+) -> None:
+    held = Held(tell)
     while not running.done():
         state = stager.state()
+        held.look(state.decision, time.monotonic())
         words = {"hold": "held", "pace": "paced", "scale": "few fetchers"}.get(kind_of(state.decision) or "", "staging")
         show(max(state.staged_bytes + state.remaining_bytes, state.passed_bytes), state.passed_bytes, words)
         time.sleep(_SHOW_EVERY_S)
+
+
+class Held:
+    """Tells once why transfers wait, when they have waited for a while.
+
+    Parameters
+    ----------
+    tell
+        Gets the reason.
+    """
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+        self._since_s: float | None = None
+        self._told = ""
+
+    def look(self, decision: Decision, now_s: float) -> None:
+        """Take what holds now; `now_s` is any clock's, in seconds."""
+        if not decision.hold:
+            self._since_s, self._told = None, ""
+            return
+        self._since_s = now_s if self._since_s is None else self._since_s
+        if now_s - self._since_s >= _TELL_AFTER_S and decision.reason != self._told:
+            self._told = decision.reason
+            self._tell(decision.reason)
 
 
 def _places(stager: Stager, steps: Sequence[ProgramStep]) -> dict[str, Path]:

@@ -41,7 +41,7 @@ def transfers_of(options: argparse.Namespace) -> Mapping[str, Any]:
         places.insert(0, BoardSource(options.phases, options.file_system))
     look_in(str(Path.cwd()))  # for a policy of one's own
     policy = parse_policy(options.policy)
-    if not places and options.policy != "no-action":
+    if not places and policy.needs_phases:
         raise ConfigError(f"policy {options.policy}: without --phases or --observe no phase would ever be seen")
     return {
         "policy": policy,

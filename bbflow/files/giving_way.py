@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bbflow.phases import BoardSource
-from bbflow.staging import parse_policy
 from bbflow.staging.gate import Decision, Gate
-from bbflow.staging.policies import Policy, Situation
+from bbflow.staging.policies import NoAction, Policy, Situation, checked_policy
 from bbflow.staging.watching import Load, Watch
 
 AT_ONCE = 16
@@ -41,6 +40,11 @@ class GivingWay:
         As for ``bbflow stage --policy``.
     phases
         Where I/O phases are announced; None for nowhere.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such policy, or it could never see a phase.
     """
 
     def __init__(self, policy: str = "no-action", phases: Path | None = None) -> None:
@@ -50,8 +54,9 @@ class GivingWay:
         self._watch: Watch | None = None
         self.nodes = 1
         """IOnodes of the same master that are up; a policy's pace is for all of them."""
-        if phases is not None:
-            source, whole = BoardSource(phases, None), parse_policy(policy)
+        whole = checked_policy(policy, phases)
+        if not isinstance(whole, NoAction):
+            source = None if phases is None else BoardSource(phases, None)
             chosen = Parted(max_delay_s=whole.max_delay_s, policy=whole, nodes=lambda: self.nodes)
             self._watch = Watch(chosen, self._gate, source, self._load, time.time, _ignore, _ignore)
             self._watch.start()

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, SupportsIndex
+from typing import Any, ClassVar, SupportsIndex
 
 from bbflow.errors import ConfigError, nearest
 from bbflow.models.interference import Interference
@@ -50,6 +50,8 @@ class Situation:
 class Policy(ABC):
     """A delay policy."""
 
+    needs_phases: ClassVar[bool] = True
+    """Whether it could never do anything where no phase is seen; False for one that goes by the clock, say."""
     max_delay_s: float = MAX_DELAY_S
     """After so many seconds of phases without a break, transfers go on as if there were none."""
 
@@ -78,6 +80,8 @@ class Policy(ABC):
 @dataclass(frozen=True)
 class NoAction(Policy):
     """Transfers take no notice of anybody (Eley, section III-A)."""
+
+    needs_phases: ClassVar[bool] = False
 
     def choose(self, situation: Situation) -> Decision:
         """Let everything pass."""
@@ -283,13 +287,18 @@ def _own_kind(name: str) -> type[Policy]:
     kind: type[Policy] | None = find_own(name)
     if kind is None:
         raise ConfigError(f"unknown delay policy {name!r}; {nearest(name, [*POLICIES, *installed()])}")
-    is_policy = isinstance(kind, type) and issubclass(kind, Policy) and dataclasses.is_dataclass(kind)
+    is_policy = isinstance(kind, type) and issubclass(kind, Policy) and _is_dataclass_itself(kind)
     if not is_policy or any(_has_no_default(item) for item in dataclasses.fields(kind)):
         raise ConfigError(
             f"{name} is no delay policy: it must be a dataclass that inherits from bbflow.staging.Policy, with a "
             "default for each of its settings"
         )
     return kind
+
+
+def _is_dataclass_itself(kind: type) -> bool:
+    """Whether a class is decorated: one that only inherits has its base's settings, and none of its own."""
+    return "__dataclass_fields__" in vars(kind)
 
 
 def _has_no_default(item: dataclasses.Field[Any]) -> bool:
@@ -312,7 +321,7 @@ def checked_policy(text: str, phases: Path | None) -> Policy:
         If there is no such policy, or it could never see a phase.
     """
     policy = parse_policy(text)
-    if phases is None and not isinstance(policy, NoAction):
+    if phases is None and policy.needs_phases:
         raise ConfigError(f"delay policy {text}: it needs 'phases', a directory where I/O phases are announced")
     return policy
 

@@ -17,12 +17,12 @@ APPLICATION = "bbflow drain"
 """Who is in the phase that the drain announces."""
 
 
-def giving_way_to(policy: str, phases: Path) -> Callable[[DrainWork], Drained]:
+def giving_way_to(policy: str, phases: Path | None) -> Callable[[DrainWork], Drained]:
     """Give what a drain task calls that gives way to phases."""
     return partial(drain_giving_way, policy=checked_policy(policy, phases), phases=phases)
 
 
-def drain_giving_way(work: DrainWork, policy: Policy, phases: Path) -> Drained:
+def drain_giving_way(work: DrainWork, policy: Policy, phases: Path | None) -> Drained:
     """Write raw steps as a policy allows.
 
     Parameters
@@ -32,7 +32,7 @@ def drain_giving_way(work: DrainWork, policy: Policy, phases: Path) -> Drained:
     policy
         How to give way.
     phases
-        Where phases are announced.
+        Where phases are announced; nowhere if None.
     """
     secede()  # while it waits, its thread is for folds
     policy = Share(policy.max_delay_s, policy=policy, number=work.share, fetchers=work.shares, nodes=1)
@@ -41,12 +41,12 @@ def drain_giving_way(work: DrainWork, policy: Policy, phases: Path) -> Drained:
 
 
 @contextmanager
-def giving_way(policy: Policy, phases: Path) -> Iterator[Callable[[int], AbstractContextManager[None]]]:
+def giving_way(policy: Policy, phases: Path | None) -> Iterator[Callable[[int], AbstractContextManager[None]]]:
     """Give a gate for the drain; from the first chunk that passes, the drain's own phase is announced."""
-    others = BoardSource(phases, ignore=[APPLICATION])
+    others = None if phases is None else BoardSource(phases, ignore=[APPLICATION])
     with ExitStack() as stack:
         gate = stack.enter_context(WatchedGate(policy, others).watched())
-        unannounced = [io_phase(APPLICATION, phases)]
+        unannounced = [] if phases is None else [io_phase(APPLICATION, phases)]
 
         @contextmanager
         def chunk(size_bytes: int) -> Iterator[None]:

@@ -29,7 +29,7 @@ def writing(raw: RawConfig) -> Callable[[DrainWork], Drained]:
         As `check_policy`.
     """
     check_policy(raw)
-    if raw.phases is None:
+    if raw.policy == RawConfig().policy and raw.phases is None:
         return drain_steps
     from bbflow.transit.giving_way import giving_way_to
 

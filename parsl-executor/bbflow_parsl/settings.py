@@ -10,7 +10,6 @@ from urllib.parse import urlsplit
 from bbflow.errors import ConfigError, nearest
 from bbflow.phases import BoardSource, PhaseSource
 from bbflow.staging import Policy, parse_policy
-from bbflow.staging.policies import NoAction
 from bbflow.units import parse_bytes
 
 SCHEMES = ("file", "http", "https", "s3")
@@ -76,7 +75,7 @@ class BurstBufferSettings:
             if name not in OPTIONS:
                 raise ConfigError(f"options has {name!r}, which no stager takes; {nearest(name, OPTIONS)}")
         policy = self.delay_policy
-        if self.phases is None and not isinstance(policy, NoAction):
+        if self.phases is None and policy.needs_phases:
             raise ConfigError(f"policy {self.policy}: it needs 'phases', a directory where I/O phases are announced")
         if self.slots is not None and self.slots < 1:
             raise ConfigError(f"slots is {self.slots}: a burst buffer needs 1 or more, or None for the workers")

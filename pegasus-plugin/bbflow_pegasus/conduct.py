@@ -44,7 +44,7 @@ class Conduct:
     @property
     def crowd(self) -> Path | None:
         """Where the jobs of a run that transfer see each other, and those of others if they have something to share."""
-        if self.phases is not None and not isinstance(self.policy, NoAction):
+        if self.phases is not None and self.policy.needs_phases:
             return self.phases / "transfers"
         return None if self.notes is None else self.notes.with_name("transfers")
 
@@ -74,7 +74,7 @@ def conduct_of(environment: Mapping[str, str]) -> Conduct:
     observed = tuple(filter(None, environment.get(OBSERVE, "").split(",")))
     text = environment.get(POLICY) or "no-action"
     policy = parse_policy(text)
-    if not phases and not observed and not isinstance(policy, NoAction):
+    if policy.needs_phases and not (phases or observed):
         raise ConfigError(f"delay policy {text} of the transfer: it needs {DIRECTORY_VARIABLE} or {OBSERVE}")
     job = environment.get("PEGASUS_DAG_JOB_ID", "")
     if not job.startswith(_STAGE_IN):

@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 from bbflow.errors import ConfigError, MissingToolError
 from bbflow.phases.board import DIRECTORY_VARIABLE
 from bbflow.staging import parse_policy
-from bbflow.staging.policies import NoAction
 from bbflow.units import parse_bytes
 from bbflow_pegasus.conduct import FILE_SYSTEM, OBSERVE, POLICY, TARGET
 
@@ -70,8 +69,7 @@ class BurstBufferSite:
             )
         if self.is_object and not (urlsplit(str(self.directory)).username and self.path.strip("/")):
             raise ConfigError(f"{self.directory}: write it as Pegasus does, s3://user@endpoint/bucket/prefix")
-        takes_notice = not isinstance(parse_policy(self.policy), NoAction)
-        if takes_notice and not (self.phases or self.observe):
+        if parse_policy(self.policy).needs_phases and not (self.phases or self.observe):
             raise ConfigError(f"policy {self.policy}: it needs 'phases', a directory where I/O phases are announced")
 
     @property

@@ -1,18 +1,23 @@
 """What keeps an application within its limit before a phase, and what the busy time between phases means."""
 
 import time
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bbflow.cli.stage import Held
+from bbflow.config import RawConfig
 from bbflow.errors import ConfigError
+from bbflow.files.giving_way import GivingWay
 from bbflow.models.interference import PhaseSample, fit_interference
 from bbflow.phases import BoardSource, Phase, Prediction
 from bbflow.staging import Decision, Gate, Policy, Situation, parse_policy
 from bbflow.staging.gate import CHUNK_S, PAUSE_S, next_chunk_bytes
-from bbflow.staging.policies import has_time
+from bbflow.staging.policies import checked_policy, has_time
 from bbflow.staging.watching import Load, Watch, free_share
+from bbflow.transit.policy import writing
 
 MB = 1e6
 SOON = Prediction(begins_s=110.0, duration_s=5.0, confidence=0.9, tolerance_s=0.5)
@@ -74,6 +79,7 @@ class Broken(Policy):
     [
         ("nowhere:Pace", "can't load nowhere:Pace"),
         ("bbflow.staging:Gate", "is no delay policy"),
+        (f"{__name__}:Broken", "must be a dataclass"),
         ("bbflow.staging:Share", "a default for each of its settings"),
         ("half-pace", "unknown delay policy 'half-pace'"),
         ("no-such:limit=3", "unknown delay policy 'no-such'"),
@@ -82,6 +88,39 @@ class Broken(Policy):
 def test_what_is_no_policy_is_told_at_once(text, message):
     with pytest.raises(ConfigError, match=message):
         parse_policy(text)
+
+
+@dataclass(frozen=True)
+class ByDay(Policy):
+    """Goes by the clock: holds in the second half of each 24 hours."""
+
+    needs_phases = False
+
+    def choose(self, situation):
+        return Decision(hold=situation.now_s % 86_400 >= 43_200, reason="at night")
+
+
+def test_a_policy_that_goes_by_the_clock_needs_no_place_to_see_phases(tmp_path):
+    policy = f"{__name__}:ByDay"
+    assert checked_policy(policy, None) == ByDay()
+    with pytest.raises(ConfigError, match="needs 'phases'"):
+        checked_policy("full-delay", None)
+    assert writing(RawConfig(policy=policy)).keywords["policy"] == ByDay()
+
+
+@pytest.mark.parametrize("policy", ["full-dely", "full-delay"])
+def test_ionodes_refuse_a_policy_that_is_unknown_or_could_never_see_a_phase(policy):
+    with pytest.raises(ConfigError, match=policy):
+        GivingWay(policy)
+
+
+def test_transfers_that_are_held_for_long_say_why_once():
+    said = []
+    held = Held(said.append)
+    for now_s in range(20):
+        held.look(Decision(hold=now_s >= 3, reason="I/O phase of ocean-model"), float(now_s))
+        assert len(said) == (now_s >= 8)
+    assert said == ["I/O phase of ocean-model"]
 
 
 def test_transfers_go_on_when_a_policy_of_ones_own_fails(tmp_path):
