@@ -1,4 +1,6 @@
 import pickle
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,6 +29,11 @@ def test_the_example_of_every_operator_is_valid_and_gives_results(kind):
         assert result.dtype == operator.dtype(values.dtype)
         assert np.isfinite(result).all()
         assert operator.units("K", "days", time_units="days since 2000-01-01", other="Pa")
+
+
+def test_every_operator_is_on_the_page_of_operators():
+    page = (Path(__file__).parents[2] / "docs" / "operators.md").read_text()
+    assert [name for name in KINDS if not re.search(rf"[`{{ ]{name}[`:]", page)] == []
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
