@@ -16,6 +16,8 @@ from chaos.runs import PATIENCE_S, Setting
 
 Around = Callable[[Path], Any]
 """Gives a context manager that gives the run's setting; it gets the run's folder."""
+MPI_ON_ONE_HOST = "env", "UCX_TLS=self,sm"
+"""MPI's ranks don't talk over the network that is cut: MPI_Init fails without it."""
 COMPUTE, NODES = "10.77.0.1", ("10.77.0.2", "10.77.0.3")
 
 
@@ -58,7 +60,7 @@ def apart(folder: Path) -> Iterator[Setting]:
         with _nodes(folder, [["--listen", address] for address in NODES], inside) as (contact, processes):
             yield Setting(
                 before_run=tuple(inside),
-                before_simulation=tuple(hosts.inside("compute")),
+                before_simulation=(*hosts.inside("compute"), *MPI_ON_ONE_HOST),
                 options=("--contact", str(contact)),
                 engine={"NodeLossTimeoutSecs": "60"},
                 nodes=processes,
