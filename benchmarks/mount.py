@@ -90,7 +90,7 @@ def _is_up(contact: Path) -> bool:
     except NodeError:
         return False
     try:
-        return any(node["up"] for status in client.status() for node in status["nodes"])
+        return any(node.up for status in client.status() for node in status.nodes)
     finally:
         client.close()
 

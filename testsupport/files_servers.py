@@ -64,7 +64,7 @@ class Servers:
         return client
 
     def up(self, client):
-        return sum(node["up"] for status in client.status() for node in status["nodes"])
+        return sum(node.up for status in client.status() for node in status.nodes)
 
     def __enter__(self):
         return self

@@ -22,8 +22,8 @@ from stat import S_IFDIR, S_IFLNK, S_IFREG, filemode
 from bbflow.cli.files_servers import add_ionode, add_master
 from bbflow.errors import BbflowError, ConfigError
 from bbflow.files.client import DirectoryEntry, FilesClient
+from bbflow.files.replies import OverviewReply
 from bbflow.files.stream import FileStream
-from bbflow.records import Message
 from bbflow.staging.program import ENDINGS, parse_program
 from bbflow.units import format_bytes
 
@@ -167,10 +167,10 @@ def _rm(client: FilesClient, options: argparse.Namespace) -> int:
 
 def _flush(client: FilesClient, options: argparse.Namespace) -> int:
     told = client.flush(options.path, options.timeout)
-    for path, error in told["failed"]:
+    for path, error in told.failed:
         print(f"bbflow: {path}: {error}", file=sys.stderr)
-    print(f"{told['written']} files written back, {told['left']} are left")
-    return 1 if told["left"] else 0
+    print(f"{told.written} files written back, {told.left} are left")
+    return 1 if told.left else 0
 
 
 def _prefetch(client: FilesClient, options: argparse.Namespace) -> int:
@@ -187,13 +187,12 @@ def _tasks(words: list[str]) -> list[list[str]]:
 
 
 def _refresh(client: FilesClient, options: argparse.Namespace) -> int:
-    client.each("refresh", options.path)
+    client.refresh(options.path)
     return 0
 
 
 def _evict(client: FilesClient, options: argparse.Namespace) -> int:
-    gone = sum(reply["bytes"] for reply in client.each("evict", options.path))
-    print(f"{format_bytes(gone)} went from memory")
+    print(f"{format_bytes(client.evict(options.path))} went from memory")
     return 0
 
 
@@ -209,22 +208,20 @@ def _status(client: FilesClient, options: argparse.Namespace) -> int:
     return 0
 
 
-def _tell(status: Message) -> None:
-    behind = (
-        f"before {status['storage']}, written back: {status['write_back']}" if status["storage"] else "before nothing"
-    )
-    print(f"{status['subtree']}: {behind}; {status['open']} files are open in {status['sessions']} sessions")
-    for node in status["nodes"]:
-        state = "up" if node["up"] else "AWAY"
-        free, capacity = format_bytes(max(node["free_bytes"], 0)), format_bytes(node["capacity"])
-        print(f"  IOnode {node['name']} on {node['host']}: {state}, {free} of {capacity} free, {node['pieces']} pieces")
-    for state, (count, size) in sorted(status["files"].items()):
+def _tell(status: OverviewReply) -> None:
+    behind = f"before {status.storage}, written back: {status.write_back}" if status.storage else "before nothing"
+    print(f"{status.subtree}: {behind}; {status.open} files are open in {status.sessions} sessions")
+    for node in status.nodes:
+        state = "up" if node.up else "AWAY"
+        free, capacity = format_bytes(max(node.free_bytes, 0)), format_bytes(node.capacity)
+        print(f"  IOnode {node.name} on {node.host}: {state}, {free} of {capacity} free, {node.pieces} pieces")
+    for state, (count, size) in sorted(status.files.items()):
         print(f"  {count} {state}: {format_bytes(size)}")
-    if status["oldest_dirty_s"]:
-        print(f"  the oldest has waited for {status['oldest_dirty_s']:.0f} s to be written back")
-    for path, error, attempts in status["failed"]:
+    if status.oldest_dirty_s:
+        print(f"  the oldest has waited for {status.oldest_dirty_s:.0f} s to be written back")
+    for path, error, attempts in status.failed:
         print(f"  not written back after {attempts} attempts: {path}: {error}")
-    for path, error in status["unread"]:
+    for path, error in status.unread:
         print(f"  not read: {path}: {error}")
-    for path in status["lost"]:
+    for path in status.lost:
         print(f"  LOST: {path}")

@@ -66,8 +66,8 @@ def _wait_for_files(contact: Path, subtree: str, nodes: int) -> None:
     deadline_s = time.monotonic() + START_TIMEOUT_S
     while True:
         with suppress(NodeError), FilesClient(contact) as client:
-            masters = (status for status in client.status() if status["subtree"] == subtree)
-            if sum(node["up"] for status in masters for node in status["nodes"]) >= nodes:
+            masters = (status for status in client.status() if status.subtree == subtree)
+            if sum(node.up for status in masters for node in status.nodes) >= nodes:
                 return
         if time.monotonic() > deadline_s:
             raise NodeError(f"the files' servers didn't start within {START_TIMEOUT_S:.0f} s: see the nodes' logs")

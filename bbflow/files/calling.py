@@ -3,17 +3,20 @@
 import errno
 import socket
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
 from bbflow.errors import NodeError
 from bbflow.files.commands import IonodeAddress
+from bbflow.files.piece_requests import ReadRequest, WriteRequest
+from bbflow.files.replies import FileReply, parse_verdict
 from bbflow.landing.client import ATTEMPTS, NodeClient
 from bbflow.landing.contact import NodeAddress
-from bbflow.records import Message
-from bbflow.store.frames import checksum, encode
+from bbflow.landing.replies import BytesReply
+from bbflow.store.frames import checksum, encode, parser
 
+ReplyT = TypeVar("ReplyT", bound=Struct)
 READ_BYTES = 64 << 10
 
 
@@ -42,8 +45,15 @@ class Caller(NodeClient):
     def __enter__(self) -> "Caller":
         return self
 
-    def call(self, op: str, **keys: Any) -> Message:
+    def call(self, asked: Struct, kind: type[ReplyT]) -> ReplyT:
         """Send a request and give its reply.
+
+        Parameters
+        ----------
+        asked
+            It.
+        kind
+            What its reply is, if it isn't refused.
 
         Raises
         ------
@@ -51,11 +61,13 @@ class Caller(NodeClient):
             If it is refused, with the errno of the reply.
         Gone
             If the connection broke.
+        ProtocolError
+            If its reply isn't one of the format.
         """
-        self.send({"op": op, **keys})
-        return self.reply()
+        self.send(asked)
+        return self.reply(kind)
 
-    def send(self, message: Message | Struct, raw: memoryview | None = None) -> None:
+    def send(self, message: Struct, raw: memoryview | None = None) -> None:
         """Send a message, and raw bytes behind it.
 
         Raises
@@ -70,18 +82,20 @@ class Caller(NodeClient):
         except OSError as error:
             raise Gone(f"{self.node.name} is gone ({error})") from None
 
-    def reply(self) -> Message:
+    def reply(self, kind: type[ReplyT]) -> ReplyT:
         """Wait for the reply to the oldest request.
 
         Raises
         ------
-        OSError, Gone
+        OSError, Gone, ProtocolError
             As `call`.
         """
-        message: Message = self.receive()
-        if not message.pop("ok", False):
-            raise OSError(int(message.get("errno", errno.EIO)), str(message.get("error", "refused without a reason")))
-        return message
+        payload = self.receive()
+        verdict = parse_verdict(payload)
+        if not verdict.ok:
+            raise OSError(verdict.errno, verdict.error)
+        reply: ReplyT = parser(kind, "a reply")(payload)
+        return reply
 
     def decode_by(self, decode: Callable[[bytes], Any]) -> None:
         """Take in what comes from now on as something else than replies."""
@@ -127,13 +141,13 @@ class Caller(NodeClient):
             As `call`; EIO if the bytes arrive damaged again and again.
         """
         for _ in range(ATTEMPTS):
-            reply = self.call("read", key=key, offset=offset, bytes=len(target))
-            part = target[: int(reply["bytes"])]
+            reply = self.call(ReadRequest(key=key, offset=offset, bytes=len(target)), BytesReply)
+            part = target[: reply.bytes]
             try:
                 self._receive_raw(part)
             except NodeError as error:
                 raise Gone(str(error)) from None
-            if checksum(part) == reply["crc"]:
+            if checksum(part) == reply.crc:
                 return len(part)
         raise OSError(errno.EIO, f"{len(target)} bytes from IOnode {self.node.name} arrived damaged {ATTEMPTS} times")
 
@@ -146,10 +160,9 @@ class Caller(NodeClient):
             As `read`.
         """
         for _ in range(ATTEMPTS):
-            keys = {"key": key, "offset": offset, "bytes": len(content), "crc": checksum(content)}
-            self.send({"op": "write", **keys}, content)
+            self.send(WriteRequest(key=key, offset=offset, bytes=len(content), crc=checksum(content)), content)
             try:
-                self.reply()
+                self.reply(FileReply)
                 return
             except OSError as error:
                 if error.errno != errno.EBADMSG:

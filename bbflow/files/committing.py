@@ -9,11 +9,11 @@ from bbflow.files.database import WriterRow
 from bbflow.files.inodes import Inode, Pieces, places_of
 from bbflow.files.permissions import mode_after_write
 from bbflow.files.replicas import Replicas
+from bbflow.files.replies import CommitReply
 from bbflow.files.requests import CommitFileRequest
 from bbflow.files.room import delta
 from bbflow.files.sessions import Handle, Session
 from bbflow.files.writeback import WriteBack
-from bbflow.records import Message
 
 
 class Committing:
@@ -38,7 +38,7 @@ class Committing:
         except KeyError:
             raise OSError(errno.ESTALE, f"no file is open as {call.asked.handle}") from None
 
-    def _commit(self, call: Call[CommitFileRequest]) -> Message:
+    def _commit(self, call: Call[CommitFileRequest]) -> CommitReply:
         handle = self._handle(call)
         inode, size, pieces = handle.inode, call.asked.size, call.asked.pieces
         if not handle.version:
@@ -61,7 +61,7 @@ class Committing:
             with suppress(Deferred):
                 self._core.finished.append((call, self._count(call, handle, added)))
 
-    def _count(self, call: Call[CommitFileRequest], handle: Handle, added: dict[str, int]) -> Message:
+    def _count(self, call: Call[CommitFileRequest], handle: Handle, added: dict[str, int]) -> CommitReply:
         """Let a version count, now that its bytes are where they belong."""
         core, inode, asked, pieces = self._core, handle.inode, call.asked, call.asked.pieces
         self._spend(call.session, inode, pieces, added)
@@ -76,8 +76,7 @@ class Committing:
         store_writer(core, handle)
         core.happened("closed", inode.ino)
         core.sessions.hold(call.session, inode.ino)
-        reply = {"ok": True, "attr": inode.attr(), "version": handle.version, "granted": {}, "spent": added}
-        reply["append"] = not inode.is_cut
+        reply = CommitReply(attr=inode.attr(), version=handle.version, append=not inode.is_cut, granted={}, spent=added)
         if self._write_back.must_wait(inode, sync=asked.sync):
             self._write_back.when_written(inode, lambda: core.finished.append((call, reply)))
             raise Deferred

@@ -11,7 +11,6 @@ from bbflow.errors import ProtocolError
 from bbflow.files.piece_requests import PieceRequest, parse_piece_request
 from bbflow.landing.handshake import MAX_FRAME_BYTES, TIMEOUT_S, NodeHandshake, WelcomeReply, parse_handshake
 from bbflow.landing.replies import BytesReply, RefusedReply
-from bbflow.records import Message
 from bbflow.store.frames import MAX_PAYLOAD_BYTES, FrameReader, checksum, encode
 
 READ_BYTES = 64 << 10
@@ -101,7 +100,7 @@ class Conversation:
             filled += count
         return target, checksum(target)
 
-    def send(self, message: Message | Struct) -> None:
+    def send(self, message: Struct) -> None:
         """Send a message.
 
         Raises

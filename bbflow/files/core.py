@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Generic, TypeVar
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from bbflow.files.commands import Command, DropCommand, TaskAnswer
@@ -15,10 +15,10 @@ from bbflow.files.database import Database
 from bbflow.files.image import Image
 from bbflow.files.inodes import Inode, Pieces, keys_of
 from bbflow.files.permissions import Credentials
+from bbflow.files.replies import FileReply
 from bbflow.files.requests import ClientRequest
 from bbflow.files.room import Node
 from bbflow.files.sessions import Changes, Handle, Session, Sessions
-from bbflow.records import Message
 
 R_co = TypeVar("R_co", bound=ClientRequest, covariant=True)
 Then = Callable[[TaskAnswer], None]
@@ -110,7 +110,7 @@ class Call(Generic[R_co]):
 
 AnyCall = Call[ClientRequest]
 """One request, whatever it asks."""
-Answers = dict[type[ClientRequest], Callable[[Any], Message | None]]
+Answers = dict[type[ClientRequest], Callable[[Any], FileReply | None]]
 """What answers a call of each kind of request; None where the format has no reply."""
 
 
@@ -143,9 +143,9 @@ class Core:
         self.nodes: dict[str, Node] = {}
         self.handles: dict[int, Handle] = {}
         """What is open, by the handles' numbers."""
-        self.finished: list[tuple[AnyCall, Message]] = []
+        self.finished: list[tuple[AnyCall, FileReply]] = []
         """Requests that were `Deferred` and have their reply now."""
-        self.out: list[tuple[int, Message | Struct]] = []
+        self.out: list[tuple[int, Struct | Raw]] = []
         """Messages to send once everything is stored: peer and message."""
         self.events: list[Key] = []
         """What has happened that requests may wait for."""
@@ -209,7 +209,7 @@ class Core:
         """Wake requests that wait for this."""
         self.events.append((kind, thing))
 
-    def send(self, peer: int, message: Message | Struct) -> None:
+    def send(self, peer: int, message: Struct | Raw) -> None:
         """Send a message once everything is stored."""
         self.out.append((peer, message))
 

@@ -13,10 +13,12 @@ from bbflow.files.locks import Locks
 from bbflow.files.once import Once
 from bbflow.files.opening import FileOpening
 from bbflow.files.permissions import Credentials
+from bbflow.files.replies import FileRefusal, FileReply, SessionOptions, SessionReply
 from bbflow.files.requests import JoinSessionRequest, SessionRequest
 from bbflow.files.sessions import Changes, Session
 from bbflow.files.writeback import WriteBack
-from bbflow.records import Message
+
+HAS_ENDED = FileRefusal(errno=errno.ESTALE, error="the session has ended", seq=0)
 
 
 class Entering:
@@ -50,13 +52,13 @@ class Entering:
         core = self._core
         session = core.sessions.by_name.get(asked.session)
         if session is None:
-            core.send(peer, refusal(errno.ESTALE, "the session has ended"))
+            core.send(peer, HAS_ENDED)
             return
         core.sessions.connect(session, peer)
         if asked.listen:
             core.sessions.drop_kept(session)
             session.listener = peer
-        core.send(peer, {"ok": True, "seq": core.seq})
+        core.send(peer, FileReply(seq=core.seq))
         if asked.listen:  # some may have come since the session began
             core.send(peer, NodesNotice(nodes=self._fleet.told()))
 
@@ -80,30 +82,27 @@ class Entering:
         core = self._core
         session = self._session(asked, uid)
         if session is None:
-            core.send(peer, refusal(errno.ESTALE, "the session has ended"))
+            core.send(peer, HAS_ENDED)
             return
         core.sessions.connect(session, peer)
         session.host = asked.host
         handles = self._opening.resume(session, asked, self._once.in_flight(session, asked.slots))
         options = core.options
-        core.send(
-            peer,
-            {
-                "ok": True,
-                "session": session.name,
-                "lease_s": options.lease_s,
-                "root": core.image.root.attr(),
-                "nodes": self._fleet.told(),
-                "handles": handles,
-                "seq": core.seq,
-                "options": {
-                    "piece_bytes": options.piece_bytes,
-                    "replicas": options.replicas,
-                    "wait_s": options.wait_s,
-                    "storage": options.storage,
-                },
-            },
+        reply = SessionReply(
+            session=session.name,
+            lease_s=options.lease_s,
+            root=core.image.root.attr(),
+            nodes=self._fleet.told(),
+            handles=tuple(handles),
+            seq=core.seq,
+            options=SessionOptions(
+                piece_bytes=options.piece_bytes,
+                replicas=options.replicas,
+                wait_s=options.wait_s,
+                storage=options.storage,
+            ),
         )
+        core.send(peer, reply)
         core.happened("grace", 0)
 
     def _session(self, asked: SessionRequest, uid: int | None) -> Session | None:
@@ -119,10 +118,10 @@ class Entering:
         core.database.add_session(session.name, who.uid, who.gid)
         return session
 
-    def bye(self, call: AnyCall) -> Message:
+    def bye(self, call: AnyCall) -> FileReply:
         """End the session of a call."""
         self.end(call.session)
-        return {"ok": True}
+        return FileReply()
 
     def end(self, session: Session) -> None:
         """End a session: what it had open is closed, what it never committed goes."""
@@ -146,8 +145,3 @@ class Entering:
         core.image.disown(inode)
         self._write_back.cancel(inode)
         core.forget_inode(inode)
-
-
-def refusal(number: int, text: str) -> Message:
-    """Give the reply to a request that is refused."""
-    return {"ok": False, "errno": number, "error": text, "seq": 0}

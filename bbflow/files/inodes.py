@@ -5,7 +5,7 @@ from typing import Any
 
 import msgpack
 
-from bbflow.records import Message
+from bbflow.files.replies import Attr
 
 PAGE_BYTES = 4096
 """A piece takes whole pages of a node's memory."""
@@ -116,30 +116,23 @@ class Inode:
             return 2 + self.directories
         return 1 if self.parent else 0
 
-    def attr(self) -> Message:
+    def attr(self) -> Attr:
         """Give what clients are told."""
-        told: Message = {
-            "ino": self.ino,
-            "kind": self.kind,
-            "mode": self.mode,
-            "uid": self.uid,
-            "gid": self.gid,
-            "size": self.size,
-            "atime_ns": self.atime_ns,
-            "mtime_ns": self.mtime_ns,
-            "ctime_ns": self.ctime_ns,
-            "nlink": self.nlink,
-            "version": self.version,
-            "state": self.state,
-        }
-        if self.master:
-            told["master"] = self.master
-        return told
-
-    def layout(self) -> Message:
-        """Give where the committed version lies."""
-        keys = ("pieces", "piece_bytes", "ring", "replicas")
-        return {key: getattr(self, key) for key in keys}
+        return Attr(
+            ino=self.ino,
+            kind=self.kind,
+            mode=self.mode,
+            uid=self.uid,
+            gid=self.gid,
+            size=self.size,
+            atime_ns=self.atime_ns,
+            mtime_ns=self.mtime_ns,
+            ctime_ns=self.ctime_ns,
+            nlink=self.nlink,
+            version=self.version,
+            state=self.state,
+            master=self.master,
+        )
 
     def holders(self, index: int) -> tuple[str, ...]:
         """Give the nodes that have a piece, the one to write to first."""

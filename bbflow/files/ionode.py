@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from bbflow.errors import BbflowError, ConfigError, NodeError, ProtocolError
@@ -48,14 +47,13 @@ from bbflow.files.piece_requests import (
     WriteRequest,
 )
 from bbflow.files.pieces import Pieces
+from bbflow.files.replies import FileRefusal, FileReply, UsageReply
 from bbflow.files.storage import Storage
 from bbflow.files.transfers import Transfers, refusal
 from bbflow.landing.contact import NodeAddress, read_masters
 from bbflow.landing.handshake import WelcomeReply
 from bbflow.landing.listen import listen_tcp, listen_unix, public_address, split_address, tune
 from bbflow.landing.peers import Endpoint
-from bbflow.landing.replies import DoneReply
-from bbflow.records import Message
 from bbflow.store.room import NodeRoom
 
 SOCKET_NAME = "ionode.sock"
@@ -122,7 +120,7 @@ class IoNode:
         self._busy: dict[str, int] = {}
         self.is_over = False
         """Whether the master has told it to end, and to keep nothing."""
-        self._requests: dict[type, Callable[[Any], Message | Struct]] = {
+        self._requests: dict[type, Callable[[Any], FileReply]] = {
             CutRequest: self._cut,
             CopyRequest: self._copy,
             ReadyRequest: self._ready,
@@ -168,7 +166,7 @@ class IoNode:
             else:
                 client.send(self._requests[type(asked)](asked))
         except OSError as error:
-            client.send({"ok": False, "errno": error.errno or errno.EIO, "error": error.strerror or str(error)})
+            client.send(FileRefusal(errno=error.errno or errno.EIO, error=error.strerror or str(error)))
 
     def _read(self, client: Conversation, asked: ReadRequest) -> None:
         with self._whole(asked.key, asked.offset, asked.bytes) as descriptor:
@@ -183,28 +181,28 @@ class IoNode:
                 raise FileNotFoundError(errno.ENOENT, f"piece {key} isn't here any more")
             yield descriptor
 
-    def _write(self, client: Conversation, asked: WriteRequest) -> DoneReply:
+    def _write(self, client: Conversation, asked: WriteRequest) -> FileReply:
         content, crc = client.receive_raw(asked.bytes)
         if crc != asked.crc:
             raise OSError(errno.EBADMSG, f"{asked.bytes} bytes arrived damaged")
         self._pieces.write(asked.key, asked.offset, content)
-        return DoneReply()
+        return FileReply()
 
-    def _cut(self, asked: CutRequest) -> DoneReply:
+    def _cut(self, asked: CutRequest) -> FileReply:
         self._pieces.cut(asked.key, asked.bytes)
-        return DoneReply()
+        return FileReply()
 
-    def _copy(self, asked: CopyRequest) -> DoneReply:
+    def _copy(self, asked: CopyRequest) -> FileReply:
         with self._whole(asked.of, 0, asked.bytes) as source:
             self._pieces.copy(asked.key, source, asked.bytes)
-        return DoneReply()
+        return FileReply()
 
-    def _ready(self, asked: ReadyRequest) -> DoneReply:
+    def _ready(self, asked: ReadyRequest) -> FileReply:
         with self._whole(asked.key, asked.offset, asked.bytes):
-            return DoneReply()
+            return FileReply()
 
-    def _usage(self, asked: UsageRequest) -> Message:
-        return {"ok": True, "capacity": self._place.capacity, "used": self._pieces.used_bytes()}
+    def _usage(self, asked: UsageRequest) -> UsageReply:
+        return UsageReply(capacity=self._place.capacity, used=self._pieces.used_bytes())
 
     # The master.
 

@@ -4,9 +4,9 @@ import errno
 from dataclasses import dataclass, replace
 
 from bbflow.files.core import Answers, Call, Core
+from bbflow.files.replies import ConflictReply, FileReply
 from bbflow.files.requests import LockRequest
 from bbflow.files.sessions import Session
-from bbflow.records import Message
 
 FOREVER = 1 << 63
 
@@ -50,7 +50,7 @@ class Locks:
         self.requests: Answers = {LockRequest: self._lock}
         """What changes nothing that others keep."""
 
-    def _lock(self, call: Call[LockRequest]) -> Message:
+    def _lock(self, call: Call[LockRequest]) -> FileReply:
         asked = call.asked
         inode = self._core.image.get(asked.ino)
         end = FOREVER if asked.end < 0 else asked.end
@@ -60,13 +60,13 @@ class Locks:
         held = self._locks.setdefault(inode.ino, [])
         conflict = None if wanted.kind == "u" else next((lock for lock in held if lock.conflicts(wanted)), None)
         if asked.test:
-            return {"ok": True} | _told(conflict)
+            return _told(conflict)
         if conflict is not None:
             error = OSError(errno.EAGAIN, f"another process has locked {inode.name!r}")
             call.wait(("lock", inode.ino), error, asked.wait_s, self._core.clock())
         self._locks[inode.ino] = apply(held, wanted)
         self._core.happened("lock", inode.ino)
-        return {"ok": True}
+        return FileReply()
 
     def release_all(self, session: Session) -> None:
         """Release what a session holds."""
@@ -94,8 +94,8 @@ def apply(held: list[Lock], wanted: Lock) -> list[Lock]:
     return locks if wanted.kind == "u" else [*locks, wanted]
 
 
-def _told(conflict: Lock | None) -> Message:
+def _told(conflict: Lock | None) -> ConflictReply:
     if conflict is None:
-        return {"kind": "u"}
+        return ConflictReply(kind="u")
     end = -1 if conflict.end == FOREVER else conflict.end
-    return {"kind": conflict.kind, "start": conflict.start, "end": end, "pid": conflict.pid}
+    return ConflictReply(kind=conflict.kind, start=conflict.start, end=end, pid=conflict.pid)

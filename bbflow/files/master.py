@@ -5,7 +5,8 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Mapping
 
-from msgspec import Struct
+from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from bbflow.errors import ProtocolError
 from bbflow.files.commands import CapacityNotice, JoinIonode, NodesNotice, TaskAnswer
@@ -25,6 +26,7 @@ from bbflow.files.overview import Overview
 from bbflow.files.permissions import Credentials
 from bbflow.files.prefetching import Prefetching
 from bbflow.files.replicas import Replicas
+from bbflow.files.replies import FileRefusal, FileReply, NodesReply
 from bbflow.files.requests import (
     Asked,
     ByeRequest,
@@ -42,7 +44,6 @@ from bbflow.files.sessions import Changes, Session
 from bbflow.files.shrinking import EVENTS, Shrinking
 from bbflow.files.telling import Tellings
 from bbflow.files.writeback import WriteBack
-from bbflow.records import Message
 
 GIVING = (OpenFileRequest, GrantRequest)
 """Requests that change nothing which others see, and whose reply gives something."""
@@ -86,9 +87,9 @@ class Master:
             **self._opening.requests,
             **overview.requests,
             **locks.requests,
-            PingRequest: lambda call: {"ok": True},
+            PingRequest: lambda call: FileReply(),
             ByeRequest: self._entering.bye,
-            NodesRequest: lambda call: {"ok": True, "nodes": self._fleet.told()},
+            NodesRequest: lambda call: NodesReply(nodes=self._fleet.told()),
         }
         self._changes: Answers = {**naming.changes, **self._opening.changes, **committing.changes}
         self._waits: dict[Key, deque[AnyCall]] = {}
@@ -200,7 +201,7 @@ class Master:
         call: AnyCall = Call(peer, session, asked, _who(session, asked), began_s=self._core.clock())
         is_write = isinstance(asked, OpenFileRequest) and asked.write
         if self._core.options.read_only and (type(asked) in self._changes or is_write):
-            self._answer(call, {"ok": False, "errno": errno.EROFS, "error": "these files can only be read"})
+            self._answer(call, FileRefusal(errno=errno.EROFS, error="these files can only be read"))
         elif not self._once.is_under_way(call):
             self._try(call)
 
@@ -211,20 +212,23 @@ class Master:
             if kind in self._changes:
                 self._check_grace(call)
                 core.seq += 1
-            reply = self._once.reply(call) or (self._changes.get(kind) or self._requests[kind])(call)
+            if (had := self._once.reply(call)) is not None:
+                self._say(call, had)
+                return
+            reply = (self._changes.get(kind) or self._requests[kind])(call)
         except Blocked as blocked:
             self._wait(call, blocked)
             return
         except Deferred:
             return
         except OSError as error:
-            reply = {"ok": False, "errno": error.errno, "error": error.strerror or str(error)}
+            reply = FileRefusal(errno=error.errno or errno.EIO, error=error.strerror or str(error))
         except ProtocolError:
             self._once.over(call)
             raise
         except Exception:  # a mistake of this program's: it costs one request, not all that is open
             traceback.print_exc()
-            reply = {"ok": False, "errno": errno.EIO, "error": f"the master failed at {kind.__name__}: see its log"}
+            reply = FileRefusal(error=f"the master failed at {kind.__name__}: see its log")
         if reply is not None:
             self._answer(call, reply)
         else:
@@ -249,19 +253,19 @@ class Master:
 
     # What goes out.
 
-    def _answer(self, call: AnyCall, reply: Message) -> None:
-        reply.setdefault("seq", self._core.seq)  # one that is asked for again is as old as it was
+    def _answer(self, call: AnyCall, reply: FileReply) -> None:
+        told = replace(reply, seq=self._core.seq)
         is_change = type(call.asked) in self._changes
         if is_change or isinstance(call.asked, GIVING):
-            self._once.keep(call, reply, stores=is_change)
+            self._once.keep(call, told, stores=is_change)
         changes, call.changes = call.changes, Changes()
-        self._tellings.tell(call.session, changes, lambda: self._say(call, reply))
+        self._tellings.tell(call.session, changes, lambda: self._say(call, told))
 
-    def _say(self, call: AnyCall, reply: Message) -> None:
+    def _say(self, call: AnyCall, reply: FileReply | Raw) -> None:
         self._once.over(call)
         self._core.send(call.peer, reply)
 
-    def take_out(self) -> list[tuple[int, Message | Struct]]:
+    def take_out(self) -> list[tuple[int, Struct | Raw]]:
         """Store everything that has changed, and give the messages that may be sent now.
 
         Where nobody waits for a message, the changes are stored together with the next ones.

@@ -16,6 +16,7 @@ from bbflow.files.permissions import (
     mode_after_chmod,
     mode_after_write,
 )
+from bbflow.files.replies import AttrReply, FileReply, ListReply, ReadlinkReply
 from bbflow.files.requests import (
     EntryRequest,
     ListRequest,
@@ -31,7 +32,6 @@ from bbflow.files.requests import (
 )
 from bbflow.files.scanning import Scanning
 from bbflow.files.writeback import WriteBack
-from bbflow.records import Message
 
 MAX_ENTRIES = 10_000
 MAX_TARGET_BYTES = 4095
@@ -67,7 +67,7 @@ class Naming:
         }
         """What changes something."""
 
-    def _lookup(self, call: Call[LookupRequest]) -> Message:
+    def _lookup(self, call: Call[LookupRequest]) -> AttrReply:
         wait_s = call.asked.wait_s
         try:
             inode = self._core.image.find(call.asked.parent, call.asked.name, call.who)
@@ -81,14 +81,14 @@ class Naming:
             call.wait(("closed", inode.ino), missing, wait_s, self._core.clock())
         return self._told(call, inode)
 
-    def _told(self, call: AnyCall, inode: Inode) -> Message:
+    def _told(self, call: AnyCall, inode: Inode) -> AttrReply:
         self._core.sessions.hold(call.session, inode.ino)
-        return {"ok": True, "attr": inode.attr()}
+        return AttrReply(attr=inode.attr())
 
-    def _stat(self, call: Call[StatRequest]) -> Message:
+    def _stat(self, call: Call[StatRequest]) -> AttrReply:
         return self._told(call, self._core.image.get(call.asked.ino))
 
-    def _list(self, call: Call[ListRequest]) -> Message:
+    def _list(self, call: Call[ListRequest]) -> ListReply:
         directory = self._core.image.directory(call.asked.ino)
         check_access(directory, call.who, READ)
         self._scanning.look(call, directory)
@@ -99,14 +99,14 @@ class Naming:
             self._core.sessions.hold(call.session, inode.ino)
         if len(names) <= limit:
             self._core.sessions.hold_list(call.session, directory.ino)
-        entries = [[inode.name, inode.attr()] for inode in inodes]
-        return {"ok": True, "entries": entries, "more": len(names) > limit}
+        entries = tuple((inode.name, inode.attr()) for inode in inodes)
+        return ListReply(entries=entries, more=len(names) > limit)
 
-    def _readlink(self, call: Call[ReadlinkRequest]) -> Message:
+    def _readlink(self, call: Call[ReadlinkRequest]) -> ReadlinkReply:
         inode = self._core.image.get(call.asked.ino)
         if inode.kind != LINK:
             raise OSError(errno.EINVAL, f"{inode.name!r} is no symbolic link")
-        return {"ok": True, "target": inode.target}
+        return ReadlinkReply(target=inode.target)
 
     def _place(self, call: Call[EntryRequest]) -> tuple[Inode, str]:
         """Give directory and name of an entry that is to be made, once it is known what the storage has there."""
@@ -121,19 +121,19 @@ class Naming:
             self._scanning.look(call, directory)
         return directory, name
 
-    def _mkdir(self, call: Call[MkdirRequest]) -> Message:
+    def _mkdir(self, call: Call[MkdirRequest]) -> AttrReply:
         if call.asked.parents:
             return self._make_all(call)
         directory, name = self._place(call)
         return self._made(call, directory, name)
 
-    def _made(self, call: Call[MkdirRequest], directory: Inode, name: str) -> Message:
+    def _made(self, call: Call[MkdirRequest], directory: Inode, name: str) -> AttrReply:
         inode = self._core.image.make(directory, name, DIRECTORY, call.asked.mode, call.who, self._core.now_ns())
         inode.scanned_s = self._core.clock()
         self._new(call, directory, inode)
         return self._told(call, inode)
 
-    def _make_all(self, call: Call[MkdirRequest]) -> Message:
+    def _make_all(self, call: Call[MkdirRequest]) -> AttrReply:
         names = [check_name(name) for name in call.asked.name.split("/") if name]
         directory = self._core.image.directory(call.asked.parent)
         for name in names:
@@ -150,7 +150,7 @@ class Naming:
         call.changes.add(directories=(directory.ino,))
         self._core.happened("name", directory.ino)
 
-    def _symlink(self, call: Call[SymlinkRequest]) -> Message:
+    def _symlink(self, call: Call[SymlinkRequest]) -> AttrReply:
         target = call.asked.target
         if not 0 < len(target.encode()) <= MAX_TARGET_BYTES:
             raise OSError(errno.ENAMETOOLONG if target else errno.ENOENT, "no target for a symbolic link")
@@ -160,13 +160,13 @@ class Naming:
         self._new(call, directory, inode)
         return self._told(call, inode)
 
-    def _unlink(self, call: Call[UnlinkRequest]) -> Message:
+    def _unlink(self, call: Call[UnlinkRequest]) -> FileReply:
         return self._remove(call, directories=False)
 
-    def _rmdir(self, call: Call[RmdirRequest]) -> Message:
+    def _rmdir(self, call: Call[RmdirRequest]) -> FileReply:
         return self._remove(call, directories=True)
 
-    def _remove(self, call: Call[EntryRequest], *, directories: bool) -> Message:
+    def _remove(self, call: Call[EntryRequest], *, directories: bool) -> FileReply:
         image = self._core.image
         try:
             directory, name = image.walk(call.asked.parent, call.asked.name, call.who)
@@ -182,7 +182,7 @@ class Naming:
             self._scanning.look(call, error.directory)
             raise
         self._gone(call, directory, child)
-        return {"ok": True}
+        return FileReply()
 
     def _gone(self, call: AnyCall, directory: Inode, inode: Inode) -> None:
         """Take down that an inode has lost its name."""
@@ -193,7 +193,7 @@ class Naming:
         self._write_back.cancel(inode)
         self._core.forget_inode(inode)
 
-    def _rename(self, call: Call[RenameRequest]) -> Message:
+    def _rename(self, call: Call[RenameRequest]) -> AttrReply:
         asked, image = call.asked, self._core.image
         flags = asked.flags
         if flags not in ("", "noreplace", "exchange"):
@@ -215,7 +215,7 @@ class Naming:
         return self._told(call, moved)
 
     def _look_below(self, call: AnyCall, old: tuple[Inode, str], new: tuple[Inode, str]) -> None:
-        """See to it that all objects below directories that get another name are known, and what is replaced."""
+        """Have all objects known that lie below directories which get another name, or are replaced."""
         moved, replaced = self._core.image.child(*old), self._core.image.child(*new)
         for inode in (moved, replaced):
             if inode is not None and inode.kind == DIRECTORY:
@@ -245,7 +245,7 @@ class Naming:
             self._gone(call, new[0], other)
         self._core.happened("name", new[0].ino)
 
-    def _setattr(self, call: Call[SetattrRequest]) -> Message:
+    def _setattr(self, call: Call[SetattrRequest]) -> AttrReply:
         asked, who = call.asked, call.who
         inode = self._core.image.get(asked.ino)
         if asked.mode is not None:

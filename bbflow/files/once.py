@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterable
 
-import msgpack
+from msgspec import Raw
 
 from bbflow.files.core import AnyCall, Core
+from bbflow.files.replies import FileRefusal, FileReply, Given, parse_given
 from bbflow.files.sessions import ReplySlot, Session
-from bbflow.records import Message
+from bbflow.store.frames import pack
 
 
 class Once:
@@ -20,7 +21,7 @@ class Once:
         Lets go of what a reply gave that nobody took.
     """
 
-    def __init__(self, core: Core, undo: Callable[[Session, Message], None]) -> None:
+    def __init__(self, core: Core, undo: Callable[[Session, Given], None]) -> None:
         self._core, self._undo = core, undo
 
     def restore(self) -> None:
@@ -28,7 +29,7 @@ class Once:
         for name, slot, number, reply in self._core.database.replies():
             session = self._core.sessions.by_name.get(name)
             if session is not None:
-                session.slots[slot] = ReplySlot(number, reply=msgpack.unpackb(reply))
+                session.slots[slot] = ReplySlot(number, reply=reply)
 
     def is_under_way(self, call: AnyCall) -> bool:
         """Whether a request came before and has no reply yet; that goes to the new connection then."""
@@ -38,8 +39,8 @@ class Once:
         place, number = asked.slot, asked.number
         slot = slots.get(place)
         if slot is None or slot.number != number:
-            if slot is not None and slot.reply is not None and asked.abandoned:
-                self._undo(call.session, slot.reply)
+            if slot is not None and slot.reply and asked.abandoned:
+                self._undo(call.session, parse_given(slot.reply))
             slots[place] = ReplySlot(number, call)
             return False
         if slot.call is not None:
@@ -48,33 +49,33 @@ class Once:
         slot.call = call
         return False
 
-    def reply(self, call: AnyCall) -> Message | None:
-        """Give the reply that a request has had already."""
+    def reply(self, call: AnyCall) -> Raw | None:
+        """Give the reply that a request has had already, as it went out."""
         slot = self._slot(call)
-        return None if slot is None else slot.reply
+        return None if slot is None or not slot.reply else Raw(slot.reply)
 
-    def keep(self, call: AnyCall, reply: Message, *, stores: bool) -> None:
+    def keep(self, call: AnyCall, reply: FileReply, *, stores: bool) -> None:
         """Keep a request's reply; with `stores` also for the next master."""
-        if call.asked.slot is None or not reply.get("ok"):
+        if call.asked.slot is None or isinstance(reply, FileRefusal):
             return
-        slot = self._slot(call)
+        slot, packed = self._slot(call), pack(reply)
         if slot is None:  # its client waits no longer
-            self._undo(call.session, reply)
-        elif slot.reply is None:
-            slot.reply = reply
+            self._undo(call.session, parse_given(packed))
+        else:
+            slot.reply = packed
             if stores:
-                self._core.database.keep_reply(call.session.name, call.asked.slot, slot.number, msgpack.packb(reply))
+                self._core.database.keep_reply(call.session.name, call.asked.slot, slot.number, packed)
 
     def over(self, call: AnyCall) -> None:
         """Take down that a request was answered, or that nothing will come of it."""
         slot = self._slot(call)
         if slot is not None and call.asked.slot is not None:
             slot.call = None
-            if slot.reply is None:
+            if not slot.reply:
                 del call.session.slots[call.asked.slot]
 
-    def in_flight(self, session: Session, slots: Iterable[tuple[int, int]]) -> list[Message]:
-        """Give the replies that a client which comes back will ask for again.
+    def in_flight(self, session: Session, slots: Iterable[tuple[int, int]]) -> list[Given]:
+        """Give what those replies give that a client which comes back will ask for again.
 
         Parameters
         ----------
@@ -84,7 +85,7 @@ class Once:
             Slots and numbers of its requests without a reply.
         """
         found = [session.slots[place] for place, number in slots if _is(session.slots.get(place), number)]
-        return [slot.reply for slot in found if slot.reply is not None]
+        return [parse_given(slot.reply) for slot in found if slot.reply]
 
     def _slot(self, call: AnyCall) -> ReplySlot | None:
         if call.asked.slot is None:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from bbflow.files.calling import Caller, Gone, is_here
 from bbflow.files.inodes import Pieces, holders, key_of, pages
-from bbflow.files.piece_requests import MOST_BYTES
+from bbflow.files.piece_requests import MOST_BYTES, CopyRequest, CutRequest
 from bbflow.files.pieces import write_all
-from bbflow.records import Message
+from bbflow.files.replies import CommitReply, FileReply, OpenFileReply, OpenToWriteReply
+from bbflow.files.requests import CloseFileRequest, CommitFileRequest, OpenFileRequest
 
 if TYPE_CHECKING:
     from bbflow.files.session import ClientSession
@@ -39,8 +40,6 @@ class OpenFile:
         Its path, for messages.
     told
         The master's reply.
-    writes
-        Whether it is open for writing.
     truncated
         Whether it begins without bytes.
     appends
@@ -48,30 +47,38 @@ class OpenFile:
     """
 
     def __init__(
-        self, session: "ClientSession", path: str, told: Message, *, writes: bool, truncated: bool, appends: bool
+        self,
+        session: "ClientSession",
+        path: str,
+        told: OpenFileReply,
+        *,
+        truncated: bool = False,
+        appends: bool = False,
     ) -> None:
-        self._session, self.path, self.writes = session, path, writes
+        self._session, self.path = session, path
         self._lock = threading.RLock()
-        self.ino, self._handle = int(told["attr"]["ino"]), int(told["handle"])
-        self.read_version = int(told["attr"]["version"])
+        self.ino, self._handle = told.attr.ino, told.handle
+        self.read_version = told.attr.version
         """The version as it was opened."""
         self._take_layout(told)
         self._charged: dict[int, int] = {}
-        self._version = int(told.get("version", 0))
-        self._may_append = bool(told.get("append"))
+        self._version, self._may_append, is_new = 0, False, False
+        self.writes = isinstance(told, OpenToWriteReply)
+        """Whether it is open for writing."""
+        if isinstance(told, OpenToWriteReply):
+            self._version, self._may_append, is_new = told.version, told.append, told.created is True
         self._appends = appends
-        self.size = 0 if truncated else int(told["attr"]["size"])
+        self.size = 0 if truncated else told.attr.size
         """Bytes, as this process sees them."""
         # A new file that is closed without any commit is empty by that.
-        self._dirty, self._lost, self._closed = truncated and not told.get("created"), False, False
+        self._dirty, self._lost, self._closed = truncated and not is_new, False, False
         session.open_files[self._handle] = self
 
-    def _take_layout(self, told: Message) -> None:
-        self._piece_bytes, self._replicas = int(told["piece_bytes"]), int(told["replicas"])
-        self._ring: tuple[str, ...] = tuple(told["ring"])
-        self._pieces: dict[int, tuple[int, int]] = {i: (int(v), int(n)) for i, (v, n) in enumerate(told["pieces"])}
+    def _take_layout(self, told: OpenFileReply) -> None:
+        self._piece_bytes, self._replicas, self._ring = told.piece_bytes, told.replicas, told.ring
+        self._pieces = dict(enumerate(told.pieces))
         self._committed = dict(self._pieces)
-        self._cold = bool(told["cold"])
+        self._cold = told.cold
 
     # Reading.
 
@@ -106,13 +113,13 @@ class OpenFile:
         """Have the same version again, from the shared storage, once its node has lost it."""
         if self.writes:
             raise OSError(errno.EIO, f"{self.path}: a piece is gone while it is open for writing ({missing})")
-        told = self._session.call("open", ino=self.ino, write=False, wait_s=0)
-        if int(told["attr"]["version"]) != self.read_version:
-            self._session.tell("close", handle=int(told["handle"]), room={}, dirty=False)
+        told = self._session.call(OpenFileRequest(ino=self.ino, wait_s=0), OpenFileReply)
+        if told.attr.version != self.read_version:
+            self._session.tell(CloseFileRequest(handle=told.handle))
             raise OSError(errno.EIO, f"{self.path}: what was opened is gone, there is a newer version: open it again")
         self._session.open_files.pop(self._handle, None)
-        self._session.tell("close", handle=self._handle, room={}, dirty=False)
-        self._handle, self._lost = int(told["handle"]), False
+        self._session.tell(CloseFileRequest(handle=self._handle))
+        self._handle, self._lost = told.handle, False
         self._session.open_files[self._handle] = self
         self._take_layout(told)
 
@@ -203,7 +210,8 @@ class OpenFile:
             self._cut(name, key_of(new, index), count)
         elif version not in (0, new):
             of = key_of(version, index)
-            _with(self._session, name, lambda node: node.call("copy", key=key_of(new, index), of=of, bytes=count))
+            asked = CopyRequest(key=key_of(new, index), of=of, bytes=count)
+            _with(self._session, name, lambda node: node.call(asked, FileReply))
             if count > committed[1]:
                 self._cut(name, of, committed[1])
         self._put(name, key_of(new, index), begin, content)
@@ -214,7 +222,7 @@ class OpenFile:
         return self._may_append and index == max(self._committed, default=-1)
 
     def _cut(self, name: str, key: str, size: int) -> None:
-        _with(self._session, name, lambda node: node.call("cut", key=key, bytes=size))
+        _with(self._session, name, lambda node: node.call(CutRequest(key=key, bytes=size), FileReply))
 
     def _charge(self, index: int, version: int, size: int) -> None:
         """Have room for a piece of so many bytes on each of its nodes."""
@@ -298,10 +306,11 @@ class OpenFile:
     def _commit(self, *, sync: bool) -> None:
         count = max((index for index, (version, _) in self._pieces.items() if version), default=-1) + 1
         pieces: Pieces = tuple(self._pieces.get(index, (0, 0)) for index in range(count))
-        told = self._session.call("commit", handle=self._handle, size=self.size, pieces=pieces, sync=sync)
+        asked = CommitFileRequest(handle=self._handle, size=self.size, pieces=pieces, sync=sync)
+        told = self._session.call(asked, CommitReply)
         self._give_unspent_back(pieces)
-        self._version, self._may_append = int(told["version"]), bool(told.get("append"))
-        self.read_version = int(told["attr"]["version"])
+        self._version, self._may_append = told.version, told.append
+        self.read_version = told.attr.version
         self._committed, self._charged, self._dirty = dict(self._pieces), {}, False
 
     def _give_unspent_back(self, pieces: Pieces) -> None:
@@ -339,7 +348,7 @@ class OpenFile:
                 self._commit(sync=False)
         finally:
             surplus = self._session.surplus(KEEP_BYTES) if self.writes else {}
-            self._session.tell("close", handle=self._handle, room=surplus, dirty=self._dirty)
+            self._session.tell(CloseFileRequest(handle=self._handle, room=surplus, dirty=self._dirty))
 
     def abandon(self) -> None:
         """Close the file; what was written since the last `sync` goes."""
@@ -348,7 +357,7 @@ class OpenFile:
             if not (self._closed or self._lost):
                 self._closed = True
                 self._session.open_files.pop(self._handle, None)
-                self._session.tell("close", handle=self._handle, room={}, dirty=True)
+                self._session.tell(CloseFileRequest(handle=self._handle, dirty=True))
 
     def lose(self) -> None:
         """Take down that the master doesn't know this handle any more."""

@@ -2,6 +2,9 @@
 
 import errno
 from collections import Counter
+from typing import Any
+
+from msgspec.structs import replace
 
 from bbflow.files.commands import DiscardCommand
 from bbflow.files.committing import Committing, store_writer
@@ -11,6 +14,7 @@ from bbflow.files.filling import Filling
 from bbflow.files.image import MissingEntry
 from bbflow.files.inodes import DIRECTORY, FILE, Inode, Pieces, key_of, pages, places_of
 from bbflow.files.permissions import READ, WRITE, check_access
+from bbflow.files.replies import Given, GrantReply, OpenFileReply, OpenToWriteReply
 from bbflow.files.requests import (
     ClientRequest,
     CloseFileRequest,
@@ -23,7 +27,6 @@ from bbflow.files.room import choose_ring
 from bbflow.files.scanning import Scanning
 from bbflow.files.sessions import Handle, Session
 from bbflow.files.writeback import WriteBack
-from bbflow.records import Message
 
 LITTLE_BYTES = 4 << 20
 """Room that comes along with an open for writing, if there is plenty."""
@@ -57,7 +60,7 @@ class FileOpening:
 
     # Opening.
 
-    def _open(self, call: Call[OpenFileRequest]) -> Message:
+    def _open(self, call: Call[OpenFileRequest]) -> OpenFileReply:
         inode = self._core.image.get(call.asked.ino)
         if inode.kind != FILE:
             raise OSError(errno.EISDIR if inode.kind == DIRECTORY else errno.EINVAL, f"{inode.name!r} is no file")
@@ -67,7 +70,7 @@ class FileOpening:
         check_access(inode, call.who, READ)
         return self._open_to_read(call, inode)
 
-    def _open_to_read(self, call: Call[OpenFileRequest], inode: Inode) -> Message:
+    def _open_to_read(self, call: Call[OpenFileRequest], inode: Inode) -> OpenFileReply:
         writer = self._writer_of(inode)
         if writer is not None and writer.session != call.session.name:
             wait_s = self._core.options.wait_s if call.asked.wait_s is None else call.asked.wait_s
@@ -79,14 +82,21 @@ class FileOpening:
         self._check_there(call, inode)
         is_cold = self._filling.begin(call, inode)
         handle = self._core.open_handle(call.session, inode, 0, inode.pieces)
-        return self._opened(call, handle, cold=is_cold)
+        return OpenFileReply(cold=is_cold, **self._opened(call, handle))
 
-    def _opened(self, call: AnyCall, handle: Handle, *, cold: bool = False) -> Message:
+    def _opened(self, call: AnyCall, handle: Handle) -> dict[str, Any]:
+        """Give what is told of each file that is opened."""
         inode = handle.inode
         self._core.use(inode)
         self._core.sessions.hold(call.session, inode.ino)
-        told = {"ok": True, "attr": inode.attr(), "handle": handle.number, "cold": cold, **inode.layout()}
-        return told | {"pieces": handle.pieces}
+        return {
+            "attr": inode.attr(),
+            "handle": handle.number,
+            "pieces": handle.pieces,
+            "piece_bytes": inode.piece_bytes,
+            "ring": inode.ring,
+            "replicas": inode.replicas,
+        }
 
     def _check_there(self, call: AnyCall, inode: Inode) -> None:
         if inode.lost:
@@ -108,7 +118,9 @@ class FileOpening:
     def _writer_of(self, inode: Inode) -> Handle | None:
         return self._core.handles.get(inode.writer) if inode.writer else None
 
-    def _open_to_write(self, call: Call[OpenFileRequest | CreateRequest], inode: Inode, *, truncate: bool) -> Message:
+    def _open_to_write(
+        self, call: Call[OpenFileRequest | CreateRequest], inode: Inode, *, truncate: bool
+    ) -> OpenToWriteReply:
         writer = self._writer_of(inode)
         if writer is not None:
             self._wait_for(call, writer, call.asked.wait_s)
@@ -123,8 +135,8 @@ class FileOpening:
         handle = self._core.open_handle(call.session, inode, self._core.number(), pieces)
         store_writer(self._core, handle)
         granted = self._grant_a_little(call.session, inode.ring[0])
-        told = {"version": handle.version, "granted": granted, "append": not inode.is_cut}
-        return self._opened(call, handle, cold=is_cold) | told
+        told = self._opened(call, handle)
+        return OpenToWriteReply(cold=is_cold, version=handle.version, granted=granted, append=not inode.is_cut, **told)
 
     def _wait_for(self, call: AnyCall, writer: Handle, wait_s: float | None) -> None:
         """Wait until a file is written no more, which its own session does for a moment only."""
@@ -190,7 +202,7 @@ class FileOpening:
 
     # Creating.
 
-    def _create(self, call: Call[CreateRequest]) -> Message:
+    def _create(self, call: Call[CreateRequest]) -> OpenToWriteReply:
         core, asked = self._core, call.asked
         try:
             directory, name = core.image.walk(asked.parent, asked.name, call.who)
@@ -208,10 +220,9 @@ class FileOpening:
         if there.kind != FILE:
             raise OSError(errno.EISDIR if there.kind == DIRECTORY else errno.ELOOP, f"{name!r} is no file")
         check_access(there, call.who, WRITE)
-        reply = self._open_to_write(call, there, truncate=asked.truncate)
-        return {**reply, "created": False}
+        return replace(self._open_to_write(call, there, truncate=asked.truncate), created=False)
 
-    def _create_new(self, call: Call[CreateRequest], directory: Inode, name: str) -> Message:
+    def _create_new(self, call: Call[CreateRequest], directory: Inode, name: str) -> OpenToWriteReply:
         core = self._core
         if not any(node.peer is not None for node in core.nodes.values()):
             error = OSError(errno.EHOSTDOWN, "no IOnode is up")
@@ -222,7 +233,7 @@ class FileOpening:
         core.touched(directory)
         call.changes.add(directories=(directory.ino,))
         core.happened("name", directory.ino)
-        return {**self._open_to_write(call, inode, truncate=False), "created": True}
+        return replace(self._open_to_write(call, inode, truncate=False), created=True)
 
     # Closing.
 
@@ -233,12 +244,12 @@ class FileOpening:
         if handle is not None:
             self._close_well(call, handle, discard=call.asked.dirty)
 
-    def undo(self, session: Session, reply: Message) -> None:
+    def undo(self, session: Session, given: Given) -> None:
         """Let go of what a reply gave that its client doesn't wait for any more."""
-        handle = session.handles.get(reply.get("handle", 0))
+        handle = session.handles.get(given.handle)
         if handle is not None:
             self._close_well(Call(0, session, ClientRequest(), session.who), handle, discard=True)
-        for name, size in reply.get("granted", {}).items():
+        for name, size in given.granted.items():
             self._give_back(session, name, size)
 
     def _close_well(self, call: AnyCall, handle: Handle, *, discard: bool) -> None:
@@ -305,7 +316,7 @@ class FileOpening:
 
     # Room.
 
-    def _room(self, call: Call[GrantRequest]) -> Message:
+    def _room(self, call: Call[GrantRequest]) -> GrantReply:
         name, size = call.asked.node, pages(call.asked.bytes)
         node = self._core.nodes.get(name)
         if node is None or size <= 0:
@@ -317,9 +328,9 @@ class FileOpening:
             error = OSError(errno.ENOSPC, f"IOnode {name} is full: {node.free_bytes} bytes of {node.capacity} are free")
             call.wait(("room", name), error, self._core.options.room_timeout_s, self._core.clock())
         wish = min(pages(call.asked.wish), node.free_bytes // 8)
-        return {"ok": True, "granted": self._grant(call.session, name, max(size, wish))}
+        return GrantReply(granted=self._grant(call.session, name, max(size, wish)))
 
-    def resume(self, session: Session, asked: SessionRequest, in_flight: list[Message]) -> list[int]:
+    def resume(self, session: Session, asked: SessionRequest, in_flight: list[Given]) -> list[int]:
         """Take a session in again that had lost its connection; give the handles that live on.
 
         Parameters
@@ -329,16 +340,16 @@ class FileOpening:
         asked
             What it says that it has: what else is open here it has closed, and its message was lost.
         in_flight
-            Replies that it has not got yet: what they give is its own, too.
+            What replies give that it has not got yet: that is its own, too.
         """
         call = Call(0, session, ClientRequest(), session.who)
-        known = {number for number, *_ in asked.handles} | {reply["handle"] for reply in in_flight if "handle" in reply}
+        known = {number for number, *_ in asked.handles} | {given.handle for given in in_flight}
         for handle in [handle for number, handle in session.handles.items() if number not in known]:
             self._close_well(call, handle, discard=True)
         has = Counter(asked.room)
-        for reply in in_flight:
-            has.update(reply.get("granted", {}))
-            has.subtract(reply.get("spent", {}))
+        for given in in_flight:
+            has.update(given.granted)
+            has.subtract(given.spent)
         for name, size in has.items():
             missing = size - session.room.get(name, 0)
             if missing > 0:

@@ -12,6 +12,15 @@ from bbflow.files.image import MissingEntry
 from bbflow.files.inodes import DIRECTORY, FILE, Inode
 from bbflow.files.permissions import READ, check_access
 from bbflow.files.prefetching import Prefetching
+from bbflow.files.replies import (
+    EvictReply,
+    FileReply,
+    FlushReply,
+    IonodeStatus,
+    OverviewReply,
+    PrefetchReply,
+    StatfsReply,
+)
 from bbflow.files.requests import (
     EvictRequest,
     FlushRequest,
@@ -23,7 +32,6 @@ from bbflow.files.requests import (
 )
 from bbflow.files.scanning import Scanning
 from bbflow.files.writeback import WriteBack
-from bbflow.records import Message
 
 MAX_LISTED = 1000
 
@@ -63,53 +71,57 @@ class Overview:
         }
         """What clients may ask."""
 
-    def _statfs(self, call: AnyCall) -> Message:
+    def _statfs(self, call: AnyCall) -> StatfsReply:
         nodes = self._core.nodes.values()
         capacity = sum(node.capacity for node in nodes)
         taken = sum(node.placed_bytes + node.leaving_bytes for node in nodes)
         files = len(self._core.image.inodes)
-        return {"ok": True, "capacity": capacity, "free": max(capacity - taken, 0), "files": files}
+        return StatfsReply(capacity=capacity, free=max(capacity - taken, 0), files=files)
 
-    def _status(self, call: AnyCall) -> Message:
+    def _status(self, call: AnyCall) -> OverviewReply:
         core, image = self._core, self._core.image
         files = [inode for inode in image.inodes.values() if inode.kind == FILE]
-        states: dict[str, list[int]] = {}
+        states: dict[str, tuple[int, int]] = {}
         for inode in files:
-            counted = states.setdefault(inode.state, [0, 0])
-            counted[0] += 1
-            counted[1] += inode.size
+            count, size = states.get(inode.state, (0, 0))
+            states[inode.state] = (count + 1, size + inode.size)
         lost = [image.path(inode) for inode in files if inode.lost and inode.parent]
         dirty = self._write_back.dirty
-        return {
-            "ok": True,
-            "subtree": core.options.subtree,
-            "storage": core.options.storage,
-            "write_back": core.options.write_back,
-            "nodes": [self._node(name) for name in sorted(core.nodes)],
-            "sessions": len(core.sessions.by_name),
-            "open": len(core.handles),
-            "files": states,
-            "oldest_dirty_s": max(core.clock() - dirty[0].dirty_ns / 1e9, 0.0) if dirty else 0.0,
-            "written_bytes": self._write_back.written_bytes,
-            "removing": len(core.doomed),
-            "prefetching": self._prefetching.wanted,
-            "failed": [[path, f.error, f.attempts] for path, f in list(self._write_back.failures.items())[:MAX_LISTED]],
-            "unread": [
-                [image.path(image.inodes[ino]), error]
-                for ino, error in list(self._filling.failed.items())[:MAX_LISTED]
+        failures = list(self._write_back.failures.items())[:MAX_LISTED]
+        unread = list(self._filling.failed.items())[:MAX_LISTED]
+        return OverviewReply(
+            subtree=core.options.subtree,
+            storage=core.options.storage,
+            write_back=core.options.write_back,
+            nodes=tuple(self._node(name) for name in sorted(core.nodes)),
+            sessions=len(core.sessions.by_name),
+            open=len(core.handles),
+            files=states,
+            oldest_dirty_s=max(core.clock() - dirty[0].dirty_ns / 1e9, 0.0) if dirty else 0.0,
+            written_bytes=self._write_back.written_bytes,
+            removing=len(core.doomed),
+            prefetching=self._prefetching.wanted,
+            failed=tuple((path, failure.error, failure.attempts) for path, failure in failures),
+            unread=tuple(
+                (image.path(image.inodes[ino]), error)
+                for ino, error in unread
                 if ino in image.inodes and image.inodes[ino].parent
-            ],
-            "lost": sorted(lost),
-        }
+            ),
+            lost=tuple(sorted(lost)),
+        )
 
-    def _node(self, name: str) -> Message:
+    def _node(self, name: str) -> IonodeStatus:
         node = self._core.nodes[name]
-        keys = ("name", "capacity", "placed_bytes", "granted_bytes", "free_bytes")
-        return {key: getattr(node, key) for key in keys} | {
-            "host": node.address.host,
-            "up": node.peer is not None,
-            "pieces": len(node.placed),
-        }
+        return IonodeStatus(
+            name=name,
+            host=node.address.host,
+            up=node.peer is not None,
+            capacity=node.capacity,
+            placed_bytes=node.placed_bytes,
+            granted_bytes=node.granted_bytes,
+            free_bytes=node.free_bytes,
+            pieces=len(node.placed),
+        )
 
     def _below(self, call: AnyCall, path: str) -> Inode:
         try:
@@ -118,7 +130,7 @@ class Overview:
             self._scanning.look(call, error.directory)
             raise
 
-    def _flush(self, call: Call[FlushRequest]) -> Message:
+    def _flush(self, call: Call[FlushRequest]) -> FlushReply:
         start = self._below(call, call.asked.path)
         if not self._write_back.is_on:
             raise OSError(errno.EINVAL, "there is no shared storage behind these files")
@@ -134,13 +146,13 @@ class Overview:
                 pass  # the time is up: the reply says what is left
         paths = {self._core.image.path(inode) for inode in left}
         failures = self._write_back.failures.items()
-        failed = [[path, failure.error] for path, failure in failures if path in paths]
-        return {"ok": True, "written": call.begun - len(left), "left": len(left), "failed": failed}
+        failed = tuple((path, failure.error) for path, failure in failures if path in paths)
+        return FlushReply(written=call.begun - len(left), left=len(left), failed=failed)
 
-    def _prefetch(self, call: Call[PrefetchRequest]) -> Message:
+    def _prefetch(self, call: Call[PrefetchRequest]) -> PrefetchReply:
         asked = call.asked
         tasks = [[inode for path in task for inode in self._files_below(call, path)] for task in asked.tasks]
-        return {"ok": True, "files": self._prefetching.begin(tasks, asked.at_once, asked.lookahead)}
+        return PrefetchReply(files=self._prefetching.begin(tasks, asked.at_once, asked.lookahead))
 
     def _files_below(self, call: AnyCall, path: str) -> list[Inode]:
         """Give the files of a path by name, as they are in the shared storage now."""
@@ -155,21 +167,21 @@ class Overview:
                 check_access(inode, call.who, READ)
                 yield inode
 
-    def _refresh(self, call: Call[RefreshRequest]) -> Message:
+    def _refresh(self, call: Call[RefreshRequest]) -> FileReply:
         start = self._below(call, call.asked.path)
         if start.kind == DIRECTORY:
             self._scanning.look(call, start, below=True, again=True)
-        return {"ok": True}
+        return FileReply()
 
-    def _evict(self, call: Call[EvictRequest]) -> Message:
+    def _evict(self, call: Call[EvictRequest]) -> EvictReply:
         start = self._below(call, call.asked.path)
         below = {inode.ino for inode in self._core.image.below(start)}
         going = [inode for inode in self._filling.evictable() if inode.ino in below]
         for inode in going:
             self._filling.let_go(inode)
-        return {"ok": True, "bytes": sum(inode.size for inode in going)}
+        return EvictReply(bytes=sum(inode.size for inode in going))
 
-    def _shutdown(self, call: Call[ShutdownRequest]) -> Message:
+    def _shutdown(self, call: Call[ShutdownRequest]) -> FileReply:
         """End master and IOnodes, which remove what they keep; files that were not written back forbid it."""
         core = self._core
         names = [core.image.path(inode) for inode in core.image.inodes.values() if self._is_only_here(inode)]
@@ -181,14 +193,14 @@ class Overview:
             left.discard(name)
             if not left:
                 self.is_over = True
-                core.finished.append((call, {"ok": True}))
+                core.finished.append((call, FileReply()))
 
         for name in sorted(left):
             core.command(name, EndCommand(), partial(ended, name))
         if core.nodes:
             raise Deferred  # whoever asked may end what the IOnodes belong to, and they should know before
         self.is_over = True
-        return {"ok": True}
+        return FileReply()
 
     def _is_only_here(self, inode: Inode) -> bool:
         return inode.kind == FILE and inode.state == "dirty" and bool(inode.parent) and self._write_back.is_on

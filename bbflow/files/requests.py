@@ -13,7 +13,7 @@ Slot = Annotated[int, Meta(ge=0, lt=4096)]
 """More requests than these no client has under way at once."""
 
 
-class ClientRequest(Struct, frozen=True, kw_only=True):
+class ClientRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What every request may have; by itself, none in particular."""
 
     uid: Whole | None = None
@@ -56,7 +56,7 @@ class PathRequest(ClientRequest, frozen=True, kw_only=True):
 # Sessions.
 
 
-class SessionRequest(Struct, frozen=True, tag_field="op", tag="session", kw_only=True):
+class SessionRequest(Struct, frozen=True, tag_field="op", tag="session", kw_only=True, omit_defaults=True):
     """A client begins a session, or comes back to it."""
 
     host: str

@@ -6,24 +6,27 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Any
 
-from msgspec import convert
+from msgspec.structs import replace
 
 from bbflow.errors import NodeError
-from bbflow.files.calling import Caller, Gone, address_of
+from bbflow.files.calling import Caller, Gone, ReplyT, address_of
 from bbflow.files.commands import IonodeTold
 from bbflow.files.opened import OpenFile
+from bbflow.files.replies import CommitReply, FileReply, GrantReply, NodesReply, OpenToWriteReply, SessionReply
+from bbflow.files.requests import ByeRequest, ClientRequest, GrantRequest, NodesRequest, SessionRequest
 from bbflow.landing.contact import MasterAddress
-from bbflow.records import Message
 
 COME_BACK_S = 30.0
 """How long a master that is away is tried again."""
 PAUSE_S = 0.05
 ATTEMPTS = 4
 """How often a request is sent whose reply the master's end cut off."""
+
+GIVING = (OpenToWriteReply, CommitReply, GrantReply)
+"""Replies that room comes along with."""
 
 
 class ClientSession:
@@ -58,29 +61,29 @@ class ClientSession:
         except BaseException:
             caller.close()
             raise
-        lost = {number for number, _ in self._open()} - set(told["handles"])
+        lost = {number for number, _ in self._open()} - set(told.handles)
         for number in lost:
             self.open_files.pop(number).lose()
-        self._name, self.root, self.options = str(told["session"]), int(told["root"]["ino"]), told["options"]
-        self._take_nodes(told["nodes"])
+        self._name, self.root, self.options = told.session, told.root.ino, told.options
+        self._take_nodes(told.nodes)
         return caller
 
-    def _begin(self, caller: Caller) -> Message:
+    def _begin(self, caller: Caller) -> SessionReply:
         """Come back to the session, or begin another one if that has ended, or there was none."""
-        about = {"host": socket.gethostname(), "pid": os.getpid(), "uid": os.getuid(), "gid": os.getgid()}
-        about["groups"] = os.getgroups()
+        asked = SessionRequest(
+            host=socket.gethostname(), pid=os.getpid(), uid=os.getuid(), gid=os.getgid(), groups=tuple(os.getgroups())
+        )
         if self._name:
-            handles = [[number, file.ino, file.read_version, int(file.writes)] for number, file in self._open()]
-            slots = [[0, self._number]] if self._is_asking else []
+            handles = tuple((number, file.ino, file.read_version, file.writes) for number, file in self._open())
+            slots = ((0, self._number),) if self._is_asking else ()
+            again = replace(asked, resume=self._name, handles=handles, room=self._all_room(), slots=slots)
             try:
-                return caller.call(
-                    "session", resume=self._name, handles=handles, room=self._all_room(), slots=slots, **about
-                )
+                return caller.call(again, SessionReply)
             except OSError as error:
                 if error.errno != errno.ESTALE:
                     raise
             self.room.clear()
-        return caller.call("session", **about)
+        return caller.call(asked, SessionReply)
 
     def _all_room(self) -> dict[str, int]:
         """Give the room that this session has, also what is written and not committed."""
@@ -92,11 +95,18 @@ class ClientSession:
     def _open(self) -> list[tuple[int, OpenFile]]:
         return list(self.open_files.items())
 
-    def _take_nodes(self, nodes: list[Message]) -> None:
-        self._nodes = {told.name: told for told in convert(nodes, list[IonodeTold])}
+    def _take_nodes(self, nodes: Iterable[IonodeTold]) -> None:
+        self._nodes = {told.name: told for told in nodes}
 
-    def call(self, op: str, **keys: Any) -> Message:
+    def call(self, asked: ClientRequest, kind: type[ReplyT]) -> ReplyT:
         """Send a request and give its reply; a master that is away is waited for.
+
+        Parameters
+        ----------
+        asked
+            It.
+        kind
+            What its reply is, if it isn't refused.
 
         Raises
         ------
@@ -106,36 +116,37 @@ class ClientSession:
         with self._lock:
             self._number, self._is_asking = self._number + 1, True
             try:
-                reply = self._ask({"op": op, "slot": 0, "number": self._number, **keys})
+                reply = self._ask(replace(asked, slot=0, number=self._number), kind)
             finally:
                 self._is_asking = False
-            self._take_granted(reply)
+            if isinstance(reply, GIVING):
+                self._take_granted(reply.granted)
             return reply
 
-    def _ask(self, request: Message) -> Message:
+    def _ask(self, asked: ClientRequest, kind: type[ReplyT]) -> ReplyT:
         """Send a request, the same again where the connection breaks: it counts once."""
         gone: Gone | None = None
         for _ in range(ATTEMPTS):
             try:
-                return self._caller.call(**request)
+                return self._caller.call(asked, kind)
             except Gone as failure:
                 gone = failure
                 self._come_back(gone, time.monotonic() + COME_BACK_S)
-        what = f"the master of {self.subtree!r} hangs up at each {request['op']!r}"
+        what = f"the master of {self.subtree!r} hangs up at each {type(asked).__name__}"
         raise OSError(errno.EIO, f"{what}: see its log ({gone})")
 
-    def tell(self, op: str, **keys: Any) -> None:
+    def tell(self, asked: ClientRequest) -> None:
         """Send a request that has no reply; a master that is away learns of it when the session comes back."""
         with self._lock:
             try:
-                self._caller.send({"op": op, **keys})
+                self._caller.send(asked)
             except Gone as gone:
                 self._come_back(gone, time.monotonic() + COME_BACK_S)
-                self._caller.send({"op": op, **keys})
+                self._caller.send(asked)
 
-    def _take_granted(self, reply: Message) -> None:
-        for node, size in reply.get("granted", {}).items():
-            self.room[node] = self.room.get(node, 0) + int(size)
+    def _take_granted(self, granted: Mapping[str, int]) -> None:
+        for node, size in granted.items():
+            self.room[node] = self.room.get(node, 0) + size
 
     def _come_back(self, gone: Gone, deadline_s: float) -> None:
         self._caller.close()
@@ -158,7 +169,7 @@ class ClientSession:
         """
         told = self._nodes.get(name)
         if told is None or not told.up:
-            self._take_nodes(self.call("nodes")["nodes"])
+            self._take_nodes(self.call(NodesRequest(), NodesReply).nodes)
             told = self._nodes.get(name)
         if told is None or not told.up:
             raise OSError(errno.EHOSTDOWN, f"IOnode {name} is away")
@@ -206,7 +217,7 @@ class ClientSession:
         """
         with self._lock:
             while self.room.get(node, 0) < size:
-                self.call("room", node=node, bytes=size - self.room.get(node, 0), wish=wish)
+                self.call(GrantRequest(node=node, bytes=size - self.room.get(node, 0), wish=wish), GrantReply)
             self.room[node] -= size
 
     def return_room(self, node: str, size: int) -> None:
@@ -232,7 +243,7 @@ class ClientSession:
             for _, file in self._open():
                 file.lose()
             with suppress(Gone, OSError):  # it ends by itself
-                self._caller.call("bye")
+                self._caller.call(ByeRequest(), FileReply)
             self._caller.close()
             for callers in self._nodes_callers.values():
                 for caller in callers:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from bbflow.files.inodes import Inode, Pieces, keys_of
 from bbflow.files.permissions import Credentials
-from bbflow.records import Message
 
 if TYPE_CHECKING:
     from bbflow.files.core import AnyCall
@@ -39,8 +38,8 @@ class ReplySlot:
     """The request's."""
     call: "AnyCall | None" = None
     """It, while it is under way."""
-    reply: Message | None = None
-    """What it was answered, if it went well."""
+    reply: bytes = b""
+    """What it was answered, if it went well, as it goes out."""
 
 
 @dataclass(slots=True)
@@ -132,27 +131,27 @@ class Sessions:
             session.lists.add(ino)
             self._listers.setdefault(ino, set()).add(session.name)
 
-    def forgetting(self, but: Session | None, changes: "Changes") -> dict[str, Message]:
+    def forgetting(self, but: Session | None, changes: "Changes") -> dict[str, "Changes"]:
         """Give what sessions must forget after some changes, and take down that they keep it no more."""
-        told: dict[str, Message] = {}
+        told: dict[str, Changes] = {}
         if not changes:
             return told
 
-        def tell(name: str) -> Message:
-            return told.setdefault(name, {"inos": [], "names": [], "directories": []})
+        def tell(name: str) -> Changes:
+            return told.setdefault(name, Changes())
 
         own = "" if but is None else but.name
         for parent, entry, ino in changes.names:
             for name in self._take(self._holders, ino, own):
-                tell(name)["names"].append([parent, entry, ino])
+                tell(name).names.append((parent, entry, ino))
                 self.by_name[name].holds.discard(ino)
         for ino in changes.inos:
             for name in self._take(self._holders, ino, own):
-                tell(name)["inos"].append(ino)
+                tell(name).inos.add(ino)
                 self.by_name[name].holds.discard(ino)
         for ino in changes.directories:
             for name in self._take(self._listers, ino, own):
-                tell(name)["directories"].append(ino)
+                tell(name).directories.add(ino)
                 self.by_name[name].lists.discard(ino)
         return told
 

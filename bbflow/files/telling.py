@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from bbflow.files.core import Core
+from bbflow.files.replies import ForgetNotice
 from bbflow.files.sessions import Changes, Session, Telling
 
 
@@ -23,17 +24,18 @@ class Tellings:
         """Tell other sessions what to forget, and go on once all have answered."""
         core = self._core
         heard = {}
-        for name, message in core.sessions.forgetting(but, changes).items():
+        for name, told in core.sessions.forgetting(but, changes).items():
             listener = core.sessions.by_name[name].listener
             if listener is not None:
-                heard[name] = (listener, message)
+                heard[name] = (listener, told)
         if not heard:
             then()
             return
         core.seq += 1
         seq = core.seq
-        for listener, message in heard.values():
-            core.send(listener, {"op": "forget", "seq": seq, **message})
+        for listener, told in heard.values():
+            names, directories = tuple(told.names), tuple(told.directories)
+            core.send(listener, ForgetNotice(seq=seq, inos=tuple(told.inos), names=names, directories=directories))
         self._open[seq] = Telling(set(heard), then, core.clock() + core.options.lease_s)
 
     def forgot(self, peer: int, seq: int) -> None:

@@ -14,7 +14,7 @@ from bbflow.landing.handshake import TIMEOUT_S, shake_hands
 from bbflow.landing.listen import is_loopback, split_address, tune
 from bbflow.landing.tls import peer_context
 from bbflow.records import Message
-from bbflow.store.frames import FrameReader, checksum, encode
+from bbflow.store.frames import FrameReader, checksum, decode_map, encode
 
 GRACE_S = 30.0
 """How long an agent may take to answer a request that doesn't wait."""
@@ -38,7 +38,7 @@ class NodeClient:
 
     def __init__(self, node: NodeAddress) -> None:
         self.node = node
-        self._reader = FrameReader()
+        self._reader = FrameReader(decode=bytes)
         where = node.socket if _is_here(node) else node.tcp
         try:
             self._socket = _connect_unix(node) if _is_here(node) else _connect_tcp(node)
@@ -76,7 +76,7 @@ class NodeClient:
         message = {"op": op, **keys} | ({"timeout_s": timeout_s} if timeout_s else {})
         self._socket.settimeout(timeout_s + GRACE_S)
         try:
-            reply = self._exchange(message)
+            reply = decode_map(self._exchange(message))
         except OSError as error:
             raise NodeError(f"BB node {self.node.name} is gone ({error})") from None
         if not reply.pop("ok", False):
@@ -120,15 +120,14 @@ class NodeClient:
                 raise NodeError(f"BB node {self.node.name} closed the connection")
             filled += count
 
-    def _exchange(self, message: Message | Struct) -> Message:
+    def _exchange(self, message: Message | Struct) -> bytes:
         self._socket.sendall(encode(message))
-        while (reply := self._reader.next()) is None:
+        while (payload := self._reader.next()) is None:
             data = self._socket.recv(1 << 20)
             if not data:
                 raise NodeError(f"BB node {self.node.name} closed the connection")
             self._reader.add(data)
-        taken: Message = reply
-        return taken
+        return bytes(payload)
 
     def interrupt(self) -> None:
         """Make a request that another thread waits for fail at once."""

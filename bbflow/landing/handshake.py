@@ -6,12 +6,10 @@ import secrets
 from collections.abc import Callable
 from typing import Annotated
 
-import msgspec
 from msgspec import Meta, Struct
 
 from bbflow.errors import NodeError, ProtocolError
-from bbflow.landing.replies import RefusedReply
-from bbflow.records import Message
+from bbflow.landing.replies import RefusedReply, parse_verdict
 from bbflow.store.frames import parser
 from bbflow.wire import Count
 
@@ -55,6 +53,7 @@ class WelcomeReply(Struct, frozen=True, kw_only=True):
 
 
 HandshakeReply = HelloReply | WelcomeReply | RefusedReply
+_parse_hello = parser(HelloReply, "a handshake")
 parse_handshake = parser(HelloMessage | ProveMessage, "a handshake")
 """Takes in what a peer says before it has proved itself."""
 
@@ -135,7 +134,7 @@ class NodeHandshake:
         return self._identity
 
 
-def shake_hands(key: str, exchange: Callable[[Struct], Message]) -> None:
+def shake_hands(key: str, exchange: Callable[[Struct], bytes]) -> None:
     """Be the peer's side of a new connection.
 
     Parameters
@@ -143,7 +142,7 @@ def shake_hands(key: str, exchange: Callable[[Struct], Message]) -> None:
     key
         The contact file's key.
     exchange
-        Sends a message and gives the reply.
+        Sends a message and gives the bytes of the reply.
 
     Raises
     ------
@@ -152,17 +151,17 @@ def shake_hands(key: str, exchange: Callable[[Struct], Message]) -> None:
     """
     nonce = secrets.token_hex(NONCE_BYTES)
     try:
-        told = _accepted(exchange(HelloMessage(versions=(VERSION, VERSION), nonce=nonce)))
-        hello = msgspec.convert(told, HelloReply)
+        hello = _parse_hello(_accepted(exchange(HelloMessage(versions=(VERSION, VERSION), nonce=nonce))))
         if not hmac.compare_digest(hello.proof.encode(), prove(key, "node", nonce, hello.nonce).encode()):
             raise NodeError("who answers there doesn't know the contact file's key: the file is of other nodes")
         proof = prove(key, "peer", nonce, hello.nonce)
         _accepted(exchange(ProveMessage(proof=proof)))
-    except msgspec.ValidationError as error:
+    except ProtocolError as error:
         raise NodeError(f"who answers there is no node of this version ({error})") from None
 
 
-def _accepted(reply: Message) -> Message:
-    if not reply.get("ok"):
-        raise NodeError(str(reply.get("error", "the node refused and gave no reason")))
-    return reply
+def _accepted(payload: bytes) -> bytes:
+    verdict = parse_verdict(payload)
+    if not verdict.ok:
+        raise NodeError(verdict.error)
+    return payload

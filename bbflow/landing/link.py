@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from bbflow.landing.handshake import MAX_FRAME_BYTES, HelloMessage, NodeHandshake, ProveMessage, parse_handshake
 from bbflow.landing.replies import BytesReply, PoolPart, RefusedReply
-from bbflow.records import Message
 from bbflow.store.frames import MAX_PAYLOAD_BYTES, FrameReader, checksum, encode
 
 READ_BYTES = 4096
@@ -141,7 +140,7 @@ class Link:
             raise GoneError(by_itself=True)
         return count
 
-    def send(self, message: Message | Struct) -> None:
+    def send(self, message: Struct | Raw) -> None:
         """Send a message, or a part of the pool behind one, as far as the socket takes it now."""
         if isinstance(message, PoolPart):
             raw = self._pool()[message.offset : message.offset + message.size]

@@ -15,15 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from bbflow.errors import DamagedError, ProtocolError
 from bbflow.landing.handshake import TIMEOUT_S, HelloMessage, NodeHandshake, ProveMessage, WelcomeReply
 from bbflow.landing.link import GoneError, Landed, Link, answer_handshake
 from bbflow.landing.listen import LOOPBACK, listen_tcp, listen_unix, public_address, split_address, tune
 from bbflow.landing.tls import Certificate
-from bbflow.records import Message
-from bbflow.store.frames import decode_map
 
 RESERVED_FILES = 32
 """Descriptors that are kept for what isn't a peer: listeners, index, pool."""
@@ -103,9 +101,9 @@ class PeerServer(ABC):
 
     # What a server is for.
 
+    @abstractmethod
     def _decode(self, payload: bytes) -> Any:
-        """Give what a peer that has proved itself says: a map, unless a server has types of its own."""
-        return decode_map(payload)
+        """Give what a peer that has proved itself says."""
 
     @abstractmethod
     def _take(self, peer: int, link: Link, item: Any) -> None:
@@ -245,7 +243,7 @@ class PeerServer(ABC):
         elif link.handshake.done:
             del self._unproven[peer]
 
-    def _send(self, peer: int, message: Message | Struct) -> None:
+    def _send(self, peer: int, message: Struct | Raw) -> None:
         """Send a message, if its peer is still there."""
         if link := self._links.get(peer):
             link.send(message)

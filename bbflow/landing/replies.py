@@ -6,6 +6,7 @@ from typing import Literal
 from msgspec import Struct
 
 from bbflow.store.extents import Extent
+from bbflow.store.frames import parser
 
 
 class DoneReply(Struct, frozen=True, kw_only=True):
@@ -18,7 +19,7 @@ class RefusedReply(Struct, frozen=True, kw_only=True):
     """It isn't, and nothing has changed."""
 
     ok: bool = False
-    error: str
+    error: str = "the node refused and gave no reason"
 
 
 class OpenReply(Struct, frozen=True, kw_only=True):
@@ -133,3 +134,7 @@ class StatusReply(Struct, frozen=True, kw_only=True):
     free: int
     """Bytes."""
     streams: Mapping[str, StreamStatus]
+
+
+parse_verdict = parser(RefusedReply, "a reply")
+"""Takes of any reply in whether it is a refusal."""

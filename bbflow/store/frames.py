@@ -3,6 +3,7 @@
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import Any
 
 import google_crc32c
@@ -16,15 +17,25 @@ MAX_PAYLOAD_BYTES = 64 * 1024 * 1024
 _ENCODER = msgspec.msgpack.Encoder(enc_hook=lambda value: value.item())  # numbers of NumPy
 
 
-def encode(message: msgspec.Struct | Mapping[str, Any]) -> bytes:
+def pack(message: msgspec.Struct | msgspec.Raw | Mapping[str, Any]) -> bytes:
+    """Give the bytes of one message or record, without their frame."""
+    return _ENCODER.encode(message)
+
+
+def encode(message: msgspec.Struct | msgspec.Raw | Mapping[str, Any]) -> bytes:
     """Give the frame of one message or record.
+
+    Parameters
+    ----------
+    message
+        It, or its bytes from `pack`.
 
     Raises
     ------
     ProtocolError
         If it would be longer than a reader accepts.
     """
-    payload = _ENCODER.encode(message)
+    payload = pack(message)
     if len(payload) > MAX_PAYLOAD_BYTES:
         raise ProtocolError(f"a message of {len(payload)} bytes is above the limit of {MAX_PAYLOAD_BYTES}")
     return HEADER.pack(len(payload), zlib.crc32(payload)) + payload
@@ -36,6 +47,7 @@ def checksum(raw: memoryview) -> int:
     return int(google_crc32c.value(np.frombuffer(raw, np.uint8)))
 
 
+@cache
 def parser(kind: Any, what: str) -> Callable[[bytes], Any]:
     """Give what takes messages or records of some kinds in out of their frames.
 

@@ -21,7 +21,7 @@ import sys
 from pathlib import Path
 from bbflow.files.client import FilesClient
 with FilesClient(Path(sys.argv[1])) as client:
-    print(sum(node["up"] for master in client.status() for node in master["nodes"]))
+    print(sum(node.up for master in client.status() for node in master.nodes))
 """
 
 

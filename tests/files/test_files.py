@@ -5,6 +5,8 @@ import os
 
 import pytest
 
+from bbflow.files.replies import FlushReply
+
 PIECE = ("--piece", "64KiB")
 
 
@@ -14,9 +16,8 @@ def test_what_is_written_is_read_and_comes_into_the_storage_under_its_name(serve
     client.mkdir("/a/b", parents=True)
     client.write("/a/b/c.dat", content)
     assert client.read("/a/b/c.dat") == content
-    assert (
-        client.flush(wait_s=60) == {"written": 1, "left": 0, "failed": []} or client.stat("/a/b/c.dat").state == "clean"
-    )
+    flushed = client.flush(wait_s=60)
+    assert flushed == FlushReply(written=1, left=0, failed=()) or client.stat("/a/b/c.dat").state == "clean"
     assert (servers.storage / "a/b/c.dat").read_bytes() == content
 
 
@@ -24,7 +25,7 @@ def test_pieces_of_a_large_file_go_round_on_the_nodes(servers):
     client = servers.start(nodes=3, storage=False, master=PIECE)
     client.write("/large", bytes(9 * 65536))
     (status,) = client.status()
-    assert [node["placed_bytes"] for node in status["nodes"]] == [3 * 65536] * 3
+    assert [node.placed_bytes for node in status.nodes] == [3 * 65536] * 3
 
 
 def test_a_version_that_is_not_closed_is_nobodys(servers):

@@ -56,10 +56,10 @@ def test_without_its_node_a_file_is_lost_by_name_unless_it_was_written_back_or_h
     client = servers.start(nodes=1, master=options)
     for path in ("/dirty", "/clean", "/x.tmp"):
         client.write(path, path.encode())
-    assert client.flush("/clean", 60)["left"] == 0
+    assert client.flush("/clean", 60).left == 0
     servers.kill("master-io0")
-    until(lambda: client.status()[0]["lost"], "the list of what is lost")
-    lost = client.status()[0]["lost"]
+    until(lambda: client.status()[0].lost, "the list of what is lost")
+    lost = client.status()[0].lost
     assert "x.tmp" in lost
     assert "clean" not in lost
     with pytest.raises(OSError, match="lost") as caught:
@@ -79,7 +79,7 @@ def test_with_two_replicas_the_loss_of_a_node_loses_nothing(servers):
     servers.kill("master-io1")
     until(lambda: servers.up(client) == 2, "the loss")
     assert {path: client.read(path) for path in contents} == contents
-    assert client.status()[0]["lost"] == []
+    assert not client.status()[0].lost
 
 
 def append(client, path, content):
@@ -118,14 +118,14 @@ def test_a_full_node_evicts_what_is_clean_least_recently_used_first(servers):
     for path, content in contents.items():
         client.write(path, content)  # it waits while older files are written back and go
     assert {path: client.read(path) for path in contents} == contents
-    (node,) = client.status()[0]["nodes"]
-    assert node["placed_bytes"] <= node["capacity"] == 1 << 20
+    (node,) = client.status()[0].nodes
+    assert node.placed_bytes <= node.capacity == 1 << 20
 
 
 def test_a_reader_goes_on_when_the_node_has_lost_what_it_opened(servers):
     client, content = servers.start(master=("--piece", "64KiB")), os.urandom(300_000)
     client.write("/f", content)
-    assert client.flush(wait_s=60)["left"] == 0
+    assert client.flush(wait_s=60).left == 0
     with client.open("/f") as file:
         servers.kill("master-io0")
         until(lambda: not servers.up(client), "the end of the node")
@@ -154,9 +154,9 @@ def test_a_storage_that_refuses_is_tried_again_and_seen_in_the_status(servers):
     servers.storage.mkdir(exist_ok=True)
     (servers.storage / "d").write_bytes(b"a file where a directory should be")
     client.write("/d/f", b"kept")
-    until(lambda: client.status()[0]["failed"], "the failure")
+    until(lambda: client.status()[0].failed, "the failure")
     (servers.storage / "d").unlink()
-    assert client.flush(wait_s=100)["left"] == 0
+    assert client.flush(wait_s=100).left == 0
     assert (servers.storage / "d/f").read_bytes() == b"kept"
 
 
@@ -167,7 +167,7 @@ def test_a_master_that_is_killed_while_it_writes_back_goes_on_with_it(servers):
         client.write(path, content)
     servers.restart("master")
     servers.restart("master-io1")
-    assert client.flush(wait_s=20)["left"] == 0, [(s["failed"], s["files"], s["lost"]) for s in client.status()]
+    assert client.flush(wait_s=20).left == 0, [(s.failed, s.files, s.lost) for s in client.status()]
     assert {f"/{path.name}": path.read_bytes() for path in servers.storage.iterdir()} == contents
 
 

@@ -158,9 +158,8 @@ def machine_of(clients):
 
         @rule(client=CLIENTS)
         def let_clean_ones_go(self, client):
-            session, below = clients[client].place(self.root)
-            session.call("flush", path=below, wait_s=60)
-            session.call("evict", path=below)
+            clients[client].flush(self.root, wait_s=60)
+            clients[client].evict(self.root)
 
         @invariant()
         def same_names(self):

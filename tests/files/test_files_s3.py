@@ -34,14 +34,14 @@ def test_the_bucket_is_the_namespace_and_gets_plain_objects(servers, bucket):
     assert client.read("/in/tile 1 %20.fits") == content
     client.write("/out.dat", content)
     client.rename("/in", "/moved")
-    assert client.flush(wait_s=100)["left"] == 0
+    assert client.flush(wait_s=100).left == 0
     objects = {meta["path"] for page in obstore.list(bucket, "run") for meta in page}
     assert objects == {"run/moved/tile 1 %20.fits", "run/out.dat"}
     assert bytes(obstore.get(bucket, "run/out.dat").bytes()) == content
     client.unlink("/out.dat")
     client.flush(wait_s=100)
     obstore.put(bucket, "run/later", b"by somebody else")
-    client.each("refresh", "/")
+    client.refresh("/")
     assert client.read("/later") == b"by somebody else"
     assert [entry.path for entry in client.entries("/")] == ["/later", "/moved"]
 
@@ -97,7 +97,7 @@ def test_a_server_that_throttles_and_hangs_up_loses_nothing(servers, bucket, end
     try:
         client = servers.start(url="s3://bucket/throttled")
         client.write("/f", content)
-        assert client.flush(wait_s=60)["left"] == 0, client.status()[0]["failed"]
+        assert client.flush(wait_s=60).left == 0, client.status()[0].failed
         assert Throttle.refused == []
         assert bytes(obstore.get(bucket, "throttled/f").bytes()) == content
     finally:

@@ -5,6 +5,9 @@ import threading
 
 import pytest
 
+from bbflow.files.replies import FileReply
+from bbflow.files.requests import LockRequest
+
 
 def test_an_open_that_waits_gets_what_its_writer_closes(servers):
     client, writer = servers.start(storage=False), servers.client()
@@ -43,7 +46,7 @@ def test_close_or_fsync_returns_when_the_storage_has_the_file(servers, policy):
         file.pwrite(b"closed", 0)
     if policy == "close":
         assert (servers.storage / "f").read_bytes() == b"closed"
-    assert client.flush(wait_s=60)["left"] == 0
+    assert client.flush(wait_s=60).left == 0
     assert (servers.storage / "f").read_bytes() == b"closed"
 
 
@@ -51,12 +54,12 @@ def test_any_storage_that_fsspec_knows_is_written_to_and_read_from(servers):
     client = servers.start(url="memory://bucket")
     client.mkdir("/d")
     client.write("/d/f", bytes(100_000))
-    assert client.flush(wait_s=60)["left"] == 0
-    client.each("evict", "/")
+    assert client.flush(wait_s=60).left == 0
+    client.evict("/")
     assert client.stat("/d/f").state == "cold"
     assert client.read("/d/f") == bytes(100_000)
     client.rename("/d/f", "/d/g")
-    client.each("refresh", "/")
+    client.refresh("/")
     assert [entry.path for entry in client.entries("/d")] == ["/d/g"]
 
 
@@ -64,7 +67,7 @@ def lock(client, ino, kind, **keys):
     """Ask for a lock of a whole file; give the errno of a refusal, or 0."""
     (session,) = client.masters()
     try:
-        session.call("lock", ino=ino, owner="1", kind=kind, start=0, end=-1, **keys)
+        session.call(LockRequest(ino=ino, owner="1", kind=kind, start=0, end=-1, **keys), FileReply)
     except OSError as error:
         return error.errno
     return 0

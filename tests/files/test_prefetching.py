@@ -38,7 +38,7 @@ def test_what_was_prefetched_stays_until_it_is_read_and_then_the_next_comes(serv
     assert set(first) - {"/f01"} <= set(warm(client))
     for name in names:
         assert client.read(f"/{name}") == FILE
-    assert client.status()[0]["prefetching"] == 0
+    assert client.status()[0].prefetching == 0
 
 
 def test_a_writer_that_waits_has_the_room_of_what_nobody_has_read(servers):
@@ -62,7 +62,7 @@ def test_waves_come_whole_and_only_as_far_ahead_as_they_may(servers, tmp_path):
     until(lambda: warm(client) == ["/t0/a", "/t0/b", "/t1/a", "/t1/b"], "two tasks' files")
     client.read("/t0/a")
     client.read("/t1/b")
-    assert client.status()[0]["prefetching"] == 4
+    assert client.status()[0].prefetching == 4
     assert len(warm(client)) == 4  # no task has read all of its own
     client.read("/t0/b")
     until(lambda: warm(client)[4:] == ["/t2/a", "/t2/b"], "the next task's files")
@@ -76,7 +76,7 @@ def test_what_has_no_room_at_all_is_named_and_the_rest_comes(servers):
     client = servers.start(capacity="1MiB")
     assert client.prefetch([["/large"], ["/small"]], slots=2) == 1
     until(lambda: warm(client) == ["/small/a"], "the file that has room")
-    ((path, reason),) = client.status()[0]["unread"]
+    ((path, reason),) = client.status()[0].unread
     assert path == "large"
     assert "takes 2 MiB at once, and the IOnodes have 1 MiB" in reason
 
@@ -87,8 +87,8 @@ def test_what_nobody_waits_for_gives_way_to_other_applications(servers, tmp_path
         client = servers.start(node=("--policy", "full-delay", "--phases", str(tmp_path / "phases")))
         assert client.prefetch(["/"]) == 2
         assert client.read("/b") == FILE  # somebody waits for it
-        assert client.status()[0]["prefetching"] == 1
-    until(lambda: client.status()[0]["prefetching"] == 0, "the other file")
+        assert client.status()[0].prefetching == 1
+    until(lambda: client.status()[0].prefetching == 0, "the other file")
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ def in_memory(client):
 
 
 def capacity(client):
-    return next(status for status in client.status() if status["subtree"] == "/")["nodes"][0]["capacity"]
+    return next(status for status in client.status() if status.subtree == "/").nodes[0].capacity
 
 
 def test_files_leave_a_stream_its_room_and_get_it_back(node, short_path):
@@ -87,5 +87,5 @@ def test_files_leave_a_stream_its_room_and_get_it_back(node, short_path):
         for number in range(30, 42):
             client.write(f"/f{number}", os.urandom(FILE))
         assert len(in_memory(client)) > CAPACITY // 2 // FILE
-        assert client.flush(wait_s=100)["left"] == 0
+        assert client.flush(wait_s=100).left == 0
     assert CAPACITY // 2 < max(seen) <= CAPACITY

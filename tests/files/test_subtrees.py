@@ -20,7 +20,7 @@ def test_clients_see_all_subtrees_and_each_has_its_own_nodes_and_storage(servers
     assert caught.value.errno == errno.EXDEV
     with pytest.raises(OSError, match="root"):
         client.rmdir("/sub")
-    assert client.flush(wait_s=60)["left"] == 0
+    assert client.flush(wait_s=60).left == 0
     assert (servers.storage / "sub/of-sub").read_bytes() == b"2"
     one, two = client.status()
-    assert [node["name"] for node in one["nodes"] + two["nodes"]] == ["master-io0", "sub-io0"]
+    assert [node.name for node in one.nodes + two.nodes] == ["master-io0", "sub-io0"]

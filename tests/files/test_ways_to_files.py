@@ -84,7 +84,7 @@ def is_server_in(process, directory):
 
 def ionodes(contact):
     with suppress(NodeError, OSError), FilesClient(contact) as client:
-        return sorted(node["name"] for status in client.status() for node in status["nodes"] if node["up"])
+        return sorted(node.name for status in client.status() for node in status.nodes if node.up)
 
 
 def test_nodes_with_files_come_and_go_by_two_commands(tmp_path, short_path):
@@ -97,7 +97,7 @@ def test_nodes_with_files_come_and_go_by_two_commands(tmp_path, short_path):
         assert subprocess.run(command, check=False).returncode == 0
         with FilesClient(contact) as client:
             client.write("/kept", b"bytes")
-            assert client.flush(wait_s=1)["left"] == 1  # it gives way to the other application
+            assert client.flush(wait_s=1).left == 1  # it gives way to the other application
         servers = [process for process in psutil.process_iter() if is_server_in(process, short_path)]
         assert len(servers) > 2
         for server in servers:
@@ -105,7 +105,7 @@ def test_nodes_with_files_come_and_go_by_two_commands(tmp_path, short_path):
         assert not psutil.wait_procs(servers, timeout=60)[1]
     until(lambda: ionodes(contact) == ["bb0", "bb0", "bb1"], "the servers that a signal had ended don't come back")
     with FilesClient(contact) as client:
-        assert client.flush(wait_s=100)["left"] == 0
+        assert client.flush(wait_s=100).left == 0
     assert main(["down", *common]) == 0
     assert (storage / "kept").read_bytes() == b"bytes"
     until(lambda: not [*short_path.glob("*/bbflow-*")], "the nodes' end")

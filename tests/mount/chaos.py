@@ -69,8 +69,8 @@ def run(seed, victim, moment):
             said = _load_with_kill(servers, mounts, where / "d", seed, victim, moment)
             _check(where / "d", seed, said)
             result = client.flush(wait_s=BOUND_S)
-            assert not result["left"], result
-            assert not result["failed"], result
+            assert not result.left, result
+            assert not result.failed, result
             _check(servers.storage / "d", seed, said)
             held = sorted(path.name for path in (where / "d").iterdir())
             stored = sorted(path.name for path in _visible(servers.storage / "d"))

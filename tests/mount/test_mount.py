@@ -234,7 +234,7 @@ def test_files_of_the_storage_are_read_and_written_under_their_names(servers, mo
     assert (where / "in/tile").read_bytes() == content
     (where / "out").mkdir()
     (where / "out/mosaic").write_bytes(content[::-1])
-    assert client.flush(wait_s=60)["left"] == 0
+    assert client.flush(wait_s=60).left == 0
     assert (servers.storage / "out/mosaic").read_bytes() == content[::-1]
 
 
