@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from bbflow.config import Config, parse_config
 from bbflow.errors import StreamError
 from bbflow.landing.certificate import certificate_of
-from bbflow.landing.client import request_once
+from bbflow.landing.client import status_of
 from bbflow.landing.contact import NodeAddress, read_contact
 from bbflow.landing.embedded import DEFAULT_DIRECTORY, EmbeddedNodes
-from bbflow.records import Message
+from bbflow.landing.replies import StatusReply
 from bbflow.transit.cluster import Cluster, connected_cluster, local_cluster
 from bbflow.transit.output.claiming import claim_output, held_output
 from bbflow.transit.pipeline import Outcome, Pipeline
@@ -95,9 +95,9 @@ class BurstBuffer:
         self.nodes: tuple[NodeAddress, ...] = read_contact(contact)
         """Where the nodes are."""
 
-    def status(self) -> list[Message]:
+    def status(self) -> list[StatusReply]:
         """Ask each node for its capacity, its free space, and its streams."""
-        return [request_once(node, "status") for node in self.nodes]
+        return [status_of(node) for node in self.nodes]
 
     def analyse(
         self,
@@ -199,7 +199,7 @@ class Analysis:
         except BaseException as error:  # it is raised again in `wait`, in the caller's thread
             self._error = error
 
-    def watch(self, interval_s: float = 1.0) -> Iterator[list[Message]]:
+    def watch(self, interval_s: float = 1.0) -> Iterator[list[StatusReply]]:
         """Give the nodes' status again and again until the stream has ended.
 
         Parameters
@@ -208,7 +208,7 @@ class Analysis:
             Seconds between two.
         """
         while self._thread.is_alive():
-            yield [request_once(node, "status") for node in self._nodes]
+            yield [status_of(node) for node in self._nodes]
             self._thread.join(interval_s)
 
     def result(self, timeout_s: float = 60.0) -> "xr.Dataset":

@@ -2,10 +2,10 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from rich import box
 from rich.console import Console, Group
@@ -14,10 +14,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from bbflow.landing.replies import StatusReply, StreamStatus
 from bbflow.units import format_bytes
-
-Status = Mapping[str, Any]
-"""A node's reply to `status`."""
 
 FOLD, DRAIN = "fold", "drain"
 """Names of the consumers whose cursors are shown."""
@@ -72,7 +70,7 @@ class ProgressSummary:
         return next((stream for stream in self.streams if stream.name == name), None)
 
 
-def summarise(statuses: Sequence[Status], previous: ProgressSummary | None, elapsed: float) -> ProgressSummary:
+def summarise(statuses: Sequence[StatusReply], previous: ProgressSummary | None, elapsed: float) -> ProgressSummary:
     """Put the nodes' replies together.
 
     Parameters
@@ -84,15 +82,15 @@ def summarise(statuses: Sequence[Status], previous: ProgressSummary | None, elap
     elapsed
         Seconds since then.
     """
-    names = sorted({name for status in statuses for name in status["streams"]})
+    names = sorted({name for status in statuses for name in status.streams})
     return ProgressSummary(
         nodes=len(statuses),
-        capacity_bytes=sum(status["capacity"] for status in statuses),
-        free_bytes=sum(status["free"] for status in statuses),
+        capacity_bytes=sum(status.capacity for status in statuses),
+        free_bytes=sum(status.free for status in statuses),
         streams=tuple(
             _combine(
                 name,
-                [status["streams"][name] for status in statuses if name in status["streams"]],
+                [status.streams[name] for status in statuses if name in status.streams],
                 previous.stream(name) if previous else None,
                 elapsed,
             )
@@ -101,36 +99,38 @@ def summarise(statuses: Sequence[Status], previous: ProgressSummary | None, elap
     )
 
 
-def _combine(name: str, parts: Sequence[Status], previous: StreamProgress | None, elapsed: float) -> StreamProgress:
+def _combine(
+    name: str, parts: Sequence[StreamStatus], previous: StreamProgress | None, elapsed: float
+) -> StreamProgress:
     """Combine what the nodes say of one stream; nodes that no writer lands on don't hold it back."""
-    counting = [part for part in parts if part["local_writers"] > 0] or list(parts)
-    landed_bytes = sum(part["landed_bytes"] for part in parts)
+    counting = [part for part in parts if part.local_writers > 0] or list(parts)
+    landed_bytes = sum(part.landed_bytes for part in parts)
     order = ("aborted", "expected", "open", "closed")
     return StreamProgress(
         name=name,
-        status=min((part["status"] for part in counting), key=order.index),
-        written=max(part["written"] for part in counting),
-        landed=min(part["landed"] for part in counting),
+        status=min((part.status for part in counting), key=order.index),
+        written=max(part.written for part in counting),
+        landed=min(part.landed for part in counting),
         folded=_passed(counting, FOLD),
         drained=_passed(counting, DRAIN),
-        held=max(part["held"] for part in counting),
-        discarded=max(part["discarded"] for part in counting),
+        held=max(part.held for part in counting),
+        discarded=max(part.discarded for part in counting),
         landed_bytes=landed_bytes,
         landing_bytes_per_s=_rate(landed_bytes, previous, elapsed),
-        waited_s=max(part["waited_s"] for part in counting),
+        waited_s=max(part.waited_s for part in counting),
     )
 
 
-def _passed(parts: Sequence[Status], consumer: str) -> int | None:
+def _passed(parts: Sequence[StreamStatus], consumer: str) -> int | None:
     """Landed steps that a consumer is past on every node.
 
     A cursor counts discarded steps too, and a node doesn't say which these were: until the cursor is at
     the end, this is the least it can be.
     """
-    if not any(consumer in part["consumers"] for part in parts):
+    if not any(consumer in part.consumers for part in parts):
         return None
-    passed = (part["consumers"].get(consumer, -1) + 1 - part["discarded"] for part in parts)
-    return min(max(0, min(int(part["landed"]), int(steps))) for part, steps in zip(parts, passed, strict=True))
+    passed = (part.consumers.get(consumer, -1) + 1 - part.discarded for part in parts)
+    return min(max(0, min(part.landed, steps)) for part, steps in zip(parts, passed, strict=True))
 
 
 def _rate(landed_bytes: int, previous: StreamProgress | None, elapsed: float) -> float | None:
@@ -187,7 +187,7 @@ class Progress:
         elif self._summary is not None:
             self._print_line(self._summary)
 
-    def update(self, statuses: Sequence[Status], stream: str | None = None) -> ProgressSummary:
+    def update(self, statuses: Sequence[StatusReply], stream: str | None = None) -> ProgressSummary:
         """Show the nodes' newest replies.
 
         Parameters
@@ -260,7 +260,7 @@ def plain_line(summary: ProgressSummary, stream: str | None = None) -> str:
     return "\n".join(lines)
 
 
-def status_table(statuses: Sequence[Status]) -> Table:
+def status_table(statuses: Sequence[StatusReply]) -> Table:
     """Tabulate the nodes, each with its streams below, for ``bbflow status``.
 
     Parameters
@@ -274,8 +274,8 @@ def status_table(statuses: Sequence[Status]) -> Table:
     for name in names:
         table.add_column(name, justify="right", no_wrap=True)
     for status in statuses:
-        room = f"{format_bytes(status['free'])} of {format_bytes(status['capacity'])} free"
-        table.add_row(Text.assemble((f"{status['name']} on {status['host']}", "bold"), f"\n{room}"))
+        room = f"{format_bytes(status.free)} of {format_bytes(status.capacity)} free"
+        table.add_row(Text.assemble((f"{status.name} on {status.host}", "bold"), f"\n{room}"))
         for item in summarise([status], None, 0.0).streams:
             table.add_row(
                 Text.assemble("  ", _named(item.name, item.status), "\n", (_ranks_of(status, item.name), "dim")),
@@ -287,16 +287,16 @@ def status_table(statuses: Sequence[Status]) -> Table:
     return table
 
 
-def _ranks_of(status: Status, stream: str) -> str:
+def _ranks_of(status: StatusReply, stream: str) -> str:
     """Say which ranks land on the node and how, in runs such as ``0-7 shm``."""
     runs: list[tuple[int, int, str]] = []
-    for rank, transport in status["streams"][stream]["ranks"]:
+    for rank, transport in status.streams[stream].ranks:
         if runs and (runs[-1][1], runs[-1][2]) == (rank - 1, transport):
             runs[-1] = (runs[-1][0], rank, transport)
         else:
             runs.append((rank, rank, transport))
     words = [f"{first}-{last} {how}" if last > first else f"{first} {how}" for first, last, how in runs]
-    moved = [f"{rank} from {node}" for rank, node in status["streams"][stream]["moved"]]
+    moved = [f"{rank} from {node}" for rank, node in status.streams[stream].moved]
     return f"    ranks {', '.join(words)}" + (f"; moved: {', '.join(moved)}" if moved else "") if words else ""
 
 

@@ -15,9 +15,6 @@ from bbflow.layouts import BlockForm as BlockForm
 from bbflow.layouts import Layout as Layout
 from bbflow.wire import Attribute, Content
 
-Message = dict[str, Any]
-"""A reply, or what servers of files say: a map of FORMAT.md."""
-
 
 @dataclass(frozen=True, slots=True)
 class Block:
@@ -108,7 +105,7 @@ class Block:
             )
         return block
 
-    def to_wire(self) -> Message:
+    def to_wire(self) -> dict[str, Any]:
         """Give the map that FORMAT.md describes; keys without a value are left out."""
         values = {key: getattr(self, key) for key in self.__slots__}
         return {key: value for key, value in values.items() if value is not None}

@@ -29,11 +29,11 @@ from bbflow.course import (
     exit_code,
 )
 from bbflow.errors import BbflowError, ConfigError, StreamError
-from bbflow.landing.client import request_once
+from bbflow.landing.client import status_of
 from bbflow.landing.contact import read_contact
+from bbflow.landing.replies import StatusReply, StreamStatus
 from bbflow.leftovers import VARIABLE
 from bbflow.prepared import PreparedAnalysis
-from bbflow.records import Message
 
 POLL_S = 0.2
 STOP_TIMEOUT_S = 10.0
@@ -80,7 +80,7 @@ class Supervisor:
         name: str,
         prepared: PreparedAnalysis,
         commands: Mapping[Part, Sequence[str]],
-        show: Callable[[list[Message]], object],
+        show: Callable[[list[StatusReply]], object],
         on_failure: str,
         is_complete: Callable[[], bool],
         node_back_s: float = NODE_BACK_S,
@@ -219,12 +219,12 @@ class Supervisor:
         named = os.environ | {VARIABLE: self._name}
         self._beside = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, env=named)
 
-    def _ask(self) -> list[Message]:
+    def _ask(self) -> list[StatusReply]:
         """Ask each node for its status, and note which don't answer."""
         statuses, self._silent = [], set()
         for node in self._nodes:
             try:
-                statuses.append(request_once(node, "status"))
+                statuses.append(status_of(node))
             except BbflowError:
                 self._silent.add(node.name)
         return statuses
@@ -236,19 +236,18 @@ class Supervisor:
             with suppress(BbflowError):  # an agent that was started again may have another address
                 self._nodes = read_contact(self._contact)
             return False
-        streams = [status["streams"].get(self._stream, {}) for status in statuses]
-        self._opened = self._opened or any(stream.get("status", "expected") != "expected" for stream in streams)
-        self._forgotten = self._opened and not any(streams)
+        streams = [status.streams[self._stream] for status in statuses if self._stream in status.streams]
+        self._opened = self._opened or any(stream.status != "expected" for stream in streams)
+        self._forgotten = self._opened and not streams
         self._step = _step_of(streams, CONSUMERS.get(self.course.part, ""))
-        if any(streams) or not self._opened:  # at the end the nodes have forgotten it: its last numbers stay
+        if streams or not self._opened:  # at the end the nodes have forgotten it: its last numbers stay
             self._show(statuses)
         return True
 
 
-def _step_of(streams: Sequence[Message], consumer: str) -> int:
+def _step_of(streams: Sequence[StreamStatus], consumer: str) -> int:
     """Give the step up to which all nodes that ranks land on have heard from a consumer."""
-    landing = [stream for stream in streams if stream.get("local_writers")]
-    return min((int(stream["consumers"].get(consumer, -1)) for stream in landing), default=-1)
+    return min((stream.consumers.get(consumer, -1) for stream in streams if stream.local_writers), default=-1)
 
 
 def _start(command: Sequence[str], environment: Mapping[str, str]) -> Process:

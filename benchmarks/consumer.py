@@ -2,17 +2,22 @@
 
 from bbflow.landing.client import NodeClient
 from bbflow.landing.contact import NodeAddress
+from bbflow.landing.replies import AttachReply, DoneReply
+from bbflow.landing.requests import AttachRequest, DoneRequest, WatchRequest
+from bbflow.landing.shown import Shown
 
 
 def free_steps(node: NodeAddress, stream: str, steps: int) -> None:
     """Free the first `steps` steps of a stream, each when it has landed."""
     with NodeClient(node) as client:
-        epoch = client.request("attach", stream=stream, consumers=["bench"])["epoch"]
+        epoch = client.request(AttachRequest(stream=stream, consumers=("bench",)), AttachReply).epoch
         change, last = -1, -1
         while last < steps - 1:
-            shown = client.request("watch", 5.0, stream=stream, after=last, change=change, limit=100)
-            change = shown["change"]
-            if shown["last"] > last:
-                last = shown["last"]
-                keys = {"stream": stream, "consumer": "bench", "epoch": epoch, "checkpoint": b""}
-                client.request("done", step=last, **keys)
+            shown = client.request(
+                WatchRequest(stream=stream, after=last, change=change, limit=100, timeout_s=5.0), Shown
+            )
+            change = shown.change
+            if shown.last > last:
+                last = shown.last
+                done = DoneRequest(stream=stream, consumer="bench", epoch=epoch, step=last, checkpoint=b"")
+                client.request(done, DoneReply)

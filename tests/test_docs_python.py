@@ -65,8 +65,8 @@ def test_the_live_result_has_the_open_month_and_the_run_so_far(tmp_path):
 def wait_until_folded(buffer, step):
     deadline = time.monotonic() + 300
     while time.monotonic() < deadline:
-        stream = buffer.status()[0]["streams"]["weather"]
-        if stream["status"] == "open" and stream["consumers"]["fold"] == step:
+        stream = buffer.status()[0].streams["weather"]
+        if stream.status == "open" and stream.consumers["fold"] == step:
             return
         time.sleep(0.05)
     raise AssertionError("not folded in time")

@@ -4,12 +4,13 @@ import io
 import pytest
 from rich.console import Console
 
+from bbflow.landing.replies import StatusReply, StreamStatus
 from bbflow.progress import Progress, plain_line, status_table, summarise
 
 
 def stream(landed=10, local_writers=2, fold=None, drain=None, **changes):
     cursors = {"fold": fold, "drain": drain}
-    return {
+    usual = {
         "status": "open",
         "writers": 4,
         "local_writers": local_writers,
@@ -18,15 +19,18 @@ def stream(landed=10, local_writers=2, fold=None, drain=None, **changes):
         "landed_bytes": landed * 1024,
         "held": 2,
         "discarded": 0,
+        "readers": 0,
+        "waiting": 0,
         "waited_s": 0.0,
-        "ranks": [[rank, "shm"] for rank in range(local_writers)],
+        "ranks": [(rank, "shm") for rank in range(local_writers)],
         "moved": [],
         "consumers": {name: step for name, step in cursors.items() if step is not None},
-    } | changes
+    }
+    return StreamStatus(**usual | changes)
 
 
 def node(name="bb0", free=3 << 20, **streams):
-    return {"ok": True, "name": name, "host": "n1", "capacity": 4 << 20, "free": free, "streams": streams}
+    return StatusReply(name=name, host="n1", capacity=4 << 20, free=free, streams=streams)
 
 
 def console(terminal=False):

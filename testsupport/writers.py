@@ -7,11 +7,13 @@ import time
 from pathlib import Path
 
 import bbflow_adios2
+from msgspec import convert
 
-from bbflow.landing.client import NodeClient, request_once
+from bbflow.landing.client import NodeClient
 from bbflow.landing.shown import Shown
 from bbflow.layouts import Layouts
 from bbflow.store.pool import read_block
+from testsupport.asking import ask, ask_once
 from testsupport.processes import finish, finish_well, running
 from testsupport.waiting import PATIENCE_S, until
 
@@ -22,6 +24,7 @@ PREAMBLE = """
 import pathlib, sys, time
 import numpy as np
 import adios2
+
 from adios2.bindings import Mode, StepMode, StepStatus
 
 here = pathlib.Path(sys.argv[1]).parent
@@ -87,18 +90,17 @@ def write(contact, code, config):
 
 def watch(nodes, stream="model"):
     """What the node shows of a stream now."""
-    return request_once(nodes.nodes[0], "watch", stream=stream, after=-1, change=-1, limit=1000, extremes=True)
+    return ask_once(nodes.nodes[0], "watch", stream=stream, after=-1, change=-1, limit=1000, extremes=True)
 
 
 def watch_until(nodes, condition, stream="model"):
     """Wait until what the node shows of a stream meets a condition; give it."""
     deadline_s, shown, layouts = time.monotonic() + PATIENCE_S, {"change": -1}, Layouts()
+    asked = {"timeout_s": 1.0, "stream": stream, "after": -1, "limit": 1000, "extremes": True}
     with NodeClient(nodes.nodes[0]) as client:
         while time.monotonic() < deadline_s:
-            shown = client.request(
-                "watch", timeout_s=1.0, stream=stream, after=-1, change=shown["change"], limit=1000, extremes=True
-            )
-            for step in Shown.of(shown).steps:
+            shown = ask(client, "watch", change=shown["change"], **asked)
+            for step in convert(shown, Shown).steps:
                 layouts.take_of(step)
             if condition(shown):
                 return shown | {"layouts": layouts}
@@ -114,7 +116,7 @@ def steps_of(shown):
     """The visible steps."""
     layouts = shown.get("layouts") or Layouts()
     told = {key: value for key, value in shown.items() if key != "layouts"}
-    return [step.taken(layouts.take_of(step)) for step in Shown.of(told).steps]
+    return [step.taken(layouts.take_of(step)) for step in convert(told, Shown).steps]
 
 
 def attributes_of(shown):
@@ -130,4 +132,4 @@ def arrays_of(nodes, step):
 
 def node_status(nodes):
     """The node's answer to `status`."""
-    return request_once(nodes.nodes[0], "status")
+    return ask_once(nodes.nodes[0], "status")

@@ -4,8 +4,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from bbflow.landing.client import request_once
 from bbflow.landing.embedded import EmbeddedNodes
+from testsupport.asking import ask_once
 from testsupport.processes import finish
 from testsupport.writers import run_program, steps_of, write_config, writing
 
@@ -42,7 +42,7 @@ def landed(nodes, stream):
     """For each node that has the stream: writers, local writers and the values of its step's blocks."""
     found = {}
     for node in nodes.nodes:
-        shown = request_once(node, "watch", stream=stream, after=-1, change=-1, limit=9, extremes=True)
+        shown = ask_once(node, "watch", stream=stream, after=-1, change=-1, limit=9, extremes=True)
         if shown["status"] != "expected":
             (step,) = steps_of(shown)
             assert shown["status"] == "closed"
@@ -79,6 +79,6 @@ def test_ranks_without_a_node_on_their_host_spread_over_all_of_them(nodes, progr
     here = [
         (node.name, shown["local_writers"])
         for node in nodes.nodes
-        if (shown := request_once(node, "watch", stream=stream, after=-1, change=-1, limit=9, extremes=True))["writers"]
+        if (shown := ask_once(node, "watch", stream=stream, after=-1, change=-1, limit=9, extremes=True))["writers"]
     ]
     assert here == [(f"bb{rank * 3 // 8}", [3, 3, 2][rank * 3 // 8])]

@@ -3,6 +3,7 @@ from contextlib import contextmanager
 import pytest
 
 from bbflow.landing.client import NodeClient
+from testsupport.asking import ask
 from testsupport.processes import finish
 from testsupport.waiting import until
 from testsupport.writers import (
@@ -64,9 +65,9 @@ engine.close()
 def consumer(nodes):
     """A consumer of the stream: a function that is done with a step."""
     with NodeClient(nodes.nodes[0]) as client:
-        attached = client.request("attach", stream="model", consumers=["fold"])
+        attached = ask(client, "attach", stream="model", consumers=["fold"])
         keys = {"stream": "model", "consumer": "fold", "epoch": attached["epoch"], "checkpoint": b""}
-        yield lambda step: client.request("done", step=step, **keys)
+        yield lambda step: ask(client, "done", step=step, **keys)
 
 
 def offsets(shown):

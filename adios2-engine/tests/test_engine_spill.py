@@ -3,12 +3,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bbflow.landing.client import request_once
 from bbflow.layouts import Layouts
 from bbflow.phases import Board
 from bbflow.records import Step
 from bbflow.store.entries import parse_record
 from bbflow.store.frames import HEADER, FrameReader, encode
+from testsupport.asking import ask_once
 from testsupport.processes import finish
 from testsupport.writers import run_writer, steps_of, wait_for_file, watch, write_config, writing
 
@@ -72,7 +72,7 @@ def test_files_of_another_run_of_the_name_stay_as_they_are(small_node, tmp_path)
     assert {Path(block.file).name for block in step.blocks} == {"model.4.0-1.spill"}
     assert (np.fromfile(step.blocks[0].file, "f8", 32768, offset=step.blocks[0].offset) == 4).all()
     (address,) = small_node.nodes
-    request_once(address, "drop", stream="model")
+    ask_once(address, "drop", stream="model")
     assert [path.name for path in (tmp_path / "pfs").iterdir()] == ["model.4.0.spill"]
     assert theirs.read_text() == "theirs"
 
@@ -172,6 +172,6 @@ def test_a_rank_without_any_node_left_spills_and_keeps_an_index(faulty_nodes, tm
         assert commit["committed_s"] >= commit["began_s"] > 1.7e9
     assert [item["name"] for commit in commits for item in commit["attributes"]] == ["units"]
     nodes.start("bb0", "--adopt", str(tmp_path / "pfs"))
-    shown = request_once(nodes.nodes[0], "watch", stream="a/b", after=-1, change=-1, limit=9, extremes=True)
+    shown = ask_once(nodes.nodes[0], "watch", stream="a/b", after=-1, change=-1, limit=9, extremes=True)
     assert (shown["status"], shown["discarded"]) == ("closed", discarded)
     assert [step.number for step in steps_of(shown)] == [0, *kept]

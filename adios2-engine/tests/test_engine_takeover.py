@@ -1,7 +1,7 @@
 import pytest
 
-from bbflow.landing.client import request_once
 from bbflow.store.pool import read_block
+from testsupport.asking import ask_once
 from testsupport.processes import finish
 from testsupport.writers import steps_of, wait_for_file, watch_until, write_config, writing
 
@@ -27,7 +27,7 @@ PAUSES = ("begun", "put", "ended")
 
 def all_nodes(nodes, stream="model"):
     return [
-        request_once(node, "watch", stream=stream, after=-1, change=-1, limit=1000, extremes=True)
+        ask_once(node, "watch", stream=stream, after=-1, change=-1, limit=1000, extremes=True)
         for node in nodes.nodes
     ]  # fmt: skip
 
@@ -86,10 +86,10 @@ engine.close()
         for _ in range(2):
             nodes.kill("bb0")
             nodes.start("bb0")
-        epoch = request_once(nodes.nodes[0], "attach", stream="model", consumers=["fold"])["epoch"]
+        epoch = ask_once(nodes.nodes[0], "attach", stream="model", consumers=["fold"])["epoch"]
         done = {"stream": "model", "consumer": "fold", "epoch": epoch, "step": 0, "checkpoint": b""}
         watch_until(nodes, lambda shown: shown["last"] == 1)
-        request_once(nodes.nodes[0], "done", **done)
+        ask_once(nodes.nodes[0], "done", **done)
         returncode, said = finish(process)
     assert returncode == 0, said
     assert [step.number for step in steps_of(all_nodes(nodes)[0])] == [1, 2]
@@ -103,7 +103,7 @@ def test_a_rank_whose_node_is_gone_moves_to_the_next(faulty_nodes, tmp_path, tra
     config = write_config(tmp_path, Transport=transport, NodeLossTimeoutSecs="0.5")
     with writing(nodes.contact, STEPS, config) as process:
         run_through(process, tmp_path, {moment: lambda: nodes.kill("bb0")})
-    second = request_once(nodes.nodes[1], "watch", stream="model", after=-1, change=-1, limit=1000, extremes=True)
+    second = ask_once(nodes.nodes[1], "watch", stream="model", after=-1, change=-1, limit=1000, extremes=True)
     first = 3 if moment == "ended" else 2
     assert (second["status"], second["discarded"]) == ("closed", [])
     assert second["moved"] == [[0, "bb0", first]]
@@ -120,7 +120,7 @@ def test_a_step_that_cannot_be_brought_again_is_skipped_and_counted(faulty_nodes
     with writing(nodes.contact, code, config) as process:
         said = run_through(process, tmp_path, {"put": lambda: nodes.kill("bb0")})
     assert "rank 0: steps 1 skipped, 1 time(s) its BB node was lost" in said
-    second = request_once(nodes.nodes[1], "watch", stream="model", after=-1, change=-1, limit=1000, extremes=True)
+    second = ask_once(nodes.nodes[1], "watch", stream="model", after=-1, change=-1, limit=1000, extremes=True)
     assert (second["status"], second["discarded"]) == ("closed", [2])
     assert [step.number for step in steps_of(second)] == [3]
     assert values_of(nodes.nodes[1], steps_of(second)[0]) == [("field", 3.0), ("fine", 30.0)]
@@ -131,7 +131,7 @@ def test_attributes_come_again_with_a_rank_that_moved(faulty_nodes, tmp_path):
     config = write_config(tmp_path, NodeLossTimeoutSecs="0.5")
     with writing(nodes.contact, 'io.define_attribute("units", "K")\n' + STEPS, config) as process:
         run_through(process, tmp_path, {"put": lambda: nodes.kill("bb0")})
-    second = request_once(nodes.nodes[1], "watch", stream="model", after=-1, change=-1, limit=1000, extremes=True)
+    second = ask_once(nodes.nodes[1], "watch", stream="model", after=-1, change=-1, limit=1000, extremes=True)
     sent = [item["name"] for step in second["steps"] for item in step["attributes"]]
     assert sent.count("units") == 1
 
@@ -170,7 +170,7 @@ def test_a_rank_brings_its_part_of_the_step_to_the_node_of_the_others(faulty_nod
                 (tmp_path / "after-put.1").touch()
         assert finish(first)[0] == 0
         assert finish(second) == (0, "")
-    shown = request_once(nodes.nodes[1], "watch", stream="model", after=-1, change=-1, limit=1000, extremes=True)
+    shown = ask_once(nodes.nodes[1], "watch", stream="model", after=-1, change=-1, limit=1000, extremes=True)
     assert (shown["status"], shown["discarded"], shown["moved"]) == ("closed", [], [[0, "bb0", 2]])
     parts = [[block.start[0] for block in step.blocks if block.name == "field"] for step in steps_of(shown)]
     assert parts == [[65536], [65536], [0, 65536], [0, 65536]]

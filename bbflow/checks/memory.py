@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bbflow.checks.finding import FINE, NOTE, WRONG, Finding
 from bbflow.config import Config
-from bbflow.records import Message
+from bbflow.landing.replies import StatusReply
 from bbflow.transit.folding.footprint import bytes_per_point
 from bbflow.units import format_bytes
 
@@ -34,10 +34,10 @@ def check_memory(config: Config) -> list[Finding]:
     return [Finding(NOTE if states is None else FINE, "memory", text), *per_point(config)]
 
 
-def check_nodes(statuses: Mapping[str, Message]) -> list[Finding]:
+def check_nodes(statuses: Mapping[str, StatusReply]) -> list[Finding]:
     """Say what the nodes that are there hold, by their names."""
     pools = ", ".join(
-        f"{name} {format_bytes(status['free'])} of {format_bytes(status['capacity'])} free"
+        f"{name} {format_bytes(status.free)} of {format_bytes(status.capacity)} free"
         for name, status in statuses.items()
     )
     return [Finding(FINE, "nodes", pools)]

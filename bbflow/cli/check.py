@@ -22,7 +22,7 @@ from bbflow.cli.fold import add_continue, configured
 from bbflow.config import Config
 from bbflow.errors import BbflowError, CapacityError, ConfigError
 from bbflow.landing.certificate import certificate_of
-from bbflow.landing.client import request_once
+from bbflow.landing.client import status_of
 from bbflow.landing.contact import read_contact
 
 
@@ -75,7 +75,7 @@ def check_run(config: Config, contact: Path | None, scheduler: str | None) -> li
     else:
         try:
             nodes = read_contact(contact)
-            found += check_nodes({node.name: request_once(node, "status") for node in nodes})
+            found += check_nodes({node.name: status_of(node) for node in nodes})
         except BbflowError as error:
             return [*found, Finding(WRONG, "nodes", str(error))]
         found += per_point(config)

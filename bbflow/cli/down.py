@@ -13,9 +13,10 @@ from pathlib import Path
 from bbflow.belongings import is_made
 from bbflow.errors import NodeError
 from bbflow.landing.certificate import certificate_of
-from bbflow.landing.client import request_once
+from bbflow.landing.client import tell_node
 from bbflow.landing.contact import NodeAddress, has_masters, read_contact, remove_node
 from bbflow.landing.embedded import remove_root
+from bbflow.landing.requests import StopRequest
 
 GONE_TIMEOUT_S = 60.0
 
@@ -61,7 +62,7 @@ def _end_files(contact: Path, *, force: bool) -> None:
 
 def _stop(node: NodeAddress, *, force: bool) -> None:
     try:
-        request_once(node, "stop", force=force)
+        tell_node(node, StopRequest(force=force))
     except NodeError:
         print(f"bbflow: node {node.name} was gone already", file=sys.stderr)
     root, deadline_s = Path(node.directory).parent, time.monotonic() + GONE_TIMEOUT_S

@@ -7,8 +7,9 @@ Example:
 import argparse
 from pathlib import Path
 
-from bbflow.landing.client import request_once
+from bbflow.landing.client import tell_node
 from bbflow.landing.contact import read_contact
+from bbflow.landing.requests import DropRequest
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,5 +21,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
     for node in read_contact(options.contact):
-        request_once(node, "drop", stream=options.stream)
+        tell_node(node, DropRequest(stream=options.stream))
     return 0

@@ -12,9 +12,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bbflow.landing.client import request_once
+from bbflow.landing.client import status_of
 from bbflow.landing.contact import read_contact
-from bbflow.progress import Progress, Status, status_table
+from bbflow.landing.replies import StatusReply
+from bbflow.progress import Progress, status_table
 
 WATCH_S = 0.5
 
@@ -37,5 +38,5 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _ask(contact: Path) -> list[Status]:
-    return [request_once(node, "status") for node in read_contact(contact)]
+def _ask(contact: Path) -> list[StatusReply]:
+    return [status_of(node) for node in read_contact(contact)]

@@ -3,7 +3,7 @@
 import errno
 import socket
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from msgspec import Struct
 
@@ -11,12 +11,11 @@ from bbflow.errors import NodeError
 from bbflow.files.commands import IonodeAddress
 from bbflow.files.piece_requests import ReadRequest, WriteRequest
 from bbflow.files.replies import FileReply, parse_verdict
-from bbflow.landing.client import ATTEMPTS, NodeClient
+from bbflow.landing.client import ATTEMPTS, NodeClient, ReplyT
 from bbflow.landing.contact import NodeAddress
 from bbflow.landing.replies import BytesReply
 from bbflow.store.frames import checksum, encode, parser
 
-ReplyT = TypeVar("ReplyT", bound=Struct)
 READ_BYTES = 64 << 10
 
 

@@ -12,10 +12,10 @@ from types import TracebackType
 from typing import Self
 
 from bbflow.errors import NodeError
-from bbflow.files.calling import ReplyT
 from bbflow.files.names import is_within, split_path
 from bbflow.files.requests import ClientRequest
 from bbflow.files.session import ClientSession
+from bbflow.landing.client import ReplyT
 from bbflow.landing.contact import MasterAddress, read_masters
 
 START_S = 5.0

@@ -12,11 +12,12 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from bbflow.errors import NodeError
-from bbflow.files.calling import Caller, Gone, ReplyT, address_of
+from bbflow.files.calling import Caller, Gone, address_of
 from bbflow.files.commands import IonodeTold
 from bbflow.files.opened import OpenFile
 from bbflow.files.replies import CommitReply, FileReply, GrantReply, NodesReply, OpenToWriteReply, SessionReply
 from bbflow.files.requests import ByeRequest, ClientRequest, GrantRequest, NodesRequest, SessionRequest
+from bbflow.landing.client import ReplyT
 from bbflow.landing.contact import MasterAddress
 
 COME_BACK_S = 30.0

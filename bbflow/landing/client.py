@@ -4,7 +4,7 @@ import socket
 import ssl
 from contextlib import suppress
 from types import TracebackType
-from typing import Any
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -12,9 +12,12 @@ from bbflow.errors import NodeError, StreamError
 from bbflow.landing.contact import NodeAddress
 from bbflow.landing.handshake import TIMEOUT_S, shake_hands
 from bbflow.landing.listen import is_loopback, split_address, tune
+from bbflow.landing.replies import BytesReply, DoneReply, StatusReply, parse_verdict
+from bbflow.landing.requests import GetRequest, StatusRequest, WatchRequest
 from bbflow.landing.tls import peer_context
-from bbflow.records import Message
-from bbflow.store.frames import FrameReader, checksum, decode_map, encode
+from bbflow.store.frames import FrameReader, checksum, encode, parser
+
+ReplyT = TypeVar("ReplyT", bound=Struct)
 
 GRACE_S = 30.0
 """How long an agent may take to answer a request that doesn't wait."""
@@ -54,17 +57,15 @@ class NodeClient:
             self._socket.close()
             raise NodeError(f"BB node {node.name} on {node.host} at {where}: {error}") from None
 
-    def request(self, op: str, timeout_s: float = 0.0, **keys: Any) -> Message:
+    def request(self, asked: Struct, kind: type[ReplyT]) -> ReplyT:
         """Send a request and give its reply.
 
         Parameters
         ----------
-        op
-            Name of the request (FORMAT.md, 'Requests').
-        timeout_s
-            How long the agent may hold the reply back; it is sent along if not zero.
-        **keys
-            The request's other keys.
+        asked
+            One of `requests`.
+        kind
+            What its reply is, if it isn't refused.
 
         Raises
         ------
@@ -72,16 +73,30 @@ class NodeClient:
             If the agent refuses; the message is the agent's.
         NodeError
             If the agent is gone.
+        ProtocolError
+            If its reply isn't one of the format.
         """
-        message = {"op": op, **keys} | ({"timeout_s": timeout_s} if timeout_s else {})
-        self._socket.settimeout(timeout_s + GRACE_S)
+        held_back_s = asked.timeout_s if isinstance(asked, WatchRequest) else 0.0
+        self._socket.settimeout(held_back_s + GRACE_S)
         try:
-            reply = decode_map(self._exchange(message))
+            payload = self._exchange(asked)
         except OSError as error:
             raise NodeError(f"BB node {self.node.name} is gone ({error})") from None
-        if not reply.pop("ok", False):
-            raise StreamError(str(reply.get("error", "the agent refused and gave no reason")))
+        verdict = parse_verdict(payload)
+        if not verdict.ok:
+            raise StreamError(verdict.error)
+        reply: ReplyT = parser(kind, "a reply")(payload)
         return reply
+
+    def status(self) -> StatusReply:
+        """Ask how the node is.
+
+        Raises
+        ------
+        NodeError
+            If the agent is gone.
+        """
+        return self.request(StatusRequest(), StatusReply)
 
     def get(self, step: int, offset: int, target: memoryview) -> None:
         """Read a part of the pool of a node on another host; the stream must have been joined.
@@ -103,9 +118,9 @@ class NodeClient:
             If the agent is gone, or the bytes arrive damaged again and again.
         """
         for _ in range(ATTEMPTS):
-            reply = self.request("get", step=step, offset=offset, bytes=len(target))
+            reply = self.request(GetRequest(step=step, offset=offset, bytes=len(target)), BytesReply)
             self._receive_raw(target)
-            if checksum(target) == reply["crc"]:
+            if checksum(target) == reply.crc:
                 return
         raise NodeError(f"{len(target)} bytes from BB node {self.node.name} arrived damaged {ATTEMPTS} times")
 
@@ -120,7 +135,7 @@ class NodeClient:
                 raise NodeError(f"BB node {self.node.name} closed the connection")
             filled += count
 
-    def _exchange(self, message: Message | Struct) -> bytes:
+    def _exchange(self, message: Struct) -> bytes:
         self._socket.sendall(encode(message))
         while (payload := self._reader.next()) is None:
             data = self._socket.recv(1 << 20)
@@ -176,7 +191,25 @@ def _connect_tcp(node: NodeAddress) -> socket.socket:
         raise NodeError(f"BB node {node.name}: its certificate isn't accepted ({error})") from None
 
 
-def request_once(node: NodeAddress, op: str, **keys: Any) -> Message:
-    """Connect, send one request, give its reply."""
+def tell_node(node: NodeAddress, asked: Struct) -> None:
+    """Connect, and have one thing done.
+
+    Raises
+    ------
+    StreamError, NodeError
+        As `NodeClient.request`.
+    """
     with NodeClient(node) as client:
-        return client.request(op, **keys)
+        client.request(asked, DoneReply)
+
+
+def status_of(node: NodeAddress) -> StatusReply:
+    """Connect, and ask how a node is.
+
+    Raises
+    ------
+    NodeError
+        If it doesn't answer.
+    """
+    with NodeClient(node) as client:
+        return client.status()

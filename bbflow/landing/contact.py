@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from bbflow.atomic import PRIVATE, write_whole
 from bbflow.errors import ConfigError, NodeError
 from bbflow.landing.handshake import VERSION, new_key
-from bbflow.records import Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,16 +262,16 @@ def _read(path: Path) -> _Content:
         raise ConfigError(f"{path} is not a contact file ({error!r})") from None
 
 
-def _address(told: Message, key: str) -> NodeAddress:
+def _address(told: dict[str, Any], key: str) -> NodeAddress:
     return NodeAddress(**{name: told[name] for name in _PUBLIC}, key=key)
 
 
-def _told(address: NodeAddress) -> Message:
+def _told(address: NodeAddress) -> dict[str, Any]:
     return {name: getattr(address, name) for name in _PUBLIC}
 
 
 def _write(path: Path, content: _Content) -> None:
-    written: Message = {"format": "bbflow-contact", "version": VERSION, "key": content.key}
+    written: dict[str, Any] = {"format": "bbflow-contact", "version": VERSION, "key": content.key}
     written["nodes"] = [_told(node) for node in content.nodes]
     if content.masters:
         written["masters"] = [

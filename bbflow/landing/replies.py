@@ -1,4 +1,4 @@
-"""What an agent answers (FORMAT.md); the reply of `watch` stands in `shown`. Others take it in as a map."""
+"""What an agent answers (FORMAT.md), checked once where it comes in; the reply of `watch` stands in `shown`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal

@@ -1,10 +1,9 @@
 """What a node shows of a stream: the reply of `watch`, as the node makes it and as a client takes it in."""
 
-from msgspec import UNSET, Struct, UnsetType, ValidationError, convert
+from msgspec import UNSET, Struct, UnsetType
 
-from bbflow.errors import ProtocolError
 from bbflow.layouts import Known, Layout
-from bbflow.records import Message, Step, check_fits
+from bbflow.records import Step, check_fits
 from bbflow.wire import Attribute, Count, Finite, Row, Settled, Status, Value
 
 
@@ -73,17 +72,3 @@ class Shown(Struct, frozen=True, kw_only=True):
     discarded: tuple[Count, ...]
     moved: tuple[tuple[Count, str, Settled], ...]
     """Ranks that came from a node that was lost, its name, and their first step here."""
-
-    @classmethod
-    def of(cls, reply: Message) -> "Shown":
-        """Take a reply in.
-
-        Raises
-        ------
-        ProtocolError
-            If it isn't one of FORMAT.md.
-        """
-        try:
-            return convert(reply, cls)
-        except ValidationError as error:
-            raise ProtocolError(f"a reply that the format doesn't know: {error}") from None

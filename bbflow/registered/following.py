@@ -9,8 +9,10 @@ from types import TracebackType
 from typing import Any
 
 from bbflow.errors import BbflowError, CapacityError, ConfigError, StreamError, nearest
-from bbflow.landing.client import NodeClient, request_once
+from bbflow.landing.client import NodeClient, status_of
 from bbflow.landing.contact import NodeAddress, read_contact
+from bbflow.landing.replies import DoneReply, JoinReply
+from bbflow.landing.requests import JoinRequest, PassRequest
 from bbflow.records import Block
 from bbflow.units import format_bytes
 from bbflow.view.stream import StreamView
@@ -122,7 +124,7 @@ class Following:
     def pass_through(self, number: int) -> None:
         """Let go of the steps up to one."""
         for reader in self._readers.values():
-            reader.request("pass", step=number)
+            reader.request(PassRequest(step=number), DoneReply)
         self._held = {held for held in self._held if held > number}
         self.view.forget(number)
 
@@ -144,7 +146,7 @@ class Following:
     def _join(self, name: str) -> None:
         client = NodeClient(next(node for node in self.nodes if node.name == name))
         self._readers[name] = client
-        oldest = client.request("join", stream=self._stream, after=-1)["oldest"]
+        oldest = client.request(JoinRequest(stream=self._stream, after=-1), JoinReply).oldest
         self._first = max(self._first, oldest)
 
     def _step(self, number: int) -> FollowedStep:
@@ -170,12 +172,12 @@ class Following:
     def _check_room(self) -> None:
         """Refuse to wait for steps that can't land before ours go."""
         for node in self.nodes:
-            status = request_once(node, "status")
-            stream = status["streams"].get(self._stream, {})
-            if self._held and stream.get("waiting") and stream["held"] <= len(self._held):
+            status = status_of(node)
+            stream = status.streams.get(self._stream)
+            if self._held and stream is not None and stream.waiting and stream.held <= len(self._held):
                 raise CapacityError(
                     f"the {len(self._held)} steps of the group fill BB node {node.name} "
-                    f"({format_bytes(status['free'])} of {format_bytes(status['capacity'])} are free), so no further "
+                    f"({format_bytes(status.free)} of {format_bytes(status.capacity)} are free), so no further "
                     f"step of stream {self._stream!r} can land: give a smaller --group, or the node more capacity"
                 )
 

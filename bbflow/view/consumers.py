@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from bbflow.config import Config
 from bbflow.errors import StreamError
 from bbflow.landing.client import NodeClient
 from bbflow.landing.contact import NodeAddress
+from bbflow.landing.replies import AttachReply, DoneReply
+from bbflow.landing.requests import AttachRequest, DoneRequest, DropRequest
 
 FOLD, DRAIN, RESCUE = "fold", "drain", "rescue"
 
@@ -52,15 +54,15 @@ class Consumers:
         self._epochs: dict[str, int] = {}
         self.cursors: dict[str, dict[str, Cursor]] = {}
         """Node to consumer to where an earlier analysis had come, and its checkpoint."""
-        asked: dict[str, Any] = {"stream": stream, "consumers": list(names), "owner": owner, "take_over": take_over}
+        asked = AttachRequest(stream=stream, consumers=tuple(names), owner=owner, take_over=take_over)
         for node, client in self._clients.items():
             try:
-                reply = client.request("attach", **asked)
+                reply = client.request(asked, AttachReply)
             except StreamError:
                 self.close()
                 raise
-            self._epochs[node] = reply["epoch"]
-            self.cursors[node] = {name: (step, data) for name, (step, data) in reply["cursors"].items()}
+            self._epochs[node] = reply.epoch
+            self.cursors[node] = dict(reply.cursors)
 
     def of(self, consumer: str) -> dict[str, Cursor]:
         """Give a consumer's cursor on each node."""
@@ -84,14 +86,14 @@ class Consumers:
             If another analysis has taken over.
         """
         for node in nodes:
-            self._clients[node].request(
-                "done",
+            done = DoneRequest(
                 stream=self._stream,
                 consumer=consumer,
                 epoch=self._epochs[node],
                 step=step,
                 checkpoint=checkpoint(node),
             )
+            self._clients[node].request(done, DoneReply)
 
     def forget_checkpoints(self) -> None:
         """Begin as if there had been no earlier analysis."""
@@ -101,12 +103,11 @@ class Consumers:
 
     def least_capacity(self) -> int:
         """Bytes of the smallest pool."""
-        return min(int(client.request("status")["capacity"]) for client in self._clients.values())
+        return min(client.status().capacity for client in self._clients.values())
 
     def waited_s(self) -> float:
         """Longest time that a rank of the simulation has waited for room (seconds)."""
-        statuses = [client.request("status")["streams"][self._stream] for client in self._clients.values()]
-        return max(float(status["waited_s"]) for status in statuses)
+        return max(client.status().streams[self._stream].waited_s for client in self._clients.values())
 
     def drop(self, left: Collection[str] = ()) -> None:
         """Let the nodes forget the stream, which is folded and drained.
@@ -117,7 +118,7 @@ class Consumers:
             Nodes that may not know that it has ended, since all their ranks have moved to others.
         """
         for node, client in self._clients.items():
-            client.request("drop", stream=self._stream, epoch=self._epochs[node], left=node in left)
+            client.request(DropRequest(stream=self._stream, epoch=self._epochs[node], left=node in left), DoneReply)
 
     def __enter__(self) -> Self:
         return self

@@ -8,6 +8,8 @@ from pathlib import Path
 from bbflow.errors import NodeError, StreamError
 from bbflow.landing.client import NodeClient
 from bbflow.landing.contact import NodeAddress, read_contact
+from bbflow.landing.replies import DoneReply, JoinReply, PinReply
+from bbflow.landing.requests import JoinRequest, PinRequest, UnpinRequest
 
 PART_BYTES = 16 << 20
 """Most bytes that are asked for at once."""
@@ -52,7 +54,7 @@ class Lease:
     def unpin(self, node: str, steps: Iterable[int]) -> None:
         """Let go of some steps."""
         with self._lock:
-            self._client(node).request("unpin", steps=sorted(steps))
+            self._client(node).request(UnpinRequest(steps=tuple(sorted(steps))), DoneReply)
             self._pins[node].difference_update(steps)
 
     def check(self, node: str, step: int) -> NodeAddress:
@@ -107,13 +109,13 @@ class Lease:
             )
 
     def _pin(self, client: NodeClient, steps: list[int]) -> set[int]:
-        return set(client.request("pin", steps=steps)["pinned"])
+        return set(client.request(PinRequest(steps=tuple(steps)), PinReply).pinned)
 
     def _client(self, node: str) -> NodeClient:
         if node not in self._clients:
             client = NodeClient(self._address(node))
             try:
-                client.request("join", stream=self._stream, after=-1, follow=False)
+                client.request(JoinRequest(stream=self._stream, after=-1, follow=False), JoinReply)
             except BaseException:
                 client.close()
                 raise

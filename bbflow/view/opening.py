@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bbflow.errors import BbflowError, CapacityError, StreamError
-from bbflow.landing.client import request_once
+from bbflow.landing.client import status_of
 from bbflow.landing.contact import NodeAddress, read_contact
 from bbflow.units import format_bytes
 from bbflow.view.lease import Lease
@@ -116,12 +116,12 @@ class Opening:
             self._check_node(node)
 
     def _check_node(self, node: NodeAddress) -> None:
-        status = request_once(node, "status")
-        stream = status["streams"].get(self._stream, {})
-        if stream.get("waiting") and stream["held"] <= len(self.steps):
+        status = status_of(node)
+        stream = status.streams.get(self._stream)
+        if stream is not None and stream.waiting and stream.held <= len(self.steps):
             raise CapacityError(
-                f"the {stream['held']} steps that this dataset would hold fill BB node {node.name} "
-                f"({format_bytes(status['free'])} of {format_bytes(status['capacity'])} are free), so no further "
+                f"the {stream.held} steps that this dataset would hold fill BB node {node.name} "
+                f"({format_bytes(status.free)} of {format_bytes(status.capacity)} are free), so no further "
                 f"step of stream {self._stream!r} can land: open fewer steps (wait=N, after=STEP), or give the node "
                 "more capacity"
             )
@@ -129,5 +129,5 @@ class Opening:
 
 def stream_names(contact: Path) -> list[str]:
     """Give the streams that any node knows."""
-    found = (request_once(node, "status")["streams"] for node in read_contact(contact))
+    found = (status_of(node).streams for node in read_contact(contact))
     return sorted({name for streams in found for name in streams})

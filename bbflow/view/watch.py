@@ -7,6 +7,7 @@ from typing import Any
 from bbflow.errors import BbflowError
 from bbflow.landing.client import NodeClient
 from bbflow.landing.contact import NodeAddress
+from bbflow.landing.requests import WatchRequest
 from bbflow.landing.shown import Shown
 from bbflow.layouts import Layouts
 from bbflow.view.stream import STEPS_PER_REPLY, News
@@ -51,12 +52,11 @@ class Watcher(threading.Thread):
     def run(self) -> None:
         """Watch until `stop`."""
         change, after, layouts = -1, self._after, Layouts()
-        asked: dict[str, Any] = {"stream": self._stream, "limit": STEPS_PER_REPLY, "extremes": self._extremes}
         try:
             while not self._stopped.is_set():
-                reply = self._client.request("watch", POLL_S, after=after, change=change, **asked)
-                news = News.of(Shown.of(reply), layouts)
-                change = -1 if news.more else reply["change"]
+                shown = self._client.request(self._request(after, change), Shown)
+                news = News.of(shown, layouts)
+                change = -1 if news.more else shown.change
                 after = max([after, *(step.number for step in news.steps)])
                 self._news.put((self._client.node.name, news))
                 if news.steps and not news.more:
@@ -66,6 +66,16 @@ class Watcher(threading.Thread):
                 self._news.put((self._client.node.name, error))
         finally:
             self._client.close()
+
+    def _request(self, after: int, change: int) -> WatchRequest:
+        return WatchRequest(
+            stream=self._stream,
+            after=after,
+            change=change,
+            limit=STEPS_PER_REPLY,
+            timeout_s=POLL_S,
+            extremes=self._extremes,
+        )
 
     def stop(self) -> None:
         """End soon; the thread is a daemon and need not be joined."""

@@ -13,6 +13,7 @@ from bbflow.files.client import FilesClient
 from bbflow.landing.client import NodeClient
 from bbflow.landing.contact import read_contact
 from bbflow.store.frames import encode
+from testsupport.asking import ask
 from testsupport.peers import OPEN, STREAM
 from testsupport.waiting import until
 
@@ -74,8 +75,8 @@ def test_files_leave_a_stream_its_room_and_get_it_back(node, short_path):
         assert len(in_memory(client)) == 14  # more than their half
         with NodeClient(read_contact(node)[0]) as writer:
             keys = {"stream": STREAM, "rank": 0, "writers": 1, "local_writers": 1, "policy": "Block"}
-            writer.request("open", **OPEN | keys)
-            assert writer.request("begin", step=0, bytes=4 << 20)["extents"]
+            ask(writer, "open", **OPEN | keys)
+            assert ask(writer, "begin", step=0, bytes=4 << 20)["extents"]
             kept = in_memory(client)
             assert kept == [f"f{number:02}" for number in range(14 - len(kept), 14)]  # least recently used went
             assert 0 < len(kept) * FILE <= CAPACITY // 2

@@ -11,9 +11,10 @@ import psutil
 import pytest
 
 from bbflow.errors import CapacityError, NodeError, StreamError
-from bbflow.landing.client import NodeClient, request_once
+from bbflow.landing.client import NodeClient
 from bbflow.landing.contact import read_contact
 from bbflow.landing.embedded import EmbeddedNodes
+from testsupport.asking import ask, ask_once
 from testsupport.waiting import until
 
 PARENT = """
@@ -37,7 +38,7 @@ def test_embedded_nodes_answer_and_leave_nothing_behind(short):
     with EmbeddedNodes(2, 1 << 20, short) as embedded:
         assert [node.name for node in read_contact(embedded.contact)] == ["bb0", "bb1"]
         for node in embedded.nodes:
-            status = request_once(node, "status")
+            status = ask_once(node, "status")
             assert (status["name"], status["capacity"], status["free"]) == (node.name, 1 << 20, 1 << 20)
             assert stat.S_IMODE(os.stat(node.directory).st_mode) == 0o700
             assert stat.S_IMODE(os.stat(node.pool).st_mode) == 0o600
@@ -70,7 +71,7 @@ def test_nodes_end_with_a_parent_that_is_killed(short):
 def test_an_agent_that_a_signal_ends_comes_back_to_what_it_held(short, count):
     with EmbeddedNodes(count, 1 << 20, short) as embedded:
         node = embedded.nodes[-1]
-        request_once(node, "attach", stream="a", consumers=["fold"], owner="", take_over=False)
+        ask_once(node, "attach", stream="a", consumers=["fold"], owner="", take_over=False)
         (agent,) = (child for child in psutil.Process().children() if node.name in child.cmdline())
         agent.terminate()
         until(lambda: not agent.is_running())
@@ -81,7 +82,7 @@ def test_an_agent_that_a_signal_ends_comes_back_to_what_it_held(short, count):
 def _streams(contact, name):
     with suppress(NodeError, StopIteration):
         node = next(node for node in read_contact(contact) if node.name == name)
-        return list(request_once(node, "status")["streams"])
+        return list(ask_once(node, "status")["streams"])
 
 
 def test_a_peer_that_breaks_the_format_is_cut_off_and_the_node_serves_on(short):
@@ -89,10 +90,10 @@ def test_a_peer_that_breaks_the_format_is_cut_off_and_the_node_serves_on(short):
         (node,) = embedded.nodes
         for keys in ({"op": "fly"}, {"op": "watch", "stream": "a"}, {"op": "attach", "stream": "a", "consumers": 1}):
             with NodeClient(node) as client, pytest.raises(NodeError, match=r"closed|gone"):
-                client.request(**keys)
+                ask(client, **keys)
         with pytest.raises(StreamError, match="there is no stream 'none'"):
-            request_once(node, "drop", stream="none")
-        assert request_once(node, "status")["name"] == "bb0"
+            ask_once(node, "drop", stream="none")
+        assert ask_once(node, "status")["name"] == "bb0"
 
 
 def test_a_node_that_is_gone_is_named(short):

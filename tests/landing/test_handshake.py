@@ -1,8 +1,8 @@
-import msgspec
 import pytest
 
 from bbflow.errors import NodeError, ProtocolError
 from bbflow.landing.handshake import VERSION, NodeHandshake, WelcomeReply, new_key, parse_handshake, prove, shake_hands
+from bbflow.store.frames import decode_map, pack
 
 KEY = new_key()
 NONCE = "00" * 16
@@ -14,7 +14,11 @@ def node(key=KEY):
 
 def answer(side, message):
     """Give what a node answers, as its peer sees it, to a message as it comes out of its frame."""
-    return msgspec.to_builtins(side.answer(parse_handshake(msgspec.msgpack.encode(message))))
+    return decode_map(answer_bytes(side, message))
+
+
+def answer_bytes(side, message):
+    return pack(side.answer(parse_handshake(pack(message))))
 
 
 def hello(**changes):
@@ -29,7 +33,7 @@ def test_a_proof_is_the_hmac_that_rfc_4231_gives():
 
 def test_both_sides_that_know_the_key_let_each_other_in():
     side = node()
-    shake_hands(KEY, lambda message: answer(side, message))
+    shake_hands(KEY, lambda message: answer_bytes(side, message))
     assert side.done
 
 
@@ -58,7 +62,7 @@ def test_the_node_s_own_proof_sent_back_does_not_open_it():
 def test_a_node_with_another_key_is_not_trusted():
     other = node(new_key())
     with pytest.raises(NodeError, match="doesn't know the contact file's key"):
-        shake_hands(KEY, lambda message: answer(other, message))
+        shake_hands(KEY, lambda message: answer_bytes(other, message))
 
 
 @pytest.mark.parametrize("versions", [[1, 1], [VERSION + 1, VERSION + 4]])

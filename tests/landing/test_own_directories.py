@@ -11,6 +11,7 @@ import pytest
 from bbflow.landing.client import NodeClient
 from bbflow.landing.contact import read_contact
 from bbflow.landing.embedded import EmbeddedNodes, own_directory, spawn_node, wait_until_ready
+from testsupport.asking import ask
 from testsupport.foreign import assert_untouched, plant
 from testsupport.peers import OPEN
 
@@ -68,12 +69,12 @@ def test_the_same_command_finds_what_the_node_holds(given, tmp_path, number):
     contact = tmp_path / "contact.json"
     process = start(given, contact)
     with NodeClient(read_contact(contact)[0]) as client:
-        client.request("open", **ALONE)
+        ask(client, "open", **ALONE)
         end(process, number)
     process = start(given, contact)
     with NodeClient(read_contact(contact)[0]) as client:
-        assert list(client.request("status")["streams"]) == ["s"]
-        client.request("stop", force=True)
+        assert list(ask(client, "status")["streams"]) == ["s"]
+        ask(client, "stop", force=True)
     process.wait()
     assert [path.name for path in given.iterdir()] == ["bb0.log"]
 
@@ -93,7 +94,7 @@ def test_a_second_agent_of_a_directory_is_refused(given, tmp_path):
     second = subprocess.run([sys.executable, "-m", "bbflow", *words], capture_output=True, text=True, check=False)
     assert f"another agent serves {own_directory(given, 'bb0', contact)}: stop it first" in second.stderr
     with NodeClient(read_contact(contact)[0]) as client:
-        assert client.request("status")["name"] == "bb0"
+        assert ask(client, "status")["name"] == "bb0"
     end(process)
 
 

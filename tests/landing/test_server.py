@@ -20,12 +20,13 @@ import pytest
 
 from bbflow.errors import NodeError, StreamError
 from bbflow.landing import client as client_module
-from bbflow.landing.client import NodeClient, request_once
+from bbflow.landing.client import NodeClient
 from bbflow.landing.contact import contact_key, read_contact
 from bbflow.landing.embedded import EmbeddedNodes, spawn_node, wait_until_ready
 from bbflow.landing.handshake import new_key
 from bbflow.landing.listen import is_loopback, public_address, split_address
 from bbflow.store.frames import checksum, encode
+from testsupport.asking import ask, ask_once
 from testsupport.peers import OPEN, PAGE, content_of
 
 STREAM = "weather"
@@ -61,7 +62,7 @@ def send_raw(client, offset, raw, crc=None):
 
 def open_stream(client, **more):
     keys = {"stream": STREAM, "rank": 0, "writers": 1, "local_writers": 1, "policy": "Block"}
-    return client.request("open", **OPEN | keys | {"transport": "tcp"} | more)
+    return ask(client, "open", **OPEN | keys | {"transport": "tcp"} | more)
 
 
 def commit(client, step, offset, count):
@@ -75,7 +76,7 @@ def test_a_wrong_secret_is_refused_and_logged(embedded, remote, where):
     node = replace(embedded.nodes[0] if where == "unix" else remote, key=new_key())
     with pytest.raises(NodeError, match="doesn't know the contact file's key"):
         NodeClient(node)
-    assert request_once(embedded.nodes[0], "status")["streams"] == {}
+    assert ask_once(embedded.nodes[0], "status")["streams"] == {}
 
 
 def test_who_sends_a_wrong_proof_is_logged_with_where_it_came_from(embedded):
@@ -107,7 +108,7 @@ def test_a_peer_without_the_key_is_cut_off_at_its_first_words(embedded, first):
         peer.sendall(first)
         assert peer.recv(4096) == b""
     assert "cut off a peer" in log_of(node)
-    assert request_once(node, "status")["name"] == "bb0"
+    assert ask_once(node, "status")["name"] == "bb0"
 
 
 def test_the_secret_stands_in_no_process_s_arguments(embedded):
@@ -120,13 +121,13 @@ def test_bytes_over_tcp_land_in_the_pool_and_are_read_back_the_same(embedded, re
     raw = np.random.default_rng(1).integers(0, 256, 8 * PAGE, "u1").tobytes()
     with NodeClient(remote) as writer, NodeClient(remote) as reader:
         open_stream(writer)
-        ((offset, _),) = writer.request("begin", step=0, bytes=len(raw))["extents"]
+        ((offset, _),) = ask(writer, "begin", step=0, bytes=len(raw))["extents"]
         for at in range(0, len(raw), 3 * PAGE):
             send_raw(writer, offset + at, raw[at : at + 3 * PAGE])
-        assert writer.request("sync") == {"bad": []}
+        assert ask(writer, "sync") == {"bad": []}
         commit(writer, 0, offset, len(raw))
-        writer.request("close", steps=1)
-        reader.request("join", stream=STREAM, after=-1)
+        ask(writer, "close", steps=1)
+        ask(reader, "join", stream=STREAM, after=-1)
         got = bytearray(len(raw))
         reader.get(0, offset, memoryview(got))
     assert bytes(got) == raw
@@ -138,11 +139,11 @@ def test_damaged_bytes_are_asked_for_again(remote):
     raw = bytes(range(256)) * 16
     with NodeClient(remote) as writer:
         open_stream(writer)
-        ((offset, _),) = writer.request("begin", step=0, bytes=len(raw))["extents"]
+        ((offset, _),) = ask(writer, "begin", step=0, bytes=len(raw))["extents"]
         send_raw(writer, offset, raw, crc=7)
-        assert writer.request("sync") == {"bad": [offset]}
+        assert ask(writer, "sync") == {"bad": [offset]}
         send_raw(writer, offset, raw)
-        assert writer.request("sync") == {"bad": []}
+        assert ask(writer, "sync") == {"bad": []}
 
 
 def test_a_damaged_frame_counts_as_a_broken_network_and_the_rank_may_come_back(embedded, remote):
@@ -152,8 +153,8 @@ def test_a_damaged_frame_counts_as_a_broken_network_and_the_rank_may_come_back(e
         frame[-1] ^= 1
         writer._socket.sendall(frame)
         with pytest.raises(NodeError, match=r"gone|closed"):
-            writer.request("sync")
-    assert request_once(embedded.nodes[0], "status")["streams"][STREAM]["ranks"] == [[0, "away"]]
+            ask(writer, "sync")
+    assert ask_once(embedded.nodes[0], "status")["streams"][STREAM]["ranks"] == [[0, "away"]]
     with NodeClient(remote) as writer:
         assert open_stream(writer, resume=True)["committed"] == -1
 
@@ -161,10 +162,10 @@ def test_a_damaged_frame_counts_as_a_broken_network_and_the_rank_may_come_back(e
 def test_bytes_for_a_place_that_was_not_given_cut_the_peer_off(remote):
     with NodeClient(remote) as writer:
         open_stream(writer)
-        ((offset, size),) = writer.request("begin", step=0, bytes=PAGE)["extents"]
+        ((offset, size),) = ask(writer, "begin", step=0, bytes=PAGE)["extents"]
         send_raw(writer, offset + size, b"x")
         with pytest.raises(NodeError, match=r"gone|closed"):
-            writer.request("sync")
+            ask(writer, "sync")
 
 
 def test_a_node_that_listens_on_loopback_only_says_so_to_another_host(embedded):
@@ -181,8 +182,8 @@ def test_a_killed_node_carries_on_from_its_directory_with_the_same_secret(short)
         with NodeClient(node) as client:
             if "streams" not in locals():
                 open_stream(client)
-                ((offset, size),) = client.request("begin", step=0, bytes=PAGE)["extents"]
-            streams = client.request("status")["streams"]
+                ((offset, size),) = ask(client, "begin", step=0, bytes=PAGE)["extents"]
+            streams = ask(client, "status")["streams"]
             process.kill()
             process.wait()
     assert streams[STREAM]["status"] == "open"
@@ -242,9 +243,9 @@ def test_tls_is_spoken_with_who_checks_the_authority_and_with_nobody_else(short,
         with NodeClient(node) as client:
             assert isinstance(client._socket, ssl.SSLSocket)
             open_stream(client)
-            ((offset, _),) = client.request("begin", step=0, bytes=len(raw))["extents"]
+            ((offset, _),) = ask(client, "begin", step=0, bytes=len(raw))["extents"]
             send_raw(client, offset, raw)
-            assert client.request("sync") == {"bad": []}
+            assert ask(client, "sync") == {"bad": []}
         with pytest.raises(NodeError):
             NodeClient(replace(node, tls=""))
         with pytest.raises(NodeError, match="certificate isn't accepted"):
@@ -274,8 +275,8 @@ def test_a_node_with_few_descriptors_answers_beside_many_who_stay_silent(short):
                 stack.enter_context(socket.create_connection(split_address(node.tcp)))
                 if number % 40 == 0:
                     trusted = stack.enter_context(NodeClient(node))
-            assert request_once(node, "status")["name"] == "bb0"
-            assert trusted.request("status")["name"] == "bb0"
+            assert ask_once(node, "status")["name"] == "bb0"
+            assert ask(trusted, "status")["name"] == "bb0"
             end_s = time.monotonic() + 300
             while "others wait for its place" not in (short / "bb0.log").read_text() and time.monotonic() < end_s:
                 time.sleep(0.05)
@@ -292,7 +293,7 @@ def test_peers_of_a_node_whose_file_system_is_full_wait_for_room(embedded):
     agent.rlimit(psutil.RLIMIT_FSIZE, ((Path(node.directory) / "index").stat().st_size, limits[1]))
     with ThreadPoolExecutor(1) as pool:
         keys = {"stream": STREAM, "consumers": ["fold"], "owner": "", "take_over": False}
-        asked = pool.submit(request_once, node, "attach", **keys)
+        asked = pool.submit(ask_once, node, "attach", **keys)
         with pytest.raises(TimeoutError):
             asked.result(0.5)
         agent.rlimit(psutil.RLIMIT_FSIZE, limits)

@@ -30,7 +30,8 @@ with adios2.Stream(io, "weather", "w") as stream:
 
 
 def consumers(buffer):
-    return [status["streams"].get("weather", {}).get("consumers", {}) for status in buffer.status()]
+    streams = [status.streams.get("weather") for status in buffer.status()]
+    return [{} if stream is None else stream.consumers for stream in streams]
 
 
 def is_done(buffer):

@@ -10,8 +10,9 @@ import xarray as xr
 from bbflow_workflows import climate
 
 from bbflow.errors import CapacityError, NodeError, StreamError
-from bbflow.landing.client import NodeClient, request_once
+from bbflow.landing.client import NodeClient
 from bbflow.landing.embedded import EmbeddedNodes
+from testsupport.asking import ask, ask_once
 from testsupport.nodes import Nodes
 from testsupport.processes import finish, finish_well, running
 from testsupport.writers import clean_environment, wait_for_file, watch, watch_until, write_config, writing
@@ -147,10 +148,10 @@ def many(tiny_node, tmp_path):
     with writing(tiny_node.contact, "STEPS = 8" + programs.BULK, write_config(tmp_path)) as job:
         wait_for_file(tmp_path / "landed.3")
         with NodeClient(tiny_node.nodes[0]) as analysis:
-            epoch = analysis.request("attach", stream="model", consumers=["fold"])["epoch"]
+            epoch = ask(analysis, "attach", stream="model", consumers=["fold"])["epoch"]
 
             def fold(step):
-                analysis.request("done", stream="model", consumer="fold", epoch=epoch, step=step, checkpoint=b"")
+                ask(analysis, "done", stream="model", consumer="fold", epoch=epoch, step=step, checkpoint=b"")
 
             yield fold
             fold(7)
@@ -195,10 +196,10 @@ def test_steps_that_are_looked_at_outlive_their_dropped_stream(two_nodes, opened
     whole_run(two_nodes, tmp_path)
     dataset = opened(two_nodes)
     before = dataset.tas.copy(deep=True).values
-    free = [request_once(node, "status")["free"] for node in two_nodes.nodes]
+    free = [ask_once(node, "status")["free"] for node in two_nodes.nodes]
     for node in two_nodes.nodes:
-        request_once(node, "drop", stream="model")
-    assert [request_once(node, "status")["free"] for node in two_nodes.nodes] == free
+        ask_once(node, "drop", stream="model")
+    assert [ask_once(node, "status")["free"] for node in two_nodes.nodes] == free
     whole_run(two_nodes, tmp_path)
     np.testing.assert_array_equal(dataset.tas.values, before)
     dataset.close()
@@ -211,8 +212,8 @@ def test_steps_that_were_discarded_are_left_out_and_counted(tiny_node, opened, t
     with writing(tiny_node.contact, code, write_config(tmp_path, QueueFullPolicy="Discard")) as job:
         wait_for_file(tmp_path / "full")
         with NodeClient(tiny_node.nodes[0]) as analysis:
-            epoch = analysis.request("attach", stream="model", consumers=["fold"])["epoch"]
-            analysis.request("done", stream="model", consumer="fold", epoch=epoch, step=0, checkpoint=b"")
+            epoch = ask(analysis, "attach", stream="model", consumers=["fold"])["epoch"]
+            ask(analysis, "done", stream="model", consumer="fold", epoch=epoch, step=0, checkpoint=b"")
         (tmp_path / "free").touch()
         assert finish(job)[0] == 0
     dataset = opened(tiny_node)
@@ -260,4 +261,4 @@ def test_a_dataset_outlives_an_agent_that_is_killed_and_started_again(opened, tm
             dataset.tas[0].values.sum()
         nodes.start("bb0")
         assert (dataset.tas.values == expected_steps()[:, :4]).all()
-        assert request_once(nodes.nodes[0], "status")["streams"]["model"]["readers"] == 1
+        assert ask_once(nodes.nodes[0], "status")["streams"]["model"]["readers"] == 1

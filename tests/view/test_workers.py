@@ -8,7 +8,7 @@ from dask.distributed import Client, LocalCluster
 from test_open_dataset import expected_steps, whole_run
 
 from bbflow.errors import StreamError
-from bbflow.landing.client import request_once
+from testsupport.asking import ask_once
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def test_an_array_of_another_process_holds_what_it_shows_for_itself(two_nodes, o
     copy = pickle.loads(pickle.dumps(dataset.tas))
     dataset.close()
     part = copy[3, :2].values
-    status = request_once(two_nodes.nodes[0], "status")["streams"]["model"]
+    status = ask_once(two_nodes.nodes[0], "status")["streams"]["model"]
     assert status["readers"] == 1
     assert np.array_equal(part, expected_steps()[3, :2])
 
@@ -50,6 +50,6 @@ def test_a_worker_says_so_if_a_step_is_gone(client, two_nodes, opened, tmp_path)
     whole_run(two_nodes, tmp_path)
     dataset = opened(two_nodes, chunks={})
     for node in two_nodes.nodes:
-        request_once(node, "drop", stream="model")
+        ask_once(node, "drop", stream="model")
     with client.as_current(), pytest.raises(StreamError, match=r"stream 'model'"):
         dataset.tas.mean().compute()

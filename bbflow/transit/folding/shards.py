@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from bbflow.records import Message
 from bbflow.transit.folding.slots import Keys, StateSlot
 
 Region = tuple[tuple[int, ...], tuple[int, ...]]
@@ -128,7 +127,7 @@ class ShardState:
         own = self.key, self.start, self.count, self.dtype, self.last_step, self.last_time, self.keys
         return ShardState, (*own, self.files, self.rows, self.first_step)
 
-    def to_wire(self) -> Message:
+    def to_wire(self) -> dict[str, Any]:
         """Give a map for a checkpoint."""
         key = self.key
         return {
