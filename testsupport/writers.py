@@ -24,7 +24,6 @@ PREAMBLE = """
 import pathlib, sys, time
 import numpy as np
 import adios2
-
 from adios2.bindings import Mode, StepMode, StepStatus
 
 here = pathlib.Path(sys.argv[1]).parent

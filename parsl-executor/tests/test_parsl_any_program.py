@@ -1,6 +1,5 @@
 """Any small program through the real DataFlowKernel, and what it takes to come by S3 and beside an HPC application."""
 
-import threading
 from collections import Counter
 from concurrent.futures import wait
 from contextlib import closing
@@ -22,7 +21,9 @@ from bbflow.phases import Board, BoardSource
 from bbflow.staging import Gate, Retry, parse_policy
 from bbflow.staging.sources import Sources
 from bbflow.staging.transfers import stage_out
+from testsupport.gates import gates_made, is_waiting
 from testsupport.moments import bytes_at_once
+from testsupport.waiting import until
 
 UNIT_BYTES = 1000
 
@@ -133,14 +134,14 @@ def test_a_missing_object_is_one_clear_error(site, bucket):
         assert "s3://bucket/nowhere.txt isn't there" in repr(task.exception(300))
 
 
-def test_nothing_is_fetched_in_a_phase_of_another_application(site):
-    path = site.write("a.txt", "a")
+def test_nothing_is_fetched_in_a_phase_of_another_application(site, monkeypatch):
+    path, gates = site.write("a.txt", "a"), gates_made(monkeypatch)
     board = Board(site.root / "phases")
     phase = board.begin("ocean-model", lease_s=600)
     policy = {"policy": parse_policy("full-delay"), "phases": BoardSource(site.root / "phases")}
     with site.load(site.threads(**policy)):
         task = python_app(apps.read)(File(str(path)))
-        threading.Event().wait(0.3)
+        until(lambda: is_waiting(gates) or task.done())
         assert not task.done()
         assert not site.bytes_on_bb()
         board.end(phase.token)

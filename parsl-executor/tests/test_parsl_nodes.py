@@ -15,6 +15,7 @@ from parsl.providers import LocalProvider
 from bbflow.errors import CapacityError, ConfigError, SourceError
 from bbflow.phases import Board, BoardSource
 from bbflow.staging import Retry, parse_policy
+from testsupport.gates import gates_made, is_waiting
 from testsupport.waiting import until
 
 read, read_all, write, join = (python_app(each) for each in (apps.read, apps.read_all, apps.write, apps.join))
@@ -49,7 +50,6 @@ def on_one_node(site, nodes, **changes):
 def look(wait_for, count, inputs=(), outputs=()):
     """Say where this ran and what it saw, once so many tasks are running."""
     import os
-    import time
     from pathlib import Path
 
     mark = Path(wait_for) / f"{os.getpid()}-{time.time_ns()}"
@@ -87,7 +87,6 @@ def test_each_node_fetches_a_file_once_and_what_one_makes_another_reads(site, no
 @python_app
 def note_computing(log, tasks, inputs=()):
     """Note beginning and end of computing; give whether a file came to the node meanwhile that a later task reads."""
-    import time
     from pathlib import Path
 
     with open(log, "a") as file:
@@ -184,15 +183,15 @@ def test_a_failed_task_leaves_no_output_but_what_it_said(site, nodes):
     assert (site.results / "said.txt").read_text().endswith("why\n")
 
 
-def test_workers_wait_for_the_end_of_a_phase(site, nodes):
-    path = site.write("a.txt", "a")
+def test_workers_wait_for_the_end_of_a_phase(site, nodes, monkeypatch):
+    path, gates = site.write("a.txt", "a"), gates_made(monkeypatch)
     board = Board(site.root / "phases")
     phase = board.begin("ocean-model", lease_s=600)
     settings = {"policy": parse_policy("full-delay"), "phases": BoardSource(site.root / "phases")}
     with site.load(on_one_node(site, nodes, **settings)):
         task = read(file(path))
-        until(lambda: list(nodes.glob("*/*/entries/*/coming")))
-        time.sleep(0.2)
+        until(lambda: is_waiting(gates) or task.done())
+        assert list(nodes.glob("*/*/entries/*/coming"))
         assert not task.done()
         board.end(phase.token)
         assert task.result(300)[1] == "a"

@@ -142,7 +142,8 @@ def test_a_held_gate_lets_no_small_file_pass_and_a_closed_one_ends_the_batch(man
         ended.set()
 
     threading.Thread(target=copy).start()
-    assert not ended.wait(0.1)
+    until(lambda: gate.waiting or ended.is_set() or gate.passed_bytes)
+    assert not ended.is_set()
     assert gate.passed_bytes == 0
     gate.close()
     assert ended.wait(300)

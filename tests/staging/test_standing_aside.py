@@ -3,7 +3,6 @@
 import os
 import socket
 import threading
-import time
 from concurrent.futures import CancelledError
 
 import pytest
@@ -64,20 +63,22 @@ def test_who_uses_what_a_waiting_task_will_make_waits_with_it(silent, tmp_path):
 
 def test_closing_does_not_wait_for_a_source_that_is_tried_again(tmp_path):
     retry = Retry(attempts=99, first_s=600.0, longest_s=600.0)
-    closed = threading.Event()
+    tried, closed = threading.Event(), threading.Event()
 
     def stage(url):
         with Stager(tmp_path / "bb", 1 << 20, 1, retry=retry) as stager:
             stager.submit("unknown", [File(f"{url}/a")])
             stager.submit("known", [File(f"{url}/b", 10)])
             stager.stage_out(tmp_path / "bb" / "lock", f"{url}/c")
-            time.sleep(0.3)
+            assert tried.wait(300)
         closed.set()
 
-    with socket.socket() as deaf:  # it never listens, and keeps others from doing so
-        deaf.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{deaf.getsockname()[1]}"
+    with socket.create_server(("127.0.0.1", 0)) as rude:
+        url = f"http://127.0.0.1:{rude.getsockname()[1]}"
         threading.Thread(target=stage, args=(url,), daemon=True).start()
+        for _ in range(3):
+            rude.accept()[0].close()  # each is tried again only after ten minutes
+        tried.set()
         assert closed.wait(300)
 
 

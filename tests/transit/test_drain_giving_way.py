@@ -1,7 +1,6 @@
 """The drain gives way to others, and says when it works itself."""
 
 import threading
-import time
 
 import mainjob
 import pytest
@@ -13,11 +12,12 @@ from bbflow.phases import Board, BoardSource, io_phase
 from bbflow.staging import Share, parse_policy
 from bbflow.transit.giving_way import APPLICATION, giving_way
 from bbflow.transit.policy import writing
+from testsupport.gates import gates_made, is_waiting
 from testsupport.waiting import until
 
 
-def test_the_drain_waits_for_others_and_announces_itself_only_while_it_writes(tmp_path):
-    passed = []
+def test_the_drain_waits_for_others_and_announces_itself_only_while_it_writes(tmp_path, monkeypatch):
+    passed, gates = [], gates_made(monkeypatch)
 
     def drain():
         with giving_way(parse_policy("full-delay"), tmp_path) as gate:
@@ -28,7 +28,7 @@ def test_the_drain_waits_for_others_and_announces_itself_only_while_it_writes(tm
     with io_phase("ocean-model", tmp_path):
         draining = threading.Thread(target=drain)
         draining.start()
-        time.sleep(0.1)
+        until(lambda: is_waiting(gates) or passed)
         assert passed == []
         assert [item.phase.application for item in Board(tmp_path).read()] == ["ocean-model"]
     draining.join(300)
