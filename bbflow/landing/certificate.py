@@ -11,7 +11,7 @@ from cryptography.x509.oid import NameOID
 
 from bbflow.atomic import PRIVATE, write_whole
 from bbflow.errors import ConfigError
-from bbflow.landing.contact import locked
+from bbflow.landing.contact import only_one
 
 VALID_DAYS = 3650
 """It goes with its nodes, long before; a day more at its begin is for hosts whose clocks differ."""
@@ -31,7 +31,7 @@ def ensure_certificate(contact: Path) -> Path:
         If there is one that others can read.
     """
     path = certificate_of(contact)
-    with locked(contact):
+    with only_one(contact):
         if not path.exists():
             write_whole(path, new_certificate(), PRIVATE)
     return checked_certificate(path)

@@ -1,9 +1,8 @@
 """The contact file: where the BB nodes are (FORMAT.md, 'Contact file')."""
 
-import fcntl
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from bbflow.atomic import PRIVATE, write_whole
 from bbflow.errors import ConfigError, NodeError
 from bbflow.landing.handshake import VERSION, new_key
+from bbflow.locks import locked
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def has_masters(path: Path) -> bool:
 
 def contact_key(path: Path) -> str:
     """Give the key of a contact file, which is made, without nodes yet, if need be."""
-    with locked(path):
+    with only_one(path):
         if path.exists():
             return _read(path).key
         key = new_key()
@@ -230,7 +230,7 @@ def remove_scheduler_file(path: Path) -> None:
 
 
 def _change(path: Path, change: Callable[[_Content], _Content]) -> None:
-    with locked(path):
+    with only_one(path):
         if not path.exists():
             return
         content = change(_read(path))
@@ -285,10 +285,7 @@ def lock_of(path: Path) -> Path:
     return path.with_name(f".{path.name}.lock")
 
 
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Keep others away from a contact file and what belongs to it, until the end of the block."""
+def only_one(path: Path) -> AbstractContextManager[None]:
+    """Keep others away from a contact file and what belongs to it, for as long as a ``with`` lasts."""
     # Nodes of several hosts may register at once. The lock file stays: removing it would let two in.
-    with lock_of(path).open("a") as file:
-        fcntl.lockf(file, fcntl.LOCK_EX)
-        yield
+    return locked(lock_of(path))
