@@ -118,7 +118,7 @@ class BurstBuffer:
         scheduler
             A Dask scheduler's address or scheduler file, or a cluster that is used already; None starts a local one.
         output_held
-            Whether the caller sees to it that no other analysis writes into the output.
+            Whether the caller keeps other analyses from writing into the output.
         take_over
             Whether the stream may be another analysis' until now, one with another output.
         folds

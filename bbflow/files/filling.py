@@ -32,7 +32,7 @@ class Filling:
         """Files that couldn't be had from the shared storage, and why."""
 
     def begin(self, call: AnyCall, inode: Inode) -> bool:
-        """See to it that a file's bytes are in memory, or on their way; give whether they are still on it.
+        """Have a file's bytes in memory, or on their way; give whether they are still on it.
 
         Raises
         ------

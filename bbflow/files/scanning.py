@@ -28,7 +28,7 @@ class Scanning:
         """What clients must forget after a directory was looked at."""
 
     def look(self, call: AnyCall, directory: Inode, *, below: bool = False, again: bool = False) -> None:
-        """See to it that a directory was looked at in the shared storage.
+        """Have a directory looked at in the shared storage before the request goes on.
 
         Parameters
         ----------

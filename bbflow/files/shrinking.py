@@ -10,7 +10,7 @@ EVENTS = ("room", "written", "closed", "filled", "node")
 
 
 class Shrinking:
-    """Sees to it that what lies on a node fits what it may hold.
+    """Lets files go until what lies on a node fits what it may hold.
 
     Parameters
     ----------

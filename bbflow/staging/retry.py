@@ -69,5 +69,5 @@ def persist(
             if failures >= retry.attempts:
                 cause = error.__cause__ or error  # a client may give another error the name of a missing file
                 reason = f"{type(cause).__name__}: {cause}" if str(cause) else type(cause).__name__
-                raise SourceError(f"{url}: gave up after {failures} failures in a row ({reason}); see to it") from error
+                raise SourceError(f"{url}: gave up after {failures} failures in a row ({reason}): check it") from error
         sleep(retry.wait_s(failures, random.random()))
