@@ -115,16 +115,16 @@ def _run_shown(stager: Stager, steps: Sequence[ProgramStep], slots: int) -> None
 def _follow(
     stager: Stager, running: "Future[None]", show: Callable[[int, int, str], None], tell: Callable[[str], None]
 ) -> None:
-    held = Held(tell)
+    waits = WaitTeller(tell)
     while not running.done():
         state = stager.state()
-        held.look(state.decision, time.monotonic())
+        waits.look(state.decision, time.monotonic())
         words = {"hold": "held", "pace": "paced", "scale": "few fetchers"}.get(kind_of(state.decision) or "", "staging")
         show(max(state.staged_bytes + state.remaining_bytes, state.passed_bytes), state.passed_bytes, words)
         time.sleep(_SHOW_EVERY_S)
 
 
-class Held:
+class WaitTeller:
     """Tells once why transfers wait, when they have waited for a while.
 
     Parameters

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bbflow.cli.stage import Held
+from bbflow.cli.stage import WaitTeller
 from bbflow.config import RawConfig
 from bbflow.errors import ConfigError
 from bbflow.files.giving_way import GivingWay
@@ -116,7 +116,7 @@ def test_ionodes_refuse_a_policy_that_is_unknown_or_could_never_see_a_phase(poli
 
 def test_transfers_that_are_held_for_long_say_why_once():
     said = []
-    held = Held(said.append)
+    held = WaitTeller(said.append)
     for now_s in range(20):
         held.look(Decision(hold=now_s >= 3, reason="I/O phase of ocean-model"), float(now_s))
         assert len(said) == (now_s >= 8)
