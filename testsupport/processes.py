@@ -3,6 +3,8 @@
 import subprocess
 from contextlib import contextmanager
 
+import psutil
+
 from testsupport.waiting import PATIENCE_S
 
 
@@ -36,3 +38,10 @@ def finish_well(process):
     returncode, said = finish(process)
     assert returncode == 0, said
     return said
+
+
+def agent_of(node):
+    """Give the process of a node that this one has started; others may have left dead children behind."""
+    living = (child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE)
+    (agent,) = (child for child in living if node.name in child.cmdline())
+    return agent

@@ -7,7 +7,6 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-import psutil
 import pytest
 
 from bbflow.errors import CapacityError, NodeError, StreamError
@@ -15,6 +14,7 @@ from bbflow.landing.client import NodeClient
 from bbflow.landing.contact import read_contact
 from bbflow.landing.embedded import EmbeddedNodes
 from testsupport.asking import ask, ask_once
+from testsupport.processes import agent_of
 from testsupport.waiting import until
 
 PARENT = """
@@ -72,7 +72,7 @@ def test_an_agent_that_a_signal_ends_comes_back_to_what_it_held(short, count):
     with EmbeddedNodes(count, 1 << 20, short) as embedded:
         node = embedded.nodes[-1]
         ask_once(node, "attach", stream="a", consumers=["fold"], owner="", take_over=False)
-        (agent,) = (child for child in psutil.Process().children() if node.name in child.cmdline())
+        agent = agent_of(node)
         agent.terminate()
         until(lambda: not agent.is_running())
         until(lambda: _streams(embedded.contact, node.name) == ["a"])

@@ -27,6 +27,7 @@ from bbflow.landing.listen import is_loopback, public_address, split_address
 from bbflow.store.frames import checksum, encode
 from testsupport.asking import ask, ask_once
 from testsupport.peers import OPEN, PAGE, content_of
+from testsupport.processes import agent_of
 from testsupport.waiting import until
 
 STREAM = "weather"
@@ -286,7 +287,7 @@ def test_a_node_with_few_descriptors_answers_beside_many_who_stay_silent(short):
 def test_peers_of_a_node_whose_file_system_is_full_wait_for_room(embedded):
     (node,) = embedded.nodes
     log = Path(node.directory).parent / f"{node.name}.log"
-    (agent,) = (child for child in psutil.Process().children() if node.name in child.cmdline())
+    agent = agent_of(node)
     limits = agent.rlimit(psutil.RLIMIT_FSIZE)
     agent.rlimit(psutil.RLIMIT_FSIZE, ((Path(node.directory) / "index").stat().st_size, limits[1]))
     with ThreadPoolExecutor(1) as pool:
