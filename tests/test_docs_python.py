@@ -9,30 +9,15 @@ import numpy as np
 import xarray as xr
 
 import bbflow
+from testsupport.weather import weather
 
 DOCS = Path(__file__).parents[1] / "docs"
-WRITER = """
-import sys
-import adios2
-import numpy as np
-io = adios2.Adios(sys.argv[1]).declare_io("weather")
-with adios2.Stream(io, "weather", "w") as stream:
-    for step in range(60):
-        stream.begin_step()
-        stream.write("time", float(step))
-        if step == 0:
-            stream.write_attribute("time/units", "days since 2001-01-01")
-        stream.write("tas", np.full((4, 6), step, "f4"), [4, 6], [0, 0], [4, 6])
-        stream.end_step()
-"""
-HOLD = """
-    sys.stdin.read()  # the stream stays open until the test has looked
-"""
+HOLD = "sys.stdin.read()  # the stream stays open until the test has looked"
 
 
 def test_the_example_of_the_docs_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "model.py").write_text(WRITER)
+    (tmp_path / "model.py").write_text(weather(60))
     (tmp_path / "model.xml").write_text(bbflow_adios2.engine_xml("weather"))
     example = (DOCS / "python.md").read_text().split("```python\n")[1].split("```")[0]
     names = {"MODEL": [sys.executable, "model.py", "model.xml"]}
@@ -44,7 +29,7 @@ def test_the_example_of_the_docs_runs(tmp_path, monkeypatch):
 
 
 def test_the_live_result_has_the_open_month_and_the_run_so_far(tmp_path):
-    (tmp_path / "model.py").write_text(WRITER.replace("range(60)", "range(40)") + HOLD)
+    (tmp_path / "model.py").write_text(weather(40, at_end=HOLD))
     (tmp_path / "model.xml").write_text(bbflow_adios2.engine_xml("weather"))
     config = {"stream": "weather", "output": str(tmp_path / "out"), "operators": {"tas": ["mean"]}}
     with bbflow.start_nodes(capacity="1MiB") as buffer, buffer.analyse(config) as analysis:

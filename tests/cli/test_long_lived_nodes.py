@@ -11,24 +11,7 @@ import xarray as xr
 import yaml
 
 from bbflow.cli import COMMANDS, main
-
-WRITER = """
-import sys
-import adios2
-import numpy as np
-adios = adios2.Adios(sys.argv[1])
-io = adios.declare_io("weather")
-with adios2.Stream(io, "weather", "w") as stream:
-    for step in range(40):
-        stream.begin_step()
-        stream.write("time", float(step))
-        if step == 0:
-            stream.write_attribute("time/units", "days since 2001-01-01")
-            stream.write_attribute("time/calendar", "360_day")
-        field = np.full((4, 6), step, "f4")
-        stream.write("tas", field, [4, 6], [0, 0], [4, 6])
-        stream.end_step()
-"""
+from testsupport.weather import weather
 
 
 def bbflow(*words, code=0, **keywords):
@@ -57,7 +40,7 @@ def write_config(directory, **changes):
 
 def writer(directory):
     (directory / "weather.xml").write_text(bbflow_adios2.engine_xml("weather"))
-    (directory / "writer.py").write_text(WRITER)
+    (directory / "writer.py").write_text(weather(40, calendar="360_day"))
     return [sys.executable, directory / "writer.py", directory / "weather.xml"]
 
 

@@ -20,23 +20,9 @@ from bbflow.landing.embedded import EmbeddedNodes
 from bbflow.report import REPORT_FILES
 from bbflow.transit.output.claiming import claim_output, clear_output, held_output
 from testsupport.foreign import assert_untouched, foreign_paths, plant
+from testsupport.weather import weather
 
-WRITER = """
-import sys, time
-from pathlib import Path
-import adios2
-import numpy as np
-with adios2.Stream(adios2.Adios(sys.argv[1]).declare_io("weather"), "weather", "w") as stream:
-    for step in range(4):
-        stream.begin_step()
-        stream.write("time", float(step))
-        if step == 0:
-            stream.write_attribute("time/units", "days since 2001-01-01")
-        stream.write("tas", np.full((4, 6), step, "f4"), [4, 6], [0, 0], [4, 6])
-        stream.end_step()
-        while step == 1 and len(sys.argv) > 2 and not Path(sys.argv[2]).exists():
-            time.sleep(0.02)
-"""
+HOLD = "while step == 1 and len(sys.argv) > 2 and not Path(sys.argv[2]).exists(): time.sleep(0.02)"
 MADE = (
     "results.zarr/zarr.json",
     "results.zarr/tas/c/0/0",
@@ -104,7 +90,7 @@ def command(directory, *options, go=()):
     content |= {"nodes": {"capacity": "4MiB"}, "workers": {"processes": 0, "threads": 1}}
     (directory / "analysis.yml").write_text(yaml.safe_dump(content))
     (directory / "weather.xml").write_text(bbflow_adios2.engine_xml("weather"))
-    (directory / "writer.py").write_text(WRITER)
+    (directory / "writer.py").write_text(weather(4, HOLD))
     words = [sys.executable, "-m", "bbflow", "run", directory / "analysis.yml", *options, "--"]
     return [
         *map(str, words),

@@ -16,6 +16,7 @@ from bbflow.store.frames import FrameReader
 from testsupport.hosts import hosts_with
 from testsupport.processes import finish_well, running
 from testsupport.waiting import until
+from testsupport.weather import weather
 
 ADDRESSES = {"host": "10.77.0.1", "other": "10.77.0.2"}
 NOBODY = 65534
@@ -27,20 +28,7 @@ PORTS = 11
 SERVERS = 4
 """Those of them that speak the nodes' protocol."""
 
-WRITER = """
-import sys, time, pathlib
-import adios2, numpy as np
-io = adios2.Adios(sys.argv[1]).declare_io("weather")
-with adios2.Stream(io, "weather", "w") as stream:
-    for step in range(4):
-        stream.begin_step()
-        stream.write("time", float(step))
-        stream.write_attribute("time/units", "days since 2001-01-01")
-        stream.write("tas", np.full((4, 6), step, "f4"), [4, 6], [0, 0], [4, 6])
-        stream.end_step()
-    while not pathlib.Path(sys.argv[2]).exists():
-        time.sleep(0.05)
-"""
+HOLD = "while not Path(sys.argv[2]).exists(): time.sleep(0.05)"
 
 
 hosts = hosts_with(ADDRESSES)
@@ -73,7 +61,7 @@ def run(hosts, tmp_path_factory):
         yaml.safe_dump({"stream": "weather", "output": str(folder / "out"), "operators": {"tas": ["mean"]}})
     )
     xml.write_text(bbflow_adios2.engine_xml("weather"))
-    writer.write_text(WRITER)
+    writer.write_text(weather(4, at_end=HOLD))
     shared = ["--contact", contact, "--scheduler-file", scheduler]
     bbflow(hosts, "up", *shared, "--nodes", 2, "--capacity", "4MiB", "--listen", ADDRESSES["host"])
     words = ["run", config, "--contact", contact, "--no-report", "--", sys.executable, writer, xml, end]

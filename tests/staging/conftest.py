@@ -3,6 +3,7 @@ import os
 import pytest
 
 from bbflow.staging import File
+from bbflow.staging.shelf import Shelf
 
 
 @pytest.fixture
@@ -21,3 +22,10 @@ def make(tmp_path):
 @pytest.fixture
 def as_file():
     return lambda path: File(str(path), path.stat().st_size)
+
+
+@pytest.fixture
+def shelf(tmp_path):
+    shelf = Shelf(tmp_path / "bb")
+    yield shelf
+    shelf.close()

@@ -16,7 +16,6 @@ from bbflow.staging import Decision, File, Gate, Retry, Stager
 from bbflow.staging.crew import FIRST_FILES, MOST_FILES, Crew
 from bbflow.staging.fetchers import Fetchers
 from bbflow.staging.gate import CHUNK_S, Closed
-from bbflow.staging.shelf import Shelf
 from bbflow.staging.small import MOST_BYTES, SmallBatch, copy_batch, copy_whole
 from bbflow.staging.sources import Sources
 from bbflow.staging.transfers import Receipt
@@ -25,13 +24,6 @@ from testsupport.range_server import RangeServer
 from testsupport.waiting import until
 
 QUICK = Retry(attempts=2, first_s=0.01)
-
-
-@pytest.fixture
-def shelf(tmp_path):
-    shelf = Shelf(tmp_path / "bb")
-    yield shelf
-    shelf.close()
 
 
 @pytest.fixture

@@ -28,13 +28,6 @@ MiB = 1 << 20
 
 
 @pytest.fixture
-def shelf(tmp_path):
-    shelf = Shelf(tmp_path / "bb")
-    yield shelf
-    shelf.close()
-
-
-@pytest.fixture
 def copy(shelf):
     def copy(file, gate=None, retry=QUICK, options=None):
         return Transfer(file, Sources(options), shelf, gate or Gate(8), retry).run()

@@ -10,23 +10,9 @@ import numpy as np
 
 from bbflow import start_nodes
 from bbflow.transit.output.decoding import open_results
+from testsupport.weather import weather
 
 STEPS = 20
-WRITER = f"""
-import sys
-import adios2
-import numpy as np
-io = adios2.Adios("engine.xml").declare_io("weather")
-with adios2.Stream(io, "weather", "w") as stream:
-    for step in range({STEPS}):
-        stream.begin_step()
-        stream.write("time", float(step))
-        if step == 0:
-            stream.write_attribute("time/units", "days since 2001-01-01")
-        stream.write("tas", np.full((4, 6), step, "f4"), [4, 6], [0, 0], [4, 6])
-        stream.end_step()
-    sys.stdin.read()
-"""
 
 
 def consumers(buffer):
@@ -45,7 +31,7 @@ def test_an_analysis_carries_on_where_the_one_before_was(tmp_path):
     with start_nodes(2, capacity="8MiB") as buffer:
         environment = os.environ | bbflow_adios2.environment(buffer.contact)
         with buffer.analyse(config) as first:
-            command = [sys.executable, "-c", WRITER]
+            command = [sys.executable, "-c", weather(STEPS, at_end="sys.stdin.read()"), "engine.xml"]
             writer = subprocess.Popen(command, cwd=tmp_path, env=environment, stdin=subprocess.PIPE)
             for _ in range(1200):
                 if is_done(buffer):
