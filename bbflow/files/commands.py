@@ -159,6 +159,13 @@ class UploadCommand(Command, frozen=True, tag_field="op", tag="upload", kw_only=
     replicas: Whole
 
 
+class StopCommand(Command, frozen=True, tag_field="op", tag="stop", kw_only=True):
+    """Give up an upload: the file has gone."""
+
+    upload: Whole
+    """The task that it is."""
+
+
 class MoveCommand(Command, frozen=True, tag_field="op", tag="move", kw_only=True):
     """Give an object another name."""
 
@@ -182,7 +189,7 @@ AT_OBJECTS = (UploadCommand, MoveCommand, DeleteCommand)
 """Commands that an IOnode goes on with while it is away from its master."""
 parse_told = parser(
     NodesNotice | FitsNotice | FillCommand | ScanCommand | DiscardCommand | FetchCommand | HaveCommand | DropCommand
-    | UploadCommand | MoveCommand | DeleteCommand | EndCommand,
+    | UploadCommand | StopCommand | MoveCommand | DeleteCommand | EndCommand,
     "a command",
 )  # fmt: skip
 """Takes in what a master says to an IOnode that has joined."""

@@ -6,7 +6,7 @@ from contextlib import suppress
 from bbflow.errors import ProtocolError
 from bbflow.files.core import Answers, AnyCall, Call, Core, Deferred
 from bbflow.files.database import WriterRow
-from bbflow.files.inodes import Inode, Pieces, places_of
+from bbflow.files.inodes import Inode, Pieces, check_size, places_of
 from bbflow.files.permissions import mode_after_write
 from bbflow.files.replicas import Replicas
 from bbflow.files.replies import CommitReply
@@ -90,6 +90,7 @@ class Committing:
         inode = handle.inode
         if size < 0 or len(pieces) > -(-size // inode.piece_bytes):
             raise ProtocolError(f"a commit of {len(pieces)} pieces for {size} bytes")
+        check_size(size)
         for index, (version, count) in enumerate(pieces):
             old = handle.pieces[index] if index < len(handle.pieces) else (0, 0)
             if version not in (0, handle.version, old[0]) or not 0 <= count <= inode.piece_bytes:

@@ -215,8 +215,8 @@ class Core:
 
     # Commands to IOnodes.
 
-    def command(self, node: str, command: Command, then: Then) -> None:
-        """Have an IOnode do something.
+    def command(self, node: str, command: Command, then: Then) -> int:
+        """Have an IOnode do something; give the task's number.
 
         Parameters
         ----------
@@ -231,9 +231,10 @@ class Core:
         there = self.nodes.get(node)
         if there is None or there.peer is None:
             then(TaskAnswer(errno=errno.EHOSTDOWN, error=f"IOnode {node} is away"))
-            return
+            return task
         self._tasks[task] = (node, command, then)
         self.send(there.peer, replace(command, task=task))
+        return task
 
     def adopt(self, node: str, task: int, then: Then) -> None:
         """Take a command over that a master before this one gave."""

@@ -1,5 +1,6 @@
 """What a master knows of one file, directory or symbolic link."""
 
+import errno
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,6 +10,8 @@ from bbflow.files.replies import Attr
 
 PAGE_BYTES = 4096
 """A piece takes whole pages of a node's memory."""
+MOST_FILE_BYTES = 5 << 40
+"""A file is never larger, as an object of S3 isn't (Amazon S3 User Guide, "Uploading objects")."""
 HOLE = (0, 0)
 """A piece without a file: it reads as zeros."""
 FILE, DIRECTORY, LINK = "f", "d", "l"
@@ -193,3 +196,15 @@ def places_of(inode_ring: tuple[str, ...], replicas: int, pieces: Pieces) -> dic
             for node in holders(inode_ring, index, replicas):
                 places.setdefault(node, {})[key_of(version, index)] = pages(size)
     return places
+
+
+def check_size(size: int) -> None:
+    """Refuse a file that would be too large.
+
+    Raises
+    ------
+    OSError
+        EFBIG.
+    """
+    if size > MOST_FILE_BYTES:
+        raise OSError(errno.EFBIG, f"{size} bytes: a file has at most {MOST_FILE_BYTES}")

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
 from bbflow.files.calling import Caller, Gone, is_here
-from bbflow.files.inodes import Pieces, holders, key_of, pages
+from bbflow.files.inodes import Pieces, check_size, holders, key_of, pages
 from bbflow.files.piece_requests import MOST_BYTES, CopyRequest, CutRequest
 from bbflow.files.pieces import write_all
 from bbflow.files.replies import CommitReply, FileReply, OpenFileReply, OpenToWriteReply
@@ -182,7 +182,7 @@ class OpenFile:
         Raises
         ------
         OSError
-            EBADF if it isn't open for writing, ENOSPC, EIO.
+            EBADF if it isn't open for writing, EFBIG, ENOSPC, EIO.
         """
         view = memoryview(content).cast("B")
         with self._lock:
@@ -191,6 +191,7 @@ class OpenFile:
                 raise OSError(errno.EBADF, f"{self.path} isn't open for writing")
             if self._appends:
                 offset = self.size
+            check_size(offset + len(view))
             at = 0
             for index, begin, length in self._ranges(offset, len(view)):
                 self._write_piece(index, begin, view[at : at + length])
@@ -265,8 +266,9 @@ class OpenFile:
         Raises
         ------
         OSError
-            EBADF if it isn't open for writing.
+            EBADF if it isn't open for writing, EFBIG.
         """
+        check_size(size)
         with self._lock:
             self._check_open()
             if not self.writes:

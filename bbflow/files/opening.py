@@ -12,7 +12,7 @@ from bbflow.files.core import Answers, AnyCall, Call, Core
 from bbflow.files.database import WriterRow
 from bbflow.files.filling import Filling
 from bbflow.files.image import MissingEntry
-from bbflow.files.inodes import DIRECTORY, FILE, Inode, Pieces, key_of, pages, places_of
+from bbflow.files.inodes import DIRECTORY, FILE, Inode, Pieces, check_size, key_of, pages, places_of
 from bbflow.files.permissions import READ, WRITE, check_access
 from bbflow.files.replies import Given, GrantReply, OpenFileReply, OpenToWriteReply
 from bbflow.files.requests import (
@@ -185,8 +185,9 @@ class FileOpening:
         Raises
         ------
         OSError
-            EBUSY if another session writes it; what reading it would raise.
+            EBUSY if another session writes it; EFBIG; what reading it would raise.
         """
+        check_size(size)
         writer = self._writer_of(inode)
         if writer is not None and writer.session != call.session.name:
             self._wait_for(call, writer, None)

@@ -67,7 +67,7 @@ class Storage:
         if (found.size_bytes, found.version or "") != facts:
             raise ChangedSourceError(f"{url} has changed at its source: refresh it with 'bbflow files refresh'")
 
-    def write(self, path: str, parts: Callable[[], Iterable[bytes]]) -> tuple[int, str]:
+    def write(self, path: str, parts: Callable[[], Iterable[bytes]], size_bytes: int) -> tuple[int, str]:
         """Write an object anew, all or nothing; give its size and version.
 
         Parameters
@@ -76,6 +76,8 @@ class Storage:
             Its name.
         parts
             Called for each attempt; gives an iterator over its bytes.
+        size_bytes
+            How many these are.
 
         Raises
         ------
@@ -86,7 +88,7 @@ class Storage:
 
         def attempt() -> tuple[int, str]:
             size = 0
-            with self._sources.create(url) as target:
+            with self._sources.create(url, size_bytes) as target:
                 for part in parts():
                     target.write(part)
                     size += len(part)

@@ -80,7 +80,7 @@ class StreamStore:
         stream, key = self._place(url)
         yield _Content(_read(self._last(stream), key, url))
 
-    def create(self, url: str) -> AbstractContextManager[Any]:
+    def create(self, url: str, size_bytes: int) -> AbstractContextManager[Any]:
         """Refuse: only simulations write streams."""
         raise _read_only(url)
 

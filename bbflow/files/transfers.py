@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
-from bbflow.errors import NodeError
+from bbflow.errors import NodeError, SourceError
 from bbflow.files.calling import Caller, address_of
 from bbflow.files.commands import (
     Command,
@@ -17,6 +17,7 @@ from bbflow.files.commands import (
     HaveCommand,
     MoveCommand,
     ScanCommand,
+    StopCommand,
     TaskAnswer,
     UploadCommand,
 )
@@ -60,10 +61,12 @@ class Transfers:
     ) -> None:
         self._name, self._pieces, self._fills, self._storage = name, pieces, fills, storage
         self._addresses, self._gate = addresses, gate
+        self._stopped: set[int] = set()
         self.quick: dict[type[Command], Callable[[Any], TaskAnswer]] = {
             HaveCommand: self._have,
             DropCommand: self._drop,
             DiscardCommand: self._discard,
+            StopCommand: self._stop,
         }
         """Commands that are done at once, in their order."""
         self.slow: dict[type[Command], Callable[[Any, Answer], None]] = {
@@ -115,9 +118,23 @@ class Transfers:
             raise OSError(errno.EHOSTDOWN, str(error)) from None
         answer(TaskAnswer())
 
+    def _stop(self, command: StopCommand) -> TaskAnswer:
+        self._stopped.add(command.upload)
+        return TaskAnswer()
+
     def _upload(self, command: UploadCommand, answer: Answer) -> None:
-        facts = self._storage.write(command.path, lambda: self._content(command))
+        try:
+            facts = self._storage.write(command.path, lambda: self._wanted(command), command.size)
+        finally:
+            self._stopped.discard(command.task)
         answer(TaskAnswer(facts=facts))
+
+    def _wanted(self, command: UploadCommand) -> Iterator[bytes]:
+        """Go through the bytes of a version for as long as it is wanted."""
+        for part in self._content(command):
+            if command.task in self._stopped:
+                raise SourceError(f"{command.path} has gone while it was written back")
+            yield part
 
     def _content(self, command: UploadCommand) -> Iterator[bytes]:
         """Go through the bytes of a version, holes included."""

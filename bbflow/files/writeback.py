@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
-from bbflow.files.commands import DeleteCommand, MoveCommand, TaskAnswer, UploadCommand
+from bbflow.files.commands import DeleteCommand, MoveCommand, StopCommand, TaskAnswer, UploadCommand
 from bbflow.files.core import Core
 from bbflow.files.database import TransferRow
 from bbflow.files.inherited import InheritedFiles
@@ -53,7 +53,7 @@ class WriteBack:
             if inode.stored_path and inode.parent and inode.stored_path != core.image.path(inode):
                 self._misplaced[inode.ino] = None
         self._half_moved: dict[int, str] = {}
-        self._uploading: set[int] = set()
+        self._uploading: dict[int, tuple[str, int]] = {}
         self.inherited = InheritedFiles(core, self._unknown)
         """What the master before this one has begun."""
 
@@ -96,6 +96,9 @@ class WriteBack:
         self._misplaced.pop(inode.ino, None)
         for then in self._waiting.pop(inode.ino, ()):
             then()
+        if inode.ino in self._uploading and not inode.parent:
+            node, task = self._uploading[inode.ino]
+            self._core.command(node, StopCommand(upload=task), lambda _: None)
 
     def renamed(self, inode: Inode) -> None:
         """Take down that an inode, and all below it, have other paths."""
@@ -226,20 +229,22 @@ class WriteBack:
         self._begin(TransferRow(path, node or ""))
         core.sessions.pin(pieces)
         inode.readers += 1
-        self._uploading.add(inode.ino)
 
         def done(answer: TaskAnswer) -> None:
             if not answer.done:
                 self._note(path, answer)
                 return
             self._end(path)
-            self._uploading.discard(inode.ino)
+            self._uploading.pop(inode.ino, None)
             inode.readers -= 1
             core.unpin(pieces, inode)
+            if answer.errno is not None and not inode.parent:
+                self.failures.pop(path, None)
+                self._unknown(TransferRow(path, node or ""))
+                core.forget_inode(inode)
+                return
             if self._failed(path, answer):
                 self._unknown(TransferRow(path, node or ""))
-                if not inode.parent:
-                    core.forget_inode(inode)
                 return
             self._uploaded(inode, path, version, answer.facts or (0, ""))
 
@@ -251,7 +256,10 @@ class WriteBack:
             ring=inode.ring,
             replicas=inode.replicas,
         )
-        core.command(node or "", command, done)
+        self._uploading[inode.ino] = (node or "", 0)
+        task = core.command(node or "", command, done)
+        if inode.ino in self._uploading:  # else the node is away
+            self._uploading[inode.ino] = (node or "", task)
 
     def _uploaded(self, inode: Inode, path: str, version: int, facts: tuple[int, str]) -> None:
         core = self._core

@@ -76,8 +76,8 @@ class Store(Protocol):
     def whole(self, url: str, most_bytes: int) -> tuple[Facts, bytes] | None:
         """Read a small file in one go, with facts of just this content; None if that can't be had."""
 
-    def create(self, url: str) -> AbstractContextManager[Any]:
-        """Open a file for writing; it appears whole when the ``with`` ends well, else never."""
+    def create(self, url: str, size_bytes: int) -> AbstractContextManager[Any]:
+        """Open a file of so many bytes for writing; it appears whole when the ``with`` ends well, else never."""
 
     def children(self, url: str) -> tuple[list[Listed], list[str]]:
         """List the files in a directory, and the names of the directories in it."""

@@ -1,5 +1,6 @@
 """Files of this host's file systems, by as few system calls as can be: a workflow may have 100,000 of 2 kB."""
 
+import errno
 import os
 import re
 import stat
@@ -67,7 +68,7 @@ class LocalFiles:
         return facts, content
 
     @contextmanager
-    def create(self, url: str) -> Iterator[Any]:
+    def create(self, url: str, size_bytes: int) -> Iterator[Any]:
         """Write beside a file, then take its place."""
         path = Path(path_of(url))
         with _refusals(url):
@@ -99,9 +100,14 @@ class LocalFiles:
                         yield _listed(url, os.path.relpath(path, root), found)
 
     def remove(self, url: str) -> None:
-        """Remove a file."""
-        with _refusals(url), suppress(FileNotFoundError):
-            os.unlink(path_of(url))
+        """Remove a file; where none can be by that name, there is none."""
+        try:
+            with suppress(FileNotFoundError, NotADirectoryError):
+                os.unlink(path_of(url))
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG:
+                with _refusals(url):
+                    raise
 
     def move(self, url: str, to: str) -> None:
         """Rename a file; directories on the way are made."""

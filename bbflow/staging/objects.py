@@ -31,6 +31,9 @@ PAGE = 1000
 LEAST_FOR_LISTING = 10
 """Objects for whose sizes a page is listed: below that, each is asked for."""
 _TIMEOUT_S = 60
+MOST_PARTS = 10_000
+LEAST_PART_BYTES = 10 << 20
+IN_MEMORY_BYTES = 12 * LEAST_PART_BYTES
 
 
 class ObjectStore:
@@ -90,10 +93,12 @@ class ObjectStore:
             return (facts, bytes(reply.bytes())) if facts.size_bytes <= most_bytes else None
 
     @contextmanager
-    def create(self, url: str) -> Iterator[Any]:
-        """Open an object for writing; it appears whole when the ``with`` ends well, else never."""
+    def create(self, url: str, size_bytes: int) -> Iterator[Any]:
+        """Open an object of so many bytes for writing; it appears whole when the ``with`` ends well, else never."""
         bucket, key = self._open(url)
-        with self._refusals(url), self._obstore.open_writer(bucket, key) as writer:
+        part, at_once = upload_parts(size_bytes)
+        writing = self._obstore.open_writer(bucket, key, buffer_size=part, max_concurrency=at_once)
+        with self._refusals(url), writing as writer:
             yield writer
 
     def children(self, url: str) -> tuple[list[Listed], list[str]]:
@@ -194,6 +199,15 @@ class _Ranges:
 
     def read(self, start: int, length_bytes: int) -> bytes:
         return self._store.read(self._url, start, length_bytes)
+
+
+def upload_parts(size_bytes: int) -> tuple[int, int]:
+    """Give the bytes of each part of an upload, and how many go at once: these are held in memory.
+
+    An object has at most 10,000 parts (Amazon S3 User Guide, "Amazon S3 multipart upload limits").
+    """
+    part = max(LEAST_PART_BYTES, -(-size_bytes // MOST_PARTS))
+    return part, max(IN_MEMORY_BYTES // part, 1)
 
 
 def _facts(url: str, meta: Mapping[str, Any]) -> Facts:

@@ -60,8 +60,8 @@ class RemoteFiles:
         return None
 
     @contextmanager
-    def create(self, url: str) -> Iterator[Any]:
-        """Open a file for writing; it appears whole when the ``with`` ends well, else never."""
+    def create(self, url: str, size_bytes: int) -> Iterator[Any]:
+        """Open a file of so many bytes for writing; it appears whole when the ``with`` ends well, else never."""
         system, path = self._system(url)
         with _refusals(url):
             system.makedirs(system._parent(path), exist_ok=True)

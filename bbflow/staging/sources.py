@@ -56,9 +56,9 @@ class Sources:
         """Read a small file in one go, with facts of just this content; None if that can't be had."""
         return self._store(url).whole(url, most_bytes) if split_range(url)[1] is None else None
 
-    def create(self, url: str) -> AbstractContextManager[Any]:
-        """Open a file for writing; it appears whole when the ``with`` ends well, else never."""
-        return self._store(url).create(url)
+    def create(self, url: str, size_bytes: int) -> AbstractContextManager[Any]:
+        """Open a file of so many bytes for writing; it appears whole when the ``with`` ends well, else never."""
+        return self._store(url).create(url, size_bytes)
 
     def children(self, url: str) -> tuple[list[Listed], list[str]]:
         """List the files in a directory, and the names of the directories in it."""

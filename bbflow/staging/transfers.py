@@ -1,6 +1,7 @@
 """One transfer: ranged reads through the gate into a partial file, checks, and the rename that makes it appear."""
 
 import errno
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -222,7 +223,7 @@ def stage_out(
 
 
 def _write(path: Path, url: str, sources: Sources, gate: Gate) -> int:
-    with path.open("rb") as file, sources.create(url) as target:
+    with path.open("rb") as file, sources.create(url, os.fstat(file.fileno()).st_size) as target:
         while content := file.read(gate.chunk_bytes):
             with gate.chunk(len(content)):
                 target.write(content)

@@ -6,6 +6,12 @@ import pytest
 from test_master import NODE, ONE
 from test_master_restart import SIZE, Killed, uploaded
 
+from bbflow.errors import SourceError
+from bbflow.files.commands import StopCommand, UploadCommand
+from bbflow.files.pieces import Pieces
+from bbflow.files.storage import Storage
+from bbflow.files.transfers import Transfers
+
 
 @pytest.fixture
 def bench(tmp_path):
@@ -135,3 +141,44 @@ def test_a_file_that_is_written_after_it_was_removed_is_nobodys(bench):
     bench.say(ONE, "close", handle=made["handle"])
     assert bench.commands == []
     assert flushed(bench)["left"] == 0
+
+
+def test_an_upload_is_given_up_when_its_file_is_removed(bench):
+    bench.close_file(bench.root, "f")
+    upload = bench.command("upload")
+    assert bench.say(ONE, "unlink", parent=bench.root, name="f")["ok"]
+    stop = bench.command("stop")
+    assert stop["upload"] == upload["task"]
+    bench.answer(stop)
+    refuse(bench, upload)
+    bench.answer(bench.command("delete"))  # nobody knows what the one that was given up has left
+    assert flushed(bench)["left"] == 0
+    assert bench.say(ONE, "status")["failed"] == []
+
+
+def test_an_ionode_gives_up_the_upload_that_it_is_told_to_and_no_other(tmp_path):
+    storage = Storage(f"file://{tmp_path}/store")
+    transfers = Transfers("io", Pieces(tmp_path / "pieces"), None, storage, dict, None)
+    files = {
+        number: UploadCommand(task=number, path=f"f{number}", size=100, pieces=(), piece_bytes=64, ring=(), replicas=1)
+        for number in (1, 2)
+    }
+    transfers.quick[StopCommand](StopCommand(upload=1))
+    with pytest.raises(SourceError, match="f1 has gone"):
+        transfers.slow[UploadCommand](files[1], lambda _: None)
+    transfers.slow[UploadCommand](files[2], lambda _: None)
+    assert [path.name for path in (tmp_path / "store").iterdir()] == ["f2"]
+
+
+def test_a_file_that_would_be_too_large_is_refused(bench):
+    bench.close_file(bench.root, "f")
+    ino = bench.say(ONE, "lookup", parent=bench.root, name="f")["attr"]["ino"]
+    assert bench.say(ONE, "setattr", ino=ino, size=(5 << 40) + 1)["errno"] == errno.EFBIG
+    assert bench.say(ONE, "setattr", ino=ino, size=5 << 40)["ok"]
+
+
+def test_an_object_whose_name_the_storage_can_not_have_is_removed_already(tmp_path):
+    storage = Storage(f"file://{tmp_path}")
+    storage.remove("x" * 300)
+    (tmp_path / "f").touch()
+    storage.remove("f/below")

@@ -157,6 +157,16 @@ def test_holes_and_cut_off_ends_read_as_zeros(pair):
     assert (two / "g").read_bytes() == b"x" * 10 + bytes(69_990) + b"y"
 
 
+def test_a_file_that_would_be_too_large_is_refused(pair):
+    one, _ = pair
+    with (one / "f").open("wb", buffering=0) as file:
+        for grow in (lambda: os.pwrite(file.fileno(), b"x", 1 << 60), lambda: file.truncate(1 << 60)):
+            with pytest.raises(OSError, match="File too large"):
+                grow()
+        file.write(b"y")
+    assert (one / "f").read_bytes() == b"y"
+
+
 def test_times_are_what_was_set(pair):
     one, two = pair
     with (one / "f").open("wb", buffering=0) as file:

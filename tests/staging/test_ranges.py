@@ -21,6 +21,6 @@ def test_a_part_beyond_the_end_is_refused_and_a_file_of_such_a_name_is_written_a
     (tmp_path / "short").write_bytes(b"abc")
     with pytest.raises(SourceError, match="has 3 bytes only"):
         Sources().facts(f"{tmp_path}/short#bytes=2-9")
-    with Sources().create(f"{tmp_path}/x#bytes=0-1") as file:
+    with Sources().create(f"{tmp_path}/x#bytes=0-1", 2) as file:
         file.write(b"q")
     assert (tmp_path / "x#bytes=0-1").exists()

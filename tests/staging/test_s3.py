@@ -7,6 +7,7 @@ import pytest
 from bbflow.errors import SourceError
 from bbflow.staging import File, Gate, Retry, Stager
 from bbflow.staging.matching import expand
+from bbflow.staging.objects import upload_parts
 from bbflow.staging.sources import Sources
 from bbflow.staging.transfers import stage_out
 from testsupport.object_server import object_server
@@ -30,9 +31,16 @@ def test_what_is_staged_out_is_staged_in_again_in_one_or_several_parts(options, 
         assert one.submit("t", [File(url)]).result(300)[url].read_bytes() == source.read_bytes()
 
 
+@pytest.mark.parametrize("size_bytes", [0, 100_000_000_000, 1 << 40, 5 << 40])
+def test_an_upload_has_no_more_parts_than_s3_takes_and_little_memory(size_bytes):
+    part, at_once = upload_parts(size_bytes)
+    assert part * 10_000 >= size_bytes
+    assert at_once == 1 or part * at_once <= 12 * (10 << 20)
+
+
 def test_an_upload_that_breaks_off_never_appears(options):
     sources = Sources(options)
-    with pytest.raises(RuntimeError), sources.create("s3://bucket/broken") as target:  # noqa: PT012 - it is one story
+    with pytest.raises(RuntimeError), sources.create("s3://bucket/broken", 24_000_000) as target:  # noqa: PT012 - it is one story
         target.write(b"x" * 12_000_000)
         raise RuntimeError
     with pytest.raises(SourceError, match="isn't there"):
@@ -64,7 +72,7 @@ def listed(options):
     sources = Sources(options)
     names = ["a.fits", "b.fits", "c.txt", "d1/a.fits", "d1/e/f.fits", "d2/a.fits"]
     for number, name in enumerate(names):
-        with sources.create(f"s3://bucket/tree/{name}") as file:
+        with sources.create(f"s3://bucket/tree/{name}", number + 1) as file:
             file.write(b"x" * (number + 1))
     return names
 
@@ -94,7 +102,7 @@ def test_sizes_of_many_objects_are_listed_and_not_asked_for(options):
     sources = Sources(options)
     urls = [f"s3://bucket/sizes/{n:03}" for n in range(30)]
     for number, url in enumerate(urls):
-        with sources.create(url) as file:
+        with sources.create(url, number) as file:
             file.write(b"x" * number)
     expected = {url: number for number, url in enumerate(urls)}
     assert sources.sizes([*urls, "s3://bucket/sizes/none"]) == expected

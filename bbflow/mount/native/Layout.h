@@ -24,6 +24,9 @@ struct Piece
     std::shared_ptr<PieceFile> File;
 };
 
+/** A file is never larger: EFBIG. */
+constexpr uint64_t MostFileBytes = 5ULL << 40;
+
 /** Where the bytes of a file are. */
 struct Layout
 {

@@ -8,6 +8,20 @@ namespace bbflow
 
 using Writing = std::unique_lock<std::shared_mutex>;
 
+namespace
+{
+
+/** @throws Errno if a file can't be so large */
+void CheckSize(const uint64_t bytes)
+{
+    if (bytes > MostFileBytes)
+    {
+        throw Errno(EFBIG);
+    }
+}
+
+} // end anonymous namespace
+
 OpenInode::Way OpenInode::WayTo(const Piece &piece, const uint64_t offset,
                                 const uint64_t bytes) const
 {
@@ -104,6 +118,7 @@ void OpenInode::WritePart(const Caller &caller, const uint64_t index, const std:
 
 void OpenInode::Write(const Caller &caller, const std::string_view bytes, const uint64_t offset)
 {
+    CheckSize(offset + bytes.size());
     Patience patience(m_Volume.Link().Patience());
     for (uint64_t done = 0; done < bytes.size();)
     {
@@ -124,6 +139,7 @@ void OpenInode::Write(const Caller &caller, const std::string_view bytes, const 
 
 void OpenInode::Truncate(const Caller &caller, const uint64_t size)
 {
+    CheckSize(size);
     const uint64_t index = size / m_Layout.PieceBytes;
     const uint64_t rest = size % m_Layout.PieceBytes;
     const size_t kept = index + (rest > 0 ? 1 : 0);
