@@ -31,4 +31,11 @@ int MillisecondsUntil(const Deadline &deadline)
     return static_cast<int>(std::clamp<int64_t>(left.count(), 0, std::numeric_limits<int>::max()));
 }
 
+Deadline Attempts::Begin()
+{
+    constexpr double lastSeconds = 5.0;
+    m_IsLast = IsOver(m_Deadline);
+    return m_IsLast ? After(lastSeconds) : m_Deadline;
+}
+
 } // end namespace bbflow

@@ -63,9 +63,10 @@ NodeLink::NodeLink(const Parameters &parameters)
             "bbflow: no contact file is given: set the parameter Contact or the "
             "environment's BBFLOW_CONTACT, or start the program with 'bbflow run'");
     }
-    const Deadline deadline = After(parameters.OpenTimeoutSecs);
+    Attempts attempts(parameters.OpenTimeoutSecs);
     while (!m_Landing)
     {
+        const Deadline deadline = attempts.Begin();
         try
         {
             const Contact contact = ReadContact(parameters.Contact);
@@ -78,7 +79,7 @@ NodeLink::NodeLink(const Parameters &parameters)
         }
         catch (const std::runtime_error &error)
         {
-            if (IsOver(deadline))
+            if (attempts.IsLast())
             {
                 throw std::runtime_error(std::string(error.what()) + "; waited OpenTimeoutSecs=" +
                                          Text(parameters.OpenTimeoutSecs));
@@ -160,9 +161,10 @@ Value NodeLink::Restore(const int64_t settled, const std::string &why)
 {
     // The old connection stays until the new one is there: its end would mean that the rank is
     // gone.
-    const Deadline deadline = After(m_Parameters.NodeLossTimeoutSecs);
+    Attempts attempts(m_Parameters.NodeLossTimeoutSecs);
     while (true)
     {
+        const Deadline deadline = attempts.Begin();
         try
         {
             const Contact contact = ReadContact(m_Parameters.Contact);
@@ -179,7 +181,7 @@ Value NodeLink::Restore(const int64_t settled, const std::string &why)
         }
         catch (const std::runtime_error &error)
         {
-            if (IsOver(deadline))
+            if (attempts.IsLast())
             {
                 return MoveOn(settled, why);
             }

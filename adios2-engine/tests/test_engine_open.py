@@ -1,3 +1,8 @@
+import json
+import signal
+import socket
+import time
+
 from bbflow.landing.embedded import EmbeddedNodes
 from testsupport.processes import finish
 from testsupport.writers import run_writer, wait_for_file, watch, write_config, writing
@@ -46,4 +51,23 @@ def test_a_wrong_plugin_name_is_warned_of(node, tmp_path):
     returncode, said = run_writer(node.contact, ONE_STEP, config)
     assert returncode == 0, said
     assert "PluginName is 'bflow'" in said
+    assert watch(node)["status"] == "closed"
+
+
+def test_a_writer_that_was_stopped_while_it_opened_tries_once_more(node, tmp_path):
+    contact = tmp_path / "contact.json"
+    content = json.loads(node.contact.read_text())
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        content["nodes"][0]["tcp"] = "{}:{}".format(*mute.getsockname())
+        contact.write_text(json.dumps(content))
+        config = write_config(tmp_path, OpenTimeoutSecs="1", Transport="tcp")
+        with writing(contact, ONE_STEP, config) as process:
+            peer, _ = mute.accept()
+            process.send_signal(signal.SIGSTOP)
+            contact.write_text(node.contact.read_text())
+            time.sleep(1.2)  # its time is up before it goes on
+            peer.close()
+            process.send_signal(signal.SIGCONT)
+            returncode, said = finish(process)
+    assert returncode == 0, said
     assert watch(node)["status"] == "closed"
