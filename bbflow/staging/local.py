@@ -102,7 +102,7 @@ class LocalFiles:
     def remove(self, url: str) -> None:
         """Remove a file; where none can be by that name, there is none."""
         try:
-            with suppress(FileNotFoundError, NotADirectoryError):
+            with suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
                 os.unlink(path_of(url))
         except OSError as error:
             if error.errno != errno.ENAMETOOLONG:

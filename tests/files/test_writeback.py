@@ -182,3 +182,6 @@ def test_an_object_whose_name_the_storage_can_not_have_is_removed_already(tmp_pa
     storage.remove("x" * 300)
     (tmp_path / "f").touch()
     storage.remove("f/below")
+    (tmp_path / "d").mkdir()
+    storage.remove("d")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["d", "f"]
