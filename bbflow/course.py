@@ -143,6 +143,9 @@ class Course:
                 return replace(self, simulation_ended=True, fruitless=0), (Hurry(),)
             case Interrupted():
                 return replace(self, interrupts=self.interrupts + 1)._interrupted()
+            case Ended(code, forgotten=True) if self.part is Part.FINISH and code in DONE:
+                # The analysis before it had come to its end: a rescue would wait for ever for a stream that is gone.
+                return replace(self, part=Part.NONE, keeping=KeepsRun.RESULTS, failure=""), ()
             case Ended(code) if self.part is Part.FINISH and (code in DONE or not _is_passing(code)):
                 return replace(self, part=Part.RESCUE, fruitless=0, step=-1), (Start(Part.RESCUE),)
             case Ended(code, forgotten=forgotten) if code in DONE or (code < 0 and forgotten):

@@ -160,12 +160,13 @@ class Supervisor:
         """Look once at everything, and do what follows."""
         time.sleep(POLL_S)
         ended = simulation.poll() is not None
-        answered = self._look()
+        beside = None if self._beside is None else self._beside.poll()
+        answered = self._look()  # after that: what the nodes have forgotten tells what the end of a process means
         if ended and not self.course.simulation_ended:
             self._take(SimulationEnded())
-        if self._beside is not None and self._beside.poll() is not None and self._due is None:
+        if beside is not None and self._due is None:
             if self.course.part is not Part.NONE:
-                self._take(Ended(self._beside.returncode, self._step, answered and self._forgotten))
+                self._take(Ended(beside, self._step, answered and self._forgotten))
         elif ended and answered and not self._opened:
             code = simulation.returncode
             how = describe(code) if code < 0 else f"ended with exit code {code}"

@@ -81,6 +81,13 @@ def test_an_analysis_that_dies_when_the_nodes_have_forgotten_the_stream_has_done
     assert (course.part, course.keeping, actions) == (Part.NONE, KeepsRun.RESULTS, [])
 
 
+def test_what_was_published_before_the_nodes_forgot_the_stream_leaves_nothing_to_rescue():
+    course, _ = go(Course(), SimulationEnded(), Ended(os.EX_DATAERR, 48))
+    assert course.part is Part.FINISH
+    course, actions = go(course, Ended(INCOMPLETE, -1, forgotten=True))
+    assert (course.part, course.keeping, actions) == (Part.NONE, KeepsRun.RESULTS, [])
+
+
 def test_tries_without_progress_come_more_and_more_slowly():
     course, waits = Course(), []
     for _ in range(12):

@@ -121,7 +121,7 @@ class DropRequest(Struct, frozen=True, tag_field="op", tag="drop", kw_only=True)
     stream: str
     epoch: int | None = None
     left: bool = False
-    """Whether it may be open here, since all its ranks of this node have moved to others."""
+    """Whether it may be open here: its ranks have moved to other nodes, or one of those knows that it was aborted."""
 
 
 class StatusRequest(Struct, frozen=True, tag_field="op", tag="status", kw_only=True):

@@ -336,7 +336,7 @@ class Pipeline:
             # If it dies before all nodes have forgotten the stream, the next one sees that there is nothing left to do.
             self._consumers.commit(FOLD, folding.cursor, self._nodes, lambda _: outcome.packed)
             self._fold.remove_states()
-            self._consumers.drop(self._view.left)
+            self._consumers.drop(self._view.unaware)
         return outcome
 
     def _end(self, outcome: Outcome) -> Outcome:

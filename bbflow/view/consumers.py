@@ -109,16 +109,16 @@ class Consumers:
         """Longest time that a rank of the simulation has waited for room (seconds)."""
         return max(client.status().streams[self._stream].waited_s for client in self._clients.values())
 
-    def drop(self, left: Collection[str] = ()) -> None:
+    def drop(self, unaware: Collection[str] = ()) -> None:
         """Let the nodes forget the stream, which is folded and drained.
 
         Parameters
         ----------
-        left
-            Nodes that may not know that it has ended, since all their ranks have moved to others.
+        unaware
+            Nodes that may not know that it has ended.
         """
         for node, client in self._clients.items():
-            client.request(DropRequest(stream=self._stream, epoch=self._epochs[node], left=node in left), DoneReply)
+            client.request(DropRequest(stream=self._stream, epoch=self._epochs[node], left=node in unaware), DoneReply)
 
     def __enter__(self) -> Self:
         return self

@@ -171,9 +171,9 @@ class StreamView:
         return {name: view for name, view in self.taking_part.items() if left.count(name) < view.local_writers}
 
     @property
-    def left(self) -> list[str]:
-        """Nodes that all ranks have left for others."""
-        landing = self._landing
+    def unaware(self) -> list[str]:
+        """Nodes that may not know that the stream has ended: their ranks have left them, or one elsewhere has aborted it."""
+        landing = {} if self.status == "aborted" else self._landing
         return [name for name in self.taking_part if name not in landing]
 
     @property

@@ -110,6 +110,15 @@ def test_one_nodes_word_for_an_aborted_stream_is_not_its_end():
     assert view.steps_after(-1) == [0]
 
 
+def test_a_node_may_not_know_yet_that_a_rank_of_another_has_aborted_the_stream():
+    view = StreamView(["a", "b"], {"a": -1, "b": -1})
+    view.update("a", reply(steps=[(0, 1)], last=0))
+    view.update("b", reply(steps=[(0, 1)], last=0))
+    assert (view.ended, view.unaware) == (False, [])
+    view.update("b", reply("aborted", last=0))
+    assert (view.ended, view.unaware) == (True, ["a", "b"])
+
+
 def test_steps_that_a_node_has_lost_its_part_of_are_told_from_those_that_were_dropped():
     view = StreamView(["a", "b"], {"a": -1, "b": -1})
     view.update("a", reply(steps=[(0, 1), (1, 1), (3, 1)], last=3, discarded=[2]))
@@ -123,7 +132,7 @@ def test_a_node_that_its_ranks_have_left_is_waited_for_as_long_as_it_has_more_to
     view.update("b", reply(steps=[(0, 1)], last=0, more=True))
     assert view.steps_after(-1) == [0]
     view.update("b", reply(steps=[(1, 1)], last=1))
-    assert (view.steps_after(0), view.torn_after(-1, view.steps_after(-1)), view.left) == ([1, 2], [], ["b"])
+    assert (view.steps_after(0), view.torn_after(-1, view.steps_after(-1)), view.unaware) == ([1, 2], [], ["b"])
 
 
 def test_without_a_node_the_others_steps_count_once_its_ranks_have_come():
