@@ -172,7 +172,7 @@ class StreamView:
 
     @property
     def unaware(self) -> list[str]:
-        """Nodes that may not know that the stream has ended: their ranks have left them, or one elsewhere has aborted it."""
+        """Nodes that may not know that the stream has ended: their ranks have left, or one elsewhere has aborted it."""
         landing = {} if self.status == "aborted" else self._landing
         return [name for name in self.taking_part if name not in landing]
 
