@@ -154,6 +154,9 @@ class Supervisor:
         """End what still runs; gives the simulation's exit code."""
         code = _stop(self._simulation) if self._simulation else 0
         self._published = _stop(self._beside) if self._beside else 0
+        if self._beside is not None:
+            with suppress(ProcessLookupError):  # a worker that was just being started would miss what is removed now
+                os.killpg(self._beside.pid, signal.SIGKILL)
         return code
 
     def _turn(self, simulation: Process) -> None:

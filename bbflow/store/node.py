@@ -19,7 +19,16 @@ from bbflow.store.shared_pool import SharedPool
 from bbflow.store.streams import Stream
 
 FORMAT_VERSION = 3
-FILES = ("pool", "index", "index.new", "agent.sock", "state/*.[01]", "state/*.alive", "state/bbflow-remainder-*/*")
+FILES = (
+    "pool",
+    "index",
+    "index.new",
+    "agent.sock",
+    "state/*.[01]",
+    "state/*.alive",
+    "state/*.begun",
+    "state/bbflow-remainder-*/*",
+)
 """What a node, and the analysis for it, puts into its directory."""
 COMPACT_BYTES = 4 << 20
 """An index below this size is left as it is."""

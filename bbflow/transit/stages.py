@@ -181,7 +181,9 @@ class FoldStage(DriverStage):
         fills = {name: attributes.fill_value(name) for name in variables}
         return FoldSite(directories, self.run.cluster.threads, fills)
 
-    def _begin(self, batch: Batch, function: Callable[..., FoldReceipt], works: Callable[[], Sequence[Work]]) -> None:
+    def _begin(
+        self, batch: Batch, function: Callable[..., FoldReceipt | None], works: Callable[[], Sequence[Work]]
+    ) -> None:
         """Submit tasks; once more, with users' code kept away from the workers, if they have killed some."""
 
         def guarded() -> Sequence[Work]:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import shards
 from bbflow.transit.folding.lanes import Lanes
 from bbflow.transit.folding.shards import ShardKey, StatePlace
 from bbflow.transit.folding.states import (
+    begun,
     forget,
     map_source,
     map_target,
@@ -18,16 +20,17 @@ from bbflow.transit.folding.states import (
     remove_stale,
     remove_states,
     slot_of,
-    tidy,
 )
+from testsupport.waiting import until
 
 OTHER = """
 import sys, time
-from bbflow.transit.folding.states import map_target, next_file
+from bbflow.transit.folding.states import begun, map_target, next_file
 current = None
-for _ in range(2):
-    current = next_file(sys.argv[1], "0a-1-a-0", "outer.base.", current)
-    map_target(current, [(0, 100)])
+for batch in (0, 1):
+    with begun(sys.argv[1], "0a-1-a-0", batch, [current]):
+        current = next_file(sys.argv[1], "0a-1-a-0", "outer.base.", current)
+        map_target(current, [(0, 100)])
 print(current, flush=True)
 time.sleep(600)
 """
@@ -35,14 +38,14 @@ time.sleep(600)
 
 @pytest.fixture
 def other(tmp_path):
-    """Another process that has written a state twice; gives it, and its newest file."""
+    """Another process that has folded the batches 0 and 1; gives it, and its newest file."""
     with subprocess.Popen([sys.executable, "-c", OTHER, tmp_path], stdout=subprocess.PIPE, text=True) as process:
         yield process, process.stdout.readline().strip()
         process.kill()
 
 
 def states(directory):
-    return sorted(path.name for path in directory.iterdir() if path.suffix != ".alive")
+    return sorted(path.name for path in directory.iterdir() if path.suffix not in (".alive", ".begun"))
 
 
 def write(directory, current):
@@ -52,9 +55,9 @@ def write(directory, current):
 
 
 def folded(directory, current, batch):
-    """Begin a batch with the state that counts, and write the next one."""
-    tidy(str(directory), "0a-1-a-0", batch, [current])
-    return write(directory, current)
+    """Fold a batch from the state that counts into the next one; None if a later batch has begun."""
+    with begun(str(directory), "0a-1-a-0", batch, [current]) as is_wanted:
+        return write(directory, current) if is_wanted else None
 
 
 def test_states_of_a_dead_process_go_but_for_the_one_that_counts(tmp_path, other):
@@ -62,9 +65,9 @@ def test_states_of_a_dead_process_go_but_for_the_one_that_counts(tmp_path, other
     (tmp_path / "0a-1-a-1.outer.base..0123.0").touch()  # of another lane
     process.kill()
     process.wait()
-    ours = folded(tmp_path, theirs, batch=1)
+    ours = folded(tmp_path, theirs, batch=2)
     assert os.path.exists(theirs)
-    folded(tmp_path, folded(tmp_path, ours, batch=2), batch=3)
+    folded(tmp_path, ours, batch=3)
     assert len(states(tmp_path)) == 3
     assert not os.path.exists(theirs)
 
@@ -83,9 +86,48 @@ def test_what_a_task_that_runs_again_has_written_before_stays_since_its_receipt_
     assert not os.path.exists(before)
 
 
+def test_what_a_dead_process_has_written_last_stays_though_an_earlier_task_of_it_runs_again_first(tmp_path, other):
+    process, theirs = other
+    before = theirs[:-1] + "0"
+    process.kill()
+    process.wait()
+    assert folded(tmp_path, "nothing", batch=0) is None
+    folded(tmp_path, before, batch=1)
+    assert os.path.exists(theirs), "its receipt may count, though this task doesn't know it"
+
+
+def test_a_task_that_runs_again_after_a_later_one_changes_nothing(tmp_path, other):
+    _, theirs = other
+    ours = folded(tmp_path, theirs, batch=2)
+    map_target(ours, [(0, 100)])[:3] = b"new"
+    there = states(tmp_path)
+    assert folded(tmp_path, theirs[:-1] + "0", batch=1) is None
+    with begun(str(tmp_path), "0a-1-a-0", 0, [], [slot_of(ours)]) as is_wanted:
+        assert not is_wanted
+    assert states(tmp_path) == there
+    assert bytes(map_source(StatePlace(ours, 0))[:3]) == b"new"
+
+
+def test_a_lane_is_folded_by_one_thread_at_a_time(tmp_path):
+    order = []
+
+    def late():
+        order.append("waits")
+        order.append(folded(tmp_path, None, batch=0))
+
+    with begun(str(tmp_path), "0a-1-a-0", 1, []):
+        thread = threading.Thread(target=late)
+        thread.start()
+        until(lambda: order == ["waits"])
+        path = write(tmp_path, None)
+    thread.join()
+    assert order == ["waits", None]
+    assert states(tmp_path) == [os.path.basename(path)]
+
+
 def test_states_of_a_living_process_stay(tmp_path, other):
     _, theirs = other
-    folded(tmp_path, folded(tmp_path, theirs, batch=1), batch=2)
+    folded(tmp_path, folded(tmp_path, theirs, batch=2), batch=3)
     assert len(states(tmp_path)) == 4
 
 

@@ -17,15 +17,16 @@ from bbflow.transit.folding.inputs import Inputs
 from bbflow.transit.folding.packing import unpack
 from bbflow.transit.folding.plans import FoldPlan, LaneWork, PlannedShard, PlannedSteps
 from bbflow.transit.folding.shards import ShardKey, ShardState
-from bbflow.transit.folding.states import forget, tidy
+from bbflow.transit.folding.states import begun, forget
 from bbflow.transit.folding.steady import SteadyFold, packed
 from bbflow.transit.folding.task import FoldReceipt, FoldWork, fold_batch
 
 
-def fold_lane(work: LaneWork, *plans: FoldPlan) -> FoldReceipt:
+def fold_lane(work: LaneWork, *plans: FoldPlan) -> FoldReceipt | None:
     """Fold a batch of steps into the states of a lane's shards; a task.
 
-    It changes nothing that counts: a second run of the same task, on any worker, gives the same states.
+    It changes nothing that counts: a second run of the same task, on any worker, gives the same states, or None if
+    nobody waits for them any more.
 
     Parameters
     ----------
@@ -34,10 +35,16 @@ def fold_lane(work: LaneWork, *plans: FoldPlan) -> FoldReceipt:
     *plans
         How they lie, in their order.
     """
+    directory, lane = next(((plan.directories.states, plan.lane) for plan in plans if plan.lane), ("", ""))
+    if not lane:
+        forget(work.left)
+        return _folded(work, plans)
+    with begun(directory, lane, work.steps[0].numbers[0], work.counted, work.left) as is_wanted:
+        return _folded(work, plans) if is_wanted else None
+
+
+def _folded(work: LaneWork, plans: Sequence[FoldPlan]) -> FoldReceipt:
     started_s = time.time()
-    forget(work.left)
-    for directory, lane in {(plan.directories.states, plan.lane) for plan in plans if plan.lane}:
-        tidy(directory, lane, work.steps[0].numbers[0], work.counted)
     roster = work.roster or plans[0].roster
     steady = SteadyFold(work, plans, roster)
     done, taken = steady.fold()

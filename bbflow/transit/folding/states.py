@@ -3,21 +3,27 @@
 A task reads the states that count and writes the next ones into other files; which of them count is decided by the
 receipt, not by the file system. The states of a lane's shards that are of one slot lie in one file, each in a place of
 its own. Each worker process has two such files of each slot, and a shard's states go into them in turn: so pages are
-touched once, and a worker that was given up can't write where anything counts. What dead processes have left goes with
-the batch after the one in which they were found dead. Not with that one itself: the driver may know the receipt of a
-worker that died before the whole batch was done, which lets Dask run its tasks again.
+touched once, and a worker that was given up can't write where anything counts.
+
+Dask runs tasks again whose worker has died, also those whose receipts the driver knows, and of several batches. So each
+process notes which batch of a lane it begins. What a dead process has left goes with a batch after its last one: who
+runs that very batch again can't know whether its receipt counts. And a batch is not begun after a later one: it would
+remove, or write over, what counts by now.
 """
 
 import mmap
 import os
 import threading
 import uuid
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
+
+import msgspec
 
 from bbflow.errors import naming
 from bbflow.locks import lock
@@ -29,6 +35,8 @@ PROCESS = uuid.uuid4().hex[:12]
 
 ALIVE = "alive"
 """A process holds a lock on a file whose name ends so, for as long as it lives."""
+BEGUN = "begun"
+"""A lane's file whose name ends so has, for each process, the batch that it began last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +56,9 @@ _mapped: dict[str, _Mapped] = {}
 _sources: "WeakValueDictionary[tuple[str, int, int], mmap.mmap]" = WeakValueDictionary()
 """Those of others, as long as somebody looks into them."""
 _locks: dict[str, int] = {}
-_dead: dict[tuple[str, str], int] = {}
-"""Path of a lane's files, up to its name, and a dead process to the batch in which it was found so."""
 _claiming = threading.Lock()
+_folding: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+"""Path of a lane's files, up to its name, to what a thread of this process holds while it folds there."""
 
 
 def next_file(directory: str, lane: str, slot: str, current: str | None) -> str:
@@ -59,8 +67,11 @@ def next_file(directory: str, lane: str, slot: str, current: str | None) -> str:
     return next(name for name in names if name != current)
 
 
-def tidy(directory: str, lane: str, batch: int, counted: Collection[str]) -> None:
-    """Remove what dead processes have left of a lane's states: none of it is of the batch that is folded now.
+@contextmanager
+def begun(directory: str, lane: str, batch: int, counted: Collection[str], left: Iterable[str] = ()) -> Iterator[bool]:
+    """Fold a batch of a lane, after removing what dead processes have left of earlier ones.
+
+    Gives False if a later batch has begun, in whatever process: then nobody waits for this one any more.
 
     Parameters
     ----------
@@ -69,18 +80,40 @@ def tidy(directory: str, lane: str, batch: int, counted: Collection[str]) -> Non
     lane
         Begins the files' names.
     batch
-        Its first step: an earlier batch has another one, and the same one that runs again has not.
+        Its first step: a later batch has a larger one, and the same one that runs again has the same.
     counted
-        The files in which any state counted when it began.
+        The files in which any state counted when it was submitted.
+    left
+        Slots (`slot_of`) in which none did any more.
     """
+    with _folding[f"{directory}/{lane}"]:
+        yield _begin(directory, lane, batch, counted, left)
+
+
+def _begin(directory: str, lane: str, batch: int, counted: Collection[str], left: Iterable[str]) -> bool:
+    descriptor = lock(f"{directory}/{lane}.{BEGUN}")
+    assert descriptor is not None
+    try:
+        last = msgspec.json.decode(os.pread(descriptor, os.fstat(descriptor).st_size, 0) or b"{}", type=dict[str, int])
+        if max(last.values(), default=batch) > batch:
+            return False
+        forget(left)
+        same = {process: at for process, at in last.items() if at == batch}
+        _tidy(directory, lane, same, counted)
+        content = msgspec.json.encode(same | {PROCESS: batch})
+        os.pwrite(descriptor, content.ljust(os.fstat(descriptor).st_size), 0)
+        return True
+    finally:
+        os.close(descriptor)
+
+
+def _tidy(directory: str, lane: str, spared: Collection[str], counted: Collection[str]) -> None:
+    """Remove what dead processes have left of a lane's states, but for what counts, and for some processes."""
     with suppress(FileNotFoundError), os.scandir(directory) as entries:
         paths = [entry.path for entry in entries if entry.name.startswith(f"{lane}.")]
-    for path in set(paths) - set(counted):
-        key = f"{directory}/{lane}", path.rsplit(".", 2)[1]
-        if _dead.get(key, batch) != batch:
+    for path in set(paths) - set(counted) - {f"{directory}/{lane}.{BEGUN}"}:
+        if path.rsplit(".", 2)[1] not in spared and not _is_alive(path):
             Path(path).unlink(missing_ok=True)
-        elif key not in _dead and not _is_alive(path):
-            _dead[key] = batch
 
 
 def map_target(path: str, extents: Sequence[Extent]) -> mmap.mmap:

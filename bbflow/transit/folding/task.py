@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
@@ -26,7 +27,7 @@ from bbflow.transit.folding.layouts import layout_of
 from bbflow.transit.folding.packing import Alike
 from bbflow.transit.folding.shards import Room, ShardKey, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, CARRIED, INNER, OUTER, Keys, StateSlot, plan_roll
-from bbflow.transit.folding.states import combine_files, forget, map_source, map_target, next_file, tidy
+from bbflow.transit.folding.states import begun, combine_files, map_source, map_target, next_file
 from bbflow.transit.folding.steps import Carried, Then
 
 
@@ -121,13 +122,16 @@ def fold_batch(works: Sequence[FoldWork]) -> FoldReceipt:
     return FoldReceipt(tuple(states), tuple(parts), errors, size, started_s, time.time())
 
 
-def fold_joined(works: Sequence[FoldWork]) -> FoldReceipt:
-    """Fold what blocks of several ranks have come to, step by step; as `fold_batch`."""
+def fold_joined(works: Sequence[FoldWork]) -> FoldReceipt | None:
+    """Fold what blocks of several ranks have come to, step by step; as `fold_batch`, or None if nobody waits for it."""
     batch = min((work.inputs.numbers[0] for work in works), default=-1)  # none if a state has all steps already
-    forget({slot for work in works for slot in work.left})
-    for label, work in {work.room.label: work for work in works if work.room is not None}.items():
-        tidy(work.state_directory, label, batch, work.counted)
-    return fold_batch(works)
+    rooms = {work.room.label: work for work in works if work.room is not None}
+    left = {slot for work in works for slot in work.left}
+    with ExitStack() as stack:
+        for label, work in sorted(rooms.items()):
+            if not stack.enter_context(begun(work.state_directory, label, batch, work.counted, left)):
+                return None
+        return fold_batch(works)
 
 
 def _partial(work: FoldWork) -> PartialSteps:
