@@ -3,7 +3,9 @@
 import os
 import socket
 import threading
+import time
 from concurrent.futures import CancelledError
+from contextlib import suppress
 
 import pytest
 
@@ -14,6 +16,7 @@ from bbflow.staging.program import ProgramStep
 from bbflow.staging.running import run_program
 from bbflow.staging.sources import Sources
 from bbflow.staging.transfers import stage_out
+from testsupport.waiting import until
 
 
 @pytest.fixture
@@ -63,23 +66,26 @@ def test_who_uses_what_a_waiting_task_will_make_waits_with_it(silent, tmp_path):
 
 def test_closing_does_not_wait_for_a_source_that_is_tried_again(tmp_path):
     retry = Retry(attempts=99, first_s=600.0, longest_s=600.0)
-    tried, closed = threading.Event(), threading.Event()
+    tried = set()
 
-    def stage(url):
+    def hang_up():
+        with suppress(OSError):
+            while True:
+                peer, _ = rude.accept()
+                tried.add(peer.recv(4096).split()[1])
+                peer.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as rude:
+        url = f"http://127.0.0.1:{rude.getsockname()[1]}"
+        threading.Thread(target=hang_up, daemon=True).start()
         with Stager(tmp_path / "bb", 1 << 20, 1, retry=retry) as stager:
             stager.submit("unknown", [File(f"{url}/a")])
             stager.submit("known", [File(f"{url}/b", 10)])
             stager.stage_out(tmp_path / "bb" / "lock", f"{url}/c")
-            assert tried.wait(300)
-        closed.set()
-
-    with socket.create_server(("127.0.0.1", 0)) as rude:
-        url = f"http://127.0.0.1:{rude.getsockname()[1]}"
-        threading.Thread(target=stage, args=(url,), daemon=True).start()
-        for _ in range(3):
-            rude.accept()[0].close()  # each is tried again only after ten minutes
-        tried.set()
-        assert closed.wait(300)
+            until(lambda: tried >= {b"/a", b"/b"})  # each is tried again only after ten minutes
+            began_s = time.monotonic()
+        assert time.monotonic() - began_s < 300
+        rude.shutdown(socket.SHUT_RDWR)
 
 
 def test_a_copy_that_nobody_used_for_a_while_is_compared_with_its_source(make, tmp_path):
