@@ -56,6 +56,7 @@ def footprint(diagnostic: Diagnostic, dtype: DType, counts: Iterable[tuple[int, 
     for count in counts:
         sizes = {level: layout_of(diagnostic, level, dtype, count).nbytes for level in own}
         bytes_ += FILES * processes * sum(number * _pages(sizes[level]) for level, number in own.items())
+        bytes_ += PAGE_BYTES  # a lane, which has a region at least, notes which batch has begun
         merged += sizes.get(OUTER, 0)
         points += prod(count)
     return Footprint(diagnostic.key, points, bytes_, merged)
@@ -102,7 +103,7 @@ def bytes_per_point(diagnostic: Diagnostic, dtype: str = "f4") -> float:
     """Give what the states keep for each point, before the size of the field is known."""
     points = 1 << 12
     one = footprint(diagnostic, np.dtype(dtype), [(points,)], 1)
-    return one.bytes / points
+    return (one.bytes - PAGE_BYTES) / points
 
 
 def check_states(
