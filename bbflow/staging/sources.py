@@ -56,7 +56,7 @@ class Sources:
         """Read a small file in one go, with facts of just this content; None if that can't be had."""
         return self._store(url).whole(url, most_bytes) if split_range(url)[1] is None else None
 
-    def create(self, url: str, size_bytes: int) -> AbstractContextManager[Any]:
+    def create(self, url: str, size_bytes: int = 0) -> AbstractContextManager[Any]:
         """Open a file of so many bytes for writing; it appears whole when the ``with`` ends well, else never."""
         return self._store(url).create(url, size_bytes)
 

@@ -29,7 +29,7 @@ class Peer:
         self.socket = socket.create_connection((host, int(port)), 5)
         self.lines = self.socket.makefile("rwb")
         try:
-            shake_hands(key or address.key, self.exchange)
+            shake_hands(key or address.key, lambda message: msgspec.msgpack.encode(self.exchange(message)))
         except NodeError:
             self.close()
             raise

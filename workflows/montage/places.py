@@ -87,7 +87,7 @@ def put(files: Sequence[Path], place: Place) -> None:
     sources = Sources()
     for file in files:
         if (target := below(place, file.name)) != str(file.absolute()):
-            with file.open("rb") as content, sources.create(target) as copy:
+            with file.open("rb") as content, sources.create(target, file.stat().st_size) as copy:
                 shutil.copyfileobj(content, copy)
 
 
