@@ -153,8 +153,9 @@ class Supervisor:
     def _end(self) -> int:
         """End what still runs; gives the simulation's exit code."""
         code = _stop(self._simulation) if self._simulation else 0
-        self._published = _stop(self._beside) if self._beside else 0
+        self._published = 0
         if self._beside is not None:
+            self._published = _stop(self._beside)
             with suppress(ProcessLookupError):  # a worker that was just being started would miss what is removed now
                 os.killpg(self._beside.pid, signal.SIGKILL)
         return code

@@ -14,6 +14,8 @@ from bbflow.errors import SourceError
 from bbflow.staging.facts import Facts, Listed, Reader, forbidden, impossible, missing
 
 _ELSEWHERE = re.compile(r"(?!file:|local:)[a-z][a-z0-9+.-]*(://|::)|data:", re.IGNORECASE)
+NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG)
+"""Error numbers of a name that no file has."""
 
 
 def local_path(url: str) -> Path | None:
@@ -101,12 +103,11 @@ class LocalFiles:
 
     def remove(self, url: str) -> None:
         """Remove a file; where none can be by that name, there is none."""
-        try:
-            with suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        with _refusals(url):
+            try:
                 os.unlink(path_of(url))
-        except OSError as error:
-            if error.errno != errno.ENAMETOOLONG:
-                with _refusals(url):
+            except OSError as error:
+                if error.errno not in NO_FILE:
                     raise
 
     def move(self, url: str, to: str) -> None:
