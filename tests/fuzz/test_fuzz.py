@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("atheris", reason="atheris has no wheel for this Python")
-RUNS = {"frames": 10000, "handshake": 10000, "data": 10000, "index": 2000, "agent": 1000, "master": 300}
+RUNS = {"frames": 5000, "handshake": 5000, "data": 5000, "index": 1000, "agent": 500, "master": 200}
 """The same ones each time; new ones are what `make fuzz` is for."""
 
 

@@ -120,22 +120,31 @@ ATTRIBUTES = {
 }
 
 
-@pytest.fixture(scope="module", params=[0, 1], ids=["ranks by latitude", "ranks by longitude"])
-def run(request, tmp_path_factory):
-    """Results of one stream, and the stream itself as a dataset."""
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Results of one stream, and the stream itself as a dataset; ranks divide the latitudes."""
     folder = tmp_path_factory.mktemp("space")
     (folder / "own.py").write_text(OWN)
-    values, times = fields(), 12.0 * np.arange(STEPS)
-    steady = ("land", "lat", "lon", "plev")
-    if request.param == 1:  # levels would be divided then
-        values.pop("ta")
-    config = CONFIG | {
-        "workers": {"threads": 1},  # a process of its own: an operator aborts it
-        "operators": {
-            name: item for name, item in CONFIG["operators"].items() if name != "ta850" or request.param == 0
-        },
-    }
-    streams.store(folder, values, times, ATTRIBUTES, steady=steady, axis=request.param)
+    workers = {"threads": 1}  # a process of its own: an operator aborts it
+    return run_stream(folder, fields(), CONFIG | {"workers": workers}, axis=0)
+
+
+@pytest.fixture(scope="module")
+def run_by_longitude(tmp_path_factory):
+    """The same for what has a space, with ranks that divide the longitudes."""
+    operators = {name: item for name, item in CONFIG["operators"].items() if "space" in item and name != "ta850"}
+    values = {name: field for name, field in fields().items() if name != "ta"}  # its levels would be divided
+    return run_stream(tmp_path_factory.mktemp("space"), values, CONFIG | {"operators": operators}, axis=1)
+
+
+@pytest.fixture(params=["run", "run_by_longitude"])
+def either_run(request):
+    return request.getfixturevalue(request.param)
+
+
+def run_stream(folder, values, config, axis):
+    times, steady = 12.0 * np.arange(STEPS), ("land", "lat", "lon", "plev")
+    streams.store(folder, values, times, ATTRIBUTES, steady=steady, axis=axis)
     results = streams.analyse(folder, config, ranks=2, nodes=2, modules=folder)
     dims = {"ta": ("plev", "lat", "lon")}
     whole = xr.Dataset(
@@ -160,8 +169,8 @@ def weights(whole):
     return xr.DataArray(np.diff(np.sin(np.deg2rad(edges))), {"lat": whole.lat})
 
 
-def test_a_global_mean_is_one_line_and_joins_the_blocks_of_all_ranks(run):
-    results, whole = run
+def test_a_global_mean_is_one_line_and_joins_the_blocks_of_all_ranks(either_run):
+    results, whole = either_run
     series = whole.tas.astype("f8").weighted(weights(whole)).mean(["lat", "lon"])
     assert_same(results["gtas_day_mean"], series.resample(time="D").mean())
     assert_same(results["gtas_month_max"], series.resample(time="MS").max())
@@ -171,15 +180,15 @@ def test_a_global_mean_is_one_line_and_joins_the_blocks_of_all_ranks(run):
     assert_same(results["warmest_month_mean"], daily.resample(time="MS").mean())
 
 
-def test_zonal_and_meridional_means_are_folded_where_a_rank_has_all_it_takes(run):
-    results, whole = run
+def test_zonal_and_meridional_means_are_folded_where_a_rank_has_all_it_takes(either_run):
+    results, whole = either_run
     tas = whole.tas.astype("f8")
     assert_same(results["zonal_month_mean"], tas.mean("lon").resample(time="MS").mean())
     assert_same(results["meridional_month_max"], tas.weighted(weights(whole)).mean("lat").resample(time="MS").max())
 
 
-def test_a_box_a_mask_levels_points_and_coarse_cells(run):
-    results, whole = run
+def test_a_box_a_mask_levels_points_and_coarse_cells(either_run):
+    results, whole = either_run
     tas = whole.tas.astype("f8")
     box = tas.sel(lat=slice(-40, 40))
     box = xr.concat([box.sel(lon=slice(350, 360)), box.sel(lon=slice(0, 100))], "lon")

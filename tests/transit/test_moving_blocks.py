@@ -53,10 +53,9 @@ def stayed(fields, tmp_path_factory):
     return analysed(tmp_path_factory.mktemp("stayed"), fields)
 
 
-@pytest.mark.parametrize("moves", [(50,), (1, 2, 3, 64, 101)], ids=["once", "again and again"])
-def test_results_are_those_of_blocks_that_stay(fields, stayed, tmp_path, moves):
+def test_results_are_those_of_blocks_that_stay(fields, stayed, tmp_path):
     stayed, stayed_rows = stayed
-    moved, moved_rows = analysed(tmp_path, fields, moves=moves)
+    moved, moved_rows = analysed(tmp_path, fields, moves=(1, 2, 3, 64, 101))
     assert moved.keys() == stayed.keys()
     for name in stayed.variables:
         if stayed[name].dtype.kind == "f":
