@@ -11,6 +11,7 @@ import numpy as np
 
 from bbflow.cf import StreamAttributes
 from bbflow.landing.contact import NodeAddress
+from bbflow.operators import StateLayout
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.family import Array
 from bbflow.operators.own.guard import collecting
@@ -51,6 +52,8 @@ class SaveWork:
     """What is added."""
     shared: frozenset[int] = frozenset()
     """Positions of those whose points others have too."""
+    spreads: bool = False
+    """Whether other hosts add to the file too: it is on disk then when the task is done."""
     clears: bool = False
     """Whether the states have not begun yet."""
     inherited: Inherited | None = None
@@ -65,53 +68,65 @@ def add_shards(work: SaveWork) -> dict[str, str]:
     dict
         What failed in users' operators.
     """
+    wholes = {slot: _Whole.of(work, slot) for slot in work.target.offsets}
     with collecting(work.off) as errors:
         if work.clears:
-            _clear(work)
+            for whole in wholes.values():
+                whole.layout.clear(whole.buffer)
         if work.inherited is not None:
             with remainder(work.diagnostic, work.inherited, work.directory) as rest:
                 if rest is not None:
-                    _add(work, rest, shared=False)
+                    _add(work, wholes, rest, shared=False)
         for number, shard in enumerate(work.shards):
-            _add(work, shard, shared=number in work.shared)
-        for slot in work.target.offsets:
-            _, buffer = _whole(work, slot)
-            if isinstance(buffer, np.memmap):
-                buffer.flush()  # other hosts add to it
+            _add(work, wholes, shard, shared=number in work.shared)
+    if work.spreads:
+        for whole in wholes.values():
+            if isinstance(whole.buffer, np.memmap):
+                whole.buffer.flush()
     return errors
 
 
-def _clear(work: SaveWork) -> None:
-    for slot in work.target.offsets:
-        layout, buffer = _whole(work, slot)
-        layout.clear(buffer)
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """The state of a whole field, in the file."""
+
+    layout: StateLayout
+    """How it lies."""
+    buffer: Any
+    """Its bytes."""
+    fields: Mapping[tuple[str, str], Array]
+    """Its fields, each with the field's shape as its last axes."""
+
+    @classmethod
+    def of(cls, work: SaveWork, slot: StateSlot) -> "_Whole":
+        layout = work.target.layout(work.diagnostic, slot, work.target.shape)
+        size = layout.nbytes
+        buffer = map_part(work.target.path, work.target.offsets[slot], size, "r+") if size else bytearray(1)
+        return cls(layout, buffer, by_region(layout, buffer, work.target.shape))
 
 
-def _whole(work: SaveWork, slot: StateSlot) -> tuple[Any, Any]:
-    layout = work.target.layout(work.diagnostic, slot, work.target.shape)
-    size = layout.nbytes
-    return layout, map_part(work.target.path, work.target.offsets[slot], size, "r+") if size else bytearray(1)
-
-
-def _add(work: SaveWork, shard: ShardState, *, shared: bool) -> None:
+def _add(work: SaveWork, wholes: Mapping[StateSlot, _Whole], shard: ShardState, *, shared: bool) -> None:
     with _advanced(work, shard) as advanced:
-        for slot in work.target.offsets:
+        for slot, whole in wholes.items():
             places = places_of(advanced.files, _sources(slot, work.target.keys))
             if places:
-                _add_state(work, shard, slot, places, shared=shared)
+                layout = work.target.layout(work.diagnostic, slot, shard.count)
+                _add_state(whole.fields, layout, shard, _state_of(layout, slot, places), shared=shared)
 
 
-def _add_state(
-    work: SaveWork, shard: ShardState, slot: StateSlot, places: Sequence[StatePlace], *, shared: bool
-) -> None:
-    layout = work.target.layout(work.diagnostic, slot, shard.count)
-    whole, buffer = _whole(work, slot)
-    fields, place = by_region(whole, buffer, work.target.shape), place_of(*shard.region)
+def _state_of(layout: StateLayout, slot: StateSlot, places: Sequence[StatePlace]) -> bytearray:
     own = bytearray(layout.nbytes)
     if slot.level == CARRIED:
         own[:] = map_source(places[0])[: layout.nbytes]
     else:
         combine_files(layout, places, own)
+    return own
+
+
+def _add_state(
+    fields: Mapping[tuple[str, str], Array], layout: StateLayout, shard: ShardState, own: bytearray, *, shared: bool
+) -> None:
+    place = place_of(*shard.region)
     if shared:
         there = bytearray(layout.nbytes)
         for name, view in by_region(layout, there, shard.count).items():
@@ -285,6 +300,7 @@ class Saving:
     def _fill(self, state: SavedState, node: str, shared: Mapping[str, frozenset[int]]) -> dict[str, str]:
         """Add what one node has; the one without a name stands for what is there before all others."""
         works = []
+        spreads = len({address.host for address in self._nodes.values()}) > 1
         for key, diagnostic in self._diagnostics.items():
             shards = self._kept.of(key)
             own = [number for number, shard in enumerate(shards) if shard.key.node == node]
@@ -296,6 +312,7 @@ class Saving:
                     self._kept.errors,
                     tuple(shards[number] for number in own),
                     frozenset(at for at, number in enumerate(own) if number in shared[key]),
+                    spreads,
                 )
                 works.append(self._first(work, key, shards) if not node else work)
         pending = [self._run(node or min(self._nodes), add_shards, work) for work in works]
