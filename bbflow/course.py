@@ -8,6 +8,8 @@ import signal
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from bbflow.errors import describe_end
+
 INCOMPLETE = 3
 """Exit code of an analysis or a rescue whose stream was aborted: what there was is published, or rescued."""
 DONE = (0, INCOMPLETE)
@@ -169,12 +171,12 @@ class Course:
             wait_s = self._wait_s(code)
             when = f"in {wait_s:.0f} s" if wait_s else "now"
             return self, (
-                Say(f"{self.part.value} {describe(code)}; it is started again {when}"),
+                Say(f"{self.part.value} {_describe(code)}; it is started again {when}"),
                 Start(self.part, wait_s),
             )
         if self.part is Part.FINISH and not self.simulation_ended:  # which must not wait for room any longer
             return replace(self, part=Part.RESCUE, fruitless=0, step=-1), (Start(Part.RESCUE),)
-        return self._rescue(describe(code)) if self.part is Part.FOLD else self._hold(code)
+        return self._rescue(_describe(code)) if self.part is Part.FOLD else self._hold(code)
 
     def _may_pass(self, code: int) -> bool:
         # While the simulation waits for room, there is nothing better to do than to try again: without a rescue it
@@ -199,7 +201,7 @@ class Course:
 
     def _hold(self, code: int) -> "tuple[Course, tuple[Action, ...]]":
         held = replace(self, part=Part.NONE, keeping=KeepsRun.HELD, published=self.part is not Part.FINISH)
-        return held, (Say(f"{self.part.value} {describe(code)} and is given up: the BB nodes keep what they hold"),)
+        return held, (Say(f"{self.part.value} {_describe(code)} and is given up: the BB nodes keep what they hold"),)
 
 
 def _is_passing(code: int) -> bool:
@@ -212,16 +214,7 @@ def exit_code(code: int) -> int:
     return 128 - code if code < 0 else code
 
 
-def describe(code: int) -> str:
-    """Say how a process ended, such as ``was killed by SIGKILL``."""
-    if code < 0:
-        return f"was killed by {_signal_name(-code)}"
+def _describe(code: int) -> str:
+    """Say how the process beside the simulation ended, with the cause where the code has one."""
     cause = f" ({PASSING[code]})" if code in PASSING else ""
-    return f"failed with exit code {code}{cause}"
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
+    return f"{describe_end(code)}{cause}"

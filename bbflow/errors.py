@@ -2,6 +2,7 @@
 
 import difflib
 import errno
+import signal
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
@@ -82,6 +83,16 @@ def describe(error: OSError) -> str:
         errno.EMFILE: ": raise the limit of open files (ulimit -n)",
     }
     return f"{where}{error.strerror or error}{advice.get(error.errno or 0, '')}"
+
+
+def describe_end(code: int) -> str:
+    """Say how a process ended, such as ``was killed by SIGKILL``; a code below 0 is the signal."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"was killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was killed by signal {-code}"
 
 
 def nearest(unknown: str, valid: Iterable[str]) -> str:

@@ -25,10 +25,9 @@ from bbflow.course import (
     Start,
     StopPart,
     StopSimulation,
-    describe,
     exit_code,
 )
-from bbflow.errors import BbflowError, ConfigError, StreamError
+from bbflow.errors import BbflowError, ConfigError, StreamError, describe_end
 from bbflow.landing.client import status_of
 from bbflow.landing.contact import read_contact
 from bbflow.landing.replies import StatusReply, StreamStatus
@@ -172,10 +171,8 @@ class Supervisor:
             if self.course.part is not Part.NONE:
                 self._take(Ended(beside, self._step, answered and self._forgotten))
         elif ended and answered and not self._opened:
-            code = simulation.returncode
-            how = describe(code) if code < 0 else f"ended with exit code {code}"
             raise StreamError(
-                f"the simulation {how} and never opened stream "
+                f"the simulation {describe_end(simulation.returncode)} and never opened stream "
                 f"{self._stream!r}: check that its XML selects the engine bbflow, and that 'stream' is its "
                 "parameter Stream (or the IO's name)"
             )

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 
 from bbflow.belongings import is_made, make, remove
-from bbflow.errors import CapacityError, NodeError
+from bbflow.errors import CapacityError, NodeError, describe_end
 from bbflow.landing.client import NodeClient
 from bbflow.landing.contact import contact_key, lock_of, read_contact, remove_node
 
@@ -22,7 +22,7 @@ DEFAULT_DIRECTORY = Path("/dev/shm")
 ROOT_FILES = ("*.log", "contact.*", ".contact.*", "dask-scratch-space/**")
 """What lies beside the nodes' directories; each of these has a mark of its own."""
 START_TIMEOUT_S = 120.0
-RESTARTS = 3
+RESTARTS = 10
 """How often the agent of an embedded node is started again that doesn't live long."""
 STEADY_S = 10.0
 """One that has lived for so long may be killed as often again."""
@@ -94,6 +94,7 @@ class EmbeddedNodes:
             except NodeError:
                 if not left or process.returncode is None or process.returncode >= 0:
                     raise
+            _close_input(process)
             self._processes[name] = self._spawn(name)
 
     def _keep(self, name: str) -> None:
@@ -226,9 +227,9 @@ def wait_until_ready(name: str, contact: Path, process: subprocess.Popen[bytes],
     deadline_s = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline_s:
         if process.poll() is not None:
-            said = log.read_text().strip().removeprefix("bbflow: ").splitlines() or ["it said nothing"]
+            said = log.read_text().strip().removeprefix("bbflow: ").splitlines() if process.returncode > 0 else []
             kind = CapacityError if process.returncode == os.EX_TEMPFAIL else NodeError
-            raise kind(said[-1])
+            raise kind(said[-1] if said else f"BB node {name} {describe_end(process.returncode)} while it started")
         with suppress(NodeError):
             for node in read_contact(contact):
                 if node.name == name:

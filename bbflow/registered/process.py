@@ -8,8 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-from bbflow.errors import ConfigError, OperatorError
-from bbflow.operators.own.isolation import ending, let_end
+from bbflow.errors import ConfigError, OperatorError, describe_end
+from bbflow.operators.own.isolation import let_end
 from bbflow.registered.registration import Function
 from bbflow.registered.runner import Part
 
@@ -77,7 +77,7 @@ class FunctionProcess:
         assert self._process.stdout is not None
         answer = self._process.stdout.readline()
         if not answer.endswith("\n"):
-            raise OperatorError(f"{self._function} {ending(self._process.wait())} at {where}")
+            raise OperatorError(f"{self._function} {describe_end(self._process.wait())} at {where}")
         error: str | None = json.loads(answer)
         return error
 

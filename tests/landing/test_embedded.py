@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from bbflow.errors import CapacityError, NodeError, StreamError
+from bbflow.landing import embedded
 from bbflow.landing.client import NodeClient
 from bbflow.landing.contact import read_contact
-from bbflow.landing.embedded import EmbeddedNodes
+from bbflow.landing.embedded import EmbeddedNodes, spawn_node
 from testsupport.asking import ask, ask_once
 from testsupport.processes import agent_of
 from testsupport.waiting import until
@@ -35,9 +36,9 @@ def short():
 
 
 def test_embedded_nodes_answer_and_leave_nothing_behind(short):
-    with EmbeddedNodes(2, 1 << 20, short) as embedded:
-        assert [node.name for node in read_contact(embedded.contact)] == ["bb0", "bb1"]
-        for node in embedded.nodes:
+    with EmbeddedNodes(2, 1 << 20, short) as nodes:
+        assert [node.name for node in read_contact(nodes.contact)] == ["bb0", "bb1"]
+        for node in nodes.nodes:
             status = ask_once(node, "status")
             assert (status["name"], status["capacity"], status["free"]) == (node.name, 1 << 20, 1 << 20)
             assert stat.S_IMODE(os.stat(node.directory).st_mode) == 0o700
@@ -69,13 +70,40 @@ def test_nodes_end_with_a_parent_that_is_killed(short):
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_an_agent_that_a_signal_ends_comes_back_to_what_it_held(short, count):
-    with EmbeddedNodes(count, 1 << 20, short) as embedded:
-        node = embedded.nodes[-1]
+    with EmbeddedNodes(count, 1 << 20, short) as nodes:
+        node = nodes.nodes[-1]
         ask_once(node, "attach", stream="a", consumers=["fold"], owner="", take_over=False)
         agent = agent_of(node)
         agent.terminate()
         until(lambda: not agent.is_running())
-        until(lambda: _streams(embedded.contact, node.name) == ["a"])
+        until(lambda: _streams(nodes.contact, node.name) == ["a"])
+    assert list(short.iterdir()) == []
+
+
+def killing(monkeypatch, times):
+    """Let so many agents be killed while they start."""
+    left = iter(range(times))
+
+    def spawn(*words, **options):
+        process = spawn_node(*words, **options)
+        if next(left, None) is not None:
+            process.kill()
+        return process
+
+    monkeypatch.setattr(embedded, "spawn_node", spawn)
+
+
+def test_an_agent_that_is_killed_while_it_starts_is_started_again(short, monkeypatch):
+    killing(monkeypatch, 5)
+    with EmbeddedNodes(1, 1 << 20, short) as nodes:
+        assert [node.name for node in nodes.nodes] == ["bb0"]
+    assert list(short.iterdir()) == []
+
+
+def test_an_agent_that_is_always_killed_is_one_clear_error(short, monkeypatch):
+    killing(monkeypatch, 1000)
+    with pytest.raises(NodeError, match=r"^BB node bb0 was killed by SIGKILL while it started$"):
+        EmbeddedNodes(1, 1 << 20, short)
     assert list(short.iterdir()) == []
 
 
@@ -86,8 +114,8 @@ def _streams(contact, name):
 
 
 def test_a_peer_that_breaks_the_format_is_cut_off_and_the_node_serves_on(short):
-    with EmbeddedNodes(1, 1 << 20, short) as embedded:
-        (node,) = embedded.nodes
+    with EmbeddedNodes(1, 1 << 20, short) as nodes:
+        (node,) = nodes.nodes
         for keys in ({"op": "fly"}, {"op": "watch", "stream": "a"}, {"op": "attach", "stream": "a", "consumers": 1}):
             with NodeClient(node) as client, pytest.raises(NodeError, match=r"closed|gone"):
                 ask(client, **keys)
@@ -97,7 +125,7 @@ def test_a_peer_that_breaks_the_format_is_cut_off_and_the_node_serves_on(short):
 
 
 def test_a_node_that_is_gone_is_named(short):
-    with EmbeddedNodes(1, 1 << 20, short) as embedded:
-        (node,) = embedded.nodes
+    with EmbeddedNodes(1, 1 << 20, short) as nodes:
+        (node,) = nodes.nodes
     with pytest.raises(NodeError, match=r"BB node bb0 on .* doesn't answer"):
         NodeClient(node)

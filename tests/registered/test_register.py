@@ -121,7 +121,7 @@ def test_a_crash_is_the_registrations_error_and_another_one_goes_on(two_nodes, f
     ("symbols", "message"),
     [
         (("map_write", "reduce_total"), "map_write was killed by SIGSEGV at step 0"),
-        (("map_exit", "reduce_total"), "map_exit ended itself with code 3 at step 0"),
+        (("map_exit", "reduce_total"), "map_exit ended with exit code 3 at step 0"),
         (("map_total", "reduce_abort"), "reduce_abort was killed by SIGABRT at the end of the stream"),
     ],
 )

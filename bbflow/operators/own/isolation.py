@@ -2,14 +2,13 @@
 
 import atexit
 import pickle
-import signal
 import subprocess
 import sys
 import threading
 from contextlib import suppress
 from typing import IO, Any
 
-from bbflow.errors import OperatorError
+from bbflow.errors import OperatorError, describe_end
 from bbflow.origin import Origin
 
 
@@ -42,7 +41,7 @@ class Child:
                 send(self._process.stdin, work)
                 is_fine, value = pickle.load(self._process.stdout)  # type: ignore[arg-type]
             except (EOFError, OSError, pickle.UnpicklingError):
-                raise OperatorError(f"its process {ending(self._process.wait())}") from None
+                raise OperatorError(f"its process {describe_end(self._process.wait())}") from None
         if not is_fine:
             raise OperatorError(value)
         return value
@@ -64,11 +63,6 @@ def let_end(process: subprocess.Popen[Any]) -> None:
             with suppress(BrokenPipeError):  # it died before it took the last message in
                 pipe.close()
     process.wait()
-
-
-def ending(code: int) -> str:
-    """Tell how a process has ended."""
-    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended itself with code {code}"
 
 
 _children: dict[Origin, Child] = {}
