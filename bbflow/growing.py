@@ -224,6 +224,12 @@ def shown_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     return {name: tuple(item["shape"]) for name, item in members.items() if item["node_type"] == "array"}
 
 
+def shown_dimension(path: Path, name: str) -> str | None:
+    """Give the first dimension of an array of a store; None if there is no such array."""
+    dims = members_of(_read_root(path)).get(name, {}).get("dimension_names")
+    return str(dims[0]) if dims else None
+
+
 def shown_attributes(path: Path) -> dict[str, Any]:
     """Give the attributes of a store as readers see them; none if there is no store."""
     attributes: dict[str, Any] = _read_root(path)["attributes"]

@@ -9,6 +9,7 @@ import numpy as np
 from bbflow.cf import CF_VERSION, OWN, STEP, StreamAttributes
 from bbflow.config import RawConfig
 from bbflow.drain.forms import Form, form_of, storage_of
+from bbflow.errors import ConfigError
 from bbflow.growing import GrowingZarr
 from bbflow.records import BlockForm
 
@@ -43,6 +44,11 @@ class RawStore:
         The stream's attributes.
     time
         The variable that is the time axis' coordinate, and its CF attributes; None if steps have no time.
+
+    Raises
+    ------
+    ConfigError
+        If an existing store has its steps along another axis.
     """
 
     def __init__(
@@ -60,6 +66,8 @@ class RawStore:
                 described = attributes.of(self._axis) | dict(time[1])
                 self._store.create(self._axis, (self._axis,), (0,), "f8", described, (512,))
             self._store.commit(**attributes.of_stream | {"Conventions": CF_VERSION})
+        elif (axis := self._store.metadata(STEP)["dimension_names"][0]) != self._axis:
+            raise ConfigError(f"{path} has its steps along {axis!r}, not {self._axis!r}: give another output")
 
     def committed_steps(self) -> list[int]:
         """Give the steps that the store has."""

@@ -18,7 +18,7 @@ from bbflow.drain.coordinates import write_coordinates
 from bbflow.drain.draining import Draining, RawStep
 from bbflow.drain.writing import drain_steps
 from bbflow.errors import BbflowError, NodeError
-from bbflow.growing import zarr_files
+from bbflow.growing import shown_dimension, zarr_files
 from bbflow.landing.client import NodeClient
 from bbflow.landing.contact import NodeAddress, read_contact
 from bbflow.view.blocks import Array, BlockReader
@@ -156,7 +156,9 @@ class Rescue:
         self._view.forget(through)
 
     def _open(self, number: int) -> None:
-        has_time = self._time_of(number) is not None
+        # Of the first step that is held, a node may have let go of the time; steps go on along what is there already.
+        axis = shown_dimension(self._store, STEP)
+        has_time = self._time_of(number) is not None if axis is None else axis != STEP
         attributes = StreamAttributes(self._view.attributes, frozenset({self._time if has_time else STEP}))
         claim(self._store.parent, *zarr_files(self._store.name))
         store = self._draining.open(self._store, attributes, {} if has_time else None)

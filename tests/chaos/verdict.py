@@ -54,8 +54,8 @@ def judged(judge: Judge, run: Run, code: int | None, truth: Any) -> Verdict:
         assert code is not None, "the run hangs"
         assert "Traceback" not in run.said, "a raw traceback is said"
         return Verdict(judge(run, code, truth), wrong=False)
-    except AssertionError as error:
-        return Verdict(" ".join(str(error).split())[:200] or "an assertion failed", wrong=True)
+    except Exception as error:  # what can't even be looked at is wrong too
+        return Verdict(" ".join(str(error).split())[:200] or type(error).__name__, wrong=True)
 
 
 def unharmed(run: Run, code: int, truth: Any) -> str:

@@ -15,8 +15,9 @@ from bbflow.cf import StreamAttributes
 from bbflow.config import Config, RawConfig
 from bbflow.drain.draining import LEAST_BYTES, MOST_BYTES, Draining, RawStep
 from bbflow.drain.forms import Form
+from bbflow.drain.raw import RawStore
 from bbflow.drain.writing import DrainWork, drain_steps, together
-from bbflow.errors import StreamError
+from bbflow.errors import ConfigError, StreamError
 from bbflow.landing.contact import read_contact
 from bbflow.landing.embedded import EmbeddedNodes
 from bbflow.records import BlockForm, Layout, Step
@@ -73,6 +74,13 @@ def test_a_single_value_that_a_step_lacks_is_missing_there(tmp_path):
     assert raw.bbflow_step.values.tolist() == [0, 4, 8]
     np.testing.assert_array_equal(raw.co2.values, [280.5, np.nan, 281.0])
     assert raw["index"].values.tolist() == [7, 7, 0]
+
+
+def test_a_store_whose_steps_lie_along_another_axis_is_refused(tmp_path):
+    path = tmp_path / "raw.zarr"
+    RawStore(path, RawConfig(), StreamAttributes({}), None)
+    with pytest.raises(ConfigError, match="has its steps along 'bbflow_step', not 'time': give another output"):
+        RawStore(path, RawConfig(), StreamAttributes({}), ("time", {}))
 
 
 WRITE = """

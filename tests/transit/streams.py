@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 
 import bbflow_adios2
 import numpy as np
@@ -88,6 +88,24 @@ def store(folder, fields, times, attributes, *, steady=(), axis=0, moves=()):
     (folder / "engine.xml").write_text(bbflow_adios2.engine_xml("fields"))
 
 
+@contextmanager
+def writing(folder, contact, ranks):
+    """Write a stored stream to its end, then do what the context does; the writers are gone after it."""
+    environment = os.environ | bbflow_adios2.environment(contact) | {"PMI_SIZE": str(ranks)}
+    words = [sys.executable, folder / "writer.py", folder]
+    writers = [
+        subprocess.Popen([*words, str(rank), str(ranks)], env=environment | {"PMI_RANK": str(rank)})
+        for rank in range(ranks)
+    ]
+    try:
+        assert [writer.wait(300) for writer in writers] == [0] * ranks
+        yield
+    finally:
+        for writer in writers:
+            writer.kill()
+            writer.wait()
+
+
 def analyse(folder, config, *, ranks=1, nodes=1, capacity="64MiB", modules=None):
     """Write a stored stream while an analysis folds it; gives the published results, loaded.
 
@@ -99,21 +117,8 @@ def analyse(folder, config, *, ranks=1, nodes=1, capacity="64MiB", modules=None)
     with ExitStack() as stack:
         burst_buffer = stack.enter_context(start_nodes(nodes, capacity))
         analysis = stack.enter_context(burst_buffer.analyse(config))
-        environment = os.environ | bbflow_adios2.environment(burst_buffer.contact) | {"PMI_SIZE": str(ranks)}
-        writers = [
-            subprocess.Popen(
-                [sys.executable, folder / "writer.py", folder, str(rank), str(ranks)],
-                env=environment | {"PMI_RANK": str(rank)},
-            )
-            for rank in range(ranks)
-        ]
-        try:
-            assert [writer.wait(300) for writer in writers] == [0] * ranks
+        with writing(folder, burst_buffer.contact, ranks):
             outcome = analysis.wait(300)
-        finally:
-            for writer in writers:
-                writer.kill()
-                writer.wait()
     assert outcome is not None
     assert outcome.complete
     with open_results(folder / "out" / "results.zarr") as results:
