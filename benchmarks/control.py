@@ -7,6 +7,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import bbflow_adios2
@@ -14,7 +15,9 @@ import psutil
 
 from bbflow.landing.agent import Agent
 from bbflow.landing.embedded import EmbeddedNodes
+from bbflow.landing.replies import RoomReply
 from bbflow.landing.requests import parse_request
+from bbflow.store.extents import Extent
 from bbflow.store.frames import HEADER, encode
 from bbflow.store.node import NodeStore
 from benchmarks.consumer import free_steps
@@ -77,7 +80,7 @@ class _Simulation:
         # One page for each rank: every step waits until the one before it is done with.
         self.store = NodeStore(directory, SIMULATED * PAGE)
         self.agent = Agent(self.store, "bb0", "h", time.time)
-        self.extents: dict[int, list[list[int]]] = {}
+        self.extents: dict[int, Sequence[Extent]] = {}
         for rank in range(SIMULATED):
             self.say(rank, OPEN | {"rank": rank, "writers": SIMULATED, "local_writers": SIMULATED})
         self.say(-1, {"op": "attach", "stream": "field", "consumers": ["bench"]})
@@ -87,7 +90,8 @@ class _Simulation:
     def say(self, peer: int, message: dict) -> None:
         asked = parse_request(encode(message)[HEADER.size :])
         for to, reply in self.agent.handle(peer, asked):
-            self.extents[to] = reply.get("extents", [])
+            if isinstance(reply, RoomReply):
+                self.extents[to] = reply.extents
 
     def begin(self, rank: int, number: int) -> None:
         self.say(rank, {"op": "begin", "step": number, "bytes": PAGE})
