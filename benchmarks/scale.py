@@ -18,15 +18,15 @@ BLOCKS = 400_000
 def measure(*, quick: bool) -> list[Row]:
     """Measure; costs are CPU time."""
     cases = [
-        Case(variables, ranks, POINTS, _steps(variables * ranks, 4 if quick else 1), 1, _capacity(variables * ranks))
+        Case(variables, ranks, POINTS, _steps(variables * ranks), 1, _capacity(variables * ranks))
         for variables, ranks in (QUICK if quick else MATRIX)
     ]
     cases += [Case(10, 16, POINTS, 500, nodes, "256MiB") for nodes in ((2,) if quick else (2, 4, 8))]
     return [row for case in cases for row in _rows(case)]
 
 
-def _steps(blocks: int, part: int) -> int:
-    return min(max(BLOCKS // blocks // part, 24), 2000)
+def _steps(blocks: int) -> int:
+    return min(max(BLOCKS // blocks, 24), 2000)
 
 
 def _capacity(blocks: int) -> str:

@@ -39,6 +39,8 @@ def _add_keeping_arguments(parser: argparse.ArgumentParser) -> None:
         "--write-back", choices=("background", "close", "fsync", "end"), default=standard.write_back,
         help="when files go to the shared storage (default: %(default)s)",
     )  # fmt: skip
+    parser.add_argument("--write-back-after", type=float, default=standard.write_back_after_s, metavar="SECONDS",
+                        help="how long a file rests before that (default: %(default)g)")  # fmt: skip
     parser.add_argument(
         "--scratch", action="append", default=[], metavar="PATTERN", help="never write such files back, as '*.tmp'"
     )
@@ -63,6 +65,7 @@ def _be_master(options: argparse.Namespace) -> int:
     kept = Options(
         storage=_storage(options),
         write_back=options.write_back,
+        write_back_after_s=options.write_back_after,
         scratch=tuple(options.scratch),
         piece_bytes=parse_bytes(options.piece),
         replicas=options.replicas,

@@ -2,31 +2,18 @@
 
 import errno
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
-from bbflow.files.commands import DeleteCommand, MoveCommand, StopCommand, TaskAnswer, UploadCommand
+from bbflow.files.commands import DeleteCommand, Failure, MoveCommand, StopCommand, TaskAnswer, UploadCommand
 from bbflow.files.core import Core
 from bbflow.files.database import TransferRow
 from bbflow.files.inherited import InheritedFiles
 from bbflow.files.inodes import DIRECTORY, FILE, Inode
+from bbflow.files.resting import WINDOW, Resting
 
-WINDOW = 1000
 RETRY_S = 10.0
 """When something is tried again that the IOnode gave up on."""
-
-
-@dataclass(slots=True)
-class Failure:
-    """What the shared storage refused."""
-
-    error: str
-    """Why, in its words."""
-    attempts: int
-    """How often in a row."""
-    again_s: float
-    """When it is tried again."""
 
 
 class WriteBack:
@@ -41,7 +28,8 @@ class WriteBack:
     def __init__(self, core: Core) -> None:
         self._core = core
         dirty = (inode for inode in core.image.inodes.values() if self._is_due(inode))
-        self._dirty: dict[int, None] = dict.fromkeys(i.ino for i in sorted(dirty, key=lambda inode: inode.dirty_ns))
+        inos = (i.ino for i in sorted(dirty, key=lambda inode: inode.dirty_ns))
+        self._dirty = Resting(inos, core.options.write_back_after_s, core.clock)
         self._misplaced: dict[int, None] = {}
         self._urgent = False
         self._waiting: dict[int, list[Callable[[], None]]] = {}
@@ -82,17 +70,21 @@ class WriteBack:
         """Take down that a file has a new version."""
         if self._is_due(inode) and inode.ino not in self._dirty:
             inode.dirty_ns = self._core.now_ns()
-            self._dirty[inode.ino] = None
-            self._core.happened("storage", 0)
+            self._rest(inode)
 
     def closed(self, inode: Inode) -> None:
         """Take down that a file's writer has closed it."""
         if inode.ino in self._dirty:
+            self._rest(inode)
+
+    def _rest(self, inode: Inode) -> None:
+        self._dirty.begin(inode.ino)
+        if self._urgent or inode.ino in self._waiting or not self._core.options.write_back_after_s:
             self._core.happened("storage", 0)
 
     def cancel(self, inode: Inode) -> None:
         """Take down that a file has no name any more."""
-        self._dirty.pop(inode.ino, None)
+        self._dirty.end(inode.ino)
         self._misplaced.pop(inode.ino, None)
         for then in self._waiting.pop(inode.ino, ()):
             then()
@@ -129,6 +121,7 @@ class WriteBack:
     def when_written(self, inode: Inode, then: Callable[[], None]) -> None:
         """Call back when a file's newest version is written back, or the file is gone."""
         self._waiting.setdefault(inode.ino, []).append(then)
+        self._core.happened("storage", 0)
 
     def hurry(self) -> None:
         """Write back whatever the policy says: room is needed."""
@@ -161,7 +154,8 @@ class WriteBack:
             if ino not in self._dirty and self._may_go_to(inodes[ino]):
                 yield partial(self._move, inodes[ino], self._core.image.path(inodes[ino]))
         if self._urgent or self._core.options.write_back != "end":
-            for ino in list(islice(self._dirty, WINDOW)):
+            waited_for = [ino for ino in self._waiting if ino in self._dirty]
+            for ino in self._dirty.oldest() if self._urgent else [*self._dirty.rested(), *waited_for]:
                 if self._may_be_written(inodes[ino]):
                     yield partial(self._upload, inodes[ino])
         for path in list(islice(self._core.doomed, WINDOW)):
@@ -177,8 +171,8 @@ class WriteBack:
     def next_deadline_s(self) -> float | None:
         """When something is tried again; None if nothing waits for that."""
         due_s = [failure.again_s for failure in self.failures.values()]
-        given_up_s = self.inherited.deadline_s
-        return min(due_s if given_up_s is None else [*due_s, given_up_s], default=None)
+        others = (self.inherited.deadline_s, self._dirty.next_s())
+        return min([*due_s, *(at_s for at_s in others if at_s is not None)], default=None)
 
     def _may_be_written(self, inode: Inode) -> bool:
         policy_waits = self._core.options.write_back in ("close", "fsync") and inode.ino in self._waiting
@@ -217,7 +211,7 @@ class WriteBack:
         core = self._core
         due = {path for path, failure in self.failures.items() if failure.again_s <= core.clock()}
         if due:
-            due -= {core.image.path(core.image.inodes[ino]) for ino in {**self._dirty, **self._misplaced}}
+            due -= {core.image.path(core.image.inodes[ino]) for ino in (*self._dirty, *self._misplaced)}
             for path in due - {*self._half_moved.values(), *core.doomed, *core.busy}:
                 del self.failures[path]
 
@@ -274,7 +268,7 @@ class WriteBack:
             core.forget_inode(inode)
             return
         if inode.version == version:
-            self._dirty.pop(inode.ino, None)
+            self._dirty.end(inode.ino)
             inode.dirty_ns = 0
             for then in self._waiting.pop(inode.ino, ()):
                 then()
@@ -386,7 +380,7 @@ class WriteBack:
         inodes = self._core.image.inodes
         path = self._core.image.path(below)
         prefix = path + "/" if path and below.kind != FILE else path
-        late = [inodes[ino] for ino in {**self._dirty, **self._misplaced} if ino in inodes]
+        late = [inodes[ino] for ino in dict.fromkeys([*self._dirty, *self._misplaced]) if ino in inodes]
         late = [inode for inode in late if inode.parent and not inode.lost]
         return [inode for inode in late if self._core.image.path(inode).startswith(prefix)]
 

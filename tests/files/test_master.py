@@ -26,7 +26,9 @@ class Bench:
     def __init__(self, directory, **options):
         self.now_s, self.user = 1000.0, None
         self.said = {}
-        self.master = Master(Database(directory / "metadata.db"), Options(**options), lambda: self.now_s)
+        self.master = Master(
+            Database(directory / "metadata.db"), Options(**{"write_back_after_s": 0.0} | options), lambda: self.now_s
+        )
         self.join(keys=[])
 
     def join(self, **keys):
@@ -160,18 +162,50 @@ def test_a_commit_of_somebody_elses_pieces_is_refused(bench):
         bench.say(ONE, "commit", handle=made["handle"], size=10, pieces=[[made["version"] + 1, 10]])
 
 
-def clean_file(bench):
-    """One that the shared storage has, and the node too, and that nobody has open; gives its number."""
+def closed_file(bench):
+    """One that has just been closed; gives its number, and what the node is told of that."""
     bench.enter(ONE)
     scan = bench.order(ONE, "create", parent=bench.root, name="f", mode=0o600, exclusive=True)
     bench.say(NODE, "task", task=scan["task"], ok=True, objects=[], directories=[])
     made = bench.said[ONE]
     assert bench.say(ONE, "room", node="io", bytes=4096)["ok"]
     assert bench.say(ONE, "commit", handle=made["handle"], size=10, pieces=[[made["version"], 10]])["ok"]
-    upload = bench.order(ONE, "close", handle=made["handle"])
+    return made["attr"]["ino"], bench.order(ONE, "close", handle=made["handle"])
+
+
+def clean_file(bench):
+    """One that the shared storage has, and the node too, and that nobody has open; gives its number."""
+    ino, upload = closed_file(bench)
     assert upload["op"] == "upload"
     bench.say(NODE, "task", task=upload["task"], ok=True, facts=[10, "1"])
-    return made["attr"]["ino"]
+    return ino
+
+
+def test_a_file_goes_to_the_storage_when_it_has_rested_under_the_name_that_it_has_then(tmp_path):
+    bench = Bench(tmp_path, storage="s3://b", write_back_after_s=5.0)
+    _, told = closed_file(bench)
+    assert told is None
+    keys = {"parent": bench.root, "name": "f", "to_parent": bench.root, "to_name": "g"}
+    assert bench.say(ONE, "rename", **keys)["ok"]
+    bench.wait(4.9)
+    assert NODE not in bench.said
+    bench.wait(0.2)
+    assert (bench.said[NODE]["op"], bench.said[NODE]["path"]) == ("upload", "g")
+
+
+def test_a_file_that_is_removed_while_it_rests_never_gets_to_the_storage(tmp_path):
+    bench = Bench(tmp_path, storage="s3://b", write_back_after_s=5.0)
+    closed_file(bench)
+    assert bench.say(ONE, "unlink", parent=bench.root, name="f")["ok"]
+    bench.said.clear()
+    bench.wait(60.0)
+    assert bench.said.get(NODE, {"op": ""})["op"] != "upload"
+
+
+def test_a_flush_does_not_wait_for_files_to_rest(tmp_path):
+    bench = Bench(tmp_path, storage="s3://b", write_back_after_s=5.0)
+    closed_file(bench)
+    assert bench.order(ONE, "flush", path="", wait_s=9.0)["op"] == "upload"
 
 
 def test_a_file_that_went_is_open_again_once_its_node_has_begun_to_have_it(tmp_path):
