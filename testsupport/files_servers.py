@@ -26,7 +26,7 @@ class Servers:
         """Start a master of a subtree and its IOnodes, and give a client."""
         where = ["--storage", url or str(self.storage)] if storage else []
         name = subtree.strip("/") or "master"
-        self.spawn(name, "master", "--subtree", subtree, *where, *master)
+        self.spawn(name, "master", "--subtree", subtree, "--write-back-after", "0", *where, *master)
         for number in range(nodes):
             words = ["--subtree", subtree, "--capacity", capacity, *where, *node]
             self.spawn(f"{name}-io{number}", "ionode", "--name", f"{name}-io{number}", *words)

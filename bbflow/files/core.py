@@ -34,8 +34,9 @@ class Options:
     """URL of the shared storage, without a slash at its end; empty for none."""
     write_back: str = "background"
     """When files are written back: `background`, `close`, `fsync` or `end`."""
-    write_back_after_s: float = 1.0
-    """How long a file rests before: what is removed or renamed meanwhile costs the storage nothing."""
+    write_back_after_s: float = 5.0
+    """How long a file rests before, as in Linux's page cache; what goes or is renamed meanwhile costs the storage
+    nothing, and programs that make many files aren't held up by their transfers."""
     scratch: tuple[str, ...] = ()
     """Patterns (fnmatch, of paths from the root) of files that are never written back."""
     piece_bytes: int = 64 << 20
