@@ -73,6 +73,7 @@ def test_files_leave_a_stream_its_room_and_get_it_back(node, short_path):
         for number in range(14):
             client.write(f"/f{number:02}", os.urandom(FILE))
         assert len(in_memory(client)) == 14  # more than their half
+        assert client.flush(wait_s=100).left == 0  # else they go in the order in which they are written back
         with NodeClient(read_contact(node)[0]) as writer:
             keys = {"stream": STREAM, "rank": 0, "writers": 1, "local_writers": 1, "policy": "Block"}
             ask(writer, "open", **OPEN | keys)
