@@ -97,7 +97,7 @@ class Overview:
             sessions=len(core.sessions.by_name),
             open=len(core.handles),
             files=states,
-            oldest_dirty_s=max(core.clock() - min(inode.dirty_ns for inode in dirty) / 1e9, 0.0) if dirty else 0.0,
+            oldest_dirty_s=max(core.clock() - dirty[0].dirty_ns / 1e9, 0.0) if dirty else 0.0,
             written_bytes=self._write_back.written_bytes,
             removing=len(core.doomed),
             prefetching=self._prefetching.wanted,

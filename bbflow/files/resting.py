@@ -8,7 +8,7 @@ WINDOW = 1000
 
 
 class Resting:
-    """Inodes that each rest for a while, from when they were last told of.
+    """Inodes that each rest for a while from when they come.
 
     Parameters
     ----------
@@ -21,7 +21,7 @@ class Resting:
     """
 
     def __init__(self, inos: Iterable[int], after_s: float, clock: Callable[[], float]) -> None:
-        self._due_s = dict.fromkeys(inos, 0.0)  # ascends, as each goes to the end
+        self._due_s = dict.fromkeys(inos, 0.0)  # ascends
         self._after_s, self._clock, self._looked_s = after_s, clock, 0.0
 
     def __contains__(self, ino: object) -> bool:
@@ -34,8 +34,7 @@ class Resting:
         return len(self._due_s)
 
     def begin(self, ino: int) -> None:
-        """Let an inode rest from now on."""
-        self._due_s.pop(ino, None)
+        """Let an inode rest from now on that doesn't yet."""
         self._due_s[ino] = self._clock() + self._after_s
 
     def end(self, ino: int) -> None:

@@ -70,16 +70,12 @@ class WriteBack:
         """Take down that a file has a new version."""
         if self._is_due(inode) and inode.ino not in self._dirty:
             inode.dirty_ns = self._core.now_ns()
-            self._rest(inode)
+            self._dirty.begin(inode.ino)
+            self._core.happened("storage", 0)
 
     def closed(self, inode: Inode) -> None:
         """Take down that a file's writer has closed it."""
         if inode.ino in self._dirty:
-            self._rest(inode)
-
-    def _rest(self, inode: Inode) -> None:
-        self._dirty.begin(inode.ino)
-        if self._urgent or inode.ino in self._waiting or not self._core.options.write_back_after_s:
             self._core.happened("storage", 0)
 
     def cancel(self, inode: Inode) -> None:

@@ -202,6 +202,17 @@ def test_a_file_that_is_removed_while_it_rests_never_gets_to_the_storage(tmp_pat
     assert bench.said.get(NODE, {"op": ""})["op"] != "upload"
 
 
+def test_a_file_that_is_written_again_and_again_rests_no_longer(tmp_path):
+    bench = Bench(tmp_path, storage="s3://b", write_back_after_s=5.0)
+    ino, _ = closed_file(bench)
+    bench.wait(4.0)
+    made = bench.say(ONE, "open", ino=ino, write=True)
+    assert NODE not in bench.said
+    bench.say(ONE, "close", handle=made["handle"])
+    bench.wait(1.1)
+    assert bench.said[NODE]["op"] == "upload"
+
+
 def test_a_flush_does_not_wait_for_files_to_rest(tmp_path):
     bench = Bench(tmp_path, storage="s3://b", write_back_after_s=5.0)
     closed_file(bench)
