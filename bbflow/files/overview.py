@@ -134,10 +134,12 @@ class Overview:
         start = self._below(call, call.asked.path)
         if not self._write_back.is_on:
             raise OSError(errno.EINVAL, "there is no shared storage behind these files")
-        if not call.begun:
-            call.begun = len(self._write_back.left(start))
-            self._write_back.hurry()
         left = self._write_back.left(start)
+        if not call.begun:
+            call.begun = len(left)
+            self._write_back.hurry()
+            if left:
+                self._write_back.try_again()
         if left or (start is self._core.image.root and (self._core.doomed or self._core.busy)):
             try:
                 late = OSError(errno.EAGAIN, "")

@@ -124,6 +124,11 @@ class WriteBack:
         self._urgent = True
         self._core.happened("storage", 0)
 
+    def try_again(self) -> None:
+        """Try at once what the storage has refused, as somebody waits for it."""
+        for failure in self.failures.values():
+            failure.again_s = min(failure.again_s, self._core.clock())
+
     # What is next.
 
     def pump(self) -> None:

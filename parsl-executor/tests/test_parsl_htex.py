@@ -10,7 +10,6 @@ import psutil
 import pytest
 from parsl import python_app
 from parsl.data_provider.files import File
-from parsl.executors import HighThroughputExecutor
 from parsl.providers import LocalProvider
 
 join, write = python_app(apps.join), python_app(apps.write)
@@ -38,17 +37,11 @@ def run(site, executor):
         return middle.result(), last.result()
 
 
-def test_an_app_runs_the_same_with_and_without_a_burst_buffer(site):
+def test_apps_hand_their_files_on_through_the_burst_buffer(site):
     found = run(site, site.htex())
     assert (site.results / "aaa.txt").read_text() == "aaa"
     assert not site.work.exists()
     assert all(path.startswith(str(site.bb)) for paths in found for path in paths)
-    (site.results / "aaa.txt").unlink()
-    plain = HighThroughputExecutor(
-        address="127.0.0.1", encrypted=False, max_workers_per_node=1, provider=LocalProvider(init_blocks=1)
-    )
-    assert run(site, plain) == ([str(site.work / "aa.txt")], [str(site.results / "aaa.txt")])
-    assert (site.results / "aaa.txt").read_text() == "aaa"
 
 
 def test_a_killed_worker_costs_a_try_and_neither_room_nor_files(site):
@@ -68,6 +61,7 @@ from testsupport.moments import contents_of
 from sites import Site
 from parsl import python_app
 from parsl.data_provider.files import File
+from parsl.providers import LocalProvider
 
 class Old(Site):
     def __init__(self, root):

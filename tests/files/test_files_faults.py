@@ -172,7 +172,7 @@ def test_a_master_that_is_killed_while_it_writes_back_goes_on_with_it(servers):
 
 
 def test_a_host_that_stands_still_holds_others_up_for_its_lease_only(servers):
-    client = servers.start(storage=False)
+    client = servers.start(storage=False, master=("--lease", "1"))
     client.write("/f", b"1")
     servers.processes["master-io0"][0].send_signal(signal.SIGSTOP)
     client.mkdir("/d")  # metadata doesn't need the node

@@ -334,7 +334,7 @@ def test_files_are_there_when_an_ionode_that_was_killed_is_back(servers, mounts)
 
 
 def test_a_mount_that_was_killed_loses_nothing_that_was_closed(servers, mounts):
-    servers.start(storage=False)
+    servers.start(storage=False, master=("--lease", "1"))
     where = mounts.start("m", contact=servers.contact)
     (where / "closed").write_bytes(b"closed")
     file = (where / "closed").open("r+b", buffering=0)
