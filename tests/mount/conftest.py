@@ -39,6 +39,6 @@ def shared(tmp_path_factory):
 @pytest.fixture
 def pair(shared, request):
     """One directory of the test's own, as both mounts show it."""
-    one, two = (where / request.node.name.partition("[")[0] for where in shared)
+    one, two = (where / request.node.name for where in shared)
     one.mkdir()
     return one, two

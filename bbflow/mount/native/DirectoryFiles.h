@@ -18,6 +18,7 @@ public:
     explicit DirectoryFiles(const std::string &root);
     ~DirectoryFiles() override;
 
+    bool HasWritableBackings() const override { return true; }
     Entry Lookup(const Caller &caller, FileId parent, const std::string &name) override;
     void Forget(FileId id, uint64_t lookups) override;
     struct stat Get(const Caller &caller, FileId id, OpenFile *open) override;

@@ -1,6 +1,7 @@
 #include "Dispatch.h"
 
 #include <fcntl.h>
+#include <optional>
 
 namespace bbflow
 {
@@ -9,6 +10,23 @@ namespace
 {
 
 OpenFile &FileOf(const uint64_t handle) { return *reinterpret_cast<OpenFile *>(handle); }
+
+/** Keeps a file from being opened by a backing file. */
+class Unbacked
+{
+public:
+    Unbacked(Backings &backings, const FileId id) : m_Backings(backings), m_Id(id)
+    {
+        m_Backings.OpenUnbacked(id);
+    }
+    ~Unbacked() { m_Backings.Close(m_Id); }
+    Unbacked(const Unbacked &) = delete;
+    Unbacked &operator=(const Unbacked &) = delete;
+
+private:
+    Backings &m_Backings;
+    const FileId m_Id;
+};
 
 /** Room for what is read, kept by each thread. */
 char *Room(const size_t bytes)
@@ -26,11 +44,11 @@ char *Room(const size_t bytes)
 fuse_open_out Dispatch::Opened(const FileId id, std::unique_ptr<OpenFile> file)
 {
     fuse_open_out out{};
-    const int32_t backing = m_Backings.Open(id, file->Backing());
-    if (backing > 0)
+    const Passage passage = m_Backings.Open(id, file->Backing());
+    if (passage.Backing > 0)
     {
-        out.open_flags |= FOPEN_PASSTHROUGH;
-        SetBackingId(out, backing);
+        out.open_flags |= FOPEN_PASSTHROUGH | (passage.IsAsked ? FOPEN_DIRECT_IO : 0);
+        SetBackingId(out, passage.Backing);
     }
     else if (file->MayKeepCache())
     {
@@ -49,6 +67,11 @@ void Dispatch::Open(const Request &request, Reply &reply)
         DropPrivileges(request);
     }
     const FileId id = request.Header.nodeid;
+    std::optional<Unbacked> unbacked;
+    if ((in.flags & O_ACCMODE) == O_RDWR && !m_Files.HasWritableBackings())
+    {
+        unbacked.emplace(m_Backings, id);
+    }
     reply.SendStruct(Opened(id, m_Files.Open(request.By, id, in.flags)));
 }
 

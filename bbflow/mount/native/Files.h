@@ -81,6 +81,9 @@ public:
      *  the kernel then. Names are never kept there: taking one back could wait for a call that
      *  itself waits for the answer. */
     virtual double AttributesSecs() const { return 0.0; }
+
+    /** Whether the backing file of a file (`OpenFile::Backing`) takes what is written to it. */
+    virtual bool HasWritableBackings() const { return false; }
     virtual Entry Lookup(const Caller &caller, FileId parent, const std::string &name) = 0;
     /** The kernel forgets so many lookups of a file. */
     virtual void Forget(FileId, uint64_t) {}
