@@ -57,6 +57,21 @@ def test_a_name_that_another_mount_made_is_found_in_a_directory_that_was_listed(
     assert (two / "b").exists()
 
 
+def test_bytes_that_are_read_again_come_from_the_kernel_until_another_mount_changes_them(servers, mounts):
+    servers.start(storage=False)
+    where = mounts.start("m", "--no-passthrough", contact=servers.contact)
+    other = mounts.start("other", contact=servers.contact)
+    content = os.urandom(5_000_000)
+    (where / "f").write_bytes(content)  # what is written is there, too
+    before = mounts.read_bytes("m")
+    for _ in range(3):
+        assert (where / "f").read_bytes() == content
+    assert mounts.read_bytes("m") - before < len(content) // 10
+    (other / "f").write_bytes(content[::-1])  # as long
+    assert (where / "f").read_bytes() == content[::-1]
+    assert mounts.read_bytes("m") - before >= len(content)
+
+
 def test_what_is_not_closed_others_dont_see_and_the_writer_does(pair):
     one, two = pair
     (one / "f").write_bytes(b"old")

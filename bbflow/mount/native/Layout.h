@@ -24,6 +24,18 @@ struct Piece
     std::shared_ptr<PieceFile> File;
 };
 
+/** Which bytes a file has: other bytes have other versions, or another length. */
+struct Content
+{
+    uint64_t Size = 0;
+    std::vector<std::pair<uint64_t, uint64_t>> Pieces;
+
+    bool operator==(const Content &other) const
+    {
+        return Size == other.Size && Pieces == other.Pieces;
+    }
+};
+
 /** A file is never larger: EFBIG. */
 constexpr uint64_t MostFileBytes = 5ULL << 40;
 
@@ -41,6 +53,16 @@ struct Layout
 
     /** Whether the last piece may be written to behind its bytes, without a copy. */
     bool MayAppend = false;
+
+    Content Bytes() const
+    {
+        Content content{Size, {}};
+        for (const Piece &piece : Pieces)
+        {
+            content.Pieces.emplace_back(piece.Version, piece.Bytes);
+        }
+        return content;
+    }
 
     /** The nodes that have a piece. */
     std::vector<std::string> NodesOf(const uint64_t index) const

@@ -250,6 +250,12 @@ bool Mounting::IsInTree() const
     return false;
 }
 
+void Mounting::ReadAhead(const size_t bytes) const
+{
+    const std::string device = m_Line.substr(0, m_Line.find(' '));
+    std::ofstream("/sys/class/bdi/" + device + "/read_ahead_kb") << bytes / 1024 << std::flush;
+}
+
 void Mounting::Unmount()
 {
     if (m_IsMounted.exchange(false))

@@ -36,6 +36,10 @@ public:
     /** Whether this process's tree of files has it still; another namespace's may have a copy. */
     bool IsInTree() const;
 
+    /** Lets the kernel read so far ahead of a program, as far as it lets this user: by itself it
+     *  reads 128 KiB, less than a request over a network should have. */
+    void ReadAhead(size_t bytes) const;
+
     /** Takes the mount out of the tree; files that are open in it stay so until they are closed. */
     void Unmount();
 

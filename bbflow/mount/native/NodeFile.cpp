@@ -78,6 +78,8 @@ uint64_t NodeFile::Seek(const Caller &, const uint64_t offset, const int whence)
     return whence == SEEK_DATA ? offset : size;
 }
 
+bool NodeFile::MayKeepCache() const { return m_State->MayKeepPages(); }
+
 int NodeFile::Backing() const { return m_IsForWriting ? -1 : m_State->Backing(); }
 
 } // end namespace bbflow

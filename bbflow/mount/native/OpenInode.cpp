@@ -25,6 +25,11 @@ constexpr int ReopenTries = 10;
 OpenInode::~OpenInode()
 {
     Settle();
+    if (m_HasPages)
+    {
+        m_Volume.NotePages(m_Id, m_Number,
+                           m_IsDirty ? std::nullopt : std::optional(m_Layout.Bytes()));
+    }
     while (!m_Readers.empty()) // those that were opened to find pieces again
     {
         DropHandle(m_Readers, m_Readers.back());
@@ -323,6 +328,13 @@ int OpenInode::Backing()
     const bool isJust = descriptor >= 0 && fstat(descriptor, &local) == 0 &&
                         static_cast<uint64_t>(local.st_size) == m_Layout.Size;
     return isJust ? descriptor : -1;
+}
+
+bool OpenInode::MayKeepPages()
+{
+    const Writing lock(m_Mutex);
+    m_HasPages = true;
+    return !m_IsDirty && m_Volume.HasPages(m_Id, m_Layout.Bytes());
 }
 
 } // end namespace bbflow

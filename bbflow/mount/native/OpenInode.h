@@ -14,7 +14,11 @@ namespace bbflow
 class OpenInode
 {
 public:
-    OpenInode(Volume &volume, FileId id) : m_Volume(volume), m_Id(id) {}
+    /** @param number of all that were opened, this one's */
+    OpenInode(Volume &volume, FileId id, uint64_t number)
+    : m_Volume(volume), m_Id(id), m_Number(number)
+    {
+    }
     ~OpenInode();
 
     /** Takes in the master's reply to `open` or `create`.
@@ -46,9 +50,14 @@ public:
     /** A local file that holds just the file's bytes and doesn't change; -1 if there is none. */
     int Backing();
 
+    /** Whether what the kernel has of the file from before is what it has now. From here on the
+     *  kernel has pages of it. */
+    bool MayKeepPages();
+
 private:
     Volume &m_Volume;
     const FileId m_Id;
+    const uint64_t m_Number;
 
     /** Readers share it, who writes has it alone. */
     std::shared_mutex m_Mutex;
@@ -59,6 +68,8 @@ private:
     std::vector<int64_t> m_Writers;
     /** Whether the layout is newer than what was committed. */
     bool m_IsDirty = false;
+    /** Whether the kernel has pages of it. */
+    bool m_HasPages = false;
 
     /** What stat(2) shows, so that it needn't wait for a write. */
     std::mutex m_ShownMutex;

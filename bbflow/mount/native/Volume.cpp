@@ -11,6 +11,8 @@ namespace
 
 /** Room is asked for in such pieces, so that a stream of writes seldom asks. */
 constexpr uint64_t RoomBytes = uint64_t{16} << 20;
+/** So many files are remembered when they aren't open. */
+constexpr size_t MostOpened = 8192;
 
 } // end empty namespace
 
@@ -129,18 +131,20 @@ void Volume::WaitForRoom(const Caller &caller, const std::string &node, const ui
 std::shared_ptr<OpenInode> Volume::StateOf(const FileId id)
 {
     const std::lock_guard<std::mutex> lock(m_Mutex);
-    std::shared_ptr<OpenInode> state = m_Open[id].lock();
-    if (!state)
-    {
-        state = std::make_shared<OpenInode>(*this, id);
-        m_Open[id] = state;
-    }
-    if (m_Open.size() > 1024)
+    if (m_Open.size() > MostOpened)
     {
         for (auto one = m_Open.begin(); one != m_Open.end();)
         {
-            one = one->second.expired() ? m_Open.erase(one) : std::next(one);
+            one = one->second.State.expired() ? m_Open.erase(one) : std::next(one);
         }
+    }
+    Opened &opened = m_Open[id];
+    std::shared_ptr<OpenInode> state = opened.State.lock();
+    if (!state)
+    {
+        opened.Number = ++m_Opens;
+        state = std::make_shared<OpenInode>(*this, id, opened.Number);
+        opened.State = state;
     }
     return state;
 }
@@ -149,7 +153,24 @@ std::shared_ptr<OpenInode> Volume::FindState(const FileId id)
 {
     const std::lock_guard<std::mutex> lock(m_Mutex);
     const auto found = m_Open.find(id);
-    return found == m_Open.end() ? nullptr : found->second.lock();
+    return found == m_Open.end() ? nullptr : found->second.State.lock();
+}
+
+bool Volume::HasPages(const FileId id, const Content &bytes)
+{
+    const std::lock_guard<std::mutex> lock(m_Mutex);
+    const auto found = m_Open.find(id);
+    return found != m_Open.end() && found->second.Pages == bytes;
+}
+
+void Volume::NotePages(const FileId id, const uint64_t number, std::optional<Content> bytes)
+{
+    const std::lock_guard<std::mutex> lock(m_Mutex);
+    const auto found = m_Open.find(id);
+    if (found != m_Open.end() && found->second.Number == number) // else it is open again
+    {
+        found->second.Pages = std::move(bytes);
+    }
 }
 
 } // end namespace bbflow

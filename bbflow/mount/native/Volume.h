@@ -1,6 +1,7 @@
 #pragma once
 
 #include "Ionodes.h"
+#include "Layout.h"
 #include "MasterLink.h"
 #include "RoomLedger.h"
 
@@ -49,12 +50,28 @@ public:
     /** The same, or nullptr if nobody has it open. */
     std::shared_ptr<OpenInode> FindState(FileId id);
 
+    /** Whether the kernel's pages of a file, from when it was last open, are these bytes. */
+    bool HasPages(FileId id, const Content &bytes);
+
+    /** Nobody has a file open any more: its pages stay. @param bytes what they are, if that is known
+     */
+    void NotePages(FileId id, uint64_t number, std::optional<Content> bytes);
+
 private:
+    /** A file that is or was open. */
+    struct Opened
+    {
+        std::weak_ptr<OpenInode> State;
+        uint64_t Number = 0;
+        std::optional<Content> Pages;
+    };
+
     const Invalidate m_Invalidate;
     Ionodes m_Nodes;
     RoomLedger m_Room;
     std::mutex m_Mutex;
-    std::unordered_map<FileId, std::weak_ptr<OpenInode>> m_Open;
+    std::unordered_map<FileId, Opened> m_Open;
+    uint64_t m_Opens = 0;
     std::mutex m_HandlesMutex;
     std::map<int64_t, OpenHandle> m_Handles;
     std::unique_ptr<MasterLink> m_Link;

@@ -24,6 +24,9 @@ struct Options
     double PatienceSecs = 60.0;
 };
 
+/** Several requests of the largest size at a time. */
+constexpr size_t ReadAheadBytes = size_t{4} << 20;
+
 constexpr const char *Usage =
     "usage: bbflow-mount [--allow-other] [--read-only] [--no-passthrough] [--patience SECONDS]\n"
     "                    --contact FILE | --directory SOURCE  DIR\n";
@@ -100,6 +103,7 @@ int Serve(const Options &options, const sigset_t &signals, Files &files,
     Mounting mounting(options.Mount);
     FuseSession session(mounting.Device(), files, options.Session);
     session.Begin();
+    mounting.ReadAhead(ReadAheadBytes);
     begin(session);
     {
         const MountWatch watch(mounting, session, signals);
