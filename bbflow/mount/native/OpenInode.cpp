@@ -288,6 +288,10 @@ void OpenInode::Show(struct stat &attributes)
 /** With the layout as it is now. */
 void OpenInode::MarkDirty()
 {
+    if (!m_IsDirty)
+    {
+        m_Volume.NotePages(m_Id, m_Number, std::nullopt); // it may end without a commit
+    }
     m_IsDirty = true;
     const std::lock_guard<std::mutex> lock(m_ShownMutex);
     m_ShownSize = m_Layout.Size;

@@ -53,8 +53,8 @@ public:
     /** Whether the kernel's pages of a file, from when it was last open, are these bytes. */
     bool HasPages(FileId id, const Content &bytes);
 
-    /** Nobody has a file open any more: its pages stay. @param bytes what they are, if that is known
-     */
+    /** The kernel's pages of a file stay when nobody has it open any more.
+     *  @param bytes what they are, if that is known */
     void NotePages(FileId id, uint64_t number, std::optional<Content> bytes);
 
 private:
