@@ -229,6 +229,8 @@ def test_a_phase_holds_stage_in_until_it_ends(job):
     process = job.start()
     notes = job.folder / "submit" / "bbflow" / job.name
     until(lambda: (notes / "events.jsonl").exists())
+    time.sleep(1)  # it looks for phases once that is there; a file of a few bytes would have come long ago
+    assert not job.target("a").exists()
     ended_s = time.time()
     board.end(phase.token)
     assert process.wait(120) == 0
