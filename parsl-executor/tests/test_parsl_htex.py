@@ -61,7 +61,6 @@ from testsupport.moments import contents_of
 from sites import Site
 from parsl import python_app
 from parsl.data_provider.files import File
-from parsl.providers import LocalProvider
 
 class Old(Site):
     def __init__(self, root):
