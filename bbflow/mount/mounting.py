@@ -12,6 +12,8 @@ from bbflow.errors import ConfigError, MissingToolError, NodeError
 
 PROGRAM = Path(__file__).parent / "bbflow-mount"
 READY = "bbflow-mount: ready on "
+DEAD = frozenset({errno.ENOTCONN, errno.ECONNABORTED, errno.ECANCELED})
+"""What calls fail with once a mount's program was killed; the last two while the kernel takes its io_urings down."""
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
 _POLL_S = 0.02
@@ -69,7 +71,7 @@ def is_dead(directory: Path) -> bool:
     try:
         directory.stat()
     except OSError as error:
-        return error.errno == errno.ENOTCONN
+        return error.errno in DEAD
     return False
 
 

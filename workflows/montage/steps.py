@@ -80,7 +80,7 @@ def overlaps(names: Sequence[str], inputs: Sequence[PathLike], outputs: Sequence
         table, pairs = directory / "images.tbl", links / "pairs.tbl"
         _tabulate(links, names, inputs, table)
         _run("mOverlaps", str(table), str(pairs))
-        _move(table, outputs[0])
+        table.replace(outputs[0])
         return [(int(row["cntr1"]), int(row["cntr2"])) for row in read_table(pairs)]
 
 
@@ -109,7 +109,7 @@ def difference(inputs: Sequence[PathLike], outputs: Sequence[PathLike]) -> bool:
             found.touch()
         else:
             _check("mDiff", answer, inputs)
-        _move(found, outputs[0])
+        found.replace(outputs[0])
         return Path(outputs[0]).stat().st_size > 0
 
 
@@ -206,7 +206,7 @@ def picture(inputs: Sequence[PathLike], outputs: Sequence[PathLike]) -> None:
         drawn = directory / "mosaic.png"
         words = f"-ct 1 -gray {_link(links, 'mosaic.fits', inputs[0])} -2s max gaussian-log"
         _run("mViewer", words, str(drawn), mode=2)
-        _move(drawn, outputs[0])
+        drawn.replace(outputs[0])
 
 
 def read_table(path: Path) -> list[dict[str, str]]:
@@ -243,15 +243,16 @@ def _tabulate(directory: Path, names: Sequence[str], inputs: Sequence[PathLike],
 @contextmanager
 def _scratch(outputs: Sequence[PathLike]) -> Iterator[tuple[Path, Path]]:
     """Give a directory for links, and one on the file system of the outputs, so that moving them is renaming."""
-    parent = Path(outputs[0]).absolute().parent
-    parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as links, tempfile.TemporaryDirectory(dir=parent, prefix=".montage-") as made:
+    first, *others = dict.fromkeys(Path(output).absolute().parent for output in outputs)
+    for parent in (first, *others):
+        parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as links, tempfile.TemporaryDirectory(dir=first, prefix=".montage-") as made:
         yield Path(links), Path(made)
 
 
 def _link(directory: Path, name: str, target: PathLike) -> Path:
     path = directory / name
-    path.symlink_to(Path(target).resolve())
+    path.symlink_to(Path(target).absolute())
     return path
 
 
@@ -262,13 +263,8 @@ def _pair(directory: Path, stem: str, pair: Sequence[PathLike]) -> Path:
 
 
 def _deliver(image: Path, outputs: Sequence[PathLike]) -> None:
-    _move(image, outputs[0])
-    _move(image.with_name(_area(image.name)), outputs[1])
-
-
-def _move(path: Path, target: PathLike) -> None:
-    Path(target).parent.mkdir(parents=True, exist_ok=True)
-    path.replace(target)
+    image.replace(outputs[0])
+    image.with_name(_area(image.name)).replace(outputs[1])
 
 
 def _area(name: str) -> str:

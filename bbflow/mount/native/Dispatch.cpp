@@ -46,6 +46,10 @@ Dispatch::Method Dispatch::MethodOf(const uint32_t opcode)
 void Dispatch::Handle(const Request &request, Reply &reply)
 {
     const Method method = MethodOf(request.Header.opcode);
+    if (method != &Dispatch::Forget && method != &Dispatch::ForgetMany)
+    {
+        m_Known.Note(request.Header.nodeid);
+    }
     try
     {
         if (method == nullptr)

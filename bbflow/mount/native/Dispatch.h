@@ -2,6 +2,7 @@
 
 #include "Backings.h"
 #include "Files.h"
+#include "KnownNodes.h"
 #include "Reply.h"
 #include "Request.h"
 
@@ -14,7 +15,13 @@ namespace bbflow
 class Dispatch
 {
 public:
-    Dispatch(Files &files, Backings &backings) : m_Files(files), m_Backings(backings) {}
+    Dispatch(Files &files, Backings &backings, KnownNodes &known)
+    : m_Files(files), m_Backings(backings), m_Known(known)
+    {
+    }
+
+    /** Whether a direct write drops the pages that the kernel has of these bytes (Linux 6.6). */
+    void SetDirectWrites(const bool isThere) { m_HasDirectWrites = isThere; }
 
     /** Answers one request, whatever happens. */
     void Handle(const Request &request, Reply &reply);
@@ -27,6 +34,8 @@ private:
 
     Files &m_Files;
     Backings &m_Backings;
+    KnownNodes &m_Known;
+    bool m_HasDirectWrites = false;
     std::atomic<int64_t> m_Open{0};
 
     static Method MethodOf(uint32_t opcode);
@@ -44,14 +53,13 @@ private:
     void RenameWithFlags(const Request &request, Reply &reply);
     void Forget(const Request &request, Reply &reply);
     void ForgetMany(const Request &request, Reply &reply);
-    void SendEntry(const Entry &entry, Reply &reply);
+    fuse_entry_out Found(const Entry &entry);
 
     // DispatchAttributes.cpp
     void GetAttributes(const Request &request, Reply &reply);
     void SetAttributes(const Request &request, Reply &reply);
     void Statistics(const Request &request, Reply &reply);
     void DropPrivileges(const Request &request);
-    void SendAttributes(const struct stat &attributes, double valid, Reply &reply);
 
     // DispatchOpen.cpp
     void Open(const Request &request, Reply &reply);
@@ -63,7 +71,7 @@ private:
     void Release(const Request &request, Reply &reply);
     void Allocate(const Request &request, Reply &reply);
     void Seek(const Request &request, Reply &reply);
-    fuse_open_out Opened(FileId id, std::unique_ptr<OpenFile> file);
+    fuse_open_out Opened(FileId id, uint32_t flags, std::unique_ptr<OpenFile> file);
 
     // DispatchDirectories.cpp
     void OpenDirectory(const Request &request, Reply &reply);

@@ -1,7 +1,5 @@
 #include "Dispatch.h"
 
-#include <cmath>
-
 namespace bbflow
 {
 
@@ -35,21 +33,12 @@ Change ChangeOf(const fuse_setattr_in &in)
 
 } // end empty namespace
 
-void Dispatch::SendAttributes(const struct stat &attributes, const double valid, Reply &reply)
-{
-    fuse_attr_out out{};
-    out.attr_valid = static_cast<uint64_t>(valid);
-    out.attr_valid_nsec = static_cast<uint32_t>((valid - std::floor(valid)) * 1e9);
-    out.attr = ToKernel(attributes);
-    reply.SendStruct(out);
-}
-
 void Dispatch::GetAttributes(const Request &request, Reply &reply)
 {
     const auto &in = request.As<fuse_getattr_in>();
     OpenFile *open = (in.getattr_flags & FUSE_GETATTR_FH) != 0 ? FileOf(in.fh) : nullptr;
-    SendAttributes(m_Files.Get(request.By, request.Header.nodeid, open), m_Files.AttributesSecs(),
-                   reply);
+    reply.SendStruct(ToKernel(m_Files.Get(request.By, request.Header.nodeid, open),
+                              m_Files.AttributesSecs()));
 }
 
 void Dispatch::SetAttributes(const Request &request, Reply &reply)
@@ -60,7 +49,8 @@ void Dispatch::SetAttributes(const Request &request, Reply &reply)
     {
         DropPrivileges(request);
     }
-    SendAttributes(m_Files.Set(request.By, request.Header.nodeid, ChangeOf(in), open), 0.0, reply);
+    reply.SendStruct(
+        ToKernel(m_Files.Set(request.By, request.Header.nodeid, ChangeOf(in), open), 0.0));
 }
 
 /** A write or a new owner takes the set-user-id bit, and the set-group-id bit of a program. */

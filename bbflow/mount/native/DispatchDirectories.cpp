@@ -25,7 +25,7 @@ std::string Encode(const DirectoryEntry &entry, const uint64_t next, const bool 
     if (withAttributes)
     {
         const fuse_entry_out out =
-            entry.IsKnown ? ToKernel(entry.File) : fuse_entry_out{}; // 0: it must look it up
+            entry.IsKnown ? ToKernel(entry.File, 0.0) : fuse_entry_out{}; // 0: it must look it up
         Append(bytes, &out, sizeof(out));
     }
     fuse_dirent header{};

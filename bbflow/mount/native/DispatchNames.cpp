@@ -3,39 +3,42 @@
 namespace bbflow
 {
 
-void Dispatch::SendEntry(const Entry &entry, Reply &reply) { reply.SendStruct(ToKernel(entry)); }
+fuse_entry_out Dispatch::Found(const Entry &entry)
+{
+    return ToKernel(entry, m_Known.Has(entry.Id) ? m_Files.AttributesSecs() : 0.0);
+}
 
 void Dispatch::Lookup(const Request &request, Reply &reply)
 {
-    SendEntry(m_Files.Lookup(request.By, request.Header.nodeid, request.TextAt(0)), reply);
+    reply.SendStruct(Found(m_Files.Lookup(request.By, request.Header.nodeid, request.TextAt(0))));
 }
 
 void Dispatch::MakeDirectory(const Request &request, Reply &reply)
 {
     const auto &in = request.As<fuse_mkdir_in>();
     const std::string name = request.TextAt(sizeof(in));
-    SendEntry(m_Files.MakeDirectory(request.By, request.Header.nodeid, name, in.mode), reply);
+    reply.SendStruct(Found(m_Files.MakeDirectory(request.By, request.Header.nodeid, name, in.mode)));
 }
 
 void Dispatch::MakeNode(const Request &request, Reply &reply)
 {
     const auto &in = request.As<fuse_mknod_in>();
     const std::string name = request.TextAt(sizeof(in));
-    SendEntry(m_Files.MakeNode(request.By, request.Header.nodeid, name, in.mode, in.rdev), reply);
+    reply.SendStruct(Found(m_Files.MakeNode(request.By, request.Header.nodeid, name, in.mode, in.rdev)));
 }
 
 void Dispatch::Symlink(const Request &request, Reply &reply)
 {
     const std::string name = request.TextAt(0);
     const std::string target = request.TextAt(name.size() + 1, 4095);
-    SendEntry(m_Files.MakeSymlink(request.By, request.Header.nodeid, name, target), reply);
+    reply.SendStruct(Found(m_Files.MakeSymlink(request.By, request.Header.nodeid, name, target)));
 }
 
 void Dispatch::Link(const Request &request, Reply &reply)
 {
     const auto &in = request.As<fuse_link_in>();
     const std::string name = request.TextAt(sizeof(in));
-    SendEntry(m_Files.Link(request.By, in.oldnodeid, request.Header.nodeid, name), reply);
+    reply.SendStruct(Found(m_Files.Link(request.By, in.oldnodeid, request.Header.nodeid, name)));
 }
 
 void Dispatch::ReadLink(const Request &request, Reply &reply)
@@ -75,6 +78,7 @@ void Dispatch::RenameWithFlags(const Request &request, Reply &reply)
 
 void Dispatch::Forget(const Request &request, Reply &)
 {
+    m_Known.Drop(request.Header.nodeid);
     m_Files.Forget(request.Header.nodeid, request.As<fuse_forget_in>().nlookup);
 }
 
@@ -85,6 +89,7 @@ void Dispatch::ForgetMany(const Request &request, Reply &)
     const auto *one = reinterpret_cast<const fuse_forget_one *>(rest.data());
     for (size_t i = 0; i < in.count && (i + 1) * sizeof(*one) <= rest.size(); ++i)
     {
+        m_Known.Drop(one[i].nodeid);
         m_Files.Forget(one[i].nodeid, one[i].nlookup);
     }
 }

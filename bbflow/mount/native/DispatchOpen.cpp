@@ -1,5 +1,6 @@
 #include "Dispatch.h"
 
+#include <algorithm>
 #include <fcntl.h>
 #include <optional>
 
@@ -28,27 +29,24 @@ private:
     const FileId m_Id;
 };
 
-/** Room for what is read, kept by each thread. */
-char *Room(const size_t bytes)
-{
-    static thread_local std::vector<char> room;
-    if (room.size() < bytes)
-    {
-        room.resize(bytes);
-    }
-    return room.data();
-}
-
 } // end empty namespace
 
-fuse_open_out Dispatch::Opened(const FileId id, std::unique_ptr<OpenFile> file)
+/** @param flags of open(2) */
+fuse_open_out Dispatch::Opened(const FileId id, const uint32_t flags,
+                               std::unique_ptr<OpenFile> file)
 {
     fuse_open_out out{};
+    const bool isRead = (flags & O_ACCMODE) == O_RDONLY;
+    out.open_flags = isRead ? FOPEN_NOFLUSH : 0; // a close(2) of it changes nothing
     const Passage passage = m_Backings.Open(id, file->Backing());
     if (passage.Backing > 0)
     {
         out.open_flags |= FOPEN_PASSTHROUGH | (passage.IsAsked ? FOPEN_DIRECT_IO : 0);
         SetBackingId(out, passage.Backing);
+    }
+    else if ((flags & O_ACCMODE) == O_WRONLY && m_HasDirectWrites && file->IsWrittenHere())
+    {
+        out.open_flags |= FOPEN_DIRECT_IO;
     }
     else if (file->MayKeepCache())
     {
@@ -72,7 +70,7 @@ void Dispatch::Open(const Request &request, Reply &reply)
     {
         unbacked.emplace(m_Backings, id);
     }
-    reply.SendStruct(Opened(id, m_Files.Open(request.By, id, in.flags)));
+    reply.SendStruct(Opened(id, in.flags, m_Files.Open(request.By, id, in.flags)));
 }
 
 void Dispatch::Create(const Request &request, Reply &reply)
@@ -82,8 +80,8 @@ void Dispatch::Create(const Request &request, Reply &reply)
     Entry made;
     std::unique_ptr<OpenFile> file =
         m_Files.Create(request.By, request.Header.nodeid, name, in.mode, in.flags, made);
-    const fuse_entry_out entry = ToKernel(made);
-    const fuse_open_out open = Opened(made.Id, std::move(file));
+    const fuse_entry_out entry = Found(made);
+    const fuse_open_out open = Opened(made.Id, in.flags, std::move(file));
     reply.Send({reinterpret_cast<const char *>(&entry), sizeof(entry)},
                {reinterpret_cast<const char *>(&open), sizeof(open)});
 }
@@ -91,8 +89,9 @@ void Dispatch::Create(const Request &request, Reply &reply)
 void Dispatch::Read(const Request &request, Reply &reply)
 {
     const auto &in = request.As<fuse_read_in>();
-    char *room = Room(in.size);
-    const size_t n = FileOf(in.fh).Read(request.By, room, in.size, in.offset);
+    const size_t most = std::min(in.size, MostBytes);
+    char *room = reply.Room(most);
+    const size_t n = FileOf(in.fh).Read(request.By, room, most, in.offset);
     reply.Send({room, n});
 }
 

@@ -67,6 +67,9 @@ public:
      */
     virtual int Backing() const { return -1; }
 
+    /** Whether what is written lands in this host's memory: the kernel's pages would be a copy. */
+    virtual bool IsWrittenHere() const { return false; }
+
     /** Whether what the kernel cached at an earlier open still holds. */
     virtual bool MayKeepCache() const { return false; }
 };

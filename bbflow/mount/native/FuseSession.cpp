@@ -1,14 +1,15 @@
 #include "FuseSession.h"
 
+#include "DeviceRequests.h"
+
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <csignal>
-#include <fcntl.h>
+#include <iostream>
 #include <stdexcept>
 #include <sys/uio.h>
 #include <thread>
-#include <unistd.h>
 
 namespace bbflow
 {
@@ -16,8 +17,6 @@ namespace bbflow
 namespace
 {
 
-constexpr uint32_t MostBytes = 1u << 20;
-constexpr size_t BufferBytes = MostBytes + 4096;
 /** Calls that wait, for room or for a file, keep their threads. */
 constexpr size_t MostThreads = 512;
 constexpr size_t IdleThreads = 8;
@@ -31,42 +30,25 @@ constexpr uint64_t Wanted = FUSE_ASYNC_READ | FUSE_ATOMIC_O_TRUNC | FUSE_BIG_WRI
                             FUSE_ASYNC_DIO | FUSE_PARALLEL_DIROPS | FUSE_HANDLE_KILLPRIV_V2 |
                             FUSE_MAX_PAGES | FUSE_CACHE_SYMLINKS | FUSE_INIT_EXT;
 
-const fuse_in_header &HeaderIn(const std::string &buffer)
-{
-    return *reinterpret_cast<const fuse_in_header *>(buffer.data());
-}
-
-/** A descriptor with a queue of its own, so that threads don't wait for each other. */
-int CloneOf(const int device)
-{
-    const int clone = open("/dev/fuse", O_RDWR | O_CLOEXEC);
-    auto number = static_cast<uint32_t>(device);
-    if (clone >= 0 && ioctl(clone, FUSE_DEV_IOC_CLONE, &number) < 0)
-    {
-        close(clone);
-        return -1;
-    }
-    return clone;
-}
-
 } // end empty namespace
 
 FuseSession::FuseSession(const int device, Files &files, const SessionOptions &options)
 : m_Device(device), m_Options(options), m_Files(files), m_Backings(device),
-  m_Dispatch(files, m_Backings)
+  m_Dispatch(files, m_Backings, m_Known)
 {
 }
 
 void FuseSession::Begin()
 {
-    std::string buffer(BufferBytes, '\0');
-    if (!Wait(m_Device, buffer) || HeaderIn(buffer).opcode != FUSE_INIT)
+    const std::atomic<bool> never{false};
+    auto first = std::make_unique<DeviceRequests>(m_Device);
+    const fuse_in_header *header = first->Wait(never);
+    if (header == nullptr || header->opcode != FUSE_INIT)
     {
         throw std::runtime_error("bbflow: the kernel didn't begin to talk on /dev/fuse");
     }
-    const std::atomic<bool> never{false};
-    const Request request(HeaderIn(buffer), never);
-    Reply reply(m_Device, HeaderIn(buffer).unique);
+    const Request request(*header, never);
+    Reply reply(*first, header->unique);
     // Kernels before 5.17 send fewer words; the buffer has zeros there.
     const auto &offer = *reinterpret_cast<const fuse_init_in *>(request.Body().data());
     if (offer.major != FUSE_KERNEL_VERSION || offer.minor < 28)
@@ -77,6 +59,26 @@ void FuseSession::Begin()
                                  ", 7.28 is needed: Linux 4.20 or newer");
     }
     reply.SendStruct(Agree(offer));
+    m_Lanes.push_back({std::nullopt, std::move(first)});
+}
+
+/** What can't be had otherwise fails here, before the kernel counts on it. */
+bool FuseSession::MakeRings()
+{
+    std::deque<Lane> lanes;
+    try
+    {
+        for (uint16_t processor = 0; processor < RingRequests::Processors(); ++processor)
+        {
+            lanes.push_back({processor, std::make_unique<RingRequests>(m_Device, processor)});
+        }
+    }
+    catch (const std::runtime_error &)
+    {
+        return false; // io_uring is forbidden here: all come by /dev/fuse
+    }
+    m_Lanes = std::move(lanes);
+    return true;
 }
 
 fuse_init_out FuseSession::Agree(const fuse_init_in &offer)
@@ -96,6 +98,11 @@ fuse_init_out FuseSession::Agree(const fuse_init_in &offer)
         SetStackDepth(reply, 1);
         m_Backings.Enable();
     }
+    m_Dispatch.SetDirectWrites((offered & FUSE_DIRECT_IO_ALLOW_MMAP) != 0); // of the same version
+    if ((offered & FUSE_OVER_IO_URING) != 0 && MakeRings())
+    {
+        agreed |= FUSE_OVER_IO_URING;
+    }
     reply.flags = static_cast<uint32_t>(agreed);
     reply.flags2 = static_cast<uint32_t>(agreed >> 32);
     reply.max_readahead = std::max(offer.max_readahead, MostBytes);
@@ -113,7 +120,10 @@ void FuseSession::Run()
     wake.sa_handler = [](int) {};
     sigaction(Wake, &wake, nullptr);
     std::unique_lock<std::mutex> lock(m_Mutex);
-    Spawn();
+    for (Lane &lane : m_Lanes)
+    {
+        Spawn(lane);
+    }
     m_Changed.wait(lock, [this] { return m_Threads == 0 || m_MayEnd; });
     while (m_Threads > 0)
     {
@@ -137,65 +147,35 @@ void FuseSession::EndWhenUnused()
 }
 
 /** With m_Mutex locked. */
-void FuseSession::Spawn()
+void FuseSession::Spawn(Lane &lane)
 {
     ++m_Threads;
-    std::thread([this] { Work(); }).detach();
+    std::thread([this, &lane] { Work(lane); }).detach();
 }
 
-/** Waits for a request; false if there will be none any more. */
-bool FuseSession::Wait(const int device, std::string &buffer)
+std::unique_ptr<KernelRequests> FuseSession::RequestsOf(Lane &lane) const
 {
-    while (true)
+    if (lane.First)
     {
-        const ssize_t n = read(device, buffer.data(), buffer.size());
-        if (n >= static_cast<ssize_t>(sizeof(fuse_in_header)))
-        {
-            return true;
-        }
-        // ENOENT: the call was interrupted before it was read.
-        if (m_IsOver || n >= 0 || (errno != EINTR && errno != EAGAIN && errno != ENOENT))
-        {
-            return false;
-        }
+        return std::move(lane.First);
     }
+    if (lane.Processor)
+    {
+        return std::make_unique<RingRequests>(m_Device, *lane.Processor);
+    }
+    return std::make_unique<DeviceRequests>(m_Device);
 }
 
-void FuseSession::Work()
+void FuseSession::Work(Lane &lane)
 {
-    const int clone = CloneOf(m_Device);
-    const int device = clone >= 0 ? clone : m_Device;
-    std::string buffer(BufferBytes, '\0');
-    while (true)
+    try
     {
-        {
-            const std::lock_guard<std::mutex> lock(m_Mutex);
-            m_Running.insert(pthread_self());
-            ++m_Idle;
-        }
-        const bool hasRequest = Wait(device, buffer);
-        {
-            const std::lock_guard<std::mutex> lock(m_Mutex);
-            --m_Idle;
-            m_IsOver = m_IsOver || !hasRequest;
-            if (m_Idle == 0 && !m_IsOver && m_Threads < MostThreads)
-            {
-                Spawn();
-            }
-        }
-        if (!hasRequest)
-        {
-            break;
-        }
-        Serve(HeaderIn(buffer), device);
-        if (MayLeave())
-        {
-            break;
-        }
+        const std::unique_ptr<KernelRequests> requests = RequestsOf(lane);
+        ServeAll(lane, *requests);
     }
-    if (clone >= 0)
+    catch (const std::exception &error)
     {
-        close(clone);
+        std::cerr << error.what() << std::endl; // then there are fewer threads
     }
     const std::lock_guard<std::mutex> lock(m_Mutex);
     m_Running.erase(pthread_self());
@@ -203,16 +183,46 @@ void FuseSession::Work()
     m_Changed.notify_all();
 }
 
-/** Whether enough other threads wait for requests. */
-bool FuseSession::MayLeave()
+void FuseSession::ServeAll(Lane &lane, KernelRequests &requests)
 {
-    const std::lock_guard<std::mutex> lock(m_Mutex);
-    return m_Idle >= IdleThreads;
+    do
+    {
+        {
+            const std::lock_guard<std::mutex> lock(m_Mutex);
+            m_Running.insert(pthread_self());
+            ++m_Idle;
+            ++lane.Idle;
+        }
+        const fuse_in_header *header = requests.Wait(m_IsOver);
+        {
+            const std::lock_guard<std::mutex> lock(m_Mutex);
+            --m_Idle;
+            --lane.Idle;
+            m_IsOver = m_IsOver || (header == nullptr && requests.IsAtEnd());
+            if (header != nullptr && lane.Idle == 0 && !m_IsOver && m_Threads < MostThreads)
+            {
+                Spawn(lane);
+            }
+        }
+        if (header == nullptr)
+        {
+            break;
+        }
+        Serve(*header, requests);
+    } while (!MayLeave(lane));
 }
 
-void FuseSession::Serve(const fuse_in_header &header, const int device)
+/** Whether enough other threads wait for requests. The kernel lets none go that waits for those of
+ *  a processor. */
+bool FuseSession::MayLeave(const Lane &lane)
 {
-    Reply reply(device, header.unique);
+    const std::lock_guard<std::mutex> lock(m_Mutex);
+    return !lane.Processor && lane.Idle >= IdleThreads;
+}
+
+void FuseSession::Serve(const fuse_in_header &header, KernelRequests &requests)
+{
+    Reply reply(requests, header.unique);
     if (header.opcode == FUSE_INTERRUPT)
     {
         const auto &in = *reinterpret_cast<const fuse_interrupt_in *>(&header + 1);
@@ -240,8 +250,12 @@ void FuseSession::Invalidate(const FileId id)
     header.len = sizeof(header) + sizeof(what);
     header.error = FUSE_NOTIFY_INVAL_INODE;
     const std::array<iovec, 2> parts = {iovec{&header, sizeof(header)}, iovec{&what, sizeof(what)}};
-    // ENOENT: the kernel doesn't know the file.
-    [[maybe_unused]] const ssize_t n = writev(m_Device, parts.data(), parts.size());
+    const bool isForgotten = writev(m_Device, parts.data(), parts.size()) < 0;
+    if (isForgotten && m_Known.Drop(id))
+    {
+        // The kernel may just be taking it in again, with what it was told before.
+        std::this_thread::sleep_for(std::chrono::duration<double>(m_Files.AttributesSecs()));
+    }
 }
 
 } // end namespace bbflow

@@ -1,12 +1,14 @@
 #pragma once
 
-#include "Backings.h"
 #include "Dispatch.h"
 #include "Interrupts.h"
+#include "RingRequests.h"
 
 #include <atomic>
 #include <condition_variable>
+#include <deque>
 #include <mutex>
+#include <optional>
 #include <pthread.h>
 #include <set>
 
@@ -41,14 +43,26 @@ public:
     void Invalidate(FileId id);
 
 private:
+    /** Threads that take requests from one place. */
+    struct Lane
+    {
+        /** Whose programs' requests come over io_uring; of /dev/fuse, nobody's. */
+        std::optional<uint16_t> Processor;
+        /** For the first thread. */
+        std::unique_ptr<KernelRequests> First;
+        size_t Idle = 0;
+    };
+
     const int m_Device;
     const SessionOptions m_Options;
     Files &m_Files;
     Backings m_Backings;
+    KnownNodes m_Known;
     Dispatch m_Dispatch;
     Interrupts m_Interrupts;
     std::mutex m_Mutex;
     std::condition_variable m_Changed;
+    std::deque<Lane> m_Lanes;
     size_t m_Threads = 0;
     size_t m_Idle = 0;
     std::set<pthread_t> m_Running;
@@ -56,11 +70,13 @@ private:
     std::atomic<bool> m_IsOver{false};
 
     fuse_init_out Agree(const fuse_init_in &offer);
-    void Spawn();
-    void Work();
-    void Serve(const fuse_in_header &header, int device);
-    bool MayLeave();
-    bool Wait(int device, std::string &buffer);
+    bool MakeRings();
+    std::unique_ptr<KernelRequests> RequestsOf(Lane &lane) const;
+    void Spawn(Lane &lane);
+    void Work(Lane &lane);
+    void ServeAll(Lane &lane, KernelRequests &requests);
+    void Serve(const fuse_in_header &header, KernelRequests &requests);
+    bool MayLeave(const Lane &lane);
 };
 
 } // end namespace bbflow

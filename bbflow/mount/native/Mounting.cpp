@@ -115,11 +115,13 @@ void Detach(const std::string &directory)
     }
 }
 
-/** A mount whose server was killed answers ENOTCONN to everything; it makes way for the new one. */
+/** A mount whose server was killed answers ENOTCONN to everything, and ECONNABORTED or ECANCELED
+ *  while the kernel takes its io_urings down; it makes way for the new one. */
 void RemoveDeadMount(const std::string &directory)
 {
     struct stat status = {};
-    if (stat(directory.c_str(), &status) < 0 && errno == ENOTCONN)
+    if (stat(directory.c_str(), &status) < 0 &&
+        (errno == ENOTCONN || errno == ECONNABORTED || errno == ECANCELED))
     {
         Detach(directory);
     }

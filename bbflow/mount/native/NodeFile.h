@@ -19,6 +19,7 @@ public:
     void Allocate(const Caller &caller, int mode, uint64_t offset, uint64_t bytes) override;
     uint64_t Seek(const Caller &caller, uint64_t offset, int whence) override;
     int Backing() const override;
+    bool IsWrittenHere() const override { return m_State->IsHere(); }
     bool MayKeepCache() const override;
 
 private:

@@ -310,6 +310,19 @@ uint64_t OpenInode::Size()
     return m_Layout.Size;
 }
 
+bool OpenInode::IsHere()
+{
+    const Reading lock(m_Mutex);
+    try
+    {
+        return !m_Layout.Ring.empty() && m_Volume.Nodes().At(m_Layout.NodeOf(0))->IsLocal();
+    }
+    catch (const Errno &)
+    {
+        return false; // the node is away
+    }
+}
+
 int OpenInode::Backing()
 {
     const Reading lock(m_Mutex);

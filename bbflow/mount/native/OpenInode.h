@@ -47,6 +47,9 @@ public:
     bool IsOpenForWriting();
     uint64_t Size();
 
+    /** Whether the file's beginning, or all of it, lies on this host or will. */
+    bool IsHere();
+
     /** A local file that holds just the file's bytes and doesn't change; -1 if there is none. */
     int Backing();
 

@@ -1,7 +1,6 @@
 #include "Reply.h"
 
-#include <array>
-#include <sys/uio.h>
+#include <cmath>
 
 namespace bbflow
 {
@@ -9,9 +8,11 @@ namespace bbflow
 namespace
 {
 
-iovec Part(const std::string_view bytes)
+template <class T>
+void SetValid(T &kernel, const double seconds)
 {
-    return {const_cast<char *>(bytes.data()), bytes.size()};
+    kernel.attr_valid = static_cast<uint64_t>(seconds);
+    kernel.attr_valid_nsec = static_cast<uint32_t>((seconds - std::floor(seconds)) * 1e9);
 }
 
 } // end empty namespace
@@ -22,14 +23,11 @@ void Reply::Fail(const int number) { Write(-number, {}, {}); }
 
 void Reply::Write(const int error, const std::string_view head, const std::string_view tail)
 {
-    m_IsSent = true;
     fuse_out_header header{};
     header.len = static_cast<uint32_t>(sizeof(header) + head.size() + tail.size());
     header.error = error;
     header.unique = m_Unique;
-    const std::array<iovec, 3> parts = {iovec{&header, sizeof(header)}, Part(head), Part(tail)};
-    // An answer to a call that was interrupted meanwhile is refused: nobody waits for it.
-    [[maybe_unused]] const ssize_t n = writev(m_Device, parts.data(), parts.size());
+    m_Requests.Answer(header, head, tail);
 }
 
 fuse_attr ToKernel(const struct stat &attributes)
@@ -53,10 +51,19 @@ fuse_attr ToKernel(const struct stat &attributes)
     return kernel;
 }
 
-fuse_entry_out ToKernel(const Entry &entry)
+fuse_attr_out ToKernel(const struct stat &attributes, const double validSecs)
+{
+    fuse_attr_out kernel{};
+    SetValid(kernel, validSecs);
+    kernel.attr = ToKernel(attributes);
+    return kernel;
+}
+
+fuse_entry_out ToKernel(const Entry &entry, const double validSecs)
 {
     fuse_entry_out kernel{};
     kernel.nodeid = entry.Id;
+    SetValid(kernel, validSecs);
     kernel.attr = ToKernel(entry.Attributes);
     return kernel;
 }

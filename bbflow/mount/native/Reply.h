@@ -1,7 +1,7 @@
 #pragma once
 
 #include "Files.h"
-#include "FuseKernel.h"
+#include "KernelRequests.h"
 
 #include <string_view>
 
@@ -12,7 +12,9 @@ namespace bbflow
 class Reply
 {
 public:
-    Reply(const int device, const uint64_t unique) : m_Device(device), m_Unique(unique) {}
+    Reply(KernelRequests &requests, const uint64_t unique) : m_Requests(requests), m_Unique(unique)
+    {
+    }
 
     /** Answers with up to two parts of bytes. */
     void Send(std::string_view head = {}, std::string_view tail = {});
@@ -27,19 +29,23 @@ public:
     /** Answers that the call failed. */
     void Fail(int number);
 
-    bool IsSent() const { return m_IsSent; }
+    /** Memory for bytes to send (KernelRequests). */
+    char *Room(const size_t bytes) { return m_Requests.Room(bytes); }
 
 private:
-    const int m_Device;
+    KernelRequests &m_Requests;
     const uint64_t m_Unique;
-    bool m_IsSent = false;
 
     void Write(int error, std::string_view head, std::string_view tail);
 };
 
 fuse_attr ToKernel(const struct stat &attributes);
 
-/** An entry that the kernel must ask for again each time. */
-fuse_entry_out ToKernel(const Entry &entry);
+/** An entry whose name the kernel must ask for again each time.
+ *  @param validSecs how long the attributes count */
+fuse_entry_out ToKernel(const Entry &entry, double validSecs);
+
+/** An answer with attributes, which count for so long. */
+fuse_attr_out ToKernel(const struct stat &attributes, double validSecs);
 
 } // end namespace bbflow
