@@ -70,7 +70,10 @@ class Mounts:
 
     def read_bytes(self, name):
         """Give how many bytes the program of a mount has read, from wherever."""
-        return psutil.Process(self._running[name].pid).io_counters().read_chars
+        return psutil.Process(self.pid(name)).io_counters().read_chars
+
+    def pid(self, name):
+        return self._running[name].pid
 
     def wait(self, name):
         return self._running.pop(name).wait(BOUND_S)

@@ -125,7 +125,9 @@ class Naming:
         if call.asked.parents:
             return self._make_all(call)
         directory, name = self._place(call)
-        return self._made(call, directory, name)
+        made = self._made(call, directory, name)
+        self._core.sessions.hold_list(call.session, made.attr.ino)
+        return made
 
     def _made(self, call: Call[MkdirRequest], directory: Inode, name: str) -> AttrReply:
         inode = self._core.image.make(directory, name, DIRECTORY, call.asked.mode, call.who, self._core.now_ns())

@@ -20,6 +20,9 @@ namespace
 /** Calls that wait, for room or for a file, keep their threads. */
 constexpr size_t MostThreads = 512;
 constexpr size_t IdleThreads = 8;
+/** A request that finds no thread waiting at its processor's io_uring is given to the one that answers
+ *  next, not to one that comes: so others come early. */
+constexpr size_t SpareThreads = 8;
 constexpr uint16_t MostBackground = 64;
 /** A signal that makes a thread look up from its read; it means nothing else. */
 constexpr int Wake = SIGUSR1;
@@ -150,6 +153,7 @@ void FuseSession::EndWhenUnused()
 void FuseSession::Spawn(Lane &lane)
 {
     ++m_Threads;
+    ++lane.Coming;
     std::thread([this, &lane] { Work(lane); }).detach();
 }
 
@@ -185,11 +189,15 @@ void FuseSession::Work(Lane &lane)
 
 void FuseSession::ServeAll(Lane &lane, KernelRequests &requests)
 {
+    {
+        const std::lock_guard<std::mutex> lock(m_Mutex);
+        m_Running.insert(pthread_self());
+        --lane.Coming;
+    }
     do
     {
         {
             const std::lock_guard<std::mutex> lock(m_Mutex);
-            m_Running.insert(pthread_self());
             ++m_Idle;
             ++lane.Idle;
         }
@@ -199,7 +207,9 @@ void FuseSession::ServeAll(Lane &lane, KernelRequests &requests)
             --m_Idle;
             --lane.Idle;
             m_IsOver = m_IsOver || (header == nullptr && requests.IsAtEnd());
-            if (header != nullptr && lane.Idle == 0 && !m_IsOver && m_Threads < MostThreads)
+            const size_t spare = lane.Processor ? SpareThreads : 1;
+            if (header != nullptr && lane.Idle + lane.Coming < spare && !m_IsOver &&
+                m_Threads < MostThreads)
             {
                 Spawn(lane);
             }

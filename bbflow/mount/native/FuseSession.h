@@ -51,6 +51,8 @@ private:
         /** For the first thread. */
         std::unique_ptr<KernelRequests> First;
         size_t Idle = 0;
+        /** Threads that were started and didn't begin, or never will. */
+        size_t Coming = 0;
     };
 
     const int m_Device;

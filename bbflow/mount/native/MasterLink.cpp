@@ -148,6 +148,7 @@ void MasterLink::ListenOnce()
             {
                 Hear(*channel, *message);
             }
+            m_Session.Listener().OnPause();
         }
     }
     catch (const std::exception &)

@@ -30,6 +30,8 @@ struct LinkListener
     std::function<void(const Forgotten &)> OnForget;
     /** The nodes are others now. */
     std::function<void(const Value &nodes)> OnNodes;
+    /** Again and again, some times each second. */
+    std::function<void()> OnPause;
     /** A reply has come, and its request is over: what it gives is the session's. */
     std::function<void(const Value &reply)> OnReply;
     /** What the session holds now. */

@@ -9,17 +9,24 @@
 namespace bbflow
 {
 
-NodeFile::NodeFile(std::shared_ptr<OpenInode> state, const int64_t handle, const bool isForWriting)
-: m_State(std::move(state)), m_Handle(handle), m_IsForWriting(isForWriting)
+NodeFile::NodeFile(Volume &volume, const FileId id, std::shared_ptr<OpenInode> state,
+                   const int64_t handle, const bool isForWriting)
+: m_Volume(volume), m_Id(id), m_State(std::move(state)), m_Handle(handle),
+  m_IsForWriting(isForWriting)
 {
 }
 
 NodeFile::~NodeFile()
 {
+    if (!m_IsForWriting)
+    {
+        m_Volume.Lingering().Add(m_Id, m_State, m_Handle);
+        return;
+    }
     const std::atomic<bool> never{false};
     try
     {
-        m_State->Close(Caller{0, 0, 0, never}, m_Handle, m_IsForWriting);
+        m_State->CloseWriting(Caller{0, 0, 0, never}, m_Handle);
     }
     catch (const std::exception &error)
     {
@@ -43,7 +50,7 @@ void NodeFile::Flush(const Caller &caller)
 {
     if (m_IsForWriting)
     {
-        m_State->Commit(caller, false);
+        m_State->Flush(caller);
     }
 }
 

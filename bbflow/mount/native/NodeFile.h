@@ -9,7 +9,8 @@ namespace bbflow
 class NodeFile final : public OpenFile
 {
 public:
-    NodeFile(std::shared_ptr<OpenInode> state, int64_t handle, bool isForWriting);
+    NodeFile(Volume &volume, FileId id, std::shared_ptr<OpenInode> state, int64_t handle,
+             bool isForWriting);
     ~NodeFile() override;
 
     size_t Read(const Caller &caller, char *target, size_t most, uint64_t offset) override;
@@ -23,6 +24,8 @@ public:
     bool MayKeepCache() const override;
 
 private:
+    Volume &m_Volume;
+    const FileId m_Id;
     const std::shared_ptr<OpenInode> m_State;
     const int64_t m_Handle;
     const bool m_IsForWriting;

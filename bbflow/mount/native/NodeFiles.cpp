@@ -171,8 +171,13 @@ Entry NodeFiles::AskForEntry(const Caller &caller, const FileId parent, const st
     request.emplace_back("name", Fit(name));
     const Value reply = volume.Ask(caller, By(caller, std::move(request)));
     const Attr attr = AttrIn(reply);
-    volume.Kept().Touch(parent, S_ISDIR(attr.File.Attributes.st_mode) ? 1 : 0);
+    const bool isDirectory = S_ISDIR(attr.File.Attributes.st_mode);
+    volume.Kept().Touch(parent, isDirectory ? 1 : 0);
     volume.Kept().Keep(parent, name, attr, reply.UnsignedAt("seq"));
+    if (isDirectory)
+    {
+        volume.Kept().KeepList(attr.File.Id, {}, reply.UnsignedAt("seq"));
+    }
     return attr.File;
 }
 
@@ -215,7 +220,12 @@ void NodeFiles::Remove(const Caller &caller, const std::string &operation, const
                        const std::string &name)
 {
     Volume &volume = VolumeOf(parent);
+    const std::optional<Attr> kept = volume.Kept().Find(parent, name);
     volume.Ask(caller, By(caller, {{"op", operation}, {"parent", parent}, {"name", Fit(name)}}));
+    if (kept)
+    {
+        volume.Lingering().Close(kept->File.Id);
+    }
     volume.Kept().Drop(parent, name);
     volume.Kept().Touch(parent, operation == "rmdir" ? -1 : 0);
 }
@@ -269,7 +279,7 @@ std::unique_ptr<OpenFile> NodeFiles::Open(const Caller &caller, const FileId id,
     {
         if (const std::optional<int64_t> shared = state->ShareWriting())
         {
-            auto file = std::make_unique<NodeFile>(state, *shared, true);
+            auto file = std::make_unique<NodeFile>(volume, id, state, *shared, true);
             if (isTruncated)
             {
                 state->Truncate(caller, 0);
@@ -277,13 +287,28 @@ std::unique_ptr<OpenFile> NodeFiles::Open(const Caller &caller, const FileId id,
             return file;
         }
     }
+    else
+    {
+        state->WaitForClosing();
+        const std::optional<Attr> kept = volume.Kept().Find(id);
+        const std::optional<int64_t> shared =
+            kept ? state->ShareReading(*kept) : std::optional<int64_t>();
+        if (shared)
+        {
+            return std::make_unique<NodeFile>(volume, id, state, *shared, false);
+        }
+    }
     const Value reply = volume.Ask(
         caller,
         By(caller,
            {{"op", "open"}, {"ino", id}, {"write", isForWriting}, {"truncate", isTruncated}}));
     const int64_t handle = state->TakeOpened(reply, isForWriting, isTruncated);
+    if (state->IsCold())
+    {
+        volume.Lingering().CloseAll(); // what comes needs room
+    }
     volume.Kept().Keep(AttrIn(reply), reply.UnsignedAt("seq"));
-    return std::make_unique<NodeFile>(state, handle, isForWriting);
+    return std::make_unique<NodeFile>(volume, id, state, handle, isForWriting);
 }
 
 std::unique_ptr<OpenFile> NodeFiles::Create(const Caller &caller, const FileId parent,
@@ -305,7 +330,7 @@ std::unique_ptr<OpenFile> NodeFiles::Create(const Caller &caller, const FileId p
     volume.Kept().Touch(parent, 0);
     volume.Kept().Keep(parent, name, attr, reply.UnsignedAt("seq"));
     made = Shown(volume, attr);
-    return std::make_unique<NodeFile>(state, handle, true);
+    return std::make_unique<NodeFile>(volume, attr.File.Id, state, handle, true);
 }
 
 std::vector<DirectoryEntry> NodeFiles::List(const Caller &caller, const FileId id)

@@ -19,13 +19,15 @@ using Writing = std::lock_guard<std::shared_mutex>;
 constexpr uint64_t PartBytes = uint64_t{4} << 20;
 /** So often the master is asked where pieces lie that aren't where it said. */
 constexpr int ReopenTries = 10;
+/** The kernel tells of a last close(2) within this time, if it was one. */
+constexpr std::chrono::milliseconds ClosingTime{20};
 
 } // end empty namespace
 
 OpenInode::~OpenInode()
 {
     Settle();
-    if (m_HasPages)
+    if (m_Pages)
     {
         m_Volume.NotePages(m_Id, m_Number,
                            m_IsDirty ? std::nullopt : std::optional(m_Layout.Bytes()));
@@ -53,7 +55,36 @@ std::optional<int64_t> OpenInode::ShareWriting()
         return std::nullopt;
     }
     m_Writers.push_back(m_Writers.front());
+    m_IsClosing = false;
     return m_Writers.front();
+}
+
+void OpenInode::Flush(const Caller &caller)
+{
+    Commit(caller, false);
+    const Writing lock(m_Mutex);
+    m_IsClosing = true;
+}
+
+void OpenInode::WaitForClosing()
+{
+    std::unique_lock<std::shared_mutex> lock(m_Mutex);
+    m_WriterLeft.wait_for(lock, ClosingTime, [this] { return m_Writers.empty() || !m_IsClosing; });
+    m_IsClosing = false; // who has it open still is no longer waited for
+}
+
+std::optional<int64_t> OpenInode::ShareReading(const Attr &latest)
+{
+    const Writing lock(m_Mutex);
+    const bool isSame = m_Committed == latest.Version &&
+                        m_Layout.Size == static_cast<uint64_t>(latest.File.Attributes.st_size);
+    if (m_Readers.empty() || !m_Writers.empty() || m_IsDirty || m_Layout.IsCold || !isSame ||
+        m_Generation != m_Volume.Link().Generation())
+    {
+        return std::nullopt;
+    }
+    m_Readers.push_back(m_Readers.front());
+    return m_Readers.front();
 }
 
 void OpenInode::CheckGeneration() const
@@ -80,6 +111,7 @@ int64_t OpenInode::TakeOpened(const Value &reply, const bool isForWriting, const
     (isForWriting ? m_Writers : m_Readers).push_back(handle);
     if (isForWriting)
     {
+        m_IsClosing = false;
         m_Layout.Version = reply.UnsignedAt("version");
         m_Layout.MayAppend = reply.BoolAt("append");
     }
@@ -109,6 +141,7 @@ void OpenInode::TakeLayout(const Value &reply)
         pieces.push_back(std::move(piece));
     }
     m_Layout.Pieces = std::move(pieces);
+    m_Committed = reply.Find("attr")->UnsignedAt("version");
     m_Layout.Size = reply.Find("attr")->UnsignedAt("size");
     m_Layout.PieceBytes = reply.UnsignedAt("piece_bytes");
     m_Layout.Replicas = reply.UnsignedAt("replicas");
@@ -121,14 +154,28 @@ void OpenInode::TakeLayout(const Value &reply)
     }
 }
 
-void OpenInode::Close(const Caller &caller, const int64_t handle, const bool isForWriting)
+void OpenInode::CloseWriting(const Caller &caller, const int64_t handle)
 {
-    if (isForWriting)
-    {
-        Commit(caller, false); // what was written by mmap(2) after the last close(2)
-    }
+    Commit(caller, false); // what was written by mmap(2) after the last close(2)
     const Writing lock(m_Mutex);
-    DropHandle(isForWriting ? m_Writers : m_Readers, handle);
+    DropHandle(m_Writers, handle);
+    m_WriterLeft.notify_all();
+}
+
+bool OpenInode::TryCloseReading(const int64_t handle)
+{
+    const std::unique_lock<std::shared_mutex> lock(m_Mutex, std::try_to_lock);
+    if (lock)
+    {
+        DropHandle(m_Readers, handle);
+    }
+    return static_cast<bool>(lock);
+}
+
+bool OpenInode::IsCold()
+{
+    const Reading lock(m_Mutex);
+    return m_Layout.IsCold;
 }
 
 void OpenInode::Reopen(const Caller &caller)
@@ -293,6 +340,7 @@ void OpenInode::MarkDirty()
         m_Volume.NotePages(m_Id, m_Number, std::nullopt); // it may end without a commit
     }
     m_IsDirty = true;
+    m_IsClosing = false;
     const std::lock_guard<std::mutex> lock(m_ShownMutex);
     m_ShownSize = m_Layout.Size;
     clock_gettime(CLOCK_REALTIME, &m_ShownTime);
@@ -350,8 +398,10 @@ int OpenInode::Backing()
 bool OpenInode::MayKeepPages()
 {
     const Writing lock(m_Mutex);
-    m_HasPages = true;
-    return !m_IsDirty && m_Volume.HasPages(m_Id, m_Layout.Bytes());
+    const Content bytes = m_Layout.Bytes();
+    const bool isSame = m_Pages ? *m_Pages == bytes : m_Volume.HasPages(m_Id, bytes);
+    m_Pages = bytes;
+    return isSame && !m_IsDirty;
 }
 
 } // end namespace bbflow

@@ -3,6 +3,7 @@
 #include "Layout.h"
 #include "Volume.h"
 
+#include <condition_variable>
 #include <set>
 #include <shared_mutex>
 
@@ -29,8 +30,26 @@ public:
      *  @return the handle */
     std::optional<int64_t> ShareWriting();
 
+    /** At each close(2) of a writer's descriptor: commits what was written. */
+    void Flush(const Caller &caller);
+
+    /** Waits a moment if a writer has just closed it: the kernel may tell of a file's last close(2)
+     *  after it asks for the next thing. */
+    void WaitForClosing();
+
+    /** Opens it for reading once more, if what is open is what the master has.
+     *  @param latest what the master says of it
+     *  @return the handle */
+    std::optional<int64_t> ShareReading(const Attr &latest);
+
     /** One open file less. */
-    void Close(const Caller &caller, int64_t handle, bool isForWriting);
+    void CloseWriting(const Caller &caller, int64_t handle);
+
+    /** @return false if it is just being read or written: then nothing has happened */
+    bool TryCloseReading(int64_t handle);
+
+    /** Whether its bytes may still be on their way from the shared storage. */
+    bool IsCold();
 
     size_t Read(const Caller &caller, char *target, size_t most, uint64_t offset);
     void Write(const Caller &caller, std::string_view bytes, uint64_t offset);
@@ -65,14 +84,19 @@ private:
     /** Readers share it, who writes has it alone. */
     std::shared_mutex m_Mutex;
     Layout m_Layout;
+    /** What the master called the bytes of the layout. */
+    uint64_t m_Committed = 0;
     uint64_t m_Generation = 0;
     /** Handles; one of the readers' may have been opened to find pieces that moved. */
     std::vector<int64_t> m_Readers;
     std::vector<int64_t> m_Writers;
     /** Whether the layout is newer than what was committed. */
     bool m_IsDirty = false;
-    /** Whether the kernel has pages of it. */
-    bool m_HasPages = false;
+    /** Whether a writer closed it, and nothing was written since. */
+    bool m_IsClosing = false;
+    std::condition_variable_any m_WriterLeft;
+    /** What the kernel's pages were when it was last opened, if it has any. */
+    std::optional<Content> m_Pages;
 
     /** What stat(2) shows, so that it needn't wait for a write. */
     std::mutex m_ShownMutex;

@@ -26,9 +26,11 @@ Volume::Volume(const std::string &contact, const uint64_t master, const double p
         for (const FileId id : what.Files)
         {
             m_Invalidate(id);
+            m_Lingering.Close(id);
         }
     };
     listener.OnNodes = [this](const Value &message) { m_Nodes.Update(message.ArrayAt("nodes")); };
+    listener.OnPause = [this] { m_Lingering.CloseOld(); };
     listener.OnReply = [this](const Value &reply) { TakeGiven(reply); };
     listener.Holding = [this] { return Holding(); };
     listener.OnSession = [this](const Value &session, const bool isNew)
@@ -36,7 +38,7 @@ Volume::Volume(const std::string &contact, const uint64_t master, const double p
     m_Link = std::make_unique<MasterLink>(contact, master, patience, std::move(listener));
 }
 
-Volume::~Volume() = default;
+Volume::~Volume() { m_Lingering.CloseAll(); }
 
 Held Volume::Holding()
 {
@@ -114,6 +116,7 @@ void Volume::WaitForRoom(const Caller &caller, const std::string &node, const ui
 {
     const auto request = [&](const uint64_t wanted)
     { return Value::Map{{"op", "room"}, {"node", node}, {"bytes", wanted}}; };
+    m_Lingering.CloseAll();
     try
     {
         Ask(caller, request(std::max(bytes, RoomBytes)));

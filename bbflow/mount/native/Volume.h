@@ -2,6 +2,7 @@
 
 #include "Ionodes.h"
 #include "Layout.h"
+#include "LingeringOpens.h"
 #include "MasterLink.h"
 #include "RoomLedger.h"
 
@@ -37,6 +38,7 @@ public:
     RoomLedger &Room() { return m_Room; }
     Ionodes &Nodes() { return m_Nodes; }
     KeptMetadata &Kept() { return m_Link->Kept(); }
+    LingeringOpens &Lingering() { return m_Lingering; }
 
     /** Asks for room on a node, and waits for it. @throws Errno ENOSPC if there will be none */
     void WaitForRoom(const Caller &caller, const std::string &node, uint64_t bytes);
@@ -74,6 +76,7 @@ private:
     uint64_t m_Opens = 0;
     std::mutex m_HandlesMutex;
     std::map<int64_t, OpenHandle> m_Handles;
+    LingeringOpens m_Lingering;
     std::unique_ptr<MasterLink> m_Link;
 
     /** Room and handles of a reply, to come back with them after a lost connection. */
