@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iostream>
 #include <linux/io_uring.h>
+#include <sched.h>
 #include <stdexcept>
 #include <string>
 #include <sys/mman.h>
@@ -30,6 +31,15 @@ constexpr const char *PossibleProcessors = "/sys/devices/system/cpu/possible";
 [[noreturn]] void Throw(const char *call)
 {
     throw std::runtime_error(std::string("bbflow: ") + call + " fails: " + std::strerror(errno));
+}
+
+/** Else the scheduler would rather wake it on an idle processor, which takes longer than the call. */
+void StayOn(const uint16_t processor)
+{
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(processor, &one);
+    sched_setaffinity(0, sizeof(one), &one); // where it may not, it runs anywhere
 }
 
 } // end empty namespace
@@ -183,6 +193,7 @@ const fuse_in_header *RingRequests::Wait(const std::atomic<bool> &isOver)
 {
     if (!m_HasBegun)
     {
+        StayOn(m_Processor);
         m_Queues->Begin();
     }
     Submit();
