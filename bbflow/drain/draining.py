@@ -1,8 +1,9 @@
 """What is drained next, and how far the drain is: bookkeeping around `RawStore`."""
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
@@ -45,6 +46,8 @@ class DrainBatch:
     """Their numbers; empty if none of the steps is kept."""
     times: tuple[float, ...]
     """Their times."""
+    values: Mapping[str, Sequence[Any]]
+    """Name to single values of these steps, None where a step lacks it."""
     through: int
     """The drain is past this step once they are written."""
     works: tuple[DrainWork, ...]
@@ -72,6 +75,7 @@ class Draining:
         self._there: set[int] = set()
         self.cursor = min(cursors.values(), default=-1)
         """Every step up to this one is drained, or not kept."""
+        self._begun: deque[DrainBatch] = deque()
         self._chosen = lru_cache(maxsize=16)(self._choose)
 
     def open(self, path: Path, attributes: StreamAttributes, time: Mapping[str, str] | None) -> RawStore:
@@ -81,6 +85,11 @@ class Draining:
         self._store = RawStore(path, self._config.raw, attributes, axis)
         self._there = set(self._store.committed_steps())
         return self._store
+
+    @property
+    def reached(self) -> int:
+        """Every step up to this one is drained, not kept, or in a batch that is begun."""
+        return self._begun[-1].through if self._begun else self.cursor
 
     @property
     def count(self) -> int:
@@ -103,7 +112,7 @@ class Draining:
         return list(ready[: max(fits, first + 1)])
 
     def next_batch(self, steps: list[RawStep], through: int, shares: int) -> DrainBatch:
-        """Cut the next batch.
+        """Cut the next batch, which follows those that were begun; it counts after them.
 
         Parameters
         ----------
@@ -117,16 +126,20 @@ class Draining:
         assert self._store is not None
         new = [step for step in steps if step.number not in self._there]
         chosen = [self._chosen(layouts_of(step.parts)) for step in new]
-        start, path = len(self._there), str(self._store.path)
+        start, path = len(self._there) + sum(len(batch.numbers) for batch in self._begun), str(self._store.path)
         likes = {name: form for one in {id(one): one for one in chosen}.values() for name, (form, _) in one.items()}
-        forms = self._store.make_room(start + len(new), likes)
-        for name in (name for name, form in likes.items() if not form.shape):
-            values = [_value(one.get(name), step) for one, step in zip(chosen, new, strict=True)]
-            self._store.write_values(name, start, values)
+        forms = self._store.forms(likes)
+        values = {
+            name: [_value(one.get(name), step) for one, step in zip(chosen, new, strict=True)]
+            for name, form in likes.items()
+            if not form.shape
+        }
         numbers, times = tuple(step.number for step in new), tuple(step.time for step in new)
         parts = tuple({node: _bare(part) for node, part in step.parts.items()} for step in new)
         work = DrainWork(path, start, numbers, parts, forms, self._contact, self._config.stream)
-        return DrainBatch(start, numbers, times, through, tuple(work.parts(shares)))
+        batch = DrainBatch(start, numbers, times, values, through, tuple(work.parts(shares)))
+        self._begun.append(batch)
+        return batch
 
     def _choose(self, layouts: Layouts) -> Chosen:
         assert self._store is not None
@@ -140,10 +153,13 @@ class Draining:
         return found
 
     def take(self, batch: DrainBatch) -> None:
-        """Let a batch count that was written."""
+        """Let a batch count that was written: the oldest one that was begun."""
         assert self._store is not None
+        oldest = self._begun[0]
+        assert batch is oldest, f"steps up to {oldest.through} come before those up to {batch.through}"
+        self._begun.popleft()
         if batch.numbers:
-            self._store.commit(batch.start, batch.numbers, batch.times)
+            self._store.commit(batch.start, batch.numbers, batch.times, batch.values)
             self._there.update(batch.numbers)
         self.cursor = batch.through
 
@@ -157,4 +173,4 @@ def _value(chosen: tuple[BlockForm, tuple[str, int]] | None, step: RawStep) -> A
 
 def _bare(part: Step) -> Step:
     """Give what tasks need of a step: its blocks, without what is told of them."""
-    return replace(part, extremes=b"", attributes=())
+    return Step(part.number, part.layout, part.sources, part.files, part.values)

@@ -83,35 +83,25 @@ class RawStore:
         self._store.create(name, (name,), values.shape, values.dtype, self._attributes.of(name), chunks=values.shape)
         self._store.write(name, 0, values)
 
-    def make_room(self, end: int, forms: Mapping[str, BlockForm]) -> tuple[Form, ...]:
-        """Lengthen every variable of some steps, before their values are written.
+    def forms(self, likes: Mapping[str, BlockForm]) -> tuple[Form, ...]:
+        """Give how the arrays of some steps lie in files; those that aren't there yet are made.
 
         Parameters
         ----------
-        end
-            How many steps there are then.
-        forms
+        likes
             One block of each variable of these steps.
-
-        Returns
-        -------
-        tuple
-            How the arrays lie in files.
 
         Raises
         ------
         ConfigError
             If the store has one that the drain can't go on with.
         """
-        for form in forms.values():
-            if form.name not in self._store:
-                self._create(form)
-        for name in self._store.names(self._axis):
-            self._store.resize(name, end)
-        return tuple(self._form(form) for form in forms.values() if form.shape)
+        for like in likes.values():
+            if like.name not in self._store:
+                self._create(like)
+        return tuple(self._form(like) for like in likes.values() if like.shape)
 
-    def write_values(self, name: str, start: int, values: Sequence[Any]) -> None:
-        """Write single values of consecutive steps; where one is None, it is NaN (0 for integers)."""
+    def _write_values(self, name: str, start: int, values: Sequence[Any]) -> None:
         dtype = np.dtype(self._store.metadata(name)["data_type"])
         empty = np.nan if dtype.kind in "fc" else 0
         self._store.write(name, start, np.array([empty if value is None else value for value in values], dtype))
@@ -132,9 +122,26 @@ class RawStore:
         value = self._attributes.fill_value(name)
         return {} if value is None else {"missing_value": value}
 
-    def commit(self, start: int, numbers: Sequence[int], times: Sequence[float]) -> None:
-        """Show steps that tasks have written."""
+    def commit(
+        self, start: int, numbers: Sequence[int], times: Sequence[float], values: Mapping[str, Sequence[Any]]
+    ) -> None:
+        """Show steps whose arrays tasks have written, and nothing of later ones that may be there already.
+
+        Parameters
+        ----------
+        start
+            Index of the first one on the time axis.
+        numbers, times
+            Of the steps.
+        values
+            Name to single values of these steps; where one is None, it is NaN (0 for integers).
+        """
+        for name, own in values.items():
+            self._write_values(name, start, own)
         self._store.write(STEP, start, np.asarray(numbers))
         if self._axis != STEP:
             self._store.write(self._axis, start, np.asarray(times, "f8"))
-        self._store.commit(bbflow_steps=start + len(numbers))
+        end = start + len(numbers)
+        for name in self._store.names(self._axis):
+            self._store.resize(name, end)
+        self._store.commit(bbflow_steps=end)

@@ -1,5 +1,6 @@
 """What a drain task does: it takes fields from where they lie, and writes them as chunks in large pieces."""
 
+import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import astuple, dataclass, replace
@@ -111,9 +112,17 @@ def drain_steps(work: DrainWork, gate: Callable[[int], AbstractContextManager[No
     return Drained(size, stored, repeated)
 
 
-def get_ready(pool: str) -> None:
-    """Import what drains, and map a node's pool: a task, before the first step is there."""
+def get_ready(write: Callable[[DrainWork], Drained], pool: str) -> None:
+    """Import what a writing function needs, and map a node's pool: a task, before the first step is there."""
     map_pool(pool)
+
+
+def write_packed(write: Callable[[DrainWork], Drained], packed: bytes, *before: Drained) -> Drained:
+    """Write what was pickled; a task, which begins when those that write the same files before it have ended.
+
+    Dask's scheduler unpickles arguments and pickles them again, but for bytes.
+    """
+    return write(pickle.loads(packed))
 
 
 class _Making:

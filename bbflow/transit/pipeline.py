@@ -17,6 +17,7 @@ from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.chain.comparing import check_clock
 from bbflow.transit.chain.taking_over import keep_state, take_over
 from bbflow.transit.cluster import Cluster, dask_failures
+from bbflow.transit.drain_stage import DrainStage
 from bbflow.transit.folding.checkpoints import nodes_with_states
 from bbflow.transit.opening import FirstStep, check_variables, make_clock, own_names
 from bbflow.transit.outcome import Outcome as Outcome
@@ -25,7 +26,7 @@ from bbflow.transit.output.claiming import STATE_FILE
 from bbflow.transit.policy import check_policy
 from bbflow.transit.running import Running
 from bbflow.transit.safe import read_safe_copy
-from bbflow.transit.stages import DrainStage, FoldStage
+from bbflow.transit.stages import FoldStage
 from bbflow.view.consumers import FOLD, Consumers, consumers_of, owner_of
 from bbflow.view.stream import StreamView
 from bbflow.view.watch import Watcher

@@ -1,10 +1,9 @@
-"""The two stages that go through a stream side by side: fold with publication, and drain."""
+"""What stages that go through a stream side by side share, and the one that folds and publishes."""
 
 import math
 import pickle
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -13,9 +12,6 @@ from distributed import Future, KilledWorker
 
 from bbflow.belongings import clear, is_ours
 from bbflow.cf import StreamAttributes
-from bbflow.drain.draining import DrainBatch, Draining, RawStep
-from bbflow.drain.writing import Drained, together
-from bbflow.drain.writing import get_ready as get_ready_to_drain
 from bbflow.errors import BbflowError
 from bbflow.operators.windows.calendars import Clock
 from bbflow.records import Block, BlockForm, Layout
@@ -24,10 +20,9 @@ from bbflow.transit.chain.saved import SavedState
 from bbflow.transit.chain.taking_over import carried_on
 from bbflow.transit.folding.batches import Batch
 from bbflow.transit.folding.kept import Kept
-from bbflow.transit.folding.patterns import parts_of
 from bbflow.transit.folding.planning import FoldSite
 from bbflow.transit.folding.plans import Directories, FoldPlan
-from bbflow.transit.folding.regions import find_time, singles_of
+from bbflow.transit.folding.regions import singles_of
 from bbflow.transit.folding.sources import fold_lane, get_ready, keep_plan
 from bbflow.transit.folding.states import remove_stale, remove_states
 from bbflow.transit.folding.task import FoldReceipt, fold_joined
@@ -38,14 +33,13 @@ from bbflow.transit.output.fields import field_of
 from bbflow.transit.output.results import Published, Results
 from bbflow.transit.pace import Pace, ReadySteps
 from bbflow.transit.placing import StreamArrays, place_diagnostics, write_field_coordinates, write_referenced
-from bbflow.transit.policy import writing
 from bbflow.transit.publishing import SETTLED_DIRECTORY, Publication, Publishing
 from bbflow.transit.room import check_room
 from bbflow.transit.rosters import RosterFiles
 from bbflow.transit.running import Running
 from bbflow.transit.safe import SafeCopies, read_safe_copy
-from bbflow.transit.tasks import TaskBatch, Work, called_with_packed
-from bbflow.view.consumers import DRAIN, FOLD, no_checkpoint
+from bbflow.transit.tasks import TaskBatch, Work
+from bbflow.view.consumers import FOLD
 
 T = TypeVar("T")
 ROWS_DIRECTORY, FIELDS_DIRECTORY = ".rows", ".fields"
@@ -53,17 +47,17 @@ ROWS_DIRECTORY, FIELDS_DIRECTORY = ".rows", ".fields"
 
 
 class DriverStage:
-    """What both stages share.
+    """What stages share.
 
     Parameters
     ----------
     run
-        What holds for both.
+        What holds for all.
     """
 
     def __init__(self, run: Running) -> None:
         self.run = run
-        """What holds for both."""
+        """What holds for all."""
         self._pace = Pace(run.capacity, len(run.nodes))
         self.wait_s = math.inf
         """After so long it may be time to begin a batch, whatever else happens (seconds)."""
@@ -331,60 +325,3 @@ class FoldStage(DriverStage):
     def _has_time(self, node: str) -> bool:
         step = self.run.view.step(node, self.folding.cursor)
         return step is not None and bool(singles_of(step.layout, self.run.config.time.variable))
-
-
-class DrainStage(DriverStage):
-    """Drains batch by batch."""
-
-    def __init__(self, run: Running) -> None:
-        super().__init__(run)
-        cursors = {node: step for node, (step, _) in run.consumers.of(DRAIN).items()}
-        self.draining = Draining(run.config, run.contact, cursors)
-        self._hosts = sorted({node.host for node in run.nodes.values()})
-        self._write = partial(called_with_packed, writing(run.config.raw))
-        self._tasks: TaskBatch[DrainBatch] | None = None
-        self._ready = self.submit_ready(get_ready_to_drain)
-
-    @property
-    def idle(self) -> bool:
-        """Whether no task runs."""
-        return self._tasks is None
-
-    def begin(self) -> None:
-        """Submit the next batch, if there is one and none runs."""
-        is_over = self.run.view.frontier <= self.draining.cursor
-        if self._tasks is not None or is_over or not self._is_time(self.draining.cursor):
-            return
-        ready = self.draining.some(self.run.view.steps_after(self.draining.cursor), self.run.view.bytes_of)
-        through = ready[-1] if ready else self.run.view.frontier
-        steps = [self._raw_step(number) for number in ready if self.draining.keeps(number)]
-        batch = self.draining.next_batch(steps, through, len(self._hosts))
-        works = [((pickle.dumps(work),), self._hosts[work.share]) for work in batch.works]
-        self._tasks = TaskBatch(self.run.cluster, batch, self._write, works, self.run.wake)
-
-    def _raw_step(self, number: int) -> RawStep:
-        parts = parts_of(self.run.view, number)
-        at = find_time(parts, self.run.config.time.variable)
-        return RawStep(number, math.nan if at is None else at, parts)
-
-    def take(self) -> None:
-        """Let the batch count if its tasks are done."""
-        done: list[Drained] | None = self._tasks.results() if self._tasks else None
-        if self._tasks is None or done is None:
-            return
-        batch, started_s = self._tasks.batch, self._tasks.started_s
-        self._tasks = None
-        self.draining.take(batch)
-        self.run.consumers.commit(DRAIN, self.draining.cursor, self.run.nodes, no_checkpoint)
-        if batch.numbers:
-            total = together(done)
-            self.log_batch(
-                "drain",
-                batch.numbers,
-                started_s,
-                time.time(),
-                total.bytes,
-                every=self.run.config.raw.every,
-                stored_bytes=total.stored_bytes,
-                repeated_bytes=total.repeated_bytes,
-            )

@@ -1,6 +1,5 @@
 """Batches of Dask tasks that are in flight, and what is done when their workers die."""
 
-import pickle
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
@@ -14,17 +13,8 @@ WORKER_DEATHS = 5
 """A batch whose workers die so often is at fault itself."""
 
 B = TypeVar("B")
-T = TypeVar("T")
 Work = tuple[tuple[Any, ...], str]
 """Arguments of a task, and the host that it must run on."""
-
-
-def called_with_packed(function: Callable[[Any], T], packed: bytes) -> T:
-    """Call a function with what was pickled; a task.
-
-    Dask's scheduler unpickles arguments and pickles them again, but for bytes.
-    """
-    return function(pickle.loads(packed))
 
 
 class TaskBatch(Generic[B]):
@@ -62,7 +52,8 @@ class TaskBatch(Generic[B]):
         self._cluster, self._function, self._works, self._done = cluster, function, works, done
         self._deaths = 0
         self._guarded = guarded
-        self._futures = self._submit()
+        self.futures = self._submit()
+        """For each of the works what is to come of it."""
         if not works:
             done()
 
@@ -79,14 +70,14 @@ class TaskBatch(Generic[B]):
         NodeError
             If that happens again and again.
         """
-        if not all(future.done() for future in self._futures):
+        if not all(future.done() for future in self.futures):
             return None
         try:
-            return [future.result() for future in self._futures]
+            return [future.result() for future in self.futures]
         except KilledWorker as error:
             self._deaths += 1
             if self._deaths >= WORKER_DEATHS:
                 raise NodeError(f"the Dask workers die again and again ({error}): give them more memory") from None
             self._works = self._works if self._guarded is None else self._guarded()
-            self._futures = self._submit()
+            self.futures = self._submit()
             return None

@@ -107,6 +107,43 @@ def test_tasks_side_by_side_write_what_one_task_writes(tmp_path, shares):
     np.testing.assert_array_equal(xr.open_zarr(tmp_path / "raw.zarr")["field"].values, expected)
 
 
+LATE = """
+variables = {name: io.define_variable(name, np.empty(0), [6], [0], [6], True) for name in ("field", "late")}
+number = io.define_variable("number", np.array([0]))
+engine = io.open("out", Mode.Write)
+for step in range(5):
+    engine.begin_step()
+    for name in ("field", "late") if step > 2 else ("field",):
+        engine.put(variables[name], np.arange(6) + 10.0 * step, Mode.Sync)
+    engine.put(number, np.array([step]), Mode.Sync)
+    engine.end_step()
+engine.close()
+"""
+
+
+def test_readers_see_nothing_of_a_batch_that_is_begun_before_the_last_one_counts(tmp_path):
+    with EmbeddedNodes(1, 1 << 18) as nodes:
+        write(nodes.contact, LATE, write_config(tmp_path))
+        draining = open_draining(tmp_path, nodes.contact)
+        held = raw_steps(nodes, steps_of(watch(nodes)))
+        batches = [draining.next_batch(held[begin:end], end - 1, 1) for begin, end in ((0, 3), (3, 5))]
+        assert (draining.cursor, draining.reached) == (-1, 4)
+        for batch in batches:
+            for work in batch.works:
+                drain_steps(work)
+    expected = np.arange(6) + 10.0 * np.arange(5)[:, None]
+    with pytest.raises(AssertionError, match="steps up to 2 come before those up to 4"):
+        draining.take(batches[1])
+    for batch, shown in zip(batches, (3, 5), strict=True):
+        draining.take(batch)
+        assert (draining.cursor, draining.count) == (shown - 1, shown)
+        raw = xr.open_zarr(tmp_path / "raw.zarr")
+        assert raw.number.values.tolist() == list(range(shown))
+        np.testing.assert_array_equal(raw["field"].values, expected[:shown])
+        np.testing.assert_array_equal(raw["late"].values[:3], np.full((3, 6), np.nan))
+        np.testing.assert_array_equal(raw["late"].values[3:], expected[3:shown])
+
+
 def test_an_array_that_changes_its_shape_is_named(tmp_path):
     with EmbeddedNodes(1, 1 << 18) as nodes:
         draining = open_draining(tmp_path, nodes.contact)

@@ -1,0 +1,100 @@
+"""The stage that drains: batches of raw steps, the next one planned and submitted while one is written."""
+
+import math
+import pickle
+import time
+from collections import deque
+from functools import partial
+
+from distributed import Future
+
+from bbflow.drain.draining import DrainBatch, Draining, RawStep
+from bbflow.drain.writing import Drained, get_ready, together, write_packed
+from bbflow.transit.folding.patterns import parts_of
+from bbflow.transit.folding.regions import find_time
+from bbflow.transit.policy import writing
+from bbflow.transit.running import Running
+from bbflow.transit.stages import DriverStage
+from bbflow.transit.tasks import TaskBatch
+from bbflow.view.consumers import DRAIN, no_checkpoint
+
+MOST_BEGUN = 2
+"""Batches that are begun at a time: while one is written, the next one is planned and waits for it."""
+
+
+class DrainStage(DriverStage):
+    """Drains batch by batch."""
+
+    def __init__(self, run: Running) -> None:
+        super().__init__(run)
+        cursors = {node: step for node, (step, _) in run.consumers.of(DRAIN).items()}
+        self.draining = Draining(run.config, run.contact, cursors)
+        self._hosts = sorted({node.host for node in run.nodes.values()})
+        self._write = writing(run.config.raw)
+        self._task = partial(write_packed, self._write)
+        self._begun: deque[TaskBatch[DrainBatch]] = deque()
+        self._ready = self.submit_ready(partial(get_ready, self._write))
+
+    @property
+    def idle(self) -> bool:
+        """Whether no task runs."""
+        return not self._begun
+
+    def begin(self) -> None:
+        """Submit the next batches, if there are some, and not as many are begun as may be."""
+        while len(self._begun) < MOST_BEGUN and self._has_next():
+            reached = self.draining.reached
+            ready = self.draining.some(self.run.view.steps_after(reached), self.run.view.bytes_of)
+            through = ready[-1] if ready else self.run.view.frontier
+            steps = [self._raw_step(number) for number in ready if self.draining.keeps(number)]
+            self._submit(self.draining.next_batch(steps, through, len(self._hosts)))
+
+    def _has_next(self) -> bool:
+        reached = self.draining.reached
+        return self.run.view.frontier > reached and self._is_time(reached)
+
+    def _submit(self, batch: DrainBatch) -> None:
+        """Let a batch be written, each share of the files when the batch before has written its part of them."""
+        works = [((pickle.dumps(work),), self._hosts[work.share]) for work in batch.works]
+        before = self._before()
+        chained = [
+            ((*arguments, *before.get(work.share, ())), host)
+            for work, (arguments, host) in zip(batch.works, works, strict=True)
+        ]
+        # What is submitted anew follows nothing: all before it is written then.
+        self._begun.append(TaskBatch(self.run.cluster, batch, self._task, chained, self.run.wake, lambda: works))
+
+    def _before(self) -> "dict[int, tuple[Future[Drained]]]":
+        """Give the tasks of the last batch that is begun, by their shares."""
+        if not self._begun:
+            return {}
+        last = self._begun[-1]
+        return {work.share: (future,) for work, future in zip(last.batch.works, last.futures, strict=True)}
+
+    def _raw_step(self, number: int) -> RawStep:
+        parts = parts_of(self.run.view, number)
+        at = find_time(parts, self.run.config.time.variable)
+        return RawStep(number, math.nan if at is None else at, parts)
+
+    def take(self) -> None:
+        """Let the batches count whose tasks are done, in their order."""
+        while self._begun:
+            done: list[Drained] | None = self._begun[0].results()
+            if done is None:
+                return
+            self._count(self._begun.popleft(), together(done))
+
+    def _count(self, tasks: TaskBatch[DrainBatch], total: Drained) -> None:
+        self.draining.take(tasks.batch)
+        self.run.consumers.commit(DRAIN, self.draining.cursor, self.run.nodes, no_checkpoint)
+        if tasks.batch.numbers:
+            self.log_batch(
+                "drain",
+                tasks.batch.numbers,
+                tasks.started_s,
+                time.time(),
+                total.bytes,
+                every=self.run.config.raw.every,
+                stored_bytes=total.stored_bytes,
+                repeated_bytes=total.repeated_bytes,
+            )
