@@ -53,10 +53,12 @@ class DrainWork:
 
     def rows(self, form: Form) -> dict[int, list[int]]:
         """Give the rows of an array that this task writes, by the index of their file."""
+        begin, end = self.start, self.start + len(self.numbers)
         rows: dict[int, list[int]] = {}
-        for row in range(self.start, self.start + len(self.numbers)):
-            if form.owner(row // form.steps, self.shares) == self.share:
-                rows.setdefault(row // form.steps, []).append(row)
+        for index in range(begin // form.steps, -(-end // form.steps)):
+            if form.owner(index, self.shares) == self.share:
+                first = index * form.steps
+                rows[index] = [*range(max(begin, first), min(end, first + form.steps))]
         return rows
 
 

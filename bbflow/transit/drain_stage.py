@@ -18,8 +18,8 @@ from bbflow.transit.stages import DriverStage
 from bbflow.transit.tasks import TaskBatch
 from bbflow.view.consumers import DRAIN, no_checkpoint
 
-MOST_BEGUN = 2
-"""Batches that are begun at a time: while one is written, the next one is planned and waits for it."""
+MOST_BEGUN = 3
+"""Batches that are begun at a time: one is written, others wait for it, also while the driver plans for the fold."""
 
 
 class DrainStage(DriverStage):
@@ -65,11 +65,9 @@ class DrainStage(DriverStage):
         self._begun.append(TaskBatch(self.run.cluster, batch, self._task, chained, self.run.wake, lambda: works))
 
     def _before(self) -> "dict[int, tuple[Future[Drained]]]":
-        """Give the tasks of the last batch that is begun, by their shares."""
-        if not self._begun:
-            return {}
-        last = self._begun[-1]
-        return {work.share: (future,) for work, future in zip(last.batch.works, last.futures, strict=True)}
+        """Give the last task of each share that is begun."""
+        begun = ((tasks.batch.works, tasks.futures) for tasks in self._begun)
+        return {work.share: (future,) for some in begun for work, future in zip(*some, strict=True)}
 
     def _raw_step(self, number: int) -> RawStep:
         parts = parts_of(self.run.view, number)
