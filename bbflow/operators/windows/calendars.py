@@ -1,8 +1,10 @@
 """Calendars: numbers on a time axis and the dates that they stand for."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import cftime  # type: ignore[import-untyped]
+import numpy as np
 
 from bbflow.errors import ConfigError, nearest
 
@@ -68,6 +70,10 @@ class Clock:
     def date(self, value: float) -> cftime.datetime:
         """Give the date that a number stands for, to the microsecond; of a step's number one that nobody sees."""
         return cftime.num2date(value, *self._reckoning)
+
+    def dates(self, values: Sequence[float]) -> list[cftime.datetime]:
+        """Give the dates of finite numbers; a hundred take hardly longer than two."""
+        return list(cftime.num2date(np.array(values, "f8"), *self._reckoning))
 
     def number(self, date: cftime.datetime) -> float:
         """Give the number that stands for a date of this calendar."""

@@ -1,8 +1,9 @@
 """What is folded next, and which states count: the fold's bookkeeping, without any I/O."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import msgpack
@@ -14,6 +15,7 @@ from bbflow.operators.windows.calendars import Clock
 from bbflow.records import Layout
 from bbflow.transit.folding.batches import Batch
 from bbflow.transit.folding.counted import CountedFiles, CountedStates
+from bbflow.transit.folding.dates import StepDates
 from bbflow.transit.folding.inherited import Before, Inherited, Origins
 from bbflow.transit.folding.inputs import Inputs
 from bbflow.transit.folding.kept import Kept
@@ -87,6 +89,7 @@ class Folding:
         checkpoints = [(step, msgpack.unpackb(checkpoint)) for step, checkpoint in cursors.values() if checkpoint]
         self._restore(checkpoints, rosters or {})
         self._patterns = Patterns(self._pattern)
+        self._dates = StepDates()
         self.lanes = Lanes(config.stream, config.output)
         """Where shards are folded, and where their states lie."""
         self._planning = Planning(config.diagnostics, {}, self.lanes)
@@ -123,7 +126,8 @@ class Folding:
         batch = Batch((), (), {}, self.cursor)
         complete = view.steps_after(self.cursor)
         torn = view.torn_after(self.cursor, complete)
-        for number in sorted([*complete, *torn])[: self.config.workers.batch_steps]:
+        numbers = sorted([*complete, *torn])[: self.config.workers.batch_steps]
+        for at, number in enumerate(numbers):
             parts = parts_of(view, number)
             if number in torn or (self.losses and self._lacks_time(parts, clock)):
                 batch = replace(batch, through=number, late=batch.late + 1, torn=(*batch.torn, number))
@@ -135,7 +139,8 @@ class Folding:
                 continue
             if self._offset is None:
                 self._offset = self._offset_from(number)
-            date, offset = clock.date(time), self._offset
+            offset, ahead = self._offset, islice(numbers, at + 1, None)
+            date = self._dates.of(time, clock, self._times(ahead, view, clock, offset))
             keys = {window.name: window.key(date, number + offset) for window in self.timeline.windows}
             pattern = self._patterns.of(number, parts, whole=not self.losses or view.is_whole(number))
             if not batch.fits(keys, pattern.places):
@@ -148,6 +153,11 @@ class Folding:
         if not clock.by_steps:
             return step_time(number, parts, self.config.time.variable)
         return float(number + (self._offset_from(number) if self._offset is None else self._offset))
+
+    def _times(self, numbers: Iterable[int], view: StreamView, clock: Clock, offset: int) -> Iterator[float | None]:
+        """Give the times of steps as `_time` does, None for those that have none."""
+        for number in numbers:
+            yield number + offset if clock.by_steps else find_time(parts_of(view, number), self.config.time.variable)
 
     def _lacks_time(self, parts: Parts, clock: Clock) -> bool:
         return not clock.by_steps and find_time(parts, self.config.time.variable) is None
