@@ -51,6 +51,9 @@ class _Mapped:
     """Parts that have their pages."""
 
 
+MADV_POPULATE_WRITE = 23
+"""Linux's number, which Python has no name for."""
+
 _mapped: dict[str, _Mapped] = {}
 """This process's own files."""
 _sources: "WeakValueDictionary[tuple[str, int, int], mmap.mmap]" = WeakValueDictionary()
@@ -136,16 +139,26 @@ def map_target(path: str, extents: Sequence[Extent]) -> mmap.mmap:
     return known.mapping
 
 
-def _make(path: str, extents: Iterable[Extent]) -> tuple[int, mmap.mmap]:
+def _make(path: str, extents: Collection[Extent]) -> tuple[int, mmap.mmap]:
     """Give parts of a file their pages, and map it."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         with naming(path):
             for offset, size in extents:
                 os.posix_fallocate(descriptor, offset, size)
-        return os.fstat(descriptor).st_ino, mmap.mmap(descriptor, 0)
+        mapping = mmap.mmap(descriptor, 0)
+        for offset, size in extents:
+            _touch(mapping, offset, size)
+        return os.fstat(descriptor).st_ino, mapping
     finally:
         os.close(descriptor)
+
+
+def _touch(mapping: mmap.mmap, offset: int, size: int) -> None:
+    """Map pages for writing in one call: one by one, as they are written, takes twice as long."""
+    first = offset // mmap.PAGESIZE * mmap.PAGESIZE
+    with suppress(OSError):  # Linux before 5.14
+        mapping.madvise(MADV_POPULATE_WRITE, first, offset + size - first)
 
 
 def map_file(path: str) -> mmap.mmap:
