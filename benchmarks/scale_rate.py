@@ -1,6 +1,12 @@
 """Fold rates: what comes through from Put to the states, against the kernel's own rate on blocks of that size."""
 
+import statistics
+import subprocess
+import sys
 import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +18,7 @@ from benchmarks.rows import Row
 from benchmarks.scale_run import Case, run
 
 CASES = {
-    "1 MiB blocks": (Case(1, 1, 1 << 18, 4000), 256),
+    "1 MiB blocks": (Case(1, 1, 1 << 18, 4000), 512),
     "64 MiB blocks": (Case(1, 1, 1 << 24, 200, capacity="2GiB"), 16),
     "16 KiB blocks, 20 variables x 1,000 ranks": (Case(20, 1000, 1 << 12, 48, capacity="2GiB"), 4),
 }
@@ -32,13 +38,15 @@ def measure(*, quick: bool) -> list[Row]:
 def _rows(name: str, case: Case, steps: int, *, quick: bool) -> list[Row]:
     if quick:
         case = Case(case.variables, max(case.ranks // 10, 1), case.points, case.steps // 4, capacity=case.capacity)
-    kernel = kernel_rate(case.points, steps, 3 if quick else 7)
+    repeat = 3 if quick else 7
+    kernel, beside = kernel_rate(case.points, steps, repeat), rate_beside_a_copy(case.points, steps, repeat)
     with tempfile.TemporaryDirectory(prefix="bbflow-bench-") as folder:
         cost = run(case, Path(folder))
     worker = case.step_bytes / cost.step_cpu_s["worker"] / 1e9
     through = case.step_bytes / cost.step_s / 1e9
     return [
         Row(f"{name}: the kernel alone (the ratio's 1)", kernel, "GB/s", 1.0),
+        Row(f"{name}: the kernel beside a copy of as many bytes, wall time", beside, "GB/s", beside / kernel),
         Row(f"{name}: bytes folded to the worker's CPU time", worker, "GB/s", worker / kernel),
         Row(f"{name}: from Put to states, wall time", through, "GB/s", through / kernel),
     ]
@@ -46,16 +54,37 @@ def _rows(name: str, case: Case, steps: int, *, quick: bool) -> list[Row]:
 
 def kernel_rate(points: int, steps: int, repeat: int) -> float:
     """Give GB/s of CPU time that the kernel folds of float32 blocks, from one state into another."""
+    calls = _calls(points, steps)
+    return 4e-3 * rate(lambda: [call() for call in calls], len(calls) * steps * points, repeat)
+
+
+def rate_beside_a_copy(points: int, steps: int, repeat: int) -> float:
+    """Give GB/s that the kernel folds while another process copies as much: no pipeline on this machine is faster."""
+    calls = _calls(points, steps)
+    words = [sys.executable, str(Path(__file__).with_name("scale_copier.py")), str(points)]
+    seconds = []
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as copier:
+        assert copier.stdin is not None
+        assert copier.stdout is not None
+        for _ in range(repeat + 1):
+            began = time.perf_counter()
+            for call in calls:
+                print(steps, file=copier.stdin, flush=True)
+                call()
+                copier.stdout.readline()
+            seconds.append(time.perf_counter() - began)
+    return 4e-9 * len(calls) * steps * points / statistics.median(seconds[1:])
+
+
+def _calls(points: int, steps: int) -> list[Callable[[], object]]:
+    """Give calls of the kernel, each with other blocks, that were made once."""
     diagnostics = parse_diagnostics({"v": ["mean", "std", "min", "max"]}, ["run"])
     layout = StateLayout.of(diagnostics["v"].operators, dtype=np.dtype("f4"), points=points)
-    count = max(KERNEL_BYTES // (4 * points), steps)
-    blocks = np.random.default_rng(1).random((count, points), "f4")
+    count = max(KERNEL_BYTES // (4 * points) // steps, 1)
+    blocks = np.random.default_rng(1).random((count, steps, points), "f4")
     states = [np.zeros(layout.nbytes, "u1") for _ in range(2)]
     layout.clear(states[0])
-
-    def fold() -> None:
-        for at in range(0, count, steps):
-            fold_steps(layout, states[0], states[1], list(blocks[at : at + steps]))
-
-    fold()
-    return 4e-3 * rate(fold, count * points, repeat)
+    calls = [partial(fold_steps, layout, states[0], states[1], list(own)) for own in blocks]
+    for call in calls:
+        call()
+    return calls
