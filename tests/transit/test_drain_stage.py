@@ -1,0 +1,112 @@
+"""Batches of the drain that follow each other count in their order, whatever becomes of the workers."""
+
+import os
+import queue
+from functools import partial
+from pathlib import Path
+
+import dask
+import numpy as np
+import pytest
+import xarray as xr
+
+from bbflow.cf import StreamAttributes
+from bbflow.config import Config, RawConfig, TimeConfig, WorkersConfig
+from bbflow.drain import draining
+from bbflow.drain.writing import drain_steps
+from bbflow.events import EventLog, read_events
+from bbflow.landing.contact import read_contact
+from bbflow.landing.embedded import EmbeddedNodes
+from bbflow.transit import drain_stage
+from bbflow.transit.cluster import local_cluster
+from bbflow.transit.drain_stage import MOST_BEGUN, DrainStage
+from bbflow.transit.running import Running
+from bbflow.view.consumers import DRAIN, Consumers
+from bbflow.view.stream import News, StreamView
+from testsupport.writers import steps_of, watch, write, write_config
+
+STEPS = 8
+WRITE = f"""
+field = io.define_variable("field", np.empty(0), [6], [0], [6], True)
+number = io.define_variable("number", np.array([0]))
+engine = io.open("out", Mode.Write)
+for step in range({STEPS}):
+    engine.begin_step()
+    engine.put(field, np.arange(6) + 10.0 * step, Mode.Sync)
+    engine.put(number, np.array([step]), Mode.Sync)
+    engine.end_step()
+engine.close()
+"""
+
+
+def deadly(folder, work):
+    """Write, and kill the worker afterwards, for as long as there are files that say so."""
+    done = drain_steps(work)
+    for path in sorted(Path(folder).glob(f"{work.numbers[0]}.*"))[:1]:
+        path.unlink()
+        os._exit(9)
+    return done
+
+
+@pytest.fixture(params=[0, 3], ids=["given up at once", "run again"])
+def stage(request, tmp_path, monkeypatch):
+    """The drain of a stream that has ended, in batches of one step; its news; and where it is told whom to kill.
+
+    Dask runs a task again as often as the parameter says; then it gives it up, and what follows it.
+    """
+    monkeypatch.setattr(draining, "LEAST_BYTES", 1)
+    monkeypatch.setattr(draining, "MOST_BYTES", 1)
+    deaths = tmp_path / "deaths"
+    deaths.mkdir()
+    monkeypatch.setattr(drain_stage, "writing", lambda raw: partial(deadly, str(deaths)))
+    config = Config("model", {}, tmp_path, TimeConfig(variable="number"), RawConfig())
+    woken = queue.SimpleQueue()
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": request.param}),
+        EmbeddedNodes(1, 1 << 18) as nodes,
+        local_cluster(WorkersConfig(processes=1, threads=1)) as cluster,
+    ):
+        write(nodes.contact, WRITE, write_config(tmp_path))
+        addresses = {node.name: node for node in read_contact(nodes.contact)}
+        (name,) = addresses
+        view = StreamView([name], {name: -1})
+        view.update(name, News("closed", 1, 1, tuple(steps_of(watch(nodes))), STEPS - 1))
+        consumers, log = Consumers(list(addresses.values()), "model", [DRAIN]), EventLog(tmp_path)
+        wake = partial(woken.put, None)
+        stage = DrainStage(Running(config, nodes.contact, addresses, cluster, consumers, 1 << 18, view, log, wake))
+        stage.draining.open(tmp_path / "raw.zarr", StreamAttributes({}), None)
+        yield stage, woken, deaths
+        consumers.close()
+        log.close()
+
+
+def drain(stage, woken):
+    """Let the stage drain all; give how many batches were begun at most, and the cursor whenever it had changed."""
+    most, cursors = 0, [stage.draining.cursor]
+    while True:
+        stage.take()
+        stage.begin()
+        most = max(most, len(stage._begun))
+        cursors += [stage.draining.cursor] if stage.draining.cursor != cursors[-1] else []
+        if stage.idle:
+            return most, cursors
+        woken.get(timeout=300)
+
+
+@pytest.mark.parametrize("deaths", [{}, {0: 1}, {1: 2, 2: 1}], ids=["nobody", "once", "two batches"])
+def test_batches_count_in_their_order_and_each_once_whatever_worker_dies(tmp_path, stage, deaths):
+    stage, woken, folder = stage
+    for step, count in deaths.items():
+        for number in range(count):
+            (folder / f"{step}.{number}").touch()
+    most, cursors = drain(stage, woken)
+    assert most == MOST_BEGUN
+    assert cursors == sorted(cursors)
+    assert cursors[-1] == STEPS - 1
+    assert not list(folder.iterdir())
+    raw = xr.open_zarr(tmp_path / "raw.zarr")
+    assert raw.bbflow_step.values.tolist() == list(range(STEPS))
+    np.testing.assert_array_equal(raw["field"].values, np.arange(6) + 10.0 * np.arange(STEPS)[:, None])
+    drained = [event for event in read_events(tmp_path) if event["event"] == "drain"]
+    assert [event["first_step"] for event in drained] == list(range(STEPS))
+    assert all(event["bytes"] == 48 for event in drained)
