@@ -59,7 +59,7 @@ def kernel_rate(points: int, steps: int, repeat: int) -> float:
 
 
 def rate_beside_a_copy(points: int, steps: int, repeat: int) -> float:
-    """Give GB/s that the kernel folds while another process copies as much: no pipeline on this machine is faster."""
+    """Give GB/s that the kernel folds while another process copies as much into shared memory."""
     calls = _calls(points, steps)
     words = [sys.executable, str(Path(__file__).with_name("scale_copier.py")), str(points)]
     seconds = []
