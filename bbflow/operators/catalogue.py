@@ -23,6 +23,22 @@ KINDS: Mapping[str, OperatorKind] = {kind.name: kind for module in MODULES for k
 """The built-in ones, by name."""
 
 
+class OwnNames:
+    """The names of all operators, built-in and users'.
+
+    Parameters
+    ----------
+    *others
+        What else counts as one.
+    """
+
+    def __init__(self, *others: str) -> None:
+        self._others = others
+
+    def __contains__(self, name: object) -> bool:
+        return name in KINDS or name in self._others or name in installed()  # last: all packages are looked through
+
+
 def find_kind(name: str, *others: str) -> OperatorKind:
     """Give the kind of a name; a built-in one comes before a user's.
 

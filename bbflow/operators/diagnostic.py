@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 
 from bbflow.errors import ConfigError, nearest
-from bbflow.operators.catalogue import KINDS
+from bbflow.operators.catalogue import OwnNames
 from bbflow.operators.expressions import Expression, parse_expression
 from bbflow.operators.family import DType
 from bbflow.operators.filter import Filter
 from bbflow.operators.names.known import expand
 from bbflow.operators.operator import Operator
-from bbflow.operators.own.finding import installed
 from bbflow.operators.own.guard import isolate
 from bbflow.operators.parse import FILTER, parse_operators
 from bbflow.operators.space import Space, parse_space
@@ -118,7 +117,7 @@ def parse_diagnostics(content: Any, windows: list[Any]) -> dict[str, Diagnostic]
         parts = chosen if isinstance(chosen, Mapping) else {"operators": chosen}
         try:
             check_keys(parts, KEYS)
-            for number, part in enumerate(expand(parts, dict.fromkeys([*KINDS, *installed(), FILTER]))):
+            for number, part in enumerate(expand(parts, OwnNames(FILTER))):
                 key = str(name) if number == 0 else f"{name}_{number + 1}"
                 if key in diagnostics:
                     raise ConfigError(f"{key!r} is a name that its parts need too: call the other one differently")

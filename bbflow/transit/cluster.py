@@ -21,7 +21,7 @@ from distributed.comm.core import CommClosedError
 from bbflow.atomic import PRIVATE, write_whole
 from bbflow.config import WorkersConfig
 from bbflow.errors import NodeError
-from bbflow.landing.certificate import new_certificate
+from bbflow.landing.certifying import new_certificate
 from bbflow.leftovers import scratch
 from bbflow.transit.security import security_of, without_http
 

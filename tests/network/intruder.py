@@ -19,7 +19,7 @@ from pathlib import Path
 from distributed.comm import connect
 from distributed.security import Security
 
-from bbflow.landing.certificate import new_certificate
+from bbflow.landing.certifying import new_certificate
 from bbflow.landing.handshake import VERSION, prove
 from bbflow.store.frames import encode
 

@@ -1,6 +1,6 @@
 """Names that people know from CDO, xarray and ETCCDI, read into the configuration's own terms."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +20,7 @@ NAMES: Mapping[str, Name] = {name: item for names in ORIGINS.values() for name, 
 """All of them."""
 
 
-def is_name(item: Any, own: Mapping[str, Any]) -> bool:
+def is_name(item: Any, own: Container[str]) -> bool:
     """Whether an item of the configuration's operators is a name of another's, and none of `own`."""
     word = _word(item)
     return word not in own and word in NAMES
@@ -85,7 +85,7 @@ def _given(name: Name, item: Any) -> tuple[list[Any], dict[str, Any]]:
     return (list(value) if isinstance(value, list | tuple) and not name.one_value else [value]), {}
 
 
-def expand(chosen: Mapping[str, Any], own: Mapping[str, Any]) -> list[dict[str, Any]]:
+def expand(chosen: Mapping[str, Any], own: Container[str]) -> list[dict[str, Any]]:
     """Write a diagnostic with known names in the configuration's own terms.
 
     A name with an operator, such as monmean, has its own window, and stands apart from the other operators: each
@@ -96,7 +96,7 @@ def expand(chosen: Mapping[str, Any], own: Mapping[str, Any]) -> list[dict[str, 
     chosen
         A diagnostic's keys, `operators` among them.
     own
-        Our own operators by name; they come first where others know the name too.
+        Names of our own operators; they come first where others know the name too.
 
     Returns
     -------

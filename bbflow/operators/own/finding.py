@@ -5,8 +5,7 @@ import pickle
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +18,9 @@ from bbflow.operators.own.guard import fails, guarded
 from bbflow.operators.readers import flag, number, positive, text
 from bbflow.origin import Origin, origin_of
 
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
 ENTRY_POINTS = "bbflow.operators"
 """Entry points of this group name operators of installed packages."""
 
@@ -27,8 +29,10 @@ GROUP = Parameter(positive, "hand so many steps at once to it", None)
 
 
 @cache
-def installed() -> Mapping[str, EntryPoint]:
+def installed() -> "Mapping[str, EntryPoint]":
     """Give the operators of installed packages, by name."""
+    from importlib.metadata import entry_points  # late: it takes as long as a step, and few have operators of their own
+
     return {item.name: item for item in entry_points(group=ENTRY_POINTS)}
 
 
