@@ -1,4 +1,4 @@
-"""How the kernel's requests reach the mount's program: over io_uring where it is allowed, and to as many threads as wait."""
+"""How the kernel's requests reach the mount: over io_uring where it is allowed, and to as many threads as wait."""
 
 import errno
 import os

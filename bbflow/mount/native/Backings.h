@@ -20,8 +20,8 @@ struct Passage
 };
 
 /** Which files the kernel reads and writes by itself (FUSE passthrough, Linux 6.9). As long as
- *  anybody has a file open by a backing file, the kernel wants everybody to name that one: who needs
- *  other bytes, as a writer does, asks the program for them nevertheless. */
+ *  anybody has a file open by a backing file, the kernel wants everybody to name that one: who
+ * needs other bytes, as a writer does, asks the program for them nevertheless. */
 class Backings
 {
 public:

@@ -17,14 +17,16 @@ void Dispatch::MakeDirectory(const Request &request, Reply &reply)
 {
     const auto &in = request.As<fuse_mkdir_in>();
     const std::string name = request.TextAt(sizeof(in));
-    reply.SendStruct(Found(m_Files.MakeDirectory(request.By, request.Header.nodeid, name, in.mode)));
+    reply.SendStruct(
+        Found(m_Files.MakeDirectory(request.By, request.Header.nodeid, name, in.mode)));
 }
 
 void Dispatch::MakeNode(const Request &request, Reply &reply)
 {
     const auto &in = request.As<fuse_mknod_in>();
     const std::string name = request.TextAt(sizeof(in));
-    reply.SendStruct(Found(m_Files.MakeNode(request.By, request.Header.nodeid, name, in.mode, in.rdev)));
+    reply.SendStruct(
+        Found(m_Files.MakeNode(request.By, request.Header.nodeid, name, in.mode, in.rdev)));
 }
 
 void Dispatch::Symlink(const Request &request, Reply &reply)

@@ -20,8 +20,8 @@ namespace
 /** Calls that wait, for room or for a file, keep their threads. */
 constexpr size_t MostThreads = 512;
 constexpr size_t IdleThreads = 8;
-/** A request that finds no thread waiting at its processor's io_uring is given to the one that answers
- *  next, not to one that comes: so others come early. */
+/** A request that finds no thread waiting at its processor's io_uring is given to the one that
+ * answers next, not to one that comes: so others come early. */
 constexpr size_t SpareThreads = 8;
 constexpr uint16_t MostBackground = 64;
 /** A signal that makes a thread look up from its read; it means nothing else. */

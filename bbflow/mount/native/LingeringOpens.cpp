@@ -45,9 +45,8 @@ void LingeringOpens::CloseIf(const std::function<bool(const Open &)> &isMeant)
     std::deque<Open> meant;
     {
         const std::lock_guard<std::mutex> lock(m_Mutex);
-        const auto rest =
-            std::stable_partition(m_Opens.begin(), m_Opens.end(),
-                                  [&](const Open &open) { return !isMeant(open); });
+        const auto rest = std::stable_partition(m_Opens.begin(), m_Opens.end(),
+                                                [&](const Open &open) { return !isMeant(open); });
         std::move(rest, m_Opens.end(), std::back_inserter(meant));
         m_Opens.erase(rest, m_Opens.end());
     }

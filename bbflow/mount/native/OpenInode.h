@@ -110,13 +110,15 @@ private:
     void CheckGeneration() const;
     void TakeLayout(const Value &reply);
     void DropHandle(std::vector<int64_t> &handles, int64_t handle);
+    void MarkDirty();
+
+    // OpenInodeRead.cpp
     void Reopen(const Caller &caller);
     size_t ReadOnce(const Caller &caller, char *target, size_t most, uint64_t offset);
     void ReadPiece(const Caller &caller, uint64_t index, char *target, size_t most,
                    uint64_t offset);
     std::shared_ptr<PieceFile> FileFor(uint64_t index, uint64_t replica);
     void WaitUntilReady(const Caller &caller, uint64_t index, uint64_t offset, uint64_t bytes);
-    void MarkDirty();
 
     // OpenInodeWrite.cpp
     enum class Way

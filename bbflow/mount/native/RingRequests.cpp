@@ -33,7 +33,7 @@ constexpr const char *PossibleProcessors = "/sys/devices/system/cpu/possible";
     throw std::runtime_error(std::string("bbflow: ") + call + " fails: " + std::strerror(errno));
 }
 
-/** Else the scheduler would rather wake it on an idle processor, which takes longer than the call. */
+/** Else the scheduler would rather wake it on an idle processor, which takes longer than a call. */
 void StayOn(const uint16_t processor)
 {
     cpu_set_t one;
@@ -58,9 +58,9 @@ public:
         {
             Throw("io_uring_setup");
         }
-        m_Bytes = std::max<size_t>(m_Params.sq_off.array + sizeof(uint32_t),
-                                   m_Params.cq_off.cqes +
-                                       m_Params.cq_entries * sizeof(io_uring_cqe));
+        m_Bytes =
+            std::max<size_t>(m_Params.sq_off.array + sizeof(uint32_t),
+                             m_Params.cq_off.cqes + m_Params.cq_entries * sizeof(io_uring_cqe));
         m_Shared = Map(m_Bytes, IORING_OFF_SQ_RING);
         m_Entry = Map(EntryBytes, IORING_OFF_SQES);
         if (m_Shared == nullptr || m_Entry == nullptr)
@@ -168,8 +168,8 @@ uint16_t RingRequests::Processors()
     std::ifstream(PossibleProcessors) >> ranges;
     const size_t last = ranges.find_last_of("-,");
     const std::string highest = last == std::string::npos ? ranges : ranges.substr(last + 1);
-    return static_cast<uint16_t>(
-        highest.empty() ? std::thread::hardware_concurrency() : std::stoul(highest) + 1);
+    return static_cast<uint16_t>(highest.empty() ? std::thread::hardware_concurrency()
+                                                 : std::stoul(highest) + 1);
 }
 
 /** Sends the answer, if there is one, and asks for the next request. */

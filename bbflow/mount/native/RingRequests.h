@@ -13,8 +13,8 @@ namespace bbflow
 {
 
 /** Requests that the programs of one processor make, over io_uring (Linux 6.14, where the kernel's
- *  parameter fuse.enable_uring allows it). An answer and the wait for the next request are one call,
- *  and no other processor is woken for either. */
+ *  parameter fuse.enable_uring allows it). An answer and the wait for the next request are one
+ * call, and no other processor is woken for either. */
 class RingRequests final : public KernelRequests
 {
 public:

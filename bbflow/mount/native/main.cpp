@@ -123,8 +123,7 @@ int Serve(const Options &options)
         return Serve(options, signals, files, [](FuseSession &) {});
     }
     NodeFiles files(options.Contact, options.PatienceSecs);
-    return Serve(options, signals, files,
-                 [&files](FuseSession &session)
+    return Serve(options, signals, files, [&files](FuseSession &session)
                  { files.SetInvalidate([&session](const FileId id) { session.Invalidate(id); }); });
 }
 
