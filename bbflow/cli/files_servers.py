@@ -55,6 +55,9 @@ def _add_keeping_arguments(parser: argparse.ArgumentParser) -> None:
                         help="when bytes of an IOnode that is away count as lost (default: %(default)g)")  # fmt: skip
     parser.add_argument("--lease", type=float, default=standard.lease_s, metavar="SECONDS",
                         help="how long a silent client keeps what it has open (default: %(default)g)")  # fmt: skip
+    parser.add_argument("--files-ahead", type=int, default=standard.files_ahead, metavar="FILES",
+                        help="so many files come before a program asks for them that opens a directory's one after "
+                             "another; 0 for none (default: %(default)d)")  # fmt: skip
     parser.add_argument("--read-only", action="store_true", help="let clients change nothing")
     parser.add_argument("--refresh", type=float, default=standard.refresh_s, metavar="SECONDS",
                         help="look at directories in the shared storage again (default: when asked)")  # fmt: skip
@@ -75,6 +78,7 @@ def _be_master(options: argparse.Namespace) -> int:
         lease_s=options.lease,
         node_loss_s=options.node_loss,
         refresh_s=options.refresh,
+        files_ahead=options.files_ahead,
         read_only=options.read_only,
         subtree=options.subtree,
     )

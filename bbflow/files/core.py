@@ -57,6 +57,8 @@ class Options:
     """After so long a directory is looked at in the shared storage again; 0 for only when asked."""
     read_only: bool = False
     """Whether clients may change nothing."""
+    files_ahead: int = 16
+    """How many files of a directory come, at most, before the program asks for them that opens one after another."""
     uploads: int = 4
     """How many files are written back at once."""
     subtree: str = "/"

@@ -14,6 +14,7 @@ from bbflow.files.filling import Filling
 from bbflow.files.image import MissingEntry
 from bbflow.files.inodes import DIRECTORY, FILE, Inode, Pieces, check_size, key_of, pages, places_of
 from bbflow.files.permissions import READ, WRITE, check_access
+from bbflow.files.reading_ahead import ReadingAhead
 from bbflow.files.replies import Given, GrantReply, OpenFileReply, OpenToWriteReply
 from bbflow.files.requests import (
     ClientRequest,
@@ -52,7 +53,7 @@ class FileOpening:
         self, core: Core, filling: Filling, scanning: Scanning, write_back: WriteBack, committing: Committing
     ) -> None:
         self._core, self._filling, self._scanning, self._write_back = core, filling, scanning, write_back
-        self._committing = committing
+        self._committing, self._ahead = committing, ReadingAhead(core, filling)
         self.requests: Answers = {OpenFileRequest: self._open, CloseFileRequest: self._close, GrantRequest: self._room}
         """What changes nothing that others see."""
         self.changes: Answers = {CreateRequest: self._create}
@@ -81,6 +82,7 @@ class FileOpening:
             self._scanning.look(call, self._core.image.inodes[inode.parent])
         self._check_there(call, inode)
         is_cold = self._filling.begin(call, inode)
+        self._ahead.opened(inode, call.session.host, comes=is_cold)
         handle = self._core.open_handle(call.session, inode, 0, inode.pieces)
         return OpenFileReply(cold=is_cold, **self._opened(call, handle))
 

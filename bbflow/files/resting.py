@@ -41,10 +41,10 @@ class Resting:
         """Forget an inode."""
         self._due_s.pop(ino, None)
 
-    def rested(self) -> list[int]:
-        """Give those that have rested, the oldest first."""
-        self._looked_s = self._clock()
-        return list(islice(takewhile(lambda ino: self._due_s[ino] <= self._looked_s, self._due_s), WINDOW))
+    def rested(self) -> Iterator[int]:
+        """Go through those that have rested, the oldest first; they may end meanwhile."""
+        looked_s = self._looked_s = self._clock()
+        return takewhile(lambda ino: self._due_s.get(ino, 0.0) <= looked_s, self.oldest())
 
     def oldest(self) -> list[int]:
         """Give all, rested or not, the oldest first."""

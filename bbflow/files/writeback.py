@@ -3,7 +3,7 @@
 import errno
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 
 from bbflow.files.commands import DeleteCommand, Failure, MoveCommand, StopCommand, TaskAnswer, UploadCommand
 from bbflow.files.core import Core
@@ -156,7 +156,7 @@ class WriteBack:
                 yield partial(self._move, inodes[ino], self._core.image.path(inodes[ino]))
         if self._urgent or self._core.options.write_back != "end":
             waited_for = [ino for ino in self._waiting if ino in self._dirty]
-            for ino in self._dirty.oldest() if self._urgent else [*self._dirty.rested(), *waited_for]:
+            for ino in self._dirty.oldest() if self._urgent else chain(self._dirty.rested(), waited_for):
                 if self._may_be_written(inodes[ino]):
                     yield partial(self._upload, inodes[ino])
         for path in list(islice(self._core.doomed, WINDOW)):
