@@ -1,6 +1,6 @@
 """The configuration of a run: what stands in CONFIG.yml, checked in full before anything starts."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
@@ -99,8 +99,9 @@ class NodesConfig:
 class WorkersConfig:
     """The Dask workers, and how work is cut for them."""
 
-    processes: int = 1
-    """Worker processes of the local cluster; with none, the analysis' own process has the threads."""
+    processes: int = 0
+    """Worker processes of the local cluster; with none, the analysis' own process has the threads. One, if nothing is
+    said and users' code is called, which may end the process that calls it."""
     threads: int = 2
     """Threads of each."""
     batch_steps: int = 256
@@ -197,9 +198,10 @@ def parse_config(content: Any) -> Config:
         if not content.get(key):
             raise ConfigError(f"the key {key!r} is missing: say which stream, and which operators by variable")
     windows = _list(content.get("windows", ["month", "run"]), "windows")
+    diagnostics = parse_diagnostics(content["operators"], windows)
     return Config(
         stream=_as(str, content["stream"], "stream"),
-        diagnostics=parse_diagnostics(content["operators"], windows),
+        diagnostics=diagnostics,
         output=Path(_as(str, content.get("output") or "bbflow-out", "output")),
         time=_parse_time(content.get("time")),
         raw=_parse_raw(content.get("raw", "none")),
@@ -213,15 +215,7 @@ def parse_config(content: Any) -> Config:
             directory=Path,
             back_s=float,
         ),
-        workers=_section(
-            WorkersConfig,
-            content.get("workers"),
-            "workers",
-            processes=partial(_whole, least=0),
-            threads=_whole,
-            batch_steps=_whole,
-            dashboard=str,
-        ),
+        workers=_parse_workers(content.get("workers"), diagnostics.values()),
         netcdf=_as(flag, content.get("netcdf") or False, "netcdf"),
         open_timeout_s=_as(float, content.get("open_timeout_s", 600.0), "open_timeout_s"),
         safe_every_s=_as(float, content.get("safe_every_s", 300.0), "safe_every_s"),
@@ -247,6 +241,21 @@ def _parse_time(content: Any) -> TimeConfig:
     )
     given = {key for key, value in (content or {}).items() if value is not None}
     return replace(time, by="time") if given & {"variable", "units", "calendar"} and "by" not in given else time
+
+
+def _parse_workers(content: Any, diagnostics: Iterable[Diagnostic]) -> WorkersConfig:
+    workers = _section(
+        WorkersConfig,
+        content,
+        "workers",
+        processes=partial(_whole, least=0),
+        threads=_whole,
+        batch_steps=_whole,
+        dashboard=str,
+    )
+    if (content or {}).get("processes") is not None:
+        return workers
+    return replace(workers, processes=int(any(item.calls_users_code for item in diagnostics)))
 
 
 def _parse_raw(content: Any) -> RawConfig:

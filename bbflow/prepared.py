@@ -1,18 +1,19 @@
-"""An analysis that gets ready while BB nodes are still starting: its imports and its Dask take as long as they do."""
+"""An analysis that gets ready from a run's first moment on: that takes as long as it takes to start the nodes."""
 
+import os
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-END_TIMEOUT_S = 10.0
 TOLD = "-"
 """In the place of a contact file: its path comes by standard input."""
 
 
 class PreparedAnalysis:
-    """A process that reads the contact file's path from standard input, and ends if there comes none.
+    """A process that reads the contact file's path from standard input; it is over with this if there comes none.
 
     Parameters
     ----------
@@ -42,12 +43,10 @@ class PreparedAnalysis:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End it, unless it was told to begin."""
+        """End it with its workers, unless it was told to begin: it has done nothing yet that is worth waiting for."""
         if self._told or self.process.stdin is None:
             return
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.stdin.close()
-        try:
-            self.process.wait(END_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        self.process.wait()

@@ -6,6 +6,7 @@ from pathlib import Path
 from benchmarks import (
     control,
     drain,
+    first_fold,
     fold,
     guarding,
     landing,
@@ -39,6 +40,7 @@ FIGURES = {
     "drain": drain,
     "fold": fold,
     "main_job": main_job,
+    "first_fold": first_fold,
     "memory": memory,
     "publishing": publishing,
     "guarding": guarding,

@@ -49,7 +49,8 @@ def _safe_copies(repeat: int) -> list[Row]:
 
 
 def _tasks(repeat: int) -> list[Row]:
-    with _plain() as tcp, local_cluster(WorkersConfig()) as tls, local_cluster(WorkersConfig(processes=0)) as inside:
+    one, none = WorkersConfig(processes=1), WorkersConfig(processes=0)
+    with _plain() as tcp, local_cluster(one) as tls, local_cluster(none) as inside:
         ways = [lambda client=client: _run_tasks(client) for client in (tcp, tls.client, inside.client)]
         tcp_s, tls_s, inside_s = (seconds / TASKS for seconds in _medians(ways, repeat))
     return [

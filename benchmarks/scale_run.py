@@ -79,7 +79,7 @@ def start(case: Case, folder: Path, *options: str, stream: str = "scale") -> psu
         "operators": {f"v{number:03d}": ["mean", "std", "min", "max"] for number in range(case.variables)},
         "windows": ["month", "run"],
         "nodes": {"capacity": case.capacity, "count": case.nodes},
-        "workers": {"threads": 1},
+        "workers": {"processes": 1, "threads": 1},
     } | ({} if case.raw is None else {"raw": dict(case.raw)})
     (folder / "analysis.yml").write_text(yaml.safe_dump(content))
     words = [sys.executable, "-m", "bbflow", "run", "analysis.yml", "--overwrite", "--no-report", *options, "--"]

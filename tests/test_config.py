@@ -154,3 +154,30 @@ def test_the_examples_of_the_documentation_can_be_read(tmp_path):
             assert parse_program([str(tmp_path / "plan.yml")])
         else:
             parse_config({"stream": "a", "operators": {"tas": ["mean"]}} | yaml.safe_load(text))
+
+
+@pytest.mark.parametrize(
+    ("operators", "workers", "processes"),
+    [
+        (["mean"], None, 0),
+        (["mean", "share_of_steps:Share"], None, 1),
+        ({"each": {"day": "share_of_steps:Share"}, "operators": ["mean"]}, None, 1),
+        (["share_of_steps:Share"], {"processes": 0}, 0),
+        (["mean"], {"processes": 2}, 2),
+    ],
+)
+def test_only_users_code_has_a_process_of_its_own_unless_said_otherwise(
+    operators, workers, processes, tmp_path, monkeypatch
+):
+    (tmp_path / "share_of_steps.py").write_text(
+        "class Share:\n"
+        "    @staticmethod\n"
+        "    def map(values, valid): return {'n': valid.sum(0)}\n"
+        "    @staticmethod\n"
+        "    def combine(first, second): return {'n': first['n'] + second['n']}\n"
+        "    @staticmethod\n"
+        "    def finalize(state): return state['n'].astype('f8')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    content = {"stream": "s", "operators": {"tas": operators}, "workers": workers}
+    assert parse_config(content).workers.processes == processes

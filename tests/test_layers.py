@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 LAYERS = (
     {"errors", "locks", "wire"},
     {"layouts", "belongings", "origin"},
-    {"atomic", "units", "records", "cf", "events", "leftovers", "keeper", "prepared", "course"},
+    {"atomic", "units", "records", "cf", "events", "leftovers", "keeper", "one_thread", "prepared", "course"},
     {"operators", "store", "phases", "models", "chunks", "javac"},
     {"landing", "growing", "config"},
     {"staging", "view"},

@@ -10,36 +10,14 @@ Example:
 import argparse
 import os
 import signal
-import sys
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from itertools import count
+from collections.abc import Sequence
 from pathlib import Path
 
-import bbflow_adios2
-
-from bbflow.cli.check import tell_before
-from bbflow.cli.fold import add_continue, add_take_over, configured
-from bbflow.config import Config
-from bbflow.course import Course, KeepsRun, Part
-from bbflow.ending import Left, describe_ending, describe_held, is_complete, mark_incomplete
-from bbflow.errors import ConfigError, MissingToolError, NodeError, describe
-from bbflow.events import EVENTS_FILE
-from bbflow.landing.contact import read_contact
-from bbflow.landing.embedded import EmbeddedNodes
+from bbflow.cli.fold import add_continue, add_take_over, command_of
+from bbflow.errors import ConfigError
 from bbflow.leftovers import VARIABLE, run_name
+from bbflow.one_thread import with_one_thread
 from bbflow.prepared import TOLD, PreparedAnalysis
-from bbflow.progress import Progress
-from bbflow.report import REPORT_FILES
-from bbflow.supervise import Supervisor
-from bbflow.transit.output.claiming import RESCUED_DIRECTORY, claim_output, clear_output, held_output
-from bbflow.transit.policy import check_policy
-from bbflow.view.consumers import Consumers, consumers_of, owner_of
-
-RESTART_S = 15.0
-"""How long an agent that was killed at once may take to be started again, and to take over what its node holds."""
-POLL_S = 0.1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -84,114 +62,9 @@ def run_simulation(options: argparse.Namespace, command: Sequence[str]) -> int:
     """
     # A batch system ends a job with SIGTERM: what was committed is published as after Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    config = configured(options)
-    check_policy(config.raw)
-    goes_on = config.continued is not None and _goes_on(config, config.continued)
-    tell_before(config, command, options.contact, options.scheduler)
-    with (
-        _output(config, overwrite=options.overwrite, goes_on=goes_on) as owner,
-        run_name() as name,
-        PreparedAnalysis(_analysis(options, config, TOLD), os.environ | {VARIABLE: name}) as prepared,
-        _nodes(config, options.contact) as (contact, embedded),
-        _claimed(config, contact, owner, take_over=options.take_over, patience_s=RESTART_S if embedded else 0.0),
-        Progress() as progress,
-    ):
-        analysis = _analysis(options, config, str(contact))
-        rescue = [sys.executable, "-m", "bbflow", "rescue", config.stream, "--contact", str(contact)]
-        rescue += ["--output", str(config.output / RESCUED_DIRECTORY), "--time", config.time.variable]
-        rescue += ["--owner", owner]
-        supervisor = Supervisor(
-            contact,
-            config.stream,
-            name,
-            prepared,
-            {Part.FOLD: analysis, Part.FINISH: [*analysis, "--finish"], Part.RESCUE: rescue},
-            lambda s: progress.update(s, config.stream),
-            config.on_failure,
-            lambda: is_complete(config.output),
-            config.nodes.back_s,
-        )
-        try:
-            environment = os.environ | bbflow_adios2.environment(contact)
-        except FileNotFoundError as error:
-            raise MissingToolError(str(error)) from None
-        code = supervisor.run(command, environment)
-        if embedded is not None and supervisor.course.keeping is KeepsRun.HELD:
-            embedded.leave()
-    _tell_ending(options.config, config, contact, supervisor.course, draws_report=not options.no_report)
-    return code
+    before = with_one_thread()
+    analysis = command_of(options, TOLD)
+    with run_name() as name, PreparedAnalysis(analysis, os.environ | {VARIABLE: name}) as prepared:
+        from bbflow.cli.conducting import conduct  # late: so the analysis imports what it needs at the same time
 
-
-def _goes_on(config: Config, before: Path) -> bool:
-    """Whether it goes on in the output of the run before, whose state is checked."""
-    from bbflow.transit.chain.taking_over import check_continued  # late: until the analysis is started all waits for it
-
-    return check_continued(config, before).path.resolve().parent == config.output.resolve()
-
-
-def _analysis(options: argparse.Namespace, config: Config, contact: str) -> list[str]:
-    """Give the command of the analysis."""
-    words = [sys.executable, "-m", "bbflow", "fold", str(options.config), "--contact", contact, "--output-held"]
-    words += ["--scheduler", options.scheduler] if options.scheduler else []
-    return [*words, "--continue", str(config.continued)] if config.continued is not None else words
-
-
-def _claimed(config: Config, contact: Path, owner: str, *, take_over: bool, patience_s: float) -> Consumers:
-    """Have the stream before the simulation opens it; an agent that was killed meanwhile is started again."""
-    deadline_s = time.monotonic() + patience_s
-    while True:
-        try:
-            return Consumers(read_contact(contact), config.stream, consumers_of(config), owner, take_over=take_over)
-        except NodeError:
-            if time.monotonic() > deadline_s:
-                raise
-            time.sleep(POLL_S)
-
-
-def _tell_ending(file: Path, config: Config, contact: Path, course: Course, *, draws_report: bool) -> None:
-    """Say how the run ended; what can't be written any more must not change its exit code."""
-    output = config.output
-    try:
-        mark_incomplete(output, course)
-        left = Left.of(output)
-        report = [f"report in {_drawn(output)}"] if draws_report and left.spans else []
-    except OSError as error:
-        left, report = Left.of(output), [f"there is no report: {describe(error)}"]
-    held = describe_held(file, config.stream, contact, course)
-    for line in [*describe_ending(file, config.stream, output, course, left), *held, *report]:
-        print(f"bbflow: {line}", flush=True)
-
-
-def _drawn(output: Path) -> Path:
-    from bbflow.report.writing import write_report  # late: what draws takes half a second to import
-
-    return write_report(output)
-
-
-@contextmanager
-def _nodes(config: Config, contact: Path | None) -> Iterator[tuple[Path, EmbeddedNodes | None]]:
-    if contact is not None:
-        yield contact, None
-        return
-    with EmbeddedNodes(config.nodes.count, config.nodes.capacity, config.nodes.directory) as embedded:
-        yield embedded.contact, embedded
-
-
-@contextmanager
-def _output(config: Config, *, overwrite: bool, goes_on: bool) -> Iterator[str]:
-    """Be the one run of the output, and give its name for the nodes; it is empty, or what this run goes on from."""
-    claim_output(config, *REPORT_FILES)
-    with held_output(config.output):
-        if goes_on:
-            _put_events_aside(config.output)
-        else:
-            clear_output(config.output, overwrite=overwrite)
-        yield owner_of(config.output)
-
-
-def _put_events_aside(output: Path) -> None:
-    """Give the events of the run before a number: those of this one, and its report, are its own."""
-    events = output / EVENTS_FILE
-    names = (events.with_name(f"{events.stem}.{number}{events.suffix}") for number in count(1))
-    if events.exists():
-        events.rename(next(name for name in names if not name.exists()))
+        return conduct(options, command, before, name, prepared)

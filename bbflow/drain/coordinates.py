@@ -18,8 +18,8 @@ class CoordinateStep(Protocol):
     def placed(self) -> Sequence[PlacedBlock]:
         """Its blocks."""
 
-    def whole(self, name: str) -> Array:
-        """Read a variable that is there."""
+    def whole(self, names: Sequence[str]) -> list[Array]:
+        """Read variables that are there."""
 
 
 class CoordinateStore(Protocol):
@@ -37,9 +37,8 @@ def write_coordinates(first: CoordinateStep, stores: Sequence[CoordinateStore], 
     arrays = [block for _, block in first.placed if block.shape]
     axes = {block.name for block in arrays if len(block.shape) == 1}
     dims = {dim for block in arrays for dim in attributes.dimensions(block.name, len(block.shape))}
-    for dim in sorted(dims & axes):
-        lacking = [store for store in stores if not store.is_coordinate(dim)]
-        if lacking:
-            values = first.whole(dim)
-            for store in lacking:
-                store.add_coordinate(dim, values)
+    lacking = {dim: [store for store in stores if not store.is_coordinate(dim)] for dim in sorted(dims & axes)}
+    wanted = [dim for dim, those in lacking.items() if those]
+    for dim, values in zip(wanted, first.whole(wanted), strict=True):
+        for store in lacking[dim]:
+            store.add_coordinate(dim, values)

@@ -52,10 +52,10 @@ class HeldStep:
     reader: BlockReader
     """Reads them."""
 
-    def whole(self, name: str) -> Array:
-        """Read a variable that is there."""
-        own = [(node, block) for node, block in self.placed if block.name == name]
-        return self.reader.assemble(self.number, own).copy()
+    def whole(self, names: Sequence[str]) -> list[Array]:
+        """Read variables that are there."""
+        owns = ([(node, block) for node, block in self.placed if block.name == name] for name in names)
+        return [self.reader.assemble(self.number, own).copy() for own in owns]
 
 
 class Rescue:

@@ -66,8 +66,16 @@ class Diagnostic:
     @property
     def others(self) -> dict[str, Expression]:
         """Further inputs of the operators, by their text."""
-        inner = (self.each.operator,) if self.each else ()
-        return {text: parse_expression(text) for item in (*self.operators, *inner) for text in item.inputs}
+        return {text: parse_expression(text) for item in self._all_operators for text in item.inputs}
+
+    @property
+    def calls_users_code(self) -> bool:
+        """Whether any operator is a user's own."""
+        return any(isolate(item) is not item for item in self._all_operators)
+
+    @property
+    def _all_operators(self) -> tuple[Operator, ...]:
+        return (*self.operators, self.each.operator) if self.each else self.operators
 
     def isolated(self) -> "Diagnostic":
         """Give the same diagnostic with users' code in processes of their own; its states stay the same."""

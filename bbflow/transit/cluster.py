@@ -21,7 +21,6 @@ from distributed.comm.core import CommClosedError
 from bbflow.atomic import PRIVATE, write_whole
 from bbflow.config import WorkersConfig
 from bbflow.errors import NodeError
-from bbflow.landing.certifying import new_certificate
 from bbflow.leftovers import scratch
 from bbflow.transit.security import security_of, without_http
 
@@ -233,9 +232,12 @@ def connected_cluster(scheduler: str, certificate: Path | None = None) -> Cluste
 
 
 def _start(workers: WorkersConfig, directory: Path) -> LocalCluster:
-    """Start a cluster on this host that other users of the host can't use."""
+    """Start a cluster on this host that other users of the host can't use: threads speak to nobody outside."""
     own = directory / "dask.pem"
-    write_whole(own, new_certificate(), PRIVATE)
+    if workers.processes:
+        from bbflow.landing.certifying import new_certificate  # late: a tenth of a second, which threads needn't wait
+
+        write_whole(own, new_certificate(), PRIVATE)
     with dask.config.set(SETTINGS | without_http(but_dashboard=workers.dashboard is not None)):
         try:
             return LocalCluster(

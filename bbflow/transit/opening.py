@@ -36,15 +36,15 @@ class FirstStep:
     cluster: Cluster
     """Where blocks are read."""
 
-    def whole(self, name: str) -> Array:
-        """Read a variable that is there, on the host of its first block."""
-        own = [(node, block) for node, block in self.placed if block.name == name]
-        host = self.nodes[own[0][0]].host
-        task = self.cluster.submit(
-            read_whole, self.contact, self.stream, self.number, own, host=host, done=lambda: None
-        )
-        values: Array = task.result()
-        return values
+    def whole(self, names: Sequence[str]) -> list[Array]:
+        """Read variables that are there, each on the host of its first block, side by side."""
+        tasks = []
+        for name in names:
+            own = [(node, block) for node, block in self.placed if block.name == name]
+            work = self.contact, self.stream, self.number, own
+            tasks.append(self.cluster.submit(read_whole, *work, host=self.nodes[own[0][0]].host, done=lambda: None))
+        found = [task.result() for task in tasks]
+        return [np.ndarray(shape, dtype, values) for dtype, shape, values in found]
 
 
 def make_clock(config: Config, attributes: StreamAttributes) -> Clock:
@@ -105,6 +105,12 @@ def check_variables(config: Config, names: Iterable[str]) -> None:
                 )
 
 
-def read_whole(contact: Path, stream: str, step: int, placed: Sequence[PlacedBlock]) -> Array:
-    """Read all blocks of a variable into one array; a task."""
-    return BlockReader(contact, stream).assemble(step, placed).copy()
+def read_whole(
+    contact: Path, stream: str, step: int, placed: Sequence[PlacedBlock]
+) -> tuple[str, tuple[int, ...], bytes]:
+    """Read all blocks of a variable into one array; a task.
+
+    Its result is type, shape and bytes: before a first array, both sides of Dask import for longer than all of this.
+    """
+    values = BlockReader(contact, stream).assemble(step, placed)
+    return values.dtype.str, values.shape, values.tobytes()

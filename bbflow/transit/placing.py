@@ -79,8 +79,9 @@ class StreamArrays:
         if not file.exists():
             if name not in self._there:
                 raise ConfigError(f"the first step has no variable {name!r}; {nearest(name, self._there)}")
+            [whole] = self._first.whole([name])
             with replacing(file) as temporary, temporary.open("wb") as new:
-                np.save(new, self._first.whole(name))
+                np.save(new, whole)
         values: Array = np.load(file)
         return values
 

@@ -46,12 +46,12 @@ class Shape:
     transport: str = "auto"
     """The engine's."""
     workers: int = 1
-    """Dask workers."""
+    """Dask worker processes; with none the analysis has their threads."""
 
     @classmethod
     def random(cls, dice: Random) -> "Shape":
         """Choose one."""
-        return cls(dice.randint(1, 4), dice.randint(1, 2), dice.choice(("shm", "tcp")), dice.randint(1, 2))
+        return cls(dice.randint(1, 4), dice.randint(1, 2), dice.choice(("shm", "tcp")), dice.randint(0, 2))
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ def test_a_run_that_can_go_well_has_nothing_wrong(bbflow, written):
     said = bbflow("check", *written())
     assert "wrong" not in said
     assert "selects bbflow for stream 'weather'" in said
-    assert "pools 1 MiB, states up to 1 MiB, processes up to 1.56 GiB; /dev/shm has " in said
+    assert "pools 1 MiB, states up to 1 MiB, processes up to 1.25 GiB; /dev/shm has " in said
     assert "for each point (of float32): tas " in said
     assert "the single value time" in said  # the default windows need dates
 

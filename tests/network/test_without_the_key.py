@@ -57,9 +57,8 @@ def run(hosts, tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
     contact, scheduler = folder / "contact.json", folder / "scheduler.json"
     config, xml, writer, end = (folder / name for name in ("analysis.yml", "weather.xml", "writer.py", "end"))
-    config.write_text(
-        yaml.safe_dump({"stream": "weather", "output": str(folder / "out"), "operators": {"tas": ["mean"]}})
-    )
+    content = {"stream": "weather", "output": str(folder / "out"), "operators": {"tas": ["mean"]}}
+    config.write_text(yaml.safe_dump(content | {"workers": {"processes": 1}}))
     xml.write_text(bbflow_adios2.engine_xml("weather"))
     writer.write_text(weather(4, at_end=HOLD))
     shared = ["--contact", contact, "--scheduler-file", scheduler]

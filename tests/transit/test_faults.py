@@ -23,7 +23,7 @@ def truth(program, tmp_path_factory):
 def slow_config(directory):
     """Small batches and a small pool: the simulation can't be done before the analysis is."""
     return mainjob.write_config(
-        directory, nodes={"capacity": "512KiB"}, workers={"batch_steps": 2}, raw={"variables": ["tas"]}
+        directory, nodes={"capacity": "512KiB"}, workers={"processes": 1, "batch_steps": 2}, raw={"variables": ["tas"]}
     )
 
 

@@ -61,7 +61,12 @@ def test_a_lost_host_costs_its_points_the_steps_since_the_last_copy(program, tmp
     victim = "bb0"  # which the steps' time lands on
     truth = mainjob.oracle(program, tmp_path, STEPS)
     config = mainjob.write_config(
-        tmp_path, operators=OPERATORS, raw="none", safe_every_s=0.1, nodes={"back_s": 3}, workers={"batch_steps": 2}
+        tmp_path,
+        operators=OPERATORS,
+        raw="none",
+        safe_every_s=0.1,
+        nodes={"back_s": 3},
+        workers={"processes": 1, "batch_steps": 2},
     )
     xml = tmp_path / "climate.xml"
     xml.write_text(bbflow_adios2.engine_xml("climate", NodeLossTimeoutSecs="1"))
@@ -85,7 +90,7 @@ def test_a_node_that_comes_back_empty_is_noticed_and_the_rest_is_rescued(program
     contact, started, start = nodes
     victim = "bb0"
     truth = mainjob.oracle(program, tmp_path, STEPS)
-    config = mainjob.write_config(tmp_path, operators=OPERATORS, raw="none", workers={"batch_steps": 2})
+    config = mainjob.write_config(tmp_path, operators=OPERATORS, raw="none", workers={"processes": 1, "batch_steps": 2})
     xml = tmp_path / "climate.xml"
     xml.write_text(bbflow_adios2.engine_xml("climate"))
     output = tmp_path / "out"
