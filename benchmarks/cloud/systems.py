@@ -189,6 +189,18 @@ def rclone(bed: Bed) -> Iterator[Mount]:
     yield mount
 
 
+@contextmanager
+def geesefs(bed: Bed) -> Iterator[Mount]:
+    """geesefs, which keeps files in the program's memory and uploads them in the background."""
+
+    @contextmanager
+    def mount(host: str) -> Iterator[Client]:
+        words = ["geesefs", "-f", "--endpoint", bed.endpoint, "--region", REGION, "--memory-limit", "2000", BUCKET]
+        yield from _mounted(bed, host, words, _is_mounted)
+
+    yield mount
+
+
 def _mounted(
     bed: Bed, host: str, words: list[str], is_there: Callable[[Path, tuple[int, Path]], bool]
 ) -> Iterator[Client]:
@@ -229,6 +241,7 @@ BASELINES: dict[str, tuple[str, System]] = {
     "s3fs": ("s3fs", s3fs()),
     "s3fs, use_cache": ("s3fs", s3fs(caches=True)),
     "rclone mount, --vfs-cache-mode full": ("rclone", rclone),
+    "geesefs": ("geesefs", geesefs),
 }
 """What users have today: the program that each needs, and it."""
 
