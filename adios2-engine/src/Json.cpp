@@ -174,7 +174,8 @@ private:
         std::istringstream in(number);
         in.imbue(std::locale::classic()); // the program's may have a comma for the point
         double value = 0;
-        if (number[0] == '+' || !(in >> value) || in.peek() != std::istringstream::traits_type::eof())
+        if (number[0] == '+' || !(in >> value) ||
+            in.peek() != std::istringstream::traits_type::eof())
         {
             Fail();
         }

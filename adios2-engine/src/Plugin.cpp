@@ -1,6 +1,6 @@
-#include "Writer.h"
 #include "OpenNumber.h"
 #include "Reader.h"
+#include "Writer.h"
 
 #include <iostream>
 #include <memory>

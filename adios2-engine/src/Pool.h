@@ -7,8 +7,8 @@
 namespace bbflow
 {
 
-/** A node's pool, mapped for writing. If its pages exist already, mapping them all at once keeps page
- * faults out of the steps. */
+/** A node's pool, mapped for writing. If its pages exist already, mapping them all at once keeps
+ * page faults out of the steps. */
 class Pool
 {
 public:

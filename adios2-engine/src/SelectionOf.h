@@ -6,8 +6,8 @@
 #include <cstring>
 #include <type_traits>
 
-// What follows knows how ADIOS2 2.12 is made. Before a new version is let in here, see that the tests
-// of selections pass with it.
+// What follows knows how ADIOS2 2.12 is made. Before a new version is let in here, see that the
+// tests of selections pass with it.
 #if ADIOS2_VERSION_MAJOR != 2 || ADIOS2_VERSION_MINOR != 12
 #error "bbflow's engine was written for ADIOS2 2.12: use that, or see SelectionOf.h"
 #endif

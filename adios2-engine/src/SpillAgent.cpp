@@ -29,8 +29,7 @@ double SecondsSinceEpoch()
 
 SpillAgent::SpillAgent(const std::string &directory, const std::string &stream, const size_t rank)
 : m_Stream(stream), m_Rank(uint64_t{rank}),
-  m_Path(directory + "/" + SpillFile::NameOf(stream) + "." + std::to_string(rank)),
-  m_File(-1)
+  m_Path(directory + "/" + SpillFile::NameOf(stream) + "." + std::to_string(rank)), m_File(-1)
 {
     const std::string name = m_Path;
     m_Path += ".index";

@@ -17,8 +17,8 @@ SpillFile::SpillFile(const std::string &directory, const std::string &stream, co
                      const size_t rank)
 : m_Phase(stream), m_File(-1)
 {
-    const std::string name = directory + "/" + NameOf(stream) + "." + std::to_string(step) + "." +
-                             std::to_string(rank);
+    const std::string name =
+        directory + "/" + NameOf(stream) + "." + std::to_string(step) + "." + std::to_string(rank);
     m_Path = name + ".spill";
     // Another run of this stream's name may have a file there, which is not ours to replace.
     for (size_t number = 1; !Open(O_CREAT | O_EXCL); ++number)

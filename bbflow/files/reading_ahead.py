@@ -14,6 +14,8 @@ CAPACITY_SHARE = 8
 """Nor more than this part of what the IOnodes hold: what came ahead must not go before it is read."""
 DIRECTORIES = 256
 """So many are followed, the latest ones."""
+NAMES = 1 << 20
+"""Fewer, if they have more entries than this between them."""
 
 
 @dataclass(slots=True)
@@ -89,10 +91,16 @@ class ReadingAhead:
             if not comes:
                 return None
             run = self._runs[directory] = ReadRun(sorted(self._core.image.inodes[directory].entries))
+            self._forget()
         self._runs.move_to_end(directory)
-        while len(self._runs) > DIRECTORIES:
-            self._runs.popitem(last=False)
         return run
+
+    def _forget(self) -> None:
+        """Forget directories in which nothing was opened for the longest time."""
+        runs, names = self._runs, sum(len(run.names) for run in self._runs.values())
+        while len(runs) > DIRECTORIES or (names > NAMES and len(runs) > 1):
+            _, oldest = runs.popitem(last=False)
+            names -= len(oldest.names)
 
     def _begin(self, run: ReadRun, directory: int, host: str) -> None:
         """Let files come as far as the window and the bytes allow."""
