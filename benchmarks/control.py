@@ -100,7 +100,7 @@ class _Simulation:
         ((offset, _),) = self.extents[rank]
         forms = {} if number else {"forms": [["v", "double", "LocalArray", [], [], [8], rank, 0, 0, 64, False]]}
         content = {"layout": 0, "sources": struct.pack("<q", offset), "files": [], "values": [], "extremes": bytes(16)}
-        rest = {"attributes": [], "waited_s": 0.0}
+        rest = {"attributes": [], "open_s": 0.0, "waited_s": 0.0}
         self.say(rank, {"op": "commit", "step": number, **forms, **content, **rest})
 
     def step(self, number: int) -> None:

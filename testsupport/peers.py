@@ -96,7 +96,7 @@ class Bench:
 
     def commit(self, rank, step, *extents, attributes=()):
         content = content_of([block(offset, size) for offset, size in extents], self.ranks.get(rank, rank))
-        return self.say(rank, "commit", step=step, attributes=list(attributes), waited_s=0.5, **content)
+        return self.say(rank, "commit", step=step, attributes=list(attributes), waited_s=0.5, open_s=0.0, **content)
 
     def land(self, step, pages=1, rank=0):
         """Write a whole step of one writer."""

@@ -26,6 +26,16 @@ std::string Text(const double seconds)
     return text.str();
 }
 
+/** Path of an offer's file; it lies beside the pool. */
+std::string OfferFile(const std::string &pool, const std::string &name)
+{
+    if (name.empty() || name.find('/') != std::string::npos)
+    {
+        throw ConnectionLost("bbflow: the agent named an offer that can't be: " + name);
+    }
+    return pool.substr(0, pool.rfind('/') + 1) + "offers/" + name;
+}
+
 /** Number of a node; nothing if the contact file doesn't name it (any more). */
 std::optional<size_t> NumberOf(const Contact &contact, const std::string &name)
 {
@@ -131,6 +141,8 @@ Value NodeLink::Ask(Channel &channel, Value::Map open) const
 void NodeLink::UsePool(const Value &reply, const bool isShared)
 {
     const std::string &path = reply.StringAt("pool");
+    const std::string &offer = reply.StringAt("offer");
+    m_Offer = isShared ? OfferFile(path, offer) : "";
     const size_t capacity = reply.UnsignedAt("capacity");
     const bool wasShared = m_Pool != nullptr;
     m_IsSamePool = m_IsSamePool && m_Landing && capacity == m_Capacity && wasShared == isShared &&
@@ -142,6 +154,8 @@ void NodeLink::UsePool(const Value &reply, const bool isShared)
         ResetLanding();
     }
 }
+
+bool NodeLink::TakeOffer() const { return unlink(m_Offer.c_str()) == 0; }
 
 void NodeLink::ResetLanding()
 {

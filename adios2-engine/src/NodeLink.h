@@ -37,6 +37,12 @@ public:
     /** Sends again over the new connection what the landing has not synced. */
     void ResumeLanding();
 
+    /** Whether the node offers room for a step before it is begun. */
+    bool HasOffers() const { return !m_Offer.empty(); }
+
+    /** Takes what the node has offered; false if it has withdrawn it. */
+    bool TakeOffer() const;
+
     Channel &Wire() { return *m_Channel; }
     Landing &Way() { return *m_Landing; }
 
@@ -55,6 +61,8 @@ private:
     std::shared_ptr<Pool> m_Pool;
     std::unique_ptr<Landing> m_Landing;
     size_t m_Capacity = 0;
+    /** The file that stands for an offer: who removes it has the room. */
+    std::string m_Offer;
     std::string m_NodeName;
     /** The node that was asked last to open the stream; its reply may have been lost. */
     std::string m_AskedNode;

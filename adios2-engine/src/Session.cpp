@@ -15,6 +15,11 @@ constexpr size_t SmallBytes = size_t{4} << 20;
 /** How often a connection may break within one call. */
 constexpr int MostBreaks = 20;
 
+double SecondsSince(const std::chrono::steady_clock::time_point start)
+{
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
 } // end empty namespace
 
 Session::Session(const Parameters &parameters) : m_Parameters(parameters), m_Link(parameters) {}
@@ -49,6 +54,14 @@ Admission Session::Begin(const size_t step, const Deadline &deadline)
     const std::optional<Value> reply = Persist(
         [&]
         {
+            if (m_Course.IsAskedAhead())
+            {
+                std::optional<Value> offer = TakeOffer(deadline);
+                if (offer || m_Course.IsAskedAhead())
+                {
+                    return offer;
+                }
+            }
             if (m_Course.Want())
             {
                 Ask(step, m_Course.ExpectedBytes());
@@ -60,6 +73,7 @@ Admission Session::Begin(const size_t step, const Deadline &deadline)
         return Admission::NotReady;
     }
     m_LastCommit.reset();
+    m_Began = std::chrono::steady_clock::now();
     m_Step.Number = step;
     m_Course.Admit(step, reply->StringAt("status"));
     AddExtents(*reply);
@@ -71,6 +85,43 @@ void Session::Ask(const size_t step, const size_t bytes)
 {
     m_Link.Wire().Send(
         Value::Map{{"op", "begin"}, {"step", uint64_t{step}}, {"bytes", uint64_t{bytes}}});
+}
+
+/** Lets the node offer room for the next step while the program computes, if it can. */
+void Session::AskAhead()
+{
+    if (m_Course.ExpectedBytes() == 0 || !m_Link.HasOffers() || !m_WhyBroken.empty())
+    {
+        return;
+    }
+    try
+    {
+        m_Link.Wire().Send(Value::Map{{"op", "begin"},
+                                      {"step", uint64_t{m_Step.Number + 1}},
+                                      {"bytes", uint64_t{m_Course.ExpectedBytes()}},
+                                      {"ahead", true}});
+        m_Course.AskAhead();
+    }
+    catch (const ConnectionLost &error)
+    {
+        m_WhyBroken = error.what();
+    }
+}
+
+/** Gives what was offered, if it is this rank's now; nothing if it must be asked for, or the
+ *  deadline has passed. */
+std::optional<Value> Session::TakeOffer(const Deadline &deadline)
+{
+    std::optional<Value> offer = AwaitReply(deadline);
+    if (offer)
+    {
+        m_Course.TakeInOffer();
+        if (offer->StringAt("status") == "later" || !m_Link.TakeOffer())
+        {
+            offer.reset();
+        }
+    }
+    return offer;
 }
 
 void Session::AddExtents(const Value &reply)
@@ -89,7 +140,7 @@ std::optional<Value> Session::AwaitReply(const Deadline &deadline)
 {
     const auto start = std::chrono::steady_clock::now();
     std::optional<Value> reply = m_Link.Wire().TryReply(deadline);
-    m_WaitedSecs += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    m_WaitedSecs += SecondsSince(start);
     return reply;
 }
 
@@ -226,6 +277,10 @@ bool Session::Commit(const Value::Array &attributes)
         });
     const bool isCommitted = !m_Course.IsDropped();
     End();
+    if (isCommitted)
+    {
+        AskAhead();
+    }
     return isCommitted;
 }
 
@@ -245,6 +300,7 @@ void Session::SendCommit(const Value::Array &attributes)
                               {"values", std::move(content.Values)},
                               {"extremes", std::move(content.Extremes)},
                               {"attributes", attributes},
+                              {"open_s", SecondsSince(m_Began)},
                               {"waited_s", m_WaitedSecs}};
     SendWithForms(commit); // when this fails the node has not got all of it
     m_LastCommit = std::move(commit);
@@ -290,6 +346,11 @@ void Session::Close(const size_t steps, const Value::Array &attributes)
     Persist(
         [&]
         {
+            if (m_Course.IsAskedAhead())
+            {
+                m_Link.Wire().Reply(After(Channel::ReplySecs)); // the agent takes it back
+                m_Course.TakeInOffer();
+            }
             m_Link.Wire().Send(Value::Map{
                 {"op", "close"}, {"steps", uint64_t{steps}}, {"attributes", attributes}});
             m_Link.Wire().Reply(After(Channel::ReplySecs));

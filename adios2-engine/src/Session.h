@@ -79,6 +79,7 @@ private:
     std::string m_WhyBroken;
     StepCourse m_Course;
     double m_WaitedSecs = 0.0;
+    std::chrono::steady_clock::time_point m_Began;
     bool m_HasNewNode = false;
 
     template <class Action>
@@ -86,6 +87,8 @@ private:
     std::optional<Value> AwaitReply(const Deadline &deadline);
 
     void Ask(size_t step, size_t bytes);
+    void AskAhead();
+    std::optional<Value> TakeOffer(const Deadline &deadline);
     void AddExtents(const Value &reply);
 
     void LandNow(Block &block);

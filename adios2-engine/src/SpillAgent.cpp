@@ -77,7 +77,8 @@ Value::Map SpillAgent::Answer(const std::string &op, const Value &message)
                 {"pool", ""},
                 {"capacity", 0},
                 {"committed", *message.Find("settled")},
-                {"extents", Value::Array{}}};
+                {"extents", Value::Array{}},
+                {"offer", ""}};
     }
     if (op == "begin")
     {

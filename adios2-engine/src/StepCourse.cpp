@@ -7,10 +7,16 @@ namespace bbflow
 
 bool StepCourse::Want() { return !std::exchange(m_IsAsked, true); }
 
+void StepCourse::TakeInOffer()
+{
+    m_IsAskedAhead = false;
+    m_Unconfirmed = -1; // requests are answered in order: the node has it
+}
+
 void StepCourse::Admit(const size_t step, const std::string_view status)
 {
     m_IsAsked = false;
-    m_Unconfirmed = -1; // requests are answered in order: the node has it
+    m_Unconfirmed = -1; // as above
     m_IsOpen = true;
     m_Number = step;
     m_IsDropped = status == "discard";
@@ -43,6 +49,7 @@ StepCourse::Restoring StepCourse::Restore(const int64_t committed, const bool sa
 {
     Restoring restoring;
     m_IsAsked = false;
+    m_IsAskedAhead = false;
     restoring.IsNewNode = !samePool;
     if (!samePool)
     {

@@ -38,6 +38,15 @@ public:
     /** A step is wanted; gives whether it must be asked for, or was already. */
     bool Want();
 
+    /** The next step was asked for, which the program has not begun yet: what comes is an offer. */
+    void AskAhead() { m_IsAskedAhead = true; }
+
+    /** Whether an offer, or that there is none, is still to come. */
+    bool IsAskedAhead() const { return m_IsAskedAhead; }
+
+    /** It has come. */
+    void TakeInOffer();
+
     /** The node has answered the wish for a step.
      *  @param status "ok", "discard" or "spill" */
     void Admit(size_t step, std::string_view status);
@@ -81,6 +90,7 @@ private:
     size_t m_ExpectedBytes = 0;
     bool m_IsOpen = false;
     bool m_IsAsked = false;
+    bool m_IsAskedAhead = false;
     bool m_IsDropped = false;
     bool m_Spills = false;
     bool m_MustBeginAgain = false;

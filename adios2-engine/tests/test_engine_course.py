@@ -20,6 +20,18 @@ CASES = {
         "resume settled=0",
     ),
     "nor is one of a node that was lost": (f"{BEHIND} restore:-1:new-pool:other-room", "new-node,nothing settled=0"),
+    "nor is one that an offer has followed": (
+        f"{BEHIND} ask-ahead offered restore:-1:same-pool:same-room",
+        "nothing settled=0",
+    ),
+    "an offer is waited for until it comes": (
+        f"{BEHIND} next ask-ahead next offered next",
+        "none - offer - none settled=0",
+    ),
+    "but not over a new connection": (
+        f"{BEHIND} ask-ahead restore:0:same-pool:same-room next want",
+        "nothing none ask settled=0",
+    ),
     "an open step goes on where its places are": (f"{OPEN} restore:-1:same-pool:same-room", "resume settled=-1"),
     "it lands again where they are another's": (
         f"{OPEN} restore:-1:same-pool:other-room",

@@ -35,6 +35,7 @@ COMMIT = {
         },
         {"name": "latin", "type": "string", "value": "grün"},
     ],
+    "open_s": 0.25,
     "waited_s": 1.5,
 }
 

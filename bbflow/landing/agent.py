@@ -8,7 +8,7 @@ from bbflow.errors import CapacityError, ProtocolError, StreamError
 from bbflow.landing.analysing import Analysing, show
 from bbflow.landing.connections import WriterConnections
 from bbflow.landing.reading import Reading
-from bbflow.landing.replies import DoneReply, RefusedReply, StatusReply, StreamStatus
+from bbflow.landing.replies import DoneReply, RefusedReply, RoomReply, StatusReply, StreamStatus
 from bbflow.landing.requests import (
     BeginRequest,
     CommitRequest,
@@ -114,6 +114,8 @@ class Agent:
 
     def _admit(self, peer: int, asked: RoomRequest) -> list[Reply]:
         """Answer a request for room, or let it wait behind those that are alike."""
+        if isinstance(asked, BeginRequest) and asked.ahead:
+            return [(peer, RoomReply(status="later") if self._waiting else self._writing.offer(peer, asked))]
         waiting = Waiting(peer, asked, self._writing.alike(peer, asked))
         is_first = not self._waiting.has_alike(waiting)
         self._waiting.add(waiting)
@@ -163,9 +165,15 @@ class Agent:
         return min([*watchers_s, *self._writing.deadlines_s(), *pool_s], default=None)
 
     def _settle(self, *, each: bool = False) -> list[Reply]:
-        """Answer every waiting request that can be answered; one answer may make room for the next."""
+        """Answer every waiting request that can be answered; one answer may make room for the next.
+
+        What was offered to ranks that don't wait makes room for those that do.
+        """
         replies: list[Reply] = []
-        while answered := self._waiting.answer(self._try, each=each):
+        while self._waiting:
+            answered = self._waiting.answer(self._try, each=each)
+            if not answered and not self._writing.take_back_an_offer():
+                break
             replies += answered
         return replies + self._show()
 
@@ -203,7 +211,10 @@ class Agent:
 
     def _describe(self, stream: Stream) -> StreamStatus:
         writers = self._writing.of(stream.name)
-        begun = [rank.settled + 1 + bool(rank.granted) for rank in stream.ranks.values()]
+        begun = [
+            rank.settled + 1 + bool(rank.granted and not self._writing.has_offer(stream.name, number))
+            for number, rank in stream.ranks.items()
+        ]
         transports = self._writing.transports(stream.name)
         return StreamStatus(
             status=stream.status,

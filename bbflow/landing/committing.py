@@ -11,9 +11,7 @@ from bbflow.store.ranks import Rank
 from bbflow.store.streams import extents_in
 
 
-def commit_of(
-    stream: str, rank: int, progress: Rank, asked: CommitRequest, began_s: float, now_s: float
-) -> CommitRecord:
+def commit_of(stream: str, rank: int, progress: Rank, asked: CommitRequest, now_s: float) -> CommitRecord:
     """Give the record of a rank's commit.
 
     Parameters
@@ -22,8 +20,8 @@ def commit_of(
         Who commits, and what it was given.
     asked
         What it said.
-    began_s, now_s
-        When the step was begun, and what time it is (seconds since the epoch).
+    now_s
+        What time it is (seconds since the epoch).
 
     Raises
     ------
@@ -50,6 +48,6 @@ def commit_of(
         extremes=asked.extremes,
         forms=UNSET if is_recorded or asked.layout == NO_BLOCKS else layout.to_wire(),
         attributes=asked.attributes,
-        began_s=began_s,
+        began_s=now_s - asked.open_s,
         committed_s=now_s,
     )

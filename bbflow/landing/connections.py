@@ -4,6 +4,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 
 from bbflow.errors import ProtocolError
+from bbflow.landing.offers import Offers
 from bbflow.landing.replies import DoneReply, OpenReply, RoomReply, SyncReply
 from bbflow.landing.requests import (
     AbortRequest,
@@ -36,6 +37,8 @@ class WriterPeer:
     """Its rank."""
     transport: str
     """shm or tcp."""
+    offer: str
+    """Name of the offers to it; none over TCP."""
     bad: list[int] = field(default_factory=list)
     """Where bytes came in damaged since the last `sync`."""
 
@@ -72,12 +75,16 @@ class WriterConnections:
         self._store = store
         self._clock = clock
         self._writers: dict[str, Writers] = {}
+        self._offers = Offers(store.directory)
         self._peers: dict[int, WriterPeer] = {}
         self._away: dict[RankKey, Away] = {}
         for name, stream in store.streams.items():
             self._writers[name] = Writers(store, name, clock)
             for rank in stream.ranks:
                 self._miss(name, self._writers[name], rank)
+        for offset in self._offers.take_back_all():
+            for writers in self._writers.values():
+                writers.withdraw_at(offset)
         self.answers: Answers = {
             OpenRequest: self._open,
             SyncRequest: self._sync,
@@ -120,16 +127,42 @@ class WriterConnections:
         self._writers[name] = writers
         self._away.pop((name, rank), None)
         self._replace(name, rank)
-        self._peers[peer] = WriterPeer(name, writers, rank, asked.transport)
+        offer = self._offers.new_name() if asked.transport == "shm" else ""
+        self._peers[peer] = WriterPeer(name, writers, rank, asked.transport, offer)
         pool = str(self._store.directory / "pool")
         capacity = self._store.extents.capacity
-        return OpenReply(pool=pool, capacity=capacity, committed=progress.settled, extents=progress.granted)
+        return OpenReply(
+            pool=pool, capacity=capacity, committed=progress.settled, extents=progress.granted, offer=offer
+        )
 
     def _replace(self, stream: str, rank: int) -> None:
         """Forget an older connection of a rank that has come back before its break was noticed."""
         older = [key for key, peer in self._peers.items() if (peer.stream, peer.rank) == (stream, rank)]
         for key in older:
-            del self._peers[key]
+            self._take_back_from(self._peers.pop(key))
+
+    def offer(self, peer: int, asked: BeginRequest) -> RoomReply:
+        """Give a rank room for the step that it will begin next, as long as nobody else needs it."""
+        writer = self._peer(peer)
+        reply = writer.writers.offer(writer.rank, asked.step, asked.bytes) if writer.offer else None
+        if reply is None:
+            return RoomReply(status="later")
+        self._offers.make(writer.offer, reply.extents[0][0])
+        return reply
+
+    def take_back_an_offer(self) -> bool:
+        """Withdraw the first offer that isn't taken; false if there is none."""
+        return any(self._take_back_from(writer) for writer in self._peers.values())
+
+    def _take_back_from(self, writer: WriterPeer) -> bool:
+        return self._offers.take_back(writer.offer, lambda: writer.writers.withdraw(writer.rank))
+
+    def has_offer(self, stream: str, rank: int) -> bool:
+        """Whether a rank is offered room for a step that it has not begun."""
+        return any(
+            (peer.stream, peer.rank) == (stream, rank) and self._offers.stands(peer.offer)
+            for peer in self._peers.values()
+        )
 
     def admit(self, peer: int, asked: RoomRequest) -> RoomReply | None:
         """Give a rank the room that it asks for; None while it must wait.
@@ -143,6 +176,7 @@ class WriterConnections:
         """
         writer = self._peer(peer)
         if isinstance(asked, BeginRequest):
+            self._take_back_from(writer)  # it has asked again, so it has not taken it
             return writer.writers.begin(writer.rank, asked.step, asked.bytes)
         return writer.writers.reserve(writer.rank, asked.step, asked.bytes)
 
@@ -200,6 +234,7 @@ class WriterConnections:
 
     def _close(self, peer: int, asked: CloseRequest) -> DoneReply:
         writer = self._peer(peer)
+        self._take_back_from(writer)
         writer.writers.close(writer.rank, asked.attributes or ())
         del self._peers[peer]
         return DoneReply()
@@ -207,6 +242,7 @@ class WriterConnections:
     def _abort(self, peer: int, asked: AbortRequest) -> None:
         writer = self._peer(peer)
         del self._peers[peer]
+        self._take_back_from(writer)
         writer.writers.abort(writer.rank)
 
     def disconnect(self, peer: int, *, by_itself: bool) -> bool:
@@ -214,6 +250,7 @@ class WriterConnections:
         writer = self._peers.pop(peer, None)
         if writer is None:
             return False
+        self._take_back_from(writer)
         if by_itself:
             writer.writers.abort(writer.rank)
         else:

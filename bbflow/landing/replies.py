@@ -34,15 +34,17 @@ class OpenReply(Struct, frozen=True, kw_only=True):
     """The last step that is settled for this rank."""
     extents: Sequence[Extent]
     """What it was given for the step after that, before it was interrupted."""
+    offer: str
+    """Name of the file that stands for an offer; none over TCP."""
 
 
 class RoomReply(Struct, frozen=True, kw_only=True):
     """What a rank may do with its blocks."""
 
     ok: bool = True
-    status: Literal["ok", "discard", "spill"] = "ok"
+    status: Literal["ok", "discard", "spill", "later"] = "ok"
     extents: Sequence[Extent] = ()
-    """Where they go; with `spill` they go to a file, with `discard` nowhere."""
+    """Where they go; with `spill` they go to a file, with `discard` nowhere. With `later` nothing is offered."""
 
 
 class SyncReply(Struct, frozen=True, kw_only=True):

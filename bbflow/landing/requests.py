@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from bbflow.store.frames import MAX_PAYLOAD_BYTES, parser
-from bbflow.wire import Attribute, Count, Finite, Row, Settled, Value
+from bbflow.wire import Attribute, Count, Finite, Row, Seconds, Settled, Value
 
 # Writers.
 
@@ -31,6 +31,8 @@ class BeginRequest(Struct, frozen=True, tag_field="op", tag="begin", kw_only=Tru
 
     step: int
     bytes: Count
+    ahead: bool = False
+    """Whether it will begin it later only: what it gets is an offer."""
 
 
 class ReserveRequest(Struct, frozen=True, tag_field="op", tag="reserve", kw_only=True):
@@ -63,6 +65,8 @@ class CommitRequest(Struct, frozen=True, tag_field="op", tag="commit", kw_only=T
     values: tuple[Value, ...]
     extremes: bytes
     attributes: tuple[Attribute, ...]
+    open_s: Seconds
+    """How long it had the step open."""
     waited_s: Finite
 
 

@@ -36,6 +36,9 @@ class Queues:
     def __iter__(self) -> Iterator[Waiting]:
         return (waiting for queue in self._queues.values() for waiting in queue)
 
+    def __bool__(self) -> bool:
+        return bool(self._queues)
+
     def has_alike(self, waiting: Waiting) -> bool:
         """Whether requests wait already that must be answered before this one."""
         return waiting.alike in self._queues

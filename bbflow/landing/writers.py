@@ -10,7 +10,7 @@ from bbflow.landing.committing import commit_of
 from bbflow.landing.replies import RoomReply
 from bbflow.landing.requests import CommitRequest, OpenRequest
 from bbflow.layouts import NO_BLOCKS
-from bbflow.store.entries import CloseRecord, CommitRecord, DiscardRecord, GrantRecord, OpenRecord
+from bbflow.store.entries import CloseRecord, CommitRecord, DiscardRecord, GrantRecord, OpenRecord, WithdrawRecord
 from bbflow.store.node import NodeStore
 from bbflow.store.ranks import Rank
 from bbflow.store.streams import ENDED, Stream
@@ -19,16 +19,6 @@ from bbflow.wire import Attribute
 Clock = Callable[[], float]
 POOL_PATIENCE_S = 10.0
 """So long a rank that would rather discard or spill waits until files have left the pool's room."""
-
-
-@dataclass(slots=True)
-class OpenStep:
-    """What was decided for a step at its first rank's begin, and holds for all of them."""
-
-    spill: bool
-    """Whether its blocks go to the PFS."""
-    began_s: float
-    """When that was (seconds since the epoch)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +51,8 @@ class Writers:
         self._name = name
         self._clock = clock
         self._terms: dict[int, Terms] = {}
-        self._open_steps: dict[int, OpenStep] = {}
+        self._spills: dict[int, bool] = {}
+        """Whether a step's blocks go to the PFS: decided at its first rank's begin, for all of them."""
         self._waited_s: dict[int, float] = {}
         self._whole_through: float = math.inf
         self._bound: Stream | None = store.streams.get(name)
@@ -138,8 +129,7 @@ class Writers:
         if step != progress.settled + 1:
             raise ProtocolError(f"rank {rank} began step {step} after step {progress.settled}")
         self._check_can_be_whole(step)
-        opened = self._open_steps.get(step) or self._decide(rank, step)
-        if opened is None:
+        if step not in self._spills and not self._decide(rank, step):
             return None
         if step in self._stream.discarded:
             self._stream.pass_discarded(rank, step)
@@ -147,28 +137,50 @@ class Writers:
             return RoomReply(status="discard")
         if progress.granted:
             return RoomReply(extents=progress.granted)
-        if opened.spill:
+        if self._spills[step]:
             return RoomReply(status="spill")
         if size == 0:
             return RoomReply()
         return self._reserve(rank, step, size)
 
-    def _decide(self, rank: int, step: int) -> OpenStep | None:
-        """Say for all ranks what becomes of a step; None while nobody can know whether it fits."""
+    def offer(self, rank: int, step: int, size: int) -> RoomReply | None:
+        """Give a rank room for a step that it has not begun; None if there is none at once, or nothing is sure yet."""
+        is_sure = self._terms[rank].policy == "Block" and step not in self._stream.discarded
+        try:
+            reply = self.begin(rank, step, size) if is_sure else None
+        except (CapacityError, StreamError):  # it is told when it begins
+            return None
+        return reply if reply is not None and reply.extents else None
+
+    def withdraw(self, rank: int) -> None:
+        """Take a rank the room for a step that it has not begun."""
+        if self.is_stale:
+            self._leave(rank)
+        else:
+            self._store.record(WithdrawRecord(stream=self._name, rank=rank))
+
+    def withdraw_at(self, offset: int) -> None:
+        """Take the rank that has room at an offset all that it has, if there is one."""
+        for number, rank in self._ranks.items():
+            if any(first == offset for first, _ in rank.granted):
+                self.withdraw(number)
+
+    def _decide(self, rank: int, step: int) -> bool:
+        """Say for all ranks what becomes of a step; false while nobody can know whether it fits."""
         policy = self._terms[rank].policy
         is_full = False
         if policy != "Block":
             if not self._store.has_pool and self._clock() < self._terms[rank].opened_s + POOL_PATIENCE_S:
-                return None
+                return False
             needs = self._needs_before(rank, step)
             if needs is None:
-                return None
+                return False
             is_full = not (self._store.has_pool and make_room_for_step(self._store, self._stream, needs))
         if is_full and policy == "Discard" and step not in self._stream.discarded:
             self._store.record(DiscardRecord(stream=self._name, step=step))
-        self._open_steps = {number: opened for number, opened in self._open_steps.items() if number > self._stream.last}
-        self._open_steps[step] = OpenStep(is_full and policy == "Spill", self._clock())
-        return self._open_steps[step]
+        self._spills = {number: spills for number, spills in self._spills.items() if number > self._stream.last}
+        self._spills[step] = is_full and policy == "Spill"
+        return True
 
     def _note_closed(self, rank: Rank) -> None:
         if rank.closed:
@@ -203,7 +215,7 @@ class Writers:
             raise ProtocolError(f"rank {rank} asked for {size} bytes in step {step}, which is not its open step")
         self._check_can_be_whole(step)
         # It may have begun before this agent was started.
-        self._open_steps.setdefault(step, OpenStep(spill=False, began_s=self._clock()))
+        self._spills.setdefault(step, False)
         return self._reserve(rank, step, size)
 
     def _reserve(self, rank: int, step: int, size: int) -> RoomReply | None:
@@ -259,9 +271,7 @@ class Writers:
             return
         if progress.settled + 1 != step:
             raise ProtocolError(f"rank {rank} committed step {step}, which is not its open step")
-        now_s = self._clock()
-        began_s = self._open_steps[step].began_s if step in self._open_steps else now_s
-        self._store.record(commit_of(self._name, rank, progress, asked, began_s, now_s))
+        self._store.record(commit_of(self._name, rank, progress, asked, self._clock()))
         self._waited_s[rank] = asked.waited_s
 
     def skip(self, rank: int, step: int) -> None:

@@ -24,6 +24,7 @@ FILES = (
     "index",
     "index.new",
     "agent.sock",
+    "offers/*",
     "state/*.[01]",
     "state/*.alive",
     "state/*.begun",

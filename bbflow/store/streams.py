@@ -20,6 +20,7 @@ from bbflow.store.entries import (
     OpenRecord,
     StateRecord,
     StepRecord,
+    WithdrawRecord,
 )
 from bbflow.store.extents import Extent, align
 from bbflow.store.ranks import Hold, Rank
@@ -109,6 +110,8 @@ class Stream:
                 self._open(record)
             case GrantRecord():
                 self.ranks[record.rank].granted += record.extents
+            case WithdrawRecord():
+                freed = self.ranks[record.rank].keep([])
             case LayoutRecord():
                 self.ranks[record.rank].take_layout(record.layout, record.forms)
             case CommitRecord():

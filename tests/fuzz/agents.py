@@ -24,6 +24,7 @@ OPEN = {
 }  # fmt: skip
 KEPT = ("layout", "sources", "files", "values", "extremes")
 """What a commit says when its layout is known."""
+SPENT = {"open_s": 0.1, "waited_s": 0.5}
 ATTRIBUTE = {"name": "n", "type": "int32_t", "value": 3}
 
 
@@ -106,8 +107,8 @@ class Conversation:
             {"op": "begin", "step": step, "bytes": PAGE},
             {"op": "begin", "step": step, "bytes": 3 * PAGE},
             {"op": "reserve", "step": step, "bytes": PAGE},
-            {"op": "commit", "step": step, "attributes": [ATTRIBUTE], "waited_s": 0.5} | content,
-            {"op": "commit", "step": step, "attributes": [], "waited_s": 0.5} | {key: content[key] for key in KEPT},
+            {"op": "commit", "step": step, "attributes": [ATTRIBUTE]} | SPENT | content,
+            {"op": "commit", "step": step, "attributes": []} | SPENT | {key: content[key] for key in KEPT},
             {"op": "skip", "step": step},
             {"op": "sync"},
             {"op": "close", "steps": step, "attributes": [ATTRIBUTE]},
@@ -129,9 +130,7 @@ class Conversation:
         self.now_s += 1e12
         self.agent.expire()
         assert self.handle(BYSTANDER, {"op": "begin", "step": 0, "bytes": 0})
-        assert self.handle(
-            BYSTANDER, {"op": "commit", "step": 0, "attributes": [], "waited_s": 0.0} | content_of([], 0)
-        )
+        assert self.handle(BYSTANDER, {"op": "commit", "step": 0, "attributes": []} | SPENT | content_of([], 0))
         self.check_extents(self.store)
         self.store.close()
         again = NodeStore(self.directory, PAGES * PAGE)

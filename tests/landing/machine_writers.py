@@ -88,8 +88,9 @@ class WritersMachine(RuleBasedStateMachine):
     @rule(policy=st.sampled_from(["Block", "Block", "Discard", "Spill"]))
     def open(self, policy):
         for rank, writer in enumerate(self.writers):
-            assert self.bench.open(rank, writers=RANKS, policy=policy)["ok"]
-            writer.state = IDLE
+            reply = self.bench.open(rank, writers=RANKS, policy=policy)
+            assert reply["ok"]
+            writer.state, writer.offer = IDLE, reply["offer"]
         self.status, self.policy = "open", policy
 
     def is_in(self, rank, state):
@@ -101,6 +102,36 @@ class WritersMachine(RuleBasedStateMachine):
         if self.is_in(rank, IDLE):
             self.ask(rank, {"op": "begin", "step": self.writers[rank].step, "bytes": pages * PAGE})
 
+    @some_rank(IDLE)
+    @rule(rank=ranks, pages=st.integers(1, 7))
+    def ask_ahead(self, rank, pages):
+        writer = self.writers[rank]
+        if self.is_in(rank, IDLE) and not writer.offered:
+            reply = self.bench.say(rank, "begin", step=writer.step, bytes=pages * PAGE, ahead=True)
+            assert reply["ok"]
+            assert self.policy == "Block" or reply["status"] == "later"
+            writer.offered = [tuple(extent) for extent in reply["extents"]]
+            self.collect()
+
+    @some_writer(lambda writer: writer.offered)
+    @rule(rank=ranks)
+    def take_the_offer(self, rank):
+        writer = self.writers[rank]
+        if self.is_in(rank, IDLE) and writer.offered:
+            offered, writer.offered = writer.offered, []
+            if self.take(writer):
+                writer.state, writer.spills = INSIDE, False
+                self.grant(writer, offered)
+            else:
+                self.begin(rank, 1)
+
+    def take(self, writer):
+        """Remove an offer's file; false if it is gone."""
+        file = self.folder / "node" / "offers" / writer.offer
+        if is_there := file.exists():
+            file.unlink()
+        return is_there
+
     @some_rank(INSIDE)
     @rule(rank=ranks, pages=st.integers(1, 5))
     def reserve(self, rank, pages):
@@ -108,6 +139,7 @@ class WritersMachine(RuleBasedStateMachine):
             self.ask(rank, {"op": "reserve", "step": self.writers[rank].step, "bytes": pages * PAGE})
 
     def ask(self, rank, request):
+        self.writers[rank].offered = []
         self.writers[rank].request, self.writers[rank].state = request, WAITING
         self.bench.say(rank, **request)
         self.collect()
@@ -133,7 +165,7 @@ class WritersMachine(RuleBasedStateMachine):
             place.write(self.bench.store.pool())
         blocks = [place.block() for place in places]
         content = content_of(blocks, rank, layout=len(blocks) % 3)
-        writer.sent = {"op": "commit", "step": writer.step, "attributes": [], "waited_s": 0.0} | content
+        writer.sent = {"op": "commit", "step": writer.step, "attributes": [], "open_s": 0.0, "waited_s": 0.0} | content
         writer.places, writer.grants, writer.spills = tuple(places), [], False
         writer.state, writer.step = IDLE, writer.step + 1
 
@@ -191,7 +223,7 @@ class WritersMachine(RuleBasedStateMachine):
     def lose_the_connection(self, rank):
         if self.writers[rank].is_here:
             self.bench.hang_up(rank, by_itself=False)
-            self.writers[rank].is_away, self.writers[rank].told = True, {}
+            self.writers[rank].lose()
             self.collect()
 
     @some_writer(lambda writer: writer.is_away)
@@ -202,7 +234,7 @@ class WritersMachine(RuleBasedStateMachine):
             return
         reply = self.bench.open(rank, writers=RANKS, policy=self.policy, resume=True, settled=writer.step - 1)
         if reply["ok"]:
-            writer.is_away = False
+            writer.is_away, writer.offer = False, reply["offer"]
             self.carry_on(rank, reply)
         else:
             assert self.status in ("closed", "aborted")

@@ -51,6 +51,10 @@ class Writer:
     spills: bool = False
     request: dict | None = None
     """What it waits for."""
+    offer: str = ""
+    """Name of its connection's offers."""
+    offered: list = field(default_factory=list)
+    """What it was offered, as it believes; the node may have it back."""
     is_away: bool = False
     """Whether its connection broke; `state` is as it was then."""
     sent: dict | None = None
@@ -59,6 +63,10 @@ class Writer:
     """Forms of layouts that it has told its node of, by number."""
     places: tuple = ()
     """Where the blocks of that one are."""
+
+    def lose(self):
+        """Take in that the connection is gone, with what was said and offered over it."""
+        self.is_away, self.told, self.offered = self.state != GONE, {}, []
 
     @property
     def is_here(self):

@@ -188,7 +188,7 @@ def test_a_damaged_attribute_does_not_reach_the_index(bench, attributes):
     bench.open()
     bench.begin(0, 0)
     with pytest.raises(ProtocolError):
-        bench.say(0, "commit", step=0, attributes=attributes, waited_s=0.0, **content_of([]))
+        bench.say(0, "commit", step=0, attributes=attributes, open_s=0.0, waited_s=0.0, **content_of([]))
     bench.hang_up(0)
     bench.reopen()
     assert bench.watch()["status"] == "aborted"
@@ -199,7 +199,7 @@ def test_a_block_whose_length_is_not_its_shape_is_refused(bench):
     ((offset, _),) = bench.begin(0, 0, 1)["extents"]
     block = {"name": "v", "type": "double", "kind": "LocalArray", "count": [4], "offset": offset, "bytes": 31}
     with pytest.raises(ProtocolError, match="can't be 31 bytes"):
-        bench.say(0, "commit", step=0, attributes=[], waited_s=0.0, **content_of([block]))
+        bench.say(0, "commit", step=0, attributes=[], open_s=0.0, waited_s=0.0, **content_of([block]))
 
 
 @pytest.mark.parametrize("step", [1, 5, -1])

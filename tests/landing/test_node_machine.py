@@ -48,7 +48,7 @@ class NodeMachine(ReadersMachine):
 
     def reopen(self):
         for writer in self.writers:
-            writer.is_away, writer.told = writer.state != GONE, {}
+            writer.lose()
         self.bench.reopen()
 
     def adopt(self):
@@ -156,8 +156,12 @@ class NodeMachine(ReadersMachine):
             pool.take_at(extent)
         assert pool.free_bytes == self.bench.free_pages() * PAGE
         if not any(writer.is_away for writer in self.writers):
-            granted = sum(size for writer in self.writers for _, size in writer.grants)
+            granted = sum(size for writer in self.writers for _, size in [*writer.grants, *self.standing(writer)])
             assert pool.capacity - pool.free_bytes == granted + self.held.pool_bytes()
+
+    def standing(self, writer):
+        """Give what a rank is offered and the node has not taken back."""
+        return writer.offered if writer.offered and (self.folder / "node" / "offers" / writer.offer).exists() else []
 
     @invariant()
     def every_committed_step_is_there_once_until_it_may_go(self):

@@ -68,7 +68,7 @@ def open_stream(client, **more):
 
 def commit(client, step, offset, count):
     block = {"name": "v", "type": "uint8_t", "kind": "LocalArray", "count": [count], "offset": offset, "bytes": count}
-    message = {"op": "commit", "step": step, "attributes": [], "waited_s": 0.0} | content_of([block])
+    message = {"op": "commit", "step": step, "attributes": [], "open_s": 0.0, "waited_s": 0.0} | content_of([block])
     client._socket.sendall(encode(message))
 
 

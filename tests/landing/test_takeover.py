@@ -237,7 +237,7 @@ def test_a_step_without_room_goes_to_the_pfs_for_all_ranks_and_its_files_go_with
         file.write_bytes(bytes(PAGE))
         block = {"name": "v", "type": "int8_t", "kind": "LocalArray", "count": [PAGE], "offset": 0, "bytes": PAGE}
         content = content_of([block | {"file": str(file)}], rank)
-        bench.say(rank, "commit", step=2, attributes=[], waited_s=0.0, **content)
+        bench.say(rank, "commit", step=2, attributes=[], open_s=0.0, waited_s=0.0, **content)
     assert steps_of(bench.watch()) == [0, 1, 2]
     epoch = bench.attach("fold")["epoch"]
     bench.done(1, epoch)
@@ -295,5 +295,5 @@ def spill_a_step(bench, file):
     content = content_of([block | {"file": str(file)}])
     bench.open(policy="Spill")
     bench.begin(0, 0)
-    bench.say(0, "commit", step=0, attributes=[], waited_s=0.0, **content)
+    bench.say(0, "commit", step=0, attributes=[], open_s=0.0, waited_s=0.0, **content)
     bench.say(0, "close", steps=1)

@@ -70,7 +70,7 @@ def test_layouts_that_an_index_written_anew_does_not_hold_are_told_again(tmp_pat
         ((offset, _),) = bench.begin(0, step, 1)["extents"]
         content = content_of([block(offset, sizes[step % 3])], layout=step % 3 // 2)
         known = step > 3 and {key: value for key, value in content.items() if key != "forms"}
-        bench.say(0, "commit", step=step, attributes=[NUMBER], waited_s=0.0, **(known or content))
+        bench.say(0, "commit", step=step, attributes=[NUMBER], open_s=0.0, waited_s=0.0, **(known or content))
         if step == 0:
             epoch = bench.attach("fold")["epoch"]
         bench.done(step - 2, epoch, checkpoint=bytes(200))

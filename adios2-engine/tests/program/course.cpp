@@ -40,6 +40,10 @@ std::string Happen(StepCourse &course, const std::vector<std::string> &event)
     {
         return course.Want() ? "ask" : "wait";
     }
+    if (name == "next")
+    {
+        return course.IsAskedAhead() ? "offer" : "none";
+    }
     if (name == "restore")
     {
         return ToDo(course.Restore(std::stoll(event.at(1)), event.at(2) == "same-pool",
@@ -52,6 +56,14 @@ std::string Happen(StepCourse &course, const std::vector<std::string> &event)
     else if (name == "commit")
     {
         course.Commit(std::stoull(event.at(1)));
+    }
+    else if (name == "ask-ahead")
+    {
+        course.AskAhead();
+    }
+    else if (name == "offered")
+    {
+        course.TakeInOffer();
     }
     else if (name == "begin-again")
     {

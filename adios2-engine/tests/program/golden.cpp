@@ -110,6 +110,7 @@ int main(const int count, char **words)
         {"attributes", Value::Array{Attribute("tas/units", "string", "K"),
                                     Attribute("numbers", "int64_t", Numbers()),
                                     Attribute("latin", "string", "gr\xfcn")}},
+        {"open_s", 0.25},
         {"waited_s", 1.5}};
     std::cout << bbflow::EncodeFrame(commit);
     return std::cout.flush() ? 0 : 1;

@@ -1,0 +1,57 @@
+"""Room that a rank is given before it asks: who removes a file first has it, the rank or the node."""
+
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+DIRECTORY = "offers"
+
+
+class Offers:
+    """Offers to ranks of this host, each a file with the offset of what is offered; a rank takes one without a word.
+
+    Parameters
+    ----------
+    directory
+        The node's.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory / DIRECTORY
+        self._directory.mkdir(mode=0o700, exist_ok=True)
+        self._standing: set[str] = set()
+
+    def take_back_all(self) -> Iterator[int]:
+        """Withdraw what an earlier agent has offered and nobody has taken; gives its offsets."""
+        for path in self._directory.iterdir():
+            offset = path.read_text()
+            path.unlink()
+            if offset:  # else it was killed before it had offered
+                yield int(offset)
+
+    def new_name(self) -> str:
+        """Give the name of one connection's offers, which no other ever has."""
+        return secrets.token_hex(8)
+
+    def make(self, name: str, offset: int) -> None:
+        """Offer what lies there; the offer before was taken."""
+        (self._directory / name).write_text(f"{offset}")
+        self._standing.add(name)
+
+    def take_back(self, name: str, withdraw: Callable[[], None]) -> bool:
+        """Withdraw an offer, which an agent started again goes on with; false if there is none, or it was taken."""
+        if name not in self._standing:
+            return False
+        self._standing.remove(name)
+        back = self._directory / f"{name}.back"
+        try:
+            (self._directory / name).rename(back)
+        except FileNotFoundError:
+            return False
+        withdraw()
+        back.unlink()
+        return True
+
+    def stands(self, name: str) -> bool:
+        """Whether something is offered that nobody has taken."""
+        return name in self._standing and (self._directory / name).exists()

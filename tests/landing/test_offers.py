@@ -1,0 +1,105 @@
+"""Room that ranks are given before they begin: theirs if they take it, and never in the way of others."""
+
+import pytest
+
+from testsupport.peers import ANALYSIS, PAGE
+
+
+@pytest.fixture
+def offered(bench):
+    """Offers some pages for the step that a rank of a stream begins next; gives the reply and the offer's file."""
+
+    def run(pages, stream="a", peer=0, step=1, **more):
+        opened = bench.open(stream=stream, peer=peer, **more)
+        for number in range(step):
+            bench.land(number, pages, rank=peer)
+        reply = bench.say(peer, "begin", step=step, bytes=pages * PAGE, ahead=True)
+        return reply, bench.directory / "offers" / opened["offer"]
+
+    return run
+
+
+def written(bench):
+    return {name: stream["written"] for name, stream in bench.say(ANALYSIS, "status")["streams"].items()}
+
+
+def test_an_offer_is_taken_by_removing_its_file(bench, offered):
+    reply, file = offered(3)
+    assert (reply["status"], bench.free_pages(), written(bench)) == ("ok", 10, {"a": 1})
+    file.unlink()
+    assert written(bench) == {"a": 2}
+    bench.commit(0, 1, *reply["extents"])
+    assert bench.watch()["ok"]
+    assert bench.say(ANALYSIS, "status")["streams"]["a"]["landed"] == 2
+
+
+def test_what_was_not_taken_goes_to_who_waits(bench, offered):
+    _, file = offered(6)
+    bench.open(stream="b", peer=1)
+    assert bench.begin(1, 0, 8)["extents"]  # more than is left beside the offer and a step
+    assert not file.exists()
+    assert bench.begin(0, 1, 6) is None
+
+
+def test_what_was_taken_stays(bench, offered):
+    _, file = offered(6)
+    file.unlink()
+    bench.open(stream="b", peer=1)
+    assert bench.begin(1, 0, 8) is None
+
+
+def test_nothing_is_offered_while_somebody_waits(bench, offered):
+    bench.open(stream="b", peer=1)
+    bench.land(0, 8, rank=1)
+    assert bench.begin(1, 1, 10) is None
+    reply, file = offered(2)
+    assert (reply["status"], reply["extents"], file.exists()) == ("later", [], False)
+
+
+@pytest.mark.parametrize("policy", ["Discard", "Spill"])
+def test_what_may_be_discarded_or_spilled_is_decided_when_it_is_begun(bench, offered, policy):
+    reply, _ = offered(2, policy=policy)
+    assert reply["status"] == "later"
+
+
+def test_a_rank_over_tcp_is_offered_nothing(bench):
+    assert not bench.open(transport="tcp")["offer"]
+    bench.land(0, 2)
+    assert bench.say(0, "begin", step=1, bytes=PAGE, ahead=True)["status"] == "later"
+
+
+def test_a_step_that_can_not_be_is_refused_when_it_is_begun(bench, offered):
+    reply, _ = offered(17, step=0)
+    assert reply["status"] == "later"
+    assert "capacity" in bench.begin(0, 0, 17)["error"]
+
+
+@pytest.mark.parametrize("end", ["close", "abort", "hang up", "lose", "die"])
+def test_the_end_of_a_connection_ends_its_offer(bench, offered, end):
+    _, file = offered(3)
+    match end:
+        case "close":
+            assert bench.say(0, "close", steps=1)["ok"]
+        case "abort":
+            bench.say(0, "abort")
+        case "hang up" | "lose":
+            bench.hang_up(0, by_itself=end == "hang up")
+        case "die":
+            bench.reopen()
+    assert (file.exists(), bench.free_pages()) == (False, 13)
+
+
+def test_a_taken_offer_outlives_the_agent(bench, offered):
+    reply, file = offered(3)
+    file.unlink()
+    bench.reopen()
+    assert bench.free_pages() == 10
+    again = bench.open(stream="a", resume=True, settled=0)
+    assert (again["extents"], again["offer"] != file.name) == (reply["extents"], True)
+
+
+def test_an_agent_that_died_while_it_took_an_offer_back_has_it_back(bench, offered):
+    _, file = offered(3)
+    file.rename(file.with_name(f"{file.name}.back"))
+    bench.reopen()
+    assert (list(file.parent.iterdir()), bench.free_pages()) == ([], 13)
