@@ -25,6 +25,8 @@ from bbflow.leftovers import scratch
 from bbflow.transit.security import security_of, without_http
 
 CONNECT_TIMEOUT_S = 30.0
+LOCAL_TIMEOUT_S = 5.0
+"""So long the result of a worker that has died is waited for, before Dask makes it again."""
 WORKER_TIMEOUT_S = 60.0
 """How long a worker on a node's host is waited for: workers may start side by side with the analysis."""
 POLL_S = 0.2
@@ -208,7 +210,7 @@ def local_cluster(workers: WorkersConfig) -> Iterator[Cluster]:
         scratch() as directory,
         _start(workers, directory) as local,
         # Results come straight from the workers: each way over the scheduler would hold up the next batch.
-        Cluster(Client(local, direct_to_workers=True)) as cluster,
+        Cluster(Client(local, direct_to_workers=True, timeout=LOCAL_TIMEOUT_S)) as cluster,
     ):
         yield cluster
 

@@ -48,7 +48,7 @@ def deadly(folder, work):
     return done
 
 
-@pytest.fixture(params=[0, 3], ids=["given up at once", "run again"])
+@pytest.fixture
 def stage(request, tmp_path, monkeypatch):
     """The drain of a stream that has ended, in batches of one step; its news; and where it is told whom to kill.
 
@@ -93,7 +93,12 @@ def drain(stage, woken):
         woken.get(timeout=300)
 
 
-@pytest.mark.parametrize("deaths", [{}, {0: 1}, {1: 2, 2: 1}], ids=["nobody", "once", "two batches"])
+@pytest.mark.parametrize(
+    ("stage", "deaths"),
+    [(0, {}), (0, {1: 1, 2: 1}), (3, {0: 1})],
+    ids=["nobody", "two batches, given up at once", "one, run again"],
+    indirect=["stage"],
+)
 def test_batches_count_in_their_order_and_each_once_whatever_worker_dies(tmp_path, stage, deaths):
     stage, woken, folder = stage
     for step, count in deaths.items():
