@@ -135,7 +135,8 @@ class Link:
         except WOULD_BLOCK:
             return 0
         except OSError:
-            raise GoneError(by_itself=False) from None
+            # On its own host no network breaks: it has ended, with something unread.
+            raise GoneError(by_itself=self.socket.family == socket.AF_UNIX) from None
         if not count:
             raise GoneError(by_itself=True)
         return count
