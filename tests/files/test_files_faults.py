@@ -2,18 +2,13 @@
 
 import errno
 import os
-import resource
 import shutil
 import signal
-import socket
 import threading
-from contextlib import ExitStack, suppress
-from functools import partial
+from contextlib import suppress
 
 import pytest
 
-from bbflow.landing.contact import read_masters
-from bbflow.landing.listen import split_address
 from testsupport.waiting import until
 
 
@@ -178,20 +173,3 @@ def test_a_host_that_stands_still_holds_others_up_for_its_lease_only(servers):
     client.mkdir("/d")  # metadata doesn't need the node
     servers.processes["master-io0"][0].send_signal(signal.SIGCONT)
     assert client.read("/f") == b"1"
-
-
-def test_a_master_with_few_descriptors_answers_beside_many_who_stay_silent(servers):
-    servers.start(storage=False)
-    servers.kill("master")
-    few = partial(resource.setrlimit, resource.RLIMIT_NOFILE, (80, 80))
-    servers.spawn(*servers.processes["master"][1], preexec_fn=few)
-    with servers.client() as client, ExitStack() as stack:
-        (master,) = read_masters(servers.contact)
-        for _ in range(28):
-            stack.enter_context(socket.create_connection(split_address(master.address.tcp)))
-        with servers.client() as another:
-            another.write("/f", b"let in")
-        assert client.read("/f") == b"let in"
-        until(
-            lambda: "others wait for its place" in (servers.directory / "master.log").read_text(), "an end of silence"
-        )

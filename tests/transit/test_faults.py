@@ -79,9 +79,7 @@ def test_results_survive_killed_workers_analyses_and_agents(program, tmp_path, t
         3: lambda: worker_of(find(process, "bbflow fold")),
         10: lambda: find(process, "bbflow fold"),
         20: lambda: find(process, "bbflow node"),
-        30: lambda: find(process, "bbflow fold"),
-        40: lambda: worker_of(find(process, "bbflow fold")),
-        50: lambda: find(process, "bbflow node"),
+        30: lambda: worker_of(find(process, "bbflow fold")),
     }
     for count, victim in victims.items():
         wait_for_folds(tmp_path / "out", count)
