@@ -106,6 +106,7 @@ class Conversation:
             OPEN | {"rank": peer, "policy": "Spill"},
             {"op": "begin", "step": step, "bytes": PAGE},
             {"op": "begin", "step": step, "bytes": 3 * PAGE},
+            {"op": "begin", "step": step, "bytes": PAGE, "ahead": True},
             {"op": "reserve", "step": step, "bytes": PAGE},
             {"op": "commit", "step": step, "attributes": [ATTRIBUTE]} | SPENT | content,
             {"op": "commit", "step": step, "attributes": []} | SPENT | {key: content[key] for key in KEPT},
