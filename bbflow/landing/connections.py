@@ -145,10 +145,10 @@ class WriterConnections:
         """Give a rank room for the step that it will begin next, as long as nobody else needs it."""
         writer = self._peer(peer)
         reply = writer.writers.offer(writer.rank, asked.step, asked.bytes) if writer.offer else None
-        if reply is None:
-            return RoomReply(status="later")
-        self._offers.make(writer.offer, reply.extents[0][0])
-        return reply
+        if reply is not None and not self._offers.make(writer.offer, reply.extents[0][0]):
+            writer.writers.withdraw(writer.rank)
+            reply = None
+        return reply or RoomReply(status="later")
 
     def take_back_an_offer(self) -> bool:
         """Withdraw the first offer that isn't taken; false if there is none."""

@@ -33,10 +33,16 @@ class Offers:
         """Give the name of one connection's offers, which no other ever has."""
         return secrets.token_hex(8)
 
-    def make(self, name: str, offset: int) -> None:
-        """Offer what lies there; the offer before was taken."""
-        (self._directory / name).write_text(f"{offset}")
+    def make(self, name: str, offset: int) -> bool:
+        """Offer what lies there, as the offer before was taken; false if the file system is full."""
+        path = self._directory / name
+        try:
+            path.write_text(f"{offset}")
+        except OSError:
+            path.unlink(missing_ok=True)
+            return False
         self._standing.add(name)
+        return True
 
     def take_back(self, name: str, withdraw: Callable[[], None]) -> bool:
         """Withdraw an offer, which an agent started again goes on with; false if there is none, or it was taken."""

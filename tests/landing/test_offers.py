@@ -74,6 +74,13 @@ def test_a_step_that_can_not_be_is_refused_when_it_is_begun(bench, offered):
     assert "capacity" in bench.begin(0, 0, 17)["error"]
 
 
+def test_without_room_for_its_file_there_is_no_offer(bench, offered):
+    (bench.directory / "offers").rmdir()
+    reply, _ = offered(3)
+    assert (reply["status"], bench.free_pages()) == ("later", 13)
+    assert bench.begin(0, 1, 3)["extents"]
+
+
 @pytest.mark.parametrize("end", ["close", "abort", "hang up", "lose", "die"])
 def test_the_end_of_a_connection_ends_its_offer(bench, offered, end):
     _, file = offered(3)
