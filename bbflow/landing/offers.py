@@ -4,6 +4,8 @@ import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from bbflow.belongings import is_ours
+
 DIRECTORY = "offers"
 
 
@@ -23,7 +25,8 @@ class Offers:
 
     def take_back_all(self) -> Iterator[int]:
         """Withdraw what an earlier agent has offered and nobody has taken; gives its offsets."""
-        for path in self._directory.iterdir():
+        own = (path for path in self._directory.iterdir() if is_ours(self._directory.parent, path))
+        for path in own:
             offset = path.read_text()
             path.unlink()
             if offset:  # else it was killed before it had offered

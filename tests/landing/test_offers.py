@@ -110,3 +110,11 @@ def test_an_agent_that_died_while_it_took_an_offer_back_has_it_back(bench, offer
     file.rename(file.with_name(f"{file.name}.back"))
     bench.reopen()
     assert (list(file.parent.iterdir()), bench.free_pages()) == ([], 13)
+
+
+def test_what_a_user_has_beside_offers_stays(bench, offered):
+    _, file = offered(3)
+    notes = file.with_name("notes.txt")
+    notes.write_text("mine")
+    bench.reopen()
+    assert (list(file.parent.iterdir()), bench.free_pages()) == ([notes], 13)
