@@ -124,7 +124,7 @@ def _tree(text: str) -> ast.expr:
     except SyntaxError as error:
         raise _wrong(text, error.offset or 1, "is not understood") from None
     except (ValueError, RecursionError, MemoryError):
-        raise ConfigError(f"expression {text!r} can't be read") from None
+        raise ConfigError(f"expression {text!r} is not understood") from None
     return _Checker(text).check(tree, 0)
 
 
