@@ -35,6 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="don't let the kernel read files of this host's nodes by itself",
     )
     parser.add_argument(
+        "--keep-awake",
+        action="store_true",
+        help="keep this host's processors from sleeping while programs make calls",
+    )
+    parser.add_argument(
         "--patience",
         type=float,
         default=standard.patience_s,
@@ -57,6 +62,7 @@ def run(options: argparse.Namespace) -> int:
         options.read_only,
         options.allow_other,
         options.passthrough,
+        options.keep_awake,
         options.patience,
     )
     if options.foreground:

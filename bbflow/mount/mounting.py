@@ -33,6 +33,8 @@ class MountOptions:
     """Let other users in; the files' modes count for them."""
     passthrough: bool = True
     """Let the kernel read files of this host's nodes by itself, where it can (Linux 6.9, root)."""
+    keep_awake: bool = False
+    """Keep this host's processors from sleeping while programs make calls (root)."""
     patience_s: float = 60.0
     """How long calls wait for a master or node that is away before they fail with EIO."""
 
@@ -60,6 +62,7 @@ def command(options: MountOptions) -> list[str]:
         "--read-only": options.read_only,
         "--allow-other": options.allow_other,
         "--no-passthrough": not options.passthrough,
+        "--keep-awake": options.keep_awake,
     }
     words = [str(PROGRAM), *(flag for flag, given in flags.items() if given)]
     words += ["--patience", str(options.patience_s), "--contact", str(options.contact.absolute())]

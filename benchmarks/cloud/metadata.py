@@ -17,6 +17,7 @@ def measure(quick: bool = False) -> list[Row]:
         ours = {
             "tmpfs": tmpfs,
             "master of the own host": nodes(COMPUTE[:1]),
+            "master of the own host, processors kept awake": nodes(COMPUTE[:1], "--keep-awake"),
             "master of another host": nodes(IO_NODES[:1]),
         }
         for number, (name, system) in enumerate({**ours, **baselines()}.items()):

@@ -34,6 +34,7 @@ def measure(quick: bool = False) -> list[Row]:
         TMPFS: tmpfs,
         "bbflow mount, IOnode of the own host": nodes(COMPUTE[:1]),
         "bbflow mount, IOnode of the own host, no passthrough": nodes(COMPUTE[:1], "--no-passthrough"),
+        "bbflow mount, IOnode of the own host, processors kept awake": nodes(COMPUTE[:1], "--keep-awake"),
         "bbflow mount, 2 IOnodes elsewhere": nodes(IO_NODES[:2]),
         **baselines(),
     }

@@ -2,16 +2,21 @@
 
 import os
 import shutil
+import struct
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
 from bbflow.cli import main
-from bbflow.mount.mounting import DEAD, is_mounted
+from bbflow.mount.mounting import DEAD, PROGRAM, is_mounted
 from testsupport.mounts import errno_of, in_another_process, let_all_in, write_at
+from testsupport.waiting import until
 
 PASSTHROUGH = pytest.mark.parametrize("words", [(), ("--no-passthrough",)], ids=["passthrough", "program"])
+LATENCY = Path("/dev/cpu_dma_latency")
+"""How long a processor may take to wake, in us, as all programs together have asked the kernel for."""
 
 
 @pytest.fixture
@@ -146,3 +151,33 @@ def test_a_mount_ends_though_another_namespace_has_a_copy_but_not_while_a_file_i
     finally:
         other.kill()
         other.communicate()
+
+
+@pytest.mark.skipif(not os.access(LATENCY, os.R_OK | os.W_OK), reason=f"this user may not write to {LATENCY}")
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_processors_are_kept_awake_only_while_programs_make_calls(mounts, source, is_killed):
+    def may_sleep():
+        return struct.unpack("i", LATENCY.read_bytes()) != (0,)
+
+    def stays_awake_for_a_call():
+        os.stat(where)
+        return not may_sleep()
+
+    if not may_sleep():
+        pytest.skip("another program keeps them awake")
+    where = mounts.start("m", "--keep-awake", "--directory", str(source))
+    until(stays_awake_for_a_call)
+    if is_killed:
+        mounts.kill("m")
+    until(may_sleep)
+
+
+@pytest.mark.skipif(not LATENCY.exists(), reason=f"there is no {LATENCY}")
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="needs root and unshare")
+def test_who_may_not_keep_processors_awake_is_told_so(source, tmp_path):
+    readonly = f"touch {source}/f && mount --bind {source}/f {LATENCY} && "
+    readonly += f"mount -o remount,bind,ro {LATENCY} && "
+    command = f"{PROGRAM} --keep-awake --directory {source} {tmp_path}; echo $?; grep {tmp_path} /proc/mounts"
+    done = subprocess.run(["unshare", "-m", "sh", "-c", readonly + command], capture_output=True, text=True)
+    assert f"--keep-awake needs to write to {LATENCY}: Read-only" in done.stderr
+    assert done.stdout == "1\n"

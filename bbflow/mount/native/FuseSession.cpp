@@ -39,6 +39,10 @@ FuseSession::FuseSession(const int device, Files &files, const SessionOptions &o
 : m_Device(device), m_Options(options), m_Files(files), m_Backings(device),
   m_Dispatch(files, m_Backings, m_Known)
 {
+    if (options.KeepsAwake)
+    {
+        m_Wakefulness.emplace();
+    }
 }
 
 void FuseSession::Begin()
@@ -217,6 +221,10 @@ void FuseSession::ServeAll(Lane &lane, KernelRequests &requests)
         if (header == nullptr)
         {
             break;
+        }
+        if (m_Wakefulness)
+        {
+            m_Wakefulness->Note();
         }
         Serve(*header, requests);
     } while (!MayLeave(lane));

@@ -3,6 +3,7 @@
 #include "Dispatch.h"
 #include "Interrupts.h"
 #include "RingRequests.h"
+#include "Wakefulness.h"
 
 #include <atomic>
 #include <condition_variable>
@@ -20,6 +21,8 @@ struct SessionOptions
 {
     /** Whether the kernel may read local files by itself. */
     bool MayPassThrough = true;
+    /** Whether processors may not sleep while programs make calls. */
+    bool KeepsAwake = false;
 };
 
 /** Serves a mount with as many threads as have something to do. */
@@ -62,6 +65,7 @@ private:
     KnownNodes m_Known;
     Dispatch m_Dispatch;
     Interrupts m_Interrupts;
+    std::optional<Wakefulness> m_Wakefulness;
     std::mutex m_Mutex;
     std::condition_variable m_Changed;
     std::deque<Lane> m_Lanes;

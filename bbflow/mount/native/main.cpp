@@ -28,8 +28,8 @@ struct Options
 constexpr size_t ReadAheadBytes = size_t{4} << 20;
 
 constexpr const char *Usage =
-    "usage: bbflow-mount [--allow-other] [--read-only] [--no-passthrough] [--patience SECONDS]\n"
-    "                    --contact FILE | --directory SOURCE  DIR\n";
+    "usage: bbflow-mount [--allow-other] [--read-only] [--no-passthrough] [--keep-awake]\n"
+    "                    [--patience SECONDS] --contact FILE | --directory SOURCE  DIR\n";
 
 Options ReadOptions(const int count, char **words)
 {
@@ -38,6 +38,7 @@ Options ReadOptions(const int count, char **words)
         AllowOther = 1,
         ReadOnly,
         NoPassthrough,
+        KeepAwake,
         PatienceOption,
         ContactOption,
         Directory
@@ -45,6 +46,7 @@ Options ReadOptions(const int count, char **words)
     static const option known[] = {{"allow-other", no_argument, nullptr, AllowOther},
                                    {"read-only", no_argument, nullptr, ReadOnly},
                                    {"no-passthrough", no_argument, nullptr, NoPassthrough},
+                                   {"keep-awake", no_argument, nullptr, KeepAwake},
                                    {"patience", required_argument, nullptr, PatienceOption},
                                    {"contact", required_argument, nullptr, ContactOption},
                                    {"directory", required_argument, nullptr, Directory},
@@ -62,6 +64,9 @@ Options ReadOptions(const int count, char **words)
             break;
         case NoPassthrough:
             options.Session.MayPassThrough = false;
+            break;
+        case KeepAwake:
+            options.Session.KeepsAwake = true;
             break;
         case PatienceOption:
             options.PatienceSecs = std::stod(optarg);
