@@ -51,8 +51,9 @@ class Site:
         )
 
     def load(self, executor, **options):
-        config = {"run_dir": str(self.root / "runinfo"), "strategy": "none", "initialize_logging": False}
-        return parsl.load(Config(executors=[executor], **(config | options)))
+        run = {"run_dir": str(self.root / "runinfo"), "strategy": "none", "initialize_logging": False}
+        config = Config(executors=[executor], strategy_period=0.2, **(run | options))  # workers come after one period
+        return parsl.load(config)
 
     def files_on_bb(self):
         """Give every file on the burst buffer but the locks."""

@@ -148,5 +148,7 @@ executor = BurstBufferExecutor(
     burst_buffer=burst_buffer,
 )
 run_dir = str(BB.parent / "runinfo")
-config = Config(executors=[executor], run_dir=run_dir, strategy="none", initialize_logging=False)
+config = Config(
+    executors=[executor], run_dir=run_dir, strategy="none", strategy_period=0.2, initialize_logging=False
+)
 """

@@ -11,6 +11,9 @@ from parsl.providers import LocalProvider
 
 from bbflow.events import EventLog
 
+PERIOD_S = 0.2
+"""Parsl starts its first workers only after one period, of five seconds by default."""
+
 
 def local_config(workers: int, run_directory: Path) -> Config:
     """Give a plain Parsl configuration: worker processes on this host."""
@@ -62,4 +65,10 @@ def staged_buffer(
 
 
 def _config(executor: ParslExecutor, run_directory: Path) -> Config:
-    return Config(executors=[executor], run_dir=str(run_directory), strategy="none", initialize_logging=False)
+    return Config(
+        executors=[executor],
+        run_dir=str(run_directory),
+        strategy="none",
+        strategy_period=PERIOD_S,
+        initialize_logging=False,
+    )
