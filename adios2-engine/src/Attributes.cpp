@@ -38,6 +38,12 @@ Value DataOf(adios2::IO &io, const std::string &name, const std::string &type)
     return {};
 }
 
+/** ADIOS2 shows a number with six digits, but the one text of an attribute as it is. */
+bool IsExact(const adios2::Params &description)
+{
+    return description.at("Type") == "string" && description.at("Value").front() == '"';
+}
+
 } // namespace
 
 Value::Array Attributes::TakeChanged(adios2::IO &io)
@@ -45,15 +51,19 @@ Value::Array Attributes::TakeChanged(adios2::IO &io)
     Value::Array changed;
     for (const auto &[name, description] : io.AvailableAttributes())
     {
-        // ADIOS2's description shows six digits: it can't tell whether a value has changed.
+        Sent &sent = m_Sent[name];
+        if (sent.Description == description && IsExact(description))
+        {
+            continue;
+        }
         const std::string type = io.AttributeType(name);
         Value attribute =
             Value::Map{{"name", name}, {"type", type}, {"value", DataOf(io, name, type)}};
         std::string encoded = EncodeMessagePack(attribute);
-        std::string &sent = m_Sent[name];
-        if (sent != encoded)
+        sent.Description = description;
+        if (sent.Encoded != encoded)
         {
-            sent = std::move(encoded);
+            sent.Encoded = std::move(encoded);
             changed.push_back(std::move(attribute));
         }
     }

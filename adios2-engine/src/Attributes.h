@@ -18,7 +18,14 @@ public:
     Value::Array TakeChanged(adios2::IO &io);
 
 private:
-    std::map<std::string, std::string> m_Sent; // name to what was sent, encoded
+    struct Sent
+    {
+        /** As ADIOS2 describes it, and as it went over the wire. */
+        adios2::Params Description;
+        std::string Encoded;
+    };
+
+    std::map<std::string, Sent> m_Sent; // by name
 };
 
 } // end namespace bbflow

@@ -4,7 +4,7 @@ What may be taken is decided by pure functions of extents and ranks; `find_room`
 evicts.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from bbflow.errors import CapacityError
 from bbflow.store.extents import Extent, Extents, align
@@ -94,7 +94,7 @@ def make_room_for_step(store: NodeStore, stream: Stream, needs: list[int]) -> bo
 
 
 def find_room(
-    store: NodeStore, stream: Stream, rank: int, step: int, size: int, needs: list[int] | None
+    store: NodeStore, stream: Stream, rank: int, step: int, size: int, needs: Callable[[], list[int] | None]
 ) -> Extent | None:  # fmt: skip
     """Take room for a rank in its open step, evicting what may go; None if it must wait.
 
@@ -105,20 +105,23 @@ def find_room(
     stream, rank, step, size
         Whose step, and how many bytes.
     needs
-        Those of steps before, as `needs_before` gives them.
+        Gives those of steps before, as `needs_before` does. That looks at each rank, so it is asked only if there is no
+        room for all that they could need together.
 
     Raises
     ------
     CapacityError
         If the step can't ever fit.
     """
-    if needs is not None:
-        needs = [*needs, *_needs_of_others(store, stream)]
-        if extent := take(store.extents, size, needs):
-            return extent
+    others, most = _needs_of_others(store, stream), stream.most_needed_bytes
+    if most is not None and (extent := take(store.extents, size, [most, *others])):
+        return extent
+    older = needs()
+    if older is not None and (extent := take(store.extents, size, [*older, *others])):
+        return extent
     _check_step_fits(store.extents.capacity, stream, rank, step, size)
-    while needs is not None and store.evict():
-        if extent := take(store.extents, size, needs):
+    while older is not None and store.evict():
+        if extent := take(store.extents, size, [*older, *others]):
             return extent
     return None
 

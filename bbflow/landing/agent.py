@@ -211,9 +211,9 @@ class Agent:
 
     def _describe(self, stream: Stream) -> StreamStatus:
         writers = self._writing.of(stream.name)
+        offered = self._writing.offered(stream.name)
         begun = [
-            rank.settled + 1 + bool(rank.granted and not self._writing.has_offer(stream.name, number))
-            for number, rank in stream.ranks.items()
+            rank.settled + 1 + bool(rank.granted and number not in offered) for number, rank in stream.ranks.items()
         ]
         transports = self._writing.transports(stream.name)
         return StreamStatus(

@@ -157,12 +157,10 @@ class WriterConnections:
     def _take_back_from(self, writer: WriterPeer) -> bool:
         return self._offers.take_back(writer.offer, lambda: writer.writers.withdraw(writer.rank))
 
-    def has_offer(self, stream: str, rank: int) -> bool:
-        """Whether a rank is offered room for a step that it has not begun."""
-        return any(
-            (peer.stream, peer.rank) == (stream, rank) and self._offers.stands(peer.offer)
-            for peer in self._peers.values()
-        )
+    def offered(self, stream: str) -> set[int]:
+        """Give the ranks that are offered room for a step that they have not begun."""
+        own = (peer for peer in self._peers.values() if peer.stream == stream)
+        return {peer.rank for peer in own if self._offers.stands(peer.offer)}
 
     def admit(self, peer: int, asked: RoomRequest) -> RoomReply | None:
         """Give a rank the room that it asks for; None while it must wait.

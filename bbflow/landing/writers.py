@@ -221,7 +221,7 @@ class Writers:
     def _reserve(self, rank: int, step: int, size: int) -> RoomReply | None:
         spills = self._terms[rank].policy == "Spill"
         try:
-            extent = find_room(self._store, self._stream, rank, step, size, self._needs_before(rank, step))
+            extent = find_room(self._store, self._stream, rank, step, size, lambda: self._needs_before(rank, step))
         except CapacityError:
             if not spills:
                 raise

@@ -69,6 +69,22 @@ class Rank:
 
 
 @dataclass(slots=True)
+class Needs:
+    """What the ranks of a stream needed in their last steps, together."""
+
+    ranks: int = 0
+    """How many have landed a step."""
+    bytes: int = 0
+    """What those steps took."""
+
+    def expect(self, rank: Rank, size: int | None) -> None:
+        """Let a rank need so much in its next step; None if nobody can know."""
+        self.ranks += (size is not None) - (rank.expected_bytes is not None)
+        self.bytes += (size or 0) - (rank.expected_bytes or 0)
+        rank.expected_bytes = size
+
+
+@dataclass(slots=True)
 class Hold:
     """What one reader still needs."""
 

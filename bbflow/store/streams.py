@@ -23,7 +23,7 @@ from bbflow.store.entries import (
     WithdrawRecord,
 )
 from bbflow.store.extents import Extent, align
-from bbflow.store.ranks import Hold, Rank
+from bbflow.store.ranks import Hold, Needs, Rank
 from bbflow.wire import Attribute, Status
 
 ENDED = ("closed", "aborted")
@@ -53,6 +53,8 @@ class Stream:
     """Ranks that are mapped to this node."""
     ranks: dict[int, Rank] = field(default_factory=dict)
     """Those that have opened it here."""
+    needs: Needs = field(default_factory=Needs)
+    """What they needed in their last steps."""
     moved: dict[int, str] = field(default_factory=dict)
     """Ranks that came from a node that was lost, and its name."""
     steps: dict[int, Step] = field(default_factory=dict)
@@ -139,6 +141,8 @@ class Stream:
         if self.status == "expected":
             self.status, self.last = "open", record.settled
         self.writers, self.announced = record.writers, record.local_writers
+        if record.rank in self.ranks:
+            self.needs.expect(self.ranks[record.rank], None)
         self.ranks[record.rank] = Rank(record.settled + 1, record.settled, loss_timeout_s=record.loss_timeout_s)
         if record.moved_from:
             self.moved[record.rank] = record.moved_from
@@ -153,6 +157,11 @@ class Stream:
         """Ranks that land on this node."""
         return self.announced + len(self.moved)
 
+    @property
+    def most_needed_bytes(self) -> int | None:
+        """What all ranks may still ask for in a step, together, at most; None if nobody can know."""
+        return self.needs.bytes if self.needs.ranks >= self.local_writers else None
+
     def _due(self, step: int) -> int:
         """How many ranks bring a part of a step."""
         return self.announced + sum(self.ranks[rank].first <= step for rank in self.moved)
@@ -165,7 +174,8 @@ class Stream:
         part = Step.of(number, layout, record, attributes=record.attributes, **times)
         extents = extents_of(part)
         freed = rank.keep(extents)
-        rank.committed, rank.expected_bytes = number, sum(size for _, size in extents) + _spilled_bytes(part)
+        rank.committed = number
+        self.needs.expect(rank, sum(size for _, size in extents) + _spilled_bytes(part))
         if number in self.discarded or self.status in ENDED:
             self._forget_files([part])
             return freed + extents
@@ -271,9 +281,8 @@ class Stream:
         self.epoch, self.owner, self.last = record.epoch, record.owner, record.last
         self.landed_steps, self.landed_bytes = record.landed_steps, record.landed_bytes
         for number, first, committed, expected_bytes, closed, loss_timeout_s in record.ranks:
-            self.ranks[number] = Rank(
-                first, committed, expected_bytes=expected_bytes, closed=closed, loss_timeout_s=loss_timeout_s
-            )
+            self.ranks[number] = Rank(first, committed, closed=closed, loss_timeout_s=loss_timeout_s)
+            self.needs.expect(self.ranks[number], expected_bytes)
         self.moved = dict(record.moved)
         self.base, self.final = _by_name(record.base), _by_name(record.final)
         self.discarded = list(record.discarded)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-EACH_S = 0.05
+EACH_S = 0.25
 """A step waits so long at most for others to come along, for each node: a batch has tasks for each."""
 LEAST_NODES = 4
 """And as long as for so many, if there are fewer."""

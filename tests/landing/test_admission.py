@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bbflow.landing import admission
 from bbflow.landing.admission import largest_gap
 from testsupport.peers import ANALYSIS, PAGE, STREAM, Bench
 
@@ -124,3 +125,20 @@ def test_a_waiting_rank_that_goes_leaves_its_place(bench):
 def test_the_largest_gap_lies_between_what_is_held(held, gap):
     pages = [(offset * PAGE, size * PAGE) for offset, size in held]
     assert largest_gap(9 * PAGE, pages) == gap * PAGE
+
+
+def test_a_rank_that_is_ahead_waits_for_no_look_at_the_others_while_there_is_room_for_all(tmp_path, monkeypatch):
+    bench = Bench(tmp_path, 20)
+    for rank in range(4):
+        bench.open(rank, writers=4)
+    for rank in range(4):
+        bench.commit(rank, 0, *bench.begin(rank, 0, 1)["extents"])
+    looks = []
+    monkeypatch.setattr(admission, "older_needs", lambda *_: looks.append(1) or [PAGE] * 3)
+    for step in range(1, 13):  # 4 pages of step 0, 12 of these: the others' 4 are left
+        bench.commit(0, step, *bench.begin(0, step, 1)["extents"])
+    assert not looks
+    bench.commit(0, 13, *bench.begin(0, 13, 1)["extents"])  # its own isn't needed
+    assert looks
+    assert bench.begin(0, 14, 1) is None
+    bench.store.close()

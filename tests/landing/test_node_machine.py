@@ -14,6 +14,7 @@ from model import GONE, IDLE, INSIDE, WAITING, Death, die_at
 
 from bbflow.store import node as node_module
 from bbflow.store.extents import Extents
+from bbflow.store.ranks import Needs
 from testsupport.peers import ANALYSIS, PAGE, STREAM, Bench
 
 PAGES = 12
@@ -162,6 +163,12 @@ class NodeMachine(ReadersMachine):
     def standing(self, writer):
         """Give what a rank is offered and the node has not taken back."""
         return writer.offered if writer.offered and (self.folder / "node" / "offers" / writer.offer).exists() else []
+
+    @invariant()
+    def what_ranks_need_together_is_what_each_needs(self):
+        for stream in self.bench.store.streams.values():
+            sizes = [rank.expected_bytes for rank in stream.ranks.values() if rank.expected_bytes is not None]
+            assert stream.needs == Needs(len(sizes), sum(sizes))
 
     @invariant()
     def every_committed_step_is_there_once_until_it_may_go(self):
