@@ -25,6 +25,8 @@ class Chunks:
     """Of one chunk."""
     dtype: str
     """NumPy's name of the type, in whichever byte order; files are little-endian."""
+    separator: str
+    """Between the parts of a file's name: with ``/`` there is a directory for each."""
 
     @property
     def stored(self) -> np.dtype[Any]:
@@ -38,7 +40,7 @@ class Chunks:
 
     def path(self, index: int) -> Path:
         """Give the file of a chunk."""
-        return self.directory.joinpath("c", str(index), *("0" for _ in self.shape[1:]))
+        return self.directory / self.separator.join(["c", str(index), *("0" for _ in self.shape[1:])])
 
     @contextmanager
     def replacing(self, index: int) -> Iterator[BinaryIO]:

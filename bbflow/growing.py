@@ -23,6 +23,8 @@ Node = dict[str, Any]
 """Metadata of an array or a group."""
 METADATA, TEMPORARY = "zarr.json", "zarr.new"
 GROUP: Node = {"zarr_format": 3, "node_type": "group", "attributes": {}}
+FLAT = {"name": "default", "configuration": {"separator": "."}}
+"""How new arrays' files are named: they lie in the array's own directory, not in one for each dimension."""
 
 
 class GrowingZarr:
@@ -131,7 +133,8 @@ class GrowingZarr:
         if name not in self._chunks:
             node = self._nodes[name]
             shape = tuple(node["chunk_grid"]["configuration"]["chunk_shape"])
-            self._chunks[name] = Chunks(self._root / name, shape, node["data_type"])
+            separator = node["chunk_key_encoding"]["configuration"]["separator"]
+            self._chunks[name] = Chunks(self._root / name, shape, node["data_type"], separator)
         return self._chunks[name]
 
     def read(self, name: str) -> Array:
@@ -186,7 +189,7 @@ def _array_node(dtype: DType) -> Node:
         "shape": [1],
         "data_type": dtype.name,
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [1]}},
-        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+        "chunk_key_encoding": FLAT,
         "fill_value": fill,
         "codecs": [{"name": "bytes"} | endian],
         "attributes": {},

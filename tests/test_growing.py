@@ -6,6 +6,7 @@ import pytest
 import xarray as xr
 import zarr
 
+from bbflow import growing
 from bbflow.growing import GrowingZarr
 
 ROWS = 40
@@ -114,6 +115,23 @@ def test_a_store_is_carried_on_after_a_crash(tmp_path):
     Reader(path).look()
 
 
+def test_a_store_with_a_directory_for_each_dimension_is_carried_on(tmp_path, monkeypatch):
+    path = tmp_path / "results.zarr"
+    with monkeypatch.context() as before:
+        before.setattr(growing, "FLAT", {"name": "default", "configuration": {"separator": "/"}})
+        store = create(path)
+        write(store, 0)
+        store.commit(rows=1)
+    store = GrowingZarr(path)
+    write(store, 1)
+    store.create("later", ["time", "x"], [0, COLUMNS], "f4", {})
+    store.write("later", 1, np.ones((1, COLUMNS), "f4"))
+    store.commit(rows=2)
+    assert (path / "v/c/1/0").exists()
+    assert (path / "later/c.1.0").exists()
+    Reader(path).look()
+
+
 @pytest.mark.parametrize(("dtype", "empty"), [("f4", np.nan), ("f8", np.nan), ("i4", 0)])
 def test_values_that_are_never_written_are_missing(tmp_path, dtype, empty):
     store = GrowingZarr(tmp_path / "a.zarr")
@@ -127,6 +145,7 @@ def test_an_array_is_described_as_zarr_describes_it(tmp_path, dtype):
     store.create("v", ["x"], [3], dtype, {"units": "K"}, [2])
     fill = np.nan if dtype[0] == "f" else 0
     how = {"shape": (3,), "chunks": (2,), "dtype": dtype, "fill_value": fill, "compressors": None}
+    how["chunk_key_encoding"] = {"name": "default", "separator": "."}
     zarr.create_array(made, name="v", dimension_names=["x"], attributes={"units": "K"}, **how)
     assert store.metadata("v") == json.loads(made["v/zarr.json"].to_bytes())
 

@@ -17,8 +17,6 @@ from bbflow.records import BlockForm
 
 MOST_STEPS = 4096
 """Steps in a file at most: whoever reads one of them reads the index of all."""
-SEPARATED = {"name": "default", "configuration": {"separator": "."}}
-"""How files are named: they lie in the array's own directory, not in one for each dimension."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +67,7 @@ def storage_of(block: BlockForm, raw: RawConfig) -> dict[str, Any]:
         own = {"chunk_shape": [1, *chunk], "codecs": codecs, "index_codecs": [BYTES], "index_location": "start"}
         codecs = [{"name": "sharding_indexed", "configuration": own}]
     grid = {"name": "regular", "configuration": {"chunk_shape": [steps, *chunk]}}
-    return {"chunk_grid": grid, "chunk_key_encoding": SEPARATED, "codecs": codecs}
+    return {"chunk_grid": grid, "codecs": codecs}
 
 
 def form_of(block: BlockForm, raw: RawConfig, metadata: Mapping[str, Any], missing: float | None) -> Form:

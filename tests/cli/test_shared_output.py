@@ -26,6 +26,7 @@ HOLD = "while step == 1 and len(sys.argv) > 2 and not Path(sys.argv[2]).exists()
 MADE = (
     "results.zarr/zarr.json",
     "results.zarr/tas/c/0/0",
+    "results.zarr/tas/c.0.0",
     "raw.zarr/time/zarr.json",
     ".raw.zarr.0af/zarr.json",
     ".rows/hot.bb0.0.npy",
