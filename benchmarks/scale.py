@@ -35,7 +35,7 @@ def _capacity(blocks: int) -> str:
 
 
 def _rows(case: Case) -> list[Row]:
-    with tempfile.TemporaryDirectory(prefix="bbflow-bench-") as folder:
+    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="bbflow-bench-") as folder:
         cost = run(case, Path(folder))
     blocks = case.variables * case.ranks
     name = f"{case.variables} variables, {case.ranks} ranks, {case.nodes} nodes"

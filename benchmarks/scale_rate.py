@@ -40,7 +40,7 @@ def _rows(name: str, case: Case, steps: int, *, quick: bool) -> list[Row]:
         case = Case(case.variables, max(case.ranks // 10, 1), case.points, case.steps // 4, capacity=case.capacity)
     repeat = 3 if quick else 7
     kernel, beside = kernel_rate(case.points, steps, repeat), rate_beside_a_copy(case.points, steps, repeat)
-    with tempfile.TemporaryDirectory(prefix="bbflow-bench-") as folder:
+    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="bbflow-bench-") as folder:
         cost = run(case, Path(folder))
     worker = case.step_bytes / cost.step_cpu_s["worker"] / 1e9
     through = case.step_bytes / cost.step_s / 1e9
