@@ -94,9 +94,11 @@ class Bench:
     def reserve(self, rank, step, pages):
         return self.say(rank, "reserve", step=step, bytes=pages * PAGE)
 
-    def commit(self, rank, step, *extents, attributes=()):
+    def commit(self, rank, step, *extents, attributes=(), ahead=0):
+        """Commit a step; the reply is what is offered for the next one, if some pages are asked for."""
         content = content_of([block(offset, size) for offset, size in extents], self.ranks.get(rank, rank))
-        return self.say(rank, "commit", step=step, attributes=list(attributes), waited_s=0.5, open_s=0.0, **content)
+        spent = {"waited_s": 0.5, "open_s": 0.0, "ahead_bytes": ahead * PAGE}
+        return self.say(rank, "commit", step=step, attributes=list(attributes), **spent, **content)
 
     def land(self, step, pages=1, rank=0):
         """Write a whole step of one writer."""

@@ -26,8 +26,8 @@ std::string Text(const double seconds)
     return text.str();
 }
 
-/** Path of an offer's file; it lies beside the pool. */
-std::string OfferFile(const std::string &pool, const std::string &name)
+/** Path of an offer's link; it lies beside the pool. */
+std::string OfferLink(const std::string &pool, const std::string &name)
 {
     if (name.empty() || name.find('/') != std::string::npos)
     {
@@ -142,7 +142,7 @@ void NodeLink::UsePool(const Value &reply, const bool isShared)
 {
     const std::string &path = reply.StringAt("pool");
     const std::string &offer = reply.StringAt("offer");
-    m_Offer = isShared ? OfferFile(path, offer) : "";
+    m_Offer = isShared ? OfferLink(path, offer) : "";
     const size_t capacity = reply.UnsignedAt("capacity");
     const bool wasShared = m_Pool != nullptr;
     m_IsSamePool = m_IsSamePool && m_Landing && capacity == m_Capacity && wasShared == isShared &&

@@ -87,27 +87,6 @@ void Session::Ask(const size_t step, const size_t bytes)
         Value::Map{{"op", "begin"}, {"step", uint64_t{step}}, {"bytes", uint64_t{bytes}}});
 }
 
-/** Lets the node offer room for the next step while the program computes, if it can. */
-void Session::AskAhead()
-{
-    if (m_Course.ExpectedBytes() == 0 || !m_Link.HasOffers() || !m_WhyBroken.empty())
-    {
-        return;
-    }
-    try
-    {
-        m_Link.Wire().Send(Value::Map{{"op", "begin"},
-                                      {"step", uint64_t{m_Step.Number + 1}},
-                                      {"bytes", uint64_t{m_Course.ExpectedBytes()}},
-                                      {"ahead", true}});
-        m_Course.AskAhead();
-    }
-    catch (const ConnectionLost &error)
-    {
-        m_WhyBroken = error.what();
-    }
-}
-
 /** Gives what was offered, if it is this rank's now; nothing if it must be asked for, or the
  *  deadline has passed. */
 std::optional<Value> Session::TakeOffer(const Deadline &deadline)
@@ -277,10 +256,6 @@ bool Session::Commit(const Value::Array &attributes)
         });
     const bool isCommitted = !m_Course.IsDropped();
     End();
-    if (isCommitted)
-    {
-        AskAhead();
-    }
     return isCommitted;
 }
 
@@ -302,9 +277,11 @@ void Session::SendCommit(const Value::Array &attributes)
                               {"attributes", attributes},
                               {"open_s", SecondsSince(m_Began)},
                               {"waited_s", m_WaitedSecs}};
-    SendWithForms(commit); // when this fails the node has not got all of it
+    const size_t bytes = m_Step.BytesThatAre(Block::State::Landed);
+    const size_t aheadBytes = m_Link.HasOffers() ? bytes : 0;
+    SendWithForms(commit, aheadBytes); // when this fails the node has not got all of it
     m_LastCommit = std::move(commit);
-    m_Course.Commit(m_Step.BytesThatAre(Block::State::Landed));
+    m_Course.Commit(bytes, aheadBytes > 0);
     if (m_File)
     {
         m_File->Keep();
@@ -312,17 +289,21 @@ void Session::SendCommit(const Value::Array &attributes)
     }
 }
 
-/** Sends a commit, with the forms of its layout if the node may not know them. */
-void Session::SendWithForms(const Value &commit)
+/** Sends a commit, with the forms of its layout if the node may not know them.
+ *  @param aheadBytes what the next step will need, if the node is to offer room for it while the
+ *  program computes; else 0 */
+void Session::SendWithForms(const Value &commit, const size_t aheadBytes)
 {
-    const size_t layout = commit.UnsignedAt("layout");
-    if (m_Layouts.IsTold(layout))
-    {
-        m_Link.Wire().Send(commit);
-        return;
-    }
     Value::Map whole = std::get<Value::Map>(commit.Get());
-    whole.emplace_back("forms", m_Layouts.Forms(layout, Rank()));
+    const size_t layout = commit.UnsignedAt("layout");
+    if (!m_Layouts.IsTold(layout))
+    {
+        whole.emplace_back("forms", m_Layouts.Forms(layout, Rank()));
+    }
+    if (aheadBytes > 0)
+    {
+        whole.emplace_back("ahead_bytes", uint64_t{aheadBytes});
+    }
     m_Link.Wire().Send(whole);
     m_Layouts.SetTold(layout);
 }

@@ -87,7 +87,6 @@ private:
     std::optional<Value> AwaitReply(const Deadline &deadline);
 
     void Ask(size_t step, size_t bytes);
-    void AskAhead();
     std::optional<Value> TakeOffer(const Deadline &deadline);
     void AddExtents(const Value &reply);
 
@@ -98,7 +97,7 @@ private:
     bool Reserve(Block &block, size_t pending);
     void KeepCopy(Block &block);
     void SendCommit(const Value::Array &attributes);
-    void SendWithForms(const Value &commit);
+    void SendWithForms(const Value &commit, size_t aheadBytes);
     void End();
 
     void Restore();

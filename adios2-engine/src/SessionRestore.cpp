@@ -19,7 +19,7 @@ void Session::Restore()
     m_Report.Losses += restoring.IsNewNode ? 1 : 0;
     if (restoring.SendCommit)
     {
-        SendWithForms(*m_LastCommit);
+        SendWithForms(*m_LastCommit, 0);
     }
     switch (restoring.Step)
     {

@@ -38,9 +38,6 @@ public:
     /** A step is wanted; gives whether it must be asked for, or was already. */
     bool Want();
 
-    /** The next step was asked for, which the program has not begun yet: what comes is an offer. */
-    void AskAhead() { m_IsAskedAhead = true; }
-
     /** Whether an offer, or that there is none, is still to come. */
     bool IsAskedAhead() const { return m_IsAskedAhead; }
 
@@ -54,8 +51,11 @@ public:
     /** The node has answered a wish for more room, or for a step that is begun again. */
     void GiveRoom(std::string_view status);
 
-    /** The step was committed, with blocks of so many bytes. */
-    void Commit(size_t bytes);
+    /** The step was committed.
+     *  @param bytes those of its blocks
+     *  @param asksAhead whether room for the next step was asked for, which the program has not
+     *  begun yet: what comes is an offer */
+    void Commit(size_t bytes, bool asksAhead);
 
     /** The open step is given up; the node knows. */
     void Drop();

@@ -7,6 +7,8 @@ import pytest
 OPEN = "want admit:0:ok"
 BEHIND = f"{OPEN} commit:64 end"
 """Step 0 is committed, and no reply has followed yet."""
+AHEAD = f"{OPEN} commit:64:ahead end"
+"""And the next one was asked for."""
 CASES = {
     "a step is asked for once, however often its rank looks": ("want want", "ask wait settled=-1"),
     "it is asked for again after a break": ("want restore:-1:same-pool:same-room want", "ask nothing ask settled=-1"),
@@ -21,15 +23,16 @@ CASES = {
     ),
     "nor is one of a node that was lost": (f"{BEHIND} restore:-1:new-pool:other-room", "new-node,nothing settled=0"),
     "nor is one that an offer has followed": (
-        f"{BEHIND} ask-ahead offered restore:-1:same-pool:same-room",
+        f"{AHEAD} offered restore:-1:same-pool:same-room",
         "nothing settled=0",
     ),
     "an offer is waited for until it comes": (
-        f"{BEHIND} next ask-ahead next offered next",
-        "none - offer - none settled=0",
+        f"{AHEAD} next offered next",
+        "offer - none settled=0",
     ),
+    "none is, unless it was asked for": (f"{BEHIND} next", "none settled=0"),
     "but not over a new connection": (
-        f"{BEHIND} ask-ahead restore:0:same-pool:same-room next want",
+        f"{AHEAD} restore:0:same-pool:same-room next want",
         "nothing none ask settled=0",
     ),
     "an open step goes on where its places are": (f"{OPEN} restore:-1:same-pool:same-room", "resume settled=-1"),

@@ -110,12 +110,17 @@ class Agent:
         is_partial = isinstance(asked, CommitRequest) and self._writing.is_partial(peer, asked.step)
         if not is_partial and not isinstance(asked, QUIET):
             self._change += 1
-        return ([(peer, reply)] if reply is not None else []) + self._settle()
+        replies = ([(peer, reply)] if reply is not None else []) + self._settle()
+        if isinstance(asked, CommitRequest) and asked.ahead_bytes:
+            replies.append((peer, self._offer(peer, asked)))
+        return replies
+
+    def _offer(self, peer: int, asked: CommitRequest) -> RoomReply:
+        """Offer a rank room for its next step, unless others wait for room."""
+        return RoomReply(status="later") if self._waiting else self._writing.offer(peer, asked)
 
     def _admit(self, peer: int, asked: RoomRequest) -> list[Reply]:
         """Answer a request for room, or let it wait behind those that are alike."""
-        if isinstance(asked, BeginRequest) and asked.ahead:
-            return [(peer, RoomReply(status="later") if self._waiting else self._writing.offer(peer, asked))]
         waiting = Waiting(peer, asked, self._writing.alike(peer, asked))
         is_first = not self._waiting.has_alike(waiting)
         self._waiting.add(waiting)

@@ -6,7 +6,7 @@ from bbflow.errors import ProtocolError
 from bbflow.landing.requests import CommitRequest
 from bbflow.layouts import NO_BLOCKS
 from bbflow.records import check_fits
-from bbflow.store.entries import CommitRecord, check_sources
+from bbflow.store.entries import CommitRecord
 from bbflow.store.ranks import Rank
 from bbflow.store.streams import extents_in
 
@@ -35,7 +35,6 @@ def commit_of(stream: str, rank: int, progress: Rank, asked: CommitRequest, now_
     granted, used = dict(progress.granted), dict(extents_in(layout, asked.sources))
     if len(used) < len(layout.reach) or any(granted.get(first, 0) < size for first, size in used.items()):
         raise ProtocolError(f"rank {rank} committed a block outside of what it was given")
-    check_sources(asked)
     is_recorded = asked.forms is UNSET and asked.layout in progress.recorded
     return CommitRecord(
         stream=stream,

@@ -141,10 +141,10 @@ class WriterConnections:
         for key in older:
             self._take_back_from(self._peers.pop(key))
 
-    def offer(self, peer: int, asked: BeginRequest) -> RoomReply:
-        """Give a rank room for the step that it will begin next, as long as nobody else needs it."""
+    def offer(self, peer: int, asked: CommitRequest) -> RoomReply:
+        """Give a rank room for the step after the one that it commits, as long as nobody else needs it."""
         writer = self._peer(peer)
-        reply = writer.writers.offer(writer.rank, asked.step, asked.bytes) if writer.offer else None
+        reply = writer.writers.offer(writer.rank, asked.step + 1, asked.ahead_bytes) if writer.offer else None
         if reply is not None and not self._offers.make(writer.offer, reply.extents[0][0]):
             writer.writers.withdraw(writer.rank)
             reply = None

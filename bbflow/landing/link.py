@@ -84,7 +84,7 @@ class Link:
         ProtocolError
             If it sent something that is no frame.
         """
-        budget_bytes = TURN_BYTES
+        budget_bytes, is_drained = TURN_BYTES, False
         while budget_bytes > 0:
             if self._landing is not None:
                 before_bytes = self._filled_bytes
@@ -92,11 +92,14 @@ class Link:
                 budget_bytes -= self._filled_bytes - before_bytes
                 if landed is None:
                     return
+                is_drained = False
                 yield landed
             elif (message := self._reader.next()) is not None:
                 yield message
-            elif not self._read_more():
+            elif is_drained:
                 return
+            else:
+                is_drained = not self._read_more()
 
     @property
     def has_unread(self) -> bool:
@@ -104,10 +107,11 @@ class Link:
         return isinstance(self.socket, ssl.SSLSocket) and self.socket.pending() > 0
 
     def _read_more(self) -> bool:
+        """Read what is here, and give whether there may be more: to ask once more would be another call."""
         buffer = bytearray(min(max(READ_BYTES, self._reader.missing_bytes), MAX_READ_BYTES))
         count = self._read_into(memoryview(buffer))
         self._reader.add(buffer[:count])
-        return count > 0
+        return count == len(buffer)
 
     def _fill(self, target: memoryview) -> Landed | None:
         if not self._filled_bytes:

@@ -31,8 +31,6 @@ class BeginRequest(Struct, frozen=True, tag_field="op", tag="begin", kw_only=Tru
 
     step: int
     bytes: Count
-    ahead: bool = False
-    """Whether it will begin it later only: what it gets is an offer."""
 
 
 class ReserveRequest(Struct, frozen=True, tag_field="op", tag="reserve", kw_only=True):
@@ -68,6 +66,8 @@ class CommitRequest(Struct, frozen=True, tag_field="op", tag="commit", kw_only=T
     open_s: Seconds
     """How long it had the step open."""
     waited_s: Finite
+    ahead_bytes: Count = 0
+    """What its next step will need: room that it is offered until then; 0 if it wants none."""
 
 
 class SkipRequest(Struct, frozen=True, tag_field="op", tag="skip", kw_only=True):

@@ -40,6 +40,8 @@ class Index:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self.size_bytes = os.fstat(self._descriptor).st_size
+        """Length of the file."""
 
     def append(self, record: Record) -> None:
         """Write one record.
@@ -50,19 +52,14 @@ class Index:
             If the storage below is full; nothing of the record stays.
         """
         frame = encode(record)
-        size_before = os.fstat(self._descriptor).st_size
         try:
             written = os.write(self._descriptor, frame)
         except OSError as error:
             raise CapacityError(f"{self._path}: {error.strerror}; free some of its file system") from None
         if written < len(frame):
-            os.ftruncate(self._descriptor, size_before)
+            os.ftruncate(self._descriptor, self.size_bytes)
             raise CapacityError(f"{self._path}: the file system is full; free some of it")
-
-    @property
-    def size_bytes(self) -> int:
-        """Length of the file."""
-        return os.fstat(self._descriptor).st_size
+        self.size_bytes += written
 
     def close(self) -> None:
         """Close the file."""

@@ -102,17 +102,6 @@ class WritersMachine(RuleBasedStateMachine):
         if self.is_in(rank, IDLE):
             self.ask(rank, {"op": "begin", "step": self.writers[rank].step, "bytes": pages * PAGE})
 
-    @some_rank(IDLE)
-    @rule(rank=ranks, pages=st.integers(1, 7))
-    def ask_ahead(self, rank, pages):
-        writer = self.writers[rank]
-        if self.is_in(rank, IDLE) and not writer.offered:
-            reply = self.bench.say(rank, "begin", step=writer.step, bytes=pages * PAGE, ahead=True)
-            assert reply["ok"]
-            assert self.policy == "Block" or reply["status"] == "later"
-            writer.offered = [tuple(extent) for extent in reply["extents"]]
-            self.collect()
-
     @some_writer(lambda writer: writer.offered)
     @rule(rank=ranks)
     def take_the_offer(self, rank):
@@ -126,10 +115,10 @@ class WritersMachine(RuleBasedStateMachine):
                 self.begin(rank, 1)
 
     def take(self, writer):
-        """Remove an offer's file; false if it is gone."""
-        file = self.folder / "node" / "offers" / writer.offer
-        if is_there := file.exists():
-            file.unlink()
+        """Remove an offer's link; false if it is gone."""
+        link = self.folder / "node" / "offers" / writer.offer
+        if is_there := link.is_symlink():
+            link.unlink()
         return is_there
 
     @some_rank(INSIDE)
@@ -145,13 +134,21 @@ class WritersMachine(RuleBasedStateMachine):
         self.collect()
 
     @some_rank(INSIDE)
-    @rule(rank=ranks, share=st.sampled_from([0.0, 0.3, 1.0]))
-    def commit(self, rank, share):
+    @rule(rank=ranks, share=st.sampled_from([0.0, 0.3, 1.0]), ahead=st.integers(0, 7))
+    def commit(self, rank, share, ahead):
         if self.is_in(rank, INSIDE):
             self.fill(rank, share)
-            self.bench.say(rank, **self.without_known_forms(self.writers[rank]))
+            reply = self.bench.say(rank, **self.without_known_forms(self.writers[rank]), ahead_bytes=ahead * PAGE)
             self.committed(rank)
+            self.take_in_offer(rank, reply if ahead else None)
             self.collect()
+
+    def take_in_offer(self, rank, reply):
+        """Take in what a rank is offered for its next step, if it has asked for something."""
+        if reply is not None:
+            assert reply["ok"]
+            assert self.policy == "Block" or reply["status"] == "later"
+            self.writers[rank].offered = [tuple(extent) for extent in reply["extents"]]
 
     def fill(self, rank, share):
         """Write a rank's blocks and make its commit."""

@@ -79,12 +79,12 @@ class NodeMachine(ReadersMachine):
             self.adopt()
 
     @some_rank(INSIDE)
-    @rule(rank=ranks, whole=whole_records, share=shares)
-    def crash_in_a_commit(self, rank, whole, share):
+    @rule(rank=ranks, whole=whole_records, share=shares, ahead=st.integers(0, 7))
+    def crash_in_a_commit(self, rank, whole, share, ahead):
         writer = self.writers[rank]
         if self.is_in(rank, INSIDE):
             self.fill(rank, 1.0)
-            self.die_in(rank, writer.sent, whole, share)
+            self.die_in(rank, writer.sent | {"ahead_bytes": ahead * PAGE}, whole, share)
             if self.bench.store.streams[STREAM].ranks[rank].committed == writer.sent["step"]:
                 self.committed(rank)
             self.adopt()
@@ -143,7 +143,7 @@ class NodeMachine(ReadersMachine):
         writer = self.writers[rank]
         self.come_back(rank)
         if writer.state == INSIDE:
-            self.commit(rank, 1.0)
+            self.commit(rank, 1.0, 0)
         elif writer.state == IDLE and writer.step >= steps:
             self.close(rank)
         elif writer.state == IDLE:
@@ -162,7 +162,8 @@ class NodeMachine(ReadersMachine):
 
     def standing(self, writer):
         """Give what a rank is offered and the node has not taken back."""
-        return writer.offered if writer.offered and (self.folder / "node" / "offers" / writer.offer).exists() else []
+        link = self.folder / "node" / "offers" / writer.offer
+        return writer.offered if writer.offered and link.is_symlink() else []
 
     @invariant()
     def what_ranks_need_together_is_what_each_needs(self):

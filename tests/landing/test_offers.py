@@ -2,18 +2,17 @@
 
 import pytest
 
-from testsupport.peers import ANALYSIS, PAGE
+from testsupport.peers import ANALYSIS
 
 
 @pytest.fixture
 def offered(bench):
-    """Offers some pages for the step that a rank of a stream begins next; gives the reply and the offer's file."""
+    """Offers pages for the second step of a rank to whom the first was given; gives the reply and the offer's link."""
 
-    def run(pages, stream="a", peer=0, step=1, **more):
+    def run(pages, ahead=None, stream="a", peer=0, **more):
         opened = bench.open(stream=stream, peer=peer, **more)
-        for number in range(step):
-            bench.land(number, pages, rank=peer)
-        reply = bench.say(peer, "begin", step=step, bytes=pages * PAGE, ahead=True)
+        extents = bench.begin(peer, 0, pages)["extents"]
+        reply = bench.commit(peer, 0, *extents, ahead=ahead or pages)
         return reply, bench.directory / "offers" / opened["offer"]
 
     return run
@@ -23,7 +22,7 @@ def written(bench):
     return {name: stream["written"] for name, stream in bench.say(ANALYSIS, "status")["streams"].items()}
 
 
-def test_an_offer_is_taken_by_removing_its_file(bench, offered):
+def test_an_offer_is_taken_by_removing_its_link(bench, offered):
     reply, file = offered(3)
     assert (reply["status"], bench.free_pages(), written(bench)) == ("ok", 10, {"a": 1})
     file.unlink()
@@ -37,7 +36,7 @@ def test_what_was_not_taken_goes_to_who_waits(bench, offered):
     _, file = offered(6)
     bench.open(stream="b", peer=1)
     assert bench.begin(1, 0, 8)["extents"]  # more than is left beside the offer and a step
-    assert not file.exists()
+    assert not file.is_symlink()
     assert bench.begin(0, 1, 6) is None
 
 
@@ -53,7 +52,7 @@ def test_nothing_is_offered_while_somebody_waits(bench, offered):
     bench.land(0, 8, rank=1)
     assert bench.begin(1, 1, 10) is None
     reply, file = offered(2)
-    assert (reply["status"], reply["extents"], file.exists()) == ("later", [], False)
+    assert (reply["status"], reply["extents"], file.is_symlink()) == ("later", [], False)
 
 
 @pytest.mark.parametrize("policy", ["Discard", "Spill"])
@@ -64,17 +63,23 @@ def test_what_may_be_discarded_or_spilled_is_decided_when_it_is_begun(bench, off
 
 def test_a_rank_over_tcp_is_offered_nothing(bench):
     assert not bench.open(transport="tcp")["offer"]
-    bench.land(0, 2)
-    assert bench.say(0, "begin", step=1, bytes=PAGE, ahead=True)["status"] == "later"
+    extents = bench.begin(0, 0, 2)["extents"]
+    assert bench.commit(0, 0, *extents, ahead=1)["status"] == "later"
+
+
+def test_who_asks_for_none_gets_no_reply(bench):
+    assert bench.open()["offer"]
+    extents = bench.begin(0, 0, 2)["extents"]
+    assert bench.commit(0, 0, *extents) is None
 
 
 def test_a_step_that_can_not_be_is_refused_when_it_is_begun(bench, offered):
-    reply, _ = offered(17, step=0)
+    reply, _ = offered(3, ahead=17)
     assert reply["status"] == "later"
-    assert "capacity" in bench.begin(0, 0, 17)["error"]
+    assert "capacity" in bench.begin(0, 1, 17)["error"]
 
 
-def test_without_room_for_its_file_there_is_no_offer(bench, offered):
+def test_without_room_for_its_link_there_is_no_offer(bench, offered):
     (bench.directory / "offers").rmdir()
     reply, _ = offered(3)
     assert (reply["status"], bench.free_pages()) == ("later", 13)
@@ -93,7 +98,7 @@ def test_the_end_of_a_connection_ends_its_offer(bench, offered, end):
             bench.hang_up(0, by_itself=end == "hang up")
         case "die":
             bench.reopen()
-    assert (file.exists(), bench.free_pages()) == (False, 13)
+    assert (file.is_symlink(), bench.free_pages()) == (False, 13)
 
 
 def test_a_taken_offer_outlives_the_agent(bench, offered):

@@ -55,11 +55,7 @@ std::string Happen(StepCourse &course, const std::vector<std::string> &event)
     }
     else if (name == "commit")
     {
-        course.Commit(std::stoull(event.at(1)));
-    }
-    else if (name == "ask-ahead")
-    {
-        course.AskAhead();
+        course.Commit(std::stoull(event.at(1)), event.size() > 2 && event.at(2) == "ahead");
     }
     else if (name == "offered")
     {
