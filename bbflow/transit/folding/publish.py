@@ -12,7 +12,7 @@ from bbflow.operators.family import Array
 from bbflow.operators.own.guard import collecting
 from bbflow.transit.folding.finish import Finishing
 from bbflow.transit.folding.inherited import Inherited
-from bbflow.transit.folding.reduce import Partial, ReducedSpan, layout_of_part, partial_of, remainder_of
+from bbflow.transit.folding.reduce import Partial, ReducedSpan, layout_of_part, partials_of, remainder_of
 from bbflow.transit.folding.shards import ShardState
 
 
@@ -41,8 +41,7 @@ class FieldWork:
         """Give what the node has of it, mapped."""
         if self.inherited is not None:
             yield from remainder_of(self.diagnostic, self.span, self.inherited, self.directory)
-        for shard in self.shards:
-            yield partial_of(self.diagnostic, self.span, shard, self.order)
+        yield from partials_of(self.diagnostic, self.span, self.shards, self.order)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from bbflow.operators.windows import Window
 from bbflow.transit.folding.inherited import Inherited, remainder
 from bbflow.transit.folding.inner import inner_step, places_of
 from bbflow.transit.folding.layouts import by_region, layout_of
+from bbflow.transit.folding.neighbours import Held, gather, neighbours
 from bbflow.transit.folding.shards import Region, ShardState
 from bbflow.transit.folding.slots import BASE, OUTER, WindowKey, slots_of
 from bbflow.transit.folding.states import combine_files, map_source
@@ -72,7 +73,7 @@ def partial_of(diagnostic: Diagnostic, span: ReducedSpan, shard: ShardState, ord
     """Give what one shard has of a window's span; its files are only mapped."""
     places = places_of(shard.files, [*slots_of(OUTER, span.window, span.keys)])
     states: list[Any] = [map_source(place) for place in places]
-    if shard.keys is not None and shard.keys[span.window.name] in span.keys:
+    if _is_in(span, shard):
         base = places_of(shard.files, [BASE[OUTER]])
         step = inner_step(diagnostic, shard) if span.inner_ends else None
         if step is None:
@@ -84,6 +85,37 @@ def partial_of(diagnostic: Diagnostic, span: ReducedSpan, shard: ShardState, ord
             fold_tiles(layout, open_steps, open_steps, step, [None])
             states.append(open_steps)
     return Partial(shard.start, shard.count, shard.dtype, tuple(states), order)
+
+
+def partials_of(
+    diagnostic: Diagnostic, span: ReducedSpan, shards: Iterable[ShardState], order: int
+) -> Iterator[Partial]:
+    """Give what some shards have of a window's span: each by itself, or small ones that lie alike together."""
+    alike: dict[tuple[str, tuple[int, ...]], list[Held]] = {}
+    for shard in shards:
+        if span.inner_ends:
+            yield partial_of(diagnostic, span, shard, order)
+        else:
+            slots = [*slots_of(OUTER, span.window, span.keys), *([BASE[OUTER]] if _is_in(span, shard) else [])]
+            held = Held(shard, places_of(shard.files, slots))
+            alike.setdefault((shard.dtype, shard.count), []).append(held)
+    for (dtype, count), items in alike.items():
+        layout = layout_of(diagnostic, OUTER, np.dtype(dtype), count)
+        for run in neighbours(layout, items):
+            yield _together(layout, run, order)
+
+
+def _together(layout: StateLayout, run: Sequence[Held], order: int) -> Partial:
+    own, places = run[0].shard, run[0].places
+    if len(run) == 1:
+        return Partial(own.start, own.count, own.dtype, tuple(map(map_source, places)), order)
+    states = tuple(gather(layout, run, slot) for slot in range(len(places)))
+    return Partial(own.start, (len(run) * own.count[0], *own.count[1:]), own.dtype, states, order)
+
+
+def _is_in(span: ReducedSpan, shard: ShardState) -> bool:
+    """Whether the steps since the last end of any window belong to a span."""
+    return shard.keys is not None and shard.keys[span.window.name] in span.keys
 
 
 def remainder_of(diagnostic: Diagnostic, span: ReducedSpan, inherited: Inherited, directory: str) -> Iterator[Partial]:

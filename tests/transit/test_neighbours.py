@@ -1,0 +1,88 @@
+"""Small shards that lie alike are taken together, and come to the same as each by itself."""
+
+import numpy as np
+import pytest
+
+from bbflow.operators.diagnostic import parse_diagnostics
+from bbflow.operators.fold import fold_steps
+from bbflow.transit.folding import neighbours
+from bbflow.transit.folding.finish import Finishing
+from bbflow.transit.folding.layouts import layout_of
+from bbflow.transit.folding.reduce import ReducedSpan, partial_of, partials_of
+from bbflow.transit.folding.shards import ShardKey, ShardState, StatePlace
+from bbflow.transit.folding.slots import BASE, OUTER, StateSlot
+
+ROWS = [(first, 2) for first in range(0, 12, 2)]
+MIXED = [(0, 2), (2, 2), (4, 1), (5, 1), (6, 2), (10, 2)]
+STATISTICS = ["mean", "std", "max", {"histogram": {"edges": [0, 3, 6, 9]}}]
+
+
+@pytest.fixture
+def shards(tmp_path):
+    """Makes shards of rows that are divided along two dimensions, in one file for each slot."""
+
+    def make(diagnostic, rows, gap_at=None):
+        random, offset, made, files = np.random.default_rng(4), 0, [], {"run": b"", "base": b""}
+        slots = {"run": StateSlot(OUTER, "run", ()), "base": BASE[OUTER]}
+        for number, (first, count) in enumerate(rows):
+            for column in (0, 5):
+                region = ((first, column), (count, 5))
+                layout = layout_of(diagnostic, OUTER, np.dtype("f4"), region[1])
+                for name in files:
+                    state = np.zeros(layout.nbytes, np.uint8)
+                    layout.clear(state)
+                    values = random.integers(0, 9, (3, count * 5)).astype("f4")
+                    fold_steps(layout, state, state, list(values))
+                    files[name] += bytes(64) * (number == gap_at) + state.tobytes()
+                own_offset = offset + 64 * (number == gap_at)
+                places = {slot: StatePlace(str(tmp_path / name), own_offset) for name, slot in slots.items()}
+                key = ShardKey("a", "v", *region)
+                made.append(ShardState(key, *region, "<f4", 5, 5.0, {"run": ()}, places))
+                offset = own_offset + layout.nbytes
+        for name, content in files.items():
+            (tmp_path / name).write_bytes(content)
+        return made
+
+    return make
+
+
+def results_of(diagnostic, parts):
+    return Finishing(diagnostic, (12, 10), list(parts)).whole()
+
+
+@pytest.mark.parametrize(
+    ("rows", "gap_at", "parts"),
+    [(ROWS, None, 2), (ROWS, 3, None), (MIXED, None, None), (ROWS[:1], None, 2)],
+    ids=["all alike", "a gap in the file", "some alike", "none beside another"],
+)
+def test_neighbours_come_to_the_same_as_each_by_itself(shards, rows, gap_at, parts):
+    diagnostic = parse_diagnostics({"v": STATISTICS}, ["run"])["v"]
+    span = ReducedSpan(diagnostic.windows[0], ((),), inner_ends=False, off={})
+    made = shards(diagnostic, rows, gap_at)
+    together = list(partials_of(diagnostic, span, made[::-1], 0))
+    assert len(together) == parts or parts is None
+    assert len(together) <= len(made)
+    alone = results_of(diagnostic, [partial_of(diagnostic, span, shard) for shard in made])
+    for name, values in results_of(diagnostic, together).items():
+        np.testing.assert_array_equal(values, alone[name], name)
+
+
+def test_large_ones_stay_where_they_lie_and_no_run_is_longer_than_is_copied(shards, monkeypatch):
+    diagnostic = parse_diagnostics({"v": STATISTICS}, ["run"])["v"]
+    span = ReducedSpan(diagnostic.windows[0], ((),), inner_ends=False, off={})
+    made = shards(diagnostic, ROWS)
+    size = layout_of(diagnostic, OUTER, np.dtype("f4"), (2, 5)).nbytes
+    monkeypatch.setattr(neighbours, "GATHERED_BYTES", 2 * size)
+    assert len(list(partials_of(diagnostic, span, made, 0))) == len(made) // 2
+    monkeypatch.setattr(neighbours, "SMALL_BYTES", size - 1)
+    assert len(list(partials_of(diagnostic, span, made, 0))) == len(made)
+
+
+def test_what_must_be_merged_in_its_order_stays_alone(shards):
+    diagnostic = parse_diagnostics({"v": [{"longest_spell": {"above": 1}}]}, ["run"])["v"]
+    span = ReducedSpan(diagnostic.windows[0], ((),), inner_ends=False, off={})
+    layout = layout_of(diagnostic, OUTER, np.dtype("f4"), (2, 5))
+    assert not layout.commutes
+    made = shards(diagnostic, ROWS)
+    parts = list(partials_of(diagnostic, span, made[::-1], 0))
+    assert [part.region for part in parts] == [shard.region for shard in made[::-1]]
