@@ -25,6 +25,8 @@ METADATA, TEMPORARY = "zarr.json", "zarr.new"
 GROUP: Node = {"zarr_format": 3, "node_type": "group", "attributes": {}}
 FLAT = {"name": "default", "configuration": {"separator": "."}}
 """How new arrays' files are named: they lie in the array's own directory, not in one for each dimension."""
+LENGTH_AT, LENGTH_DIGITS = 16, 8
+"""Where an array's metadata have its length: one aligned word, which no reader finds half written."""
 
 
 class GrowingZarr:
@@ -44,9 +46,11 @@ class GrowingZarr:
         root = _read_root(path)
         self._attributes: dict[str, Any] = root["attributes"]
         self._nodes: dict[str, Node] = members_of(root)
-        self._texts = {name: json.dumps(node) for name, node in self._nodes.items()}
+        self._texts = {name: _text_of(node) for name, node in self._nodes.items()}
         self._chunks: dict[str, Chunks] = {}
         self._changed: dict[str, None] = {}
+        self._lengths: dict[str, int] = {}
+        self._laid_out: set[str] = set()
 
     @property
     def is_new(self) -> bool:
@@ -121,9 +125,14 @@ class GrowingZarr:
 
     def resize(self, name: str, end: int) -> None:
         """Lengthen an array's first dimension to at least `end`."""
-        shape = self._nodes[name]["shape"]
-        if shape[0] < end:
-            self._keep(name, self._nodes[name] | {"shape": [end, *shape[1:]]})
+        node = self._nodes[name]
+        if node["shape"][0] >= end:
+            return
+        longer = node | {"shape": [end, *node["shape"][1:]]}
+        if name in self._laid_out and end < 10**LENGTH_DIGITS:
+            self._nodes[name], self._texts[name], self._lengths[name] = longer, _text_of(longer), end
+        else:
+            self._keep(name, longer)
 
     def chunks(self, name: str) -> Chunks:
         """Give what writes an array's chunks, wherever it is taken to.
@@ -161,9 +170,15 @@ class GrowingZarr:
         """
         self._attributes |= attributes
         self._root.mkdir(parents=True, exist_ok=True)
-        for name in self._changed:  # for readers that don't use the consolidated metadata
+        # For readers that don't use the consolidated metadata. What has only become longer is changed in place: a file
+        # system makes a file more slowly than it overwrites one, and ext4 begins to write out what replaces another.
+        for name, length in self._lengths.items():
+            if name not in self._changed:
+                _lengthen(self._root / name, length)
+        for name in self._changed:
             _replace(self._root / name, self._texts[name])
-        self._changed = {}
+        self._laid_out |= self._changed.keys()
+        self._changed, self._lengths = {}, {}
         members = ", ".join(f"{json.dumps(name)}: {self._texts[name]}" for name in sorted(self._texts))
         inside = f'{{"kind": "inline", "must_understand": false, "metadata": {{{members}}}}}'
         root = json.dumps(GROUP | {"attributes": self._attributes})
@@ -177,7 +192,7 @@ class GrowingZarr:
         """Let an array or group be so from the next `commit` on."""
         if name not in self._nodes:
             (self._root / name).mkdir(parents=True, exist_ok=True)
-        self._nodes[name], self._texts[name] = node, json.dumps(node)
+        self._nodes[name], self._texts[name] = node, _text_of(node)
         self._changed[name] = None
 
 
@@ -197,6 +212,25 @@ def _array_node(dtype: DType) -> Node:
         "node_type": "array",
         "storage_transformers": [],
     }
+
+
+def _text_of(node: Node) -> str:
+    """Give the JSON of an array or group, with an array's length where `_lengthen` finds it."""
+    if not node.get("shape"):
+        return json.dumps(node)
+    length, *others = node["shape"]
+    shape = ", ".join([f"{length:{LENGTH_DIGITS}}", *map(str, others)])
+    rest = json.dumps({key: value for key, value in node.items() if key != "shape"})
+    return '{"shape": ['.ljust(LENGTH_AT) + f"{shape}], {rest[1:]}"
+
+
+def _lengthen(directory: Path, length: int) -> None:
+    """Overwrite the length in the metadata of an array, as `_text_of` has laid them out."""
+    descriptor = os.open(os.path.join(directory, METADATA), os.O_WRONLY)
+    try:
+        os.pwrite(descriptor, f"{length:{LENGTH_DIGITS}}".encode(), LENGTH_AT)
+    finally:
+        os.close(descriptor)
 
 
 def _replace(directory: Path, content: str) -> None:

@@ -132,6 +132,39 @@ def test_a_store_with_a_directory_for_each_dimension_is_carried_on(tmp_path, mon
     Reader(path).look()
 
 
+def test_an_array_grows_in_place_whoever_reads_its_own_metadata(tmp_path):
+    path = tmp_path / "a.zarr"
+    store = GrowingZarr(path)
+    store.create("v", ["time", "x"], [0, 2], "f4", {"units": "K"})
+    inodes = set()
+    for row in range(12):
+        store.write("v", row, np.full((1, 2), row, "f4"))
+        store.commit()
+        inodes.add((path / "v/zarr.json").stat().st_ino)
+        assert zarr.open_array(path / "v", mode="r").shape == (row + 1, 2)
+        assert json.loads((path / "v/zarr.json").read_text()) == store.metadata("v")
+    assert len(inodes) == 1
+    store.resize("v", 10**growing.LENGTH_DIGITS)
+    store.commit()
+    assert zarr.open_array(path / "v", mode="r").shape == (10**growing.LENGTH_DIGITS, 2)
+
+
+def test_an_array_that_an_earlier_writer_laid_out_otherwise_grows(tmp_path):
+    path = tmp_path / "a.zarr"
+    store = create(path)
+    write(store, 0)
+    store.commit(rows=1)
+    for name in ("v", "time", "."):
+        own = path / name / "zarr.json"
+        own.write_text(json.dumps(json.loads(own.read_text()), indent=1))
+    store = GrowingZarr(path)
+    for row in (1, 2):
+        write(store, row)
+        store.commit(rows=row + 1)
+        assert json.loads((path / "v/zarr.json").read_text())["shape"] == [row + 1, COLUMNS]
+    Reader(path).look()
+
+
 @pytest.mark.parametrize(("dtype", "empty"), [("f4", np.nan), ("f8", np.nan), ("i4", 0)])
 def test_values_that_are_never_written_are_missing(tmp_path, dtype, empty):
     store = GrowingZarr(tmp_path / "a.zarr")
