@@ -76,6 +76,18 @@ def test_a_step_that_fails_says_which_and_why(tmp_path, monkeypatch, capsys):
     assert len(said.splitlines()) == 1
 
 
+def test_transfers_are_told_where_a_bucket_is_and_no_keys(abstract, tmp_path, monkeypatch):
+    given = {"AWS_ENDPOINT_URL": "http://store:7070", "AWS_REGION": "us-east-1", "AWS_SECRET_ACCESS_KEY": "secret"}
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    settings = planned.Settings(tmp_path)
+    planned.write_catalogs(abstract[1], settings)
+    sites = (settings.folder / "sites.yml").read_text()
+    assert "AWS_ENDPOINT_URL: http://store:7070" in sites
+    assert "AWS_REGION: us-east-1" in sites
+    assert "secret" not in sites
+
+
 @pytest.mark.skipif(shutil.which("pegasus-plan") is None, reason="pegasus-plan isn't on PATH")
 def test_the_planner_gives_it_waves_within_the_burst_buffer(abstract, tmp_path):
     _, found = abstract

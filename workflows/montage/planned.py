@@ -1,5 +1,6 @@
 """Plans the mosaic's workflow with Pegasus and runs it, with or without a burst buffer."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -31,6 +32,8 @@ from bbflow.errors import MissingToolError, TaskError
 SCRATCH = "scratch"
 """Staging site without a burst buffer."""
 LOCAL, POOL = "local", "condorpool"
+BUCKETS = ("AWS_ENDPOINT_URL", "AWS_REGION", "AWS_PROFILE", "AWS_SHARED_CREDENTIALS_FILE")
+"""Variables that say where buckets are, and where the keys to them; keys themselves never get into a catalog."""
 _POLL_S = 1.0
 
 
@@ -108,6 +111,9 @@ def _sites(settings: Settings) -> SiteCatalog:
     local = Site(LOCAL, arch=Arch.X86_64, os_type=OS.LINUX).add_directories(
         _directory(Directory.SHARED_SCRATCH, scratch), _directory(Directory.LOCAL_STORAGE, out)
     )
+    for name in BUCKETS:  # HTCondor's jobs, which copy from the bucket, see nothing of this environment
+        if name in os.environ:
+            local.add_profiles(Namespace.ENV, key=name, value=os.environ[name])
     pool = Site(POOL, arch=Arch.X86_64, os_type=OS.LINUX).add_pegasus_profile(style="condor")
     return SiteCatalog().add_sites(local, pool.add_condor_profile(universe="vanilla"))
 
