@@ -20,6 +20,8 @@ from bbflow.view.consumers import DRAIN, no_checkpoint
 
 MOST_BEGUN = 3
 """Batches that are begun at a time: one is written, others wait for it, also while the driver plans for the fold."""
+LONGEST_CHAIN = 32
+"""So many batches follow each other, then all are waited for: Dask keeps a task as long as one that follows it."""
 
 
 class DrainStage(DriverStage):
@@ -33,6 +35,8 @@ class DrainStage(DriverStage):
         self._write = writing(run.config.raw)
         self._task = partial(write_packed, self._write)
         self._begun: deque[TaskBatch[DrainBatch]] = deque()
+        self._chained = 0
+        """How many batches follow each other without a break, those that are done included."""
         self._ready = self.submit_ready(partial(get_ready, self._write))
 
     @property
@@ -42,12 +46,16 @@ class DrainStage(DriverStage):
 
     def begin(self) -> None:
         """Submit the next batches, if there are some, and not as many are begun as may be."""
-        while len(self._begun) < MOST_BEGUN and self._has_next():
+        while self._may_begin and self._has_next():
             reached = self.draining.reached
             ready = self.draining.some(self.run.view.steps_after(reached), self.run.view.bytes_of)
             through = ready[-1] if ready else self.run.view.frontier
             steps = [self._raw_step(number) for number in ready if self.draining.keeps(number)]
             self._submit(self.draining.next_batch(steps, through, len(self._hosts)))
+
+    @property
+    def _may_begin(self) -> bool:
+        return self.idle or (len(self._begun) < MOST_BEGUN and self._chained < LONGEST_CHAIN)
 
     def _has_next(self) -> bool:
         reached = self.draining.reached
@@ -55,6 +63,7 @@ class DrainStage(DriverStage):
 
     def _submit(self, batch: DrainBatch) -> None:
         """Let a batch be written, each share of the files when the batch before has written its part of them."""
+        self._chained = 1 if self.idle else self._chained + 1
         works = [((pickle.dumps(work),), self._hosts[work.share]) for work in batch.works]
         before = self._before()
         chained = [

@@ -25,7 +25,7 @@ from bbflow.view.consumers import DRAIN, Consumers
 from bbflow.view.stream import News, StreamView
 from testsupport.writers import steps_of, watch, write, write_config
 
-STEPS = 8
+STEPS = 16
 WRITE = f"""
 field = io.define_variable("field", np.empty(0), [6], [0], [6], True)
 number = io.define_variable("number", np.array([0]))
@@ -80,10 +80,11 @@ def stage(request, tmp_path, monkeypatch):
         log.close()
 
 
-def drain(stage, woken):
+def drain(stage, woken, look=lambda: None):
     """Let the stage drain all; give how many batches were begun at most, and the cursor whenever it had changed."""
     most, cursors = 0, [stage.draining.cursor]
     while True:
+        look()
         stage.take()
         stage.begin()
         most = max(most, len(stage._begun))
@@ -115,3 +116,15 @@ def test_batches_count_in_their_order_and_each_once_whatever_worker_dies(tmp_pat
     drained = [event for event in read_events(tmp_path) if event["event"] == "drain"]
     assert [event["first_step"] for event in drained] == list(range(STEPS))
     assert all(event["bytes"] == 48 for event in drained)
+
+
+@pytest.mark.parametrize("stage", [0], indirect=True)
+def test_dask_keeps_no_more_tasks_than_follow_each_other(stage, monkeypatch):
+    monkeypatch.setattr(drain_stage, "LONGEST_CHAIN", 2)
+    stage, woken, _ = stage
+    client, kept = stage.run.cluster.client, []
+    _, cursors = drain(
+        stage, woken, lambda: kept.append(client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)))
+    )
+    assert cursors[-1] == STEPS - 1
+    assert max(kept) <= STEPS // 2
