@@ -2,6 +2,7 @@
 
 import os
 import queue
+import time
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import xarray as xr
 from bbflow.cf import StreamAttributes
 from bbflow.config import Config, RawConfig, TimeConfig, WorkersConfig
 from bbflow.drain import draining
-from bbflow.drain.writing import drain_steps
+from bbflow.drain.writing import drain_steps, write_packed
 from bbflow.events import EventLog, read_events
 from bbflow.landing.contact import read_contact
 from bbflow.landing.embedded import EmbeddedNodes
@@ -46,6 +47,12 @@ def deadly(folder, work):
         path.unlink()
         os._exit(9)
     return done
+
+
+def slow(work):
+    """Write so slowly that the drain is never idle."""
+    time.sleep(0.1)
+    return drain_steps(work)
 
 
 @pytest.fixture
@@ -122,6 +129,7 @@ def test_batches_count_in_their_order_and_each_once_whatever_worker_dies(tmp_pat
 def test_dask_keeps_no_more_tasks_than_follow_each_other(stage, monkeypatch):
     monkeypatch.setattr(drain_stage, "LONGEST_CHAIN", 2)
     stage, woken, _ = stage
+    stage._task = partial(write_packed, slow)
     client, kept = stage.run.cluster.client, []
     _, cursors = drain(
         stage, woken, lambda: kept.append(client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)))
