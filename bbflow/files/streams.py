@@ -104,7 +104,9 @@ class StreamStore:
     def _look(self, stream: str) -> "ZarrKeys":
         from bbflow.view.zarr_keys import ZarrKeys
 
-        keys = ZarrKeys(self._contact, stream)
+        with self._lock:
+            before = self._looks.get(stream)
+        keys = ZarrKeys(self._contact, stream, before=before)
         with self._lock:
             self._looks[stream] = keys
         return keys

@@ -24,7 +24,8 @@ class ZarrKeys:
 
     Nothing of it is held on the nodes: a chunk whose step has gone meanwhile can't be read any more. An axis is as
     long as the newest step's number says; steps that have gone are chunks that aren't there, which Zarr's readers see
-    as the fill value.
+    as the fill value. Of what earlier looks have seen, numbers such as times are kept, and what there is to a stream of
+    which no step is left.
 
     Parameters
     ----------
@@ -34,6 +35,8 @@ class ZarrKeys:
         The stream.
     time
         The single value that tells a step's time.
+    before
+        The look before.
 
     Raises
     ------
@@ -43,19 +46,48 @@ class ZarrKeys:
         If a node is gone.
     """
 
-    def __init__(self, contact: Path, stream: str, time: str = "time") -> None:
+    def __init__(self, contact: Path, stream: str, time: str = "time", before: "ZarrKeys | None" = None) -> None:
         opening = Opening(contact, stream)
         opening.wait(lambda _: True, None)
         self._steps = {number: index for index, number in enumerate(opening.steps)}
         self._variables: dict[str, xr.Variable] = {}
-        attributes: dict[str, Any] = {}
+        self._attributes: dict[str, Any] = {}
+        self._numbers: dict[str, dict[int, bytes]] = {}
+        self._length = max(self._steps, default=-1) + 1
+        if before is not None and opening.view.frontier + 1 >= before._length:  # else another stream has the name now
+            self._go_on(before, opening.view.status)
         if self._steps:
             dataset = dataset_of(opening, Source(contact, stream, None), stream, time, set())
             (self._axis,) = dataset.encoding["unlimited_dims"]
-            self._variables = {str(name): variable for name, variable in dataset.variables.items()}
-            attributes = {**dataset.attrs, "coordinates": STEP}  # as xarray stores a coordinate that is no dimension's
-        self.metadata = self._described(attributes)
+            self._variables = self._lasting | {str(name): variable for name, variable in dataset.variables.items()}
+            # As xarray stores a coordinate that is no dimension's.
+            self._attributes = {**dataset.attrs, "coordinates": STEP}
+            self._keep_numbers()
+        self.metadata = self._described(self._attributes)
         """Content of the keys that hold no values."""
+
+    def _go_on(self, before: "ZarrKeys", status: str) -> None:
+        """Take over what the look before has seen."""
+        self._length = max(self._length, before._length)
+        self._numbers = {name: dict(values) for name, values in before._numbers.items()}
+        if before._variables:
+            self._variables, self._axis = before._variables, before._axis
+            self._attributes = before._attributes | {"bbflow_status": status}
+
+    @property
+    def _lasting(self) -> dict[str, xr.Variable]:
+        """What is kept whatever steps there are: numbers, and axes, which the first step alone may bring."""
+        return {
+            name: variable
+            for name, variable in self._variables.items()
+            if name in self._numbers or self._axis not in variable.dims
+        }
+
+    def _keep_numbers(self) -> None:
+        for name, variable in self._variables.items():
+            if variable.dims == (self._axis,) and name != STEP and variable.dtype.kind in "iufc":
+                values = {number: variable.values[index].tobytes() for number, index in self._steps.items()}
+                self._numbers.setdefault(name, {}).update(values)
 
     def _described(self, attributes: dict[str, Any]) -> dict[str, bytes]:
         told: dict[str, Any] = {".zgroup": {"zarr_format": 2}, ".zattrs": _plain(attributes)}
@@ -72,8 +104,7 @@ class ZarrKeys:
 
     def _shape(self, variable: xr.Variable) -> Grid:
         """Give a variable's shape, all steps that ever were included."""
-        steps = max(self._steps) + 1
-        return tuple(steps if dim == self._axis else size for dim, size in variable.sizes.items())
+        return tuple(self._length if dim == self._axis else size for dim, size in variable.sizes.items())
 
     def _chunk(self, variable: xr.Variable) -> Grid:
         """Give the shape of a chunk: one step, and the ranks' blocks where they are of one length."""
@@ -94,7 +125,7 @@ class ZarrKeys:
                 yield f"{name}/{'.'.join(map(str, at)) or '0'}", prod(chunk) * variable.dtype.itemsize
 
     def _held(self, name: str) -> Iterator[int]:
-        return iter(range(max(self._steps) + 1) if name == STEP else self._steps)
+        return iter(range(self._length) if name == STEP else self._numbers.get(name, self._steps))
 
     def read(self, key: str) -> bytes:
         """Give the content of a key.
@@ -113,6 +144,8 @@ class ZarrKeys:
         chunk, at = self._chunk(variable), [int(number) for number in place.split(".")][: variable.ndim]
         if name == STEP:
             return np.full(chunk, at[0], variable.dtype).tobytes()
+        if name in self._numbers:
+            return self._numbers[name][at[0]]
         return _padded(self._values(variable, at, chunk), chunk).tobytes()
 
     def _values(self, variable: xr.Variable, at: list[int], chunk: Grid) -> Array:
