@@ -17,7 +17,7 @@ GATHERED_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class PlacedShard:
     """A shard, and where the states lie that are asked of it."""
 
     shard: ShardState
@@ -30,7 +30,7 @@ class Held:
         own = self.shard
         return own.dtype, own.count, own.start[1:], tuple(place.path for place in self.places)
 
-    def is_followed_by(self, other: "Held") -> bool:
+    def is_followed_by(self, other: "PlacedShard") -> bool:
         """Whether the other one's rows are the next ones, and its states lie behind the own ones in the same files."""
         own, next_ = self.shard, other.shard
         return (
@@ -40,13 +40,13 @@ class Held:
             and other.stride_from(self) > 0
         )
 
-    def stride_from(self, other: "Held") -> int:
+    def stride_from(self, other: "PlacedShard") -> int:
         """How many bytes its states lie behind the other one's; 0 if that isn't the same for all of them."""
         strides = {own.offset - before.offset for own, before in zip(self.places, other.places, strict=True)}
         return strides.pop() if len(strides) == 1 else 0
 
 
-def neighbours(layout: StateLayout, held: Iterable[Held]) -> Iterator[list[Held]]:
+def neighbours(layout: StateLayout, held: Iterable[PlacedShard]) -> Iterator[list[PlacedShard]]:
     """Put shards together whose regions follow each other along the first dimension, at even distances in their files.
 
     Parameters
@@ -60,7 +60,7 @@ def neighbours(layout: StateLayout, held: Iterable[Held]) -> Iterator[list[Held]
     if not layout.commutes or layout.nbytes > SMALL_BYTES:
         yield from ([item] for item in held)
         return
-    run: list[Held] = []
+    run: list[PlacedShard] = []
     for item in sorted(held, key=lambda item: (item.shard.start[1:], item.shard.start)):
         if run and not _goes_on(run, item, most):
             yield run
@@ -70,13 +70,13 @@ def neighbours(layout: StateLayout, held: Iterable[Held]) -> Iterator[list[Held]
         yield run
 
 
-def _goes_on(run: Sequence[Held], item: Held, most: int) -> bool:
+def _goes_on(run: Sequence[PlacedShard], item: PlacedShard, most: int) -> bool:
     if len(run) == most or not run[-1].is_followed_by(item):
         return False
     return len(run) == 1 or item.stride_from(run[-1]) == run[-1].stride_from(run[-2])
 
 
-def gather(layout: StateLayout, run: Sequence[Held], slot: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+def gather(layout: StateLayout, run: Sequence[PlacedShard], slot: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """Copy one state of each of some neighbours into a state of all their points.
 
     Parameters

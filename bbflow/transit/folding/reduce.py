@@ -15,7 +15,7 @@ from bbflow.operators.windows import Window
 from bbflow.transit.folding.inherited import Inherited, remainder
 from bbflow.transit.folding.inner import inner_step, places_of
 from bbflow.transit.folding.layouts import by_region, layout_of
-from bbflow.transit.folding.neighbours import Held, gather, neighbours
+from bbflow.transit.folding.neighbours import PlacedShard, gather, neighbours
 from bbflow.transit.folding.shards import Region, ShardState
 from bbflow.transit.folding.slots import BASE, OUTER, WindowKey, slots_of
 from bbflow.transit.folding.states import combine_files, map_source
@@ -91,13 +91,13 @@ def partials_of(
     diagnostic: Diagnostic, span: ReducedSpan, shards: Iterable[ShardState], order: int
 ) -> Iterator[Partial]:
     """Give what some shards have of a window's span: each by itself, or small ones that lie alike together."""
-    alike: dict[tuple[str, tuple[int, ...]], list[Held]] = {}
+    alike: dict[tuple[str, tuple[int, ...]], list[PlacedShard]] = {}
     for shard in shards:
         if span.inner_ends:
             yield partial_of(diagnostic, span, shard, order)
         else:
             slots = [*slots_of(OUTER, span.window, span.keys), *([BASE[OUTER]] if _is_in(span, shard) else [])]
-            held = Held(shard, places_of(shard.files, slots))
+            held = PlacedShard(shard, places_of(shard.files, slots))
             alike.setdefault((shard.dtype, shard.count), []).append(held)
     for (dtype, count), items in alike.items():
         layout = layout_of(diagnostic, OUTER, np.dtype(dtype), count)
@@ -105,7 +105,7 @@ def partials_of(
             yield _together(layout, run, order)
 
 
-def _together(layout: StateLayout, run: Sequence[Held], order: int) -> Partial:
+def _together(layout: StateLayout, run: Sequence[PlacedShard], order: int) -> Partial:
     own, places = run[0].shard, run[0].places
     if len(run) == 1:
         return Partial(own.start, own.count, own.dtype, tuple(map(map_source, places)), order)
