@@ -114,6 +114,9 @@ class FoldStage(DriverStage):
         self._rows_directory = self.run.config.output / ROWS_DIRECTORY
         self._rows_directory.mkdir(parents=True, exist_ok=True)
         self._tasks: TaskBatch[Batch] | None = None
+        self._taken: TaskBatch[Batch] | None = None
+        """The last batch's tasks, until the next ones are submitted: Dask's client says at most one thing in 10 ms, and
+        that a task isn't needed any more can wait."""
         self._publications: list[Publication] = []
         self._plans: WeakKeyDictionary[FoldPlan, Future[FoldPlan]] = WeakKeyDictionary()
         self._receipts: list[FoldReceipt] = []
@@ -185,6 +188,7 @@ class FoldStage(DriverStage):
             return works()
 
         self._tasks = TaskBatch(self.run.cluster, batch, function, works(), self.run.wake, guarded)
+        self._taken = None
 
     def _lane_works(self, batch: Batch, site: FoldSite) -> list[Work]:
         found = []
@@ -242,7 +246,7 @@ class FoldStage(DriverStage):
         ended_s = max((receipt.ended_s for receipt in self._receipts), default=time.time())
         size = sum(receipt.bytes for receipt in self._receipts)
         self.folding.take(batch, self._receipts)
-        self._tasks, self._receipts = None, []
+        self._taken, self._tasks, self._receipts = self._tasks, None, []
         self._commit()
         if batch.steps:
             self.log_batch("fold", batch.steps, started_s, ended_s, size)
