@@ -1,6 +1,5 @@
 """What a drain task does: it takes fields from where they lie, and writes them as chunks in large pieces."""
 
-import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import astuple, dataclass, replace
@@ -119,12 +118,9 @@ def get_ready(write: Callable[[DrainWork], Drained], pool: str) -> None:
     map_pool(pool)
 
 
-def write_packed(write: Callable[[DrainWork], Drained], packed: bytes, *before: Drained) -> Drained:
-    """Write what was pickled; a task, which begins when those that write the same files before it have ended.
-
-    Dask's scheduler unpickles arguments and pickles them again, but for bytes.
-    """
-    return write(pickle.loads(packed))
+def write_next(write: Callable[[DrainWork], Drained], work: DrainWork, *before: Drained) -> Drained:
+    """Write; a task, which begins when those that write the same files before it have ended."""
+    return write(work)
 
 
 class _Making:

@@ -17,6 +17,7 @@ import dask
 from distributed import Client, Future, KilledWorker, LocalCluster
 from distributed.client import FutureCancelledError
 from distributed.comm.core import CommClosedError
+from distributed.protocol import pickle
 
 from bbflow.atomic import PRIVATE, write_whole
 from bbflow.config import WorkersConfig
@@ -55,6 +56,15 @@ def dask_failures() -> Iterator[None]:
         yield
     except (CommClosedError, FutureCancelledError, KilledWorker, TimeoutError) as error:
         raise NodeError(f"Dask's scheduler or workers are gone ({type(error).__name__}: {error})") from None
+
+
+def call_packed(packed: bytes, *results: Any) -> Any:
+    """Call a function with what was pickled beside it, and other tasks' results: what each task does.
+
+    Dask's scheduler unpickles arguments and pickles them again, but for bytes.
+    """
+    function, given = pickle.loads(packed)
+    return function(*given, *results)
 
 
 class Cluster:
@@ -128,7 +138,7 @@ class Cluster:
         Parameters
         ----------
         function, *arguments
-            What to call.
+            What to call. Futures come last: it gets what they have come to.
         host
             ``gethostname()`` of the host whose shared memory it needs.
         done
@@ -146,7 +156,9 @@ class Cluster:
                 f"(workers run on: {known}): start one there with 'bbflow dask worker'"
             )
         key = (self._group_of(function), next(self._numbers))
-        future = self.client.submit(function, *arguments, key=key, workers=sorted(self._hosts[host]))
+        given = [item for item in arguments if not isinstance(item, Future)]
+        packed, awaited = pickle.dumps((function, given)), arguments[len(given) :]
+        future = self.client.submit(call_packed, packed, *awaited, key=key, workers=sorted(self._hosts[host]))
         self._waiting[future] = host
 
         def ended(future: "Future[Any]") -> None:

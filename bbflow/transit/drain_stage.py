@@ -1,7 +1,6 @@
 """The stage that drains: batches of raw steps, the next one planned and submitted while one is written."""
 
 import math
-import pickle
 import time
 from collections import deque
 from functools import partial
@@ -9,7 +8,7 @@ from functools import partial
 from distributed import Future
 
 from bbflow.drain.draining import DrainBatch, Draining, RawStep
-from bbflow.drain.writing import Drained, get_ready, together, write_packed
+from bbflow.drain.writing import Drained, get_ready, together, write_next
 from bbflow.transit.folding.patterns import parts_of
 from bbflow.transit.folding.regions import find_time
 from bbflow.transit.policy import writing
@@ -33,7 +32,7 @@ class DrainStage(DriverStage):
         self.draining = Draining(run.config, run.contact, cursors)
         self._hosts = sorted({node.host for node in run.nodes.values()})
         self._write = writing(run.config.raw)
-        self._task = partial(write_packed, self._write)
+        self._task = partial(write_next, self._write)
         self._begun: deque[TaskBatch[DrainBatch]] = deque()
         self._chained = 0
         """How many batches follow each other without a break, those that are done included."""
@@ -64,7 +63,7 @@ class DrainStage(DriverStage):
     def _submit(self, batch: DrainBatch) -> None:
         """Let a batch be written, each share of the files when the batch before has written its part of them."""
         self._chained = 1 if self.idle else self._chained + 1
-        works = [((pickle.dumps(work),), self._hosts[work.share]) for work in batch.works]
+        works = [((work,), self._hosts[work.share]) for work in batch.works]
         before = self._before()
         chained = [
             ((*arguments, *before.get(work.share, ())), host)

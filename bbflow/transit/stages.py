@@ -1,7 +1,6 @@
 """What stages that go through a stream side by side share, and the one that folds and publishes."""
 
 import math
-import pickle
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -204,7 +203,7 @@ class FoldStage(DriverStage):
     def _resident(self, plan: FoldPlan, host: str) -> "Future[FoldPlan]":
         """Give a plan where it is needed: with the workers of a host, as long as anything may be folded by it."""
         if plan not in self._plans:
-            self._plans[plan] = self.run.cluster.submit(keep_plan, pickle.dumps(plan), host=host, done=lambda: None)
+            self._plans[plan] = self.run.cluster.submit(keep_plan, plan, host=host, done=lambda: None)
         return self._plans[plan]
 
     def _guarded(self, act: Callable[[Kept], T]) -> T:

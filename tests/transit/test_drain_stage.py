@@ -14,7 +14,7 @@ import xarray as xr
 from bbflow.cf import StreamAttributes
 from bbflow.config import Config, RawConfig, TimeConfig, WorkersConfig
 from bbflow.drain import draining
-from bbflow.drain.writing import drain_steps, write_packed
+from bbflow.drain.writing import drain_steps, write_next
 from bbflow.events import EventLog, read_events
 from bbflow.landing.contact import read_contact
 from bbflow.landing.embedded import EmbeddedNodes
@@ -129,7 +129,7 @@ def test_batches_count_in_their_order_and_each_once_whatever_worker_dies(tmp_pat
 def test_dask_keeps_no_more_tasks_than_follow_each_other(stage, monkeypatch):
     monkeypatch.setattr(drain_stage, "LONGEST_CHAIN", 2)
     stage, woken, _ = stage
-    stage._task = partial(write_packed, slow)
+    stage._task = partial(write_next, slow)
     client, kept = stage.run.cluster.client, []
     _, cursors = drain(
         stage, woken, lambda: kept.append(client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)))

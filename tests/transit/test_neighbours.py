@@ -5,10 +5,12 @@ import pytest
 
 from bbflow.operators.diagnostic import parse_diagnostics
 from bbflow.operators.fold import fold_steps
+from bbflow.transit.chain import saving
 from bbflow.transit.folding import neighbours
 from bbflow.transit.folding.finish import Finishing
+from bbflow.transit.folding.inherited import Inherited
 from bbflow.transit.folding.layouts import layout_of
-from bbflow.transit.folding.reduce import ReducedSpan, partial_of, partials_of
+from bbflow.transit.folding.reduce import ReducedSpan, partial_of, partials_of, together
 from bbflow.transit.folding.shards import ShardKey, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, OUTER, StateSlot
 
@@ -86,3 +88,27 @@ def test_what_must_be_merged_in_its_order_stays_alone(shards):
     made = shards(diagnostic, ROWS)
     parts = list(partials_of(diagnostic, span, made[::-1], 0))
     assert [part.region for part in parts] == [shard.region for shard in made[::-1]]
+
+
+def test_neighbours_are_saved_as_each_by_itself(tmp_path, shards, monkeypatch):
+    diagnostic = parse_diagnostics({"v": STATISTICS}, ["run"])["v"]
+    slot = StateSlot(OUTER, "run", ())
+    layout = layout_of(diagnostic, OUTER, np.dtype("f4"), (12, 10))
+    made, runs = tuple(shards(diagnostic, ROWS)), []
+    monkeypatch.setattr(saving, "together", lambda each, run: runs.append(len(run)) or together(each, run))
+
+    def saved(shared):
+        path = tmp_path / f"{len(shared)} shared"
+        path.write_bytes(bytes(layout.nbytes))
+        target = Inherited(str(path), (12, 10), "<f4", {slot: 0}, {"run": ()}, 5, 5.0)
+        assert saving.add_shards(saving.SaveWork(diagnostic, target, "", {}, made, shared, clears=True)) == {}
+        return layout.views(path.read_bytes())
+
+    with_neighbours = saved(frozenset({3}))
+    assert sum(runs) == len(made) - 1
+    assert max(runs) > 1
+    # Who shares points with others is added by itself, to what is there.
+    for family, fields in saved(frozenset(range(len(made)))).items():
+        for name, values in fields.items():
+            np.testing.assert_array_equal(with_neighbours[family][name], values, f"{family} {name}")
+    assert sum(runs) == len(made) - 1

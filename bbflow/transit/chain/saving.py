@@ -24,7 +24,9 @@ from bbflow.transit.folding.inputs import Inputs
 from bbflow.transit.folding.kept import Kept
 from bbflow.transit.folding.lanes import state_sizes
 from bbflow.transit.folding.layouts import by_region, layout_of
-from bbflow.transit.folding.shards import Room, ShardState, StatePlace, overlapping
+from bbflow.transit.folding.neighbours import PlacedShard, neighbours
+from bbflow.transit.folding.reduce import together
+from bbflow.transit.folding.shards import Region, Room, ShardState, StatePlace, overlapping
 from bbflow.transit.folding.slots import BASE, CARRIED, INNER, OUTER, Keys, StateSlot
 from bbflow.transit.folding.states import combine_files, forget, map_source, slot_of
 from bbflow.transit.folding.task import FoldWork, ShardFold
@@ -77,8 +79,14 @@ def add_shards(work: SaveWork) -> dict[str, str]:
             with remainder(work.diagnostic, work.inherited, work.directory) as rest:
                 if rest is not None:
                     _add(work, wholes, rest, shared=False)
+        alike = []
         for number, shard in enumerate(work.shards):
-            _add(work, wholes, shard, shared=number in work.shared)
+            if number in work.shared or shard.keys != work.target.keys:
+                _add(work, wholes, shard, shared=number in work.shared)
+            else:
+                alike.append(shard)
+        for slot, whole in wholes.items():
+            _add_alike(work, slot, whole, alike)
     if work.spreads:
         for whole in wholes.values():
             if isinstance(whole.buffer, np.memmap):
@@ -111,7 +119,21 @@ def _add(work: SaveWork, wholes: Mapping[StateSlot, _Whole], shard: ShardState, 
             places = places_of(advanced.files, _sources(slot, work.target.keys))
             if places:
                 layout = work.target.layout(work.diagnostic, slot, shard.count)
-                _add_state(whole.fields, layout, shard, _state_of(layout, slot, places), shared=shared)
+                _add_state(whole.fields, layout, shard.region, _state_of(layout, slot, places), shared=shared)
+
+
+def _add_alike(work: SaveWork, slot: StateSlot, whole: _Whole, shards: Sequence[ShardState]) -> None:
+    """Add one state of each of some shards, whose points are nobody else's: small ones that lie alike together."""
+    alike: dict[tuple[int, ...], list[PlacedShard]] = {}
+    for shard in shards:
+        places = places_of(shard.files, _sources(slot, work.target.keys))
+        if places:
+            alike.setdefault(shard.count, []).append(PlacedShard(shard, places))
+    for count, placed in alike.items():
+        each = work.target.layout(work.diagnostic, slot, count)
+        for part in (together(each, run) for run in neighbours(each, placed)):
+            layout = work.target.layout(work.diagnostic, slot, part.count)
+            _add_state(whole.fields, layout, part.region, part.merged(layout), shared=False)
 
 
 def _state_of(layout: StateLayout, slot: StateSlot, places: Sequence[StatePlace]) -> bytearray:
@@ -124,15 +146,15 @@ def _state_of(layout: StateLayout, slot: StateSlot, places: Sequence[StatePlace]
 
 
 def _add_state(
-    fields: Mapping[tuple[str, str], Array], layout: StateLayout, shard: ShardState, own: bytearray, *, shared: bool
+    fields: Mapping[tuple[str, str], Array], layout: StateLayout, region: Region, own: Any, *, shared: bool
 ) -> None:
-    place = place_of(*shard.region)
+    place = place_of(*region)
     if shared:
         there = bytearray(layout.nbytes)
-        for name, view in by_region(layout, there, shard.count).items():
+        for name, view in by_region(layout, there, region[1]).items():
             view[...] = fields[name][place]
         layout.combine(there, own, own)
-    for name, view in by_region(layout, own, shard.count).items():
+    for name, view in by_region(layout, own, region[1]).items():
         fields[name][place] = view
 
 

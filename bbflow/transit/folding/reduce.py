@@ -102,10 +102,21 @@ def partials_of(
     for (dtype, count), items in alike.items():
         layout = layout_of(diagnostic, OUTER, np.dtype(dtype), count)
         for run in neighbours(layout, items):
-            yield _together(layout, run, order)
+            yield together(layout, run, order)
 
 
-def _together(layout: StateLayout, run: Sequence[PlacedShard], order: int) -> Partial:
+def together(layout: StateLayout, run: Sequence[PlacedShard], order: int = 0) -> Partial:
+    """Give what some neighbours have; one alone is only mapped.
+
+    Parameters
+    ----------
+    layout
+        Of a state of one of them.
+    run
+        As `neighbours` gives them.
+    order
+        Where it merges with others of the same points.
+    """
     own, places = run[0].shard, run[0].places
     if len(run) == 1:
         return Partial(own.start, own.count, own.dtype, tuple(map(map_source, places)), order)

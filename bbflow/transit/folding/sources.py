@@ -1,6 +1,5 @@
 """What a task's plans and sources make: the inputs of each shard, mapped where they lie."""
 
-import pickle
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -68,12 +67,8 @@ def get_ready(pool: str) -> None:
     map_pool(pool)
 
 
-def keep_plan(packed: bytes) -> FoldPlan:
-    """Be told of a plan; a task, whose result stays with the workers for all that fold by it.
-
-    It comes as it was pickled: Dask's scheduler, which looks into what tasks get, has a part for each block otherwise.
-    """
-    plan: FoldPlan = pickle.loads(packed)
+def keep_plan(plan: FoldPlan) -> FoldPlan:
+    """Be told of a plan; a task, whose result stays with the workers for all that fold by it."""
     return plan
 
 
