@@ -80,6 +80,8 @@ def run(options: argparse.Namespace) -> int:
     try:
         with FilesClient(options.contact) as client:
             code: int = options.act(client, options)
+    except BrokenPipeError:  # of standard output: no matter of files
+        raise
     except OSError as error:
         raise BbflowError(f"{error.strerror or error}") from None
     return code
