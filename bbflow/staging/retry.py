@@ -67,7 +67,14 @@ def persist(
         except Exception as error:  # what a client raises depends on the protocol
             failures = 1 if progress() > before else failures + 1
             if failures >= retry.attempts:
-                cause = error.__cause__ or error  # a client may give another error the name of a missing file
-                reason = f"{type(cause).__name__}: {cause}" if str(cause) else type(cause).__name__
-                raise SourceError(f"{url}: gave up after {failures} failures in a row ({reason}): check it") from error
+                raise SourceError(
+                    f"{url}: gave up after {failures} failures in a row ({reason_of(error)}): check it"
+                ) from error
         sleep(retry.wait_s(failures, random.random()))
+
+
+def reason_of(error: Exception) -> str:
+    """Say why an attempt failed, in a line."""
+    cause = error.__cause__ or error  # a client may give another error the name of a missing file
+    words = str(cause).strip().partition("\n\n")[0]  # what follows are obstore's details
+    return f"{type(cause).__name__}: {words}" if words else type(cause).__name__
