@@ -20,6 +20,7 @@ from posixpath import basename, join
 from stat import S_IFDIR, S_IFLNK, S_IFREG, filemode
 
 from bbflow.cli.files_servers import add_ionode, add_master
+from bbflow.cli.refusals import telling_refusals
 from bbflow.errors import BbflowError, ConfigError
 from bbflow.files.client import DirectoryEntry, FilesClient
 from bbflow.files.replies import OverviewReply
@@ -168,9 +169,9 @@ def _rm(client: FilesClient, options: argparse.Namespace) -> int:
 
 
 def _flush(client: FilesClient, options: argparse.Namespace) -> int:
-    told = client.flush(options.path, options.timeout)
-    for path, error in told.failed:
-        print(f"bbflow: {path}: {error}", file=sys.stderr)
+    with telling_refusals(options.contact, options.path) as refusals:
+        told = client.flush(options.path, options.timeout)
+        refusals.tell(told.failed)
     print(f"{told.written} files written back, {told.left} are left")
     return 1 if told.left else 0
 
@@ -222,7 +223,8 @@ def _tell(status: OverviewReply) -> None:
     if status.oldest_dirty_s:
         print(f"  the oldest has waited for {status.oldest_dirty_s:.0f} s to be written back")
     for path, error, attempts in status.failed:
-        print(f"  not written back after {attempts} attempts: {path}: {error}")
+        times = "once" if attempts == 1 else f"{attempts} times"
+        print(f"  not written back, tried {times}: {path}: {error}")
     for path, error in status.unread:
         print(f"  not read: {path}: {error}")
     for path in status.lost:

@@ -34,6 +34,7 @@ def persist(
     retry: Retry,
     progress: Callable[[], float] = lambda: 0.0,
     sleep: Callable[[float], object] = time.sleep,
+    failed: Callable[[str], object] = lambda reason: None,
 ) -> T:
     """Do something that may fail by bad luck, until it succeeds or there is no hope.
 
@@ -49,6 +50,8 @@ def persist(
         A number that grows with progress: failures before it grew don't count any more.
     sleep
         Waits so many seconds.
+    failed
+        Told why an attempt has failed that is followed by another.
 
     Raises
     ------
@@ -70,6 +73,7 @@ def persist(
                 raise SourceError(
                     f"{url}: gave up after {failures} failures in a row ({reason_of(error)}): check it"
                 ) from error
+            failed(reason_of(error))
         sleep(retry.wait_s(failures, random.random()))
 
 
