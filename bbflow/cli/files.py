@@ -29,6 +29,16 @@ from bbflow.staging.program import ENDINGS, parse_program
 from bbflow.units import format_bytes
 
 COPY_BYTES = 8 << 20
+STATES = {
+    "clean": "in memory and in the shared storage",
+    "cold": "in the shared storage only",
+    "coming": "in the shared storage, on their way to memory",
+    "dirty": "in memory only, to be written back",
+    "lost": "gone with their nodes",
+    "moving": "in the shared storage under their old names",
+    "scratch": "in memory only, never written back",
+}
+"""What is said of files in each state."""
 KINDS = {"f": S_IFREG, "d": S_IFDIR, "l": S_IFLNK}
 
 
@@ -219,7 +229,8 @@ def _tell(status: OverviewReply) -> None:
         free, capacity = format_bytes(max(node.free_bytes, 0)), format_bytes(node.capacity)
         print(f"  IOnode {node.name} on {node.host}: {state}, {free} of {capacity} free, {node.pieces} pieces")
     for state, (count, size) in sorted(status.files.items()):
-        print(f"  {count} {state}: {format_bytes(size)}")
+        where = "in memory only" if state == "dirty" and not status.storage else STATES[state]
+        print(f"  {count} {state}: {format_bytes(size)}, {where}")
     if status.oldest_dirty_s:
         print(f"  the oldest has waited for {status.oldest_dirty_s:.0f} s to be written back")
     for path, error, attempts in status.failed:

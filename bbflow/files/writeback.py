@@ -110,6 +110,10 @@ class WriteBack:
         if inode.stored_path:
             self._misplaced[inode.ino] = None
 
+    def is_misplaced(self, inode: Inode) -> bool:
+        """Whether a file's object has another name than the file, and is to be moved."""
+        return inode.ino in self._misplaced
+
     def must_wait(self, inode: Inode, *, sync: bool) -> bool:
         """Whether a commit is answered only once it is written back."""
         policy = self._core.options.write_back

@@ -64,6 +64,15 @@ def test_a_failed_attempt_is_told_of_while_the_node_still_tries(bench):
     assert bench.say(ONE, "status")["failed"] == []
 
 
+def test_a_file_whose_object_has_its_old_name_is_not_counted_as_clean(bench):
+    uploaded(bench, "f.part")
+    assert bench.say(ONE, "status")["files"] == {"clean": [1, SIZE]}
+    assert bench.rename("f.part", "f")
+    assert bench.say(ONE, "status")["files"] == {"moving": [1, SIZE]}
+    bench.answer(bench.command("move"), facts=[SIZE, "1"])
+    assert bench.say(ONE, "status")["files"] == {"clean": [1, SIZE]}
+
+
 def test_two_files_that_change_places_both_get_there_though_one_was_written_anew(bench):
     uploaded(bench, "a")
     uploaded(bench, "b")
