@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from importlib import import_module
 
 from bbflow import __version__
+from bbflow.cli import unread
 from bbflow.errors import BbflowError, CapacityError, ConfigError, MissingToolError, NodeError, StreamError, describe
 
 COMMANDS = {
@@ -60,19 +61,28 @@ class Program:
     def main(self, arguments: Sequence[str] | None = None) -> int:
         """Run a subcommand and give its exit code."""
         words = list(sys.argv[1:] if arguments is None else arguments)
-        end = words.index("--") if "--" in words else len(words)
-        options = self._parser(words).parse_args(words[:end])
-        options.simulation = words[end + 1 :]
         try:
-            code: int = import_module(f"{self.package}.{options.command}").run(options)
+            try:
+                return self._run(words)
+            finally:
+                print(end="", flush=True)
         except BbflowError as error:
             print(f"{self.name}: {error}", file=sys.stderr)
             return next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), 1)
         except OSError as error:  # such as a full file system
+            if isinstance(error, BrokenPipeError) and unread.is_unread():
+                unread.drop()
+                return unread.EXIT_CODE
             print(f"{self.name}: {describe(error)}", file=sys.stderr)
             return os.EX_IOERR
         except KeyboardInterrupt:
             return 130
+
+    def _run(self, words: list[str]) -> int:
+        end = words.index("--") if "--" in words else len(words)
+        options = self._parser(words).parse_args(words[:end])
+        options.simulation = words[end + 1 :]
+        code: int = import_module(f"{self.package}.{options.command}").run(options)
         return code
 
     def _parser(self, words: list[str]) -> argparse.ArgumentParser:

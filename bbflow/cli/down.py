@@ -50,10 +50,11 @@ def _end_files(contact: Path, *, force: bool) -> None:
     """Write files back, and end their servers; without files there is nothing to do."""
     if not has_masters(contact):
         return
-    from bbflow.files.client import FilesClient  # late: only where there are files
+    from bbflow.cli.refusals import telling_refusals  # late: only where there are files
+    from bbflow.files.client import FilesClient
 
     try:
-        with FilesClient(contact) as client:
+        with FilesClient(contact) as client, telling_refusals(contact):
             client.end(force=force)
     except (NodeError, OSError) as error:
         if not force:

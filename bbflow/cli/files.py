@@ -20,6 +20,7 @@ from posixpath import basename, join
 from stat import S_IFDIR, S_IFLNK, S_IFREG, filemode
 
 from bbflow.cli.files_servers import add_ionode, add_master
+from bbflow.cli.refusals import telling_refusals
 from bbflow.errors import BbflowError, ConfigError
 from bbflow.files.client import DirectoryEntry, FilesClient
 from bbflow.files.replies import OverviewReply
@@ -28,6 +29,16 @@ from bbflow.staging.program import ENDINGS, parse_program
 from bbflow.units import format_bytes
 
 COPY_BYTES = 8 << 20
+STATES = {
+    "clean": "in memory and in the shared storage",
+    "cold": "in the shared storage only",
+    "coming": "in the shared storage, on their way to memory",
+    "dirty": "in memory only, to be written back",
+    "lost": "gone with their nodes",
+    "moving": "in the shared storage under their old names",
+    "scratch": "in memory only, never written back",
+}
+"""What is said of files in each state."""
 KINDS = {"f": S_IFREG, "d": S_IFDIR, "l": S_IFLNK}
 
 
@@ -80,6 +91,8 @@ def run(options: argparse.Namespace) -> int:
     try:
         with FilesClient(options.contact) as client:
             code: int = options.act(client, options)
+    except BrokenPipeError:  # of standard output: no matter of files
+        raise
     except OSError as error:
         raise BbflowError(f"{error.strerror or error}") from None
     return code
@@ -166,9 +179,9 @@ def _rm(client: FilesClient, options: argparse.Namespace) -> int:
 
 
 def _flush(client: FilesClient, options: argparse.Namespace) -> int:
-    told = client.flush(options.path, options.timeout)
-    for path, error in told.failed:
-        print(f"bbflow: {path}: {error}", file=sys.stderr)
+    with telling_refusals(options.contact, options.path) as refusals:
+        told = client.flush(options.path, options.timeout)
+        refusals.tell(told.failed)
     print(f"{told.written} files written back, {told.left} are left")
     return 1 if told.left else 0
 
@@ -216,11 +229,13 @@ def _tell(status: OverviewReply) -> None:
         free, capacity = format_bytes(max(node.free_bytes, 0)), format_bytes(node.capacity)
         print(f"  IOnode {node.name} on {node.host}: {state}, {free} of {capacity} free, {node.pieces} pieces")
     for state, (count, size) in sorted(status.files.items()):
-        print(f"  {count} {state}: {format_bytes(size)}")
+        where = "in memory only" if state == "dirty" and not status.storage else STATES[state]
+        print(f"  {count} {state}: {format_bytes(size)}, {where}")
     if status.oldest_dirty_s:
         print(f"  the oldest has waited for {status.oldest_dirty_s:.0f} s to be written back")
     for path, error, attempts in status.failed:
-        print(f"  not written back after {attempts} attempts: {path}: {error}")
+        times = "once" if attempts == 1 else f"{attempts} times"
+        print(f"  not written back, tried {times}: {path}: {error}")
     for path, error in status.unread:
         print(f"  not read: {path}: {error}")
     for path in status.lost:

@@ -54,13 +54,11 @@ class TaskAnswer(Struct, frozen=True, tag_field="op", tag="task", kw_only=True):
     task: Whole = 0
     """The command's number; 0 if no IOnode has said it, since the one that was asked is away."""
     done: bool = True
-    """Whether it is the last one."""
+    """Whether it is the last one; with `error`, an attempt has failed and there will be another."""
     errno: Whole | None = None
     """Why it failed; None if it didn't."""
     error: str = ""
     """In words."""
-    attempts: Whole = 1
-    """How often it was tried so far."""
     facts: tuple[Whole, str] | None = None
     """Size and version of the object, as it is now."""
     keys: Keys = ()
@@ -206,4 +204,4 @@ class Failure:
     attempts: int
     """How often in a row."""
     again_s: float
-    """When it is tried again."""
+    """When a master lets it be tried again; infinite while an IOnode tries by itself."""

@@ -83,8 +83,9 @@ class Overview:
         files = [inode for inode in image.inodes.values() if inode.kind == FILE]
         states: dict[str, tuple[int, int]] = {}
         for inode in files:
-            count, size = states.get(inode.state, (0, 0))
-            states[inode.state] = (count + 1, size + inode.size)
+            state = self._state(inode)
+            count, size = states.get(state, (0, 0))
+            states[state] = (count + 1, size + inode.size)
         lost = [image.path(inode) for inode in files if inode.lost and inode.parent]
         dirty = self._write_back.dirty
         failures = list(self._write_back.failures.items())[:MAX_LISTED]
@@ -109,6 +110,13 @@ class Overview:
             ),
             lost=tuple(sorted(lost)),
         )
+
+    def _state(self, inode: Inode) -> str:
+        """Give a file's state, and tell those apart whose bytes, or whose object, are yet to be where it says."""
+        if inode.state == "clean" and inode.filling:
+            return "coming"
+        is_moving = inode.state in ("clean", "cold") and self._write_back.is_misplaced(inode)
+        return "moving" if is_moving else inode.state
 
     def _node(self, name: str) -> IonodeStatus:
         node = self._core.nodes[name]

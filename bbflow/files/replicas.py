@@ -7,6 +7,7 @@ from bbflow.files.commands import FetchCommand, IonodeAddress, TaskAnswer
 from bbflow.files.core import Core
 from bbflow.files.filling import Filling
 from bbflow.files.inodes import FILE, Inode, Piece, key_of, keys_of, pages, places_of
+from bbflow.files.rings import rings_without
 from bbflow.files.room import Node
 from bbflow.files.sessions import Changes
 
@@ -164,13 +165,23 @@ class Replicas:
         )
 
     def _replace(self, inode: Inode, name: str) -> None:
-        """Let another node take the place of a lost one in a file's ring, if there is one with room for it."""
-        size = sum(places_of(inode.ring, inode.replicas, inode.pieces).get(name, {}).values())
-        free = [n for n in self._core.nodes.values() if n.peer is not None and n.name not in inode.ring]
-        new = max(free, key=lambda node: node.free_bytes, default=None)
-        if new is not None and new.free_bytes >= size:
-            inode.ring = tuple(new.name if node == name else node for node in inode.ring)
+        """Let others have what a lost node had of a file, if they have room for it; its writer knows the old ring."""
+        up = [node for node in self._core.nodes.values() if node.peer is not None]
+        best = sorted(up, key=lambda node: (node.name in inode.ring, -node.free_bytes))
+        rings = rings_without(inode.ring, inode.replicas, name, [node.name for node in best])
+        ring = next((ring for ring in rings if self._have_room(inode, ring)), None)
+        if ring is not None and not inode.writer:
+            inode.ring = ring
             self._core.save(inode)
+
+    def _have_room(self, inode: Inode, ring: tuple[str, ...]) -> bool:
+        """Whether the nodes of a ring have room for what they would have more of a file."""
+        for name, pieces in places_of(ring, inode.replicas, inode.pieces).items():
+            node = self._core.nodes[name]
+            more = sum(size for key, size in pieces.items() if key not in node.placed)
+            if node.peer is not None and more > node.free_bytes:
+                return False
+        return True
 
     def found(self, node: Node, keys: set[str]) -> Changes:
         """Take down that a node that was away has these piece files: what was lost with it isn't."""

@@ -239,7 +239,7 @@ class OverviewReply(FileReply, frozen=True, kw_only=True):
     open: Count
     """Files that are open."""
     files: dict[str, tuple[Count, Count]]
-    """By state: how many, and their bytes."""
+    """By state, and "coming" or "moving": how many, and their bytes."""
     oldest_dirty_s: float
     """How long the oldest has waited to be written back."""
     written_bytes: Count

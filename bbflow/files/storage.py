@@ -12,8 +12,14 @@ from bbflow.staging.facts import Facts, Listed
 from bbflow.staging.retry import Retry, persist
 from bbflow.staging.sources import Sources
 
+Failed = Callable[[str], object]
+"""Told why an attempt has failed that is followed by another."""
 PART = 5000
 """How many entries of a directory are told at once."""
+
+
+def _ignore(reason: str) -> None:
+    """Whoever doesn't wait for an attempt needn't be told of it."""
 
 
 class Storage:
@@ -67,7 +73,9 @@ class Storage:
         if (found.size_bytes, found.version or "") != facts:
             raise ChangedSourceError(f"{url} has changed at its source: refresh it with 'bbflow files refresh'")
 
-    def write(self, path: str, parts: Callable[[], Iterable[bytes]], size_bytes: int) -> tuple[int, str]:
+    def write(
+        self, path: str, parts: Callable[[], Iterable[bytes]], size_bytes: int, failed: Failed = _ignore
+    ) -> tuple[int, str]:
         """Write an object anew, all or nothing; give its size and version.
 
         Parameters
@@ -78,6 +86,8 @@ class Storage:
             Called for each attempt; gives an iterator over its bytes.
         size_bytes
             How many these are.
+        failed
+            Told of failed attempts.
 
         Raises
         ------
@@ -97,7 +107,7 @@ class Storage:
                 raise OSError(f"{facts.size_bytes} bytes are there, {size} were written")
             return facts.size_bytes, facts.version or ""
 
-        return persist(attempt, url, self._retry)
+        return persist(attempt, url, self._retry, failed=failed)
 
     def scan(self, path: str, *, below: bool) -> Iterator[TaskAnswer]:
         """Look at a directory, which need not be there; give what it has in parts."""
@@ -118,12 +128,12 @@ class Storage:
         whole = [file for file in files if not is_beside(file.name.rpartition("/")[2])]
         return [file for file in whole if file.size_bytes is not None], directories
 
-    def remove(self, path: str) -> None:
-        """Remove an object."""
+    def remove(self, path: str, failed: Failed = _ignore) -> None:
+        """Remove an object; `failed` is told of failed attempts."""
         url = self.url(path)
-        persist(lambda: self._sources.remove(url), url, self._retry)
+        persist(lambda: self._sources.remove(url), url, self._retry, failed=failed)
 
-    def move(self, path: str, to: str, *, again: int | None = None) -> tuple[int, str]:
+    def move(self, path: str, to: str, *, again: int | None = None, failed: Failed = _ignore) -> tuple[int, str]:
         """Give an object another name; give its size and version as they are then.
 
         Parameters
@@ -132,6 +142,8 @@ class Storage:
             Its name, and the other one.
         again
             Its size in bytes, if it may have the other name already: then it counts as moved if only that one is there.
+        failed
+            Told of failed attempts.
 
         Raises
         ------
@@ -140,7 +152,7 @@ class Storage:
         """
         url, target = self.url(path), self.url(to)
         if again is None or self._size(url) is not None or self._size(target) != again:
-            persist(lambda: self._sources.move(url, target), url, self._retry)
+            persist(lambda: self._sources.move(url, target), url, self._retry, failed=failed)
         facts = persist(lambda: self._sources.facts(target), target, self._retry)
         return facts.size_bytes, facts.version or ""
 

@@ -25,7 +25,7 @@ from bbflow.files.fills import Fill, Fills
 from bbflow.files.inodes import holders, key_of
 from bbflow.files.piece_requests import MOST_BYTES
 from bbflow.files.pieces import Pieces, write_all
-from bbflow.files.storage import Storage, errno_of
+from bbflow.files.storage import Failed, Storage, errno_of
 from bbflow.landing.contact import NodeAddress
 
 Answer = Callable[[TaskAnswer], None]
@@ -124,7 +124,7 @@ class Transfers:
 
     def _upload(self, command: UploadCommand, answer: Answer) -> None:
         try:
-            facts = self._storage.write(command.path, lambda: self._wanted(command), command.size)
+            facts = self._storage.write(command.path, lambda: self._wanted(command), command.size, _failed(answer))
         finally:
             self._stopped.discard(command.task)
         answer(TaskAnswer(facts=facts))
@@ -182,10 +182,11 @@ class Transfers:
         answer(TaskAnswer())
 
     def _move(self, command: MoveCommand, answer: Answer) -> None:
-        answer(TaskAnswer(facts=self._storage.move(command.path, command.to, again=command.again)))
+        facts = self._storage.move(command.path, command.to, again=command.again, failed=_failed(answer))
+        answer(TaskAnswer(facts=facts))
 
     def _delete(self, command: DeleteCommand, answer: Answer) -> None:
-        self._storage.remove(command.path)
+        self._storage.remove(command.path, _failed(answer))
         answer(TaskAnswer())
 
 
@@ -193,6 +194,11 @@ def zeros(size: int) -> Iterator[bytes]:
     """Go through so many zeros."""
     for at in range(0, size, MOST_BYTES):
         yield bytes(min(MOST_BYTES, size - at))
+
+
+def _failed(answer: Answer) -> Failed:
+    """Let the master know of attempts that have failed, while they are repeated here."""
+    return lambda reason: answer(TaskAnswer(done=False, error=reason))
 
 
 def refusal(error: Exception) -> TaskAnswer:

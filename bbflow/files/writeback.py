@@ -1,6 +1,7 @@
 """What goes to the shared storage, and when: oldest first, each object once at a time."""
 
 import errno
+import math
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain, islice
@@ -108,6 +109,10 @@ class WriteBack:
             self._core.save(inode)
         if inode.stored_path:
             self._misplaced[inode.ino] = None
+
+    def is_misplaced(self, inode: Inode) -> bool:
+        """Whether a file's object has another name than the file, and is to be moved."""
+        return inode.ino in self._misplaced
 
     def must_wait(self, inode: Inode, *, sync: bool) -> bool:
         """Whether a commit is answered only once it is written back."""
@@ -227,7 +232,7 @@ class WriteBack:
 
         def done(answer: TaskAnswer) -> None:
             if not answer.done:
-                self._note(path, answer)
+                self._note(path, answer.error)
                 return
             self._end(path)
             self._uploading.pop(inode.ino, None)
@@ -304,7 +309,7 @@ class WriteBack:
 
         def done(answer: TaskAnswer) -> None:
             if not answer.done:
-                self._note(path, answer)
+                self._note(path, answer.error)
                 return
             self._end(path, old)
             if self._failed(path, answer):
@@ -335,7 +340,7 @@ class WriteBack:
 
         def done(answer: TaskAnswer) -> None:
             if not answer.done:
-                self._note(path, answer)
+                self._note(path, answer.error)
                 return
             self._end(path)
             if not self._failed(path, answer) and path in core.doomed:
@@ -361,17 +366,17 @@ class WriteBack:
         core.happened("storage", 0)
         core.happened("written", 0)
 
-    def _note(self, path: str, answer: TaskAnswer) -> None:
-        self.failures[path] = Failure(answer.error, answer.attempts, 0.0)
+    def _note(self, path: str, error: str, again_s: float = math.inf) -> None:
+        """Take down that an attempt has failed."""
+        before = self.failures.get(path)
+        self.failures[path] = Failure(error, (before.attempts if before else 0) + 1, again_s)
 
     def _failed(self, path: str, answer: TaskAnswer) -> bool:
         if answer.errno is None:
             self.failures.pop(path, None)
             return False
         wait_s = 0.0 if answer.errno == errno.EHOSTDOWN else RETRY_S
-        before = self.failures.get(path)
-        attempts = (before.attempts if before else 0) + 1
-        self.failures[path] = Failure(answer.error, attempts, self._core.clock() + wait_s)
+        self._note(path, answer.error, self._core.clock() + wait_s)
         return True
 
     # What is left.

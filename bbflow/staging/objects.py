@@ -31,6 +31,9 @@ PAGE = 1000
 LEAST_FOR_LISTING = 10
 """Objects for whose sizes a page is listed: below that, each is asked for."""
 _TIMEOUT_S = 60
+_NO_ANSWER = re.compile(r"Error performing \w+ (https?://[^/\s]+).*error sending request", re.DOTALL)
+_ROLES = "//169.254.169.254/"
+"""Where hosts of a cloud ask for their role's keys, which is done where no others are given."""
 MOST_PARTS = 10_000
 LEAST_PART_BYTES = 10 << 20
 IN_MEMORY_BYTES = 12 * LEAST_PART_BYTES
@@ -179,7 +182,10 @@ class ObjectStore:
 
     @contextmanager
     def _refusals(self, url: str) -> Iterator[None]:
-        """Turn what trying again wouldn't help into a `SourceError`; the rest stays as it is."""
+        """Turn what trying again wouldn't help into a `SourceError`, and a server that isn't there into an `OSError`.
+
+        obstore tells of the latter only in words, with pages of details behind them.
+        """
         errors = self._obstore.exceptions
         try:
             yield
@@ -189,6 +195,18 @@ class ObjectStore:
             raise forbidden(url) from error
         except (errors.InvalidPathError, errors.NotSupportedError) as error:
             raise SourceError(f"{url} can't be used: {' '.join(str(error).split())[:200]}") from error
+        except (OSError, errors.GenericError) as error:
+            if (reason := _absence(str(error))) is None:
+                raise
+            raise ConnectionError(reason) from None
+
+
+def _absence(words: str) -> str | None:
+    """Say who isn't there of those whom a request needs, and what to do; None if it failed for something else."""
+    if _ROLES in words:
+        return "no keys, and no role of this host: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+    found = _NO_ANSWER.search(words)
+    return f"no S3 server answers at {found[1]}: start it, or name another in AWS_ENDPOINT_URL" if found else None
 
 
 class _Ranges:

@@ -34,6 +34,7 @@ def persist(
     retry: Retry,
     progress: Callable[[], float] = lambda: 0.0,
     sleep: Callable[[float], object] = time.sleep,
+    failed: Callable[[str], object] = lambda reason: None,
 ) -> T:
     """Do something that may fail by bad luck, until it succeeds or there is no hope.
 
@@ -49,6 +50,8 @@ def persist(
         A number that grows with progress: failures before it grew don't count any more.
     sleep
         Waits so many seconds.
+    failed
+        Told why an attempt has failed that is followed by another.
 
     Raises
     ------
@@ -67,7 +70,15 @@ def persist(
         except Exception as error:  # what a client raises depends on the protocol
             failures = 1 if progress() > before else failures + 1
             if failures >= retry.attempts:
-                cause = error.__cause__ or error  # a client may give another error the name of a missing file
-                reason = f"{type(cause).__name__}: {cause}" if str(cause) else type(cause).__name__
-                raise SourceError(f"{url}: gave up after {failures} failures in a row ({reason}): check it") from error
+                raise SourceError(
+                    f"{url}: gave up after {failures} failures in a row ({reason_of(error)}): check it"
+                ) from error
+            failed(reason_of(error))
         sleep(retry.wait_s(failures, random.random()))
+
+
+def reason_of(error: Exception) -> str:
+    """Say why an attempt failed, in a line."""
+    cause = error.__cause__ or error  # a client may give another error the name of a missing file
+    words = str(cause).strip().partition("\n\n")[0]  # what follows are obstore's details
+    return f"{type(cause).__name__}: {words}" if words else type(cause).__name__

@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import threading
+from collections import Counter
 from contextlib import suppress
 
 import pytest
@@ -73,6 +74,27 @@ def test_with_two_replicas_the_loss_of_a_node_loses_nothing(servers):
         client.write(path, content)
     servers.kill("master-io1")
     until(lambda: servers.up(client) == 2, "the loss")
+    assert {path: client.read(path) for path in contents} == contents
+    assert not client.status()[0].lost
+
+
+@pytest.mark.parametrize("nodes", [3, 4])
+def test_the_nodes_that_are_left_take_over_the_copies_of_a_lost_one(servers, nodes):
+    options = ("--node-loss", "1", "--replicas", "2", "--piece", "64KiB")
+    client = servers.start(nodes=nodes, storage=False, master=options)
+    contents = {f"/f{number}": os.urandom(300_000) for number in range(4)}
+    for path, content in contents.items():
+        client.write(path, content)
+    servers.kill("master-io1")
+    copies = 2 * 5 * len(contents)
+    until(lambda: sum(node.pieces for node in client.status()[0].nodes if node.up) == copies, "the new copies")
+    left = [servers.directory / f"master-io{number}/pieces" for number in range(nodes) if number != 1]
+
+    def kept():
+        return Counter((path.name, path.read_bytes()) for folder in left for path in folder.iterdir())
+
+    until(lambda: list(kept().values()) == [2] * (copies // 2), "their bytes")
+    servers.kill("master-io0")
     assert {path: client.read(path) for path in contents} == contents
     assert not client.status()[0].lost
 

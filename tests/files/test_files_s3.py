@@ -1,6 +1,8 @@
 """Before a server that knows S3: what is in the bucket is seen, what is closed comes there, whatever it refuses."""
 
 import os
+import subprocess
+import sys
 import threading
 from contextlib import closing
 from http.client import HTTPConnection
@@ -11,6 +13,8 @@ import obstore
 import pytest
 from obstore.store import S3Store
 from s3server import s3_server
+
+from bbflow.staging.retry import Retry
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +48,30 @@ def test_the_bucket_is_the_namespace_and_gets_plain_objects(servers, bucket):
     client.refresh("/")
     assert client.read("/later") == b"by somebody else"
     assert [entry.path for entry in client.entries("/")] == ["/later", "/moved"]
+
+
+def test_whoever_waits_for_a_server_that_is_gone_is_told_why_with_the_first_attempt(
+    servers, bucket, tmp_path, monkeypatch
+):
+    with s3_server(tmp_path / "log") as url:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", url)
+        client = servers.start(url="s3://bucket/gone", master=("--write-back", "end"))
+        client.write("/f", b"a")
+        assert client.flush(wait_s=60).left == 0
+    client.write("/f", b"b")
+    command = [sys.executable, "-m", "bbflow", "files", "flush", "--contact", str(servers.contact), "--timeout", "60"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as flush:
+        try:
+            said = flush.stderr.readline()
+            ((path, reason, attempts),) = client.status()[0].failed
+            assert flush.poll() is None
+        finally:
+            flush.kill()
+    reason_is = f"no S3 server answers at {url}"
+    assert said.startswith("bbflow: f: ")
+    assert reason_is in said
+    assert (path, reason_is in reason) == ("f", True)
+    assert attempts < Retry().attempts
 
 
 class Throttle(BaseHTTPRequestHandler):

@@ -227,6 +227,7 @@ def test_a_file_that_went_is_open_again_once_its_node_has_begun_to_have_it(tmp_p
     bench.enter(TWO)
     fill = bench.order(TWO, "open", ino=ino, write=False)
     assert fill["op"] == "fill"
+    assert list(bench.say(ONE, "status")["files"]) == ["coming"]
     assert TWO not in bench.said
     bench.say(NODE, "task", task=drop["task"], ok=True)
     assert bench.say(TWO, "statfs")["free"] == ROOM - 4096, "what comes again is counted"

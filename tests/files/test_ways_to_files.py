@@ -69,8 +69,9 @@ def test_the_command_line_copies_lists_and_writes_back(servers, tmp_path, capfdb
     assert b"977 KiB in 1 files" in files("du")
     files("get", "/tree", str(tmp_path / "out"))
     assert (tmp_path / "out/in/sub/x.dat").read_bytes() == content
+    assert b"1 clean: 977 KiB, in memory and in the shared storage" in files("status")
     files("evict")
-    assert b"1 cold" in files("status")
+    assert b"1 cold: 977 KiB, in the shared storage only" in files("status")
     assert files("cat", "/tree/in/sub/x.dat") == content
 
 

@@ -48,6 +48,31 @@ def test_a_move_that_the_storage_refuses_is_tried_again_and_to_the_same_name(ben
     assert (said["left"], said["failed"]) == (0, [])
 
 
+def test_a_failed_attempt_is_told_of_while_the_node_still_tries(bench):
+    bench.close_file(bench.root, "f")
+    upload = bench.command("upload")
+    for number in (1, 2):
+        bench.answer(upload, done=False, error=f"not now, {number}")
+        assert bench.say(ONE, "status")["failed"] == [["f", f"not now, {number}", number]]
+        assert flushed(bench)["failed"] == [["f", f"not now, {number}"]]
+        bench.wait(60.0)
+        assert bench.commands == []
+    refuse(bench, upload)
+    assert bench.say(ONE, "status")["failed"] == [["f", "not now", 3]]
+    bench.wait(11.0)
+    bench.answer(bench.command("upload"), facts=[SIZE, "1"])
+    assert bench.say(ONE, "status")["failed"] == []
+
+
+def test_a_file_whose_object_has_its_old_name_is_not_counted_as_clean(bench):
+    uploaded(bench, "f.part")
+    assert bench.say(ONE, "status")["files"] == {"clean": [1, SIZE]}
+    assert bench.rename("f.part", "f")
+    assert bench.say(ONE, "status")["files"] == {"moving": [1, SIZE]}
+    bench.answer(bench.command("move"), facts=[SIZE, "1"])
+    assert bench.say(ONE, "status")["files"] == {"clean": [1, SIZE]}
+
+
 def test_two_files_that_change_places_both_get_there_though_one_was_written_anew(bench):
     uploaded(bench, "a")
     uploaded(bench, "b")

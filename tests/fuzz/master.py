@@ -67,7 +67,7 @@ NODES = [
         for task in range(1, 6)
     ),
     {"op": "capacity", "bytes": 1 << 16},
-    {"op": "task", "task": FIRST + 2, "errno": 5, "error": "no", "attempts": 2, "done": False},
+    {"op": "task", "task": FIRST + 2, "errno": 5, "error": "no", "done": False},
 ]  # fmt: skip
 
 

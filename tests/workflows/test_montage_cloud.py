@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from bbflow_workflows import montage
 from bbflow_workflows.montage import dag, places
+from bbflow_workflows.montage.__main__ import main
 
 from bbflow.errors import ConfigError
 from bbflow.events import read_events
@@ -104,6 +105,24 @@ def test_a_mosaic_goes_from_bucket_to_bucket_over_the_mount_and_is_the_local_one
     tiles = ["region.hdr", "tile_0_0.fits", "tile_0_1.fits"]
     assert profile["input_bytes"] == sum((local / "survey" / name).stat().st_size for name in tiles)
     assert assumed
+
+
+@pytest.mark.parametrize("endpoint", ["http://127.0.0.1:9", "https://s3.invalid"])
+@pytest.mark.parametrize("command", ["tiles", "mosaic from", "mosaic to"])
+def test_a_bucket_out_of_reach_is_one_clear_error_before_anything_is_computed(
+    local, monkeypatch, capfd, tmp_path, command, endpoint
+):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    words = {
+        "tiles": ["tiles", "s3://bucket/other"],
+        "mosaic from": ["mosaic", "s3://bucket/survey", "--output", str(tmp_path / "out")],
+        "mosaic to": ["mosaic", str(local / "survey"), "--output", "s3://bucket/out"],
+    }
+    assert main(words[command]) == 1
+    told = capfd.readouterr()
+    assert f"no S3 server answers at {endpoint}: start it, or name another in AWS_ENDPOINT_URL" in told.err
+    assert told.err.count("\n") == 1
+    assert not (tmp_path / "out").exists()
 
 
 def test_pegasus_is_told_where_in_the_bucket_its_inputs_lie(bucket, local, tmp_path):

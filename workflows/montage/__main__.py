@@ -26,7 +26,7 @@ from tempfile import TemporaryDirectory
 import parsl
 from bbflow_workflows.montage import REGION, TRUTH, Survey, make_mosaic, make_tiles, measure, read_truth
 from bbflow_workflows.montage.configs import local_config, staged_buffer, staged_config
-from bbflow_workflows.montage.places import at_hand, below, filling, has, is_remote, on_mount, put, tiles_in
+from bbflow_workflows.montage.places import at_hand, below, filling, has, is_remote, on_mount, put, reach, tiles_in
 from parsl.config import Config
 
 from bbflow.errors import BbflowError
@@ -91,6 +91,7 @@ def _add_places(parser: argparse.ArgumentParser) -> None:
 
 def _tiles(options: argparse.Namespace) -> int:
     survey = Survey(**{field.name: getattr(options, field.name) for field in fields(Survey)})
+    reach(options.directory)
     with filling(options.directory) as directory:
         make_tiles(directory, survey)
     print(f"montage: {survey.rows * survey.columns} tiles of {survey.pixels} x {survey.pixels} in {options.directory}")
@@ -103,6 +104,7 @@ def _pegasus(options: argparse.Namespace) -> int:
     from bbflow_workflows.montage import dag, planned
 
     survey, output = (on_mount(place, options.mount) for place in (options.directory, options.output))
+    reach(output)
     # Pegasus keeps its catalogs, and works, in directories only.
     folder = Path(options.folder or ("montage-out" if is_remote(output) else output))
     (folder / "pegasus").mkdir(parents=True, exist_ok=True)
@@ -131,6 +133,7 @@ def _pegasus(options: argparse.Namespace) -> int:
 
 def _mosaic(options: argparse.Namespace) -> int:
     survey, output = (on_mount(place, options.mount) for place in (options.directory, options.output))
+    reach(output)
     tiles = tiles_in(survey)
     # Parsl finds its own programs on PATH, and a virtual environment need not be there.
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"

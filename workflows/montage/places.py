@@ -3,17 +3,22 @@
 import os
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
 
-from bbflow.errors import ConfigError
+from bbflow.errors import ConfigError, MissingSourceError
+from bbflow.staging.facts import Listed
+from bbflow.staging.retry import Retry, persist
 from bbflow.staging.sources import Sources, local_path
 
 Place = str | os.PathLike[str]
 TILES = "tile*.fits"
+RETRY = Retry(attempts=5)
+"""About two seconds: somebody waits for it."""
 
 
 def is_remote(place: Place) -> bool:
@@ -41,8 +46,7 @@ def tiles_in(place: Place) -> list[str]:
     ValueError
         If there are none.
     """
-    files, _ = Sources().children(named(place))
-    tiles = sorted(below(place, file.name) for file in files if fnmatchcase(file.name, TILES))
+    tiles = sorted(below(place, file.name) for file in _files(place) if fnmatchcase(file.name, TILES))
     if not tiles:
         raise ValueError(f"{place} has no {TILES}: make some with the command 'tiles'")
     return tiles
@@ -50,8 +54,26 @@ def tiles_in(place: Place) -> list[str]:
 
 def has(place: Place, name: str) -> bool:
     """Whether a place has a file of this name."""
-    files, _ = Sources().children(named(place))
-    return any(file.name == name for file in files)
+    return any(file.name == name for file in _files(place))
+
+
+def reach(place: Place) -> None:
+    """Look whether a place answers, before anything is computed for it; it may be empty yet.
+
+    Raises
+    ------
+    SourceError
+        If it doesn't.
+    """
+    if is_remote(place):
+        with suppress(MissingSourceError):
+            _files(place)
+
+
+def _files(place: Place) -> list[Listed]:
+    url = named(place)
+    files, _ = persist(lambda: Sources().children(url), url, RETRY)
+    return files
 
 
 @contextmanager
@@ -63,10 +85,14 @@ def at_hand(urls: Sequence[str]) -> Iterator[list[Path]]:
 
 
 def _copied(sources: Sources, url: str, scratch: Path) -> Path:
-    facts = sources.facts(url)
     path = scratch / url.rpartition("/")[2]
-    with sources.open(url, facts) as reader:
-        path.write_bytes(reader.read(0, facts.size_bytes or 0))
+
+    def copy() -> None:
+        facts = sources.facts(url)
+        with sources.open(url, facts) as reader:
+            path.write_bytes(reader.read(0, facts.size_bytes or 0))
+
+    persist(copy, url, RETRY)
     return path
 
 
@@ -87,8 +113,12 @@ def put(files: Sequence[Path], place: Place) -> None:
     sources = Sources()
     for file in files:
         if (target := below(place, file.name)) != str(file.absolute()):
-            with file.open("rb") as content, sources.create(target, file.stat().st_size) as copy:
-                shutil.copyfileobj(content, copy)
+            persist(partial(_put, sources, file, target), target, RETRY)
+
+
+def _put(sources: Sources, file: Path, target: str) -> None:
+    with file.open("rb") as content, sources.create(target, file.stat().st_size) as copy:
+        shutil.copyfileobj(content, copy)
 
 
 def on_mount(place: Place, mounted: str | None) -> str:

@@ -1,0 +1,55 @@
+"""What the shared storage refuses, told while somebody waits for it to take files."""
+
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from bbflow.errors import NodeError
+from bbflow.files.client import FilesClient
+from bbflow.files.replies import OverviewReply
+
+LOOK_S = 1.0
+"""How often the masters are asked."""
+
+
+class Refusals:
+    """Tells on standard error why files aren't written back, each file once."""
+
+    def __init__(self) -> None:
+        self._told: set[str] = set()
+
+    def tell(self, failed: Iterable[tuple[str, str]]) -> None:
+        """Tell of files, and why, unless that was done."""
+        for path, error in failed:
+            if path not in self._told:
+                self._told.add(path)
+                print(f"bbflow: {path}: {error}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def telling_refusals(contact: Path, below: str = "/") -> Iterator[Refusals]:
+    """Tell, for as long as a ``with`` lasts, what the storage refuses of the files below a path."""
+    refusals, is_over = Refusals(), threading.Event()
+
+    def watch() -> None:
+        with suppress(NodeError, OSError), FilesClient(contact) as client:  # the other one tells what is wrong
+            while not is_over.wait(LOOK_S):
+                for status in client.status():
+                    refusals.tell(_refused(status, below))
+
+    watching = threading.Thread(target=watch, name="bbflow-refusals", daemon=True)
+    watching.start()
+    try:
+        yield refusals
+    finally:
+        is_over.set()
+        watching.join(LOOK_S)
+
+
+def _refused(status: OverviewReply, below: str) -> Iterator[tuple[str, str]]:
+    tree = f"/{below.strip('/')}".rstrip("/")
+    for path, error, _ in status.failed:
+        if f"{status.subtree.rstrip('/')}/{path}/".startswith(tree + "/"):
+            yield path, error
