@@ -3,6 +3,7 @@
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 
 from bbflow.layouts import Layout, Layouts
 from bbflow.records import Step, check_fits
@@ -243,7 +244,8 @@ class Stream:
         if not self.consumers and not self.dropped:
             return []
         safe = self.last if self.dropped else min(cursor.step for cursor in self.consumers.values())
-        passed = [number for number in self.steps if number <= safe and not self.is_read(number)]
+        # Steps lie in their order: with thousands of them held, to look at each would take longer than the record itself.
+        passed = [number for number in takewhile(safe.__ge__, self.steps) if not self.is_read(number)]
         return [extent for number in passed for extent in self._forget(number)]
 
     def is_read(self, step: int) -> bool:
