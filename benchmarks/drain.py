@@ -4,6 +4,7 @@ import os
 import shutil
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -14,6 +15,7 @@ import adios2
 import bbflow_adios2
 import numpy as np
 import xarray as xr
+import yaml
 
 import bbflow
 from bbflow.events import read_events
@@ -152,11 +154,13 @@ def _drain(steps: Steps, raw: dict[str, Any], folder: Path) -> tuple[float, int,
         steps.write(xml, "field")
         ballast = _ballast(steps, folder)
         os.sync()
-        with buffer.analyse(config | {"raw": raw or "all", "workers": {"threads": 1}}) as analysis:
-            while not (folder / "out" / "raw.zarr").exists():
+        (folder / "analysis.yml").write_text(yaml.safe_dump(config | {"raw": raw or "all", "workers": {"threads": 1}}))
+        words = [sys.executable, "-m", "bbflow", "fold", str(folder / "analysis.yml"), "--contact", str(buffer.contact)]
+        with subprocess.Popen(words) as analysis:
+            while not (folder / "out" / "raw.zarr").exists() and analysis.poll() is None:
                 time.sleep(0.001)
             ballast.unlink()
-            analysis.wait()
+        assert analysis.returncode == 0
     drains = [event for event in read_events(folder / "out") if event["event"] == "drain"]
     assert sum(event["bytes"] for event in drains) == steps.bytes
     files = [path for path in (folder / "out" / "raw.zarr").rglob("*") if path.is_file()]

@@ -20,6 +20,9 @@ from bbflow.prepared import TOLD
 if TYPE_CHECKING:  # 'bbflow run' shares the options below, and starts this process before it imports anything large
     from bbflow.config import Config
 
+SWITCH_S = 0.0005
+"""So long Dask's loop waits while the driver plans: a tenth of the default, and a task needs it several times."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
@@ -83,6 +86,7 @@ def run(options: argparse.Namespace) -> int:
     """Run the command."""
     name_semaphores()
     with_one_thread()
+    sys.setswitchinterval(SWITCH_S)
     gc.disable()  # what is imported stays: looking for garbage in it takes a tenth of the time
     from bbflow.api import connect
     from bbflow.course import INCOMPLETE

@@ -244,7 +244,7 @@ class Stream:
         if not self.consumers and not self.dropped:
             return []
         safe = self.last if self.dropped else min(cursor.step for cursor in self.consumers.values())
-        # Steps lie in their order: with thousands of them held, to look at each would take longer than the record itself.
+        # Steps lie in their order: to look at each of thousands would take longer than all else that a record does.
         passed = [number for number in takewhile(safe.__ge__, self.steps) if not self.is_read(number)]
         return [extent for number in passed for extent in self._forget(number)]
 
