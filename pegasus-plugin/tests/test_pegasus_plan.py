@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 
 import pytest
 from bbflow_pegasus.cli import main
@@ -137,3 +138,9 @@ def test_jobs_of_all_sites_stage_through_the_burst_buffer_unless_something_else_
 def test_the_site_is_that_of_the_properties(pegasus):
     (pegasus.parent / "my.properties").write_text("pegasus.bbflow.site = fast\n")
     assert with_staging_site(["--conf", "my.properties", "w"])[:2] == ["--staging-site", "condorpool=fast"]
+
+
+def test_pegasus_accepts_the_python_of_an_environment_that_is_activated():
+    # pegasus-preflight-check, without which pegasus-plan does nothing, imports these by the first python3 on PATH.
+    done = subprocess.run([sys.executable, "-c", "import yaml, git"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
