@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from bbflow.landing.shown import Shown
@@ -196,9 +197,9 @@ class StreamView:
         """Whether no further step will come."""
         return self.status in ENDED
 
-    def steps_after(self, cursor: int) -> list[int]:
-        """Numbers of the complete steps above `cursor`, oldest first; discarded ones are left out."""
-        return [number for number in range(cursor + 1, self.frontier + 1) if self._is_complete(number)]
+    def steps_after(self, cursor: int, most: int | None = None) -> list[int]:
+        """Numbers of the complete steps above `cursor`, oldest first, so many at most; discarded ones are left out."""
+        return list(islice(filter(self._is_complete, range(cursor + 1, self.frontier + 1)), most))
 
     def _is_complete(self, number: int) -> bool:
         """Whether the parts of all ranks that land on nodes we know are there, or were."""
@@ -219,7 +220,7 @@ class StreamView:
         ranks = sum(self._ranks_of(name, number) for name in self.taking_part)
         return ranks >= max((view.writers for view in self.taking_part.values()), default=0)
 
-    def torn_after(self, cursor: int, complete: Sequence[int]) -> list[int]:
+    def torn_after(self, cursor: int, complete: Sequence[int], through: int) -> list[int]:
         """Numbers of the settled steps above `cursor` of which a node that we know has lost its part, oldest first.
 
         Parameters
@@ -228,8 +229,10 @@ class StreamView:
             A step's number.
         complete
             What `steps_after` gives for it.
+        through
+            Steps after this one aren't looked at.
         """
-        settled = range(cursor + 1, self.frontier + 1) if self._whole else ()
+        settled = range(cursor + 1, through + 1) if self._whole else ()
         return sorted({*settled}.difference(self.discarded, complete))
 
     def held_after(self, cursor: int) -> list[int]:

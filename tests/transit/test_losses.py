@@ -123,7 +123,11 @@ def test_steps_that_a_node_has_lost_its_part_of_are_told_from_those_that_were_dr
     view = StreamView(["a", "b"], {"a": -1, "b": -1})
     view.update("a", reply(steps=[(0, 1), (1, 1), (3, 1)], last=3, discarded=[2]))
     view.update("b", reply(steps=[(3, 1)], last=3))
-    assert (view.torn_after(-1, view.steps_after(-1)), view.steps_after(-1)) == ([0, 1], [3])
+    assert (view.torn_after(-1, view.steps_after(-1), view.frontier), view.steps_after(-1)) == ([0, 1], [3])
+    view.update("a", reply(steps=[(4, 1), (5, 1)], last=5, discarded=[2]))
+    view.update("b", reply(steps=[(5, 1)], last=5))
+    assert (view.steps_after(-1, 1), view.torn_after(-1, [3], 3)) == ([3], [0, 1])
+    assert (view.steps_after(3), view.torn_after(3, [5], view.frontier)) == ([5], [4])
 
 
 def test_a_node_that_its_ranks_have_left_is_waited_for_as_long_as_it_has_more_to_tell():
@@ -132,7 +136,8 @@ def test_a_node_that_its_ranks_have_left_is_waited_for_as_long_as_it_has_more_to
     view.update("b", reply(steps=[(0, 1)], last=0, more=True))
     assert view.steps_after(-1) == [0]
     view.update("b", reply(steps=[(1, 1)], last=1))
-    assert (view.steps_after(0), view.torn_after(-1, view.steps_after(-1)), view.unaware) == ([1, 2], [], ["b"])
+    assert (view.steps_after(0), view.unaware) == ([1, 2], ["b"])
+    assert view.torn_after(-1, view.steps_after(-1), view.frontier) == []
 
 
 def test_without_a_node_the_others_steps_count_once_its_ranks_have_come():
