@@ -105,6 +105,8 @@ def _pegasus(options: argparse.Namespace) -> int:
 
     survey, output = (on_mount(place, options.mount) for place in (options.directory, options.output))
     reach(output)
+    if options.where == "condor" and is_remote(survey):
+        planned.reach_without_keys(survey)
     # Pegasus keeps its catalogs, and works, in directories only.
     folder = Path(options.folder or ("montage-out" if is_remote(output) else output))
     (folder / "pegasus").mkdir(parents=True, exist_ok=True)
