@@ -169,7 +169,8 @@ def test_keys_that_htcondors_jobs_would_not_see_are_missed_before_anything_is_pl
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("AWS_SHARED_CREDENTIALS_FILE", raising=False)
     folder = tmp_path / "peg"
-    assert main(["pegasus", f"{bucket}/survey", "--output", str(tmp_path / "out"), "--folder", str(folder)]) == 1
+    words = ["pegasus", f"{bucket}/survey", "--output", str(tmp_path / "out"), "--folder", str(folder)]
+    assert main([*words, "--burst-buffer", str(tmp_path / "bb")]) == 1
     said = capsys.readouterr().err
     assert "write the keys into ~/.aws/credentials" in said
     assert len(said.splitlines()) == 1
@@ -177,3 +178,11 @@ def test_keys_that_htcondors_jobs_would_not_see_are_missed_before_anything_is_pl
     (tmp_path / ".aws").mkdir()
     (tmp_path / ".aws/credentials").write_text("[default]\naws_access_key_id = key\naws_secret_access_key = secret\n")
     planned.reach_without_keys(f"{bucket}/survey")
+
+
+def test_pegasus_reads_a_bucket_only_over_a_burst_buffer(tmp_path, capsys):
+    folder = tmp_path / "peg"
+    words = ["pegasus", "s3://bucket/survey", "--output", str(tmp_path / "out"), "--folder", str(folder)]
+    assert main([*words, "--where", "shell"]) == 1
+    assert "with --burst-buffer DIR" in capsys.readouterr().err
+    assert not folder.exists()
