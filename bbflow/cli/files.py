@@ -225,12 +225,18 @@ def _tell(status: OverviewReply) -> None:
     behind = f"before {status.storage}, written back: {status.write_back}" if status.storage else "before nothing"
     print(f"{status.subtree}: {behind}; {status.open} files are open in {status.sessions} sessions")
     for node in status.nodes:
+        if node.lost:
+            print(f"  IOnode {node.name} on {node.host}: LOST, it was away for longer than --node-loss says")
+            continue
         state = "up" if node.up else "AWAY"
         free, capacity = format_bytes(max(node.free_bytes, 0)), format_bytes(node.capacity)
         print(f"  IOnode {node.name} on {node.host}: {state}, {free} of {capacity} free, {node.pieces} pieces")
     for state, (count, size) in sorted(status.files.items()):
         where = "in memory only" if state == "dirty" and not status.storage else STATES[state]
         print(f"  {count} {state}: {format_bytes(size)}, {where}")
+    if status.thin:
+        copies = f"fewer than {status.replicas} copies"
+        print(f"  {status.thin} in memory only have {copies}, until there are IOnodes with room for them")
     if status.oldest_dirty_s:
         print(f"  the oldest has waited for {status.oldest_dirty_s:.0f} s to be written back")
     for path, error, attempts in status.failed:

@@ -77,7 +77,7 @@ class Master:
         naming = Naming(core, self._opening, self._scanning, self._write_back)
         self._prefetching = Prefetching(core, self._filling)
         overview = self._overview = Overview(
-            core, self._filling, self._prefetching, self._scanning, self._write_back, self._fleet
+            core, self._filling, self._prefetching, self._scanning, self._write_back, self._fleet, self._replicas
         )
         locks = Locks(core)
         self._once = Once(core, self._opening.undo)

@@ -12,6 +12,7 @@ from bbflow.files.image import MissingEntry
 from bbflow.files.inodes import DIRECTORY, FILE, Inode
 from bbflow.files.permissions import READ, check_access
 from bbflow.files.prefetching import Prefetching
+from bbflow.files.replicas import Replicas
 from bbflow.files.replies import (
     EvictReply,
     FileReply,
@@ -43,7 +44,7 @@ class Overview:
     ----------
     core
         The master's state.
-    filling, prefetching, scanning, write_back, fleet
+    filling, prefetching, scanning, write_back, fleet, replicas
         Its other parts.
     """
 
@@ -55,9 +56,10 @@ class Overview:
         scanning: Scanning,
         write_back: WriteBack,
         fleet: Fleet,
+        replicas: Replicas,
     ) -> None:
         self._core, self._filling, self._prefetching, self._scanning = core, filling, prefetching, scanning
-        self._write_back, self._fleet = write_back, fleet
+        self._write_back, self._fleet, self._replicas = write_back, fleet, replicas
         self.is_over = False
         """Whether somebody has asked for the end of it all."""
         self.requests: Answers = {
@@ -72,10 +74,11 @@ class Overview:
         """What clients may ask."""
 
     def _statfs(self, call: AnyCall) -> StatfsReply:
-        nodes = self._core.nodes.values()
+        core = self._core
+        nodes = [node for node in core.nodes.values() if not node.is_lost(core.clock(), core.options.node_loss_s)]
         capacity = sum(node.capacity for node in nodes)
         taken = sum(node.placed_bytes + node.leaving_bytes for node in nodes)
-        files = len(self._core.image.inodes)
+        files = len(core.image.inodes)
         return StatfsReply(capacity=capacity, free=max(capacity - taken, 0), files=files)
 
     def _status(self, call: AnyCall) -> OverviewReply:
@@ -109,6 +112,8 @@ class Overview:
                 if ino in image.inodes and image.inodes[ino].parent
             ),
             lost=tuple(sorted(lost)),
+            replicas=core.options.replicas,
+            thin=sum(map(self._replicas.is_thin, files)),
         )
 
     def _state(self, inode: Inode) -> str:
@@ -119,11 +124,12 @@ class Overview:
         return "moving" if is_moving else inode.state
 
     def _node(self, name: str) -> IonodeStatus:
-        node = self._core.nodes[name]
+        core, node = self._core, self._core.nodes[name]
         return IonodeStatus(
             name=name,
             host=node.address.host,
             up=node.peer is not None,
+            lost=node.is_lost(core.clock(), core.options.node_loss_s),
             capacity=node.capacity,
             placed_bytes=node.placed_bytes,
             granted_bytes=node.granted_bytes,

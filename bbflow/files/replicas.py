@@ -86,6 +86,12 @@ class Replicas:
             if inode.ring and inode.replicas < wanted and inode.state != "clean":
                 self.thin[inode.ino] = None
 
+    def is_thin(self, inode: Inode) -> bool:
+        """Whether a file that is in memory only has fewer copies than it is to have, and none is on its way."""
+        if inode.lost or inode.state not in ("dirty", "scratch") or not any(version for version, _ in inode.pieces):
+            return False
+        return inode.ino in self.thin or inode.replicas < self._core.options.replicas
+
     def _widen(self, inode: Inode) -> None:
         """Give a file, of which each node of its ring has all pieces, further nodes."""
         if inode.replicas < len(inode.ring) or inode.writer:

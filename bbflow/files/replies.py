@@ -218,6 +218,8 @@ class IonodeStatus(Struct, frozen=True, kw_only=True):
     name: str
     host: str
     up: bool
+    lost: bool = False
+    """Whether it has been away for so long that its bytes count as lost."""
     capacity: Whole
     placed_bytes: Whole
     granted_bytes: Whole
@@ -253,6 +255,10 @@ class OverviewReply(FileReply, frozen=True, kw_only=True):
     """Not read: path and why."""
     lost: tuple[str, ...]
     """Paths of files whose bytes went with their node."""
+    replicas: Count = 1
+    """Copies that each file in memory is to have."""
+    thin: Count = 0
+    """Files that have fewer, and are in no shared storage."""
 
 
 class UsageReply(FileReply, frozen=True, kw_only=True):

@@ -155,6 +155,16 @@ def test_nothing_counts_that_was_written_without_room(bench):
     assert bench.say(ONE, "statfs")["free"] == ROOM - 8192
 
 
+def test_a_node_that_is_lost_has_no_room(bench):
+    bench.enter(ONE)
+    bench.master.disconnect(NODE)
+    bench.wait(59.0)
+    assert bench.say(ONE, "statfs")["capacity"] == ROOM, "it may be back"
+    bench.wait(2.0)
+    room = bench.say(ONE, "statfs")
+    assert (room["capacity"], room["free"]) == (0, 0)
+
+
 def test_a_commit_of_somebody_elses_pieces_is_refused(bench):
     bench.enter(ONE)
     made = bench.say(ONE, "create", parent=bench.root, name="f", mode=0o600, exclusive=True)

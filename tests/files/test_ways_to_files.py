@@ -75,6 +75,24 @@ def test_the_command_line_copies_lists_and_writes_back(servers, tmp_path, capfdb
     assert files("cat", "/tree/in/sub/x.dat") == content
 
 
+def test_the_status_says_which_node_is_lost_and_how_many_files_lack_a_copy(servers, capfd):
+    client = servers.start(nodes=2, storage=False, master=("--node-loss", "1", "--replicas", "2"))
+
+    def status():
+        assert main(["files", "status", "--contact", str(servers.contact)]) == 0
+        return capfd.readouterr().out
+
+    client.write("/a", b"a")
+    client.write("/empty", b"")
+    assert "copies" not in status()
+    servers.kill("master-io1")
+    until(lambda: "IOnode master-io1 on" in status() and ": LOST" in status(), "the loss")
+    client.write("/b", b"b")
+    until(lambda: "2 in memory only have fewer than 2 copies" in status(), "both files")
+    servers.spawn("other", "ionode", "--name", "other", "--capacity", "1MiB")
+    until(lambda: "copies" not in status(), "the copies on another node")
+
+
 def is_server_in(process, directory):
     try:
         words = process.cmdline()

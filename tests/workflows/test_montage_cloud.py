@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from bbflow_workflows import montage
-from bbflow_workflows.montage import dag, places
+from bbflow_workflows.montage import dag, places, planned
 from bbflow_workflows.montage.__main__ import main
 
 from bbflow.errors import ConfigError
@@ -161,3 +161,28 @@ def test_a_mount_that_can_not_serve_is_one_clear_error(mounted, said):
 def test_a_bucket_without_tiles_is_one_clear_error(bucket):
     with pytest.raises(ValueError, match=r"s3://bucket/nothing has no tile\*\.fits"):
         places.tiles_in(f"{bucket}/nothing")
+
+
+def test_keys_that_htcondors_jobs_would_not_see_are_missed_before_anything_is_planned(
+    local, bucket, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("AWS_SHARED_CREDENTIALS_FILE", raising=False)
+    folder = tmp_path / "peg"
+    words = ["pegasus", f"{bucket}/survey", "--output", str(tmp_path / "out"), "--folder", str(folder)]
+    assert main([*words, "--burst-buffer", str(tmp_path / "bb")]) == 1
+    said = capsys.readouterr().err
+    assert "write the keys into ~/.aws/credentials" in said
+    assert len(said.splitlines()) == 1
+    assert not folder.exists()
+    (tmp_path / ".aws").mkdir()
+    (tmp_path / ".aws/credentials").write_text("[default]\naws_access_key_id = key\naws_secret_access_key = secret\n")
+    planned.reach_without_keys(f"{bucket}/survey")
+
+
+def test_pegasus_reads_a_bucket_only_over_a_burst_buffer(tmp_path, capsys):
+    folder = tmp_path / "peg"
+    words = ["pegasus", "s3://bucket/survey", "--output", str(tmp_path / "out"), "--folder", str(folder)]
+    assert main([*words, "--where", "shell"]) == 1
+    assert "with --burst-buffer DIR" in capsys.readouterr().err
+    assert not folder.exists()

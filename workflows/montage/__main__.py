@@ -29,7 +29,7 @@ from bbflow_workflows.montage.configs import local_config, staged_buffer, staged
 from bbflow_workflows.montage.places import at_hand, below, filling, has, is_remote, on_mount, put, reach, tiles_in
 from parsl.config import Config
 
-from bbflow.errors import BbflowError
+from bbflow.errors import BbflowError, ConfigError
 from bbflow.events import EventLog
 
 
@@ -105,6 +105,12 @@ def _pegasus(options: argparse.Namespace) -> int:
 
     survey, output = (on_mount(place, options.mount) for place in (options.directory, options.output))
     reach(output)
+    if survey.startswith("s3://") and not options.burst_buffer:
+        raise ConfigError(
+            f"Pegasus's own transfers need a user in {survey}: stage by bbflow's, with --burst-buffer DIR"
+        )
+    if options.where == "condor" and is_remote(survey):
+        planned.reach_without_keys(survey)
     # Pegasus keeps its catalogs, and works, in directories only.
     folder = Path(options.folder or ("montage-out" if is_remote(output) else output))
     (folder / "pegasus").mkdir(parents=True, exist_ok=True)

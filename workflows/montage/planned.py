@@ -13,6 +13,7 @@ from pathlib import Path
 from bbflow_pegasus import BurstBufferSite
 from bbflow_pegasus.settings import installed
 from bbflow_workflows.montage.dag import Abstract, transformations
+from bbflow_workflows.montage.places import Place, named
 from bbflow_workflows.montage.shell import completed
 from Pegasus.api import (
     OS,
@@ -27,7 +28,7 @@ from Pegasus.api import (
     TransformationCatalog,
 )
 
-from bbflow.errors import MissingToolError, TaskError
+from bbflow.errors import ConfigError, MissingToolError, TaskError
 
 SCRATCH = "scratch"
 """Staging site without a burst buffer."""
@@ -35,6 +36,7 @@ LOCAL, POOL = "local", "condorpool"
 BUCKETS = ("AWS_ENDPOINT_URL", "AWS_REGION", "AWS_PROFILE", "AWS_SHARED_CREDENTIALS_FILE")
 """Variables that say where buckets are, and where the keys to them; keys themselves never get into a catalog."""
 _POLL_S = 1.0
+_REACH = "import sys; from bbflow_workflows.montage import places; places.reach(sys.argv[1])"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,25 @@ def run(abstract: Abstract, settings: Settings) -> Path:
         _call([_tool("pegasus-run"), str(submit)], settings.folder)
         wait(submit)
     return submit
+
+
+def reach_without_keys(place: Place) -> None:
+    """Look whether HTCondor's jobs can read what lies in a bucket, who see none of the keys in this environment.
+
+    Raises
+    ------
+    ConfigError
+        If they can't.
+    """
+    theirs = {name: value for name, value in os.environ.items() if name in BUCKETS or not name.startswith("AWS_")}
+    words = [sys.executable, "-c", _REACH, named(place)]
+    done = subprocess.run(words, env=theirs, text=True, capture_output=True, check=False)
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or [f"code {done.returncode}"])[-1]
+        raise ConfigError(
+            f"HTCondor's jobs, which don't get the keys of this environment, couldn't read {named(place)}: "
+            f"write the keys into ~/.aws/credentials (a job would say: {reason})"
+        )
 
 
 def write_catalogs(abstract: Abstract, settings: Settings) -> None:
