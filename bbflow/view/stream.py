@@ -220,6 +220,12 @@ class StreamView:
         ranks = sum(self._ranks_of(name, number) for name in self.taking_part)
         return ranks >= max((view.writers for view in self.taking_part.values()), default=0)
 
+    def settled_after(self, cursor: int, most: int) -> tuple[list[int], list[int]]:
+        """Numbers of the first settled steps above `cursor`, so many at most, and those of torn ones (`torn_after`)."""
+        complete = self.steps_after(cursor, most)
+        torn = self.torn_after(cursor, complete, complete[-1] if len(complete) == most else self.frontier)
+        return sorted([*complete, *torn])[:most], torn
+
     def torn_after(self, cursor: int, complete: Sequence[int], through: int) -> list[int]:
         """Numbers of the settled steps above `cursor` of which a node that we know has lost its part, oldest first.
 

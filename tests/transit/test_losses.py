@@ -128,6 +128,12 @@ def test_steps_that_a_node_has_lost_its_part_of_are_told_from_those_that_were_dr
     view.update("b", reply(steps=[(5, 1)], last=5))
     assert (view.steps_after(-1, 1), view.torn_after(-1, [3], 3)) == ([3], [0, 1])
     assert (view.steps_after(3), view.torn_after(3, [5], view.frontier)) == ([5], [4])
+    assert [view.settled_after(-1, most) for most in (2, 4, 9)] == [
+        ([0, 1], [0, 1, 4]),
+        ([0, 1, 3, 4], [0, 1, 4]),
+        ([0, 1, 3, 4, 5], [0, 1, 4]),
+    ]
+    assert view.settled_after(-1, 1) == ([0], [0, 1])
 
 
 def test_a_node_that_its_ranks_have_left_is_waited_for_as_long_as_it_has_more_to_tell():

@@ -124,10 +124,7 @@ class Folding:
             variables don't cover the same regions.
         """
         batch = Batch((), (), {}, self.cursor)
-        most = self.config.workers.batch_steps
-        complete = view.steps_after(self.cursor, most)
-        torn = view.torn_after(self.cursor, complete, complete[-1] if len(complete) == most else view.frontier)
-        numbers = sorted([*complete, *torn])[:most]
+        numbers, torn = view.settled_after(self.cursor, self.config.workers.batch_steps)
         for at, number in enumerate(numbers):
             parts = parts_of(view, number)
             if number in torn or (self.losses and self._lacks_time(parts, clock)):
