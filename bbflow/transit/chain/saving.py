@@ -24,7 +24,7 @@ from bbflow.transit.folding.inputs import Inputs
 from bbflow.transit.folding.kept import Kept
 from bbflow.transit.folding.lanes import state_sizes
 from bbflow.transit.folding.layouts import by_region, layout_of
-from bbflow.transit.folding.neighbours import PlacedShard, neighbours
+from bbflow.transit.folding.neighbours import PlacedShard
 from bbflow.transit.folding.reduce import together
 from bbflow.transit.folding.shards import Region, Room, ShardState, StatePlace, overlapping
 from bbflow.transit.folding.slots import BASE, CARRIED, INNER, OUTER, Keys, StateSlot
@@ -124,16 +124,10 @@ def _add(work: SaveWork, wholes: Mapping[StateSlot, _Whole], shard: ShardState, 
 
 def _add_alike(work: SaveWork, slot: StateSlot, whole: _Whole, shards: Sequence[ShardState]) -> None:
     """Add one state of each of some shards, whose points are nobody else's: small ones that lie alike together."""
-    alike: dict[tuple[int, ...], list[PlacedShard]] = {}
-    for shard in shards:
-        places = places_of(shard.files, _sources(slot, work.target.keys))
-        if places:
-            alike.setdefault(shard.count, []).append(PlacedShard(shard, places))
-    for count, placed in alike.items():
-        each = work.target.layout(work.diagnostic, slot, count)
-        for part in (together(each, run) for run in neighbours(each, placed)):
-            layout = work.target.layout(work.diagnostic, slot, part.count)
-            _add_state(whole.fields, layout, part.region, part.merged(layout), shared=False)
+    placed = [PlacedShard(shard, places_of(shard.files, _sources(slot, work.target.keys))) for shard in shards]
+    for part in together(work.diagnostic, slot.level, (item for item in placed if item.places)):
+        layout = work.target.layout(work.diagnostic, slot, part.count)
+        _add_state(whole.fields, layout, part.region, part.merged(layout), shared=False)
 
 
 def _state_of(layout: StateLayout, slot: StateSlot, places: Sequence[StatePlace]) -> bytearray:

@@ -91,32 +91,38 @@ def partials_of(
     diagnostic: Diagnostic, span: ReducedSpan, shards: Iterable[ShardState], order: int
 ) -> Iterator[Partial]:
     """Give what some shards have of a window's span: each by itself, or small ones that lie alike together."""
-    alike: dict[tuple[str, tuple[int, ...]], list[PlacedShard]] = {}
+    placed = []
     for shard in shards:
         if span.inner_ends:
             yield partial_of(diagnostic, span, shard, order)
         else:
             slots = [*slots_of(OUTER, span.window, span.keys), *([BASE[OUTER]] if _is_in(span, shard) else [])]
-            held = PlacedShard(shard, places_of(shard.files, slots))
-            alike.setdefault((shard.dtype, shard.count), []).append(held)
-    for (dtype, count), items in alike.items():
-        layout = layout_of(diagnostic, OUTER, np.dtype(dtype), count)
-        for run in neighbours(layout, items):
-            yield together(layout, run, order)
+            placed.append(PlacedShard(shard, places_of(shard.files, slots)))
+    yield from together(diagnostic, OUTER, placed, order)
 
 
-def together(layout: StateLayout, run: Sequence[PlacedShard], order: int = 0) -> Partial:
-    """Give what some neighbours have; one alone is only mapped.
+def together(diagnostic: Diagnostic, level: str, placed: Iterable[PlacedShard], order: int = 0) -> Iterator[Partial]:
+    """Give what some shards have: small ones that lie alike together; one alone is only mapped.
 
     Parameters
     ----------
-    layout
-        Of a state of one of them.
-    run
-        As `neighbours` gives them.
+    diagnostic, level
+        Whose states these are.
+    placed
+        The shards, of one field.
     order
-        Where it merges with others of the same points.
+        Where they merge with others of the same points.
     """
+    alike: dict[tuple[str, tuple[int, ...]], list[PlacedShard]] = {}
+    for item in placed:
+        alike.setdefault((item.shard.dtype, item.shard.count), []).append(item)
+    for (dtype, count), items in alike.items():
+        layout = layout_of(diagnostic, level, np.dtype(dtype), count)
+        for run in neighbours(layout, items):
+            yield _joined(layout, run, order)
+
+
+def _joined(layout: StateLayout, run: Sequence[PlacedShard], order: int) -> Partial:
     own, places = run[0].shard, run[0].places
     if len(run) == 1:
         return Partial(own.start, own.count, own.dtype, tuple(map(map_source, places)), order)
