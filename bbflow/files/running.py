@@ -54,8 +54,8 @@ def run_master(
     make(directory, *MASTER_FILES)
     authority = str(endpoint.certificate.authority.resolve()) if endpoint.certificate else ""
     where = (name, socket.gethostname(), str(directory / SOCKET_NAME), str(directory), endpoint.key)
+    database = Database(directory / DATABASE_NAME)  # first of all: it is open once only
     number = add_master(contact, options.subtree, NodeAddress(*where))  # a place in the file, before it can be reached
-    database = Database(directory / DATABASE_NAME)
     master = Master(database, replace(options, number=number), time.time)
     server = MasterServer(master, name, directory, endpoint, contact, sys.stdin.fileno() if with_parent else None)
     server.stop_at_signals()

@@ -188,6 +188,19 @@ def test_a_master_that_is_killed_while_it_writes_back_goes_on_with_it(servers):
     assert {f"/{path.name}": path.read_bytes() for path in servers.storage.iterdir()} == contents
 
 
+def test_a_second_master_of_one_directory_is_refused_and_the_first_one_goes_on(servers):
+    client = servers.start(storage=False)
+    client.write("/f", b"kept")
+    process, command = servers.processes.pop("master")
+    servers.spawn(*command)
+    second, _ = servers.processes.pop("master")
+    servers.processes["master"] = (process, command)
+    assert second.wait(60)
+    assert "another master has" in (servers.directory / "master.log").read_text()
+    with servers.client() as other:
+        assert other.read("/f") == b"kept"
+
+
 def test_a_host_that_stands_still_holds_others_up_for_its_lease_only(servers):
     client = servers.start(storage=False, master=("--lease", "1"))
     client.write("/f", b"1")

@@ -26,9 +26,8 @@ class Bench:
     def __init__(self, directory, **options):
         self.now_s, self.user = 1000.0, None
         self.said = {}
-        self.master = Master(
-            Database(directory / "metadata.db"), Options(**{"write_back_after_s": 0.0} | options), lambda: self.now_s
-        )
+        self.database = Database(directory / "metadata.db")
+        self.master = Master(self.database, Options(**{"write_back_after_s": 0.0} | options), lambda: self.now_s)
         self.join(keys=[])
 
     def join(self, **keys):

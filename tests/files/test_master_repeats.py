@@ -19,6 +19,7 @@ class Lossy(Bench):
 
     def kill(self):
         """Kill the master; the next one has what was stored."""
+        self.database.close()
         Bench.__init__(self, self.directory)
 
     def come_back(self, *slots, handles=(), room=None):

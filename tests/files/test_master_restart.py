@@ -61,6 +61,7 @@ class Killed(Bench):
     def restart(self, **busy):
         """Kill the master, and let the next one hear what the IOnode is still at work on."""
         session, self.busy = self.session["session"], busy
+        self.database.close()
         self._start()
         self.say(ONE, "session", host="h", pid=1, uid=0, gid=0, resume=session, handles=[], room={})
 
