@@ -23,7 +23,8 @@ from bbflow.atomic import PRIVATE, write_whole
 from bbflow.config import WorkersConfig
 from bbflow.errors import NodeError
 from bbflow.leftovers import scratch
-from bbflow.transit.security import security_of, without_http
+from bbflow.transit.dask_settings import dask_settings
+from bbflow.transit.security import security_of
 
 CONNECT_TIMEOUT_S = 30.0
 LOCAL_TIMEOUT_S = 5.0
@@ -33,14 +34,6 @@ WORKER_TIMEOUT_S = 60.0
 POLL_S = 0.2
 COUNT_EVERY_S = 5.0
 """The scheduler is asked so often how many threads there are: each time costs a batch some milliseconds."""
-SETTINGS = {
-    # A worker that sees memory filling must not pause or kill: the pool is shared memory and counts as its own.
-    **{f"distributed.worker.memory.{limit}": False for limit in ("target", "spill", "pause", "terminate")},
-    # What Dask remembers for its developers are our tasks' arguments, with the steps that they were about.
-    "distributed.admin.low-level-log-length": 10,
-    "distributed.admin.log-length": 100,
-}
-"""Dask's settings for a local cluster."""
 
 
 @contextmanager
@@ -252,7 +245,7 @@ def _start(workers: WorkersConfig, directory: Path) -> LocalCluster:
         from bbflow.landing.certifying import new_certificate  # late: a tenth of a second, which threads needn't wait
 
         write_whole(own, new_certificate(), PRIVATE)
-    with dask.config.set(SETTINGS | without_http(but_dashboard=workers.dashboard is not None)):
+    with dask.config.set(dask_settings(dashboard=workers.dashboard is not None)):
         try:
             return LocalCluster(
                 n_workers=workers.count,

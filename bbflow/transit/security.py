@@ -1,15 +1,12 @@
-"""What lets programs into a run's Dask: its certificate; and no port beside it."""
+"""What lets programs into a run's Dask: its certificate."""
 
 from pathlib import Path
 from typing import Any
 
-import dask
 from distributed.security import Security
 
 from bbflow.landing.certificate import checked_certificate, ensure_certificate
-
-NO_HTTP = "bbflow.transit.no_http"
-"""What scheduler and workers load, so that they have no web page."""
+from bbflow.transit.dask_settings import NO_HTTP
 
 
 def security_of(certificate: Path) -> Security:
@@ -28,22 +25,6 @@ def security_of(certificate: Path) -> Security:
     path = str(checked_certificate(certificate))
     roles = {f"tls_{role}_{part}": path for role in ("client", "scheduler", "worker") for part in ("cert", "key")}
     return Security(require_encryption=True, tls_ca_file=path, **roles)
-
-
-def without_http(*, but_dashboard: bool = False) -> dict[str, Any]:
-    """Give the settings of Dask that start schedulers and workers without web pages, which ask nobody for a key.
-
-    Parameters
-    ----------
-    but_dashboard
-        Whether the scheduler's are wanted.
-    """
-    settings: dict[str, Any] = {}
-    for kind in ("worker",) if but_dashboard else ("worker", "scheduler"):
-        # The server is there for a moment before it is closed: it has nothing to show then.
-        settings[f"distributed.{kind}.http.routes"] = []
-        settings[f"distributed.{kind}.preload"] = [*dask.config.get(f"distributed.{kind}.preload"), NO_HTTP]
-    return settings
 
 
 def jobqueue_options(contact: str | Path) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from distributed.cli import dask_scheduler, dask_worker
 
 from bbflow.errors import ConfigError
 from bbflow.landing.contact import remove_scheduler_file
-from bbflow.transit.security import security_of, without_http
+from bbflow.transit.dask_settings import dask_settings
+from bbflow.transit.security import security_of
 
 DEATH_TIMEOUT_S = 60
 """How long a worker waits for a scheduler that is gone."""
@@ -36,7 +37,7 @@ def serve_scheduler(
         Further options of ``dask scheduler``.
     """
     remove_scheduler_file(scheduler_file)
-    dask.config.set(without_http(but_dashboard=dashboard is not None))
+    dask.config.set(dask_settings(dashboard=dashboard is not None))
     words = [*_access(certificate, scheduler_file, listen), "--port", "0", "--dashboard-address"]
     words += [dashboard] if dashboard is not None else ["127.0.0.1:0", "--no-dashboard"]
     dask_scheduler.main.main([*words, *options], prog_name="dask scheduler", standalone_mode=False)
@@ -58,7 +59,7 @@ def serve_worker(
     options
         Further options of ``dask worker``.
     """
-    dask.config.set(without_http())
+    dask.config.set(dask_settings())
     # The pool is shared memory, which a worker that watches its size would count as its own.
     words = [*_access(certificate, scheduler_file, listen), "--nthreads", str(threads), "--memory-limit", "0"]
     words += ["--no-dashboard", "--dashboard-address", "127.0.0.1:0", "--death-timeout", str(DEATH_TIMEOUT_S)]

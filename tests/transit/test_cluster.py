@@ -7,10 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from distributed import LocalCluster
 
+from bbflow.config import WorkersConfig
 from bbflow.errors import NodeError
 from bbflow.landing.certificate import ensure_certificate
 from bbflow.transit import cluster as cluster_module
-from bbflow.transit.cluster import connected_cluster, dask_failures
+from bbflow.transit.cluster import connected_cluster, dask_failures, local_cluster
 
 
 @pytest.fixture
@@ -59,3 +60,16 @@ def test_a_scheduler_without_tls_is_refused_where_there_is_a_certificate(tmp_pat
         pytest.raises(NodeError, match="encryption required"),
     ):
         connected_cluster(dask.scheduler_address, certificate)
+
+
+def test_a_cluster_of_a_run_rests_while_nothing_is_to_be_done():
+    with local_cluster(WorkersConfig(processes=0)) as cluster:
+        (of_worker,) = cluster.client.run(periods_ms).values()
+        periods = of_worker | cluster.client.run_on_scheduler(periods_ms)
+    assert {name: period_ms for name, period_ms in periods.items() if period_ms < 200} == {}
+    assert {"tick", "monitor"} < periods.keys()
+
+
+def periods_ms(dask_worker=None, dask_scheduler=None):
+    callbacks = (dask_worker or dask_scheduler).periodic_callbacks
+    return {name: callback.callback_time for name, callback in callbacks.items()}
