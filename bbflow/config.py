@@ -103,7 +103,7 @@ class WorkersConfig:
     """Worker processes of the local cluster; with none, the analysis' own process has the threads. One, if nothing is
     said and users' code is called, which may end the process that calls it."""
     threads: int = 2
-    """Threads of each."""
+    """Threads of each that fold; one more publishes and drains."""
     batch_steps: int = 256
     """At most so many steps are folded by one task."""
     dashboard: str | None = None

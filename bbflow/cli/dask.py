@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--contact", type=Path, required=True, help="contact file of the BB nodes")
     parser.add_argument("--scheduler-file", type=Path, required=True, help="where the scheduler writes its address")
     parser.add_argument("--listen", metavar="ADDRESS", help="address of this host (default: all, or what Dask finds)")
-    parser.add_argument("--threads", type=int, default=2, help="threads of the worker (default: %(default)s)")
+    parser.add_argument("--threads", type=int, default=2, help="threads that fold (default: %(default)s)")
     parser.add_argument(
         "--dashboard", metavar="ADDRESS", help="HOST:PORT of the scheduler's dashboard, which asks nobody for a key"
     )

@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ADDRESS",
         help="HOST:PORT of Dask's dashboard, which asks for no key (default: none)",
     )
-    parser.add_argument("--threads", type=int, default=2, help="threads of the Dask worker (default: %(default)s)")
+    parser.add_argument("--threads", type=int, default=2, help="threads of Dask that fold (default: %(default)s)")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -32,6 +32,8 @@ LOCAL_TIMEOUT_S = 5.0
 WORKER_TIMEOUT_S = 60.0
 """How long a worker on a node's host is waited for: workers may start side by side with the analysis."""
 POLL_S = 0.2
+ASIDE_THREADS = 1
+"""Of each worker's threads so many don't fold, if it has more: what ends is published, and steps drain, beside it."""
 COUNT_EVERY_S = 5.0
 """The scheduler is asked so often how many threads there are: each time costs a batch some milliseconds."""
 
@@ -89,9 +91,10 @@ class Cluster:
 
     @property
     def threads(self) -> int:
-        """Threads of all workers."""
+        """Threads of all workers that fold."""
         if time.monotonic() > self._counted_s + COUNT_EVERY_S:
-            self._threads, self._counted_s = sum(self.client.nthreads().values()) or 1, time.monotonic()
+            folding = (max(count - ASIDE_THREADS, 1) for count in self.client.nthreads().values())
+            self._threads, self._counted_s = sum(folding) or 1, time.monotonic()
         return self._threads
 
     def processes(self, host: str) -> int:
@@ -250,7 +253,7 @@ def _start(workers: WorkersConfig, directory: Path) -> LocalCluster:
             return LocalCluster(
                 n_workers=workers.count,
                 processes=workers.processes > 0,
-                threads_per_worker=workers.threads,
+                threads_per_worker=workers.threads + ASIDE_THREADS,
                 host="127.0.0.1" if workers.processes else None,
                 dashboard_address=workers.dashboard or "127.0.0.1:0",
                 scheduler_kwargs={"dashboard": workers.dashboard is not None},

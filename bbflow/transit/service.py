@@ -10,6 +10,7 @@ from distributed.cli import dask_scheduler, dask_worker
 
 from bbflow.errors import ConfigError
 from bbflow.landing.contact import remove_scheduler_file
+from bbflow.transit.cluster import ASIDE_THREADS
 from bbflow.transit.dask_settings import dask_settings
 from bbflow.transit.security import security_of
 
@@ -55,14 +56,15 @@ def serve_worker(
     listen
         Address of this host that scheduler and workers reach; Dask finds one if it is None.
     threads
-        How many tasks it runs at once.
+        How many tasks fold at once.
     options
         Further options of ``dask worker``.
     """
     dask.config.set(dask_settings())
     # The pool is shared memory, which a worker that watches its size would count as its own.
-    words = [*_access(certificate, scheduler_file, listen), "--nthreads", str(threads), "--memory-limit", "0"]
-    words += ["--no-dashboard", "--dashboard-address", "127.0.0.1:0", "--death-timeout", str(DEATH_TIMEOUT_S)]
+    words = [*_access(certificate, scheduler_file, listen), "--nthreads", str(threads + ASIDE_THREADS)]
+    words += ["--memory-limit", "0", "--no-dashboard", "--dashboard-address", "127.0.0.1:0"]
+    words += ["--death-timeout", str(DEATH_TIMEOUT_S)]
     dask_worker.main.main([*words, *options], prog_name="dask worker", standalone_mode=False)
 
 

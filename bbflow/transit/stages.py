@@ -232,10 +232,11 @@ class FoldStage(DriverStage):
 
     def take(self, attributes: StreamAttributes) -> None:
         """Let the batch count if its tasks are done."""
+        if self._publications and all(item.is_done for item in self._publications):
+            self._show()
         receipts: list[FoldReceipt] | None = self._tasks.results() if self._tasks else None
-        if self._tasks is None or receipts is None or not all(item.is_done for item in self._publications):
+        if self._tasks is None or receipts is None or self._publications:
             return
-        self._show()
         batch = self._tasks.batch
         self._receipts += receipts
         if any(receipt.partials for receipt in receipts):
@@ -265,9 +266,7 @@ class FoldStage(DriverStage):
             self._publish_rows()
 
     def _show(self) -> None:
-        """Show the spans that were published beside the batch."""
-        if not self._publications:
-            return
+        """Show the spans that were published beside the batch, which may still be folded."""
         begun, self._publications = self._publications, []
         try:
             errors = self.publishing.finish(begun, self.folding.errors)
