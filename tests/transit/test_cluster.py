@@ -62,6 +62,21 @@ def test_a_scheduler_without_tls_is_refused_where_there_is_a_certificate(tmp_pat
         connected_cluster(dask.scheduler_address, certificate)
 
 
+@pytest.mark.parametrize(("threads", "folding"), [(1, 1), (2, 1), (3, 2)])
+def test_of_several_threads_one_is_left_for_what_does_not_fold(threads, folding):
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=threads, processes=False, dashboard_address=None) as dask,
+        connected_cluster(dask.scheduler_address) as cluster,
+    ):
+        assert cluster.threads == 2 * folding
+
+
+def test_a_cluster_of_a_run_has_the_threads_that_are_asked_for_and_one_more():
+    with local_cluster(WorkersConfig(processes=0, threads=2)) as cluster:
+        assert cluster.threads == 2
+        assert set(cluster.client.nthreads().values()) == {3}
+
+
 def test_a_cluster_of_a_run_rests_while_nothing_is_to_be_done():
     with local_cluster(WorkersConfig(processes=0)) as cluster:
         (of_worker,) = cluster.client.run(periods_ms).values()
