@@ -87,8 +87,7 @@ def _start_dask(options: argparse.Namespace, root: Path) -> None:
             raise NodeError(f"the Dask scheduler didn't start: see {root / 'scheduler.log'}")
         time.sleep(0.05)
     # 'bbflow down' doesn't know of a worker that is still starting: it ends by itself.
-    words = ["--threads", str(options.threads), "--", "--local-directory", str(root)]
-    _spawn(["worker", *shared, *words], root / "worker.log")
+    _spawn(["worker", *shared, "--threads", str(options.threads)], root / "worker.log")
 
 
 def _spawn(words: list[str], log: Path) -> None:

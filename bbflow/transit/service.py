@@ -3,6 +3,7 @@
 import socket
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import dask
 from distributed import Client
@@ -10,6 +11,7 @@ from distributed.cli import dask_scheduler, dask_worker
 
 from bbflow.errors import ConfigError
 from bbflow.landing.contact import remove_scheduler_file
+from bbflow.leftovers import scratch
 from bbflow.transit.cluster import ASIDE_THREADS
 from bbflow.transit.dask_settings import dask_settings
 from bbflow.transit.security import security_of
@@ -41,7 +43,7 @@ def serve_scheduler(
     dask.config.set(dask_settings(dashboard=dashboard is not None))
     words = [*_access(certificate, scheduler_file, listen), "--port", "0", "--dashboard-address"]
     words += [dashboard] if dashboard is not None else ["127.0.0.1:0", "--no-dashboard"]
-    dask_scheduler.main.main([*words, *options], prog_name="dask scheduler", standalone_mode=False)
+    _serve(dask_scheduler.main, "dask scheduler", [*words, *options])
 
 
 def serve_worker(
@@ -65,7 +67,13 @@ def serve_worker(
     words = [*_access(certificate, scheduler_file, listen), "--nthreads", str(threads + ASIDE_THREADS)]
     words += ["--memory-limit", "0", "--no-dashboard", "--dashboard-address", "127.0.0.1:0"]
     words += ["--death-timeout", str(DEATH_TIMEOUT_S)]
-    dask_worker.main.main([*words, *options], prog_name="dask worker", standalone_mode=False)
+    _serve(dask_worker.main, "dask worker", [*words, *options])
+
+
+def _serve(command: Any, name: str, words: Sequence[str]) -> None:
+    """Be a program of Dask's, whose own files go with it."""
+    with scratch() as directory, dask.config.set({"temporary-directory": str(directory)}):
+        command.main(words, prog_name=name, standalone_mode=False)
 
 
 def _access(certificate: Path, scheduler_file: Path, listen: str | None) -> list[str]:

@@ -1,6 +1,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import adios2
@@ -11,6 +12,7 @@ import xarray as xr
 import yaml
 
 from bbflow.cli import COMMANDS, main
+from testsupport.waiting import until
 from testsupport.weather import weather
 
 
@@ -24,11 +26,15 @@ def bbflow(*words, code=0, **keywords):
 
 @pytest.fixture
 def up(tmp_path):
+    """Nodes with Dask, which leave nothing when they are taken down."""
     contact, scheduler = tmp_path / "contact.json", tmp_path / "scheduler.json"
-    bbflow("up", "--contact", contact, "--capacity", "4MiB", "--scheduler-file", scheduler)
-    yield contact, scheduler
-    if contact.exists():
-        bbflow("down", "--contact", contact, "--scheduler-file", scheduler, "--force")
+    with tempfile.TemporaryDirectory(prefix="bb") as directory:  # a socket's path must be short
+        words = ["--capacity", "4MiB", "--scheduler-file", scheduler, "--directory", directory]
+        bbflow("up", "--contact", contact, *words, env=os.environ | {"TMPDIR": directory})
+        yield contact, scheduler
+        if contact.exists():
+            bbflow("down", "--contact", contact, "--scheduler-file", scheduler, "--force")
+        until(lambda: not os.listdir(directory), "the end of the Dask worker")
 
 
 def write_config(directory, **changes):
