@@ -63,7 +63,6 @@ def serve_worker(
         Further options of ``dask worker``.
     """
     dask.config.set(dask_settings())
-    # The pool is shared memory, which a worker that watches its size would count as its own.
     words = [*_access(certificate, scheduler_file, listen), "--nthreads", str(threads + ASIDE_THREADS)]
     words += ["--memory-limit", "0", "--no-dashboard", "--dashboard-address", "127.0.0.1:0"]
     words += ["--death-timeout", str(DEATH_TIMEOUT_S)]
