@@ -11,23 +11,58 @@ namespace bbflow
 
 #if defined(__SSE2__)
 
-void StreamCopy(char *target, const char *source, const size_t bytes)
+namespace
 {
-    // A non-temporal store doesn't first read the line that it overwrites, and leaves the caches to
-    // others.
-    size_t i = 0;
-    for (; i + 64 <= bytes; i += 64)
+
+constexpr size_t lineBytes = 64;
+
+/** Copies a line of the cache; a non-temporal store doesn't first read the line that it overwrites,
+ * and leaves the caches to others. */
+inline __attribute__((always_inline)) void StreamLine(char *target, const char *source)
+{
+    const auto *from = reinterpret_cast<const __m128i *>(source);
+    auto *to = reinterpret_cast<__m128i *>(target);
+    const __m128i a = _mm_loadu_si128(from);
+    const __m128i b = _mm_loadu_si128(from + 1);
+    const __m128i c = _mm_loadu_si128(from + 2);
+    const __m128i d = _mm_loadu_si128(from + 3);
+    _mm_stream_si128(to, a);
+    _mm_stream_si128(to + 1, b);
+    _mm_stream_si128(to + 2, c);
+    _mm_stream_si128(to + 3, d);
+}
+
+/** Copies a tile whose pages take turns, line by line, since the processor itself fetches ahead
+ * within a page only. */
+void StreamPages(char *target, const char *source, const char *next)
+{
+    constexpr size_t pageBytes = 4096;
+    constexpr size_t atOnce = 2 * lineBytes;
+    for (size_t line = 0; line < pageBytes; line += atOnce)
     {
-        const auto *from = reinterpret_cast<const __m128i *>(source + i);
-        auto *to = reinterpret_cast<__m128i *>(target + i);
-        const __m128i a = _mm_loadu_si128(from);
-        const __m128i b = _mm_loadu_si128(from + 1);
-        const __m128i c = _mm_loadu_si128(from + 2);
-        const __m128i d = _mm_loadu_si128(from + 3);
-        _mm_stream_si128(to, a);
-        _mm_stream_si128(to + 1, b);
-        _mm_stream_si128(to + 2, c);
-        _mm_stream_si128(to + 3, d);
+        for (size_t i = line; i < CopyTileBytes; i += pageBytes)
+        {
+            _mm_prefetch(next + i, _MM_HINT_T0);
+            _mm_prefetch(next + i + lineBytes, _MM_HINT_T0);
+            StreamLine(target + i, source + i);
+            StreamLine(target + i + lineBytes, source + i + lineBytes);
+        }
+    }
+}
+
+} // end empty namespace
+
+void StreamTile(char *target, const char *source, const size_t bytes)
+{
+    if (bytes == CopyTileBytes)
+    {
+        StreamPages(target, source, source + CopyTileBytes);
+        return;
+    }
+    size_t i = 0;
+    for (; i + lineBytes <= bytes; i += lineBytes)
+    {
+        StreamLine(target + i, source + i);
     }
     std::memcpy(target + i, source + i, bytes - i);
 }
@@ -36,7 +71,7 @@ void FinishCopies() { _mm_sfence(); }
 
 #else
 
-void StreamCopy(char *target, const char *source, const size_t bytes)
+void StreamTile(char *target, const char *source, const size_t bytes)
 {
     std::memcpy(target, source, bytes);
 }

@@ -5,11 +5,16 @@
 namespace bbflow
 {
 
-/** Copies bytes that nobody here reads again soon: large copies go past the caches.
- *  @param target aligned to 16 bytes */
-void StreamCopy(char *target, const char *source, size_t bytes);
+/** So much is copied in one go. It stays in the first cache together with what is fetched ahead. */
+constexpr size_t CopyTileBytes = 16384;
 
-/** Makes the copies of StreamCopy visible to other processes. */
+/** Copies a tile past the caches, for nobody here reads it again soon; what follows a whole tile
+ * in the source is fetched meanwhile.
+ *  @param target aligned to 16 bytes
+ *  @param bytes at most CopyTileBytes */
+void StreamTile(char *target, const char *source, size_t bytes);
+
+/** Makes copied tiles visible to other processes. */
 void FinishCopies();
 
 } // end namespace bbflow
