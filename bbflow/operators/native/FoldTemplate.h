@@ -137,6 +137,36 @@ BBFLOW_INLINE void FoldGroup(const Fields<T> &out, const Fields<T> &in, const T 
     }
 }
 
+/** Gives the fields of a tile's later points. */
+template <class T>
+BBFLOW_INLINE Fields<T> Later(const Fields<T> &fields, const uint64_t at)
+{
+    return {fields.Count + at,  fields.Shift + at, fields.First + at,
+            fields.Second + at, fields.Min + at,   fields.Max + at};
+}
+
+/** Takes N steps in, part by part, and fetches as much of those that follow meanwhile. */
+template <class K, int N, class T>
+BBFLOW_INLINE void FoldFetching(const Fields<T> &out, const Fields<T> &in, const T *const *blocks,
+                                const T *const *following, const uint64_t n, const T fill)
+{
+    constexpr uint64_t lineBytes = 64;
+    constexpr uint64_t part = 64;
+    for (uint64_t at = 0; at < n; at += part)
+    {
+        const T *own[N];
+        for (int k = 0; k < N; ++k)
+        {
+            own[k] = blocks[k] + at;
+            for (uint64_t i = 0; i < part; i += lineBytes / sizeof(T))
+            {
+                __builtin_prefetch(following[k] + at + i);
+            }
+        }
+        FoldGroup<K, N>(Later(out, at), Later(in, at), own, std::min(part, n - at), fill);
+    }
+}
+
 /**
  * Folds one tile.
  * @param target where the state goes at last
@@ -162,9 +192,12 @@ BBFLOW_INLINE void FoldTile(const Fields<T> &target, Fields<T> in, Tile<T> &scra
         in = out;
         in.Shift = shift;
     };
+    const bool fetching = steps > FollowedSteps;
     while (k + 8 <= steps)
     {
-        FoldGroup<K, 8>(out, in, blocks + k, n, fill);
+        const T *const *const own = blocks + k;
+        fetching ? FoldFetching<K, 8>(out, in, own, k + 16 <= steps ? own + 8 : own, n, fill)
+                 : FoldGroup<K, 8>(out, in, own, n, fill);
         advance(8);
     }
     while (k + 2 <= steps)

@@ -19,6 +19,10 @@ namespace bbflow
  * L1. */
 constexpr uint64_t TilePoints = 256;
 
+/** The processor itself follows the blocks of so many steps from tile to tile, and fetches ahead;
+ * those of more must be asked for. */
+constexpr uint64_t FollowedSteps = 32;
+
 /** States above this size would push the blocks out of the cache on their way to memory. */
 constexpr uint64_t StreamingBytes = 1 << 23;
 
