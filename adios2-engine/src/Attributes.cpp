@@ -3,6 +3,8 @@
 #include "MessagePack.h"
 #include "Number.h"
 
+#include <algorithm>
+
 namespace bbflow
 {
 
@@ -38,10 +40,14 @@ Value DataOf(adios2::IO &io, const std::string &name, const std::string &type)
     return {};
 }
 
-/** ADIOS2 shows a number with six digits, but the one text of an attribute as it is. */
+/** Whether another value would look different: ADIOS2 shows a number with six digits, but texts as
+ * they are, between quotation marks of which they may have some. */
 bool IsExact(const adios2::Params &description)
 {
-    return description.at("Type") == "string" && description.at("Value").front() == '"';
+    const std::string &shown = description.at("Value");
+    const auto marks = static_cast<size_t>(std::count(shown.begin(), shown.end(), '"'));
+    return description.at("Type") == "string" &&
+           marks == 2 * std::stoull(description.at("Elements"));
 }
 
 } // namespace
@@ -52,19 +58,19 @@ Value::Array Attributes::TakeChanged(adios2::IO &io)
     for (const auto &[name, description] : io.AvailableAttributes())
     {
         Sent &sent = m_Sent[name];
-        if (sent.Description == description && IsExact(description))
+        const bool looksAsBefore = sent.Description == description;
+        if (looksAsBefore && IsExact(description))
         {
             continue;
         }
-        const std::string type = io.AttributeType(name);
-        Value attribute =
-            Value::Map{{"name", name}, {"type", type}, {"value", DataOf(io, name, type)}};
-        std::string encoded = EncodeMessagePack(attribute);
-        sent.Description = description;
-        if (sent.Encoded != encoded)
+        const std::string &type = description.at("Type");
+        Value value = DataOf(io, name, type);
+        std::string encoded = EncodeMessagePack(value);
+        if (!looksAsBefore || sent.Encoded != encoded)
         {
-            sent.Encoded = std::move(encoded);
-            changed.push_back(std::move(attribute));
+            sent = {description, std::move(encoded)};
+            changed.push_back(
+                Value::Map{{"name", name}, {"type", type}, {"value", std::move(value)}});
         }
     }
     return changed;

@@ -20,7 +20,7 @@ public:
 private:
     struct Sent
     {
-        /** As ADIOS2 describes it, and as it went over the wire. */
+        /** As ADIOS2 describes it, and its value as it went over the wire. */
         adios2::Params Description;
         std::string Encoded;
     };
