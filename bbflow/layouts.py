@@ -3,7 +3,7 @@
 import itertools
 import math
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -15,6 +15,7 @@ from msgspec import UnsetType
 from bbflow.errors import ProtocolError
 from bbflow.wire import MAX_INTEGER, Content, Row
 
+Numbers = np.ndarray[Any, np.dtype[np.int64]]
 DTYPES: Mapping[str, np.dtype[Any]] = {
     "char": np.dtype("i1"),
     **{f"{u}int{8 * n}_t": np.dtype(f"{u or 'i'}{n}") for u in ("", "u") for n in (1, 2, 4, 8)},
@@ -113,11 +114,11 @@ class Layout:
     """How many bytes of each source are in use."""
     files: int
     """How many files the spilled blocks are in."""
-    source_of: np.ndarray[Any, np.dtype[np.int64]]
+    source_of: Numbers
     """Source of each form: an index into a step's `sources`, or into its `files` if it is spilled."""
-    places: np.ndarray[Any, np.dtype[np.int64]]
+    places: Numbers
     """First byte of each form in its source."""
-    lengths: np.ndarray[Any, np.dtype[np.int64]]
+    lengths: Numbers
     """Bytes of each form in the pool; 0 for single values and spilled blocks."""
     nbytes: int
     """Bytes of all its blocks."""
@@ -182,7 +183,7 @@ class Layout:
             for form in self.forms
         )  # fmt: skip
 
-    def offsets(self, sources: bytes) -> np.ndarray[Any, np.dtype[np.int64]]:
+    def offsets(self, sources: bytes) -> Numbers:
         """Give the first byte in the pool of each block of a step.
 
         Parameters
@@ -195,8 +196,17 @@ class Layout:
         numpy.ndarray
             One number for each form; it means nothing for single values and spilled blocks.
         """
-        firsts = np.frombuffer(sources, "<i8")
-        return firsts.take(self.source_of, mode="clip") + self.places if firsts.size else self.places
+        offsets: Numbers = self.offsets_of([sources])[0]
+        return offsets
+
+    def offsets_of(self, steps: Sequence[bytes]) -> Numbers:
+        """Give the first bytes of several steps' blocks, of shape (steps, forms), as `offsets` gives them for one."""
+        firsts = np.frombuffer(b"".join(steps), "<i8")
+        if not firsts.size:
+            return np.broadcast_to(self.places, (len(steps), len(self.places)))
+        first_of = firsts.reshape(len(steps), -1).take(self.source_of, axis=1, mode="clip")
+        begins: Numbers = first_of + self.places
+        return begins
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Layout.of, (self.forms,)

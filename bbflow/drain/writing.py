@@ -101,7 +101,7 @@ def drain_steps(work: DrainWork, gate: Callable[[int], AbstractContextManager[No
     """
     reader = FieldReader(BlockReader(work.contact, work.stream))
     places = [places_in(layouts_of(parts)) for parts in work.steps]
-    offsets = [offsets_of(parts) for parts in work.steps]
+    offsets = offsets_of(work.steps)
     size = stored = repeated = 0
     for form in work.forms:
         making = _Making(work, form, [own.get(form.name) for own in places], offsets, reader)

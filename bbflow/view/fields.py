@@ -120,6 +120,15 @@ class FieldReader:
         return self._pools[node]
 
 
-def offsets_of(parts: Parts) -> dict[str, list[int]]:
-    """Give for each node the first bytes of a step's blocks in its pool."""
-    return {node: part.layout.offsets(part.sources).tolist() for node, part in parts.items()}
+def offsets_of(steps: Sequence[Parts]) -> list[dict[str, list[int]]]:
+    """Give for each step and node the first bytes of the blocks in the node's pool."""
+    offsets: list[dict[str, list[int]]] = [{} for _ in steps]
+    alike: dict[tuple[str, int], list[int]] = {}
+    for at, parts in enumerate(steps):
+        for node, part in parts.items():
+            alike.setdefault((node, part.layout.number), []).append(at)
+    for (node, _), own in alike.items():
+        found = steps[own[0]][node].layout.offsets_of([steps[at][node].sources for at in own])
+        for at, row in zip(own, found.tolist(), strict=True):
+            offsets[at][node] = row
+    return offsets

@@ -86,7 +86,7 @@ class MappedSteps:
     def __init__(self, plan: FoldPlan, steps: PlannedSteps) -> None:
         self.plan, self.steps = plan, steps
         self._pool = map_pool(plan.directories.pool)
-        self._offsets = [plan.layout.offsets(own).tolist() for own in steps.sources]
+        self._offsets = plan.layout.offsets_of(steps.sources).tolist()
         self._filtered = {at: row for row, at in enumerate(plan.filtered)}
 
     def inputs(self, shard: PlannedShard, after: int) -> Inputs:
