@@ -93,23 +93,26 @@ def backlog(events: Events, done: Sequence[EventSpan]) -> tuple[Array, Array]:
     events
         Of the run.
     done
-        Folds or drains. With several nodes the one that is furthest behind counts.
+        Folds or drains. With several nodes the one that is furthest behind counts. Where one of so many steps is kept,
+        only those wait to be drained.
 
     Returns
     -------
     ndarray, ndarray
         Times in seconds since the epoch, and steps from then on; both of shape (changes,).
     """
+    every = done[0].every
     times = np.unique([span.ended_s for span in (*events.landed, *done)])
-    behind = [_finished([span for span in done if span.row == node], times) for node in {span.row for span in done}]
-    return times, np.maximum(_finished(events.landed, times) - np.min(behind, axis=0), 0)
+    nodes = [[span for span in done if span.row == node] for node in {span.row for span in done}]
+    behind = [_finished(spans, times, every) for spans in nodes]
+    return times, np.maximum(_finished(events.landed, times, every) - np.min(behind, axis=0), 0)
 
 
-def _finished(spans: Sequence[EventSpan], times: Array) -> Array:
-    """Count the steps that were finished by some times, those that never landed included."""
+def _finished(spans: Sequence[EventSpan], times: Array, every: int) -> Array:
+    """Count the steps that were finished by some times, those that never landed included: one of so many."""
     ended = np.array([span.ended_s for span in spans])
     order = np.argsort(ended, kind="stable")
-    steps = np.maximum.accumulate(np.array([span.last_step + 1 for span in spans])[order])
+    steps = np.maximum.accumulate(np.array([span.last_step // every + 1 for span in spans])[order])
     return np.concatenate([[0], steps])[np.searchsorted(ended[order], times, side="right")]
 
 

@@ -105,6 +105,16 @@ def test_the_backlog_is_that_of_the_node_furthest_behind():
     assert dict(zip(times, steps, strict=True)) == {0.5: 1, 1.5: 2, 2.0: 2, 2.5: 3, 3.0: 1, 3.5: 2, 4.0: 2}
 
 
+def test_only_steps_that_are_kept_wait_to_be_drained():
+    landed = tuple(EventSpan("simulation", step, step + 0.5, 1, step, step) for step in range(12))
+    drains = (EventSpan("bb0", 9.0, 9.2, 1, 0, 4, every=4), EventSpan("bb0", 11.6, 12.0, 1, 8, 8, every=4))
+    times, steps = backlog(Events(landed=landed), drains)
+    assert dict(zip(times, steps, strict=True)) == {
+        **{step + 0.5: step // 4 + 1 for step in range(9)},
+        **{9.2: 1, 9.5: 1, 10.5: 1, 11.5: 1, 12.0: 0},
+    }
+
+
 def test_a_timeline_has_a_row_for_each_kind_and_node(run):
     rows = timeline_rows(read_events(run / "events.jsonl"))
     assert list(rows) == ["simulation", "fold bb0", "fold bb1", "drain bb0", "drain bb1", "publish"]
