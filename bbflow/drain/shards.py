@@ -43,7 +43,7 @@ class ShardChunk:
     @property
     def bytes(self) -> int:
         """How many bytes it has."""
-        return sum(part.nbytes for part in self.parts)
+        return sum(map(len, self.parts))
 
     def is_same(self, stored: Array) -> bool:
         """Whether its bytes are those that are stored somewhere."""
@@ -104,7 +104,7 @@ class Shard:
             begin, parts, entries = self._lay_out(known, chunks)
             write_at(descriptor, parts, begin)
             write_at(descriptor, [entries.reshape(-1).view("u1")], at * ENTRY_BYTES)
-            return sum(part.nbytes for part in parts)
+            return sum(map(len, parts))
         finally:
             os.close(descriptor)
 
