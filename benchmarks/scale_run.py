@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ import yaml
 PARTS = {"bbflow node": "agent", "bbflow fold": "driver", "dask worker": "worker"}
 """Words of a process's command line, and what we call it."""
 SAMPLE_S = 0.02
+LOOK_S = 0.2
+"""How often it is looked which processes there are, which takes ten times as long as a sample."""
 Sample = tuple[float, dict[str, float]]
 """A time (seconds since the epoch), and the CPU time that each part has taken until then."""
 
@@ -129,17 +132,27 @@ def _cpu_of_writer(said: str) -> float:
 def _sample(process: psutil.Popen) -> Iterator[Sample]:
     """Add up the CPU time of each part's processes again and again until the run ends."""
     taken: dict[tuple[str, int], float] = {}
+    known: dict[psutil.Process, str] = {}
+    look_s = 0.0
     while process.poll() is None:
-        for child in process.children(recursive=True):
-            try:
-                words, times = " ".join(child.cmdline()), child.cpu_times()
-            except psutil.Error:
-                continue
-            for key, part in PARTS.items():
-                if key in words:
-                    taken[part, child.pid] = times.user + times.system
+        if time.monotonic() >= look_s:
+            known, look_s = parts_below(process), time.monotonic() + LOOK_S
+        for child, part in known.items():
+            with suppress(psutil.Error):  # it has ended
+                times = child.cpu_times()
+                taken[part, child.pid] = times.user + times.system
         yield time.time(), {part: sum(own for (of, _), own in taken.items() if of == part) for part in PARTS.values()}
         time.sleep(SAMPLE_S)
+
+
+def parts_below(process: psutil.Process) -> dict[psutil.Process, str]:
+    """Give the processes below one that have a part, with it."""
+    found: dict[psutil.Process, str] = {}
+    for child in process.children(recursive=True):
+        with suppress(psutil.Error):
+            words = " ".join(child.cmdline())
+            found.update((child, part) for key, part in PARTS.items() if key in words)
+    return found
 
 
 def _between(samples: list[Sample], part: str, begin_s: float, end_s: float) -> float:

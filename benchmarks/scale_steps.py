@@ -4,12 +4,13 @@ import json
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 
 from benchmarks.rows import Row
-from benchmarks.scale_run import PARTS, Case, start
+from benchmarks.scale_run import PARTS, Case, parts_below, start
 
 SAMPLE_S = 0.5
 Held = tuple[float, dict[str, int]]
@@ -48,13 +49,10 @@ def sample(process: psutil.Popen) -> Iterator[Held]:
 def held_below(process: psutil.Process) -> dict[str, int]:
     """Give what the processes below one hold for themselves, by part: not what they share, such as the pool."""
     held = dict.fromkeys(PARTS.values(), 0)
-    for child in process.children(recursive=True):
-        try:
-            words, memory = " ".join(child.cmdline()), child.memory_info()
-            for key, part in PARTS.items():
-                held[part] += memory.rss - memory.shared if key in words else 0
-        except psutil.Error:
-            continue
+    for child, part in parts_below(process).items():
+        with suppress(psutil.Error):  # it has ended
+            memory = child.memory_info()
+            held[part] += memory.rss - memory.shared
     return held
 
 
