@@ -40,6 +40,11 @@ class Form:
     dedup: bool = False
     """Whether a step that is the same as the one before is stored once."""
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether the steps' bytes are written as they lie."""
+        return self.codec is None and self.keep_bits is None and not self.dedup
+
     def file(self, store: str, index: int) -> Shard | Single:
         """Give a file of the array by its index."""
         if self.steps == 1:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,7 @@ Array = np.ndarray[Any, Any]
 ENTRY_BYTES = 16
 """An entry is the first byte and the length of a chunk."""
 NOTHING = 2**64 - 1
-EMPTY = (NOTHING, NOTHING)
-"""The entry of a step without a chunk."""
+"""Both numbers of the entry of a step without a chunk."""
 PAGE = 4096
 LARGE = 1 << 20
 """Chunks of so many bytes and more begin at a page."""
@@ -31,28 +30,30 @@ MOST_PARTS = 1000
 """So many parts are written at once; Linux takes 1,024."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShardChunk:
-    """What one step leaves in a file."""
+@dataclass(frozen=True)
+class Chunks:
+    """What consecutive steps leave in a file."""
 
-    parts: Sequence[Array] = ()
-    """Its bytes, arrays of them one behind the other; without any, the step has nothing."""
-    repeats: bool = False
+    parts: Sequence[Sequence[Array]]
+    """For each step its bytes, arrays of them one behind the other; a step without any has nothing."""
+    repeats: Sequence[bool]
     """Whether it is the same as the step before it, and needs no bytes of its own."""
 
-    @property
-    def bytes(self) -> int:
-        """How many bytes it has."""
-        return sum(map(len, self.parts))
+    @cached_property
+    def sizes(self) -> Array:
+        """How many bytes of its own each step needs."""
+        own = zip(self.parts, self.repeats, strict=True)
+        return np.array([0 if repeats else sum(map(len, parts)) for parts, repeats in own], "i8")
 
-    def is_same(self, stored: Array) -> bool:
-        """Whether its bytes are those that are stored somewhere."""
-        at = 0
-        for part in self.parts:
-            if not same_bytes(part, stored[at : at + part.nbytes]):
-                return False
-            at += part.nbytes
-        return at == len(stored)
+
+def is_stored(parts: Sequence[Array], stored: Array) -> bool:
+    """Whether the bytes of a step are those that are stored somewhere."""
+    at = 0
+    for part in parts:
+        if not same_bytes(part, stored[at : at + part.nbytes]):
+            return False
+        at += part.nbytes
+    return at == len(stored)
 
 
 def same_bytes(one: Array, other: Array) -> bool:
@@ -92,7 +93,7 @@ class Shard:
             offset, size = (int(number) for number in _entries(file.fileno(), at)[-1])
         return None if offset == NOTHING else np.memmap(self._path, "u1", "r", offset, size)
 
-    def write(self, at: int, chunks: Sequence[ShardChunk]) -> int:
+    def write(self, at: int, chunks: Chunks) -> int:
         """Write consecutive steps from one on, those before it must be there; give the bytes that were stored."""
         try:
             descriptor = os.open(self._path, os.O_RDWR)
@@ -101,9 +102,12 @@ class Shard:
             descriptor = os.open(self._path, os.O_RDWR)
         try:
             known = _entries(descriptor, at)
-            begin, parts, entries = self._lay_out(known, chunks)
+            ends = known.sum(axis=1)[known[:, 0] != NOTHING]
+            begin = max(self._header, int(ends.max(initial=0)))
+            offsets = self._offsets(begin, chunks)
+            parts = _with_gaps(begin, offsets, chunks)
             write_at(descriptor, parts, begin)
-            write_at(descriptor, [entries.reshape(-1).view("u1")], at * ENTRY_BYTES)
+            write_at(descriptor, [_new_entries(known, offsets, chunks).reshape(-1).view("u1")], at * ENTRY_BYTES)
             return sum(map(len, parts))
         finally:
             os.close(descriptor)
@@ -119,24 +123,11 @@ class Shard:
         finally:
             temporary.unlink(missing_ok=True)
 
-    def _lay_out(self, known: Array, chunks: Sequence[ShardChunk]) -> tuple[int, list[Array], Array]:
-        """Give where the new bytes begin, their parts, and the steps' entries."""
-        ends = known.sum(axis=1)[known[:, 0] != NOTHING]
-        begin = end = max(self._header, int(ends.max(initial=0)))
-        parts: list[Array] = []
-        last = tuple(known[-1].tolist()) if len(known) else EMPTY
-        entries = []
-        for chunk in chunks:
-            if not chunk.parts:
-                last = EMPTY
-            elif not chunk.repeats:
-                gap, size = -end % self._align, chunk.bytes
-                if gap:
-                    parts.append(np.zeros(gap, "u1"))
-                parts += chunk.parts
-                last, end = (end + gap, size), end + gap + size
-            entries.append(last)
-        return begin, parts, np.array(entries, "<u8")
+    def _offsets(self, begin: int, chunks: Chunks) -> Array:
+        """Give where the own bytes of each step begin."""
+        room = -(-chunks.sizes // self._align) * self._align
+        offsets: Array = begin + -begin % self._align + room.cumsum() - room
+        return offsets
 
 
 class Single:
@@ -159,20 +150,20 @@ class Single:
             return None
         return np.memmap(self._before, "u1", "r")
 
-    def write(self, at: int, chunks: Sequence[ShardChunk]) -> int:
+    def write(self, at: int, chunks: Chunks) -> int:
         """Write the step, its file appears whole; give the bytes that were stored."""
-        (chunk,) = chunks
-        if not chunk.parts:
+        (parts,), (repeats,) = chunks.parts, chunks.repeats
+        if not parts:
             return 0
         with replacing(self._path) as temporary:
-            if chunk.repeats and self._before is not None and linked(self._before, temporary):
+            if repeats and self._before is not None and linked(self._before, temporary):
                 return 0
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
             try:
-                write_at(descriptor, chunk.parts, 0)
+                write_at(descriptor, parts, 0)
             finally:
                 os.close(descriptor)
-        return chunk.bytes
+        return sum(map(len, parts))
 
 
 def linked(path: Path, name: Path) -> bool:
@@ -199,12 +190,35 @@ def _entries(descriptor: int, count: int) -> Array:
     return np.frombuffer(os.pread(descriptor, count * ENTRY_BYTES, 0), "<u8").reshape(-1, 2)
 
 
+def _with_gaps(begin: int, offsets: Array, chunks: Chunks) -> list[Array]:
+    """Give the bytes of all steps one behind the other, with zeros up to where each begins."""
+    found: list[Array] = []
+    end = begin
+    for parts, offset, size in zip(chunks.parts, offsets.tolist(), chunks.sizes.tolist(), strict=True):
+        if size:
+            if offset > end:
+                found.append(np.zeros(offset - end, "u1"))
+            found += parts
+            end = offset + size
+    return found
+
+
+def _new_entries(known: Array, offsets: Array, chunks: Chunks) -> Array:
+    """Give the entries of steps that follow those that are known; who repeats has that of the step before it."""
+    own = np.full((1 + len(offsets), 2), NOTHING, "<u8")
+    own[: len(known[-1:])] = known[-1:]
+    has_own = chunks.sizes > 0
+    own[1:][has_own] = np.stack([offsets, chunks.sizes], axis=1)[has_own]
+    from_step = np.where(chunks.repeats, 0, np.arange(1, len(own)))
+    return own[np.maximum.accumulate(from_step)]
+
+
 def write_at(descriptor: int, parts: Iterable[Array], offset: int) -> None:
     """Write arrays of bytes one behind the other into a file, with as few calls as the system allows."""
     views = [part.data for part in parts]
     first = 0
     while first < len(views):
-        written = os.pwritev(descriptor, list(islice(views, first, first + MOST_PARTS)), offset)
+        written = os.pwritev(descriptor, views[first : first + MOST_PARTS], offset)
         offset += written
         while first < len(views) and written >= len(views[first]):
             written -= len(views[first])

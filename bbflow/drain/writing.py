@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import astuple, dataclass, replace
+from itertools import groupby
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 
 from bbflow.drain.encoding import encoder_of, rounded
 from bbflow.drain.forms import Form
-from bbflow.drain.shards import Shard, ShardChunk, Single, same_bytes
+from bbflow.drain.shards import Chunks, Shard, Single, is_stored, same_bytes
 from bbflow.errors import StreamError
 from bbflow.store.pool import map_pool
 from bbflow.view.blocks import BlockReader
@@ -106,8 +107,7 @@ def drain_steps(work: DrainWork, gate: Callable[[int], AbstractContextManager[No
     for form in work.forms:
         making = _Making(work, form, [own.get(form.name) for own in places], offsets, reader)
         for at, file, chunks in making.pieces():
-            new = sum(chunk.bytes for chunk in chunks if not chunk.repeats)
-            with gate(new):
+            with gate(int(chunks.sizes.sum())):
                 stored += file.write(at, chunks)
         size, repeated = size + making.bytes, repeated + making.repeated_bytes
     return Drained(size, stored, repeated)
@@ -136,12 +136,13 @@ class _Making:
     ) -> None:
         self._work, self._form, self._places, self._offsets, self._reader = work, form, places, offsets, reader
         self._encode = encoder_of(form.codec) if form.codec is not None else None
-        self._last: tuple[list[Array], ShardChunk] | None = None
+        self._last: tuple[list[Array], list[Array]] | None = None
+        """Values of the step before, and what became of them."""
         self._step_bytes = prod(form.shape) * form.dtype.itemsize
         self.bytes = 0
         self.repeated_bytes = 0
 
-    def pieces(self) -> Iterator[tuple[int, Shard | Single, list[ShardChunk]]]:
+    def pieces(self) -> Iterator[tuple[int, Shard | Single, Chunks]]:
         """Go through what is written at once: the place of its first step in a file, the file, and the chunks."""
         length = max(PIECE_BYTES // max(self._step_bytes, 1), 1)
         for index, rows in self._work.rows(self._form).items():
@@ -151,39 +152,69 @@ class _Making:
             for begin in range(0, len(rows), length):
                 piece = rows[begin : begin + length]
                 at = piece[0] - index * self._form.steps
-                yield at, file, [self._chunk(row, file, at) for row in piece]
+                yield at, file, self._chunks(piece, file.before(at) if self._asks_before else None)
 
-    def _chunk(self, row: int, file: Shard | Single, at: int) -> ShardChunk:
-        step = row - self._work.start
-        place = self._places[step]
-        if place is None or not self._step_bytes:
+    @property
+    def _asks_before(self) -> bool:
+        """Whether the next step may repeat what an earlier batch has written."""
+        return self._form.dedup and self._last is None
+
+    def _chunks(self, rows: Sequence[int], stored: Array | None) -> Chunks:
+        """Make the chunks of some steps; the first one may be the same as what is stored of the step before."""
+        values = self._values(rows)
+        self.bytes += self._step_bytes * sum(map(bool, values))
+        if self._form.is_plain:
+            return Chunks(values, [False] * len(values))
+        made = []
+        for own in values:
+            made.append(self._chunk(own, stored))
+            stored = None
+        parts, repeats = zip(*made, strict=True)
+        self.repeated_bytes += self._step_bytes * sum(repeats)
+        return Chunks(parts, repeats)
+
+    def _chunk(self, values: list[Array], stored: Array | None) -> tuple[list[Array], bool]:
+        """Give what is written of a step, and whether it is the same as in the step before."""
+        if not values:
             self._last = None
-            return ShardChunk()
-        values = self._values(step, place)
-        known, chunk = self._last, None
-        if self._form.dedup and known is not None and _same(values, known[0]):
-            chunk = replace(known[1], repeats=True)
-        if chunk is None:
-            chunk = ShardChunk(self._encoded(values))
-            if self._form.dedup and known is None:
-                stored = file.before(at)
-                chunk = replace(chunk, repeats=stored is not None and chunk.is_same(stored))
-        self._last = values, chunk
-        self.bytes += self._step_bytes
-        self.repeated_bytes += self._step_bytes if chunk.repeats else 0
-        return chunk
+            return [], False
+        values = self._rounded(values)
+        if self._form.dedup and self._last is not None and _same(values, self._last[0]):
+            parts, repeats = self._last[1], True
+        else:
+            parts = self._encoded(values)
+            repeats = stored is not None and is_stored(parts, stored)
+        self._last = values, parts
+        return parts, repeats
 
-    def _values(self, step: int, place: FieldPlace) -> list[Array]:
-        form, like, number = self._form, place.like, self._work.numbers[step]
+    def _values(self, rows: Sequence[int]) -> list[list[Array]]:
+        """Give the values of some steps as bytes; an empty list for a step that has none."""
+        steps = [row - self._work.start for row in rows]
+        values: list[list[Array]] = []
+        for _, group in groupby(steps, lambda step: id(self._places[step])):
+            alike = [*group]
+            place = self._places[alike[0]]
+            if place is None or not self._step_bytes:
+                values += [[] for _ in alike]
+                continue
+            own = slice(alike[0], alike[-1] + 1)
+            self._check(place, self._work.numbers[own.start])
+            values += self._reader.bytes_of(self._work.numbers[own], self._work.steps[own], self._offsets[own], place)
+        return values
+
+    def _check(self, place: FieldPlace, number: int) -> None:
+        form, like = self._form, place.like
         if like.shape != form.shape or like.dtype != form.dtype:
             raise StreamError(
                 f"{form.name} is {like.dtype} of shape {like.shape} in step {number}, but {form.dtype} of {form.shape} "
                 "in raw.zarr: an array can't change there; leave it out (raw: variables)"
             )
-        parts = self._reader.bytes_of(number, self._work.steps[step], self._offsets[step], place)
+
+    def _rounded(self, values: list[Array]) -> list[Array]:
+        form = self._form
         if form.keep_bits is None:
-            return parts
-        return [rounded(part.view(form.dtype), form.keep_bits, form.missing).view("u1") for part in parts]
+            return values
+        return [rounded(part.view(form.dtype), form.keep_bits, form.missing).view("u1") for part in values]
 
     def _encoded(self, values: list[Array]) -> list[Array]:
         if self._encode is None:

@@ -75,20 +75,24 @@ class FieldReader:
         self._pools: dict[str, Array | None] = {}
 
     def bytes_of(
-        self, number: int, parts: Parts, offsets: Mapping[str, Sequence[int]], place: FieldPlace
-    ) -> list[Array]:
-        """Give a field as arrays of bytes, which are the field one behind the other.
+        self,
+        numbers: Sequence[int],
+        steps: Sequence[Parts],
+        offsets: Sequence[Mapping[str, Sequence[int]]],
+        place: FieldPlace,
+    ) -> list[list[Array]]:
+        """Give a field of steps that lie alike, each as arrays of bytes, which are the field one behind the other.
 
         Parameters
         ----------
-        number
-            The step.
-        parts
-            What lies on the nodes.
+        numbers
+            The steps.
+        steps
+            For each what lies on the nodes.
         offsets
-            For each node the first bytes of its blocks in the pool.
+            For each, and each node, the first bytes of its blocks in the pool.
         place
-            The field's, in the layouts of these parts.
+            The field's, in the layouts of these steps.
 
         Returns
         -------
@@ -101,18 +105,18 @@ class FieldReader:
         NodeError, StreamError
             As for `BlockReader.read`.
         """
-        if place.is_stacked:
-            found = []
-            for node, at in place.pieces:
-                pool = self._pool(node)
-                if pool is None:
-                    break
-                begin = offsets[node][at]
-                found.append(pool[begin : begin + parts[node].layout.forms[at].bytes])
-            else:
-                return found
+        blocks = [
+            (pool, node, at, steps[0][node].layout.forms[at].bytes)
+            for node, at in (place.pieces if place.is_stacked else ())
+            if (pool := self._pool(node)) is not None
+        ]
+        if len(blocks) == len(place.pieces):
+            return [[pool[own[node][at] : own[node][at] + size] for pool, node, at, size in blocks] for own in offsets]
+        return [[self._assembled(*step, place)] for step in zip(numbers, steps, strict=True)]
+
+    def _assembled(self, number: int, parts: Parts, place: FieldPlace) -> Array:
         field = self._reader.assemble(number, [(node, parts[node].blocks[at]) for node, at in place.pieces])
-        return [np.ascontiguousarray(field).reshape(-1).view("u1")]
+        return np.ascontiguousarray(field).reshape(-1).view("u1")
 
     def _pool(self, node: str) -> Array | None:
         if node not in self._pools:

@@ -176,7 +176,7 @@ engine.close()
 
 @pytest.mark.parametrize("compression", ["none", "zstd"])
 @pytest.mark.parametrize(("steps", "kept"), [(1, {"mask": 1, "sometimes": 3, "always": 9, "later": 2}), (4, None)])
-@pytest.mark.parametrize("cuts", [(0, 9), (0, 1, 2, 6, 9)])
+@pytest.mark.parametrize("cuts", [(0, 9), (0, 1, 2, 6, 9), (0, 5, 9)])
 def test_what_repeats_is_stored_once_and_reads_as_before(tmp_path, compression, steps, kept, cuts):
     with EmbeddedNodes(1, 1 << 18) as nodes:
         write(nodes.contact, REPEATS, write_config(tmp_path))
