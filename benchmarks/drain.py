@@ -19,6 +19,7 @@ import yaml
 
 import bbflow
 from bbflow.events import read_events
+from benchmarks.ballast import write_zeros
 from benchmarks.rows import Row
 
 Array = np.ndarray[Any, np.dtype[np.float32]]
@@ -91,7 +92,7 @@ def measure(*, quick: bool) -> list[Row]:
 
 def _compare(title: str, steps: Steps, ways: Mapping[str, dict[str, Any]], folder: Path) -> list[Row]:
     def dd() -> None:
-        _dd(steps.bytes, folder / "dd")
+        write_zeros(steps.bytes, folder / "dd")
 
     pairs = [(_timed(dd, steps, folder), _drain(steps, {}, folder)) for _ in range(PAIRS)]
     reference = statistics.median(seconds for seconds, _ in pairs)
@@ -124,24 +125,15 @@ def _timed(do: Callable[[], None], steps: Steps, folder: Path) -> float:
 
 
 def _ballast(steps: Steps, folder: Path) -> Path:
-    """Make a file as large as the steps, which is removed just before they are written.
-
-    So each writer finds pages that were in use until then. A virtual machine may get others from its host first, which
-    takes longer than writing, now and then.
-    """
+    """Make a file as large as the steps, which is removed just before they are written."""
     path = folder / "ballast"
-    _dd(steps.bytes, path)
+    write_zeros(steps.bytes, path)
     return path
 
 
 def _clear(folder: Path) -> None:
     for path in folder.iterdir():
         shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-
-def _dd(size: int, path: Path) -> None:
-    words = ["dd", "if=/dev/zero", f"of={path}", "bs=64M", f"count={size}", "iflag=count_bytes"]
-    subprocess.run(words, check=True, stderr=subprocess.DEVNULL)
 
 
 def _drain(steps: Steps, raw: dict[str, Any], folder: Path) -> tuple[float, int, int]:

@@ -13,19 +13,22 @@ import numpy as np
 
 from bbflow.operators import StateLayout, fold_steps
 from bbflow.operators.diagnostic import parse_diagnostics
+from benchmarks import ballast
 from benchmarks.rates import rate
 from benchmarks.rows import Row
 from benchmarks.scale_run import Case, run
 
 CASES = {
     "1 MiB blocks": (Case(1, 1, 1 << 18, 4000), 512),
-    "64 MiB blocks": (Case(1, 1, 1 << 24, 200, capacity="2GiB"), 16),
+    "64 MiB blocks": (Case(1, 1, 1 << 24, 600, capacity="2GiB"), 16),
     "16 KiB blocks, 20 variables x 1,000 ranks": (Case(20, 1000, 1 << 12, 48, capacity="2GiB"), 4),
 }
 """What is written, and how many steps the kernel alone takes at once: as many as the run's batches have, half a pool.
 
 200 variables x 1,000 ranks of 16 KiB would need 26 GB for one set of states, so a tenth of them is measured.
 """
+RUN_BYTES = 5 << 30
+"""A run takes so much at most: pool, states, results, and the fields of the writer."""
 KERNEL_BYTES = 1 << 30
 """So many are folded in each repetition, of blocks that aren't in the cache."""
 
@@ -41,6 +44,7 @@ def _rows(name: str, case: Case, steps: int, *, quick: bool) -> list[Row]:
     repeat = 3 if quick else 7
     kernel, beside = kernel_rate(case.points, steps, repeat), rate_beside_a_copy(case.points, steps, repeat)
     with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="bbflow-bench-") as folder:
+        ballast.free(RUN_BYTES, Path(folder))
         cost = run(case, Path(folder))
     worker = case.step_bytes / cost.step_cpu_s["worker"] / 1e9
     through = case.step_bytes / cost.step_s / 1e9
