@@ -25,13 +25,13 @@ NOTHING = 2**64 - 1
 """Both numbers of the entry of a step without a chunk."""
 PAGE = 4096
 LARGE = 1 << 20
-"""Chunks of so many bytes and more begin at a page."""
+"""ShardChunks of so many bytes and more begin at a page."""
 MOST_PARTS = 1000
 """So many parts are written at once; Linux takes 1,024."""
 
 
 @dataclass(frozen=True)
-class Chunks:
+class ShardChunks:
     """What consecutive steps leave in a file."""
 
     parts: Sequence[Sequence[Array]]
@@ -78,7 +78,7 @@ class Shard:
     steps
         How many it has room for.
     align
-        Chunks begin at multiples of so many bytes.
+        ShardChunks begin at multiples of so many bytes.
     """
 
     def __init__(self, path: Path, steps: int, align: int) -> None:
@@ -93,7 +93,7 @@ class Shard:
             offset, size = (int(number) for number in _entries(file.fileno(), at)[-1])
         return None if offset == NOTHING else np.memmap(self._path, "u1", "r", offset, size)
 
-    def write(self, at: int, chunks: Chunks) -> int:
+    def write(self, at: int, chunks: ShardChunks) -> int:
         """Write consecutive steps from one on, those before it must be there; give the bytes that were stored."""
         try:
             descriptor = os.open(self._path, os.O_RDWR)
@@ -123,7 +123,7 @@ class Shard:
         finally:
             temporary.unlink(missing_ok=True)
 
-    def _offsets(self, begin: int, chunks: Chunks) -> Array:
+    def _offsets(self, begin: int, chunks: ShardChunks) -> Array:
         """Give where the own bytes of each step begin."""
         room = -(-chunks.sizes // self._align) * self._align
         offsets: Array = begin + -begin % self._align + room.cumsum() - room
@@ -150,7 +150,7 @@ class Single:
             return None
         return np.memmap(self._before, "u1", "r")
 
-    def write(self, at: int, chunks: Chunks) -> int:
+    def write(self, at: int, chunks: ShardChunks) -> int:
         """Write the step, its file appears whole; give the bytes that were stored."""
         (parts,), (repeats,) = chunks.parts, chunks.repeats
         if not parts:
@@ -190,7 +190,7 @@ def _entries(descriptor: int, count: int) -> Array:
     return np.frombuffer(os.pread(descriptor, count * ENTRY_BYTES, 0), "<u8").reshape(-1, 2)
 
 
-def _with_gaps(begin: int, offsets: Array, chunks: Chunks) -> list[Array]:
+def _with_gaps(begin: int, offsets: Array, chunks: ShardChunks) -> list[Array]:
     """Give the bytes of all steps one behind the other, with zeros up to where each begins."""
     found: list[Array] = []
     end = begin
@@ -203,7 +203,7 @@ def _with_gaps(begin: int, offsets: Array, chunks: Chunks) -> list[Array]:
     return found
 
 
-def _new_entries(known: Array, offsets: Array, chunks: Chunks) -> Array:
+def _new_entries(known: Array, offsets: Array, chunks: ShardChunks) -> Array:
     """Give the entries of steps that follow those that are known; who repeats has that of the step before it."""
     own = np.full((1 + len(offsets), 2), NOTHING, "<u8")
     own[: len(known[-1:])] = known[-1:]

@@ -12,7 +12,7 @@ import numpy as np
 
 from bbflow.drain.encoding import encoder_of, rounded
 from bbflow.drain.forms import Form
-from bbflow.drain.shards import Chunks, Shard, Single, is_stored, same_bytes
+from bbflow.drain.shards import ShardChunks, Shard, Single, is_stored, same_bytes
 from bbflow.errors import StreamError
 from bbflow.store.pool import map_pool
 from bbflow.view.blocks import BlockReader
@@ -142,7 +142,7 @@ class _Making:
         self.bytes = 0
         self.repeated_bytes = 0
 
-    def pieces(self) -> Iterator[tuple[int, Shard | Single, Chunks]]:
+    def pieces(self) -> Iterator[tuple[int, Shard | Single, ShardChunks]]:
         """Go through what is written at once: the place of its first step in a file, the file, and the chunks."""
         length = max(PIECE_BYTES // max(self._step_bytes, 1), 1)
         for index, rows in self._work.rows(self._form).items():
@@ -159,19 +159,19 @@ class _Making:
         """Whether the next step may repeat what an earlier batch has written."""
         return self._form.dedup and self._last is None
 
-    def _chunks(self, rows: Sequence[int], stored: Array | None) -> Chunks:
+    def _chunks(self, rows: Sequence[int], stored: Array | None) -> ShardChunks:
         """Make the chunks of some steps; the first one may be the same as what is stored of the step before."""
         values = self._values(rows)
         self.bytes += self._step_bytes * sum(map(bool, values))
         if self._form.is_plain:
-            return Chunks(values, [False] * len(values))
+            return ShardChunks(values, [False] * len(values))
         made = []
         for own in values:
             made.append(self._chunk(own, stored))
             stored = None
         parts, repeats = zip(*made, strict=True)
         self.repeated_bytes += self._step_bytes * sum(repeats)
-        return Chunks(parts, repeats)
+        return ShardChunks(parts, repeats)
 
     def _chunk(self, values: list[Array], stored: Array | None) -> tuple[list[Array], bool]:
         """Give what is written of a step, and whether it is the same as in the step before."""

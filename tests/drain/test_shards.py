@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bbflow.config import RawConfig
 from bbflow.drain.encoding import encoder_of, rounded
 from bbflow.drain.forms import form_of, storage_of
-from bbflow.drain.shards import Chunks, Shard, same_bytes
+from bbflow.drain.shards import ShardChunks, Shard, same_bytes
 from bbflow.errors import ConfigError
 from bbflow.growing import GrowingZarr
 from bbflow.records import BlockForm
@@ -46,7 +46,7 @@ def write(path, form, values, begin, end):
         rows = range(max(begin, index * form.steps), min(end, (index + 1) * form.steps))
         encoded = [None if values[row] is None else encode(values[row]) if encode else values[row] for row in rows]
         parts = [() if part is None else (np.frombuffer(part, "u1"),) for part in encoded]
-        form.file(str(path), index).write(rows[0] % form.steps, Chunks(parts, [False] * len(parts)))
+        form.file(str(path), index).write(rows[0] % form.steps, ShardChunks(parts, [False] * len(parts)))
 
 
 @settings(max_examples=20)
@@ -111,7 +111,7 @@ def test_a_reader_sees_the_rows_that_it_may_see_while_others_are_written(tmp_pat
 
 def test_a_file_that_two_make_at_once_is_made_once(tmp_path):
     shard = Shard(tmp_path / "c.0", 4, 1)
-    shard.write(0, Chunks([[np.arange(3, dtype="u1")]], [False]))
+    shard.write(0, ShardChunks([[np.arange(3, dtype="u1")]], [False]))
     content = (tmp_path / "c.0").read_bytes()
     shard._make()
     assert (tmp_path / "c.0").read_bytes() == content
