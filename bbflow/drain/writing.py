@@ -12,7 +12,7 @@ import numpy as np
 
 from bbflow.drain.encoding import encoder_of, rounded
 from bbflow.drain.forms import Form
-from bbflow.drain.shards import ShardChunks, Shard, Single, is_stored, same_bytes
+from bbflow.drain.shards import Shard, ShardChunks, Single, is_stored, same_bytes
 from bbflow.errors import StreamError
 from bbflow.store.pool import map_pool
 from bbflow.view.blocks import BlockReader
