@@ -47,12 +47,13 @@ def _rows(name: str, case: Case, steps: int, *, quick: bool) -> list[Row]:
         ballast.free(RUN_BYTES, Path(folder))
         cost = run(case, Path(folder))
     worker = case.step_bytes / cost.step_cpu_s["worker"] / 1e9
-    through = case.step_bytes / cost.step_s / 1e9
+    through, batch = (case.step_bytes / seconds / 1e9 for seconds in (cost.step_s, cost.batch_step_s))
     return [
         Row(f"{name}: the kernel alone (the ratio's 1)", kernel, "GB/s", 1.0),
         Row(f"{name}: the kernel beside a copy of as many bytes, wall time", beside, "GB/s", beside / kernel),
         Row(f"{name}: bytes folded to the worker's CPU time", worker, "GB/s", worker / kernel),
         Row(f"{name}: from Put to states, wall time", through, "GB/s", through / kernel),
+        Row(f"{name}: from Put to states, the median batch", batch, "GB/s", batch / kernel),
     ]
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import statistics
 import subprocess
 import sys
 import time
@@ -57,6 +58,8 @@ class Cost:
     """CPU time of agent, driver, worker and engine: the writer's beyond what it takes with the engine Null."""
     step_s: float
     """Wall time between the ends of the first batch's fold and the last one's."""
+    batch_step_s: float
+    """The same between the ends of two batches, as the median: without first touch of states and publications."""
     first_fold_s: float
     """From the command to the end of the first fold (seconds)."""
     publish_s: tuple[float, ...]
@@ -109,7 +112,11 @@ def _cost(case: Case, folder: Path, began_s: float, samples: list[Sample], said:
     cost = {part: _between(samples, part, since_s, end_s) / count for part, (since_s, count) in spans.items()}
     cost["engine"] = (_cpu_of_writer(said) - _without_engine(case)) / (case.steps - 1)
     published = tuple(event["ended_s"] - event["started_s"] for event in events if event["event"] == "publish")
-    return Cost(cost, (end_s - begin_s) / steps, begin_s - began_s, published)
+    batches = [
+        (after["ended_s"] - before["ended_s"]) / (after["last_step"] - before["last_step"])
+        for before, after in itertools.pairwise(folds)
+    ]
+    return Cost(cost, (end_s - begin_s) / steps, statistics.median(batches), begin_s - began_s, published)
 
 
 def writer(case: Case, engine: str, stream: str = "scale") -> list[str]:
