@@ -8,13 +8,13 @@ from pathlib import Path
 
 
 def write_zeros(size: int, path: Path) -> None:
-    """Write a file with dd, in blocks of 64 MiB; once it is removed, its pages are there for others."""
+    """Write a file with dd, in blocks of 64 MiB."""
     words = ["dd", "if=/dev/zero", f"of={path}", "bs=64M", f"count={size}", "iflag=count_bytes"]
     subprocess.run(words, check=True, stderr=subprocess.DEVNULL)
 
 
-def free(size: int, folder: Path) -> None:
-    """Let so many bytes of a file system have been in use until now."""
+def make_ballast(size: int, folder: Path) -> Path:
+    """Make a file of so many bytes, which is to be removed just before something else needs them."""
     path = folder / "ballast"
     write_zeros(size, path)
-    path.unlink()
+    return path

@@ -19,7 +19,7 @@ import yaml
 
 import bbflow
 from bbflow.events import read_events
-from benchmarks.ballast import write_zeros
+from benchmarks.ballast import make_ballast, write_zeros
 from benchmarks.rows import Row
 
 Array = np.ndarray[Any, np.dtype[np.float32]]
@@ -114,7 +114,7 @@ def _compare(title: str, steps: Steps, ways: Mapping[str, dict[str, Any]], folde
 
 def _timed(do: Callable[[], None], steps: Steps, folder: Path) -> float:
     """Give the seconds that something takes in an empty directory, which it leaves empty."""
-    ballast = _ballast(steps, folder)
+    ballast = make_ballast(steps.bytes, folder)
     os.sync()
     ballast.unlink()
     began = time.perf_counter()
@@ -122,13 +122,6 @@ def _timed(do: Callable[[], None], steps: Steps, folder: Path) -> float:
     seconds = time.perf_counter() - began
     _clear(folder)
     return seconds
-
-
-def _ballast(steps: Steps, folder: Path) -> Path:
-    """Make a file as large as the steps, which is removed just before they are written."""
-    path = folder / "ballast"
-    write_zeros(steps.bytes, path)
-    return path
 
 
 def _clear(folder: Path) -> None:
@@ -144,7 +137,7 @@ def _drain(steps: Steps, raw: dict[str, Any], folder: Path) -> tuple[float, int,
         os.environ |= bbflow_adios2.environment(buffer.contact)
         xml.write_text(bbflow_adios2.engine_xml("field"))
         steps.write(xml, "field")
-        ballast = _ballast(steps, folder)
+        ballast = make_ballast(steps.bytes, folder)
         os.sync()
         (folder / "analysis.yml").write_text(yaml.safe_dump(config | {"raw": raw or "all", "workers": {"threads": 1}}))
         words = [sys.executable, "-m", "bbflow", "fold", str(folder / "analysis.yml"), "--contact", str(buffer.contact)]

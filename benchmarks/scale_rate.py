@@ -13,7 +13,7 @@ import numpy as np
 
 from bbflow.operators import StateLayout, fold_steps
 from bbflow.operators.diagnostic import parse_diagnostics
-from benchmarks import ballast
+from benchmarks.ballast import make_ballast
 from benchmarks.rates import rate
 from benchmarks.rows import Row
 from benchmarks.scale_run import Case, run
@@ -44,7 +44,7 @@ def _rows(name: str, case: Case, steps: int, *, quick: bool) -> list[Row]:
     repeat = 3 if quick else 7
     kernel, beside = kernel_rate(case.points, steps, repeat), rate_beside_a_copy(case.points, steps, repeat)
     with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="bbflow-bench-") as folder:
-        ballast.free(RUN_BYTES, Path(folder))
+        make_ballast(RUN_BYTES, Path(folder)).unlink()
         cost = run(case, Path(folder))
     worker = case.step_bytes / cost.step_cpu_s["worker"] / 1e9
     through, batch = (case.step_bytes / seconds / 1e9 for seconds in (cost.step_s, cost.batch_step_s))

@@ -25,7 +25,7 @@ NOTHING = 2**64 - 1
 """Both numbers of the entry of a step without a chunk."""
 PAGE = 4096
 LARGE = 1 << 20
-"""ShardChunks of so many bytes and more begin at a page."""
+"""Chunks of so many bytes and more begin at a page."""
 MOST_PARTS = 1000
 """So many parts are written at once; Linux takes 1,024."""
 
@@ -78,7 +78,7 @@ class Shard:
     steps
         How many it has room for.
     align
-        ShardChunks begin at multiples of so many bytes.
+        Chunks begin at multiples of so many bytes.
     """
 
     def __init__(self, path: Path, steps: int, align: int) -> None:
