@@ -61,11 +61,9 @@ class MasterServer(PeerServer):
         return self._next_s - time.monotonic()
 
     def _do_due(self) -> None:
-        if time.monotonic() >= self._next_s:
-            self._master.expire()
-            self._look_for_masters()
-            self._next_s = time.monotonic() + TICK_S
-        self._deliver()
+        self._master.expire()
+        self._look_for_masters()
+        self._next_s = time.monotonic() + TICK_S
 
     def _look_for_masters(self) -> None:
         """See which other masters there are, whenever the contact file was written anew."""
@@ -94,7 +92,7 @@ class MasterServer(PeerServer):
         self._users.pop(peer, None)
         self._master.disconnect(peer)
 
-    def _deliver(self) -> None:
+    def _end_round(self) -> None:
         """Send what may be sent, now that everything before is stored."""
         for peer, message in self._master.take_out():
             if not isinstance(message, CutOff):

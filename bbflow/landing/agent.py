@@ -70,6 +70,7 @@ class Agent:
         self._name, self._host = name, host
         self._clock = clock
         self._change = 0
+        self._looked_s = 0.0
         self._waiting = Queues()
         self._watchers: list[OpenWatch] = []
         self._known: dict[int, Known] = {}
@@ -160,12 +161,13 @@ class Agent:
         lost, is_impatient = self._writing.expire(), self._writing.is_impatient()
         self._change += lost
         is_waiting = self._store.is_unsettled
-        self._store.settle_pool(self._clock())
+        self._looked_s = self._clock()
+        self._store.settle_pool(self._looked_s)
         return self._settle(each=is_impatient or is_waiting) if lost or is_impatient or is_waiting else self._show()
 
     def next_deadline_s(self) -> float | None:
         """When `expire` has something to do, in seconds since the epoch."""
-        pool_s = [self._clock() + POOL_S] if self._store.is_unsettled else []
+        pool_s = [self._looked_s + POOL_S] if self._store.is_unsettled else []
         watchers_s = (watcher.deadline_s for watcher in self._watchers)
         return min([*watchers_s, *self._writing.deadlines_s(), *pool_s], default=None)
 

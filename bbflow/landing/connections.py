@@ -279,5 +279,4 @@ class WriterConnections:
         ]
 
     def _patience_ends_s(self) -> list[float]:
-        ends_s = (writers.patience_ends_s() for writers in self._writers.values() if not writers.is_stale)
-        return [end_s for end_s in ends_s if end_s is not None]
+        return [end_s for writers in self._writers.values() for end_s in writers.patience_ends_s()]

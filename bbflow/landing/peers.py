@@ -115,7 +115,7 @@ class PeerServer(ABC):
 
     @abstractmethod
     def _do_due(self) -> None:
-        """Do what is due by the clock, and send what is to be sent, after each round."""
+        """Do what is due by the clock."""
 
     @abstractmethod
     def _due_s(self) -> float | None:
@@ -125,6 +125,9 @@ class PeerServer(ABC):
     @abstractmethod
     def _is_over(self) -> bool:
         """Whether a request has asked for its end."""
+
+    def _end_round(self) -> None:  # noqa: B027 - who answers each message at once has nothing to do
+        """Send what is to be sent once all that came together is taken in."""
 
     def _let_in(self, peer: int, link: Link) -> None:  # noqa: B027 - most have nothing to do
         """Take in that somebody has connected, who must still prove themselves."""
@@ -139,7 +142,8 @@ class PeerServer(ABC):
     def run(self) -> None:
         """Serve; returns when asked to stop."""
         while not self._is_over and not self.interrupted:
-            for key, events in self._selector.select(self._timeout_s()):
+            due_s = self._next_due_s()
+            for key, events in self._selector.select(None if due_s is None else max(due_s - time.monotonic(), 0.0)):
                 if key.data == "eof":
                     self.interrupted = self.orphaned = not os.read(key.fd, 64)
                 elif key.data == "signal":
@@ -148,9 +152,11 @@ class PeerServer(ABC):
                     self._accept(self._tcp if key.fileobj is self._tcp else self._unix)
                 else:
                     self._serve(key.data, events)
-            self._do_due()
-            self._cut_off_unproven()
-            self._open_again()
+            if due_s is not None and time.monotonic() >= due_s:
+                self._do_due()
+                self._cut_off_unproven()
+                self._open_again()
+            self._end_round()
         self._close()
 
     def interrupt(self) -> None:
@@ -162,12 +168,10 @@ class PeerServer(ABC):
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self.interrupt())
 
-    def _timeout_s(self) -> float | None:
-        now_s = time.monotonic()
-        waits_s = [deadline_s - now_s for deadline_s in (*self._unproven.values(), *self._closed_until_s.values())]
-        if (due_s := self._due_s()) is not None:
-            waits_s.append(due_s)
-        return max(min(waits_s), 0.0) if waits_s else None
+    def _next_due_s(self) -> float | None:
+        due_s = self._due_s()
+        own_s = [] if due_s is None else [time.monotonic() + due_s]
+        return min([*own_s, *self._unproven.values(), *self._closed_until_s.values()], default=None)
 
     def _accept(self, listener: socket.socket) -> None:
         unproven = [peer for peer in self._unproven if self._links[peer].socket.family == listener.family]

@@ -245,11 +245,11 @@ class Writers:
                 "have BB nodes, set RanksPerNode"
             )
 
-    def patience_ends_s(self) -> float | None:
-        """When a rank stops waiting for ranks that have not opened the stream; None if all are there."""
-        if len(self._ranks) >= self._stream.local_writers:
-            return None
-        return min((terms.opened_s + terms.patience_s for terms in self._terms.values()), default=None)
+    def patience_ends_s(self) -> list[float]:
+        """When each rank stops waiting for ranks that have not opened the stream; none if all are there."""
+        if self.is_stale or len(self._ranks) >= self._stream.local_writers:
+            return []
+        return [terms.opened_s + terms.patience_s for terms in self._terms.values()]
 
     def holds(self, rank: int, offset: int, size: int) -> bool:
         """Whether a rank may write these bytes of the pool now."""
