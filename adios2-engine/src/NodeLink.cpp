@@ -150,7 +150,7 @@ void NodeLink::UsePool(const Value &reply, const bool isShared)
     m_Capacity = capacity;
     if (!m_IsSamePool)
     {
-        m_Pool = isShared ? std::make_shared<Pool>(path, capacity) : nullptr;
+        m_Pool = isShared ? Pool::Share(path, capacity) : nullptr;
         ResetLanding();
     }
 }

@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <map>
+#include <mutex>
 #include <stdexcept>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -12,6 +14,26 @@
 
 namespace bbflow
 {
+
+namespace
+{
+
+std::mutex Lock;
+std::map<std::string, std::weak_ptr<Pool>> Shared; // by path, guarded by Lock
+
+} // end empty namespace
+
+std::shared_ptr<Pool> Pool::Share(const std::string &path, const size_t capacity)
+{
+    const std::lock_guard<std::mutex> guard(Lock);
+    std::shared_ptr<Pool> pool = Shared[path].lock();
+    if (!pool || pool->Capacity() != capacity || !pool->IsAt(path))
+    {
+        pool = std::make_shared<Pool>(path, capacity);
+        Shared[path] = pool;
+    }
+    return pool;
+}
 
 Pool::Pool(const std::string &path, const size_t capacity) : m_Capacity(capacity)
 {

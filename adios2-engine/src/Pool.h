@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <sys/types.h>
 
@@ -12,6 +13,10 @@ namespace bbflow
 class Pool
 {
 public:
+    /** Gives a pool's mapping, which all ranks of a process share: each further one would have a
+     *  page table of its own to fill. Takes what the constructor takes. */
+    static std::shared_ptr<Pool> Share(const std::string &path, size_t capacity);
+
     /** @throws std::runtime_error if the file can't be mapped or is shorter than `capacity` */
     Pool(const std::string &path, size_t capacity);
     ~Pool();
