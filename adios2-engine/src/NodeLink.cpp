@@ -155,7 +155,10 @@ void NodeLink::UsePool(const Value &reply, const bool isShared)
     }
 }
 
-bool NodeLink::TakeOffer() const { return unlink(m_Offer.c_str()) == 0; }
+bool NodeLink::TakeOffer() const
+{
+    return rename(m_Offer.c_str(), (m_Offer + ".taken").c_str()) == 0;
+}
 
 void NodeLink::ResetLanding()
 {

@@ -82,9 +82,9 @@ class WriterConnections:
             self._writers[name] = Writers(store, name, clock)
             for rank in stream.ranks:
                 self._miss(name, self._writers[name], rank)
-        for offset in self._offers.take_back_all():
-            for writers in self._writers.values():
-                writers.withdraw_at(offset)
+        for offer in self._offers.take_back_all():
+            if offer.stream in self._writers:
+                self._writers[offer.stream].restore(offer)
         self.answers: Answers = {
             OpenRequest: self._open,
             SyncRequest: self._sync,
@@ -139,23 +139,34 @@ class WriterConnections:
         """Forget an older connection of a rank that has come back before its break was noticed."""
         older = [key for key, peer in self._peers.items() if (peer.stream, peer.rank) == (stream, rank)]
         for key in older:
-            self._take_back_from(self._peers.pop(key))
+            self._part_from(self._peers.pop(key))
 
     def offer(self, peer: int, asked: CommitRequest) -> RoomReply:
         """Give a rank room for the step after the one that it commits, as long as nobody else needs it."""
         writer = self._peer(peer)
-        reply = writer.writers.offer(writer.rank, asked.step + 1, asked.ahead_bytes) if writer.offer else None
-        if reply is not None and not self._offers.make(writer.offer, reply.extents[0][0]):
+        offer = writer.writers.offer(writer.rank, asked.step + 1, asked.ahead_bytes) if writer.offer else None
+        if offer is None:
+            return RoomReply(status="later")
+        if not self._offers.make(writer.offer, offer):
             writer.writers.withdraw(writer.rank)
-            reply = None
-        return reply or RoomReply(status="later")
+            return RoomReply(status="later")
+        return RoomReply(extents=[offer.extent])
 
     def take_back_an_offer(self) -> bool:
         """Withdraw the first offer that isn't taken; false if there is none."""
         return any(self._take_back_from(writer) for writer in self._peers.values())
 
     def _take_back_from(self, writer: WriterPeer) -> bool:
-        return self._offers.take_back(writer.offer, lambda: writer.writers.withdraw(writer.rank))
+        is_back = self._offers.take_back(writer.offer)
+        if is_back:
+            writer.writers.withdraw(writer.rank)
+        else:
+            writer.writers.confirm(writer.rank)
+        return is_back
+
+    def _part_from(self, writer: WriterPeer) -> None:
+        self._take_back_from(writer)
+        self._offers.forget(writer.offer)
 
     def offered(self, stream: str) -> set[int]:
         """Give the ranks that are offered room for a step that they have not begun."""
@@ -232,7 +243,7 @@ class WriterConnections:
 
     def _close(self, peer: int, asked: CloseRequest) -> DoneReply:
         writer = self._peer(peer)
-        self._take_back_from(writer)
+        self._part_from(writer)
         writer.writers.close(writer.rank, asked.attributes or ())
         del self._peers[peer]
         return DoneReply()
@@ -240,7 +251,7 @@ class WriterConnections:
     def _abort(self, peer: int, asked: AbortRequest) -> None:
         writer = self._peer(peer)
         del self._peers[peer]
-        self._take_back_from(writer)
+        self._part_from(writer)
         writer.writers.abort(writer.rank)
 
     def disconnect(self, peer: int, *, by_itself: bool) -> bool:
@@ -248,7 +259,7 @@ class WriterConnections:
         writer = self._peers.pop(peer, None)
         if writer is None:
             return False
-        self._take_back_from(writer)
+        self._part_from(writer)
         if by_itself:
             writer.writers.abort(writer.rank)
         else:

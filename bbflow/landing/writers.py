@@ -1,16 +1,18 @@
 """The writers' side of one stream on one node: from open to close, rank by rank."""
 
 import math
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 
 from bbflow.errors import CapacityError, ProtocolError, StreamError
 from bbflow.landing.admission import find_room, make_room_for_step, needs_before
 from bbflow.landing.committing import commit_of
+from bbflow.landing.offers import Offer
 from bbflow.landing.replies import RoomReply
 from bbflow.landing.requests import CommitRequest, OpenRequest
 from bbflow.layouts import NO_BLOCKS
-from bbflow.store.entries import CloseRecord, CommitRecord, DiscardRecord, GrantRecord, OpenRecord, WithdrawRecord
+from bbflow.store.entries import CloseRecord, CommitRecord, DiscardRecord, GrantRecord, OpenRecord
+from bbflow.store.extents import Extent
 from bbflow.store.node import NodeStore
 from bbflow.store.ranks import Rank
 from bbflow.store.streams import ENDED, Stream
@@ -143,27 +145,40 @@ class Writers:
             return RoomReply()
         return self._reserve(rank, step, size)
 
-    def offer(self, rank: int, step: int, size: int) -> RoomReply | None:
+    def offer(self, rank: int, step: int, size: int) -> Offer | None:
         """Give a rank room for a step that it has not begun; None if there is none at once, or nothing is sure yet."""
-        is_sure = self._terms[rank].policy == "Block" and step not in self._stream.discarded
+        if self._terms[rank].policy != "Block" or step in self._stream.discarded:
+            return None
         try:
-            reply = self.begin(rank, step, size) if is_sure else None
+            self._check_alive()
+            self._check_can_be_whole(step)
+            is_landing = step in self._spills or self._decide(rank, step)
+            extent = self._find(rank, step, size) if is_landing and not self._spills[step] else None
         except (CapacityError, StreamError):  # it is told when it begins
             return None
-        return reply if reply is not None and reply.extents else None
+        if extent is None:
+            return None
+        self._ranks[rank].offer(extent)
+        return Offer(self._name, rank, step, extent)
 
     def withdraw(self, rank: int) -> None:
-        """Take a rank the room for a step that it has not begun."""
-        if self.is_stale:
-            self._leave(rank)
-        else:
-            self._store.record(WithdrawRecord(stream=self._name, rank=rank))
+        """Take a rank the room that it was offered, and has not taken."""
+        self._leave(rank)
 
-    def withdraw_at(self, offset: int) -> None:
-        """Take the rank that has room at an offset all that it has, if there is one."""
-        for number, rank in self._ranks.items():
-            if any(first == offset for first, _ in rank.granted):
-                self.withdraw(number)
+    def confirm(self, rank: int) -> None:
+        """Let the index tell of the room that a rank was offered, and has taken."""
+        if (offered := self._ranks[rank].offered) and not self.is_stale:
+            self._grant(rank, self._ranks[rank].settled + 1, offered)
+
+    def restore(self, offer: Offer) -> None:
+        """Give a rank the room that it has taken from an earlier agent, unless it has committed that step."""
+        rank = self._ranks.get(offer.rank)
+        if rank is not None and rank.settled + 1 == offer.step and offer.extent not in rank.granted:
+            self._store.extents.take_at(offer.extent)
+            self._grant(offer.rank, offer.step, [offer.extent])
+
+    def _grant(self, rank: int, step: int, extents: Iterable[Extent]) -> None:
+        self._store.record(GrantRecord(stream=self._name, rank=rank, step=step, extents=tuple(extents)))
 
     def _decide(self, rank: int, step: int) -> bool:
         """Say for all ranks what becomes of a step; false while nobody can know whether it fits."""
@@ -221,7 +236,7 @@ class Writers:
     def _reserve(self, rank: int, step: int, size: int) -> RoomReply | None:
         spills = self._terms[rank].policy == "Spill"
         try:
-            extent = find_room(self._store, self._stream, rank, step, size, lambda: self._needs_before(rank, step))
+            extent = self._find(rank, step, size)
         except CapacityError:
             if not spills:
                 raise
@@ -229,11 +244,14 @@ class Writers:
         if extent is None:
             return RoomReply(status="spill") if spills else None
         try:
-            self._store.record(GrantRecord(stream=self._name, rank=rank, step=step, extents=(extent,)))
+            self._grant(rank, step, [extent])
         except CapacityError:
             self._store.extents.give_back([extent])
             raise
         return RoomReply(extents=[extent])
+
+    def _find(self, rank: int, step: int, size: int) -> Extent | None:
+        return find_room(self._store, self._stream, rank, step, size, lambda: self._needs_before(rank, step))
 
     def _check_patience(self, rank: int) -> None:
         stream, terms = self._stream, self._terms[rank]
@@ -299,7 +317,7 @@ class Writers:
             self._store.abort(self._name, rank)
 
     def _leave(self, rank: int) -> None:
-        """Free what a rank could still write to after its stream was dropped."""
+        """Free what a rank could still write to."""
         self._store.extents.give_back(self._ranks[rank].keep([]))
 
     def lost_after_s(self, rank: int) -> float | None:

@@ -15,8 +15,7 @@ def records_of(stream: Stream) -> Iterator[OfStream]:
     yield _state_of(stream)
     yield from _open_parts(stream)
     for number, rank in stream.ranks.items():
-        if rank.granted:
-            extents = tuple(rank.granted)
+        if extents := tuple(extent for extent in rank.granted if extent not in rank.offered):
             yield GrantRecord(stream=stream.name, rank=number, step=rank.settled + 1, extents=extents)
     for number, rank in stream.ranks.items():
         if rank.layout != NO_BLOCKS:

@@ -25,7 +25,7 @@ FILES = (
     "index.new",
     "agent.sock",
     f"offers/{'[0-9a-f]' * 16}",
-    f"offers/{'[0-9a-f]' * 16}.back",
+    f"offers/{'[0-9a-f]' * 16}.taken",
     "state/*.[01]",
     "state/*.alive",
     "state/*.begun",

@@ -1,5 +1,6 @@
 """What the writer ranks of a stream have on one node, and what its readers hold there."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from msgspec import UnsetType
@@ -21,6 +22,8 @@ class Rank:
     """Last discarded step that it has passed without a word; not in the index."""
     granted: list[Extent] = field(default_factory=list)
     """Room for the step after that one."""
+    offered: list[Extent] = field(default_factory=list, compare=False)
+    """What of it the rank has without having asked, if it takes it: no record tells of it."""
     expected_bytes: int | None = None
     """What it needed in its last landed step; None before the first."""
     closed: bool = False
@@ -53,11 +56,21 @@ class Rank:
         held = self.granted_bytes if self.granted and self.settled + 1 == step else 0
         return max(self.expected_bytes - held, 0)
 
+    def offer(self, extent: Extent) -> None:
+        """Give it room that it has not asked for, and that no record tells of."""
+        self.granted.append(extent)
+        self.offered.append(extent)
+
+    def take(self, extents: Collection[Extent]) -> None:
+        """Take in what a record grants, which may be what was offered before."""
+        self.granted += [extent for extent in extents if extent not in self.granted]
+        self.offered = [extent for extent in self.offered if extent not in extents]
+
     def keep(self, extents: list[Extent]) -> list[Extent]:
         """Give up all granted room but these first parts of it; returns what is given up."""
         kept = dict(extents)
         rest = [(offset + kept.get(offset, 0), size - kept.get(offset, 0)) for offset, size in self.granted]
-        self.granted = []
+        self.granted, self.offered = [], []
         return [extent for extent in rest if extent[1]]
 
     def take_layout(self, number: int, forms: tuple[Row, ...] | UnsetType) -> Layout:

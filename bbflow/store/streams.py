@@ -21,7 +21,6 @@ from bbflow.store.entries import (
     OpenRecord,
     StateRecord,
     StepRecord,
-    WithdrawRecord,
 )
 from bbflow.store.extents import Extent, align
 from bbflow.store.ranks import Hold, Needs, Rank
@@ -112,9 +111,7 @@ class Stream:
             case OpenRecord():
                 self._open(record)
             case GrantRecord():
-                self.ranks[record.rank].granted += record.extents
-            case WithdrawRecord():
-                freed = self.ranks[record.rank].keep([])
+                self.ranks[record.rank].take(record.extents)
             case LayoutRecord():
                 self.ranks[record.rank].take_layout(record.layout, record.forms)
             case CommitRecord():

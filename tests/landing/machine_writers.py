@@ -115,10 +115,10 @@ class WritersMachine(RuleBasedStateMachine):
                 self.begin(rank, 1)
 
     def take(self, writer):
-        """Remove an offer's link; false if it is gone."""
+        """Rename an offer's link; false if it is gone."""
         link = self.folder / "node" / "offers" / writer.offer
         if is_there := link.is_symlink():
-            link.unlink()
+            link.rename(f"{link}.taken")
         return is_there
 
     @some_rank(INSIDE)

@@ -1,8 +1,10 @@
 """Room that ranks are given before they begin: theirs if they take it, and never in the way of others."""
 
+import os
+
 import pytest
 
-from testsupport.peers import ANALYSIS
+from testsupport.peers import ANALYSIS, PAGE
 
 
 @pytest.fixture
@@ -18,14 +20,19 @@ def offered(bench):
     return run
 
 
+def take(file):
+    """Do what an engine does."""
+    file.rename(f"{file}.taken")
+
+
 def written(bench):
     return {name: stream["written"] for name, stream in bench.say(ANALYSIS, "status")["streams"].items()}
 
 
-def test_an_offer_is_taken_by_removing_its_link(bench, offered):
+def test_an_offer_is_taken_by_renaming_its_link(bench, offered):
     reply, file = offered(3)
     assert (reply["status"], bench.free_pages(), written(bench)) == ("ok", 10, {"a": 1})
-    file.unlink()
+    take(file)
     assert written(bench) == {"a": 2}
     bench.commit(0, 1, *reply["extents"])
     assert bench.watch()["ok"]
@@ -42,7 +49,7 @@ def test_what_was_not_taken_goes_to_who_waits(bench, offered):
 
 def test_what_was_taken_stays(bench, offered):
     _, file = offered(6)
-    file.unlink()
+    take(file)
     bench.open(stream="b", peer=1)
     assert bench.begin(1, 0, 8) is None
 
@@ -103,18 +110,57 @@ def test_the_end_of_a_connection_ends_its_offer(bench, offered, end):
 
 def test_a_taken_offer_outlives_the_agent(bench, offered):
     reply, file = offered(3)
-    file.unlink()
+    take(file)
     bench.reopen()
-    assert bench.free_pages() == 10
+    assert (list(file.parent.iterdir()), bench.free_pages()) == ([], 10)
     again = bench.open(stream="a", resume=True, settled=0)
     assert (again["extents"], again["offer"] != file.name) == (reply["extents"], True)
 
 
-def test_an_agent_that_died_while_it_took_an_offer_back_has_it_back(bench, offered):
+def test_an_offer_that_was_used_up_is_not_had_again(bench, offered):
+    reply, file = offered(3)
+    take(file)
+    bench.commit(0, 1, *reply["extents"])
+    bench.reopen()
+    assert (list(file.parent.iterdir()), bench.free_pages()) == ([], 10)
+    assert not bench.open(stream="a", resume=True, settled=1)["extents"]
+
+
+def test_a_taken_offer_is_given_once_to_a_rank_that_comes_back(bench, offered):
+    reply, file = offered(3)
+    take(file)
+    bench.hang_up(0, by_itself=False)
+    assert not list(file.parent.iterdir())
+    bench.reopen()
+    again = bench.open(stream="a", resume=True, settled=0)
+    assert (again["extents"], bench.free_pages()) == (reply["extents"], 10)
+
+
+def test_room_that_comes_after_what_was_taken_is_beside_it(bench, offered):
+    reply, file = offered(3)
+    take(file)
+    more = bench.say(0, "reserve", step=1, bytes=PAGE)["extents"]
+    bench.reopen()
+    again = bench.open(stream="a", resume=True, settled=0)
+    assert (sorted(again["extents"]), bench.free_pages()) == (sorted(reply["extents"] + more), 9)
+
+
+def test_an_index_that_is_written_anew_leaves_out_what_is_only_offered(bench, offered):
     _, file = offered(3)
-    file.rename(file.with_name(f"{file.name}.back"))
+    bench.store._compact()
     bench.reopen()
     assert (list(file.parent.iterdir()), bench.free_pages()) == ([], 13)
+
+
+def test_an_agent_that_died_between_its_index_and_an_offer_s_link_grants_it_once(bench, offered):
+    reply, file = offered(3)
+    take(file)
+    link = os.readlink(f"{file}.taken")
+    bench.reopen()
+    os.symlink(link, f"{file}.taken")
+    bench.reopen()
+    again = bench.open(stream="a", resume=True, settled=0)
+    assert (again["extents"], bench.free_pages()) == (reply["extents"], 10)
 
 
 def test_what_a_user_has_beside_offers_stays(bench, offered):
