@@ -19,6 +19,7 @@ from bbflow.transit.chain.taking_over import keep_state, take_over
 from bbflow.transit.cluster import Cluster, dask_failures
 from bbflow.transit.drain_stage import DrainStage
 from bbflow.transit.folding.checkpoints import nodes_with_states
+from bbflow.transit.folding.patterns import parts_of
 from bbflow.transit.opening import FirstStep, check_variables, make_clock, own_names
 from bbflow.transit.outcome import Outcome as Outcome
 from bbflow.transit.outcome import ended_before
@@ -246,17 +247,20 @@ class Pipeline:
         return min(1.0, self._fold.wait_s, math.inf if self._drain is None else self._drain.wait_s)
 
     def _log_landed(self) -> None:
-        for number in self._view.steps_after(self._landed):
-            parts = [part for part in (self._view.step(node, number) for node in self._nodes) if part]
-            if parts:
-                self._log.add(
-                    "landed",
-                    step=number,
-                    began_s=min(part.began_s for part in parts),
-                    committed_s=max(part.committed_s for part in parts),
-                    bytes=sum(part.bytes for part in parts),
-                )
-            self._landed = number
+        numbers = self._view.steps_after(self._landed)
+        held = ((number, parts_of(self._view, number).values()) for number in numbers)
+        self._log.add_all(
+            {
+                "event": "landed",
+                "step": number,
+                "began_s": min(part.began_s for part in parts),
+                "committed_s": max(part.committed_s for part in parts),
+                "bytes": sum(part.bytes for part in parts),
+            }
+            for number, parts in held
+            if parts
+        )
+        self._landed = max(numbers, default=self._landed)
 
     @property
     def _attributes(self) -> StreamAttributes:

@@ -127,6 +127,7 @@ class StreamView:
         """Nodes that ranks land on; empty until every node was heard, and all ranks have opened the stream."""
         self.attributes: dict[str, Any] = {}
         """Attributes of the stream, the newest of any node."""
+        self._writers = 0
 
     def update(self, node: str, news: News) -> None:
         """Take news of a node in."""
@@ -139,6 +140,7 @@ class StreamView:
         view.steps.update((step.number, step) for step in news.steps)
         view.last = max(view.last, news.last)
         self.taking_part = self._find_taking_part()
+        self._writers = max((view.writers for view in self.taking_part.values()), default=0)
 
     @property
     def is_known(self) -> bool:
@@ -217,8 +219,7 @@ class StreamView:
 
     def is_whole(self, number: int) -> bool:
         """Whether all ranks' parts of a step are there, or were."""
-        ranks = sum(self._ranks_of(name, number) for name in self.taking_part)
-        return ranks >= max((view.writers for view in self.taking_part.values()), default=0)
+        return sum([self._ranks_of(name, number) for name in self.taking_part]) >= self._writers
 
     def settled_after(self, cursor: int, most: int) -> tuple[list[int], list[int]]:
         """Numbers of the first settled steps above `cursor`, so many at most, and those of torn ones (`torn_after`)."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from bbflow.transit.folding.patterns import Parts, Pattern, Places
+from bbflow.transit.folding.shards import ShardKey
 from bbflow.transit.folding.slots import Keys
 
 
@@ -47,17 +48,6 @@ class Batch:
         """The steps' numbers as operators see them: counted through a chain of jobs."""
         return tuple(number + self.offset for number in self.steps)
 
-    def fits(self, keys: Keys, places: Places) -> bool:
-        """Whether a step can be folded together with those that are there."""
-        stays = all(self.places.get(key, own) == own for key, own in places.items())
-        return not self.steps or (self.keys == keys and stays)
-
-    def with_step(self, number: int, time: float, keys: Keys, offset: int, pattern: Pattern, parts: Parts) -> "Batch":
-        """Give the batch with one step more."""
-        steps, times, laid = (*self.steps, number), (*self.times, time), (*self.laid, (pattern, parts))
-        places = {**self.places, **pattern.places}
-        return Batch(steps, times, keys, number, self.late, offset, laid, places, self.torn)
-
     @property
     def stretches(self) -> "list[tuple[Pattern, Stretch]]":
         """Its steps in their order, those that lie alike and follow each other together."""
@@ -72,3 +62,52 @@ class Batch:
     def patterns(self) -> list[Pattern]:
         """How its steps lie, each once."""
         return list(dict.fromkeys(pattern for pattern, _ in self.laid))
+
+
+@dataclass(slots=True)
+class Gathering:
+    """A batch that still takes steps."""
+
+    through: int
+    """Every step up to this one is in it, or left out."""
+    late: int = 0
+    """Steps that are left out."""
+    torn: list[int] = field(default_factory=list)
+    """Those of them that a node lost, or a part of them."""
+    steps: list[int] = field(default_factory=list)
+    """Numbers of those that are in it."""
+    times: list[float] = field(default_factory=list)
+    """Their times."""
+    laid: list[tuple[Pattern, Parts]] = field(default_factory=list)
+    """How each lies, and what there is of it on each node."""
+    keys: Keys = field(default_factory=dict)
+    """Window name to the span that they are in."""
+    places: dict[str, frozenset[ShardKey]] = field(default_factory=dict)
+    """Where the blocks lie."""
+
+    def fits(self, keys: Keys, pattern: Pattern) -> bool:
+        """Whether a step can be folded together with those that are there."""
+        if not self.steps:
+            return True
+        return self.keys == keys and (
+            pattern is self.laid[-1][0]
+            or all(self.places.get(key, own) == own for key, own in pattern.places.items())
+        )
+
+    def add(self, number: int, time: float, keys: Keys, pattern: Pattern, parts: Parts) -> None:
+        """Take a step that fits."""
+        if not self.laid or pattern is not self.laid[-1][0]:
+            self.places.update(pattern.places)
+        self.steps.append(number)
+        self.times.append(time)
+        self.laid.append((pattern, parts))
+        self.keys, self.through = keys, number
+
+    def leave_out(self, number: int) -> None:
+        """Be past a step that is late, or torn."""
+        self.late, self.through = self.late + 1, number
+
+    def batch(self, offset: int) -> Batch:
+        """Give what was gathered."""
+        steps, times, laid, torn = map(tuple, (self.steps, self.times, self.laid, self.torn))
+        return Batch(steps, times, self.keys, self.through, self.late, offset, laid, self.places, torn)

@@ -13,7 +13,7 @@ from bbflow.errors import StreamError
 from bbflow.operators.space import Placement
 from bbflow.operators.windows.calendars import Clock
 from bbflow.records import Layout
-from bbflow.transit.folding.batches import Batch
+from bbflow.transit.folding.batches import Batch, Gathering
 from bbflow.transit.folding.counted import CountedFiles, CountedStates
 from bbflow.transit.folding.dates import StepDates
 from bbflow.transit.folding.inherited import Before, Inherited, Origins
@@ -123,28 +123,30 @@ class Folding:
             If a variable has blocks without a place in a global array, blocks overlap, or those of an expression's
             variables don't cover the same regions.
         """
-        batch = Batch((), (), {}, self.cursor)
+        found = Gathering(self.cursor)
         numbers, torn = view.settled_after(self.cursor, self.config.workers.batch_steps)
+        windows = self.timeline.windows
         for at, number in enumerate(numbers):
             parts = parts_of(view, number)
             if number in torn or (self.losses and self._lacks_time(parts, clock)):
-                batch = replace(batch, through=number, late=batch.late + 1, torn=(*batch.torn, number))
+                found.leave_out(number)
+                found.torn.append(number)
                 continue
             time = self._time(number, parts, clock)
-            if self.timeline.is_late(time, batch.times[-1] if batch.times else None):
+            if self.timeline.is_late(time, found.times[-1] if found.times else None):
                 self._refuse_late(number, time)
-                batch = replace(batch, through=number, late=batch.late + 1)
+                found.leave_out(number)
                 continue
             if self._offset is None:
                 self._offset = self._offset_from(number)
             offset, ahead = self._offset, islice(numbers, at + 1, None)
             date = self._dates.of(time, clock, self._times(ahead, view, clock, offset))
-            keys = {window.name: window.key(date, number + offset) for window in self.timeline.windows}
+            keys = {window.name: window.key(date, number + offset) for window in windows}
             pattern = self._patterns.of(number, parts, whole=not self.losses or view.is_whole(number))
-            if not batch.fits(keys, pattern.places):
+            if not found.fits(keys, pattern):
                 break
-            batch = batch.with_step(number, time, keys, offset, pattern, parts)
-        return batch if batch.through > self.cursor else None
+            found.add(number, time, keys, pattern, parts)
+        return found.batch(self._offset or 0) if found.through > self.cursor else None
 
     def _time(self, number: int, parts: Parts, clock: Clock) -> float:
         """Give a step's time; where steps have none, its number, counted through a chain of jobs."""

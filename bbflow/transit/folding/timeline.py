@@ -1,6 +1,6 @@
 """Which spans of time are alive, which end, and which steps are late or missing; without any I/O."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -139,7 +139,7 @@ class Timeline:
         keys = None if current is None else whole_units(window, spans, current)
         return [] if keys is None else [Closing(window, tuple(spans[key] for key in keys), inner)]
 
-    def take(self, times: Iterable[float], keys: Keys, late: int) -> None:
+    def take(self, times: Sequence[float], keys: Keys, late: int) -> None:
         """Take a batch in.
 
         Parameters
@@ -152,21 +152,26 @@ class Timeline:
             How many steps were left out.
         """
         self.late += late
+        if not times:
+            return
+        self.first = times[0] if self.first is None else self.first
+        missing = 0
         for time in times:
-            self.first = time if self.first is None else self.first
-            missing = self._missing_before(time)
-            self.missing += missing
-            for window in self.windows:
-                self._add(window, keys[window.name], time, missing)
-            self.last, self._current = time, dict(keys)
+            missing += self._missing_before(time)
+            self.last = time
+        self.missing += missing
+        for window in self.windows:
+            self._add(window, keys[window.name], times, missing)
+        self._current = dict(keys)
 
-    def _add(self, window: Window, key: WindowKey | None, time: float, missing: int) -> None:
+    def _add(self, window: Window, key: WindowKey | None, times: Sequence[float], missing: int) -> None:
         spans = self._spans[window.name]
         alive = living(window, spans, key)
         self._spans[window.name] = spans = {known: span for known, span in spans.items() if known in alive}
         if key is not None:
-            old = spans.get(key, Span(key, time, time, 0))
-            spans[key] = replace(old, last=time, steps=old.steps + 1, missing=old.missing + missing)
+            old = spans.get(key, Span(key, times[0], times[0], 0))
+            steps, missing = old.steps + len(times), old.missing + missing
+            spans[key] = replace(old, last=times[-1], steps=steps, missing=missing)
 
     def _missing_before(self, time: float) -> int:
         if self.last is None:
