@@ -34,6 +34,8 @@ FILES = (
 """What a node, and the analysis for it, puts into its directory."""
 COMPACT_BYTES = 4 << 20
 """An index below this size is left as it is."""
+GROWTH = 4
+"""It is written anew when it is so many times as long as what counts of it: where ranks have many blocks that is long."""
 
 
 class NodeStore:
@@ -73,7 +75,7 @@ class NodeStore:
         self._pool: memoryview | None = None
         if known is None:
             self._index.append(self._format())
-        self._compact_above_bytes = max(COMPACT_BYTES, 2 * self._index.size_bytes)
+        self._compact_above_bytes = max(COMPACT_BYTES, GROWTH * self._index.size_bytes)
 
     def _make_pool(self, capacity: int, *, is_shared: bool) -> None:
         pool = self.directory / "pool"
@@ -160,7 +162,7 @@ class NodeStore:
             stream.is_written_anew()
         self._index.close()
         self._index = compacted
-        self._compact_above_bytes = max(COMPACT_BYTES, 2 * compacted.size_bytes)
+        self._compact_above_bytes = max(COMPACT_BYTES, GROWTH * compacted.size_bytes)
 
     def abort(self, name: str, rank: int) -> None:
         """End a stream for the loss of a rank, also where the index has no room for the record any more."""

@@ -109,5 +109,5 @@ class Gathering:
 
     def batch(self, offset: int) -> Batch:
         """Give what was gathered."""
-        steps, times, laid, torn = map(tuple, (self.steps, self.times, self.laid, self.torn))
+        steps, times, laid, torn = tuple(self.steps), tuple(self.times), tuple(self.laid), tuple(self.torn)
         return Batch(steps, times, self.keys, self.through, self.late, offset, laid, self.places, torn)
