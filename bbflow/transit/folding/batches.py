@@ -90,8 +90,7 @@ class Gathering:
         if not self.steps:
             return True
         return self.keys == keys and (
-            pattern is self.laid[-1][0]
-            or all(self.places.get(key, own) == own for key, own in pattern.places.items())
+            pattern is self.laid[-1][0] or all(self.places.get(key, own) == own for key, own in pattern.places.items())
         )
 
     def add(self, number: int, time: float, keys: Keys, pattern: Pattern, parts: Parts) -> None:
