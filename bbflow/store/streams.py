@@ -21,6 +21,7 @@ from bbflow.store.entries import (
     OpenRecord,
     StateRecord,
     StepRecord,
+    WithdrawRecord,
 )
 from bbflow.store.extents import Extent, align
 from bbflow.store.ranks import Hold, Needs, Rank
@@ -112,6 +113,8 @@ class Stream:
                 self._open(record)
             case GrantRecord():
                 self.ranks[record.rank].take(record.extents)
+            case WithdrawRecord():
+                freed = self.ranks[record.rank].keep([])
             case LayoutRecord():
                 self.ranks[record.rank].take_layout(record.layout, record.forms)
             case CommitRecord():

@@ -65,7 +65,7 @@ class Batch:
 
 
 @dataclass(slots=True)
-class Gathering:
+class OpenBatch:
     """A batch that still takes steps."""
 
     through: int

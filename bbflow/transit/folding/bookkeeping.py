@@ -13,7 +13,7 @@ from bbflow.errors import StreamError
 from bbflow.operators.space import Placement
 from bbflow.operators.windows.calendars import Clock
 from bbflow.records import Layout
-from bbflow.transit.folding.batches import Batch, Gathering
+from bbflow.transit.folding.batches import Batch, OpenBatch
 from bbflow.transit.folding.counted import CountedFiles, CountedStates
 from bbflow.transit.folding.dates import StepDates
 from bbflow.transit.folding.inherited import Before, Inherited, Origins
@@ -123,7 +123,7 @@ class Folding:
             If a variable has blocks without a place in a global array, blocks overlap, or those of an expression's
             variables don't cover the same regions.
         """
-        found = Gathering(self.cursor)
+        found = OpenBatch(self.cursor)
         numbers, torn = view.settled_after(self.cursor, self.config.workers.batch_steps)
         windows = self.timeline.windows
         for at, number in enumerate(numbers):
