@@ -61,7 +61,7 @@ private:
     std::shared_ptr<Pool> m_Pool;
     std::unique_ptr<Landing> m_Landing;
     size_t m_Capacity = 0;
-    /** The link that stands for an offer: who removes it has the room. */
+    /** The link that stands for an offer: who moves it away first has the room. */
     std::string m_Offer;
     std::string m_NodeName;
     /** The node that was asked last to open the stream; its reply may have been lost. */

@@ -4,7 +4,7 @@ from bbflow.landing.client import NodeClient
 from testsupport.asking import ask
 from testsupport.processes import finish_well
 from testsupport.waiting import until
-from testsupport.writers import node_status, steps_of, wait_for_file, watch, watch_until, write_config, writing
+from testsupport.writers import node_status, run_writer, steps_of, wait_for_file, watch, watch_until, write_config, writing
 
 TWO_IN_TURN = """
 ios = [io, adios2.Adios(sys.argv[1]).declare_io("model")]
@@ -18,6 +18,13 @@ for step in range(3):
         assert engine.begin_step() == StepStatus.OK
         engine.put(own.inquire_variable("field"), np.full(COUNT, float(step)), Mode.Sync)
         engine.end_step()
+for engine in engines:
+    engine.close()
+"""
+
+MAPPINGS = """
+with open("/proc/self/maps") as maps:
+    print(sum(line.rstrip().endswith("/pool") for line in maps))
 for engine in engines:
     engine.close()
 """
@@ -56,6 +63,12 @@ def test_room_is_there_before_a_step_begins_and_free_again_after_the_last(small_
     assert taken_bytes(small_node) == 4 * 32768
     began, committed = zip(*((step.began_s, step.committed_s) for step in steps_of(watch(small_node))), strict=True)
     assert all(last < next_began for last, next_began in zip(committed, began[1:], strict=False))
+
+
+def test_a_program_with_two_streams_maps_the_pool_once(small_node, tmp_path):
+    code = f"COUNT = 1024\n{TWO_IN_TURN}".replace("for engine in engines:\n    engine.close()", MAPPINGS)
+    code_of_end, said = run_writer(small_node.contact, code, write_config(tmp_path))
+    assert (code_of_end, said.split()) == (0, ["1"])
 
 
 def test_a_program_with_two_streams_does_not_wait_for_its_own_offer(small_node, tmp_path):

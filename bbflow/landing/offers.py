@@ -64,7 +64,7 @@ class Offers:
     def make(self, name: str, offer: Offer) -> bool:
         """Offer something, as the offer before was taken; false if the file system is full."""
         try:
-            os.symlink(encode(offer), f"{self._directory}/{name}".encode())
+            os.symlink(encode(offer), f"{self._directory}/{name}")
         except OSError:
             return False
         self._standing.add(name)

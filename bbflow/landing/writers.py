@@ -131,7 +131,7 @@ class Writers:
         if step != progress.settled + 1:
             raise ProtocolError(f"rank {rank} began step {step} after step {progress.settled}")
         self._check_can_be_whole(step)
-        if step not in self._spills and not self._decide(rank, step):
+        if not self._decide(rank, step):
             return None
         if step in self._stream.discarded:
             self._stream.pass_discarded(rank, step)
@@ -152,8 +152,8 @@ class Writers:
         try:
             self._check_alive()
             self._check_can_be_whole(step)
-            is_landing = step in self._spills or self._decide(rank, step)
-            extent = self._find(rank, step, size) if is_landing and not self._spills[step] else None
+            is_landing = self._decide(rank, step) and not self._spills[step]
+            extent = self._find(rank, step, size) if is_landing else None
         except (CapacityError, StreamError):  # it is told when it begins
             return None
         if extent is None:
@@ -162,8 +162,8 @@ class Writers:
         return Offer(self._name, rank, step, extent)
 
     def withdraw(self, rank: int) -> None:
-        """Take a rank the room that it was offered, and has not taken."""
-        self._leave(rank)
+        """Take a rank the room that it has not used: it was offered, and not taken, or its stream is gone."""
+        self._store.extents.give_back(self._ranks[rank].keep([]))
 
     def confirm(self, rank: int) -> None:
         """Let the index tell of the room that a rank was offered, and has taken."""
@@ -181,7 +181,9 @@ class Writers:
         self._store.record(GrantRecord(stream=self._name, rank=rank, step=step, extents=tuple(extents)))
 
     def _decide(self, rank: int, step: int) -> bool:
-        """Say for all ranks what becomes of a step; false while nobody can know whether it fits."""
+        """Say once for all ranks what becomes of a step; false while nobody can know whether it fits."""
+        if step in self._spills:
+            return True
         policy = self._terms[rank].policy
         is_full = False
         if policy != "Block":
@@ -285,7 +287,7 @@ class Writers:
         """
         progress, step = self._ranks[rank], asked.step
         if self.is_stale:
-            self._leave(rank)
+            self.withdraw(rank)
             return
         if progress.settled + 1 != step:
             raise ProtocolError(f"rank {rank} committed step {step}, which is not its open step")
@@ -304,7 +306,7 @@ class Writers:
     def close(self, rank: int, attributes: tuple[Attribute, ...]) -> None:
         """Let a rank go that has written all its steps; with the last one the stream is closed."""
         if self.is_stale:
-            self._leave(rank)
+            self.withdraw(rank)
             return
         self._store.record(CloseRecord(stream=self._name, rank=rank, attributes=attributes))
         self._note_closed(self._ranks[rank])
@@ -312,13 +314,9 @@ class Writers:
     def abort(self, rank: int) -> None:
         """Drop a rank's open step; the stream keeps what was committed and ends as aborted."""
         if self.is_stale:
-            self._leave(rank)
+            self.withdraw(rank)
         else:
             self._store.abort(self._name, rank)
-
-    def _leave(self, rank: int) -> None:
-        """Free what a rank could still write to."""
-        self._store.extents.give_back(self._ranks[rank].keep([]))
 
     def lost_after_s(self, rank: int) -> float | None:
         """How long a rank may be away; None if it need not come back."""

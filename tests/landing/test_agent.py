@@ -134,6 +134,18 @@ def test_a_watch_is_answered_when_its_time_is_up(bench):
     assert bench.agent.next_deadline_s() is None
 
 
+def test_each_rank_waits_for_the_others_as_long_as_it_said(bench):
+    bench.open(0, writers=3, open_timeout_s=5.0)
+    bench.wait(2.0)
+    bench.open(1, writers=3, open_timeout_s=5.0)
+    deadlines_s = []
+    for _ in range(2):
+        deadlines_s.append(bench.agent.next_deadline_s())
+        bench.wait(deadlines_s[-1] - bench.clock.now_s)
+    assert deadlines_s == [105.0, 107.0]
+    assert bench.agent.next_deadline_s() is None
+
+
 def test_a_watch_gives_the_oldest_steps_first_and_no_more_than_its_limit(bench):
     bench.open()
     for step in range(5):
