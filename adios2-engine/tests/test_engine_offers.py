@@ -4,7 +4,16 @@ from bbflow.landing.client import NodeClient
 from testsupport.asking import ask
 from testsupport.processes import finish_well
 from testsupport.waiting import until
-from testsupport.writers import node_status, run_writer, steps_of, wait_for_file, watch, watch_until, write_config, writing
+from testsupport.writers import (
+    node_status,
+    run_writer,
+    steps_of,
+    wait_for_file,
+    watch,
+    watch_until,
+    write_config,
+    writing,
+)
 
 TWO_IN_TURN = """
 ios = [io, adios2.Adios(sys.argv[1]).declare_io("model")]
