@@ -23,6 +23,12 @@ size_t Arena::Padded(const size_t bytes)
     return (bytes + alignment - 1) / alignment * alignment;
 }
 
+bool Arena::HasRoom(const size_t bytes) const
+{
+    return std::any_of(m_Extents.begin(), m_Extents.end(), [&](const Extent &extent)
+                       { return extent.Size - extent.Used >= Padded(bytes); });
+}
+
 std::optional<size_t> Arena::Take(const size_t bytes)
 {
     for (Extent &extent : m_Extents)

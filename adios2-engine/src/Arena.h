@@ -34,6 +34,9 @@ public:
     /** First byte of the extent in which a place of the pool lies. */
     size_t ExtentAt(size_t offset) const;
 
+    /** Whether an extent has room for a block. */
+    bool HasRoom(size_t bytes) const;
+
     /** Gives the place of a block in the pool; nothing if no extent has room for it. */
     std::optional<size_t> Take(size_t bytes);
 

@@ -145,9 +145,14 @@ void Session::LandNow(Block &block)
         return;
     }
     const bool isSmall = block.Bytes <= SmallBytes;
-    if (isSmall && m_Link.Way().NeedsMemory())
+    const bool waits = isSmall && !m_Course.Spills() && !m_Arena.HasRoom(block.Bytes);
+    if (waits || (isSmall && m_Link.Way().NeedsMemory()))
     {
         KeepCopy(block);
+    }
+    if (waits)
+    {
+        return; // room is asked for once, for all blocks that have none, as in the first step
     }
     Land(block, Arena::Padded(block.Bytes));
     if (!isSmall)
@@ -165,12 +170,25 @@ void Session::KeepCopy(Block &block)
     const char *copy = m_Kept.Keep(block.Source, block.Bytes);
     if (copy == nullptr)
     {
+        LandKept();
         m_Link.Way().Sync();
         m_Step.Forget([this](const char *source) { return m_Kept.Holds(source); });
         m_Kept.Clear();
         copy = m_Kept.Keep(block.Source, block.Bytes);
     }
     block.Source = copy;
+}
+
+/** Lands the blocks of which only the copy is left. */
+void Session::LandKept()
+{
+    for (Block &block : m_Step.Blocks)
+    {
+        if (block.Is != Block::State::Landed && m_Kept.Holds(block.Source))
+        {
+            Land(block, m_Step.BytesThatAre(Block::State::Waiting));
+        }
+    }
 }
 
 void Session::Land(Block &block, const size_t pending)

@@ -92,6 +92,7 @@ private:
 
     void LandNow(Block &block);
     void LandWaiting();
+    void LandKept();
     void Land(Block &block, size_t pending);
     void Place(Block &block, size_t pending);
     bool Reserve(Block &block, size_t pending);

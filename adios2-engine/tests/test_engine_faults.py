@@ -93,6 +93,7 @@ part = field(512, 1024, 512 * rank)
 engine = io.open("out", Mode.Write)
 engine.begin_step()
 engine.put(part, np.ones(512), Mode.Sync)
+engine.perform_puts()  # now it has room
 tell(f"put.{rank}")
 wait_for(f"go.{rank}")
 engine.end_step()

@@ -61,6 +61,19 @@ engine.close()
 """
 
 
+SMALL_FIELDS = """
+lengths = enumerate([100] * 40 + [1 << 19] * LARGE)
+parts = [io.define_variable(f"v{number}", np.empty(0), [n], [0], [n], True) for number, n in lengths]
+engine = io.open("out", Mode.Write)
+for step in range(STEPS):
+    engine.begin_step()
+    for number, part in enumerate(parts):
+        engine.put(part, np.full(part.count(), 100.0 * step + number), Mode.Sync)
+    engine.end_step()
+engine.close()
+"""
+
+
 @contextmanager
 def consumer(nodes):
     """A consumer of the stream: a function that is done with a step."""
@@ -222,3 +235,14 @@ def test_a_discarded_step_is_followed_by_one_that_lands(small_node, tmp_path):
     assert returncode == 0, said
     shown = watch(small_node)
     assert (shown["discarded"], [step.number for step in steps_of(shown)]) == ([4, 5], [2, 3, 6, 7])
+
+
+@pytest.mark.parametrize(("large", "steps", "rooms"), [(0, 2, 1), (9, 1, 2)], ids=["few", "more than are kept"])
+def test_small_blocks_of_a_first_step_get_their_room_together(big_node, tmp_path, large, steps, rooms):
+    write(big_node.contact, f"LARGE, STEPS = {large}, {steps}\n{SMALL_FIELDS}", write_config(tmp_path))
+    shown = steps_of(watch(big_node))
+    assert [len(step.layout.reach) for step in shown] == [rooms] * steps
+    assert len({step.layout for step in shown}) == 1
+    for step in shown:
+        values = [set(own.tolist()) for _, own in arrays_of(big_node, step)]
+        assert values == [{100.0 * step.number + at} for at in range(40 + large)]
