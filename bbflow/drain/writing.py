@@ -14,9 +14,11 @@ from bbflow.drain.encoding import encoder_of, rounded
 from bbflow.drain.forms import Form
 from bbflow.drain.shards import Shard, ShardChunks, Single, is_stored, same_bytes
 from bbflow.errors import StreamError
+from bbflow.growing import GrowingZarr
 from bbflow.store.pool import map_pool
 from bbflow.view.blocks import BlockReader
 from bbflow.view.fields import FieldPlace, FieldReader, Parts, layouts_of, offsets_of, places_in
+from bbflow.view.lease import Lease
 
 Array = np.ndarray[Any, Any]
 PIECE_BYTES = 64 << 20
@@ -50,6 +52,14 @@ class DrainWork:
         """Part the files among so many tasks; those that have none are left out."""
         parts = [replace(self, share=share, shares=shares) for share in range(shares)]
         return [part for part in parts if any(part.rows(form) for form in self.forms)]
+
+    def gone(self, lease: Lease) -> set[int]:
+        """Let a lease hold its steps, and give those that are there no more."""
+        steps: dict[str, set[int]] = {}
+        for number, parts in zip(self.numbers, self.steps, strict=True):
+            for node in parts:
+                steps.setdefault(node, set()).add(number)
+        return {number for node, own in steps.items() for number in own - lease.pin(node, own)}
 
     def rows(self, form: Form) -> dict[int, list[int]]:
         """Give the rows of an array that this task writes, by the index of their file."""
@@ -119,8 +129,23 @@ def get_ready(write: Callable[[DrainWork], Drained], pool: str) -> None:
 
 
 def write_next(write: Callable[[DrainWork], Drained], work: DrainWork, *before: Drained) -> Drained:
-    """Write; a task, which begins when those that write the same files before it have ended."""
-    return write(work)
+    """Write; a task, which begins when those that write the same files before it have ended.
+
+    Dask runs it again, with all before it, if what came of it is lost with a worker that dies. Steps that have counted
+    meanwhile are in no node's hands any more, and others' blocks may lie in their room: those are not written again.
+
+    Raises
+    ------
+    StreamError
+        If steps are gone that don't count, or as for `drain_steps`.
+    """
+    lease = Lease(work.contact, work.stream)  # holds them until the task ends
+    gone = work.gone(lease)
+    if not gone:
+        return write(work)
+    if int(GrowingZarr(Path(work.store)).attribute("bbflow_steps", 0)) < work.start + len(work.numbers):
+        raise StreamError(f"step {min(gone)} of stream {work.stream!r} is gone from its BB node before it was drained")
+    return Drained(0, 0, 0)
 
 
 class _Making:

@@ -100,7 +100,8 @@ class Lease:
         try:
             pinned = self._pin(self._client(node), [step])
         except NodeError:
-            self._clients.pop(node).close()
+            if client := self._clients.pop(node, None):
+                client.close()
             pinned = self._pin(self._client(node), [step, *self._pins.get(node, ())])
         if step not in pinned:
             raise StreamError(

@@ -3,6 +3,7 @@
 import os
 import queue
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +15,8 @@ import xarray as xr
 from bbflow.cf import StreamAttributes
 from bbflow.config import Config, RawConfig, TimeConfig, WorkersConfig
 from bbflow.drain import draining
-from bbflow.drain.writing import drain_steps, write_next
+from bbflow.drain.writing import Drained, drain_steps, write_next
+from bbflow.errors import StreamError
 from bbflow.events import EventLog, read_events
 from bbflow.landing.contact import read_contact
 from bbflow.landing.embedded import EmbeddedNodes
@@ -123,6 +125,22 @@ def test_batches_count_in_their_order_and_each_once_whatever_worker_dies(tmp_pat
     drained = [event for event in read_events(tmp_path) if event["event"] == "drain"]
     assert [event["first_step"] for event in drained] == list(range(STEPS))
     assert all(event["bytes"] == 48 for event in drained)
+
+
+@pytest.mark.parametrize("stage", [0], indirect=True)
+def test_steps_that_have_counted_are_not_written_again_from_room_that_others_have(tmp_path, stage):
+    stage, woken, _ = stage
+    stage._task, submit, works = partial(write_next, drain_steps), stage._submit, []
+    stage._submit = lambda batch: (works.extend(batch.works), submit(batch))
+    drain(stage, woken)
+    (node,) = stage.run.nodes.values()
+    with Path(node.pool).open("r+b") as pool:
+        pool.write(bytes(1 << 18))
+    assert [write_next(drain_steps, work) for work in works] == [Drained(0, 0, 0)] * STEPS
+    raw = xr.open_zarr(tmp_path / "raw.zarr")
+    np.testing.assert_array_equal(raw["field"].values, np.arange(6) + 10.0 * np.arange(STEPS)[:, None])
+    with pytest.raises(StreamError, match="is gone"):
+        write_next(drain_steps, replace(works[0], start=STEPS))
 
 
 @pytest.mark.parametrize("stage", [0], indirect=True)
