@@ -1,5 +1,6 @@
 """Writing the report: what is read, drawn and put on the page."""
 
+from collections.abc import Sequence
 from glob import escape
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from bbflow.belongings import claim
 from bbflow.errors import ConfigError
 from bbflow.report import REPORT_FILES
 from bbflow.report.events import Events, read_events
+from bbflow.report.fields import Statistic
 from bbflow.report.maps import draw_maps
 from bbflow.report.page import Page, render_page
 from bbflow.report.picture import Picture
@@ -15,6 +17,9 @@ from bbflow.report.results import read_results
 from bbflow.report.series import draw_series
 from bbflow.report.summary import summarise
 from bbflow.report.timeline import draw_timeline
+
+MOST_DRAWN = 100
+"""Statistics of windows, of whole variables: each takes a tenth of a second and more."""
 
 
 def write_report(output: Path) -> Path:
@@ -55,14 +60,31 @@ def page_of(output: Path) -> Page:
         raise ConfigError(f"there is no directory {output}: give the output directory of a run")
     events = read_events(output / "events.jsonl")
     results = read_results(output / "results.zarr")
+    drawn = _first_variables(results.statistics)
     return Page(
         summary=summarise(events or Events(), results.status),
         results=results,
-        maps=draw_maps(results.statistics),
-        series=draw_series(results.statistics, results.steps),
+        maps=draw_maps(drawn),
+        series=draw_series(drawn, results.steps),
         timeline=draw_timeline(events or Events()),
-        notes=(*_notes(events), *results.notes),
+        notes=(*_notes(events), *results.notes, *_left_out(drawn, results.statistics)),
     )
+
+
+def _first_variables(statistics: Sequence[Statistic]) -> list[Statistic]:
+    """Give what is drawn: a page of hundreds of variables would take minutes, and nobody would read it."""
+    drawn: list[Statistic] = []
+    for variable in dict.fromkeys(item.variable for item in statistics):
+        own = [item for item in statistics if item.variable == variable]
+        if drawn and len(drawn) + len(own) > MOST_DRAWN:
+            break
+        drawn += own
+    return drawn
+
+
+def _left_out(drawn: Sequence[Statistic], statistics: Sequence[Statistic]) -> list[str]:
+    some, all_ = (len({item.variable for item in items}) for items in (drawn, statistics))
+    return [f"Drawn are the first {some} of {all_} variables; results.zarr has all of them."] if some < all_ else []
 
 
 def _notes(events: Events | None) -> list[str]:

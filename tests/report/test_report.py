@@ -9,6 +9,7 @@ import xarray as xr
 
 from bbflow.belongings import MARK
 from bbflow.errors import ConfigError
+from bbflow.report import writing
 from bbflow.report.writing import write_report
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -120,6 +121,13 @@ def test_one_broken_chunk_costs_one_statistic(tmp_path):
     text = write_report(tmp_path).read_text()
     assert "tas_run_mean can&#39;t be read and is left out" in text
     assert "maps_pr.png" in {path.name for path in (tmp_path / "figures").iterdir()}
+
+
+def test_only_the_first_of_many_variables_are_drawn(tmp_path, monkeypatch):
+    monkeypatch.setattr(writing, "MOST_DRAWN", 4)
+    synthetic.write_store(small(), tmp_path / "results.zarr")
+    assert "Drawn are the first 2 of 4 variables" in write_report(tmp_path).read_text()
+    assert len(list((tmp_path / "figures").glob("maps_*"))) == 2
 
 
 def test_an_incomplete_run_is_told_from_a_complete_one(tmp_path):
