@@ -19,7 +19,7 @@ class ReadySteps:
     last: int
     """The newest one's."""
     bytes: int
-    """What they hold; of no matter if they are all that can come."""
+    """Room that they take in pools; of no matter if they are all that can come."""
     full: bool
     """Whether no other can come along: the stream has ended, or a batch takes no more steps."""
 

@@ -74,7 +74,7 @@ class DriverStage:
         view, now_s = self.run.view, time.monotonic()
         first, last = cursor + 1, view.frontier
         is_full = view.ended or last - cursor >= most
-        size = 0 if is_full else sum(map(view.bytes_of, range(first, last + 1)))
+        size = 0 if is_full else sum(map(view.room_of, range(first, last + 1)))
         ready = ReadySteps(first, last, size, is_full)
         self.wait_s = self._pace.wait_s(ready, now_s) or math.inf
         if self.wait_s < math.inf:

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import islice
 from typing import Any
 
 from bbflow.landing.shown import Shown
-from bbflow.layouts import Layouts
+from bbflow.layouts import Layout, Layouts
 from bbflow.records import Block, Step
+from bbflow.store.extents import align
 from bbflow.store.streams import ENDED
 from bbflow.wire import Attribute
 
@@ -256,6 +258,11 @@ class StreamView:
         parts = (self.step(node, number) for node in self.taking_part)
         return sum(part.bytes for part in parts if part is not None)
 
+    def room_of(self, number: int) -> int:
+        """Bytes that a step takes in all pools: those of its blocks, in whole pages."""
+        parts = (self.step(node, number) for node in self.taking_part)
+        return sum(_room_of(part.layout) for part in parts if part is not None)
+
     def blocks(self, number: int) -> list[tuple[str, Block]]:
         """Give all blocks of a step, each with the name of its node."""
         parts = ((node, self.step(node, number)) for node in self.taking_part)
@@ -283,6 +290,11 @@ class StreamView:
         for view in self._nodes.values():
             for number in [number for number in view.steps if number <= through]:
                 del view.steps[number]
+
+
+@lru_cache(maxsize=16)
+def _room_of(layout: Layout) -> int:
+    return sum(map(align, layout.reach))
 
 
 def _values(attributes: Iterable[Attribute]) -> dict[str, Any]:

@@ -1,6 +1,10 @@
 """When a batch begins."""
 
+import struct
+
+from bbflow.records import BlockForm, Layout, Step
 from bbflow.transit.pace import SHARE, Pace, ReadySteps
+from bbflow.view.stream import News, StreamView
 
 CAPACITY = 80
 
@@ -31,6 +35,13 @@ def test_nothing_waits_while_room_is_scarce_or_when_no_other_step_can_come() -> 
         pace = Pace(CAPACITY, 1)
         assert begun(pace, ReadySteps(0, 0, 1, full=False), 5.0)
         assert begun(pace, ready, 5.0)
+
+
+def test_what_counts_is_the_room_that_steps_take() -> None:
+    forms = [BlockForm("v", "float", "GlobalArray", (8,), (4 * rank,), (4,), rank, bytes=16) for rank in range(2)]
+    view = StreamView(["a"], {"a": -1})
+    view.update("a", News("open", 2, 2, (Step(0, Layout.of(tuple(forms)), struct.pack("<2q", 0, 4096)),), 0))
+    assert (view.bytes_of(0), view.room_of(0)) == (32, 8192)
 
 
 def test_tasks_come_at_the_same_rate_from_many_nodes() -> None:
