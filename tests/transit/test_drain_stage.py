@@ -25,7 +25,9 @@ from bbflow.transit.cluster import local_cluster
 from bbflow.transit.drain_stage import MOST_BEGUN, DrainStage
 from bbflow.transit.running import Running
 from bbflow.view.consumers import DRAIN, Consumers
+from bbflow.view.lease import Lease
 from bbflow.view.stream import News, StreamView
+from testsupport.waiting import until
 from testsupport.writers import steps_of, watch, write, write_config
 
 STEPS = 16
@@ -134,6 +136,7 @@ def test_steps_that_have_counted_are_not_written_again_from_room_that_others_hav
     stage._submit = lambda batch: (works.extend(batch.works), submit(batch))
     drain(stage, woken)
     (node,) = stage.run.nodes.values()
+    until(lambda: not Lease(stage.run.contact, "model").pin(node.name, range(STEPS)), "the node has kept steps")
     with Path(node.pool).open("r+b") as pool:
         pool.write(bytes(1 << 18))
     assert [write_next(drain_steps, work) for work in works] == [Drained(0, 0, 0)] * STEPS
