@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from bbflow.errors import ConfigError
+from bbflow.models.checks import check_above_zero, check_amounts, check_shares
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +32,14 @@ class CloudProfile:
     """Of a node of any kind, in any currency (P_C = P_I = P_M)."""
 
     def __post_init__(self) -> None:
-        rates = {"cloud_bytes_per_s": self.cloud_bytes_per_s, "node_bytes_per_s": self.node_bytes_per_s}
-        for name, rate in rates.items():
-            if rate <= 0:
-                raise ConfigError(f"{name} is {rate:g}: a throughput must be above 0")
-        if not 0 <= self.serial_share <= 1:
-            raise ConfigError(f"serial_share is {self.serial_share:g}: it must lie between 0 and 1")
-        if min(self.input_bytes, self.buffered_bytes, self.compute_s, self.price_per_s) < 0:
-            raise ConfigError("bytes, seconds and prices of a cloud profile can't be negative")
+        check_above_zero(cloud_bytes_per_s=self.cloud_bytes_per_s, node_bytes_per_s=self.node_bytes_per_s)
+        check_shares(serial_share=self.serial_share)
+        check_amounts(
+            input_bytes=self.input_bytes,
+            buffered_bytes=self.buffered_bytes,
+            compute_s=self.compute_s,
+            price_per_s=self.price_per_s,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,18 @@
 
 from dataclasses import dataclass
 
+from bbflow.models.checks import check_above_zero, check_amounts, check_shares
+
 
 @dataclass(frozen=True, slots=True)
 class StreamLoad:
-    """What a simulation writes."""
+    """What a simulation writes.
+
+    Raises
+    ------
+    ConfigError
+        If a number is negative, or a share none.
+    """
 
     step_bytes: float
     """Of one step, all ranks together."""
@@ -14,10 +22,20 @@ class StreamLoad:
     drained_share: float = 1.0
     """Share of the bytes that goes to the PFS as raw steps, 0 to 1."""
 
+    def __post_init__(self) -> None:
+        check_amounts(step_bytes=self.step_bytes, interval_s=self.interval_s)
+        check_shares(drained_share=self.drained_share)
+
 
 @dataclass(frozen=True, slots=True)
 class NodeRates:
-    """What all BB nodes together can do; bytes a second."""
+    """What all BB nodes together can do; bytes a second.
+
+    Raises
+    ------
+    ConfigError
+        If a rate is not above 0, or a share none.
+    """
 
     landing_bytes_per_s: float
     """Steps taken in."""
@@ -26,7 +44,17 @@ class NodeRates:
     drain_bytes_per_s: float
     """Moved to the PFS, while it is free."""
     pfs_free_share: float = 1.0
-    """Share of the time in which the PFS takes the drain (no I/O phase of others, where the drain waits for them)."""
+    """Share of the time in which the PFS takes the drain (no I/O phase of others, where the drain waits for them);
+    above 0."""
+
+    def __post_init__(self) -> None:
+        check_above_zero(
+            landing_bytes_per_s=self.landing_bytes_per_s,
+            fold_bytes_per_s=self.fold_bytes_per_s,
+            drain_bytes_per_s=self.drain_bytes_per_s,
+            pfs_free_share=self.pfs_free_share,
+        )
+        check_shares(pfs_free_share=self.pfs_free_share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +103,13 @@ def buffered_bytes(load: StreamLoad, balance: StreamBalance, closed_s: float) ->
     -------
     float
         Bytes, for all nodes together; infinite if fold or drain can't keep up at all.
+
+    Raises
+    ------
+    ConfigError
+        If `closed_s` is negative.
     """
+    check_amounts(closed_s=closed_s)
     if not balance.keeps_up:
         return float("inf")
     steps = (balance.landing_s + balance.fold_s + balance.drain_s + closed_s) / balance.own_interval_s

@@ -123,8 +123,11 @@ def parse_scenario(name: str, content: Any, folder: Path = Path()) -> Scenario:
     ConfigError
         If a key is unknown or missing, or a value is wrong.
     """
-    if not isinstance(content, dict) or content.get("kind") not in _SECTIONS:
-        given = content.get("kind") if isinstance(content, dict) else content
+    if not isinstance(content, dict):
+        found = "empty" if content is None else repr(content)[:50]
+        raise ConfigError(f"{name} must be a map with a kind and its sections, and is {found}")
+    given = content.get("kind")
+    if given not in _SECTIONS:
         raise ConfigError(f"{name}: kind {given!r} is none; {nearest(str(given), _SECTIONS)}")
     kind, sections = content["kind"], _SECTIONS[content["kind"]]
     for key in content:

@@ -220,6 +220,13 @@ def read_section(cls: type[T], content: Any, where: str) -> T:
     return cls(**{key: _value(valid[key], value, f"{where}.{key}") for key, value in content.items()})
 
 
+def _number(value: Any, *, whole: bool) -> float:
+    read = float(value)
+    if whole and not read.is_integer():
+        raise ValueError
+    return read
+
+
 def _value(field: "dataclasses.Field[Any]", value: Any, where: str) -> float | int | str:
     key, kind = field.name, field.type
     if kind is str:
@@ -227,11 +234,13 @@ def _value(field: "dataclasses.Field[Any]", value: Any, where: str) -> float | i
     try:
         if key.endswith("_bytes_per_s") or key == "bytes_per_s":
             return parse_rate(value)
-        read = parse_bytes(value) if key.endswith("_bytes") else float(value) if kind is float else int(value)
+        read = parse_bytes(value) if key.endswith("_bytes") else _number(value, whole=kind is int)
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from None
     except (TypeError, ValueError):
         raise ConfigError(f"{where}: {value!r} is no {'whole number' if kind is int else 'number'}") from None
+    if key.endswith("_weight") and not read > 0:
+        raise ConfigError(f"{where}: {value!r} is out of range; it must be above 0")
     least = 1 if kind is int and field.default != 0 and key not in _MAY_BE_NONE else 0
     if isinstance(value, bool) or not least <= read < math.inf:
         raise ConfigError(f"{where}: {value!r} is out of range; it must be {least} or more")

@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from bbflow.errors import ConfigError
 from bbflow.models import NodeRates, StreamLoad, buffered_bytes, stream_balance
 from bbflow.simulate.sections import AnalysisSection, BurstBufferSection, FileSystem, Simulation
 from bbflow.simulate.transit import TransitScenario, run_transit
@@ -45,3 +46,22 @@ def test_what_must_be_held_grows_with_how_long_the_file_system_is_closed():
 def test_nothing_is_enough_for_nodes_that_cant_keep_up():
     load = StreamLoad(STEP, 0.1)
     assert math.isinf(buffered_bytes(load, stream_balance(load, NodeRates(4e9, 4e9, 1e9)), 0))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (lambda: StreamLoad(-1, 1.0), "step_bytes is -1: it can't be negative"),
+        (lambda: StreamLoad(STEP, math.nan), "interval_s is nan"),
+        (lambda: StreamLoad(STEP, 1.0, 2), "drained_share is 2: it must lie between 0 and 1"),
+        (lambda: NodeRates(0, 1e9, 1e9), "landing_bytes_per_s is 0: it must be above 0"),
+        (lambda: NodeRates(1e9, 1e9, 1e9, 0), "pfs_free_share is 0: it must be above 0"),
+        (
+            lambda: buffered_bytes(StreamLoad(1, 1.0), stream_balance(StreamLoad(1, 1.0), NodeRates(1, 1, 1)), -1),
+            "closed_s",
+        ),
+    ],
+)
+def test_a_number_that_can_not_be_is_told(wrong, told):
+    with pytest.raises(ConfigError, match=told):
+        wrong()

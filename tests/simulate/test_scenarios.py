@@ -124,6 +124,8 @@ def test_a_policy_that_starves_the_job_is_an_error_that_says_by_whom(monkeypatch
     [
         ({"job__slotz": 3}, "job: unknown key 'slotz'; did you mean 'slots'"),
         ({"job__slots": 0}, "job.slots: 0 is out of range"),
+        ({"job__slots": 2.5}, "job.slots: 2.5 is no whole number"),
+        ({"burst_buffer__fetcher_weight": 0}, "fetcher_weight: 0 is out of range; it must be above 0"),
         ({"job__compute_s": "long"}, "job.compute_s: 'long' is no number"),
         ({"file_system__server_bytes_per_s": "fast"}, "'fast' is not a rate"),
         ({"policies": ["full-delai"]}, "did you mean 'full-delay'"),
