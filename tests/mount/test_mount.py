@@ -276,6 +276,15 @@ def test_a_node_that_stays_full_refuses_with_enospc(servers, mounts):
     assert (where / "g").stat().st_size == 500_000
 
 
+def test_writes_that_still_fit_on_a_nearly_full_node_wait_for_no_more(servers, mounts):
+    servers.start(capacity="8MiB", storage=False, master=("--piece", "1MiB", "--room-timeout", "600"))
+    where = mounts.start("m", contact=servers.contact)
+    with (where / "f").open("wb", buffering=0) as file:
+        for size in [7 << 20] + 16 * [4096]:
+            file.write(bytes(size))
+    assert (where / "f").stat().st_size == (7 << 20) + 16 * 4096
+
+
 WRITER = """
 import sys
 with open(sys.argv[1], "w+b", buffering=0) as file:

@@ -114,21 +114,11 @@ Value Volume::Ask(const Caller &caller, Value::Map request)
 
 void Volume::WaitForRoom(const Caller &caller, const std::string &node, const uint64_t bytes)
 {
-    const auto request = [&](const uint64_t wanted)
-    { return Value::Map{{"op", "room"}, {"node", node}, {"bytes", wanted}}; };
     m_Lingering.CloseAll();
-    try
-    {
-        Ask(caller, request(std::max(bytes, RoomBytes)));
-    }
-    catch (const Errno &error)
-    {
-        if (error.Number() != ENOSPC || bytes >= RoomBytes)
-        {
-            throw;
-        }
-        Ask(caller, request(bytes));
-    }
+    Ask(caller, Value::Map{{"op", "room"},
+                           {"node", node},
+                           {"bytes", bytes},
+                           {"wish", std::max(bytes, RoomBytes)}});
 }
 
 std::shared_ptr<OpenInode> Volume::StateOf(const FileId id)
