@@ -4,7 +4,6 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 
 from bbflow.errors import ProtocolError
-from bbflow.landing.offers import Offers
 from bbflow.landing.replies import DoneReply, OpenReply, RoomReply, SyncReply
 from bbflow.landing.requests import (
     AbortRequest,
@@ -75,16 +74,13 @@ class WriterConnections:
         self._store = store
         self._clock = clock
         self._writers: dict[str, Writers] = {}
-        self._offers = Offers(store.directory)
+        self._offers = store.offers
         self._peers: dict[int, WriterPeer] = {}
         self._away: dict[RankKey, Away] = {}
         for name, stream in store.streams.items():
             self._writers[name] = Writers(store, name, clock)
             for rank in stream.ranks:
                 self._miss(name, self._writers[name], rank)
-        for offer in self._offers.take_back_all():
-            if offer.stream in self._writers:
-                self._writers[offer.stream].restore(offer)
         self.answers: Answers = {
             OpenRequest: self._open,
             SyncRequest: self._sync,

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from bbflow.errors import CapacityError, ProtocolError, StreamError
 from bbflow.landing.admission import find_room, make_room_for_step, needs_before
 from bbflow.landing.committing import commit_of
-from bbflow.landing.offers import Offer
 from bbflow.landing.replies import RoomReply
 from bbflow.landing.requests import CommitRequest, OpenRequest
 from bbflow.layouts import NO_BLOCKS
 from bbflow.store.entries import CloseRecord, CommitRecord, DiscardRecord, GrantRecord, OpenRecord
 from bbflow.store.extents import Extent
 from bbflow.store.node import NodeStore
+from bbflow.store.offers import Offer
 from bbflow.store.ranks import Rank
 from bbflow.store.streams import ENDED, Stream
 from bbflow.wire import Attribute
@@ -169,13 +169,6 @@ class Writers:
         """Let the index tell of the room that a rank was offered, and has taken."""
         if (offered := self._ranks[rank].offered) and not self.is_stale:
             self._grant(rank, self._ranks[rank].settled + 1, offered)
-
-    def restore(self, offer: Offer) -> None:
-        """Give a rank the room that it has taken from an earlier agent, unless it has committed that step."""
-        rank = self._ranks.get(offer.rank)
-        if rank is not None and rank.settled + 1 == offer.step and offer.extent not in rank.granted:
-            self._store.extents.take_at(offer.extent)
-            self._grant(offer.rank, offer.step, [offer.extent])
 
     def _grant(self, rank: int, step: int, extents: Iterable[Extent]) -> None:
         self._store.record(GrantRecord(stream=self._name, rank=rank, step=step, extents=tuple(extents)))

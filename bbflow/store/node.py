@@ -10,9 +10,10 @@ from bbflow.belongings import make, remove
 from bbflow.errors import CapacityError, ConfigError, ProtocolError
 from bbflow.records import Step
 from bbflow.store.compacting import records_of
-from bbflow.store.entries import AbortRecord, DropRecord, EvictRecord, FormatRecord, OfStream, Record
+from bbflow.store.entries import AbortRecord, DropRecord, EvictRecord, FormatRecord, GrantRecord, OfStream, Record
 from bbflow.store.extents import Extent, Extents
 from bbflow.store.index import Index, replay
+from bbflow.store.offers import Offer, Offers
 from bbflow.store.pool import check_free, create_pool, map_pool_for_writing
 from bbflow.store.room import NodeRoom
 from bbflow.store.shared_pool import SharedPool
@@ -70,12 +71,17 @@ class NodeStore:
         if known is None:
             self.extents = Extents(capacity)
             self._make_pool(capacity, is_shared=room is not None)
-        self._shared = None if room is None else SharedPool(directory / "pool", self.extents, room)
         self._index = Index(directory / "index")
         self._pool: memoryview | None = None
         if known is None:
             self._index.append(self._format())
         self._compact_above_bytes = max(COMPACT_BYTES, GROWTH * self._index.size_bytes)
+        self.offers = Offers(directory)
+        """Room that ranks of this host may take before they ask."""
+        for offer in self.offers.take_back_all():
+            self._restore(offer)
+        # Last: it leaves all to files unless somebody holds room.
+        self._shared = None if room is None else SharedPool(directory / "pool", self.extents, room)
 
     def _make_pool(self, capacity: int, *, is_shared: bool) -> None:
         pool = self.directory / "pool"
@@ -231,6 +237,14 @@ class NodeStore:
         # Files of a stream that was dropped are gone since then: a later one may have files of the same names.
         for stream in [*self._streams.values(), *([changed] if changed else [])]:
             _remove_stale_files(stream)
+
+    def _restore(self, offer: Offer) -> None:
+        """Give a rank the room that it has taken from an earlier agent, unless it has committed that step."""
+        stream = self._streams.get(offer.stream)
+        rank = stream.ranks.get(offer.rank) if stream else None
+        if rank is not None and rank.settled + 1 == offer.step and offer.extent not in rank.granted:
+            self.extents.take_at(offer.extent)
+            self.record(GrantRecord(stream=offer.stream, rank=offer.rank, step=offer.step, extents=(offer.extent,)))
 
     def close(self) -> None:
         """Close the index."""

@@ -89,6 +89,22 @@ def test_an_agent_that_finds_steps_has_their_pool_whatever_was_noted(bench, room
     assert extents == [[0, PAGE]]
 
 
+def test_an_agent_that_finds_only_an_offer_that_was_taken_has_its_pool(bench, room):
+    opened = bench.open()
+    bench.expire()
+    epoch = bench.attach("fold")["epoch"]
+    offered = bench.commit(0, 0, *bench.begin(0, 0, 1)["extents"], ahead=3)["extents"]
+    bench.done(0, epoch)
+    link = bench.directory / "offers" / opened["offer"]
+    link.rename(f"{link}.taken")  # as an engine takes it
+    ((offset, size),) = offered
+    bench.store.pool()[offset : offset + size] = b"x" * size
+    bench.reopen()
+    assert bench.open(resume=True, settled=0)["extents"] == offered
+    assert bytes(bench.store.pool()[offset : offset + size]) == b"x" * size
+    assert (room.files_may(ALL), bench.free_pages()) == (ALL - POOL, 13)
+
+
 def test_an_agent_that_finds_no_steps_leaves_the_pool_to_files(bench, room):
     bench.open()
     bench.expire()
