@@ -184,16 +184,25 @@ class PeerServer(ABC):
             if error.errno in FULL:
                 self._make_room(listener, unproven)
             return  # else it has given up already
-        if listener is self._tcp:
-            tune(accepted)
-            if self._tls:
-                accepted.setblocking(False)
-                accepted = self._tls.wrap_socket(accepted, server_side=True, do_handshake_on_connect=False)
+        try:
+            if listener is self._tcp:
+                accepted = self._over_network(accepted)
+            link = Link(accepted, NodeHandshake(self._endpoint.key, self._identity), self._pool)
+        except OSError:  # its host has reset it meanwhile
+            accepted.close()
+            return
         peer = next(self._numbers)
-        self._links[peer] = Link(accepted, NodeHandshake(self._endpoint.key, self._identity), self._pool)
+        self._links[peer] = link
         self._unproven[peer] = time.monotonic() + TIMEOUT_S
         self._selector.register(accepted, selectors.EVENT_READ, peer)
-        self._let_in(peer, self._links[peer])
+        self._let_in(peer, link)
+
+    def _over_network(self, accepted: socket.socket) -> socket.socket:
+        tune(accepted)
+        if not self._tls:
+            return accepted
+        accepted.setblocking(False)
+        return self._tls.wrap_socket(accepted, server_side=True, do_handshake_on_connect=False)
 
     def _make_room(self, listener: socket.socket, unproven: list[int]) -> None:
         """Cut off the peer that has failed to prove itself for longest, or let nobody in for a moment."""

@@ -1,6 +1,7 @@
 """A real node process over its Unix and TCP sockets: who gets in, and how bytes land and are read."""
 
 import resource
+import signal
 import socket
 import ssl
 import struct
@@ -232,28 +233,46 @@ def certificates(short):
     return files
 
 
-def test_tls_is_spoken_with_who_checks_the_authority_and_with_nobody_else(short, certificates, monkeypatch):
+@pytest.fixture
+def over_tls(short, certificates, monkeypatch):
+    """A node as a program on another host sees it, which speaks TLS with it; and its process."""
     monkeypatch.setattr(client_module, "is_loopback", lambda _: False)
     tls = {"certificate": "node", "key": "node_key", "authority": "ca"}
     options = [str(word) for name, file in tls.items() for word in (f"--tls-{name}", certificates[file])]
     process = spawn_node("bb0", short, 64 * PAGE, short / "contact.json", options=options)
     try:
         wait_until_ready("bb0", short / "contact.json", process, short / "bb0.log")
-        node = replace(read_contact(short / "contact.json")[0], host="elsewhere")
-        raw = bytes(range(256)) * 200
-        with NodeClient(node) as client:
-            assert isinstance(client._socket, ssl.SSLSocket)
-            open_stream(client)
-            ((offset, _),) = ask(client, "begin", step=0, bytes=len(raw))["extents"]
-            send_raw(client, offset, raw)
-            assert ask(client, "sync") == {"bad": []}
-        with pytest.raises(NodeError):
-            NodeClient(replace(node, tls=""))
-        with pytest.raises(NodeError, match="certificate isn't accepted"):
-            NodeClient(replace(node, tls=str(certificates["node"])))
+        yield replace(read_contact(short / "contact.json")[0], host="elsewhere"), process
     finally:
         process.kill()
         process.wait()
+
+
+def test_tls_is_spoken_with_who_checks_the_authority_and_with_nobody_else(over_tls, certificates):
+    node, _ = over_tls
+    raw = bytes(range(256)) * 200
+    with NodeClient(node) as client:
+        assert isinstance(client._socket, ssl.SSLSocket)
+        open_stream(client)
+        ((offset, _),) = ask(client, "begin", step=0, bytes=len(raw))["extents"]
+        send_raw(client, offset, raw)
+        assert ask(client, "sync") == {"bad": []}
+    with pytest.raises(NodeError):
+        NodeClient(replace(node, tls=""))
+    with pytest.raises(NodeError, match="certificate isn't accepted"):
+        NodeClient(replace(node, tls=str(certificates["node"])))
+
+
+def test_a_peer_that_resets_before_it_is_let_in_does_not_hurt_the_node(over_tls):
+    node, process = over_tls
+    process.send_signal(signal.SIGSTOP)
+    for _ in range(3):
+        with socket.create_connection(split_address(node.tcp)) as peer:
+            peer.sendall(b"x")
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    process.send_signal(signal.SIGCONT)
+    with NodeClient(node) as client:
+        assert ask(client, "status")["name"] == "bb0"
 
 
 def test_a_stream_that_was_not_joined_is_not_read(remote):
