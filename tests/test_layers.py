@@ -8,7 +8,7 @@ from structure import rings, structure_of
 
 ROOT = Path(__file__).parents[1]
 LAYERS = (
-    {"errors", "locks", "wire"},
+    {"errors", "locks", "log", "wire"},
     {"layouts", "belongings", "origin"},
     {"atomic", "units", "records", "cf", "events", "leftovers", "keeper", "one_thread", "prepared", "course"},
     {"operators", "store", "phases", "models", "chunks", "javac"},

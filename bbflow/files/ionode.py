@@ -4,7 +4,6 @@ import errno
 import os
 import signal
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -54,6 +53,7 @@ from bbflow.landing.contact import NodeAddress, read_masters
 from bbflow.landing.handshake import WelcomeReply
 from bbflow.landing.listen import listen_tcp, listen_unix, public_address, split_address, tune
 from bbflow.landing.peers import Endpoint
+from bbflow.log import log
 from bbflow.store.room import NodeRoom
 
 SOCKET_NAME = "ionode.sock"
@@ -153,7 +153,7 @@ class IoNode:
                 while (asked := client.receive()) is not None:
                     self._answer(client, asked)
         except ProtocolError as error:
-            print(f"bbflow files ionode: cut off a peer: {error}", file=sys.stderr, flush=True)
+            log(f"bbflow files ionode: cut off a peer: {error}")
         except OSError:
             pass  # it is gone
 

@@ -19,6 +19,7 @@ from bbflow.files.pieces import IONODE_FILES
 from bbflow.files.serving import SOCKET_NAME, MasterServer
 from bbflow.landing.contact import NodeAddress, add_master, remove_master
 from bbflow.landing.peers import Endpoint
+from bbflow.log import log
 
 DATABASE_NAME = "metadata.db"
 MASTER_FILES = (f"{DATABASE_NAME}*", SOCKET_NAME)
@@ -60,7 +61,7 @@ def run_master(
     server = MasterServer(master, name, directory, endpoint, contact, sys.stdin.fileno() if with_parent else None)
     server.stop_at_signals()
     add_master(contact, options.subtree, NodeAddress(*where, server.tcp, authority))
-    print(f"bbflow files master of {options.subtree}: ready in {directory}", file=sys.stderr, flush=True)
+    log(f"bbflow files master of {options.subtree}: ready in {directory}")
     try:
         server.run()
     finally:
@@ -100,7 +101,7 @@ def run_ionode(
     node = IoNode(place, endpoint, storage, giving_way)
     node.start()
     threading.Thread(target=node.follow, name="bbflow-master", daemon=True).start()
-    print(f"bbflow files ionode {place.name}: ready in {place.directory}", file=sys.stderr, flush=True)
+    log(f"bbflow files ionode {place.name}: ready in {place.directory}")
     if with_parent:
         threading.Thread(target=_until_end_of_input, args=(os.getpid(),), daemon=True).start()
     signal.sigwait({signal.SIGTERM, signal.SIGINT})

@@ -7,7 +7,6 @@ import resource
 import selectors
 import signal
 import socket
-import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from bbflow.landing.handshake import TIMEOUT_S, HelloMessage, NodeHandshake, Pro
 from bbflow.landing.link import GoneError, Landed, Link, answer_handshake
 from bbflow.landing.listen import LOOPBACK, listen_tcp, listen_unix, public_address, split_address, tune
 from bbflow.landing.tls import Certificate
+from bbflow.log import log
 
 RESERVED_FILES = 32
 """Descriptors that are kept for what isn't a peer: listeners, index, pool."""
@@ -270,7 +270,7 @@ class PeerServer(ABC):
 
     def _cut_off(self, peer: int, reason: str, *, by_itself: bool = True) -> None:
         where = _where(self._links[peer].socket)
-        print(f"{self._title}: cut off a peer at {where}: {reason}", file=sys.stderr, flush=True)
+        log(f"{self._title}: cut off a peer at {where}: {reason}")
         self._hang_up(peer, by_itself=by_itself)
 
     def _hang_up(self, peer: int, *, by_itself: bool) -> None:

@@ -5,7 +5,6 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 
 from bbflow.belongings import foreign, remove
 from bbflow.errors import CapacityError
@@ -14,6 +13,7 @@ from bbflow.landing.handshake import WelcomeReply
 from bbflow.landing.link import Landed, Link
 from bbflow.landing.peers import Endpoint, PeerServer
 from bbflow.landing.requests import DataRequest, Request, parse_request
+from bbflow.log import log
 from bbflow.store.node import NodeStore
 
 SOCKET_NAME = "agent.sock"
@@ -77,8 +77,7 @@ class Server(PeerServer):
     def _wait_for_room(self, error: CapacityError, tried: int) -> bool:
         """Let all peers wait while the node's file system is full, rather than end their streams."""
         if tried == 1:
-            with suppress(OSError):  # the log may be on the same file system
-                print(f"bbflow node {self._name}: {error}; until then it waits", file=sys.stderr, flush=True)
+            log(f"bbflow node {self._name}: {error}; until then it waits")
         ends = [] if self._stop_at_eof is None else [self._stop_at_eof]
         is_told_to_end = self.interrupted or any(select.select(ends, [], [], RETRY_S))
         return tried < RETRIES and not is_told_to_end
@@ -116,7 +115,7 @@ def serve(
     server = Server(store, name, endpoint, sys.stdin.fileno() if with_parent else None)
     server.stop_at_signals()
     ready(server.tcp)
-    print(f"bbflow node {name}: ready in {directory}", file=sys.stderr, flush=True)
+    log(f"bbflow node {name}: ready in {directory}")
     is_told_to_end = False
     try:
         server.run()
@@ -126,8 +125,8 @@ def serve(
         held = sum(len(stream.steps) for stream in store.streams.values())
         is_needed = with_parent or held or any(stream.status == "open" for stream in store.streams.values())
         if is_needed and not is_told_to_end:
-            print(f"bbflow node {name}: {held} steps stay in {directory}", file=sys.stderr, flush=True)
+            log(f"bbflow node {name}: {held} steps stay in {directory}")
         else:
             remove(directory)
             for path in foreign(directory):
-                print(f"bbflow node {name}: {path} stays: no node put it there", file=sys.stderr, flush=True)
+                log(f"bbflow node {name}: {path} stays: no node put it there")

@@ -1,9 +1,9 @@
 """A pool that has pages only while streams need it: the rest of the time, the node's files have them."""
 
-import sys
 from pathlib import Path
 
 from bbflow.errors import CapacityError
+from bbflow.log import log
 from bbflow.store.extents import Extents
 from bbflow.store.pool import back_pool, empty_pool
 from bbflow.store.room import NodeRoom
@@ -83,7 +83,7 @@ class SharedPool:
 
     def _complain(self, trouble: str) -> None:
         if trouble != self._trouble:
-            print(f"bbflow node: streams wait for their pool: {trouble}", file=sys.stderr, flush=True)
+            log(f"bbflow node: streams wait for their pool: {trouble}")
         self._trouble = trouble
 
     def _leave(self) -> None:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -280,27 +280,44 @@ def test_a_stream_that_was_not_joined_is_not_read(remote):
         client.get(0, 0, memoryview(bytearray(8)))
 
 
-def test_a_node_with_few_descriptors_answers_beside_many_who_stay_silent(short):
-    """Each keeps its connection and says nothing: the one that has been silent for longest makes room."""
-    words = [sys.executable, "-m", "bbflow", "node", "--name", "bb0", "--directory", str(short)]
-    words += ["--capacity", str(64 * PAGE), "--contact", str(short / "contact.json")]
-    few = partial(resource.setrlimit, resource.RLIMIT_NOFILE, (80, 80))
-    with (short / "bb0.log").open("wb") as log:
-        process = subprocess.Popen(words, stderr=log, preexec_fn=few)
+@contextmanager
+def node_of_its_own(directory, log, begin=None):
+    """Start a node whose words go where we say."""
+    words = [sys.executable, "-m", "bbflow", "node", "--name", "bb0", "--directory", str(directory)]
+    words += ["--capacity", str(64 * PAGE), "--contact", str(directory / "contact.json")]
+    with log.open("wb") as file:
+        process = subprocess.Popen(words, stderr=file, preexec_fn=begin)
     try:
-        wait_until_ready("bb0", short / "contact.json", process, short / "bb0.log")
-        (node,) = read_contact(short / "contact.json")
-        with ExitStack() as stack:
-            for number in range(120):
-                stack.enter_context(socket.create_connection(split_address(node.tcp)))
-                if number % 40 == 0:
-                    trusted = stack.enter_context(NodeClient(node))
-            assert ask_once(node, "status")["name"] == "bb0"
-            assert ask(trusted, "status")["name"] == "bb0"
-            until(lambda: "others wait for its place" in (short / "bb0.log").read_text())
+        wait_until_ready("bb0", directory / "contact.json", process, directory / "bb0.log")
+        (node,) = read_contact(directory / "contact.json")
+        yield node
     finally:
         process.terminate()
         process.wait()
+
+
+def test_a_node_with_few_descriptors_answers_beside_many_who_stay_silent(short):
+    """Each keeps its connection and says nothing: the one that has been silent for longest makes room."""
+    few = partial(resource.setrlimit, resource.RLIMIT_NOFILE, (80, 80))
+    log = short / "bb0.log"
+    with node_of_its_own(short, log, few) as node, ExitStack() as stack:
+        for number in range(120):
+            stack.enter_context(socket.create_connection(split_address(node.tcp)))
+            if number % 40 == 0:
+                trusted = stack.enter_context(NodeClient(node))
+        assert ask_once(node, "status")["name"] == "bb0"
+        assert ask(trusted, "status")["name"] == "bb0"
+        until(lambda: "others wait for its place" in log.read_text())
+
+
+def test_a_node_whose_log_has_no_room_serves_on(short):
+    (short / "bb0.log").touch()
+    with node_of_its_own(short, Path("/dev/full")) as node:
+        with socket.create_connection(split_address(node.tcp)) as peer:
+            peer.settimeout(300)
+            peer.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            assert peer.recv(4096) == b""
+        assert ask_once(node, "status")["name"] == "bb0"
 
 
 def test_peers_of_a_node_whose_file_system_is_full_wait_for_room(embedded):
