@@ -103,8 +103,8 @@ class Link:
 
     @property
     def has_unread(self) -> bool:
-        """Whether bytes are here already that the socket will not announce again."""
-        return isinstance(self.socket, ssl.SSLSocket) and self.socket.pending() > 0
+        """Whether something is here already that the socket will not announce again."""
+        return not self._reader.missing_bytes or (isinstance(self.socket, ssl.SSLSocket) and self.socket.pending() > 0)
 
     def _read_more(self) -> bool:
         """Read what is here, and give whether there may be more: to ask once more would be another call."""

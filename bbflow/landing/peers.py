@@ -81,6 +81,8 @@ class PeerServer(ABC):
         self._numbers = itertools.count(1)
         self._links: dict[int, Link] = {}
         self._unproven: dict[int, float] = {}
+        self._unread: set[int] = set()
+        """Peers whose turn has ended before all was taken in that is here."""
         self._most_links = _open_files() - RESERVED_FILES
         self._closed_until_s: dict[socket.socket, float] = {}
         self.interrupted = False
@@ -143,7 +145,9 @@ class PeerServer(ABC):
         """Serve; returns when asked to stop."""
         while not self._is_over and not self.interrupted:
             due_s = self._next_due_s()
-            for key, events in self._selector.select(None if due_s is None else max(due_s - time.monotonic(), 0.0)):
+            turns, self._unread = dict.fromkeys(self._unread, 0), set()
+            rest_s = 0.0 if turns else None if due_s is None else max(due_s - time.monotonic(), 0.0)
+            for key, events in self._selector.select(rest_s):
                 if key.data == "eof":
                     self.interrupted = self.orphaned = not os.read(key.fd, 64)
                 elif key.data == "signal":
@@ -151,7 +155,9 @@ class PeerServer(ABC):
                 elif key.data == "listener":
                     self._accept(self._tcp if key.fileobj is self._tcp else self._unix)
                 else:
-                    self._serve(key.data, events)
+                    turns[key.data] = events
+            for peer, events in turns.items():
+                self._serve(peer, events)
             if due_s is not None and time.monotonic() >= due_s:
                 self._do_due()
                 self._cut_off_unproven()
@@ -233,16 +239,15 @@ class PeerServer(ABC):
         if events & selectors.EVENT_WRITE:
             self._flush(peer, link)
         try:
-            while peer in self._links:
-                for item in link.receive():
-                    if link.handshake.done:
-                        self._take(peer, link, item)
-                    else:
-                        self._shake_hands(peer, link, item)
-                    if peer not in self._links:
-                        return
-                if not link.has_unread:
+            for item in link.receive():
+                if link.handshake.done:
+                    self._take(peer, link, item)
+                else:
+                    self._shake_hands(peer, link, item)
+                if peer not in self._links:
                     return
+            if link.has_unread:
+                self._unread.add(peer)
         except GoneError as gone:
             self._hang_up(peer, by_itself=gone.by_itself)
         except ProtocolError as error:

@@ -1,16 +1,20 @@
-"""How a node learns that a peer is gone, and whether it may come back."""
+"""How a node takes in what a peer sends, and learns that it is gone, and whether it may come back."""
 
+import select
 import socket
 import struct
 
 import pytest
 
+from bbflow.landing import link as link_module
 from bbflow.landing.handshake import NodeHandshake, WelcomeReply
 from bbflow.landing.link import GoneError, Link
+from bbflow.landing.requests import DataRequest, SyncRequest, parse_request
+from bbflow.store.frames import encode
 
 
-def link_to(own):
-    return Link(own, NodeHandshake(b"k" * 32, WelcomeReply(name="bb0", host="here")), bytearray)
+def link_to(own, pool=bytearray):
+    return Link(own, NodeHandshake(b"k" * 32, WelcomeReply(name="bb0", host="here")), pool)
 
 
 def over_tcp():
@@ -40,3 +44,20 @@ def test_a_peer_of_the_host_has_ended_whatever_it_left_unread(connected, leaves_
         with pytest.raises(GoneError) as gone:
             list(link.receive())
     assert gone.value.by_itself == by_itself
+
+
+def test_what_is_left_when_a_turn_ends_is_not_forgotten(monkeypatch):
+    monkeypatch.setattr(link_module, "TURN_BYTES", 1500)
+    pool, got = memoryview(bytearray(1000)), []
+    own, peer = socket.socketpair()
+    with own, peer:
+        link = link_to(own, lambda: pool)
+        link.trust(parse_request)
+        data = encode({"op": "data", "offset": 0, "bytes": 1000, "crc": 0}) + bytes(1000)
+        peer.sendall(3 * data + encode({"op": "sync"}))
+        while link.has_unread or select.select([own], [], [], 0)[0]:
+            for item in link.receive():
+                got.append(type(item))
+                if isinstance(item, DataRequest):
+                    link.expect(item.offset, item.bytes, item.crc)
+    assert got[-1] == SyncRequest

@@ -25,7 +25,7 @@ from bbflow.landing.contact import contact_key, read_contact
 from bbflow.landing.embedded import EmbeddedNodes, spawn_node, wait_until_ready
 from bbflow.landing.handshake import new_key
 from bbflow.landing.listen import is_loopback, public_address, split_address
-from bbflow.store.frames import checksum, encode
+from bbflow.store.frames import FrameReader, checksum, encode
 from testsupport.asking import ask, ask_once
 from testsupport.peers import OPEN, PAGE, content_of
 from testsupport.processes import agent_of
@@ -281,9 +281,9 @@ def test_a_stream_that_was_not_joined_is_not_read(remote):
 
 
 @contextmanager
-def node_of_its_own(directory, log, begin=None):
+def node_of_its_own(directory, log, begin=None, program=("-m", "bbflow")):
     """Start a node whose words go where we say."""
-    words = [sys.executable, "-m", "bbflow", "node", "--name", "bb0", "--directory", str(directory)]
+    words = [sys.executable, *program, "node", "--name", "bb0", "--directory", str(directory)]
     words += ["--capacity", str(64 * PAGE), "--contact", str(directory / "contact.json")]
     with log.open("wb") as file:
         process = subprocess.Popen(words, stderr=file, preexec_fn=begin)
@@ -332,3 +332,14 @@ def test_peers_of_a_node_whose_file_system_is_full_wait_for_room(embedded):
             asked.result(0.5)
         agent.rlimit(psutil.RLIMIT_FSIZE, limits)
         assert asked.result(30)["epoch"] == 1
+
+
+def test_it_is_a_peer_s_turn_again_with_what_came_before_its_turn_ended(short):
+    program = ["-c", "from bbflow import cli; from bbflow.landing import link; link.TURN_BYTES = 1500; cli.main()"]
+    with node_of_its_own(short, short / "bb0.log", program=program) as node, NodeClient(node) as writer:
+        open_stream(writer)
+        ((offset, _),) = ask(writer, "begin", step=0, bytes=PAGE)["extents"]
+        part = encode({"op": "data", "offset": offset, "bytes": 1000, "crc": 7}) + bytes(1000)
+        writer._socket.sendall(2 * part + encode({"op": "sync"}))
+        writer._socket.settimeout(300)
+        assert list(FrameReader().feed(writer._socket.recv(4096))) == [{"ok": True, "bad": [offset]}]
