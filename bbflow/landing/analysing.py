@@ -8,6 +8,7 @@ from bbflow.landing.waiting import Answers
 from bbflow.layouts import Known
 from bbflow.records import Step
 from bbflow.store.entries import AttachRecord, DoneRecord, DropRecord
+from bbflow.store.frames import pack
 from bbflow.store.node import NodeStore
 from bbflow.store.streams import Stream
 
@@ -56,10 +57,12 @@ def show(stream: Stream, asked: WatchRequest, change: int, known: Known) -> Show
 
 
 def _size(step: Step, known: Known, *, extremes: bool) -> int:
-    """Say about how many bytes a step takes in a reply, beside its attributes."""
+    """Say about how many bytes a step takes in a reply."""
     layout = step.layout
     forms = 0 if layout in known else FORM_BYTES * len(layout.forms)
-    return len(step.sources) + forms + (len(step.extremes) if extremes else 0) + FORM_BYTES * len(step.values)
+    attributes = sum(len(pack(attribute)) for attribute in step.attributes)
+    told = len(step.sources) + (len(step.extremes) if extremes else 0) + FORM_BYTES * len(step.values)
+    return told + forms + attributes
 
 
 class Analysing:

@@ -20,6 +20,7 @@ from bbflow.errors import DamagedError, ProtocolError
 from bbflow.landing.handshake import TIMEOUT_S, HelloMessage, NodeHandshake, ProveMessage, WelcomeReply
 from bbflow.landing.link import GoneError, Landed, Link, answer_handshake
 from bbflow.landing.listen import LOOPBACK, listen_tcp, listen_unix, public_address, split_address, tune
+from bbflow.landing.replies import RefusedReply
 from bbflow.landing.tls import Certificate
 from bbflow.log import log
 
@@ -262,9 +263,12 @@ class PeerServer(ABC):
             del self._unproven[peer]
 
     def _send(self, peer: int, message: Struct | Raw) -> None:
-        """Send a message, if its peer is still there."""
+        """Send a message, if its peer is still there; if no frame can hold it, its peer is told so, and nobody else."""
         if link := self._links.get(peer):
-            link.send(message)
+            try:
+                link.send(message)
+            except ProtocolError as error:
+                link.send(RefusedReply(error=str(error)))
             self._flush(peer, link)
 
     def _flush(self, peer: int, link: Link) -> None:

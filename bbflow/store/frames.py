@@ -37,7 +37,10 @@ def encode(message: msgspec.Struct | msgspec.Raw | Mapping[str, Any]) -> bytes:
     """
     payload = pack(message)
     if len(payload) > MAX_PAYLOAD_BYTES:
-        raise ProtocolError(f"a message of {len(payload)} bytes is above the limit of {MAX_PAYLOAD_BYTES}")
+        raise ProtocolError(
+            f"a message of {len(payload)} bytes is above the limit of {MAX_PAYLOAD_BYTES}: if it tells of a stream, "
+            "that needs more nodes, or fewer blocks and attributes"
+        )
     return HEADER.pack(len(payload), zlib.crc32(payload)) + payload
 
 

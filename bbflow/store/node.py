@@ -159,10 +159,11 @@ class NodeStore:
         try:
             for record in [self._format(), *records]:
                 compacted.append(record)
-        except CapacityError:
+        except (CapacityError, ProtocolError):  # no room for a second one now, or what counts is too long for a record
             compacted.close()
             temporary.unlink()
-            return  # the old index is whole; there is no room for a second one now
+            self._compact_above_bytes = self._index.size_bytes + COMPACT_BYTES
+            return  # the old index is whole
         temporary.rename(path)
         for stream in self._streams.values():
             stream.is_written_anew()

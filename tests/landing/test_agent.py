@@ -4,6 +4,7 @@ from contextlib import contextmanager
 import pytest
 
 from bbflow.errors import ProtocolError
+from bbflow.landing import analysing
 from testsupport.peers import ANALYSIS, LOSS_S, PAGE, STREAM, content_of
 
 
@@ -154,6 +155,16 @@ def test_a_watch_gives_the_oldest_steps_first_and_no_more_than_its_limit(bench):
     assert (steps_of(part), part["more"], part["last"]) == ([1, 2], True, 2)
     whole = bench.watch(after=2)
     assert (whole["more"], whole["last"]) == (False, steps_of(whole)[-1])
+
+
+def test_a_watch_gives_no_more_steps_than_a_frame_holds_with_their_attributes(bench, monkeypatch):
+    monkeypatch.setattr(analysing, "MAX_SHOWN_BYTES", 5000)
+    bench.open()
+    for step in range(3):
+        bench.begin(0, step)
+        bench.commit(0, step, attributes=[{"name": "a", "type": "string", "value": "x" * 2000}])
+    part = bench.watch()
+    assert (steps_of(part), part["more"]) == ([0, 1], True)
 
 
 @pytest.mark.parametrize(

@@ -67,10 +67,10 @@ def open_stream(client, **more):
     return ask(client, "open", **OPEN | keys | {"transport": "tcp"} | more)
 
 
-def commit(client, step, offset, count):
+def commit(client, step, offset, count, attributes=()):
     block = {"name": "v", "type": "uint8_t", "kind": "LocalArray", "count": [count], "offset": offset, "bytes": count}
-    message = {"op": "commit", "step": step, "attributes": [], "open_s": 0.0, "waited_s": 0.0} | content_of([block])
-    client._socket.sendall(encode(message))
+    message = {"op": "commit", "step": step, "attributes": list(attributes), "open_s": 0.0, "waited_s": 0.0}
+    client._socket.sendall(encode(message | content_of([block])))
 
 
 @pytest.mark.parametrize("where", ["unix", "tcp"])
@@ -343,3 +343,21 @@ def test_it_is_a_peer_s_turn_again_with_what_came_before_its_turn_ended(short):
         writer._socket.sendall(2 * part + encode({"op": "sync"}))
         writer._socket.settimeout(300)
         assert list(FrameReader().feed(writer._socket.recv(4096))) == [{"ok": True, "bad": [offset]}]
+
+
+def test_a_reply_that_no_frame_can_hold_is_an_error_for_its_peer_alone(short):
+    """A node whose frames are short tells of an attribute twice, while it serves the rank that brought it."""
+    small = "from bbflow.store import frames; frames.MAX_PAYLOAD_BYTES = 1 << 14; from bbflow import cli; cli.main()"
+    log = short / "bb0.log"
+    with node_of_its_own(short, log, program=["-c", small]) as node, NodeClient(node) as writer:
+        open_stream(writer)
+        with NodeClient(node) as analysis:
+            watch = {"op": "watch", "stream": STREAM, "after": -1, "limit": 256, "timeout_s": 300.0}
+            change = ask(analysis, **watch, change=-1)["change"]
+            analysis._socket.sendall(encode(watch | {"change": change}))
+            ((offset, _),) = ask(writer, "begin", step=0, bytes=PAGE)["extents"]
+            commit(writer, 0, offset, PAGE, attributes=[{"name": "a", "type": "string", "value": "x" * 10000}])
+            (reply,) = FrameReader().feed(analysis._socket.recv(4096))
+        assert not reply["ok"]
+        assert "is above the limit of 16384" in reply["error"]
+        assert ask(writer, "close", steps=1) == {}

@@ -2,6 +2,7 @@ import struct
 
 import pytest
 
+from bbflow.store import frames
 from bbflow.store import node as node_module
 from bbflow.store.node import NodeStore
 from testsupport.peers import PAGE, STREAM, Bench, block, content_of, record_of
@@ -79,4 +80,27 @@ def test_layouts_that_an_index_written_anew_does_not_hold_are_told_again(tmp_pat
     bench.reopen()
     assert bench.store.streams[STREAM] == before
     assert {number: step.bytes for number, step in before.steps.items()} == {58: PAGE, 59: PAGE // 2}
+    bench.store.close()
+
+
+def test_an_index_goes_on_where_what_counts_is_too_long_for_a_record(tmp_path, small_compaction, monkeypatch):
+    """Two checkpoints of which each has its record, but not both together."""
+    monkeypatch.setattr(frames, "MAX_PAYLOAD_BYTES", 3000)
+    bench = Bench(tmp_path / "n")
+    bench.open()
+    epoch = bench.attach("fold", "drain")["epoch"]
+    for step in range(8):
+        bench.land(step)
+        for consumer in ("fold", "drain"):
+            assert bench.done(step, epoch, consumer, checkpoint=bytes(2000))["ok"]
+    long = bench.store._index.size_bytes
+    assert long > 8 * 4000
+    bench.reopen()
+    assert bench.watch()["last"] == 7
+    assert {cursor.checkpoint for cursor in bench.store.streams[STREAM].consumers.values()} == {bytes(2000)}
+    for step in range(8, 90):
+        for consumer in ("fold", "drain"):
+            bench.done(step, epoch, consumer, checkpoint=bytes(1000))
+    assert bench.store._index.size_bytes < long
+    assert not (tmp_path / "n" / "index.new").exists()
     bench.store.close()
