@@ -47,8 +47,8 @@ def _state_of(stream: Stream) -> StateRecord:
 
 
 def _open_parts(stream: Stream) -> Iterator[OfStream]:
-    """Go through the records of what ranks have committed of steps that aren't whole."""
-    for step, parts in stream.parts.items():
+    """Go through the records of what ranks have committed of steps that aren't whole, each rank's in their order."""
+    for step, parts in sorted(stream.parts.items()):
         for rank, part in parts.items():
             yield GrantRecord(stream=stream.name, rank=rank, step=step, extents=tuple(extents_of(part)))
             yield CommitRecord(stream=stream.name, rank=rank, step=step, **part.told(Known()))

@@ -104,3 +104,20 @@ def test_an_index_goes_on_where_what_counts_is_too_long_for_a_record(tmp_path, s
     assert bench.store._index.size_bytes < long
     assert not (tmp_path / "n" / "index.new").exists()
     bench.store.close()
+
+
+def test_a_rank_that_was_first_to_commit_a_later_step_is_as_far_as_it_was(tmp_path):
+    """Rank 2 came from another node, and is ahead of rank 0."""
+    bench = Bench(tmp_path / "n")
+    for rank in range(2):
+        bench.open(rank, writers=3)
+    bench.open(2, writers=3, moved_from="bb1", settled=0)
+    for rank, step in ((2, 1), (0, 0), (0, 1)):
+        bench.commit(rank, step)
+    before = bench.store.streams[STREAM]
+    assert list(before.parts) == [1, 0]
+    bench.store._compact()
+    bench.reopen()
+    assert bench.store.streams[STREAM] == before
+    assert bench.open(0, writers=3, resume=True, settled=1)["committed"] == 1
+    bench.store.close()
