@@ -12,6 +12,7 @@ from bbflow.landing.replies import DoneReply, RefusedReply, RoomReply, StatusRep
 from bbflow.landing.requests import (
     BeginRequest,
     CommitRequest,
+    DropRequest,
     GetRequest,
     JoinRequest,
     PassRequest,
@@ -108,6 +109,8 @@ class Agent:
             self._watchers.append(OpenWatch(peer, asked, self._clock() + asked.timeout_s))
             return self._show()
         reply = self._ask(peer, asked)
+        if isinstance(asked, DropRequest):
+            self._writing.forget_dropped()
         is_partial = isinstance(asked, CommitRequest) and self._writing.is_partial(peer, asked.step)
         if not is_partial and not isinstance(asked, QUIET):
             self._change += 1

@@ -96,6 +96,10 @@ class WriterConnections:
         writers = self._writers.get(stream)
         return None if writers is None or writers.is_stale else writers
 
+    def forget_dropped(self) -> None:
+        """Forget the writers of streams that were dropped; connections that they still have know them."""
+        self._writers = {name: writers for name, writers in self._writers.items() if not writers.is_stale}
+
     def transports(self, stream: str) -> dict[int, str]:
         """Give for each rank of a stream that is here how its blocks come."""
         return {peer.rank: peer.transport for peer in self._peers.values() if peer.stream == stream}

@@ -274,6 +274,16 @@ def test_a_straggler_of_a_dropped_stream_does_not_hurt_the_next_one(bench):
     assert bench.free_pages() == 15
 
 
+def test_an_agent_keeps_nothing_of_streams_that_were_dropped(bench):
+    for stream in ("a", "b"):
+        bench.open(stream=stream)
+        bench.land(0)
+        bench.say(0, "close", steps=1)
+        assert bench.say(ANALYSIS, "drop", stream=stream)["ok"]
+    assert not bench.store.streams
+    assert not bench.agent._writing._writers
+
+
 def test_a_stream_that_is_written_can_not_be_dropped(bench):
     bench.open()
     assert "still being written" in bench.say(ANALYSIS, "drop", stream=STREAM)["error"]
