@@ -1,6 +1,8 @@
 """Peers of an agent that speak in messages, without sockets."""
 
+import resource
 import struct
+from contextlib import contextmanager
 
 from msgspec import convert
 
@@ -127,6 +129,18 @@ class Bench:
 
     def free_pages(self):
         return self.say(ANALYSIS, "status")["free"] // PAGE
+
+
+@contextmanager
+def full_file_system(bench):
+    """Let the index grow no more."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    size = (bench.directory / "index").stat().st_size
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def as_map(reply):

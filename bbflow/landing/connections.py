@@ -57,6 +57,8 @@ class Away:
     """The writers that it belongs to."""
     until_s: float
     """When it counts as lost (seconds since the epoch)."""
+    offer: str = ""
+    """Name of the offers to the connection that it had."""
 
 
 class WriterConnections:
@@ -125,8 +127,7 @@ class WriterConnections:
         writers = self.of(name) or Writers(self._store, name, self._clock)
         progress = writers.open(asked)
         self._writers[name] = writers
-        self._away.pop((name, rank), None)
-        self._replace(name, rank)
+        self._take_up(name, rank)
         offer = self._offers.new_name() if asked.transport == "shm" else ""
         self._peers[peer] = WriterPeer(name, writers, rank, asked.transport, offer)
         pool = str(self._store.directory / "pool")
@@ -135,11 +136,22 @@ class WriterConnections:
             pool=pool, capacity=capacity, committed=progress.settled, extents=progress.granted, offer=offer
         )
 
-    def _replace(self, stream: str, rank: int) -> None:
-        """Forget an older connection of a rank that has come back before its break was noticed."""
-        older = [key for key, peer in self._peers.items() if (peer.stream, peer.rank) == (stream, rank)]
-        for key in older:
-            self._part_from(self._peers.pop(key))
+    def _take_up(self, stream: str, rank: int) -> None:
+        """Forget an older connection of a rank that has come back, perhaps before its break was noticed."""
+        own = {key: peer for key, peer in self._peers.items() if (peer.stream, peer.rank) == (stream, rank)}
+        for key, peer in own.items():
+            if not peer.writers.is_stale:  # else it is a straggler of a dropped stream, and still has its room
+                self._take_back_from(peer)
+                self._confirm(peer, rank)
+                del self._peers[key]
+        if away := self._away.get((stream, rank)):
+            self._confirm(away, rank)
+            del self._away[stream, rank]
+
+    def _confirm(self, gone: WriterPeer | Away, rank: int) -> None:
+        """Let the index tell of the room that a rank has taken, instead of the link of a connection that is gone."""
+        gone.writers.confirm(rank)
+        self._offers.forget(gone.offer)
 
     def offer(self, peer: int, asked: CommitRequest) -> RoomReply:
         """Give a rank room for the step after the one that it commits, as long as nobody else needs it."""
@@ -157,14 +169,14 @@ class WriterConnections:
         return any(self._take_back_from(writer) for writer in self._peers.values())
 
     def _take_back_from(self, writer: WriterPeer) -> bool:
+        """Withdraw what a rank is offered; false if it has taken it, of which the link tells, or there is nothing."""
         is_back = self._offers.take_back(writer.offer)
         if is_back:
             writer.writers.withdraw(writer.rank)
-        else:
-            writer.writers.confirm(writer.rank)
         return is_back
 
     def _part_from(self, writer: WriterPeer) -> None:
+        """End the offers to a rank that needs no room any more."""
         self._take_back_from(writer)
         self._offers.forget(writer.offer)
 
@@ -259,24 +271,26 @@ class WriterConnections:
         writer = self._peers.pop(peer, None)
         if writer is None:
             return False
-        self._part_from(writer)
         if by_itself:
+            self._part_from(writer)
             writer.writers.abort(writer.rank)
         else:
+            self._take_back_from(writer)
             unaware_s = UNAWARE_S if writer.transport == "tcp" else 0.0
-            self._miss(writer.stream, writer.writers, writer.rank, unaware_s)
+            self._miss(writer.stream, writer.writers, writer.rank, unaware_s, writer.offer)
         return True
 
-    def _miss(self, stream: str, writers: Writers, rank: int, unaware_s: float = 0.0) -> None:
+    def _miss(self, stream: str, writers: Writers, rank: int, unaware_s: float = 0.0, offer: str = "") -> None:
         timeout_s = writers.lost_after_s(rank)
         if timeout_s is not None:
-            self._away[stream, rank] = Away(writers, self._clock() + timeout_s + unaware_s)
+            self._away[stream, rank] = Away(writers, self._clock() + timeout_s + unaware_s, offer)
 
     def expire(self) -> bool:
         """Give up on the ranks that were away for too long; give whether there was one."""
         now_s = self._clock()
         lost = {key: away for key, away in self._away.items() if away.until_s <= now_s}
         for (_, rank), away in lost.items():
+            self._offers.forget(away.offer)
             away.writers.abort(rank)
         self._away = {key: away for key, away in self._away.items() if key not in lost}
         return bool(lost)

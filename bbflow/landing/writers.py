@@ -167,7 +167,9 @@ class Writers:
 
     def confirm(self, rank: int) -> None:
         """Let the index tell of the room that a rank was offered, and has taken."""
-        if (offered := self._ranks[rank].offered) and not self.is_stale:
+        if self.is_stale:
+            self.withdraw(rank)
+        elif offered := self._ranks[rank].offered:
             self._grant(rank, self._ranks[rank].settled + 1, offered)
 
     def _grant(self, rank: int, step: int, extents: Iterable[Extent]) -> None:

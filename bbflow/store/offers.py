@@ -82,7 +82,7 @@ class Offers:
         return True
 
     def forget(self, name: str) -> None:
-        """Forget what was taken of a connection that is gone, now that the index tells what its rank has."""
+        """Forget what was taken of a connection that is gone: the index tells of it, or its rank needs it no more."""
         if name:
             (self._directory / f"{name}{TAKEN}").unlink(missing_ok=True)
 

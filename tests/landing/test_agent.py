@@ -1,11 +1,8 @@
-import resource
-from contextlib import contextmanager
-
 import pytest
 
 from bbflow.errors import ProtocolError
 from bbflow.landing import analysing
-from testsupport.peers import ANALYSIS, LOSS_S, PAGE, STREAM, content_of
+from testsupport.peers import ANALYSIS, LOSS_S, PAGE, STREAM, content_of, full_file_system
 
 
 def steps_of(reply):
@@ -274,6 +271,15 @@ def test_a_straggler_of_a_dropped_stream_does_not_hurt_the_next_one(bench):
     assert bench.free_pages() == 15
 
 
+def test_room_of_a_rank_that_was_away_when_its_stream_was_dropped_comes_back(bench):
+    bench.open()
+    bench.begin(0, 0, 2)
+    bench.hang_up(0, by_itself=False)
+    assert bench.say(ANALYSIS, "drop", stream=STREAM, left=True)["ok"]
+    assert bench.open()["ok"]
+    assert bench.free_pages() == 16
+
+
 def test_an_agent_keeps_nothing_of_streams_that_were_dropped(bench):
     for stream in ("a", "b"):
         bench.open(stream=stream)
@@ -330,18 +336,6 @@ def test_a_restarted_agent_has_every_committed_step_and_the_cursors(bench):
     assert (steps_of(reply), reply["status"]) == ([1, 2], "open")
     assert bench.free_pages() == 10
     assert bench.attach("fold")["cursors"] == {"fold": [0, b"kept"]}
-
-
-@contextmanager
-def full_file_system(bench):
-    """Let the index grow no more."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    size = (bench.directory / "index").stat().st_size
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def test_a_full_file_system_ends_the_stream_and_loses_nothing_committed(bench):

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from testsupport.peers import ANALYSIS, PAGE
+from testsupport.peers import ANALYSIS, LOSS_S, PAGE, full_file_system
 
 
 @pytest.fixture
@@ -130,10 +130,11 @@ def test_a_taken_offer_is_given_once_to_a_rank_that_comes_back(bench, offered):
     reply, file = offered(3)
     take(file)
     bench.hang_up(0, by_itself=False)
-    assert not list(file.parent.iterdir())
-    bench.reopen()
-    again = bench.open(stream="a", resume=True, settled=0)
-    assert (again["extents"], bench.free_pages()) == (reply["extents"], 10)
+    for _ in range(2):
+        again = bench.open(stream="a", resume=True, settled=0)
+        assert (again["extents"], bench.free_pages()) == (reply["extents"], 10)
+        assert not list(file.parent.iterdir())
+        bench.reopen()
 
 
 def test_room_that_comes_after_what_was_taken_is_beside_it(bench, offered):
@@ -169,3 +170,30 @@ def test_what_a_user_has_beside_offers_stays(bench, offered):
     notes.write_text("mine")
     bench.reopen()
     assert (list(file.parent.iterdir()), bench.free_pages()) == ([notes], 13)
+
+
+def test_what_was_taken_stays_while_the_index_has_no_room_to_tell_of_it(bench, offered):
+    reply, file = offered(6)
+    take(file)
+    bench.open(stream="b", peer=1)
+    with full_file_system(bench):
+        assert bench.begin(1, 0, 8) is None
+        bench.hang_up(0, by_itself=False)
+        assert "free some of its file system" in bench.open(stream="a", peer=2, resume=True, settled=0)["error"]
+    bench.reopen()
+    assert bench.open(stream="a", resume=True, settled=0)["extents"] == reply["extents"]
+    assert bench.free_pages() == 4
+
+
+@pytest.mark.parametrize("end", ["abort", "hang up", "lose"])
+def test_what_was_taken_goes_with_its_rank_though_the_index_has_no_room(bench, offered, end):
+    _, file = offered(6)
+    take(file)
+    with full_file_system(bench):
+        if end == "abort":
+            bench.say(0, "abort")
+        else:
+            bench.hang_up(0, by_itself=end == "hang up")
+            bench.wait(LOSS_S)
+    assert bench.say(ANALYSIS, "status")["streams"]["a"]["status"] == "aborted"
+    assert (list(file.parent.iterdir()), bench.free_pages()) == ([], 10)
