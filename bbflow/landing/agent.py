@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from msgspec import Struct
 
 from bbflow.errors import CapacityError, ProtocolError, StreamError
-from bbflow.landing.analysing import Analysing, show
+from bbflow.landing.analysing import Analysing, Told, show
 from bbflow.landing.connections import WriterConnections
 from bbflow.landing.reading import Reading
 from bbflow.landing.replies import DoneReply, RefusedReply, RoomReply, StatusReply, StreamStatus
@@ -29,7 +29,6 @@ from bbflow.landing.requests import (
 from bbflow.landing.shown import Shown
 from bbflow.landing.waiting import Answers, Queues, RoomAnswer, Waiting
 from bbflow.landing.writers import Clock
-from bbflow.layouts import Known
 from bbflow.store.node import NodeStore
 from bbflow.store.streams import Stream
 
@@ -74,7 +73,7 @@ class Agent:
         self._looked_s = 0.0
         self._waiting = Queues()
         self._watchers: list[OpenWatch] = []
-        self._known: dict[int, Known] = {}
+        self._told: dict[int, Told] = {}
         self._writing = WriterConnections(store, clock)
         self._reading = Reading(store)
         self._analysing = Analysing(store)
@@ -153,7 +152,7 @@ class Agent:
         """
         self._waiting.remove(peer)
         self._watchers = [watcher for watcher in self._watchers if watcher.peer != peer]
-        self._known.pop(peer, None)
+        self._told.pop(peer, None)
         self._analysing.disconnect(peer)
         wrote, read = self._writing.disconnect(peer, by_itself=by_itself), self._reading.disconnect(peer)
         self._change += wrote
@@ -207,8 +206,8 @@ class Agent:
 
     def _view(self, watcher: OpenWatch) -> Shown:
         name = watcher.asked.stream
-        known = self._known.setdefault(watcher.peer, Known())
-        return show(self._store.streams.get(name) or Stream(name), watcher.asked, self._change, known)
+        told = self._told.setdefault(watcher.peer, Told())
+        return show(self._store.streams.get(name) or Stream(name), watcher.asked, self._change, told)
 
     def _status(self, peer: int, asked: StatusRequest) -> StatusReply:
         return StatusReply(

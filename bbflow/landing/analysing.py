@@ -1,5 +1,7 @@
 """What an analysis asks of a node: to follow a stream, and to say what is safe with it."""
 
+from dataclasses import dataclass, field
+
 from bbflow.errors import StreamError
 from bbflow.landing.replies import AttachReply, DoneReply
 from bbflow.landing.requests import AttachRequest, DoneRequest, DropRequest, WatchRequest
@@ -18,7 +20,21 @@ FORM_BYTES = 128
 """About what one form takes."""
 
 
-def show(stream: Stream, asked: WatchRequest, change: int, known: Known) -> Shown:
+@dataclass(slots=True)
+class Told:
+    """What one peer has been told, and need not be told again."""
+
+    layouts: Known = field(default_factory=Known)
+    """Layouts."""
+    parts: dict[int, int] = field(default_factory=dict)
+    """Steps to which parts came later, and how many parts of each."""
+
+    def lacks(self, stream: Stream, number: int) -> bool:
+        """Whether a part of a step that was shown before has come since."""
+        return number in stream.amended and self.parts.get(number) != stream.steps[number].ranks
+
+
+def show(stream: Stream, asked: WatchRequest, change: int, told: Told) -> Shown:
     """Give the reply of a `watch`.
 
     Parameters
@@ -29,17 +45,19 @@ def show(stream: Stream, asked: WatchRequest, change: int, known: Known) -> Show
         What was asked.
     change
         The node's.
-    known
-        Layouts that this peer has been told of.
+    told
+        What this peer has been told.
     """
-    newer = [step for number, step in stream.steps.items() if number > asked.after or number in stream.amended]
+    newer = [step for number, step in stream.steps.items() if number > asked.after or told.lacks(stream, number)]
     shown: list[ShownStep] = []
     room = MAX_SHOWN_BYTES
     for step in newer[: asked.limit]:
-        room -= _size(step, known, extremes=asked.extremes)
+        room -= _size(step, told.layouts, extremes=asked.extremes)
         if room < 0 and shown:
             break
-        shown.append(ShownStep.of(step, known, extremes=asked.extremes))
+        shown.append(ShownStep.of(step, told.layouts, extremes=asked.extremes))
+        if step.number in stream.amended:
+            told.parts[step.number] = step.ranks
     more = len(shown) < len(newer)
     return Shown(
         change=change,

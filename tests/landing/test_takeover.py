@@ -157,6 +157,22 @@ def test_a_part_that_comes_when_its_step_has_landed_without_it_joins_it(bench):
     assert bench.free_pages() == 16
 
 
+def test_parts_that_come_late_to_many_steps_are_told_once_and_keep_no_step_back(bench):
+    bench.open(0, writers=2, local_writers=1)
+    for step in range(5):
+        bench.land(step)
+    bench.open(1, writers=2, peer=60, settled=-1, moved_from="bb7", local_writers=1)
+    for step in range(4):
+        bench.commit(60, step)
+    told, after = [], 3
+    while (reply := bench.watch(after=after, limit=2))["steps"]:
+        told += steps_of(reply)
+        after = max(after, *steps_of(reply))
+    assert (told, reply["more"]) == ([0, 1, 2, 3, 4], False)
+    bench.commit(60, 4)
+    assert [(step["step"], step["ranks"]) for step in bench.watch(after=4)["steps"]] == [(4, 2)]
+
+
 def test_a_step_that_a_rank_can_not_bring_is_discarded_for_all(bench):
     for rank in (0, 1):
         bench.open(rank, writers=2)
