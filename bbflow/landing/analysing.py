@@ -69,7 +69,7 @@ def show(stream: Stream, asked: WatchRequest, change: int, told: Told) -> Shown:
         steps=tuple(shown),
         more=more,
         last=max([asked.after, *(step.step for step in shown)]) if more else stream.last,
-        discarded=tuple(stream.discarded),
+        discarded=tuple(sorted(stream.discarded)),
         moved=tuple((rank, node, stream.ranks[rank].first) for rank, node in stream.moved.items()),
     )
 

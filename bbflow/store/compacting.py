@@ -41,7 +41,7 @@ def _state_of(stream: Stream) -> StateRecord:
         moved=tuple(stream.moved.items()),
         base=tuple(stream.base.values()),
         final=tuple(stream.final.values()),
-        discarded=tuple(stream.discarded),
+        discarded=tuple(sorted(stream.discarded)),
         consumers={name: (cursor.step, cursor.checkpoint) for name, cursor in stream.consumers.items()},
     )
 

@@ -74,7 +74,7 @@ class Stream:
     """Whose analysis attached last."""
     last: int = -1
     """Highest step that is settled: landed or discarded, like every one before it."""
-    discarded: list[int] = field(default_factory=list)
+    discarded: set[int] = field(default_factory=set)
     """Steps that were dropped whole."""
     landed_steps: int = 0
     """Steps landed so far, also those that are gone again."""
@@ -151,7 +151,10 @@ class Stream:
     def pass_discarded(self, rank: int, through: int) -> None:
         """Let a rank go on past the discarded steps up to one; they leave no record of its own."""
         progress = self.ranks[rank]
-        progress.passed = max([progress.passed, *(step for step in self.discarded if step <= through)])
+        if through in self.discarded:  # whenever a rank begins one: to look at all would take longer with each
+            progress.passed = max(progress.passed, through)
+        else:
+            progress.passed = max([progress.passed, *(step for step in self.discarded if step <= through)])
 
     @property
     def local_writers(self) -> int:
@@ -208,7 +211,7 @@ class Stream:
         self._pass_discarded()
 
     def _discard(self, step: int) -> list[Extent]:
-        self.discarded.append(step)
+        self.discarded.add(step)
         self._pass_discarded()
         return self._drop_parts([step])
 
@@ -287,7 +290,7 @@ class Stream:
             self.needs.expect(self.ranks[number], expected_bytes)
         self.moved = dict(record.moved)
         self.base, self.final = _by_name(record.base), _by_name(record.final)
-        self.discarded = list(record.discarded)
+        self.discarded = set(record.discarded)
         self.consumers = {name: Cursor(step, data) for name, (step, data) in record.consumers.items()}
 
     def drop(self) -> list[Extent]:

@@ -90,6 +90,19 @@ def test_discard_drops_a_step_whole_and_for_all_ranks(bench):
     assert (reply["discarded"], reply["last"]) == ([1], 1)
 
 
+class Unwalked(set):
+    def __iter__(self):
+        raise AssertionError("all of them were looked at")
+
+
+def test_discarding_a_step_needs_no_look_at_all_that_were_discarded_before(bench):
+    bench.open(policy="Discard")
+    bench.land(0, pages=9)
+    bench.store.streams[STREAM].discarded = discarded = Unwalked()
+    assert [bench.begin(0, step, 9)["status"] for step in range(1, 4)] == ["discard"] * 3
+    assert len(discarded) == 3
+
+
 def test_a_takeover_makes_the_old_analysis_void(bench):
     bench.open()
     old = bench.attach("fold")["epoch"]

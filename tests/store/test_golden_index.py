@@ -26,7 +26,7 @@ def test_a_node_carries_on_from_the_golden_index(tmp_path):
     store = NodeStore(tmp_path, PAGES * PAGE)
     stream = store.streams[STREAM]
     assert (stream.status, stream.writers, stream.epoch) == ("open", 2, 1)
-    assert (list(stream.steps), stream.discarded, stream.last) == ([1, 2], [3], 3)
+    assert (list(stream.steps), stream.discarded, stream.last) == ([1, 2], {3}, 3)
     assert [step.ranks for step in stream.steps.values()] == [2, 2]
     assert stream.attributes["v/units"].value == "K2"
     assert {name: (cursor.step, cursor.checkpoint) for name, cursor in stream.consumers.items()} == {
