@@ -92,7 +92,7 @@ class Writers:
         rank, stream = asked.rank, self._store.streams.get(self._name)
         may_close_again = asked.resume and stream is not None and stream.status == "closed"
         if stream is not None and stream.status in ENDED and not may_close_again:
-            raise StreamError(_why_ended(stream, resumes=asked.resume))
+            raise StreamError(_why_ended(stream, asked))
         if stream is None or rank not in stream.ranks:
             self._check_counts(stream, asked)
             self._store.record(_open_of(asked))
@@ -354,9 +354,14 @@ def _empty_commit(stream: str, rank: int, step: int) -> CommitRecord:
     )
 
 
-def _why_ended(stream: Stream, *, resumes: bool) -> str:
-    if resumes:
+def _why_ended(stream: Stream, asked: OpenRequest) -> str:
+    if asked.resume:
         return f"stream {stream.name!r} has ended as {stream.status} meanwhile: start the program again"
+    if stream.status == "aborted" and asked.rank not in stream.ranks:
+        return (
+            f"stream {stream.name!r} was aborted before rank {asked.rank} had opened it: another of its ranks is gone; "
+            f"if that was an earlier run's, forget it with 'bbflow drop {stream.name}'"
+        )
     return (
         f"stream {stream.name!r} was written before and still holds steps or results: fold it with "
         f"'bbflow fold', or forget it with 'bbflow drop {stream.name}'"

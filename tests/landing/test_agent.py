@@ -259,6 +259,13 @@ def test_a_rank_that_is_gone_aborts_the_stream_and_keeps_what_was_committed(benc
     assert "aborted" in bench.reserve(1, 1, 1)["error"]
 
 
+def test_a_rank_that_comes_after_the_abort_learns_why(bench):
+    bench.attach("fold")
+    bench.open(0, writers=2)
+    bench.hang_up(0)
+    assert "aborted before rank 1 had opened it" in bench.open(1, writers=2)["error"]
+
+
 def test_a_commit_after_the_abort_lands_nothing_and_leaks_nothing(bench):
     for rank in (0, 1):
         bench.open(rank, writers=2)
