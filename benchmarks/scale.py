@@ -11,27 +11,26 @@ POINTS = 256
 MATRIX = [(1, 1), (100, 1), (400, 1), (10, 16), (100, 16), (10, 64), (10, 256), (100, 256), (10, 1024), (200, 1024)]
 """Variables and ranks."""
 QUICK = [(1, 1), (100, 1), (10, 16), (100, 16)]
-BLOCKS = 400_000
+BLOCKS = 2_000_000
 """About so many are written in each run."""
+MOST_STEPS, LEAST_STEPS = 2000, 24
+"""Of a run; begin and end count little beside so many as most runs have."""
+CAPACITY = "1GiB"
+"""Of a pool: room for the steps of a second, which make a batch. One begins before when an eighth of it is taken."""
 
 
 def measure(*, quick: bool) -> list[Row]:
     """Measure; costs are CPU time."""
     cases = [
-        Case(variables, ranks, POINTS, _steps(variables * ranks), 1, _capacity(variables * ranks))
+        Case(variables, ranks, POINTS, _steps(variables * ranks, quick=quick), 1, CAPACITY)
         for variables, ranks in (QUICK if quick else MATRIX)
     ]
     cases += [Case(10, 16, POINTS, 500, nodes, "256MiB") for nodes in ((2,) if quick else (2, 4, 8))]
     return [row for case in cases for row in _rows(case)]
 
 
-def _steps(blocks: int) -> int:
-    return min(max(BLOCKS // blocks, 24), 2000)
-
-
-def _capacity(blocks: int) -> str:
-    """Give room for some steps, and no more than they need: each rank maps all of it when it opens the stream."""
-    return "1GiB" if blocks > 50_000 else "256MiB"
+def _steps(blocks: int, *, quick: bool) -> int:
+    return min(max(BLOCKS // blocks // (5 if quick else 1), LEAST_STEPS), MOST_STEPS)
 
 
 def _rows(case: Case) -> list[Row]:

@@ -62,7 +62,7 @@ class Table:
     def of(cls, plan: FoldPlan) -> "Table":
         """Make the table of a plan."""
         rows, fills = [], dict[Any, Array]()
-        layouts: dict[Any, tuple[StateLayout, list[int]]] = {}
+        layouts: dict[Any, tuple[StateLayout, int, list[int]]] = {}
         shards = (shard for shard in plan.shards if shard.room is not None)
         for position, shard in enumerate(shards):
             form = _steady_form(plan, shard)
@@ -72,8 +72,8 @@ class Table:
             key = shard.key.diagnostic, dtype, count
             if key not in layouts:
                 layout = layout_of(plan.diagnostics[shard.key.diagnostic], OUTER, dtype, count)
-                layouts[key] = layout, _places(layout)
-            layout, places = layouts[key]
+                layouts[key] = layout, layout.nbytes, _places(layout)
+            layout, nbytes, places = layouts[key]
             if not all(isinstance(family, Moments) for family in layout.families) or not layout.families:
                 continue
             (name,) = shard.places
@@ -83,7 +83,7 @@ class Table:
             fill = fills[name, dtype]
             assert shard.room is not None
             first, points = shard.room.extents[OUTER][0], prod(count)
-            told = position, at, TYPES[dtype], points, points * dtype.itemsize, first, layout.nbytes
+            told = position, at, TYPES[dtype], points, points * dtype.itemsize, first, nbytes
             rows.append((*told, fill.ctypes.data if fill.size else 0, *places))
         table = np.array(rows, "i8").reshape(-1, 8 + len(FIELDS))
         at, forms, types, points, bytes_ = table.T[:5]
