@@ -95,12 +95,11 @@ class Fleet:
         """Hold what a node has against what it should have."""
         core = self._core
         written = {handle.version for handle in core.handles.values() if handle.version}
-        known = set(node.placed)
         self._look_for(node, {key: size for key, size in node.placed.items() if _lacks(keys, key, size)})
-        changes = self._replicas.found(node, set(keys))
+        changes = self._replicas.found(node, keys)
         self._replicas.widen()
-        needed = {key for key in keys if key in known or core.sessions.pins.get(key) or version_of(key) in written}
-        if stale := [key for key in keys if key not in needed and key not in node.placed]:
+        needed = node.placed.keys() | {key for key in keys if core.sessions.pins.get(key) or version_of(key) in written}
+        if stale := [key for key in keys if key not in needed]:
             for key in stale:
                 node.place(key, keys[key])
             core.drop_from(node, stale)

@@ -1,6 +1,6 @@
 """Pieces on several nodes, and what becomes of files whose node is gone."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from bbflow.files.commands import FetchCommand, IonodeAddress, TaskAnswer
@@ -189,15 +189,35 @@ class Replicas:
                 return False
         return True
 
-    def found(self, node: Node, keys: set[str]) -> Changes:
-        """Take down that a node that was away has these piece files: what was lost with it isn't."""
-        changes = Changes()
-        for inode in self._core.image.inodes.values():
-            if inode.lost and all(self._is_there(inode, key, node, keys) for key in keys_of(inode.pieces)):
+    def found(self, node: Node, keys: Mapping[str, int]) -> Changes:
+        """Take down which of its pieces a node has that is back: what was lost with it isn't.
+
+        Parameters
+        ----------
+        node
+            Which.
+        keys
+            The piece files that are there, with their bytes.
+        """
+        changes, files = Changes(), self._core.image.inodes.values()
+        if keys.keys() - node.placed.keys():
+            for inode in files:
+                if node.name in inode.ring and not inode.filling:
+                    self._place_again(inode, node, keys)
+        there = {key for key, size in keys.items() if key in node.placed and pages(size) >= node.placed[key]}
+        for inode in files:
+            if inode.lost and all(self._is_there(key, node, there) for key in keys_of(inode.pieces)):
                 inode.lost = False
                 self._core.save(inode)
                 changes.add(inos=(inode.ino,))
         return changes
 
-    def _is_there(self, inode: Inode, key: str, node: Node, keys: set[str]) -> bool:
-        return key in keys or any(key in other.placed for other in self._core.nodes.values() if other is not node)
+    def _place_again(self, inode: Inode, node: Node, keys: Mapping[str, int]) -> None:
+        """Count what a node has of a file, but for a copy that has missed an append: that one is shorter."""
+        for index, (version, size) in enumerate(inode.pieces):
+            key = key_of(version, index)
+            if version and node.name in inode.holders(index) and keys.get(key, -1) >= size:
+                node.place(key, pages(size))
+
+    def _is_there(self, key: str, node: Node, there: set[str]) -> bool:
+        return key in there or any(key in other.placed for other in self._core.nodes.values() if other is not node)

@@ -66,6 +66,17 @@ def test_without_its_node_a_file_is_lost_by_name_unless_it_was_written_back_or_h
     assert client.read("/clean") == b"/clean"
 
 
+def test_a_file_that_was_lost_with_its_node_is_there_again_with_it(servers):
+    client = servers.start(storage=False, master=("--node-loss", "0.5"))
+    client.write("/f", b"kept")
+    servers.kill("master-io0")
+    until(lambda: client.status()[0].lost, "the list of what is lost")
+    servers.spawn(*servers.processes["master-io0"][1])
+    until(lambda: not client.status()[0].lost, "the node with its files")
+    assert client.read("/f") == b"kept"
+    assert [node.pieces for node in client.status()[0].nodes] == [1]
+
+
 def test_with_two_replicas_the_loss_of_a_node_loses_nothing(servers):
     options = ("--node-loss", "1", "--replicas", "2", "--piece", "64KiB")
     client = servers.start(nodes=3, storage=False, master=options)
