@@ -142,7 +142,8 @@ class Core:
 
     def __init__(self, database: Database, options: Options, clock: Callable[[], float]) -> None:
         self.options, self.database, self.clock = options, database, clock
-        self.image = Image(options.number, database.inodes(), Credentials(os.getuid(), os.getgid()))
+        owner = Credentials(os.getuid(), os.getgid())
+        self.image = Image(options.number, database.inodes(), owner, options.piece_bytes)
         database.save(self.image.root)
         self.sessions = Sessions()
         self.nodes: dict[str, Node] = {}

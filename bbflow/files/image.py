@@ -22,9 +22,12 @@ class Image:
         What was stored; without a root, one is made.
     owner
         Whose the root is.
+    piece_bytes
+        How long the pieces of files are that have none yet.
     """
 
-    def __init__(self, number: int, inodes: Iterator[Inode], owner: Credentials) -> None:
+    def __init__(self, number: int, inodes: Iterator[Inode], owner: Credentials, piece_bytes: int) -> None:
+        self._piece_bytes = piece_bytes
         self.root_ino = (number << MASTER_SHIFT) + 1
         self.inodes = {inode.ino: inode for inode in inodes}
         if self.root_ino not in self.inodes:
@@ -35,6 +38,7 @@ class Image:
             )
         self._next = max(self.inodes) + 1
         for inode in self.inodes.values():
+            self._let_be_cut(inode)
             if inode.parent and inode.ino != self.root_ino:
                 self._link(inode)
 
@@ -150,11 +154,8 @@ class Image:
             self._next, kind, directory.ino, name, mode & 0o7777, who.uid, gid, now_ns, now_ns, now_ns,
             expected=kind == FILE,
         )  # fmt: skip
-        self._next += 1
-        self.inodes[inode.ino] = inode
-        self._link(inode)
         touch(directory, now_ns)
-        return inode
+        return self._add(inode)
 
     def remove(self, directory: Inode, name: str, who: Credentials, now_ns: int, *, directories: bool) -> Inode:
         """Take an entry's name away; the inode stays.
@@ -238,11 +239,7 @@ class Image:
 
     def adopt(self, directory: Inode, name: str, kind: str, mode: int, owner: tuple[int, int], at_ns: int) -> Inode:
         """Make an entry for what the shared storage has."""
-        inode = Inode(self._next, kind, directory.ino, name, mode, *owner, at_ns, at_ns, at_ns)
-        self._next += 1
-        self.inodes[inode.ino] = inode
-        self._link(inode)
-        return inode
+        return self._add(Inode(self._next, kind, directory.ino, name, mode, *owner, at_ns, at_ns, at_ns))
 
     def disown(self, inode: Inode) -> None:
         """Take an inode's name away, without asking anybody."""
@@ -260,6 +257,18 @@ class Image:
             inode = waiting.pop()
             yield inode
             waiting += [self.inodes[ino] for ino in inode.entries.values()]
+
+    def _add(self, inode: Inode) -> Inode:
+        self._next += 1
+        self._let_be_cut(inode)
+        self.inodes[inode.ino] = inode
+        self._link(inode)
+        return inode
+
+    def _let_be_cut(self, inode: Inode) -> None:
+        """Say how long the pieces of a file are to be that has none: whoever opens it divides by that."""
+        if inode.kind == FILE and not inode.piece_bytes:
+            inode.piece_bytes = self._piece_bytes
 
     def _link(self, inode: Inode) -> None:
         directory = self.inodes[inode.parent]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
-from bbflow.errors import NodeError, SourceError
+from bbflow.errors import NodeError, ProtocolError, SourceError
 from bbflow.files.calling import Caller, address_of
 from bbflow.files.commands import (
     Command,
@@ -140,6 +140,8 @@ class Transfers:
         """Go through the bytes of a version, holes included."""
         size, piece_bytes = command.size, command.piece_bytes
         pieces, index = command.pieces, 0
+        if piece_bytes <= 0 < size:
+            raise ProtocolError(f"{size} bytes in pieces of {piece_bytes}")
         while index * piece_bytes < size:
             version, count = pieces[index] if index < len(pieces) else (0, 0)
             length = min(piece_bytes, size - index * piece_bytes)

@@ -337,3 +337,25 @@ def test_a_piece_that_a_node_did_not_tell_of_is_asked_for_before_it_counts_as_lo
     keys = [[key, size] for key, size in zip(asked["keys"], found, strict=False)]
     bench.say(NODE, "task", task=asked["task"], ok=True, keys=keys)
     assert bench.say(ONE, "stat", ino=made["attr"]["ino"])["attr"]["state"] == ("dirty" if found else "lost")
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_an_empty_object_that_is_made_longer_has_pieces_of_some_length(tmp_path, restarts):
+    def scanned(op, **keys):
+        scan = bench.order(ONE, op, **keys)
+        bench.say(NODE, "task", task=scan["task"], ok=True, objects=[["f", 0, "1", 1.0]], directories=[])
+        return bench.said[ONE]
+
+    bench = Bench(tmp_path, storage="s3://b", piece_bytes=4096)
+    bench.enter(ONE)
+    ino = scanned("lookup", parent=bench.root, name="f")["attr"]["ino"]
+    if restarts:  # where the master before this one has stored it without
+        bench.master._core.image.inodes[ino].piece_bytes = 0
+        bench.wait(1.0)
+        bench.database.close()
+        bench = Bench(tmp_path, storage="s3://b", piece_bytes=4096)
+        bench.wait(10.0)
+        bench.enter(ONE)
+        assert scanned("open", ino=ino)["piece_bytes"] == 4096
+    upload = bench.order(ONE, "setattr", ino=ino, size=1000)
+    assert (upload["op"], upload["size"], upload["piece_bytes"]) == ("upload", 1000, 4096)
