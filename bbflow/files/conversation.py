@@ -1,7 +1,9 @@
 """An IOnode's side of one client's connection, with waiting: frames, raw bytes, handshake, TLS."""
 
+import math
 import socket
 import ssl
+import time
 from types import TracebackType
 from typing import Any
 
@@ -9,7 +11,7 @@ from msgspec import Struct
 
 from bbflow.errors import ProtocolError
 from bbflow.files.piece_requests import PieceRequest, parse_piece_request
-from bbflow.landing.handshake import MAX_FRAME_BYTES, TIMEOUT_S, NodeHandshake, WelcomeReply, parse_handshake
+from bbflow.landing.handshake import MAX_FRAME_BYTES, NodeHandshake, WelcomeReply, parse_handshake
 from bbflow.landing.replies import BytesReply, RefusedReply
 from bbflow.store.frames import MAX_PAYLOAD_BYTES, FrameReader, checksum, encode
 
@@ -29,6 +31,8 @@ class Conversation:
         Who the node is.
     tls
         For a TCP socket with TLS.
+    timeout_s
+        How long all of its proof may take.
 
     Raises
     ------
@@ -38,18 +42,31 @@ class Conversation:
         If it is gone.
     """
 
-    def __init__(self, peer: socket.socket, key: str, identity: WelcomeReply, tls: ssl.SSLContext | None) -> None:
-        peer.settimeout(TIMEOUT_S)
-        self._socket = peer
+    def __init__(
+        self, peer: socket.socket, key: str, identity: WelcomeReply, tls: ssl.SSLContext | None, timeout_s: float
+    ) -> None:
+        self._socket, self._deadline_s = peer, time.monotonic() + timeout_s
         self._reader = FrameReader(MAX_FRAME_BYTES, parse_handshake)
         try:
+            self._hurry()
             if tls is not None:
                 self._socket = tls.wrap_socket(peer, server_side=True)
             self._shake_hands(NodeHandshake(key, identity))
+            self._deadline_s = math.inf
+            self._socket.settimeout(None)
+        except TimeoutError:
+            self._socket.close()
+            raise ProtocolError(f"it didn't prove itself within {timeout_s:.1f} s") from None
         except BaseException:
             self._socket.close()
             raise
-        self._socket.settimeout(None)
+
+    def _hurry(self) -> None:
+        """Let the next call wait for no longer than the peer has for its proof: it may send byte by byte."""
+        left_s = self._deadline_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError
+        self._socket.settimeout(left_s)
 
     def _shake_hands(self, handshake: NodeHandshake) -> None:
         while not handshake.done:
@@ -77,6 +94,8 @@ class Conversation:
 
     def _next(self) -> Any:
         while (message := self._reader.next()) is None:
+            if self._deadline_s < math.inf:
+                self._hurry()
             data = self._socket.recv(READ_BYTES)
             if not data:
                 return None

@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from bbflow.errors import BbflowError, ConfigError, NodeError, ProtocolError
+from bbflow.errors import BbflowError, ConfigError, NodeError
 from bbflow.files.bound import Bound
 from bbflow.files.calling import Caller, Gone, address_of
 from bbflow.files.commands import (
@@ -34,6 +34,7 @@ from bbflow.files.commands import (
     parse_told,
 )
 from bbflow.files.conversation import Conversation
+from bbflow.files.door import Door
 from bbflow.files.fills import Fills
 from bbflow.files.giving_way import GivingWay
 from bbflow.files.piece_requests import (
@@ -51,7 +52,7 @@ from bbflow.files.storage import Storage
 from bbflow.files.transfers import Transfers, refusal
 from bbflow.landing.contact import NodeAddress, read_masters
 from bbflow.landing.handshake import WelcomeReply
-from bbflow.landing.listen import listen_tcp, listen_unix, public_address, split_address, tune
+from bbflow.landing.listen import listen_tcp, listen_unix, public_address, raise_open_files, split_address, tune
 from bbflow.landing.peers import Endpoint
 from bbflow.log import log
 from bbflow.store.room import NodeRoom
@@ -63,6 +64,8 @@ LOOK_S = 0.1
 """How often it looks what the streams leave."""
 INVENTORY_PART = 100_000
 THREADS = 8
+PLACES_PART = 4
+"""Each listener's clients may have this part of the descriptors; the rest is for what they read and write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,33 +132,25 @@ class IoNode:
 
     def start(self) -> None:
         """Let clients in, in threads of its own."""
-        for listener in (self._unix, self._tcp):
-            threading.Thread(target=self._listen, args=(listener,), daemon=True).start()
-
+        places = raise_open_files() // PLACES_PART
+        for listener, meet in ((self._unix, self._meet_here), (self._tcp, self._meet_elsewhere)):
+            door = Door(listener, places, meet, self._serve)
+            threading.Thread(target=door.run, daemon=True).start()
         if self._place.room is not None:
             threading.Thread(target=self._watch_room, name="bbflow-room", daemon=True).start()
 
     # Clients.
 
-    def _listen(self, listener: socket.socket) -> None:
-        while True:
-            try:
-                peer, _ = listener.accept()
-            except OSError:
-                return
-            if listener is self._tcp:
-                tune(peer)
-            threading.Thread(target=self._serve, args=(peer, listener is self._tcp), daemon=True).start()
+    def _meet_here(self, peer: socket.socket, timeout_s: float) -> Conversation:
+        return Conversation(peer, self._endpoint.key, self._identity, None, timeout_s)
 
-    def _serve(self, peer: socket.socket, is_remote: bool) -> None:
-        try:
-            with Conversation(peer, self._endpoint.key, self._identity, self._tls if is_remote else None) as client:
-                while (asked := client.receive()) is not None:
-                    self._answer(client, asked)
-        except ProtocolError as error:
-            log(f"bbflow files ionode: cut off a peer: {error}")
-        except OSError:
-            pass  # it is gone
+    def _meet_elsewhere(self, peer: socket.socket, timeout_s: float) -> Conversation:
+        tune(peer)
+        return Conversation(peer, self._endpoint.key, self._identity, self._tls, timeout_s)
+
+    def _serve(self, client: Conversation) -> None:
+        while (asked := client.receive()) is not None:
+            self._answer(client, asked)
 
     def _answer(self, client: Conversation, asked: PieceRequest) -> None:
         try:
@@ -273,7 +268,7 @@ class IoNode:
         """Tell the master whenever streams want more of the node, or less."""
         while not self.is_over:
             time.sleep(LOOK_S)
-            with self._sending, suppress(Gone):
+            with self._sending, suppress(Gone, OSError):  # no descriptor may be free
                 if self._told is not None and self._bound.has_changed():
                     self._told.send(CapacityNotice(bytes=self._bound.tell()))
 

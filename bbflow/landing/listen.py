@@ -1,6 +1,7 @@
 """Where a node listens, and how a peer reaches it: Unix socket on its own host, TCP from others."""
 
 import ipaddress
+import resource
 import socket
 from pathlib import Path
 
@@ -112,3 +113,10 @@ def tune(peer: socket.socket) -> None:
     peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_S)
     peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_S)
     peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_PROBES)
+
+
+def raise_open_files() -> int:
+    """Let this process have as many descriptors as it may, and give how many that is."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    return most if most != resource.RLIM_INFINITY else 1 << 20

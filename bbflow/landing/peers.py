@@ -3,7 +3,6 @@
 import errno
 import itertools
 import os
-import resource
 import selectors
 import signal
 import socket
@@ -19,7 +18,15 @@ from msgspec import Raw, Struct
 from bbflow.errors import DamagedError, ProtocolError
 from bbflow.landing.handshake import TIMEOUT_S, HelloMessage, NodeHandshake, ProveMessage, WelcomeReply
 from bbflow.landing.link import GoneError, Landed, Link, answer_handshake
-from bbflow.landing.listen import LOOPBACK, listen_tcp, listen_unix, public_address, split_address, tune
+from bbflow.landing.listen import (
+    LOOPBACK,
+    listen_tcp,
+    listen_unix,
+    public_address,
+    raise_open_files,
+    split_address,
+    tune,
+)
 from bbflow.landing.replies import RefusedReply
 from bbflow.landing.tls import Certificate
 from bbflow.log import log
@@ -84,7 +91,7 @@ class PeerServer(ABC):
         self._unproven: dict[int, float] = {}
         self._unread: set[int] = set()
         """Peers whose turn has ended before all was taken in that is here."""
-        self._most_links = _open_files() - RESERVED_FILES
+        self._most_links = raise_open_files() - RESERVED_FILES
         self._closed_until_s: dict[socket.socket, float] = {}
         self.interrupted = False
         """Whether a signal or the parent's end stops it, not a request."""
@@ -295,13 +302,6 @@ class PeerServer(ABC):
         self._unix.close()
         self._tcp.close()
         self._selector.close()
-
-
-def _open_files() -> int:
-    """Let this process have as many descriptors as it may, and give how many that is."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    return most if most != resource.RLIM_INFINITY else 1 << 20
 
 
 def _where(peer: socket.socket) -> str:
