@@ -4,6 +4,7 @@ import errno
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -210,7 +211,10 @@ class IoNode:
                     self._register(master)
                     self._obey(master)
             except (NodeError, ConfigError):
-                time.sleep(COME_BACK_S)
+                pass  # it is away
+            except (BbflowError, OSError, RuntimeError) as error:
+                print(f"bbflow files ionode: begins anew with its master: {error}", file=sys.stderr, flush=True)
+            time.sleep(COME_BACK_S)
 
     def _master(self) -> NodeAddress:
         for master in read_masters(self._place.contact):

@@ -44,8 +44,7 @@ class Pieces:
 
     def inventory(self) -> list[tuple[str, int]]:
         """Give names and bytes of all whole piece files."""
-        with os.scandir(self._pieces) as found:
-            there = [(entry.name, entry.stat().st_size) for entry in found if KEY.fullmatch(entry.name)]
+        there = [(name, status.st_size) for name, status in self._listed() if KEY.fullmatch(name)]
         return [(key, size) for key, size in there if not (self._unfinished / key).exists()]
 
     def sizes(self, keys: Iterable[str]) -> Iterator[tuple[str, int]]:
@@ -56,8 +55,13 @@ class Pieces:
 
     def used_bytes(self) -> int:
         """Give the memory that they take."""
+        return sum(status.st_blocks * 512 for _, status in self._listed())
+
+    def _listed(self) -> Iterator[tuple[str, os.stat_result]]:
         with os.scandir(self._pieces) as found:
-            return sum(entry.stat().st_blocks * 512 for entry in found)
+            for entry in found:
+                with suppress(FileNotFoundError):  # clients make and remove files meanwhile
+                    yield entry.name, entry.stat()
 
     @contextmanager
     def opened(self, key: str, *, make: bool = False) -> Iterator[int]:
