@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bbflow.errors import ConfigError, NodeError
+from bbflow.errors import CapacityError, ConfigError, NodeError
 from bbflow.files.inodes import Inode, pack, unpack
 
 SCHEMA = """
@@ -19,6 +19,8 @@ CREATE TABLE IF NOT EXISTS replies (session TEXT, slot INTEGER, number INTEGER, 
 CREATE TABLE IF NOT EXISTS transfers (path TEXT PRIMARY KEY, node TEXT, source TEXT);
 """
 VERSION = 1
+NO_ROOM = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
+"""What SQLite says of a file system that is full, and of a quota that is used up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +63,12 @@ class Database:
         If it is of another version, or no such database.
     NodeError
         If another master has it open.
+    CapacityError
+        If its file system is full.
     """
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._changed: dict[int, Inode] = {}
         self._writers: dict[int, WriterRow | None] = {}
         self._replies: dict[tuple[str, int], tuple[int, bytes]] = {}
@@ -76,18 +81,26 @@ class Database:
             # What was handed to the operating system outlives this process; a host that loses power loses memory too.
             self._connection.execute("PRAGMA synchronous=OFF")
             self._connection.executescript(SCHEMA)
-            row = self._connection.execute("SELECT version, epoch FROM format").fetchone()
+            self.epoch = self._begin_epoch()
+            """Goes up with each start: numbers that begin with it were never used before."""
         except sqlite3.DatabaseError as error:
-            if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_BUSY:
+            if _code(error) == sqlite3.SQLITE_BUSY:
                 raise NodeError(f"another master has {path} open: end it, or give another directory") from None
+            if _code(error) in NO_ROOM:
+                raise self._full(error) from None
             raise ConfigError(f"{path} is no database of a master ({error}): give another directory") from None
-        if row is not None and row[0] != VERSION:
-            raise ConfigError(f"{path} is of version {row[0]}, not {VERSION}: give another directory")
-        self.epoch = row[1] + 1 if row else 1
-        """Goes up with each start: numbers that begin with it were never used before."""
-        self._connection.execute("DELETE FROM format")
-        self._connection.execute("INSERT INTO format VALUES (?, ?)", (VERSION, self.epoch))
         self._connection.execute("PRAGMA wal_autocheckpoint=4000")
+
+    def _begin_epoch(self) -> int:
+        row = self._connection.execute("SELECT version, epoch FROM format").fetchone()
+        if row is None:
+            self._connection.execute("INSERT INTO format VALUES (?, 1)", (VERSION,))
+            return 1
+        version, epoch = row
+        if version != VERSION:
+            raise ConfigError(f"{self._path} is of version {version}, not {VERSION}: give another directory")
+        self._connection.execute("UPDATE format SET epoch = ?", (epoch + 1,))
+        return int(epoch) + 1
 
     def inodes(self) -> Iterator[Inode]:
         """Go through all inodes."""
@@ -163,9 +176,32 @@ class Database:
         self._statements.append(("DELETE FROM transfers WHERE path = ?", (path,)))
 
     def commit(self) -> None:
-        """Write everything that has changed, all or nothing."""
+        """Write everything that has changed, all or nothing.
+
+        Raises
+        ------
+        CapacityError
+            If the file system is full; what has changed is kept for the next time.
+        """
         if not (self._changed or self._statements or self._writers or self._replies):
             return
+        try:
+            self._write()
+        except Exception as error:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            if _code(error) in NO_ROOM:
+                raise self._full(error) from None
+            raise
+        self._changed.clear()
+        self._statements.clear()
+        self._writers.clear()
+        self._replies.clear()
+
+    def _full(self, error: Exception) -> CapacityError:
+        return CapacityError(f"{self._path}: {error}: free some of its file system")
+
+    def _write(self) -> None:
         execute, many = self._connection.execute, self._connection.executemany
         execute("BEGIN")
         for statement, values in self._statements:
@@ -180,11 +216,12 @@ class Database:
         if self._replies:
             many("INSERT OR REPLACE INTO replies VALUES (?, ?, ?, ?)", [(*k, *v) for k, v in self._replies.items()])
         execute("COMMIT")
-        self._changed.clear()
-        self._statements.clear()
-        self._writers.clear()
-        self._replies.clear()
 
     def close(self) -> None:
         """Close the database."""
         self._connection.close()
+
+
+def _code(error: Exception) -> int:
+    """Give SQLite's code of an error; 0 if it isn't its own."""
+    return getattr(error, "sqlite_errorcode", 0)

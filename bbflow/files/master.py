@@ -266,14 +266,18 @@ class Master:
         self._core.send(call.peer, reply)
 
     def take_out(self) -> list[tuple[int, Struct | Raw]]:
-        """Store everything that has changed, and give the messages that may be sent now.
+        """Store everything that has changed (or later, if nobody waits for it); give the messages that may be sent now.
 
-        Where nobody waits for a message, the changes are stored together with the next ones.
+        Raises
+        ------
+        CapacityError
+            If there is no room for them: messages and changes are kept for the next time.
         """
         if not self._core.out and not self._is_due:
             return []
-        self._is_due = False
         self._core.database.commit()
+        self._is_due = False
+        self._tellings.went_out()
         out, self._core.out = self._core.out, []
         return out
 

@@ -6,6 +6,7 @@ import socket
 import sys
 import threading
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -51,6 +52,8 @@ def run_master(
         If the directory has something else in the database's place.
     NodeError
         If another master serves the directory.
+    CapacityError
+        If the directory's file system is full at its start, or still at its end.
     """
     make(directory, *MASTER_FILES)
     authority = str(endpoint.certificate.authority.resolve()) if endpoint.certificate else ""
@@ -62,13 +65,12 @@ def run_master(
     server.stop_at_signals()
     add_master(contact, options.subtree, NodeAddress(*where, server.tcp, authority))
     log(f"bbflow files master of {options.subtree}: ready in {directory}")
-    try:
+    with ExitStack() as leaving:  # whatever fails of this, the rest is done
+        leaving.callback(remove_master, contact, options.subtree, str(directory))
+        leaving.callback(database.close)
+        leaving.callback(master.take_out)
+        leaving.callback(master.expire)
         server.run()
-    finally:
-        master.expire()
-        master.take_out()
-        database.close()
-        remove_master(contact, options.subtree, str(directory))
     if master.is_over:
         remove(directory)
 

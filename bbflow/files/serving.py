@@ -2,10 +2,14 @@
 
 import socket
 import struct
+import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
-from bbflow.errors import BbflowError, ProtocolError
+from msgspec import Raw, Struct
+
+from bbflow.errors import BbflowError, CapacityError, ProtocolError
 from bbflow.files.core import CutOff
 from bbflow.files.master import Master
 from bbflow.files.requests import Heard, parse_heard
@@ -17,6 +21,8 @@ from bbflow.landing.peers import Endpoint, PeerServer
 SOCKET_NAME = "master.sock"
 TICK_S = 0.25
 """What is due by the clock is looked at so often."""
+RETRY_S = 0.5
+"""A database whose file system is full is written to again so often."""
 
 
 class MasterServer(PeerServer):
@@ -49,7 +55,7 @@ class MasterServer(PeerServer):
     ) -> None:
         self._master, self._contact, self._seen_ns = master, contact, 0
         self._users: dict[int, int] = {}
-        self._next_s = 0.0
+        self._next_s = self._full_until_s = 0.0
         identity = WelcomeReply(name=name, host=socket.gethostname())
         super().__init__("bbflow files master", identity, directory / SOCKET_NAME, endpoint, _no_pool, stop_at_eof)
 
@@ -93,12 +99,26 @@ class MasterServer(PeerServer):
         self._master.disconnect(peer)
 
     def _end_round(self) -> None:
-        """Send what may be sent, now that everything before is stored."""
-        for peer, message in self._master.take_out():
+        """Send what may be sent, now that everything before is stored; while there is no room for that, nothing is."""
+        if time.monotonic() < self._full_until_s:
+            return
+        for peer, message in self._take_out():
             if not isinstance(message, CutOff):
                 self._send(peer, message)
             elif peer in self._links:
                 self._cut_off(peer, "it didn't answer while others waited for it")
+
+    def _take_out(self) -> list[tuple[int, Struct | Raw]]:
+        try:
+            out = self._master.take_out()
+        except CapacityError as error:
+            if not self._full_until_s:
+                with suppress(OSError):  # the log may be on the same file system
+                    print(f"{self._title}: {error}; until then it waits", file=sys.stderr, flush=True)
+            self._full_until_s = time.monotonic() + RETRY_S
+            return []
+        self._full_until_s = 0.0
+        return out
 
 
 def user_of(peer: socket.socket) -> int:

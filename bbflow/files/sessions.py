@@ -1,5 +1,6 @@
 """Clients as a master sees them: what they have open, what room they have, what they may keep. No I/O."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -209,7 +210,7 @@ class Telling:
     """Sessions that have not answered."""
     then: Callable[[], None]
     """Sends the reply."""
-    deadline_s: float
+    deadline_s: float = math.inf
     """When who hasn't answered is cut off."""
 
 

@@ -19,6 +19,7 @@ class Tellings:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._open: dict[int, Telling] = {}
+        self._unsent: list[Telling] = []
 
     def tell(self, but: Session | None, changes: Changes, then: Callable[[], None]) -> None:
         """Tell other sessions what to forget, and go on once all have answered."""
@@ -36,7 +37,14 @@ class Tellings:
         for listener, told in heard.values():
             names, directories = tuple(told.names), tuple(told.directories)
             core.send(listener, ForgetNotice(seq=seq, inos=tuple(told.inos), names=names, directories=directories))
-        self._open[seq] = Telling(set(heard), then, core.clock() + core.options.lease_s)
+        self._open[seq] = Telling(set(heard), then)
+        self._unsent.append(self._open[seq])
+
+    def went_out(self) -> None:
+        """Take down that all messages are sent: from now on, who is told has a lease to answer."""
+        for telling in self._unsent:
+            telling.deadline_s = self._core.clock() + self._core.options.lease_s
+        self._unsent.clear()
 
     def forgot(self, peer: int, seq: int) -> None:
         """Take in that a session has forgotten what it was told to."""
