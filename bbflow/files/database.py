@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from bbflow.errors import CapacityError, ConfigError, NodeError
 from bbflow.files.inodes import Inode, pack, unpack
@@ -16,6 +17,8 @@ CREATE TABLE IF NOT EXISTS writers (handle INTEGER PRIMARY KEY, session TEXT, in
 CREATE TABLE IF NOT EXISTS doomed (path TEXT PRIMARY KEY);
 CREATE TABLE IF NOT EXISTS replies (session TEXT, slot INTEGER, number INTEGER, reply BLOB,
     PRIMARY KEY (session, slot)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS locks (ino INTEGER, session TEXT, owner TEXT, kind TEXT, first INTEGER, behind INTEGER,
+    pid INTEGER, PRIMARY KEY (ino, session, owner, first)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS transfers (path TEXT PRIMARY KEY, node TEXT, source TEXT);
 """
 VERSION = 1
@@ -119,6 +122,10 @@ class Database:
         """Give the replies that clients may ask for again: session, slot, number, reply."""
         return list(self._connection.execute("SELECT session, slot, number, reply FROM replies"))
 
+    def locks(self) -> list[tuple[Any, ...]]:
+        """Give the locks: inode, session, owner, kind, first byte, byte behind the last one, process."""
+        return list(self._connection.execute("SELECT * FROM locks"))
+
     def doomed(self) -> list[str]:
         """Give the names of objects that must go."""
         return [path for (path,) in self._connection.execute("SELECT path FROM doomed")]
@@ -141,15 +148,22 @@ class Database:
         self._statements.append(("INSERT OR REPLACE INTO sessions VALUES (?, ?, ?)", (session, uid, gid)))
 
     def remove_session(self, session: str) -> None:
-        """Forget a session, and its replies."""
+        """Forget a session, its replies and its locks."""
         for key in [key for key in self._replies if key[0] == session]:
             del self._replies[key]
         self._statements.append(("DELETE FROM sessions WHERE session = ?", (session,)))
         self._statements.append(("DELETE FROM replies WHERE session = ?", (session,)))
+        self._statements.append(("DELETE FROM locks WHERE session = ?", (session,)))
 
     def keep_reply(self, session: str, slot: int, number: int, reply: bytes) -> None:
         """Store a reply, in the place of the slot's last one."""
         self._replies[session, slot] = (number, reply)
+
+    def keep_locks(self, ino: int, session: str, owner: str, locks: Iterable[tuple[Any, ...]]) -> None:
+        """Store the locks that an owner holds on an inode, in the place of those before: session, owner, kind, ..."""
+        gone = "DELETE FROM locks WHERE ino = ? AND session = ? AND owner = ?"
+        self._statements.append((gone, (ino, session, owner)))
+        self._statements += [("INSERT INTO locks VALUES (?, ?, ?, ?, ?, ?, ?)", (ino, *lock)) for lock in locks]
 
     def put_writer(self, row: WriterRow) -> None:
         """Store a handle for writing, or its new version."""

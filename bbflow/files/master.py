@@ -79,7 +79,7 @@ class Master:
         overview = self._overview = Overview(
             core, self._filling, self._prefetching, self._scanning, self._write_back, self._fleet, self._replicas
         )
-        locks = Locks(core)
+        locks = self._locks = Locks(core)
         self._once = Once(core, self._opening.undo)
         self._entering = Entering(core, self._opening, locks, self._write_back, self._fleet, self._once, self._ended)
         self._requests: Answers = {
@@ -103,6 +103,7 @@ class Master:
         for name, uid, gid in core.database.sessions():
             core.sessions.add(Session(name, Credentials(uid, gid), lost_s=core.clock()))
         self._once.restore()
+        self._locks.restore()
         for row in core.database.writers():
             self._opening.restore(row)
         self._grace_until_s = core.clock() + core.options.lease_s if core.sessions.by_name else 0.0
