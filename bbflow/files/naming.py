@@ -9,6 +9,7 @@ from bbflow.files.names import check_name
 from bbflow.files.opening import FileOpening
 from bbflow.files.permissions import (
     READ,
+    SEARCH,
     WRITE,
     check_access,
     check_chown,
@@ -139,6 +140,9 @@ class Naming:
         names = [check_name(name) for name in call.asked.name.split("/") if name]
         directory = self._core.image.directory(call.asked.parent)
         for name in names:
+            check_access(directory, call.who, SEARCH)
+            if directory.master:
+                raise OSError(errno.EXDEV, f"{directory.name!r} is another master's")
             if name not in directory.entries:
                 self._scanning.look(call, directory)
             if name not in directory.entries:

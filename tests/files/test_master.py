@@ -137,6 +137,24 @@ def test_modes_and_owners_count(bench):
         assert bench.say(TWO, op, **keys, uid=0)["errno"] == number  # only root speaks for others
 
 
+def test_a_mkdir_with_parents_searches_only_directories_that_it_may_and_that_are_this_masters(bench):
+    bench.master.graft({"/": 0, "/sub": 1})
+    bench.enter(ONE)
+    made = bench.say(ONE, "mkdir", parent=bench.root, name="closed/open", mode=0o777, parents=True)
+    closed = bench.say(ONE, "lookup", parent=bench.root, name="closed")["attr"]["ino"]
+    assert bench.say(ONE, "setattr", ino=made["attr"]["ino"], mode=0o777)["ok"]
+    assert bench.say(ONE, "setattr", ino=closed, mode=0o700)["ok"]
+    bench.enter(TWO, uid=54321)
+
+    def refusal(name):
+        return bench.say(TWO, "mkdir", parent=bench.root, name=name, mode=0o777, parents=True).get("errno")
+
+    assert refusal("closed/open") == errno.EACCES
+    assert refusal("closed/open/new") == errno.EACCES
+    assert refusal("sub/new") == errno.EXDEV
+    assert refusal("sub") is None
+
+
 def test_a_peer_that_claims_to_be_another_user_is_cut_off(bench):
     bench.user = 1000
     with pytest.raises(ProtocolError, match="user 1000 says it is user 0"):
