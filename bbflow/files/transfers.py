@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
-from bbflow.errors import NodeError, ProtocolError, SourceError
+from bbflow.errors import BbflowError, NodeError, ProtocolError, SourceError
 from bbflow.files.calling import Caller, address_of
 from bbflow.files.commands import (
     Command,
@@ -113,9 +113,13 @@ class Transfers:
                 while at < size and (count := caller.read(key, at, buffer[: size - at])):
                     write_all(descriptor, buffer[:count], at)
                     at += count
-        except NodeError as error:
-            self._pieces.drop(key)
-            raise OSError(errno.EHOSTDOWN, str(error)) from None
+            if at < size:
+                raise OSError(errno.EIO, f"{command.node.name} has {at} of {size} bytes of piece {key}")
+        except (BbflowError, OSError) as error:
+            self._pieces.drop(key)  # the master counts no part of it
+            if isinstance(error, NodeError):
+                raise OSError(errno.EHOSTDOWN, str(error)) from None
+            raise
         answer(TaskAnswer())
 
     def _stop(self, command: StopCommand) -> TaskAnswer:

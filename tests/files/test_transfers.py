@@ -5,7 +5,8 @@ from contextlib import nullcontext
 import pytest
 
 from bbflow.errors import ProtocolError
-from bbflow.files.commands import UploadCommand
+from bbflow.files.calling import address_of
+from bbflow.files.commands import FetchCommand, UploadCommand
 from bbflow.files.fills import Fills
 from bbflow.files.pieces import Pieces
 from bbflow.files.storage import Storage
@@ -16,13 +17,26 @@ def at_once(_):
     return nullcontext()
 
 
-@pytest.fixture
-def transfers(tmp_path):
-    pieces, storage = Pieces(tmp_path), Storage(str(tmp_path / "storage"))
-    return Transfers("io", pieces, Fills(pieces, storage, at_once, 1), storage, dict, at_once)
+def transfers_of(directory, addresses):
+    pieces, storage = Pieces(directory), Storage(str(directory / "storage"))
+    return Transfers("io", pieces, Fills(pieces, storage, at_once, 1), storage, lambda: addresses, at_once)
 
 
-def test_an_upload_in_pieces_of_no_bytes_is_refused(transfers):
+def test_an_upload_in_pieces_of_no_bytes_is_refused(tmp_path):
     command = UploadCommand(task=1, path="f", size=1000, pieces=(), piece_bytes=0, ring=(), replicas=1)
     with pytest.raises(ProtocolError, match="1000 bytes in pieces of 0"):
-        transfers.slow[UploadCommand](command, print)
+        transfers_of(tmp_path, {}).slow[UploadCommand](command, print)
+
+
+@pytest.mark.parametrize(("has", "reason"), [(True, "4 of 8 bytes"), (False, "No such file")])
+def test_a_copy_that_another_node_has_not_in_full_leaves_nothing(servers, tmp_path, has, reason):
+    client = servers.start(storage=False)
+    client.write("/f", b"kept")
+    (session,) = client.masters()
+    told = session.node("master-io0")
+    (piece,) = (servers.directory / "master-io0/pieces").iterdir()
+    transfers = transfers_of(tmp_path, {told.name: address_of(told, session.key)})
+    command = FetchCommand(task=1, key=piece.name if has else "1.0", bytes=8, node=told)
+    with pytest.raises(OSError, match=reason):
+        transfers.slow[FetchCommand](command, print)
+    assert not list((tmp_path / "pieces").iterdir())
