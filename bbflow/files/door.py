@@ -1,7 +1,6 @@
 """How an IOnode lets clients in: a thread for each, and few at a time that have not proved themselves."""
 
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -9,6 +8,7 @@ from collections.abc import Callable
 from bbflow.errors import ProtocolError
 from bbflow.files.conversation import Conversation
 from bbflow.landing.handshake import TIMEOUT_S
+from bbflow.log import log
 
 MOST_UNPROVEN = 128
 SHORTEST_S = 0.5
@@ -73,7 +73,7 @@ class Door:
             with self._proved(peer) as client:
                 self._serve(client)
         except ProtocolError as error:
-            print(f"bbflow files ionode: cut off a peer: {error}", file=sys.stderr, flush=True)
+            log(f"bbflow files ionode: cut off a peer: {error}")
         except OSError:
             pass  # it is gone
         finally:

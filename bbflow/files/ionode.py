@@ -4,7 +4,6 @@ import errno
 import os
 import signal
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -213,7 +212,7 @@ class IoNode:
             except (NodeError, ConfigError):
                 pass  # it is away
             except (BbflowError, OSError, RuntimeError) as error:
-                print(f"bbflow files ionode: begins anew with its master: {error}", file=sys.stderr, flush=True)
+                log(f"bbflow files ionode: begins anew with its master: {error}")
             time.sleep(COME_BACK_S)
 
     def _master(self) -> NodeAddress:

@@ -2,9 +2,7 @@
 
 import socket
 import struct
-import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Raw, Struct
@@ -17,6 +15,7 @@ from bbflow.landing.contact import read_masters
 from bbflow.landing.handshake import WelcomeReply
 from bbflow.landing.link import Landed, Link
 from bbflow.landing.peers import Endpoint, PeerServer
+from bbflow.log import log
 
 SOCKET_NAME = "master.sock"
 TICK_S = 0.25
@@ -113,8 +112,7 @@ class MasterServer(PeerServer):
             out = self._master.take_out()
         except CapacityError as error:
             if not self._full_until_s:
-                with suppress(OSError):  # the log may be on the same file system
-                    print(f"{self._title}: {error}; until then it waits", file=sys.stderr, flush=True)
+                log(f"{self._title}: {error}; until then it waits")
             self._full_until_s = time.monotonic() + RETRY_S
             return []
         self._full_until_s = 0.0
