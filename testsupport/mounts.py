@@ -72,6 +72,10 @@ class Mounts:
         """Give how many bytes the program of a mount has read, from wherever."""
         return psutil.Process(self.pid(name)).io_counters().read_chars
 
+    def said(self, name):
+        """Give what the program of a mount has written to its log."""
+        return (self._directory / f"{name}.log").read_text()
+
     def pid(self, name):
         return self._running[name].pid
 

@@ -7,11 +7,13 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import ExitStack
 
 import pytest
 
 from bbflow.mount.mounting import DEAD
 from testsupport.mounts import errno_of, let_all_in, write_at
+from testsupport.waiting import until
 
 
 def test_what_one_mount_closes_the_other_reads(pair):
@@ -340,6 +342,32 @@ def test_a_master_that_stays_away_is_an_error(servers, mounts):
     (where / "f").write_bytes(b"x")
     servers.kill("master")
     assert errno_of(os.mkdir, where / "d") == errno.EIO
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+def test_a_file_whose_last_close_failed_is_what_it_was_and_can_be_written_again(servers, mounts, is_read):
+    servers.start(storage=False).close()
+    where = mounts.start("m", "--no-passthrough", "--patience", "0.5", contact=servers.contact)
+    other = mounts.start("other", contact=servers.contact)
+    (where / "f").write_bytes(b"old")
+    with ExitStack() as reading:
+        if is_read:
+            reader = os.open(where / "f", os.O_RDONLY | os.O_DIRECT)
+            reading.callback(os.close, reader)
+        writer = (where / "f").open("r+b", buffering=0)
+        writer.write(b"lost")
+        servers.kill("master")
+        assert errno_of(writer.close) == errno.EIO
+        until(lambda: "after its last close is lost" in mounts.said("m"))
+        servers.restart("master")
+        until(lambda: not errno_of(os.stat, where / "f"))
+        if is_read:
+            assert os.pread(reader, 100, 0) == b"old"
+        assert (where / "f").read_bytes() == b"old" == (other / "f").read_bytes()
+        assert (where / "f").stat().st_size == 3
+        (other / "f").write_bytes(b"others'")
+        (where / "f").write_bytes(b"its own")
+        assert (other / "f").read_bytes() == b"its own"
 
 
 def test_files_are_there_when_an_ionode_that_was_killed_is_back(servers, mounts):

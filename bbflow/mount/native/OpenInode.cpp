@@ -159,10 +159,39 @@ void OpenInode::CloseWriting(const Caller &caller, const int64_t handle)
             return;
         }
     }
-    Commit(caller, false); // what was written by mmap(2) after the last close(2)
+    try
+    {
+        Commit(caller, false); // what was written by mmap(2) after the last close(2)
+    }
+    catch (...)
+    {
+        LeaveWriting(handle); // else the session would keep it from all other writers
+        throw;
+    }
+    LeaveWriting(handle);
+}
+
+void OpenInode::LeaveWriting(const int64_t handle)
+{
     const Writing lock(m_Mutex);
     DropHandle(m_Writers, handle);
+    if (m_Writers.empty() && m_IsDirty)
+    {
+        LoseWritten();
+    }
     m_WriterLeft.notify_all();
+}
+
+/** What was written and not committed went with the last handle for writing: who still reads opens
+ *  it anew. */
+void OpenInode::LoseWritten()
+{
+    Settle();
+    m_IsDirty = false;
+    m_Committed.reset();
+    m_Pages.reset();
+    const std::lock_guard<std::mutex> lock(m_ShownMutex);
+    m_ShownSize.reset();
 }
 
 bool OpenInode::TryCloseReading(const int64_t handle)

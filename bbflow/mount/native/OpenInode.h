@@ -42,7 +42,7 @@ public:
      *  @return the handle */
     std::optional<int64_t> ShareReading(const Attr &latest);
 
-    /** One open file less. */
+    /** One open file less, also where it throws. */
     void CloseWriting(const Caller &caller, int64_t handle);
 
     /** @return false if it is just being read or written: then nothing has happened */
@@ -84,8 +84,9 @@ private:
     /** Readers share it, who writes has it alone. */
     std::shared_mutex m_Mutex;
     Layout m_Layout;
-    /** What the master called the bytes of the layout. */
-    uint64_t m_Committed = 0;
+    /** What the master called the bytes of the layout; nothing if it must be asked for them again.
+     */
+    std::optional<uint64_t> m_Committed;
     uint64_t m_Generation = 0;
     /** Handles; one of the readers' may have been opened to find pieces that moved. */
     std::vector<int64_t> m_Readers;
@@ -110,6 +111,8 @@ private:
     void CheckGeneration() const;
     void TakeLayout(const Value &reply);
     void DropHandle(std::vector<int64_t> &handles, int64_t handle);
+    void LeaveWriting(int64_t handle);
+    void LoseWritten();
     void MarkDirty();
 
     // OpenInodeRead.cpp

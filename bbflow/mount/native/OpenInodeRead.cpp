@@ -62,6 +62,10 @@ size_t OpenInode::ReadOnce(const Caller &caller, char *target, const size_t most
 {
     const Reading lock(m_Mutex);
     CheckGeneration();
+    if (!m_Committed)
+    {
+        throw Errno(ENOENT);
+    }
     if (offset >= m_Layout.Size)
     {
         return 0;
