@@ -2,14 +2,22 @@
 
 import errno
 import os
+import resource
+import subprocess
+import sys
 import threading
 from pathlib import Path
+
+import psutil
 
 from testsupport.mounts import errno_of
 
 ALLOWED = Path("/sys/module/fuse/parameters/enable_uring")
 WRITERS = 24
 """More than threads wait for requests on any processor before one comes."""
+
+
+WRITE = "import sys; open(sys.argv[1], 'wb', 0).write(bytes(1 << 20))"
 
 
 def _rings(pid):
@@ -53,3 +61,16 @@ def test_calls_that_wait_leave_others_served(servers, mounts):
     for thread in threads:
         thread.join()
     assert ends == [errno.ENOSPC] * WRITERS
+
+
+def test_threads_that_cannot_be_made_cost_no_request(servers, mounts):
+    servers.start(capacity="1MiB", storage=False, master=("--piece", "256KiB", "--room-timeout", "1"))
+    where = mounts.start("m", contact=servers.contact)
+    held = psutil.Process(mounts.pid("m")).memory_info().vms + (4 << 20)  # less than a thread's stack
+    resource.prlimit(mounts.pid("m"), resource.RLIMIT_AS, (held, held))
+    words = [sys.executable, "-c", WRITE]
+    running = [subprocess.Popen([*words, where / f"f{n}"], stderr=subprocess.PIPE, text=True) for n in range(4)]
+    said = [process.communicate(timeout=60)[1] for process in running]  # all wait for room, after each other
+    assert sum("No space left on device" in each for each in said) >= 3, said
+    assert "no thread can be made" in mounts.said("m")
+    assert len(os.listdir(where)) == 4

@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <sys/uio.h>
 #include <thread>
+#include <utility>
 
 namespace bbflow
 {
@@ -66,7 +67,7 @@ void FuseSession::Begin()
                                  ", 7.28 is needed: Linux 4.20 or newer");
     }
     reply.SendStruct(Agree(offer));
-    m_Lanes.push_back({std::nullopt, std::move(first)});
+    m_Lanes.push_front({std::nullopt, std::move(first)});
 }
 
 /** What can't be had otherwise fails here, before the kernel counts on it. */
@@ -127,7 +128,7 @@ void FuseSession::Run()
     wake.sa_handler = [](int) {};
     sigaction(Wake, &wake, nullptr);
     std::unique_lock<std::mutex> lock(m_Mutex);
-    for (Lane &lane : m_Lanes)
+    for (Lane &lane : m_Lanes) // that of /dev/fuse first: nothing is served without it
     {
         Spawn(lane);
     }
@@ -153,12 +154,31 @@ void FuseSession::EndWhenUnused()
     m_Changed.notify_all();
 }
 
-/** With m_Mutex locked. */
+/** With m_Mutex locked. If no thread can be made, those that are there serve on.
+ *  @throws std::runtime_error if there are none */
 void FuseSession::Spawn(Lane &lane)
 {
     ++m_Threads;
     ++lane.Coming;
-    std::thread([this, &lane] { Work(lane); }).detach();
+    try
+    {
+        std::thread([this, &lane] { Work(lane); }).detach();
+    }
+    catch (const std::exception &error)
+    {
+        --m_Threads;
+        --lane.Coming;
+        const std::string said =
+            std::string("bbflow-mount: no thread can be made: ") + error.what();
+        if (m_Threads == 0)
+        {
+            throw std::runtime_error(said);
+        }
+        if (!std::exchange(m_LacksThreads, true))
+        {
+            std::cerr << said << "; calls wait for those that are there" << std::endl;
+        }
+    }
 }
 
 std::unique_ptr<KernelRequests> FuseSession::RequestsOf(Lane &lane) const

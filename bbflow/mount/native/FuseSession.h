@@ -71,6 +71,7 @@ private:
     std::deque<Lane> m_Lanes;
     size_t m_Threads = 0;
     size_t m_Idle = 0;
+    bool m_LacksThreads = false;
     std::set<pthread_t> m_Running;
     bool m_MayEnd = false;
     std::atomic<bool> m_IsOver{false};
