@@ -65,6 +65,21 @@ with open(sys.argv[1], "w+b") as file:
     assert (source / "f").read_bytes() == bytes(5000) + b"abc" + bytes(3189)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a tmpfs")
+def test_files_of_different_file_systems_below_the_directory_are_told_apart(mounts, source):
+    parts = [source / "a", source / "b"]
+    try:
+        for part in parts:
+            part.mkdir()
+            subprocess.run(["mount", "-t", "tmpfs", "none", part], check=True)
+            (part / "f").write_text(part.name)  # with the same inode number in both
+        where = mounts.start("m", "--directory", str(source))
+        assert [(where / part.name / "f").read_text() for part in parts] == ["a", "b"]
+    finally:
+        for part in parts:
+            subprocess.run(["umount", "--lazy", part], check=False)
+
+
 def test_many_calls_at_a_time_are_served(mounts, source):
     where = mounts.start("m", "--directory", str(source))
     program = "import sys; [open(f'{sys.argv[1]}/{sys.argv[2]}.{i}', 'w').write('x' * i) for i in range(200)]"

@@ -58,7 +58,8 @@ Entry DirectoryFiles::Remember(const int descriptor)
         throw Errno(error);
     }
     const std::lock_guard<std::mutex> lock(m_Mutex);
-    const auto found = m_Ids.find(entry.Attributes.st_ino);
+    const std::pair own(entry.Attributes.st_dev, entry.Attributes.st_ino);
+    const auto found = m_Ids.find(own);
     if (found != m_Ids.end())
     {
         entry.Id = found->second;
@@ -67,7 +68,7 @@ Entry DirectoryFiles::Remember(const int descriptor)
         return entry;
     }
     entry.Id = m_Next++;
-    m_Ids[entry.Attributes.st_ino] = entry.Id;
+    m_Ids[own] = entry.Id;
     m_Known[entry.Id] = {descriptor, 1};
     return entry;
 }
@@ -83,7 +84,7 @@ void DirectoryFiles::Forget(const FileId id, const uint64_t lookups)
     struct stat attributes = {};
     fstat(found->second.Descriptor, &attributes);
     close(found->second.Descriptor);
-    m_Ids.erase(attributes.st_ino);
+    m_Ids.erase({attributes.st_dev, attributes.st_ino});
     m_Known.erase(found);
 }
 

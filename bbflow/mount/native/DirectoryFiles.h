@@ -2,6 +2,7 @@
 
 #include "Files.h"
 
+#include <map>
 #include <mutex>
 #include <string>
 #include <unordered_map>
@@ -51,8 +52,8 @@ private:
 
     std::mutex m_Mutex;
     std::unordered_map<FileId, Known> m_Known;
-    /** Inode number in the directory to the kernel's. */
-    std::unordered_map<uint64_t, FileId> m_Ids;
+    /** Device and inode number in the directory to the kernel's. */
+    std::map<std::pair<dev_t, ino_t>, FileId> m_Ids;
     FileId m_Next = 2;
 
     int DescriptorOf(FileId id);
