@@ -36,8 +36,8 @@ class Servers:
     def _contact_text(self):
         return self.contact.read_text() if self.contact.exists() else ""
 
-    def spawn(self, name, kind, *words, **options):
-        command = [sys.executable, "-m", "bbflow", "files", kind, "--contact", str(self.contact)]
+    def spawn(self, name, kind, *words, program=("-m", "bbflow"), **options):
+        command = [sys.executable, *program, "files", kind, "--contact", str(self.contact)]
         command += ["--directory", str(self.directory / name), *words]
         with (self.directory / f"{name}.log").open("ab") as log:
             self.processes[name] = (subprocess.Popen(command, stdout=log, stderr=log, **options), (name, kind, *words))

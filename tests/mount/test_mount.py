@@ -370,6 +370,33 @@ def test_a_file_whose_last_close_failed_is_what_it_was_and_can_be_written_again(
         assert (other / "f").read_bytes() == b"its own"
 
 
+LIAR = """
+import sys
+from bbflow.cli import main
+from bbflow.files.opening import FileOpening
+opened = FileOpening._opened
+FileOpening._opened = lambda *known: {**opened(*known), "LIE": LIE}
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize(("key", "lie"), [("piece_bytes", 0), ("piece_bytes", 1 << 63), ("replicas", 0), ("ring", ())])
+def test_a_file_that_can_not_lie_as_its_master_says_is_refused(servers, mounts, key, lie):
+    servers.start(storage=False).close()
+    where = mounts.start("m", contact=servers.contact)
+    (where / "f").write_bytes(b"old")
+    servers.kill("master")
+    name, kind, *words = servers.processes["master"][1]
+    servers.spawn(name, kind, *words, program=("-c", LIAR.replace('"LIE"', repr(key)).replace("LIE", repr(lie))))
+    assert errno_of((where / "f").write_bytes, b"new") == errno.EIO
+    assert errno_of((where / "f").read_bytes) == errno.EIO
+    assert "no file can lie so" in mounts.said("m")
+    servers.restart("master")
+    assert (where / "f").read_bytes() == b"old"
+    (where / "f").write_bytes(b"new")  # it isn't open any more
+    assert (where / "f").read_bytes() == b"new"
+
+
 def test_files_are_there_when_an_ionode_that_was_killed_is_back(servers, mounts):
     client = servers.start(storage=False)
     where = mounts.start("m", contact=servers.contact)

@@ -82,4 +82,8 @@ struct Layout
     }
 };
 
+/** What a master's reply to `open` or `create` says.
+ *  @throws std::runtime_error if no file can lie so */
+Layout LayoutFrom(const Value &reply);
+
 } // end namespace bbflow

@@ -98,12 +98,21 @@ int64_t OpenInode::TakeOpened(const Value &reply, const bool isForWriting, const
     {
         m_Generation = m_Volume.Link().Generation();
     }
+    std::vector<int64_t> &handles = isForWriting ? m_Writers : m_Readers;
+    handles.push_back(handle);
     // A writer's own state is newer than what the master knows.
     if (!m_IsDirty)
     {
-        TakeLayout(reply);
+        try
+        {
+            TakeLayout(reply);
+        }
+        catch (...)
+        {
+            DropHandle(handles, handle);
+            throw;
+        }
     }
-    (isForWriting ? m_Writers : m_Readers).push_back(handle);
     if (isForWriting)
     {
         m_IsClosing = false;
@@ -122,31 +131,20 @@ int64_t OpenInode::TakeOpened(const Value &reply, const bool isForWriting, const
 
 void OpenInode::TakeLayout(const Value &reply)
 {
-    std::vector<Piece> pieces;
-    for (const Value &item : reply.ArrayAt("pieces"))
+    Layout layout = LayoutFrom(reply);
+    const size_t both = std::min(layout.Pieces.size(), m_Layout.Pieces.size());
+    for (size_t i = 0; i < both; ++i)
     {
-        Piece piece;
-        piece.Version = item.Items().at(0).AsUnsigned();
-        piece.Bytes = piece.Committed = item.Items().at(1).AsUnsigned();
-        const size_t index = pieces.size();
-        if (index < m_Layout.Pieces.size() && m_Layout.Pieces[index].Version == piece.Version)
+        if (layout.Pieces[i].Version == m_Layout.Pieces[i].Version)
         {
-            piece.File = m_Layout.Pieces[index].File;
+            layout.Pieces[i].File = m_Layout.Pieces[i].File;
         }
-        pieces.push_back(std::move(piece));
     }
-    m_Layout.Pieces = std::move(pieces);
+    layout.Version = m_Layout.Version;
+    layout.MayAppend = m_Layout.MayAppend;
+    m_Layout = std::move(layout);
     m_Committed = reply.Find("attr")->UnsignedAt("version");
-    m_Layout.Size = reply.Find("attr")->UnsignedAt("size");
-    m_Layout.PieceBytes = reply.UnsignedAt("piece_bytes");
-    m_Layout.Replicas = reply.UnsignedAt("replicas");
-    m_Layout.IsCold = reply.BoolAt("cold");
     m_Ready.clear();
-    m_Layout.Ring.clear();
-    for (const Value &node : reply.ArrayAt("ring"))
-    {
-        m_Layout.Ring.push_back(node.Text());
-    }
 }
 
 void OpenInode::CloseWriting(const Caller &caller, const int64_t handle)

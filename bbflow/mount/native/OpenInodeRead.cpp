@@ -27,7 +27,10 @@ void OpenInode::Reopen(const Caller &caller)
     m_Readers.push_back(reply.IntegerAt("handle"));
     if (!m_IsDirty)
     {
-        m_Layout.Pieces.clear();
+        for (Piece &piece : m_Layout.Pieces)
+        {
+            piece.File.reset();
+        }
         TakeLayout(reply);
     }
 }
