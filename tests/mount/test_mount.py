@@ -397,6 +397,20 @@ def test_a_file_that_can_not_lie_as_its_master_says_is_refused(servers, mounts, 
     assert (where / "f").read_bytes() == b"new"
 
 
+def test_a_write_that_failed_keeps_no_room(servers, mounts):
+    servers.start(capacity="8MiB", storage=False, master=("--piece", "1MiB", "--room-timeout", "1"))
+    where = mounts.start("m", contact=servers.contact)
+    pieces = servers.directory / "master-io0/pieces"
+    with (where / "f").open("wb", buffering=0) as file:
+        for _ in range(20):
+            pieces.rename(pieces.with_name("away"))
+            assert errno_of(file.write, bytes(1 << 20)) == errno.ENOENT
+            pieces.with_name("away").rename(pieces)
+            assert (where / "f").read_bytes() == b""
+        file.write(b"at last")
+    assert (where / "f").read_bytes() == b"at last"
+
+
 def test_files_are_there_when_an_ionode_that_was_killed_is_back(servers, mounts):
     client = servers.start(storage=False)
     where = mounts.start("m", contact=servers.contact)

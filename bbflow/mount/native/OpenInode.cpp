@@ -38,7 +38,7 @@ void OpenInode::DropHandle(std::vector<int64_t> &handles, const int64_t handle)
     handles.erase(std::find(handles.begin(), handles.end(), handle));
     if (std::find(handles.begin(), handles.end(), handle) == handles.end())
     {
-        m_Volume.CloseHandle(handle, &handles == &m_Writers && m_IsDirty);
+        m_Volume.CloseHandle(handle, &handles == &m_Writers && (m_IsDirty || m_HasFailed));
     }
 }
 

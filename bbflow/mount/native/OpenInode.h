@@ -93,6 +93,8 @@ private:
     std::vector<int64_t> m_Writers;
     /** Whether the layout is newer than what was committed. */
     bool m_IsDirty = false;
+    /** Whether a write has failed, of which bytes may lie on a node. */
+    bool m_HasFailed = false;
     /** Whether a writer closed it, and nothing was written since. */
     bool m_IsClosing = false;
     std::condition_variable_any m_WriterLeft;
@@ -141,6 +143,8 @@ private:
     std::optional<Lack> TryPrepare(const Caller &caller, uint64_t index, uint64_t offset,
                                    uint64_t bytes);
     void Renew(const Caller &caller, uint64_t index, Way way);
+    std::optional<Lack> TryWritePart(const Caller &caller, uint64_t index, std::string_view bytes,
+                                     uint64_t offset);
     void WritePart(const Caller &caller, uint64_t index, std::string_view bytes, uint64_t offset);
     Value::Array PiecesForCommit() const;
     void Settle();

@@ -92,26 +92,42 @@ void OpenInode::Renew(const Caller &caller, const uint64_t index, const Way way)
     piece.IsCut = true;
 }
 
+/** Gives the room that it lacks, and where, if it does. */
+std::optional<OpenInode::Lack> OpenInode::TryWritePart(const Caller &caller, const uint64_t index,
+                                                       const std::string_view bytes,
+                                                       const uint64_t offset)
+{
+    const Writing lock(m_Mutex);
+    CheckGeneration();
+    const uint64_t spent = index < m_Layout.Pieces.size() ? m_Layout.Pieces[index].Spent : 0;
+    try
+    {
+        if (const std::optional<Lack> lack = TryPrepare(caller, index, offset, bytes.size()))
+        {
+            return lack;
+        }
+        FileFor(index, 0)->Write(caller, bytes, offset);
+    }
+    catch (const Errno &)
+    {
+        m_HasFailed = true;
+        Piece &piece = m_Layout.Pieces[index];
+        m_Volume.Room().GiveBack(m_Layout.NodesOf(index), piece.Spent - spent);
+        piece.Spent = spent; // who tries again takes it again
+        throw;
+    }
+    Piece &piece = m_Layout.Pieces[index];
+    piece.Bytes = std::max(piece.Bytes, offset + bytes.size());
+    m_Layout.Size = std::max(m_Layout.Size, index * m_Layout.PieceBytes + piece.Bytes);
+    MarkDirty();
+    return std::nullopt;
+}
+
 void OpenInode::WritePart(const Caller &caller, const uint64_t index, const std::string_view bytes,
                           const uint64_t offset)
 {
-    while (true)
+    while (const std::optional<Lack> lack = TryWritePart(caller, index, bytes, offset))
     {
-        std::optional<Lack> lack;
-        {
-            const Writing lock(m_Mutex);
-            CheckGeneration();
-            lack = TryPrepare(caller, index, offset, bytes.size());
-            if (!lack)
-            {
-                FileFor(index, 0)->Write(caller, bytes, offset);
-                Piece &piece = m_Layout.Pieces[index];
-                piece.Bytes = std::max(piece.Bytes, offset + bytes.size());
-                m_Layout.Size = std::max(m_Layout.Size, index * m_Layout.PieceBytes + piece.Bytes);
-                MarkDirty();
-                return;
-            }
-        }
         m_Volume.WaitForRoom(caller, lack->Node, lack->Bytes);
     }
 }
@@ -146,21 +162,21 @@ void OpenInode::Truncate(const Caller &caller, const uint64_t size)
     const Writing lock(m_Mutex);
     CheckGeneration();
     std::vector<Piece> &pieces = m_Layout.Pieces;
-    for (size_t i = kept; i < pieces.size(); ++i)
-    {
-        m_Volume.Room().GiveBack(m_Layout.NodesOf(i), pieces[i].Spent);
-    }
-    pieces.resize(std::min(kept, pieces.size()));
     if (rest > 0 && index < pieces.size() && pieces[index].Bytes > rest)
     {
         Piece &piece = pieces[index];
         piece.IsCut = piece.IsCut && rest >= piece.Committed;
         if (piece.IsCut)
         {
-            FileFor(index, 0)->Cut(caller, rest);
+            FileFor(index, 0)->Cut(caller, rest); // if it fails, all is as it was
         }
         piece.Bytes = rest;
     }
+    for (size_t i = kept; i < pieces.size(); ++i)
+    {
+        m_Volume.Room().GiveBack(m_Layout.NodesOf(i), pieces[i].Spent);
+    }
+    pieces.resize(std::min(kept, pieces.size()));
     m_Layout.Size = size;
     MarkDirty();
 }
