@@ -18,7 +18,7 @@ RULES = ("add", "min", "max")
 FORMULAS = ("mean", "var", "std", "sum", "min", "max", "range")
 """``BbflowFormula`` in Merge.h."""
 
-LATEST = ("fold_many",)
+LATEST = ("grid_merge_code",)
 """What came to it last."""
 
 

@@ -283,8 +283,9 @@ catch (const std::bad_alloc &)
     return 1;
 }
 
-void bbflow_grid_merge(const uint64_t bins, const BbflowGrid *state, const BbflowGrid *more,
-                       const uint64_t points)
+int bbflow_grid_merge(const uint64_t bins, const BbflowGrid *state, const BbflowGrid *more,
+                      const uint64_t points)
+try
 {
     using namespace bbflow;
     std::vector<int32_t> scratch(bins);
@@ -300,4 +301,9 @@ void bbflow_grid_merge(const uint64_t bins, const BbflowGrid *state, const Bbflo
             into.Add(from);
         }
     }
+    return 0;
+}
+catch (const std::bad_alloc &)
+{
+    return 1;
 }

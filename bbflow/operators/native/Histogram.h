@@ -41,11 +41,13 @@ BBFLOW_EXPORT int bbflow_bins_fold(int type, const BbflowBins *bins, const int32
                                    const void *const *blocks, uint64_t steps, uint64_t points,
                                    const void *fill);
 
-/** Counts the values of some steps in place, in bins as narrow as all values so far allow. */
+/** Counts the values of some steps in place, in bins as narrow as all values so far allow; returns
+ * as bbflow_bins_fold. */
 BBFLOW_EXPORT int bbflow_grid_fold(int type, uint64_t bins, const BbflowGrid *state,
                                    const void *const *blocks, uint64_t steps, uint64_t points,
                                    const void *fill);
 
-/** Adds a state to another one. */
-BBFLOW_EXPORT void bbflow_grid_merge(uint64_t bins, const BbflowGrid *state, const BbflowGrid *more,
-                                     uint64_t points);
+/** Adds a state to another one.
+ * @return 0; 1 if there is no memory: then nothing has happened */
+BBFLOW_EXPORT int bbflow_grid_merge(uint64_t bins, const BbflowGrid *state, const BbflowGrid *more,
+                                    uint64_t points);

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
 #include <new>
-#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -92,9 +92,9 @@ int bbflow_fold_many(const int32_t *types, const BbflowTask *tasks, const uint64
                 others.emplace_back([&] { work(begin); });
             }
         }
-        catch (const std::system_error &)
+        catch (const std::exception &)
         {
-            // as many as there are
+            // No thread or no memory for one: there are as many as there are.
         }
         work(begin);
         for (std::thread &other : others)

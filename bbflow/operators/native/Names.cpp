@@ -3,5 +3,5 @@
 const char *bbflow_names()
 {
     return "count shift first second min max; add min max; mean var std sum min max range; "
-           "fold_many";
+           "grid_merge_code";
 }

@@ -45,7 +45,7 @@ def _library() -> ctypes.CDLL:
     library.bbflow_grid_fold.argtypes = [ctypes.c_int, number, grid, pointer, number, number, pointer]
     library.bbflow_grid_fold.restype = ctypes.c_int
     library.bbflow_grid_merge.argtypes = [number, grid, grid, number]
-    library.bbflow_grid_merge.restype = None
+    library.bbflow_grid_merge.restype = ctypes.c_int
     return library
 
 
@@ -82,7 +82,8 @@ class BinGrid(Family):
     def combine(self, left: Views, right: Views) -> dict[str, Array]:
         """Add, on the finest grid that has room for both."""
         merged = {name: values.copy() for name, values in left.items()}
-        _library().bbflow_grid_merge(self.bins, _grid(merged), _grid(right), merged["origin"].size)
+        if _library().bbflow_grid_merge(self.bins, _grid(merged), _grid(right), merged["origin"].size) != 0:
+            raise BbflowError(f"no memory to merge counts in {self.bins} bins: give fewer")
         return merged
 
 
