@@ -215,6 +215,11 @@ class Core:
         """Wake requests that wait for this."""
         self.events.append((kind, thing))
 
+    def take_out(self) -> list[tuple[int, Struct | Raw]]:
+        """Give what is to be sent, once."""
+        out, self.out = self.out, []
+        return out
+
     def send(self, peer: int, message: Struct | Raw) -> None:
         """Send a message once everything is stored."""
         self.out.append((peer, message))

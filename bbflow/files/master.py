@@ -279,8 +279,7 @@ class Master:
         self._core.database.commit()
         self._is_due = False
         self._tellings.went_out()
-        out, self._core.out = self._core.out, []
-        return out
+        return self._core.take_out()
 
     def _settle(self) -> None:
         """Try again what waited for something that has happened since."""
