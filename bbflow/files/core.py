@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from bbflow.files.commands import Command, DropCommand, TaskAnswer
 from bbflow.files.database import Database
 from bbflow.files.image import Image
-from bbflow.files.inodes import Inode, Pieces, keys_of
+from bbflow.files.inodes import Inode, Pieces, keys_of, places_of
 from bbflow.files.permissions import Credentials
 from bbflow.files.replies import FileReply
 from bbflow.files.requests import ClientRequest
@@ -279,6 +279,13 @@ class Core:
             for key, size in keys.items():
                 node.place(key, size)
 
+    def is_in_memory(self, inode: Inode) -> bool:
+        """Whether all bytes of a file lie on nodes that are up."""
+        places = places_of(inode.ring, inode.replicas, inode.pieces)
+        nodes = {node.name: node.placed.keys() for node in self.nodes.values() if node.peer is not None}
+        is_there = all(keys.keys() <= nodes.get(name, set()) for name, keys in places.items())
+        return bool(inode.ring) and is_there and not inode.filling and not inode.lost
+
     def drop(self, keys: Iterable[str]) -> None:
         """Remove piece files wherever they are, unless somebody needs them; their room is free when they are gone."""
         unneeded = [key for key in keys if not self.sessions.pins.get(key)]
@@ -358,7 +365,7 @@ class Core:
             self.stored.pop(inode.stored_path, None)
             self.doomed[inode.stored_path] = None
             self.database.doom([inode.stored_path])
-            inode.stored_path = ""
+            inode.stored_path, inode.stored_version = "", 0
             self.happened("storage", 0)
 
     def vanished(self, path: str) -> None:

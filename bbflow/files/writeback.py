@@ -99,7 +99,8 @@ class WriteBack:
         self._core.happened("storage", 0)
 
     def _renamed_file(self, inode: Inode) -> None:
-        was, inode.scratch = inode.scratch, self._core.is_scratch(inode)
+        is_free = not inode.stored_path or self._core.is_in_memory(inode)  # else its object is all that there is
+        was, inode.scratch = inode.scratch, is_free and self._core.is_scratch(inode)
         if inode.scratch and not was:
             self._core.doom(inode)
             self.cancel(inode)
@@ -272,6 +273,10 @@ class WriteBack:
         if not inode.parent:
             core.doom(inode)
             core.forget_inode(inode)
+            return
+        if inode.scratch:
+            core.doom(inode)
+            core.save(inode)
             return
         if inode.version == version:
             self._dirty.end(inode.ino)

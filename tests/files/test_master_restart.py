@@ -16,13 +16,13 @@ SIZE = 4
 class Killed(Bench):
     """One master after another on one database, with one IOnode, whose commands are answered by hand."""
 
-    def __init__(self, directory):
-        self.directory, self.keys, self.busy = directory, [], {}
+    def __init__(self, directory, **options):
+        self.directory, self.options, self.keys, self.busy = directory, options, [], {}
         self._start()
 
     def _start(self):
         self.commands = []
-        super().__init__(self.directory, storage="file:///nowhere")
+        super().__init__(self.directory, storage="file:///nowhere", **self.options)
 
     def join(self, **_):
         super().join(keys=self.keys, busy=self.busy)

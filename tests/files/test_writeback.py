@@ -202,6 +202,59 @@ def test_a_file_that_would_be_too_large_is_refused(bench):
     assert bench.say(ONE, "setattr", ino=ino, size=5 << 40)["ok"]
 
 
+@pytest.fixture
+def scratching(tmp_path):
+    bench = Killed(tmp_path, scratch=("*.tmp",))
+    bench.enter(ONE)
+    return bench
+
+
+def attr(bench, name):
+    return bench.say(ONE, "lookup", parent=bench.root, name=name)["attr"]
+
+
+def test_the_object_of_a_file_in_memory_goes_when_it_becomes_scratch_and_comes_when_it_is_none_again(scratching):
+    uploaded(scratching, "f")
+    assert scratching.rename("f", "f.tmp")
+    assert attr(scratching, "f.tmp")["state"] == "scratch"
+    scratching.answer(scratching.command("delete"))
+    assert scratching.rename("f.tmp", "f")
+    assert attr(scratching, "f")["state"] == "dirty"
+    assert scratching.command("upload")["path"] == "f"
+
+
+def test_a_file_that_only_the_storage_has_keeps_its_object_under_a_scratch_name(scratching):
+    uploaded(scratching, "f")
+    assert scratching.say(ONE, "evict", path="f")["bytes"] == SIZE
+    assert scratching.rename("f", "f.tmp")
+    move = scratching.command("move")
+    assert (move["path"], move["to"]) == ("f", "f.tmp")
+    assert scratching.commands == []
+    scratching.answer(move, facts=[SIZE, "1"])
+    assert attr(scratching, "f.tmp")["state"] == "cold"
+
+
+def test_a_file_whose_node_is_away_keeps_its_object_under_a_scratch_name(scratching):
+    uploaded(scratching, "f")
+    scratching.master.disconnect(NODE)
+    assert scratching.rename("f", "f.tmp")
+    scratching.keys = []
+    scratching.join()
+    scratching.answer(scratching.command("have"), keys=[])
+    assert scratching.command("move")["to"] == "f.tmp"
+    assert attr(scratching, "f.tmp")["state"] == "cold"
+
+
+def test_a_file_that_becomes_scratch_while_it_is_uploaded_leaves_no_object(scratching):
+    scratching.close_file(scratching.root, "f")
+    upload = scratching.command("upload")
+    assert scratching.rename("f", "f.tmp")
+    scratching.answer(upload, facts=[SIZE, "1"])
+    assert scratching.command("delete")["path"] == "f"
+    assert scratching.commands == []
+    assert attr(scratching, "f.tmp")["state"] == "scratch"
+
+
 def test_an_object_whose_name_the_storage_can_not_have_is_removed_already(tmp_path):
     storage = Storage(f"file://{tmp_path}")
     storage.remove("x" * 300)
