@@ -171,8 +171,8 @@ class MoveCommand(Command, frozen=True, tag_field="op", tag="move", kw_only=True
 
     path: str
     to: str
-    again: Whole | None = None
-    """Its size, if it may have that name already."""
+    size: Whole
+    """Its bytes: it may have that name already."""
 
 
 class DeleteCommand(Command, frozen=True, tag_field="op", tag="delete", kw_only=True):

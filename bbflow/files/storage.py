@@ -2,6 +2,7 @@
 
 import errno
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 
 from bbflow.atomic import is_beside
 from bbflow.errors import ChangedSourceError, MissingSourceError, SourceError
@@ -133,35 +134,54 @@ class Storage:
         url = self.url(path)
         persist(lambda: self._sources.remove(url), url, self._retry, failed=failed)
 
-    def move(self, path: str, to: str, *, again: int | None = None, failed: Failed = _ignore) -> tuple[int, str]:
+    def move(self, path: str, to: str, size_bytes: int, failed: Failed = _ignore) -> tuple[int, str]:
         """Give an object another name; give its size and version as they are then.
+
+        Where only the other name is there, with the right size, an answer was lost before.
 
         Parameters
         ----------
         path, to
             Its name, and the other one.
-        again
-            Its size in bytes, if it may have the other name already: then it counts as moved if only that one is there.
+        size_bytes
+            Its size.
         failed
             Told of failed attempts.
 
         Raises
         ------
+        FileExistsError
+            If it can't be moved, and is seen to have the old name only.
         SourceError
-            If it can't be moved.
+            If it can't be moved, and may have either.
         """
         url, target = self.url(path), self.url(to)
-        if again is None or self._size(url) is not None or self._size(target) != again:
-            persist(lambda: self._sources.move(url, target), url, self._retry, failed=failed)
-        facts = persist(lambda: self._sources.facts(target), target, self._retry)
+        try:
+            facts = persist(lambda: self._moved(url, target, size_bytes), url, self._retry, failed=failed)
+        except SourceError as error:
+            if self._is_there(url) and not self._is_there(target):
+                raise FileExistsError(errno.EEXIST, str(error)) from error
+            raise
         return facts.size_bytes, facts.version or ""
 
-    def _size(self, url: str) -> int | None:
-        """Give an object's size in bytes, or None where there is none."""
+    def _moved(self, url: str, target: str, size_bytes: int) -> Facts:
         try:
-            return persist(lambda: self._sources.facts(url), url, self._retry).size_bytes
-        except MissingSourceError:
-            return None
+            self._sources.move(url, target)
+        except MissingSourceError as error:
+            with suppress(MissingSourceError):
+                facts = self._sources.facts(target)
+                if facts.size_bytes == size_bytes:
+                    return facts
+            raise error
+        return self._sources.facts(target)
+
+    def _is_there(self, url: str) -> bool:
+        """Whether an object is seen to be there, without any patience."""
+        try:
+            self._sources.facts(url)
+        except Exception:  # what a client raises depends on the protocol
+            return False
+        return True
 
 
 def errno_of(error: Exception) -> int:

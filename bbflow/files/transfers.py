@@ -188,7 +188,7 @@ class Transfers:
         answer(TaskAnswer())
 
     def _move(self, command: MoveCommand, answer: Answer) -> None:
-        facts = self._storage.move(command.path, command.to, again=command.again, failed=_failed(answer))
+        facts = self._storage.move(command.path, command.to, command.size, _failed(answer))
         answer(TaskAnswer(facts=facts))
 
     def _delete(self, command: DeleteCommand, answer: Answer) -> None:

@@ -300,11 +300,11 @@ class WriteBack:
         del self._half_moved[ino]
         inode = self._core.image.inodes.get(ino)
         if inode is not None and inode.stored_path:
-            self._move(inode, path, again=inode.facts[0])
+            self._move(inode, path)
         else:
             self._unknown(TransferRow(path, ""))
 
-    def _move(self, inode: Inode, path: str, *, again: int | None = None) -> None:
+    def _move(self, inode: Inode, path: str) -> None:
         core, old = self._core, inode.stored_path
         if old == path:
             self._place_right(inode)
@@ -318,7 +318,7 @@ class WriteBack:
                 return
             self._end(path, old)
             if self._failed(path, answer):
-                if answer.errno == errno.EHOSTDOWN or again is not None:
+                if answer.errno != errno.EEXIST:
                     self._half_moved[inode.ino] = path
                 return
             core.stored.pop(old, None)
@@ -335,7 +335,7 @@ class WriteBack:
             core.save(inode)
             core.happened("written", 0)
 
-        core.command(node, MoveCommand(path=old, to=path, again=again), done)
+        core.command(node, MoveCommand(path=old, to=path, size=inode.facts[0]), done)
 
     def _delete(self, path: str) -> None:
         core = self._core

@@ -75,11 +75,13 @@ def test_whoever_waits_for_a_server_that_is_gone_is_told_why_with_the_first_atte
 
 
 class Throttle(BaseHTTPRequestHandler):
-    """Passes requests on, but for some that write: these are refused, or broken off."""
+    """Passes requests on, but for some that write: these are refused, broken off, or get no answer."""
 
     refused: ClassVar[list[int]] = []
     """Their places among all that write, in order."""
     count = 0
+    lost = 0
+    """To how many deletions the answer doesn't come."""
 
     def answer(self):
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
@@ -95,6 +97,10 @@ class Throttle(BaseHTTPRequestHandler):
         with closing(connection):
             connection.request(self.command, self.path, body, dict(self.headers))
             reply = connection.getresponse()
+            if Throttle.lost and (self.command == "DELETE" or "?delete" in self.path):
+                Throttle.lost -= 1
+                self.close_connection = True
+                return
             self.reply(reply.status, dict(reply.getheaders()), reply.read())
 
     def reply(self, status, headers, body):
@@ -114,21 +120,35 @@ class Throttle(BaseHTTPRequestHandler):
         pass
 
 
-@pytest.mark.parametrize(("size", "refused"), [(4, [1, 2, 3]), (30_000_000, [2, 3, 5])], ids=["whole", "in parts"])
-def test_a_server_that_throttles_and_hangs_up_loses_nothing(servers, bucket, endpoint, monkeypatch, size, refused):
-    Throttle.refused, Throttle.count, content = list(refused), 0, os.urandom(size)
+@pytest.fixture
+def throttled(bucket, endpoint, monkeypatch):
     server = ThreadingHTTPServer(("127.0.0.1", 0), Throttle)
     server.target = endpoint
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
-    try:
-        client = servers.start(url="s3://bucket/throttled")
-        client.write("/f", content)
-        assert client.flush(wait_s=60).left == 0, client.status()[0].failed
-        assert Throttle.refused == []
-        assert bytes(obstore.get(bucket, "throttled/f").bytes()) == content
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    yield bucket
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.mark.parametrize(("size", "refused"), [(4, [1, 2, 3]), (30_000_000, [2, 3, 5])], ids=["whole", "in parts"])
+def test_a_server_that_throttles_and_hangs_up_loses_nothing(servers, throttled, size, refused):
+    Throttle.refused, Throttle.count, content = list(refused), 0, os.urandom(size)
+    client = servers.start(url="s3://bucket/throttled")
+    client.write("/f", content)
+    assert client.flush(wait_s=60).left == 0, client.status()[0].failed
+    assert Throttle.refused == []
+    assert bytes(obstore.get(throttled, "throttled/f").bytes()) == content
+
+
+def test_a_move_whose_answer_was_lost_is_done(servers, throttled):
+    client = servers.start(url="s3://bucket/lost")
+    client.write("/f", b"1234")
+    assert client.flush(wait_s=60).left == 0
+    Throttle.lost = 1
+    client.rename("/f", "/g")
+    assert client.flush(wait_s=60).left == 0, client.status()[0].failed
+    assert Throttle.lost == 0
+    assert [meta["path"] for page in obstore.list(throttled, "lost") for meta in page] == ["lost/g"]

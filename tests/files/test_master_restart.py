@@ -136,7 +136,7 @@ def test_a_move_of_which_nobody_noted_the_end_is_done_again_before_all_else(kill
     killed.command("move")
     killed.restart()
     move = killed.command("move")
-    assert (move["path"], move["to"], move["again"]) == ("f", "g", SIZE)
+    assert (move["path"], move["to"], move["size"]) == ("f", "g", SIZE)
     assert killed.rename("g", "h") is None
     killed.scanned("g")
     assert killed.said[ONE]["ok"]
@@ -203,10 +203,16 @@ def test_an_object_that_was_moved_already_counts_as_moved_only_if_it_is_that_one
     storage, old, new = Storage(str(tmp_path)), tmp_path / "old", tmp_path / "new"
     old.write_bytes(b"1234")
     new.write_bytes(b"replaced")
-    assert storage.move("old", "new", again=4)[0] == 4
+    assert storage.move("old", "new", 4)[0] == 4
     assert new.read_bytes() == b"1234"
-    assert storage.move("old", "new", again=4)[0] == 4
+    assert storage.move("old", "new", 4)[0] == 4
     with pytest.raises(SourceError, match="old isn't there"):
-        storage.move("old", "new", again=5)
+        storage.move("old", "new", 5)
     with pytest.raises(SourceError, match="old isn't there"):
-        storage.move("old", "new")
+        storage.move("old", "nowhere", 4)
+
+
+def test_an_object_that_can_not_be_moved_is_told_to_have_its_old_name(tmp_path):
+    (tmp_path / "old").write_bytes(b"1234")
+    with pytest.raises(FileExistsError, match="File name too long"):
+        Storage(str(tmp_path)).move("old", "x" * 300, 4)

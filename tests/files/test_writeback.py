@@ -48,6 +48,30 @@ def test_a_move_that_the_storage_refuses_is_tried_again_and_to_the_same_name(ben
     assert (said["left"], said["failed"]) == (0, [])
 
 
+def test_a_move_that_may_have_been_done_is_repeated_before_the_file_is_moved_on(bench):
+    uploaded(bench, "f")
+    assert bench.rename("f", "g")
+    refuse(bench, bench.command("move"))
+    assert bench.rename("g", "h")
+    assert bench.commands == []
+    bench.wait(11.0)
+    move = bench.command("move")
+    assert (move["path"], move["to"], move["size"]) == ("f", "g", SIZE)
+    bench.answer(move, facts=[SIZE, "1"])
+    assert bench.command("move")["to"] == "h"
+
+
+def test_a_move_that_was_not_done_does_not_keep_the_file_from_another_name(bench):
+    uploaded(bench, "f")
+    assert bench.rename("f", "g")
+    bench.answer(bench.command("move"), ok=False, errno=errno.EEXIST, error="not there")
+    assert bench.rename("g", "h")
+    move = bench.command("move")
+    assert (move["path"], move["to"]) == ("f", "h")
+    bench.answer(move, facts=[SIZE, "1"])
+    assert (flushed(bench)["left"], flushed(bench)["failed"]) == (0, [])
+
+
 def test_a_failed_attempt_is_told_of_while_the_node_still_tries(bench):
     bench.close_file(bench.root, "f")
     upload = bench.command("upload")
