@@ -3,6 +3,8 @@
 import errno
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
+from typing import TypeVar
 
 from bbflow.atomic import is_beside
 from bbflow.errors import ChangedSourceError, MissingSourceError, SourceError
@@ -13,6 +15,7 @@ from bbflow.staging.facts import Facts, Listed
 from bbflow.staging.retry import Retry, persist
 from bbflow.staging.sources import Sources
 
+T = TypeVar("T")
 Failed = Callable[[str], object]
 """Told why an attempt has failed that is followed by another."""
 PART = 5000
@@ -108,7 +111,16 @@ class Storage:
                 raise OSError(f"{facts.size_bytes} bytes are there, {size} were written")
             return facts.size_bytes, facts.version or ""
 
-        return persist(attempt, url, self._retry, failed=failed)
+        return persist(lambda: self._cleared(attempt, url), url, self._retry, failed=failed)
+
+    def _cleared(self, action: Callable[[], T], url: str) -> T:
+        """Do what gives a file a name; if it fails since empty directories have the name, they go before."""
+        try:
+            return action()
+        except Exception:  # what a client raises depends on the protocol
+            if not self._sources.clear(url):
+                raise
+        return action()
 
     def scan(self, path: str, *, below: bool) -> Iterator[TaskAnswer]:
         """Look at a directory, which need not be there; give what it has in parts."""
@@ -157,7 +169,8 @@ class Storage:
         """
         url, target = self.url(path), self.url(to)
         try:
-            facts = persist(lambda: self._moved(url, target, size_bytes), url, self._retry, failed=failed)
+            moved = partial(self._moved, url, target, size_bytes)
+            facts = persist(lambda: self._cleared(moved, target), url, self._retry, failed=failed)
         except SourceError as error:
             if self._is_there(url) and not self._is_there(target):
                 raise FileExistsError(errno.EEXIST, str(error)) from error

@@ -92,6 +92,10 @@ class StreamStore:
         """Refuse."""
         raise _read_only(url)
 
+    def clear(self, url: str) -> bool:
+        """Refuse."""
+        raise _read_only(url)
+
     def _place(self, url: str) -> tuple[str, str]:
         stream, _, key = url.removeprefix(self._base).strip("/").partition("/")
         return stream, key

@@ -88,6 +88,9 @@ class Store(Protocol):
     def move(self, url: str, to: str) -> None:
         """Give a file another name in the same store, in place of what has it."""
 
+    def clear(self, url: str) -> bool:
+        """Remove directories that have a file's name, if no file is below; give whether there were any."""
+
     def tree(self, url: str) -> Iterator[Listed]:
         """List all files below a directory."""
 

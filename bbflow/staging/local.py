@@ -116,6 +116,18 @@ class LocalFiles:
             os.makedirs(os.path.dirname(path_of(to)), exist_ok=True)
             os.replace(path_of(url), path_of(to))
 
+    def clear(self, url: str) -> bool:
+        """Remove directories that have a file's name, if there is nothing else below; give whether there were any."""
+        found = []
+        with _refusals(url):
+            for directory, _, files in os.walk(path_of(url), topdown=False):
+                if files:
+                    return False
+                found.append(directory)
+            for directory in found:
+                os.rmdir(directory)
+        return bool(found)
+
     def sizes(self, urls: list[str]) -> dict[str, int]:
         """Give nothing: here nothing is cheaper than asking."""
         return {}

@@ -131,6 +131,10 @@ class ObjectStore:
         with self._refusals(url):
             self._obstore.rename(bucket, key, self._open(to)[1])
 
+    def clear(self, url: str) -> bool:
+        """Do nothing: a key is in no other's way."""
+        return False
+
     def sizes(self, urls: list[str]) -> dict[str, int]:
         """List where many of some objects are: a page has 1,000."""
         by_prefix: dict[str, list[str]] = {}

@@ -108,6 +108,10 @@ class RemoteFiles:
             system.makedirs(system._parent(new), exist_ok=True)
             system.mv(old, new)
 
+    def clear(self, url: str) -> bool:
+        """Do nothing: few of these stores tell directories that somebody has made from those that are only names."""
+        return False
+
     def sizes(self, urls: list[str]) -> dict[str, int]:
         """Give nothing: here nothing is cheaper than asking."""
         return {}

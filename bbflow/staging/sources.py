@@ -76,6 +76,10 @@ class Sources:
         """Give a file another name in the same store, in place of what has it."""
         self._store(url).move(url, to)
 
+    def clear(self, url: str) -> bool:
+        """Remove directories that have a file's name, if no file is below; give whether there were any."""
+        return self._store(url).clear(url)
+
     def sizes(self, urls: list[str]) -> dict[str, int]:
         """Give the sizes in bytes of those files of one server that can be had for less than asking for each."""
         return self._store(urls[0]).sizes(urls)

@@ -279,6 +279,29 @@ def test_a_file_that_becomes_scratch_while_it_is_uploaded_leaves_no_object(scrat
     assert attr(scratching, "f.tmp")["state"] == "scratch"
 
 
+def test_a_file_gets_the_name_of_directories_in_which_nothing_is_left(tmp_path):
+    storage, store = Storage(f"file://{tmp_path}"), tmp_path
+    for name in ("written", "moved"):
+        (store / name / "a" / "b").mkdir(parents=True)
+    (store / "f").write_bytes(b"12")
+    assert storage.write("written", lambda: [b"1"], 1)[0] == 1
+    assert storage.move("f", "moved", 2)[0] == 2
+    assert {path.name: path.read_bytes() for path in store.iterdir()} == {"written": b"1", "moved": b"12"}
+
+
+def test_directories_with_what_others_put_there_stay_where_a_file_would_have_their_name(tmp_path):
+    (tmp_path / "d" / "empty").mkdir(parents=True)
+    (tmp_path / "d" / "e").mkdir()
+    (tmp_path / "d" / "e" / "foreign").touch()
+    (tmp_path / "f").touch()
+    storage = Storage(f"file://{tmp_path}")
+    with pytest.raises(SourceError, match="Is a directory"):
+        storage.write("d", lambda: [b"1"], 1)
+    with pytest.raises(FileExistsError, match="Is a directory"):
+        storage.move("f", "d", 0)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["d", "e", "empty", "f", "foreign"]
+
+
 def test_an_object_whose_name_the_storage_can_not_have_is_removed_already(tmp_path):
     storage = Storage(f"file://{tmp_path}")
     storage.remove("x" * 300)
