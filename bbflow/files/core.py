@@ -143,7 +143,7 @@ class Core:
     def __init__(self, database: Database, options: Options, clock: Callable[[], float]) -> None:
         self.options, self.database, self.clock = options, database, clock
         owner = Credentials(os.getuid(), os.getgid())
-        self.image = Image(options.number, database.inodes(), owner, options.piece_bytes)
+        self.image = Image(options.number, database.inodes(), owner, options.piece_bytes, options.storage)
         database.save(self.image.root)
         self.sessions = Sessions()
         self.nodes: dict[str, Node] = {}

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 
 from bbflow.files.inodes import DIRECTORY, FILE, LINK, Inode
-from bbflow.files.names import check_name, split_path
+from bbflow.files.names import check_name, check_new_name, split_path
 from bbflow.files.permissions import SEARCH, SETGID, WRITE, Credentials, check_access, check_removal
 
 MASTER_SHIFT = 48
@@ -24,10 +24,14 @@ class Image:
         Whose the root is.
     piece_bytes
         How long the pieces of files are that have none yet.
+    storage
+        URL of the shared storage, whose objects could have all names; empty for none.
     """
 
-    def __init__(self, number: int, inodes: Iterator[Inode], owner: Credentials, piece_bytes: int) -> None:
-        self._piece_bytes = piece_bytes
+    def __init__(
+        self, number: int, inodes: Iterator[Inode], owner: Credentials, piece_bytes: int, storage: str = ""
+    ) -> None:
+        self._piece_bytes, self._storage = piece_bytes, storage
         self.root_ino = (number << MASTER_SHIFT) + 1
         self.inodes = {inode.ino: inode for inode in inodes}
         if self.root_ino not in self.inodes:
@@ -140,9 +144,10 @@ class Image:
         Raises
         ------
         OSError
-            EACCES, EEXIST, ENOENT where the directory itself was removed.
+            EACCES, EEXIST, EILSEQ, ENOENT where the directory itself was removed.
         """
         check_access(directory, who, WRITE | SEARCH)
+        check_new_name(name, self._storage)
         if name in directory.entries:
             raise FileExistsError(errno.EEXIST, f"there is a {name!r} already")
         if not directory.parent:
@@ -202,8 +207,9 @@ class Image:
         Raises
         ------
         OSError
-            As `renameat2`.
+            As `renameat2`; EILSEQ.
         """
+        check_new_name(new[1], self._storage)
         moved, replaced = self.child(*old), self.child(*new)
         if moved is None:
             raise MissingEntry(*old)

@@ -1,11 +1,13 @@
 """Names and paths of the namespace: what a name may be, so that no path leaves its place."""
 
 import errno
+import re
 from pathlib import PurePosixPath
 
 MAX_NAME_BYTES = 255
 MAX_PATH_BYTES = 1024
 """The longest name of an object in S3."""
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 STREAMS_URL = "bbflow-streams:"
 """Begins the URL of a contact file's streams as a shared storage."""
 
@@ -26,6 +28,19 @@ def check_name(name: str) -> str:
         raise OSError(errno.EILSEQ, f"{name!r} is no UTF-8, so no object could have this name") from None
     if size_bytes > MAX_NAME_BYTES:
         raise OSError(errno.ENAMETOOLONG, f"a name of {size_bytes} bytes: {MAX_NAME_BYTES} are the most")
+    return name
+
+
+def check_new_name(name: str, storage: str) -> str:
+    """Give the name of a new entry back, if an object of the storage could have it.
+
+    Raises
+    ------
+    OSError
+        EILSEQ.
+    """
+    if storage.startswith(("s3://", "s3a://")) and _CONTROL.search(name):
+        raise OSError(errno.EILSEQ, f"{name!r} has a control character: no object in {storage} could have this name")
     return name
 
 

@@ -13,7 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from bbflow.errors import ConfigError, MissingToolError, SourceError, nearest
+from bbflow.errors import ConfigError, MissingSourceError, MissingToolError, SourceError, nearest
 from bbflow.staging.facts import Facts, Listed, Reader, forbidden, missing
 
 OPTIONS = {
@@ -31,6 +31,8 @@ PAGE = 1000
 LEAST_FOR_LISTING = 10
 """Objects for whose sizes a page is listed: below that, each is asked for."""
 _TIMEOUT_S = 60
+_NO_KEY = re.compile(r"[\x00-\x1f\x7f]|(^|/)\.{0,2}(/|$)")
+"""What is in no key that obstore takes: control characters, and names that are empty or mean a directory."""
 _NO_ANSWER = re.compile(r"Error performing \w+ (https?://[^/\s]+).*error sending request", re.DOTALL)
 _ROLES = "//169.254.169.254/"
 """Where hosts of a cloud ask for their role's keys, which is done where no others are given."""
@@ -121,9 +123,8 @@ class ObjectStore:
 
     def remove(self, url: str) -> None:
         """Remove an object."""
-        bucket, key = self._open(url)
-        with suppress(FileNotFoundError, self._obstore.exceptions.NotFoundError), self._refusals(url):
-            self._obstore.delete(bucket, key)
+        with suppress(MissingSourceError), self._refusals(url):
+            self._obstore.delete(*self._open(url))
 
     def move(self, url: str, to: str) -> None:
         """Copy an object within its bucket, and remove it under its old name."""
@@ -175,6 +176,9 @@ class ObjectStore:
         bucket, _, key = url.partition("://")[2].partition("/")
         if not bucket or (needs_key and not key):
             raise ConfigError(f"{url} names no object: write it like s3://bucket/key")
+        names = key if needs_key else key.rstrip("/")
+        if names and _NO_KEY.search(names):
+            raise MissingSourceError(f"{url!r} can't be there: keys with control characters, '//' or '..' are none")
         if bucket not in self._buckets:
             self._buckets[bucket] = self._obstore.store.S3Store(
                 bucket,

@@ -1,5 +1,6 @@
 """Before a server that knows S3: what is in the bucket is seen, what is closed comes there, whatever it refuses."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -14,6 +15,8 @@ import pytest
 from obstore.store import S3Store
 from s3server import s3_server
 
+from bbflow.errors import SourceError
+from bbflow.files.storage import Storage
 from bbflow.staging.retry import Retry
 
 
@@ -48,6 +51,24 @@ def test_the_bucket_is_the_namespace_and_gets_plain_objects(servers, bucket):
     client.refresh("/")
     assert client.read("/later") == b"by somebody else"
     assert [entry.path for entry in client.entries("/")] == ["/later", "/moved"]
+
+
+def test_a_name_that_no_object_could_have_is_refused_and_an_old_one_can_be_removed(servers, bucket):
+    client = servers.start(url="s3://bucket/named")
+    client.mkdir("/d")
+    client.write("/d/f", b"1")
+    actions = [lambda: client.write("/a\tb", b""), lambda: client.mkdir("/\x7f"), lambda: client.rename("/d", "/e\n")]
+    for action in actions:
+        with pytest.raises(OSError, match="control character") as refused:
+            action()
+        assert refused.value.errno == errno.EILSEQ
+    assert client.flush(wait_s=60).left == 0
+    storage = Storage("s3://bucket/named")
+    storage.remove("a\tb")
+    storage.remove("d//f")
+    with pytest.raises(SourceError, match="control character"):
+        storage.write("a\tb", lambda: [b"1"], 1)
+    assert [meta["path"] for page in obstore.list(bucket, "named") for meta in page] == ["named/d/f"]
 
 
 def test_whoever_waits_for_a_server_that_is_gone_is_told_why_with_the_first_attempt(
