@@ -115,7 +115,27 @@ class ObjectStore:
         return [file for meta in found["objects"] if (file := _listed(url, key, meta)).name], names
 
     def tree(self, url: str) -> Iterator[Listed]:
-        """List all objects below a prefix, 1,000 a request."""
+        """List all objects below a prefix, 1,000 a request; one whose key ends in ``/`` is only a directory's mark."""
+        empty: list[Listed] = []
+        for file in self._below(url):
+            if empty and file.name.startswith(f"{empty[-1].name}/"):
+                empty.pop()
+            if file.size_bytes:
+                yield file
+            else:
+                empty.append(file)
+        yield from self._without_marks(url, empty)
+
+    def _without_marks(self, url: str, empty: list[Listed]) -> Iterator[Listed]:
+        """Look in their directories which empty objects are any: obstore tells keys without a ``/`` at their end."""
+        by_directory: dict[str, list[Listed]] = {}
+        for file in empty:
+            by_directory.setdefault(file.name.rpartition("/")[0], []).append(file)
+        for directory, files in by_directory.items():
+            there = {file.name for file in self.children(f"{url.rstrip('/')}/{directory}")[0]}
+            yield from (file for file in files if file.name.rpartition("/")[2] in there)
+
+    def _below(self, url: str) -> Iterator[Listed]:
         bucket, key = self._open(url, needs_key=False)
         with self._refusals(url):
             for page in self._obstore.list(bucket, key or None, chunk_size=PAGE):

@@ -1,6 +1,8 @@
 """Against a server that knows S3, multi-part uploads and their ETags included."""
 
 import os
+import urllib.request
+from urllib.parse import quote
 
 import pytest
 
@@ -91,6 +93,24 @@ def test_a_pattern_or_a_prefix_is_the_objects_that_it_stands_for(options, listed
     assert [file.url.removeprefix("s3://bucket/tree/") for file in files] == found
     assert [file.size_bytes for file in files] == [listed.index(name) + 1 for name in found]
     assert [file.name for file in files] == found
+
+
+def put(options, path, content=b""):
+    """Make an object whose key may be one that obstore doesn't take."""
+    endpoint = options["s3"]["endpoint_url"]
+    kind = {"Content-Type": "application/octet-stream"}
+    request = urllib.request.Request(f"{endpoint}/bucket/{quote(path)}", content, kind, method="PUT")
+    with urllib.request.urlopen(request, timeout=60):
+        pass
+
+
+def test_a_mark_of_a_directory_is_no_file(options):
+    for path in ("marked/", "marked/d/", "marked/d/f", "marked/d/e/", "marked/none/", "marked/empty", "marked/d-f"):
+        put(options, path)
+    put(options, "marked/d/g", b"1")
+    files = {file.name: file.size_bytes for file in Sources(options).tree("s3://bucket/marked")}
+    assert files == {"d/g": 1, "d/f": 0, "empty": 0, "d-f": 0}
+    assert len(expand("s3://bucket/marked/", Sources(options))) == 4
 
 
 def test_a_pattern_that_matches_no_object_is_one_clear_error(options, listed):
