@@ -4,9 +4,10 @@ import os
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
-from bbflow.errors import ConfigError, SourceError
+from bbflow.errors import BbflowError, ConfigError, SourceError
 from bbflow.staging.facts import Listed
 from bbflow.staging.local import is_local, path_of
+from bbflow.staging.retry import reason_of
 from bbflow.staging.sources import Sources
 
 ANY_DEPTH = "**"
@@ -51,16 +52,26 @@ def expand(word: str, sources: Sources) -> list[Listed]:
     """
     if not is_many(word):
         return [Listed(word, word.rpartition("/")[2], None)]
-    if has_wildcard(word) and not (is_local(word) and os.path.isdir(path_of(word))):
-        root, segments = _parted(word)
-        found = list(_matching(sources, root, segments, ""))
-    else:
-        root = word.rstrip("/") or "/"
-        above = _last(os.path.abspath(path_of(root)) if is_local(root) else root.partition("://")[2])
-        found = [Listed(file.url, f"{above}/{file.name}".lstrip("/"), file.size_bytes) for file in sources.tree(root)]
+    try:
+        found = list(_found(word, sources))
+    except (BbflowError, OSError):
+        raise
+    except Exception as error:  # what a client raises depends on the protocol
+        raise SourceError(f"{word} can't be listed: {reason_of(error)}") from error
     if not found:
         raise SourceError(f"{word} matches no file: check it; a directory's files are dir/*, and dir/ is all below it")
     return sorted(found, key=lambda file: file.name)
+
+
+def _found(word: str, sources: Sources) -> Iterator[Listed]:
+    if has_wildcard(word) and not (is_local(word) and os.path.isdir(path_of(word))):
+        root, segments = _parted(word)
+        yield from _matching(sources, root, segments, "")
+        return
+    root = word.rstrip("/") or "/"
+    above = _last(os.path.abspath(path_of(root)) if is_local(root) else root.partition("://")[2])
+    for file in sources.tree(root):
+        yield Listed(file.url, f"{above}/{file.name}".lstrip("/"), file.size_bytes)
 
 
 def _parted(pattern: str) -> tuple[str, list[str]]:

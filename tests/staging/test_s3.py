@@ -118,6 +118,22 @@ def test_a_pattern_that_matches_no_object_is_one_clear_error(options, listed):
         expand("s3://bucket/tree/*.nc", Sources(options))
 
 
+@pytest.mark.parametrize("pattern", ["*", "d/*", "**", ""])
+def test_a_bucket_that_is_missing_is_one_clear_error(options, pattern):
+    with pytest.raises(SourceError, match="there is no bucket 'none-such': make it"):
+        expand(f"s3://none-such/{pattern}", Sources(options))
+
+
+def test_a_server_that_fails_while_it_lists_is_one_clear_error(options, monkeypatch):
+    def failing(*_):
+        raise ValueError("no XML")
+
+    sources = Sources(options)
+    monkeypatch.setattr(sources, "children", failing)
+    with pytest.raises(SourceError, match=r"bucket/\* can't be listed: ValueError: no XML"):
+        expand("s3://bucket/*", sources)
+
+
 def test_sizes_of_many_objects_are_listed_and_not_asked_for(options):
     sources = Sources(options)
     urls = [f"s3://bucket/sizes/{n:03}" for n in range(30)]
