@@ -31,6 +31,9 @@ PAGE = 1000
 LEAST_FOR_LISTING = 10
 """Objects for whose sizes a page is listed: below that, each is asked for."""
 _TIMEOUT_S = 60
+_ENDPOINT = re.compile(r"https?://([\w.-]+|\[[\da-f:.]+\])(:\d{1,5})?(/\S*)?", re.ASCII | re.IGNORECASE)
+_BUCKET = re.compile(r"[\w.-]+", re.ASCII)
+"""What isn't like these ends obstore by a panic, which is no exception."""
 _NO_KEY = re.compile(r"[\x00-\x1f\x7f]|(^|/)\.{0,2}(/|$)")
 """What is in no key that obstore takes: control characters, and names that are empty or mean a directory."""
 _NO_ANSWER = re.compile(r"Error performing \w+ (https?://[^/\s]+).*error sending request", re.DOTALL)
@@ -54,7 +57,7 @@ class ObjectStore:
     Raises
     ------
     ConfigError
-        If an option isn't known.
+        If an option isn't known, or the endpoint is no URL.
     MissingToolError
         If obstore isn't installed.
     """
@@ -71,6 +74,9 @@ class ObjectStore:
                 raise ConfigError(f"unknown option {key!r} for s3; {nearest(key, OPTIONS)}")
         self._obstore = obstore
         self._options = _credentials() | {OPTIONS[key]: value for key, value in options.items()}
+        endpoint = self._options.get("endpoint") or os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT")
+        if endpoint and not _ENDPOINT.fullmatch(endpoint):
+            raise ConfigError(f"{endpoint!r} is no endpoint of S3: write AWS_ENDPOINT_URL like http://127.0.0.1:9000")
         self._buckets: dict[str, Any] = {}
 
     def facts(self, url: str) -> Facts:
@@ -195,7 +201,7 @@ class ObjectStore:
 
     def _open(self, url: str, needs_key: bool = True) -> tuple[Any, str]:
         bucket, _, key = url.partition("://")[2].partition("/")
-        if not bucket or (needs_key and not key):
+        if not _BUCKET.fullmatch(bucket) or (needs_key and not key):
             raise ConfigError(f"{url} names no object: write it like s3://bucket/key")
         names = key if needs_key else key.rstrip("/")
         if names and _NO_KEY.search(names):

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import pytest
 
-from bbflow.errors import SourceError
+from bbflow.errors import ConfigError, SourceError
 from bbflow.staging import File, Gate, Retry, Stager
 from bbflow.staging.matching import expand
 from bbflow.staging.objects import upload_parts
@@ -132,6 +132,22 @@ def test_a_server_that_fails_while_it_lists_is_one_clear_error(options, monkeypa
     monkeypatch.setattr(sources, "children", failing)
     with pytest.raises(SourceError, match=r"bucket/\* can't be listed: ValueError: no XML"):
         expand("s3://bucket/*", sources)
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["localhost", "127.0.0.1:9000", "http://", "http://[x", "http://h:port", "ftp://h"]
+)
+def test_an_endpoint_that_is_no_url_is_one_clear_error(endpoint, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    with pytest.raises(ConfigError, match="is no endpoint of S3: write AWS_ENDPOINT_URL like"):
+        Sources().facts("s3://bucket/f")
+    with pytest.raises(ConfigError, match="is no endpoint of S3"):
+        Sources({"s3": {"endpoint_url": endpoint}})
+
+
+def test_a_name_that_no_bucket_has_is_one_clear_error(options):
+    with pytest.raises(ConfigError, match="names no object"):
+        Sources(options).facts("s3://no bucket/f")
 
 
 def test_sizes_of_many_objects_are_listed_and_not_asked_for(options):
