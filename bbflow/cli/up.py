@@ -46,6 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
+    if options.files:
+        _check_storage(options.files.rstrip("/"))
     root = make_root(options.directory)
     for number in range(options.nodes):
         name = f"bb{number}"
@@ -58,6 +60,14 @@ def run(options: argparse.Namespace) -> int:
         _start_dask(options, root)
     print(f"{options.nodes} BB nodes are up: see 'bbflow status --contact {options.contact}'")
     return 0
+
+
+def _check_storage(url: str) -> None:
+    """Tell at once what files would wait for: a bucket that is missing may come yet."""
+    from bbflow.files.storage import Storage  # late: nodes without files need nothing of it
+
+    if url != "none" and (refusal := Storage(url).refusal()):
+        print(f"bbflow: {refusal}; until then, files stay in memory", file=sys.stderr, flush=True)
 
 
 def _wait_for_files(contact: Path, subtree: str, nodes: int) -> None:

@@ -7,12 +7,12 @@ from functools import partial
 from typing import TypeVar
 
 from bbflow.atomic import is_beside
-from bbflow.errors import ChangedSourceError, MissingSourceError, SourceError
+from bbflow.errors import ChangedSourceError, ConfigError, MissingSourceError, MissingToolError, SourceError
 from bbflow.files.commands import TaskAnswer
 from bbflow.files.names import STREAMS_URL
 from bbflow.files.streams import StreamStore
 from bbflow.staging.facts import Facts, Listed
-from bbflow.staging.retry import Retry, persist
+from bbflow.staging.retry import Retry, persist, reason_of
 from bbflow.staging.sources import Sources
 
 T = TypeVar("T")
@@ -140,6 +140,23 @@ class Storage:
             raise
         whole = [file for file in files if not is_beside(file.name.rpartition("/")[2])]
         return [file for file in whole if file.size_bytes is not None], directories
+
+    def refusal(self) -> str | None:
+        """Say why nothing could be read or written here now; None if nothing is known to be wrong.
+
+        Raises
+        ------
+        ConfigError
+            If that is for what the user has said.
+        """
+        try:
+            with suppress(MissingSourceError):  # it comes with the first object
+                next(iter(self._sources.tree(self._url)), None)
+        except (ConfigError, MissingToolError):
+            raise
+        except Exception as error:  # what a client raises depends on the protocol
+            return str(error) if isinstance(error, SourceError) else f"{self._url}: {reason_of(error)}"
+        return None
 
     def remove(self, path: str, failed: Failed = _ignore) -> None:
         """Remove an object; `failed` is told of failed attempts."""

@@ -270,13 +270,11 @@ class WriteBack:
         inode.stored_path, inode.stored_version = path, version
         inode.facts, inode.stored_s = facts, core.clock()
         core.stored[path] = inode.ino
-        if not inode.parent:
-            core.doom(inode)
-            core.forget_inode(inode)
-            return
-        if inode.scratch:
+        if inode.scratch or not inode.parent:
             core.doom(inode)
             core.save(inode)
+            if not inode.parent:
+                core.forget_inode(inode)
             return
         if inode.version == version:
             self._dirty.end(inode.ino)

@@ -15,6 +15,7 @@ import pytest
 from obstore.store import S3Store
 from s3server import s3_server
 
+from bbflow.cli import main
 from bbflow.errors import SourceError
 from bbflow.files.storage import Storage
 from bbflow.staging.retry import Retry
@@ -51,6 +52,19 @@ def test_the_bucket_is_the_namespace_and_gets_plain_objects(servers, bucket):
     client.refresh("/")
     assert client.read("/later") == b"by somebody else"
     assert [entry.path for entry in client.entries("/")] == ["/later", "/moved"]
+
+
+def test_a_bucket_that_is_missing_is_told_of_when_nodes_come_up(bucket, tmp_path, short_path):
+    contact = ["--contact", str(tmp_path / "contact.json")]
+    words = ["up", *contact, "--directory", str(short_path), "--capacity", "8MiB", "--files", "s3://none-such/run"]
+    up = subprocess.run([sys.executable, "-m", "bbflow", *words], capture_output=True, text=True, check=True)
+    assert main(["down", *contact]) == 0
+    assert "bbflow: s3://none-such/run: there is no bucket 'none-such'" in up.stderr
+
+
+def test_a_storage_that_is_empty_is_nothing_to_tell_of(bucket, tmp_path):
+    for url in ("s3://bucket/to/come", str(tmp_path / "to" / "come")):
+        assert Storage(url).refusal() is None
 
 
 def test_a_name_that_no_object_could_have_is_refused_and_an_old_one_can_be_removed(servers, bucket):
