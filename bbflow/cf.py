@@ -22,13 +22,16 @@ class StreamAttributes:
     """Names of dimensions that stand for others here, such as that of time."""
 
     def of(self, variable: str) -> dict[str, Any]:
-        """Give a variable's CF attributes, without what only describes its storage."""
+        """Give a variable's CF attributes, without what only describes its storage.
+
+        A name with a further slash is of another variable, whose name begins like this one's.
+        """
         storage = {"_FillValue", "missing_value", DIMENSIONS}
         prefix = f"{variable}/"
         return {
-            name.removeprefix(prefix): value
+            own: value
             for name, value in self.values.items()
-            if name.startswith(prefix) and name.removeprefix(prefix) not in storage
+            if name.startswith(prefix) and "/" not in (own := name.removeprefix(prefix)) and own not in storage
         }
 
     @property

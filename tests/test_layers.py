@@ -10,7 +10,8 @@ ROOT = Path(__file__).parents[1]
 LAYERS = (
     {"errors", "locks", "log", "wire"},
     {"layouts", "belongings", "origin"},
-    {"atomic", "units", "records", "cf", "events", "leftovers", "keeper", "one_thread", "prepared", "course"},
+    {"atomic", "units", "records", "cf", "stored_names"},
+    {"events", "leftovers", "keeper", "one_thread", "prepared", "course"},
     {"operators", "store", "phases", "models", "chunks", "javac"},
     {"landing", "growing", "config"},
     {"staging", "view"},

@@ -14,6 +14,7 @@ from bbflow.drain.encoding import BYTES, Codec, codec_of
 from bbflow.drain.shards import LARGE, PAGE, Shard, Single
 from bbflow.errors import ConfigError
 from bbflow.records import BlockForm
+from bbflow.stored_names import stored_name
 
 MOST_STEPS = 4096
 """Steps in a file at most: whoever reads one of them reads the index of all."""
@@ -53,7 +54,7 @@ class Form:
         return Shard(self._path(store, index), self.steps, PAGE if chunk_bytes >= LARGE else 1)
 
     def _path(self, store: str, index: int) -> Path:
-        return Path(store, self.name, ".".join(["c", str(index), *("0" for _ in self.shape)]))
+        return Path(store, stored_name(self.name), ".".join(["c", str(index), *("0" for _ in self.shape)]))
 
     def owner(self, index: int, writers: int) -> int:
         """Say which of several writers writes a file: always the same one, as that of the file that it may repeat."""

@@ -12,6 +12,7 @@ from bbflow.drain.forms import Form, form_of, storage_of
 from bbflow.errors import ConfigError
 from bbflow.growing import GrowingZarr
 from bbflow.records import BlockForm
+from bbflow.stored_names import stored_name
 
 Array = np.ndarray[Any, Any]
 
@@ -57,13 +58,13 @@ class RawStore:
         self._store = GrowingZarr(path)
         self._raw = raw
         self._attributes = attributes
-        self._axis = STEP if time is None else time[0]
+        self._axis = STEP if time is None else stored_name(time[0])
         self._forms: dict[str, Form] = {}
         self.path = path
         if self._store.is_new:
             self._store.create(STEP, (self._axis,), (0,), "i8", {"long_name": "step of the simulation"}, (512,))
             if time is not None:
-                described = attributes.of(self._axis) | dict(time[1])
+                described = attributes.of(time[0]) | dict(time[1])
                 self._store.create(self._axis, (self._axis,), (0,), "f8", described, (512,))
             self._store.commit(**attributes.of_stream | {"Conventions": CF_VERSION})
         elif (axis := self._store.metadata(STEP)["dimension_names"][0]) != self._axis:
@@ -76,12 +77,13 @@ class RawStore:
 
     def is_coordinate(self, name: str) -> bool:
         """Whether a coordinate variable of this name is there."""
-        return name in self._store.names(name)
+        return stored_name(name) in self._store.names(stored_name(name))
 
     def add_coordinate(self, name: str, values: Array) -> None:
         """Write a coordinate variable."""
-        self._store.create(name, (name,), values.shape, values.dtype, self._attributes.of(name), chunks=values.shape)
-        self._store.write(name, 0, values)
+        own, stored = self._attributes.of(name), stored_name(name)
+        self._store.create(stored, (stored,), values.shape, values.dtype, own, chunks=values.shape)
+        self._store.write(stored, 0, values)
 
     def forms(self, likes: Mapping[str, BlockForm]) -> tuple[Form, ...]:
         """Give how the arrays of some steps lie in files; those that aren't there yet are made.
@@ -97,7 +99,7 @@ class RawStore:
             If the store has one that the drain can't go on with.
         """
         for like in likes.values():
-            if like.name not in self._store:
+            if stored_name(like.name) not in self._store:
                 self._create(like)
         return tuple(self._form(like) for like in likes.values() if like.shape)
 
@@ -109,14 +111,15 @@ class RawStore:
     def _form(self, like: BlockForm) -> Form:
         if like.name not in self._forms:
             missing = self._attributes.fill_value(like.name)
-            self._forms[like.name] = form_of(like, self._raw, self._store.metadata(like.name), missing)
+            self._forms[like.name] = form_of(like, self._raw, self._store.metadata(stored_name(like.name)), missing)
         return self._forms[like.name]
 
     def _create(self, like: BlockForm) -> None:
-        dims = (self._axis, *self._attributes.dimensions(like.name, len(like.shape)))
+        dims = (self._axis, *map(stored_name, self._attributes.dimensions(like.name, len(like.shape))))
         attributes = self._attributes.of(like.name) | self._missing(like.name)
         chunks, storage = (None, storage_of(like, self._raw)) if like.shape else ((512,), None)
-        self._store.create(like.name, dims, (0, *like.shape), like.dtype, attributes, chunks, storage=storage)
+        name, shape = stored_name(like.name), (0, *like.shape)
+        self._store.create(name, dims, shape, like.dtype, attributes, chunks, storage=storage)
 
     def _missing(self, name: str) -> dict[str, float]:
         value = self._attributes.fill_value(name)
@@ -137,7 +140,7 @@ class RawStore:
             Name to single values of these steps; where one is None, it is NaN (0 for integers).
         """
         for name, own in values.items():
-            self._write_values(name, start, own)
+            self._write_values(stored_name(name), start, own)
         self._store.write(STEP, start, np.asarray(numbers))
         if self._axis != STEP:
             self._store.write(self._axis, start, np.asarray(times, "f8"))

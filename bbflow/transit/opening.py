@@ -12,6 +12,7 @@ from bbflow.config import Config
 from bbflow.errors import ConfigError, nearest
 from bbflow.landing.contact import NodeAddress
 from bbflow.operators.windows.calendars import STEP_CLOCK, Clock
+from bbflow.stored_names import clash
 from bbflow.transit.cluster import Cluster
 from bbflow.view.blocks import BlockReader
 from bbflow.view.layout import PlacedBlock
@@ -89,6 +90,11 @@ def check_variables(config: Config, names: Iterable[str]) -> None:
         If not; the message gives the nearest name that is there. Also if a name to be drained is bbflow's own.
     """
     there = set(names)
+    if twice := clash(there):
+        raise ConfigError(
+            f"stream {config.stream!r} has variables {twice[0]!r} and {twice[1]!r}, which are one name in stores: name "
+            "one of them otherwise"
+        )
     for name in sorted(there) if config.raw.wanted else ():
         if name.startswith(OWN) and (config.raw.variables is None or name in config.raw.variables):
             raise ConfigError(

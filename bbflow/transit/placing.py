@@ -14,6 +14,7 @@ from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.family import Array
 from bbflow.operators.space import Placement
 from bbflow.records import Block
+from bbflow.stored_names import stored_name
 from bbflow.transit.opening import FirstStep
 from bbflow.transit.output.fields import coordinate_name
 from bbflow.transit.output.results import Results
@@ -86,7 +87,7 @@ class StreamArrays:
         return values
 
     def _file(self, name: str) -> Path:
-        return self._directory / f"{name.replace('/', '%2F')}.npy"
+        return self._directory / f"{stored_name(name)}.npy"
 
 
 def place_diagnostics(

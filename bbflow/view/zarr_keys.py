@@ -11,6 +11,7 @@ import numpy as np
 import xarray as xr
 
 from bbflow.cf import STEP
+from bbflow.stored_names import stored_name
 from bbflow.view.backend import dataset_of
 from bbflow.view.opening import Opening
 from bbflow.view.source import Source
@@ -59,7 +60,8 @@ class ZarrKeys:
         if self._steps:
             dataset = dataset_of(opening, Source(contact, stream, None), stream, time, set())
             (self._axis,) = dataset.encoding["unlimited_dims"]
-            self._variables = self._lasting | {str(name): variable for name, variable in dataset.variables.items()}
+            own = {stored_name(str(name)): variable for name, variable in dataset.variables.items()}
+            self._variables = self._lasting | own
             # As xarray stores a coordinate that is no dimension's.
             self._attributes = {**dataset.attrs, "coordinates": STEP}
             self._keep_numbers()
@@ -98,7 +100,8 @@ class ZarrKeys:
                 "dtype": variable.dtype.str, "compressor": None, "filters": None, "order": "C",
                 "fill_value": _fill(variable), "dimension_separator": ".",
             }  # fmt: skip
-            told[f"{name}/.zattrs"] = _plain({"_ARRAY_DIMENSIONS": list(variable.dims), **own})
+            dims = [stored_name(str(dim)) for dim in variable.dims]
+            told[f"{name}/.zattrs"] = _plain({"_ARRAY_DIMENSIONS": dims, **own})
         told[".zmetadata"] = {"zarr_consolidated_format": 1, "metadata": dict(told)}
         return {key: json.dumps(value).encode() for key, value in told.items()}
 

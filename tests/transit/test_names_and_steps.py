@@ -59,6 +59,16 @@ def analyse(folder, buffer, **changes):
         return results.load()
 
 
+def refused(folder, buffer, says, **changes):
+    """See that an analysis says why it can't be, and forget the stream."""
+    try:
+        with pytest.raises(ConfigError, match=says):
+            analyse(folder, buffer, **changes)
+    finally:
+        words = [sys.executable, "-m", "bbflow", "drop", "model", "--contact", buffer.contact]
+        subprocess.run(words, check=True, timeout=300)
+
+
 @pytest.fixture(scope="module")
 def buffer():
     with start_nodes(1, "4MiB") as buffer:
@@ -114,6 +124,62 @@ def test_the_next_job_goes_on_counting_steps(buffer, tmp_path):
         assert results.time_steps4_bnds.values.tolist() == [[8, 11], [12, 15], [16, 19]]
 
 
+PATHS = """
+import sys
+import adios2
+import numpy as np
+io = adios2.Adios(sys.argv[1]).declare_io("model")
+with adios2.Stream(io, "model", "w") as stream:
+    stream.write_attribute("time/units", "days since 2000-01-01")
+    stream.write_attribute("a/units", "m")
+    stream.write_attribute("a/b/units", "K")
+    stream.write_attribute("/data/E/_ARRAY_DIMENSIONS", ["/data/x"])
+    stream.write_attribute("/data/height/_ARRAY_DIMENSIONS", ["/data/x"])
+    stream.write_attribute("/data/E/coordinates", "/data/height")
+    for n in range(4):
+        stream.begin_step()
+        stream.write("time", 1.0 * n)
+        if n == 0:
+            stream.write("/data/x", np.arange(3.0), [3], [0], [3])
+            stream.write("/data/height", np.arange(3.0), [3], [0], [3])
+        for name in sys.argv[2:]:
+            stream.write(name, np.full(3, 1.0 * n), [3], [0], [3])
+        stream.end_step()
+"""
+
+
+def write_paths(folder, buffer, *names):
+    (folder / "model.xml").write_text(bbflow_adios2.engine_xml("model"))
+    (folder / "writer.py").write_text(PATHS)
+    words = [sys.executable, folder / "writer.py", folder / "model.xml", *names]
+    subprocess.run(words, check=True, timeout=300, env=os.environ | bbflow_adios2.environment(buffer.contact))
+
+
+def test_names_that_are_paths_stay_in_their_store(buffer, tmp_path):
+    outside = tmp_path / "outside"
+    names = ["/data/E", "a", "a/b", "a//b", "out/../../evil", str(outside / "x"), "zarr.json", ".hidden"]
+    write_paths(tmp_path, buffer, *names)
+    before = {path.name for path in tmp_path.iterdir()}
+    operators = {name: ["mean", {"filter": {"above": 2}}] for name in names}
+    results = analyse(tmp_path, buffer, operators=operators, netcdf=True)
+    assert {path.name for path in tmp_path.iterdir()} == before | {"out"}
+    with xr.open_zarr(tmp_path / "out" / "raw.zarr") as raw:
+        kept = raw.load()
+    for name, stored in {"/data/E": "_x2F_data_x2F_E", "a/b": "a_x2F_b"}.items():
+        assert results[f"{stored}_run_mean"].attrs["bbflow_variable"] == name
+        assert results[f"{stored}_run_mean"].values.tolist() == [[1.5] * 3]
+        assert kept[stored].values[:, 0].tolist() == [0, 1, 2, 3]
+        with xr.open_zarr(tmp_path / "out" / "results.zarr", group=f"{stored}_above") as rows:
+            assert rows.value.values.tolist() == [3, 3, 3]
+    assert kept["_x2F_data_x2F_E"].dims == ("time", "_x2F_data_x2F_x")
+    assert results["_x2F_data_x2F_E_run_mean"]["_x2F_data_x2F_height"].values.tolist() == [0, 1, 2]
+    assert kept.a.attrs == {"units": "m"}
+    assert kept.zarr_x2E_json.values[:, 0].tolist() == [0, 1, 2, 3]
+    with xr.open_dataset(tmp_path / "out" / "results_run.nc") as copied:
+        assert {"_x2F_data_x2F_E_run_mean", "a_x2F__x2F_b_run_mean", "_x2E_hidden_run_mean"} <= set(copied.variables)
+    assert "1.5" in write_report(tmp_path / "out").read_text()
+
+
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
@@ -124,11 +190,12 @@ def test_the_next_job_goes_on_counting_steps(buffer, tmp_path):
     ],
 )
 def test_what_needs_dates_says_so(buffer, tmp_path, changes, says):
-    name = "model"
     write(tmp_path, buffer)
-    try:
-        with pytest.raises(ConfigError, match=says):
-            analyse(tmp_path, buffer, **changes)
-    finally:
-        words = [sys.executable, "-m", "bbflow", "drop", name, "--contact", buffer.contact]
-        subprocess.run(words, check=True, timeout=300)
+    refused(tmp_path, buffer, says, **changes)
+
+
+def test_two_names_that_would_be_one_are_refused(buffer, tmp_path):
+    write_paths(tmp_path, buffer, "a/b", "a_x2F_b")
+    refused(
+        tmp_path, buffer, "variables 'a/b' and 'a_x2F_b', which are one name in stores", operators={"a/b": ["mean"]}
+    )

@@ -11,6 +11,7 @@ from bbflow.operators import Operator
 from bbflow.operators.operator import Axis
 from bbflow.operators.windows import Window
 from bbflow.operators.windows.calendars import Clock
+from bbflow.stored_names import stored_name
 from bbflow.transit.output.fields import ResultField, reinterpreted
 
 Described = tuple[tuple[str, ...], np.ndarray[Any, Any], dict[str, str]]
@@ -34,13 +35,13 @@ def result_attributes(field: ResultField, window: Window, operator: Operator, cl
 def with_known_references(attributes: Mapping[str, Any], known: Container[str]) -> dict[str, Any]:
     """Leave names of variables out that aren't in the store."""
     kept = dict(attributes)
-    names = [name for name in str(kept.pop("coordinates", "")).split() if name in known]
+    names = [own for own in map(stored_name, str(kept.pop("coordinates", "")).split()) if own in known]
     return kept | ({"coordinates": " ".join(names)} if names else {})
 
 
 def axis_name(field: ResultField, operator: Operator, axis: Axis) -> str:
     """Name a dimension that an operator's results have besides their field's."""
-    return f"{field.name}_{operator.name}_{axis.name}"
+    return stored_name(f"{field.name}_{operator.name}_{axis.name}")
 
 
 def axis_variables(name: str, axis: Axis, field: ResultField) -> dict[str, Described]:

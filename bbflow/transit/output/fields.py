@@ -15,6 +15,7 @@ from bbflow.operators.names.indices import same_units
 from bbflow.operators.space import Placement
 from bbflow.operators.windows.calendars import Clock
 from bbflow.records import Block, BlockForm
+from bbflow.stored_names import stored_name
 
 DIFFERENCES = ("range", "standard_deviation", "variance")
 """CF's methods that make differences of temperatures (CF conventions 1.11, section 3.1.2 and appendix E)."""
@@ -40,7 +41,7 @@ class ResultField:
     shape: tuple[int, ...]
     """Global shape."""
     dims: tuple[str, ...]
-    """Names of its dimensions."""
+    """Names of its dimensions in stores."""
     attributes: Mapping[str, Any]
     """CF attributes of the field itself."""
     other_units: Mapping[str, str]
@@ -81,7 +82,7 @@ def field_of(
     placement = placements.get(diagnostic.key)
     if placement is not None:
         return _placed(diagnostic, placement, placement.dtype(dtype), attributes, clock)
-    dims = attributes.dimensions(like.name, len(like.shape))
+    dims = tuple(map(stored_name, attributes.dimensions(like.name, len(like.shape))))
     others = _other_units(diagnostic, attributes)
     own = _after_each(diagnostic, _attributes(diagnostic, attributes), others, clock)
     return ResultField(diagnostic.name, _folded(diagnostic, dtype), like.shape, dims, own, others)
@@ -99,7 +100,7 @@ def _placed(
     along = [name for name, dims in placement.coordinate_dims.items() if dims != (name,) and "bnds" not in dims]
     auxiliary = {"coordinates": " ".join(coordinate_name(diagnostic.key, name) for name in along)} if along else {}
     dims = tuple(
-        coordinate_name(diagnostic.key, dim) if dim in placement.coordinates or dim == "point" else dim
+        coordinate_name(diagnostic.key, dim) if dim in placement.coordinates or dim == "point" else stored_name(dim)
         for dim in placement.dims
     )
     methods = {"cell_methods": done} if done else {}
@@ -189,7 +190,7 @@ def inner_methods(each: Each) -> str:
 
 def coordinate_name(diagnostic: str, name: str) -> str:
     """Name a coordinate that differs from the stream's own."""
-    return f"{diagnostic}_{name}"
+    return stored_name(f"{diagnostic}_{name}")
 
 
 def _check_units(diagnostic: Diagnostic, attributes: StreamAttributes) -> None:

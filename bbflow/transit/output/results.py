@@ -16,6 +16,7 @@ from bbflow.operators.operator import Axis
 from bbflow.operators.own.guard import error_of
 from bbflow.operators.windows import Window
 from bbflow.operators.windows.calendars import Clock
+from bbflow.stored_names import stored_name
 from bbflow.transit.folding.timeline import Closing, Span
 from bbflow.transit.output.attributes import (
     axis_name,
@@ -51,7 +52,7 @@ class Prepared:
 
 def result_name(variable: str, window: str, operator: str) -> str:
     """Name of a result, such as ``tas_month_mean``."""
-    return f"{variable}_{window}_{operator}"
+    return stored_name(f"{variable}_{window}_{operator}")
 
 
 class Results:
@@ -80,26 +81,27 @@ class Results:
 
     def is_coordinate(self, name: str) -> bool:
         """Whether a coordinate variable of this name is there."""
-        return name in self._store.names(name)
+        return stored_name(name) in self._store.names(stored_name(name))
 
     def has(self, name: str) -> bool:
-        """Whether there is an array of this name."""
-        return name in self._store
+        """Whether there is an array of a variable or coordinate of this name."""
+        return stored_name(name) in self._store
 
     def add_coordinate(
         self, name: str, values: Array, dims: tuple[str, ...] = (), attributes: Mapping[str, Any] | None = None
     ) -> None:
         """Write a coordinate variable; by default one of the stream's, along itself."""
-        given = dict(self._attributes.of(name) if attributes is None else attributes)
-        if given.get("bounds") not in self._store:
-            given.pop("bounds", None)
-        self._store.create(name, dims or (name,), values.shape, values.dtype, given, chunks=values.shape)
-        self._store.write(name, 0, values)
+        given, stored = dict(self._attributes.of(name) if attributes is None else attributes), stored_name(name)
+        bounds = stored_name(str(given.pop("bounds", "")))
+        given |= {"bounds": bounds} if bounds in self._store else {}
+        along = tuple(map(stored_name, dims)) or (stored,)
+        self._store.create(stored, along, values.shape, values.dtype, given, chunks=values.shape)
+        self._store.write(stored, 0, values)
 
     def refer(self, name: str, bounds: str) -> None:
         """Let a coordinate that was written name its bounds."""
-        if name in self._store:
-            self._store.describe(name, bounds=bounds)
+        if self.has(name):
+            self._store.describe(stored_name(name), bounds=stored_name(bounds))
 
     def prepare(self, closing: Closing, fields: Mapping[str, Described]) -> "Prepared":
         """Make what a window's span needs, and say where its results go; nothing is shown yet."""
@@ -206,7 +208,7 @@ class Results:
         Parameters
         ----------
         table
-            Name of the group, ``<variable>_<filter>``.
+            Of which group, ``<variable>_<filter>``.
         description
             What is in it, such as ``tas above 300``.
         field
@@ -223,9 +225,10 @@ class Results:
         int
             Bytes written.
         """
+        table = stored_name(table)
         columns = {"value": rows["value"], "step": rows["step"], "time": rows["time"]}
         for dim, indices in zip(field.dims, places, strict=True):
-            free = dim if dim not in columns else f"{field.name}_{dim}"
+            free = dim if dim not in columns else stored_name(f"{field.name}_{dim}")
             columns[free] = self._store.read(dim)[indices] if dim in self._store else indices
         if f"{table}/value" not in self._store:
             self._create_table(table, field, columns)
@@ -242,7 +245,8 @@ class Results:
         cf_time = self._clock.attributes | self._clock.meaning
         described = {"value": field.attributes, "time": cf_time, "step": {"units": "1"}}
         for name, values in columns.items():
-            attributes = described.get(name) or self._attributes.of(name)
+            of_dim = self._store.metadata(name)["attributes"] if name in self._store else {}
+            attributes = described.get(name, of_dim)
             self._store.create(f"{table}/{name}", ("point",), (0,), values.dtype, attributes, (ROWS_PER_CHUNK,))
 
     def commit(self, **attributes: Any) -> None:
