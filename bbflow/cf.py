@@ -12,6 +12,31 @@ STEP = f"{OWN}step"
 """Coordinate with the simulation's step numbers; also the first dimension where steps have no time."""
 
 
+PACKING = {"scale_factor": 1, "add_offset": 0}
+"""Attributes that tell how numbers are packed, and what they are where there are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """How a variable's values are written (CF conventions, sections 2.5.1 and 8.1)."""
+
+    missing: tuple[float | int, ...] = ()
+    """What stands for a missing value, besides NaN; as it is written."""
+    scale: float = 1.0
+    """A packed value times this …"""
+    offset: float = 0.0
+    """… and plus this is what is meant."""
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether what is written isn't what is meant."""
+        return (self.scale, self.offset) != (1.0, 0.0)
+
+
+AS_IT_IS = Encoding()
+"""Of a variable that says nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class StreamAttributes:
     """Attributes by their ADIOS2 names, ``<variable>/<attribute>``; those without a slash are global."""
@@ -40,14 +65,19 @@ class StreamAttributes:
         return {name: value for name, value in self.values.items() if "/" not in name}
 
     def fill_value(self, variable: str) -> float | int | None:
-        """Give the value that stands for 'missing', if there is one."""
-        for name in ("_FillValue", "missing_value"):
-            value = self.values.get(f"{variable}/{name}")
-            if isinstance(value, list | tuple):
-                value = value[0] if value else None
-            if isinstance(value, int | float):
-                return value
-        return None
+        """Give the value that stands for 'missing', if there is one; the first if there are several."""
+        return next(iter(self.encoding(variable).missing), None)
+
+    def encoding(self, variable: str) -> Encoding:
+        """Give how a variable's values are written: its `_FillValue` and `missing_value`, and how they are packed."""
+        missing = [value for name in ("_FillValue", "missing_value") for value in self._numbers(variable, name)]
+        scale, offset = (next(iter(self._numbers(variable, name)), default) for name, default in PACKING.items())
+        return Encoding(tuple(dict.fromkeys(missing)), float(scale), float(offset))
+
+    def _numbers(self, variable: str, name: str) -> list[float | int]:
+        """Give the numbers of an attribute, also of one that is written as text."""
+        value = self.values.get(f"{variable}/{name}", ())
+        return [number for item in (value if isinstance(value, list | tuple) else [value]) for number in _number(item)]
 
     def dimensions(self, variable: str, rank: int) -> tuple[str, ...]:
         """Give a variable's dimension names.
@@ -68,3 +98,10 @@ class StreamAttributes:
 
     def _free(self, variable: str, name: str) -> str:
         return f"{variable}_{name}" if name in self.reserved or name.startswith(OWN) else name
+
+
+def _number(value: Any) -> list[float | int]:
+    try:
+        return [value if isinstance(value, int | float) else float(value)]
+    except (TypeError, ValueError):
+        return []

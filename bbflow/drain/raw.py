@@ -11,6 +11,7 @@ from bbflow.config import RawConfig
 from bbflow.drain.forms import Form, form_of, storage_of
 from bbflow.errors import ConfigError
 from bbflow.growing import GrowingZarr
+from bbflow.operators.decoding import fills_of
 from bbflow.records import BlockForm
 from bbflow.stored_names import stored_name
 
@@ -116,14 +117,15 @@ class RawStore:
 
     def _create(self, like: BlockForm) -> None:
         dims = (self._axis, *map(stored_name, self._attributes.dimensions(like.name, len(like.shape))))
-        attributes = self._attributes.of(like.name) | self._missing(like.name)
+        attributes = self._attributes.of(like.name) | self._missing(like)
         chunks, storage = (None, storage_of(like, self._raw)) if like.shape else ((512,), None)
         name, shape = stored_name(like.name), (0, *like.shape)
         self._store.create(name, dims, shape, like.dtype, attributes, chunks, storage=storage)
 
-    def _missing(self, name: str) -> dict[str, float]:
-        value = self._attributes.fill_value(name)
-        return {} if value is None else {"missing_value": value}
+    def _missing(self, like: BlockForm) -> dict[str, Any]:
+        """Give what readers must know, in the variable's own type: they compare exactly."""
+        values = [fill.item() for fill in fills_of(self._attributes.encoding(like.name), like.dtype)]
+        return {"missing_value": values[0] if len(values) == 1 else values} if values else {}
 
     def commit(
         self, start: int, numbers: Sequence[int], times: Sequence[float], values: Mapping[str, Sequence[Any]]

@@ -78,6 +78,12 @@ class Steps:
         others = {name: other.part(points) for name, other in self.others.items()}
         return Steps([block[points] for block in self.values], self.fill, self.times, self.numbers, others)
 
+    def step(self, at: int) -> "Steps":
+        """Give one of the steps."""
+        one = slice(at, at + 1)
+        others = {name: other.step(at) for name, other in self.others.items()}
+        return Steps(self.values[one], self.fill, self.times[one], self.numbers[one], others)
+
 
 class Family(ABC):
     """What a group of operators keeps of the steps: an associative merge with an identity.

@@ -1,6 +1,7 @@
 """Where the fields of diagnostics with a `space` lie: found once, in the grid that the first step shows."""
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,9 @@ import msgpack
 import numpy as np
 
 from bbflow.atomic import replacing, write_whole
-from bbflow.cf import StreamAttributes
+from bbflow.cf import PACKING, StreamAttributes
 from bbflow.errors import ConfigError, nearest
+from bbflow.operators.decoding import decoded
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.family import Array
 from bbflow.operators.space import Placement
@@ -117,9 +119,16 @@ def _place(diagnostic: Diagnostic, arrays: StreamArrays, attributes: StreamAttri
     like = max(blocks, key=lambda block: len(block.shape))
     dims = attributes.dimensions(like.name, len(like.shape))
     wanted = [name for dim in dims for name in (dim, f"{dim}_bnds", f"{dim}_bounds")]
-    coordinates = {name: arrays[name] for name in wanted if name in arrays}
+    coordinates = {name: _meant(name, arrays, attributes) for name in wanted if name in arrays}
     described: dict[str, dict[str, Any]] = {name: attributes.of(name) for name in coordinates}
-    return diagnostic.space.resolve(dims, like.shape, coordinates, arrays.__getitem__, described)
+    variables = partial(_meant, arrays=arrays, attributes=attributes)
+    return diagnostic.space.resolve(dims, like.shape, coordinates, variables, described)
+
+
+def _meant(name: str, arrays: StreamArrays, attributes: StreamAttributes) -> Array:
+    """Give a variable's values, unpacked if they are packed."""
+    encoding = attributes.encoding(name)
+    return decoded(arrays[name], encoding)[0] if encoding.is_packed else arrays[name]
 
 
 def write_referenced(arrays: StreamArrays, attributes: StreamAttributes, results: Results) -> None:
@@ -153,7 +162,7 @@ def write_field_coordinates(name: str, placement: Placement, attributes: StreamA
                 coordinate_name(name, dim) if dim in placement.coordinates or dim == "point" else dim
                 for dim in placement.coordinate_dims[own]
             )
-            described = {key: value for key, value in attributes.of(own).items() if key != "bounds"}
+            described = {key: value for key, value in attributes.of(own).items() if key not in ("bounds", *PACKING)}
             if own in bounds:
                 described["bounds"] = coordinate_name(name, bounds[own])
             results.add_coordinate(written, placement.coordinates[own], dims, described)

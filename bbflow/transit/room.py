@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
+from bbflow.cf import StreamAttributes
 from bbflow.config import Config
+from bbflow.operators.decoding import decoded_dtype
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.family import DType
 from bbflow.operators.space import Placement
@@ -13,7 +15,9 @@ from bbflow.transit.folding.regions import PlacedForm, forms_by_name, regions
 from bbflow.transit.opening import FirstStep
 
 
-def check_room(first: FirstStep, config: Config, placements: Mapping[str, Placement]) -> dict[str, int]:
+def check_room(
+    first: FirstStep, config: Config, placements: Mapping[str, Placement], attributes: StreamAttributes
+) -> dict[str, int]:
     """See that the states have room on each node.
 
     Returns
@@ -32,7 +36,7 @@ def check_room(first: FirstStep, config: Config, placements: Mapping[str, Placem
     forms = _forms(first)
     for diagnostic in config.diagnostics.values():
         placement = placements.get(diagnostic.key)
-        dtype = _dtype(diagnostic, first, placement)
+        dtype = _dtype(diagnostic, first, placement, attributes)
         if dtype is None:
             continue
         for node, counts in _counts(diagnostic, first, forms, placement).items():
@@ -42,12 +46,14 @@ def check_room(first: FirstStep, config: Config, placements: Mapping[str, Placem
     return check_states(found, config.nodes.state_capacity, free, "nodes: state_capacity")
 
 
-def _dtype(diagnostic: Diagnostic, first: FirstStep, placement: Placement | None) -> DType | None:
+def _dtype(
+    diagnostic: Diagnostic, first: FirstStep, placement: Placement | None, attributes: StreamAttributes
+) -> DType | None:
     """Give the type of the values after the transforms; None if the step lacks a variable."""
     blocks = {block.name: block for _, block in first.placed}
     if not blocks.keys() >= set(diagnostic.variables):
         return None
-    dtypes = {name: blocks[name].dtype for name in diagnostic.of.variables}
+    dtypes = {name: decoded_dtype(attributes.encoding(name), blocks[name].dtype) for name in diagnostic.of.variables}
     return transformed_dtype(diagnostic, dtypes, max(dtypes, key=lambda name: len(blocks[name].shape)), placement)
 
 

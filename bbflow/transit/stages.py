@@ -141,7 +141,7 @@ class FoldStage(DriverStage):
             lanes = self.folding.lanes
             self.publishing.on_nodes(remove_stale, lanes.run, lanes.epoch, self.folding.states.files)
         if first.placed and not self.folding.states:
-            self.run.log.add("states", bytes=check_room(first, self.run.config, placed))
+            self.run.log.add("states", bytes=check_room(first, self.run.config, placed, attributes))
         if self._saved is not None:
             for name, field in self.publishing.fields.items():
                 check_field(self._saved, name, field, "this run")
@@ -175,8 +175,8 @@ class FoldStage(DriverStage):
             name: Directories(node.pool, node.state_directory, rows) for name, node in self.run.nodes.items()
         }
         variables = (name for item in self.folding.config.diagnostics.values() for name in item.variables)
-        fills = {name: attributes.fill_value(name) for name in variables}
-        return FoldSite(directories, self.run.cluster.threads, fills)
+        encodings = {name: attributes.encoding(name) for name in variables}
+        return FoldSite(directories, self.run.cluster.threads, encodings)
 
     def _begin(
         self, batch: Batch, function: Callable[..., FoldReceipt | None], works: Callable[[], Sequence[Work]]

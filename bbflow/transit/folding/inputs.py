@@ -6,7 +6,9 @@ from itertools import chain
 
 import numpy as np
 
-from bbflow.operators.blocks import as_blocks, as_fill
+from bbflow.cf import Encoding
+from bbflow.operators.blocks import as_blocks
+from bbflow.operators.decoding import Encoded, fills_of, is_bare
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.expressions import Expression
 from bbflow.operators.family import Array, Steps
@@ -23,8 +25,8 @@ class Inputs:
     """The steps' numbers, oldest first."""
     times: tuple[float, ...]
     """Their times, in the stream's units."""
-    fills: Mapping[str, float | int | None]
-    """Variable to the value that stands for 'missing', besides NaN."""
+    encodings: Mapping[str, Encoding]
+    """Variable to how its values are written."""
     variables: Mapping[str, tuple[Array, ...]] = field(default_factory=dict)
     """Variable to its values in each step, of shape (points,); none if there are arrays."""
     arrays: tuple[Array, ...] = ()
@@ -42,7 +44,7 @@ class Inputs:
         return cls(
             tuple(chain.from_iterable(part.numbers for part in parts)),
             tuple(chain.from_iterable(part.times for part in parts)),
-            parts[0].fills,
+            parts[0].encodings,
             {name: tuple(chain.from_iterable(part.variables[name] for part in parts)) for name in parts[0].variables},
             extremes=tuple(chain.from_iterable(part.extremes for part in parts)),
             bytes=sum(part.bytes for part in parts),
@@ -57,7 +59,7 @@ class Evaluated:
     """The field."""
     others: Mapping[str, Expression]
     """Further inputs of the operators."""
-    variables: Mapping[str, Steps]
+    variables: Mapping[str, Steps | Encoded]
     """Their inputs."""
 
     def part(self, points: slice) -> Steps:
@@ -97,36 +99,34 @@ def open_inputs(inputs: Inputs, diagnostic: Diagnostic, local: Local | None, poi
     if local is None:
         evaluated = Evaluated(diagnostic.of, diagnostic.others, variables)
         plain = diagnostic.of.is_plain and not diagnostic.others
-        return evaluated.part(slice(None)) if plain else evaluated
+        is_there = plain and all(isinstance(item, Steps) for item in variables.values())
+        return evaluated.part(slice(None)) if is_there else evaluated
     others = {text: Steps(_local(local, item, variables), None, *order) for text, item in diagnostic.others.items()}
     return Steps(_local(local, diagnostic.of, variables), None, *order, others)
 
 
-def read_variables(inputs: Inputs) -> dict[str, Steps]:
-    """Give the steps of each variable."""
+def read_variables(inputs: Inputs) -> dict[str, Steps | Encoded]:
+    """Give the steps of each variable, as they lie where that is what is meant."""
     order = np.asarray(inputs.times, "f8"), np.asarray(inputs.numbers, "i8")
-    variables = {}
+    variables: dict[str, Steps | Encoded] = {}
     for name, own in inputs.variables.items():
-        values = as_blocks(own, own[0].dtype, own[0].size)
-        variables[name] = Steps(values, as_fill(inputs.fills[name], own[0].dtype), *order)
+        encoding, dtype = inputs.encodings[name], own[0].dtype
+        values = as_blocks(own, dtype, own[0].size)
+        if is_bare(encoding, dtype):
+            variables[name] = Steps(values, next(iter(fills_of(encoding, dtype)), None), *order)
+        else:
+            variables[name] = Encoded(Steps(values, None, *order), encoding)
     return variables
 
 
-def _local(local: Local, expression: Expression, variables: Mapping[str, Steps]) -> list[Array]:
+def _local(local: Local, expression: Expression, variables: Mapping[str, Steps | Encoded]) -> list[Array]:
     """Choose or reduce step by step: an expression's values of one step are in memory at a time."""
     count = len(next(iter(variables.values())).values)
     made = []
     for step in range(count):
-        one = {name: one_step(steps, step) for name, steps in variables.items()}
+        one = {name: steps.step(step) for name, steps in variables.items()}
         made += [np.ascontiguousarray(values).reshape(-1) for values in local.values(evaluate(expression, one))]
     return made
-
-
-def one_step(steps: Steps, at: int) -> Steps:
-    """Give one of the steps."""
-    part = slice(at, at + 1)
-    others = {name: one_step(other, at) for name, other in steps.others.items()}
-    return Steps(steps.values[part], steps.fill, steps.times[part], steps.numbers[part], others)
 
 
 def partials(inputs: Inputs, diagnostic: Diagnostic, local: Local) -> Array:
@@ -139,11 +139,12 @@ def partials(inputs: Inputs, diagnostic: Diagnostic, local: Local) -> Array:
     """
     variables = read_variables(inputs)
     steps = range(len(inputs.numbers))
-    parts = ({name: one_step(item, at) for name, item in variables.items()} for at in steps)
+    parts = ({name: item.step(at) for name, item in variables.items()} for at in steps)
     return np.concatenate([local.partial(evaluate(diagnostic.of, one)) for one in parts])
 
 
 def extremes_of(inputs: Inputs, diagnostic: Diagnostic, local: Local | None) -> list[Extremes]:
     """Give each step's smallest and largest value, where the blocks tell those of what is folded."""
     same = diagnostic.of.is_plain and local is None and not diagnostic.transforms and diagnostic.then is None
+    same = same and not any(encoding.is_packed for encoding in inputs.encodings.values())
     return list(inputs.extremes) if same and inputs.extremes else [None] * len(inputs.numbers)

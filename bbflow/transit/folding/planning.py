@@ -6,6 +6,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from bbflow.cf import Encoding
+from bbflow.operators.decoding import decoded_dtype
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.family import DType
 from bbflow.operators.space import Local, Placement
@@ -27,8 +29,8 @@ class FoldSite:
     """By node."""
     threads: int
     """Of all workers."""
-    fills: Mapping[str, float | int | None]
-    """Variable to the value that stands for 'missing', besides NaN."""
+    encodings: Mapping[str, Encoding]
+    """Variable to how its values are written."""
 
 
 class Planning:
@@ -96,11 +98,13 @@ class Planning:
         return {
             (node, number): self._plan(pattern, site, node, lane)
             for node, shards in by_node.items()
-            for number, lane in enumerate(self._share(pattern, shards, count))
+            for number, lane in enumerate(self._share(pattern, shards, count, site.encodings))
             if lane
         }
 
-    def _share(self, pattern: Pattern, shards: Sequence[PlannedShard], count: int) -> list[list[PlannedShard]]:
+    def _share(
+        self, pattern: Pattern, shards: Sequence[PlannedShard], count: int, encodings: Mapping[str, Encoding]
+    ) -> list[list[PlannedShard]]:
         """Share a node's shards out over some workers; a shard stays with the lane it began in."""
         sizes = {shard.key: sum(_form(pattern, place).bytes for place in shard.places.values()) for shard in shards}
         loads = [0] * count
@@ -109,15 +113,15 @@ class Planning:
             known = self._lanes.lane_of(shard.key)
             lane = loads.index(min(loads)) if known is None else known % count
             loads[lane] += sizes[shard.key]
-            room = self._room(pattern, shard, lane) if shard.keeps_states else None
+            room = self._room(pattern, shard, lane, encodings) if shard.keeps_states else None
             lanes[lane].append(replace(shard, room=room))
         return lanes
 
-    def _room(self, pattern: Pattern, shard: PlannedShard, lane: int) -> Room:
+    def _room(self, pattern: Pattern, shard: PlannedShard, lane: int, encodings: Mapping[str, Encoding]) -> Room:
         diagnostic, placement = self._diagnostics[shard.key.diagnostic], self._placements.get(shard.key.diagnostic)
         forms = {name: _form(pattern, place) for name, place in shard.places.items()}
         like = max(diagnostic.of.variables, key=lambda name: len(forms[name].shape))
-        dtypes = {name: form.dtype for name, form in forms.items()}
+        dtypes = {name: decoded_dtype(encodings[name], form.dtype) for name, form in forms.items()}
         dtype = transformed_dtype(diagnostic, dtypes, like, placement)
         return self._lanes.room(shard.key, lane, self._sizes(diagnostic, dtype, shard.region[1]))
 
@@ -137,7 +141,7 @@ class Planning:
             pattern.layouts[node],
             {place: form for place in places if not (form := _form(pattern, place)).shape},
             diagnostics,
-            {name: site.fills[name] for item in diagnostics.values() for name in item.variables},
+            {name: site.encodings[name] for item in diagnostics.values() for name in item.variables},
             tuple(shards),
             Roster((shard.key, shard.region, _offsets(shard.room)) for shard in shards if shard.room is not None),
             tuple(sorted({at for shard in wanted for place, at in shard.places.values() if place == node})),

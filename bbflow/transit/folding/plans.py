@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from bbflow.cf import Encoding
 from bbflow.layouts import EXTREMES_BYTES
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.space import Local
@@ -69,8 +70,8 @@ class FoldPlan:
     """The forms of single values, which may be on other nodes."""
     diagnostics: Mapping[str, Diagnostic]
     """What is computed, by its key."""
-    fills: Mapping[str, float | int | None]
-    """Variable to the value that stands for 'missing', besides NaN."""
+    encodings: Mapping[str, Encoding]
+    """Variable to how its values are written."""
     shards: tuple[PlannedShard, ...]
     """The lane's shards."""
     roster: Roster

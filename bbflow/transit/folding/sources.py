@@ -100,7 +100,7 @@ class MappedSteps:
         return Inputs(
             tuple(self.steps.numbers[at] for at in wanted),
             tuple(self.steps.times[at] for at in wanted),
-            {name: self.plan.fills[name] for name in names},
+            {name: self.plan.encodings[name] for name in names},
             {name: tuple(self._values(shard, name, at, points) for at in wanted) for name in names},
             extremes=tuple(self._extremes(shard, names[0], at) for at in wanted),
             bytes=sum(form.bytes for form in forms) * len(wanted),

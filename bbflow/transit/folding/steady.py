@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from bbflow.operators import kernel
-from bbflow.operators.blocks import as_fill
+from bbflow.operators.decoding import fills_of, is_bare
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.family import Array
 from bbflow.operators.library import FIELDS, TYPES
@@ -78,8 +78,7 @@ class Table:
                 continue
             (name,) = shard.places
             if (name, dtype) not in fills:
-                fill = as_fill(plan.fills[name], dtype)
-                fills[name, dtype] = np.empty(0) if fill is None else fill
+                fills[name, dtype] = next(iter(fills_of(plan.encodings[name], dtype)), np.empty(0))
             fill = fills[name, dtype]
             assert shard.room is not None
             first, points = shard.room.extents[OUTER][0], prod(count)
@@ -105,11 +104,11 @@ def _steady_form(plan: FoldPlan, shard: PlannedShard) -> "tuple[int, np.dtype[An
     """Give which form a shard's block is, and its type and shape; None if the kernel can't take it as it lies."""
     if not _is_plain(plan.diagnostics[shard.key.diagnostic]) or shard.local is not None or len(shard.places) != 1:
         return None
-    ((node, at),) = shard.places.values()
+    ((name, (node, at)),) = shard.places.items()
     form = plan.layout.forms[at] if node == plan.node else None
     if form is None or form.spilled or not form.bytes or form.dtype not in TYPES:
         return None
-    return at, form.dtype, form.count
+    return (at, form.dtype, form.count) if is_bare(plan.encodings[name], form.dtype) else None
 
 
 def _is_plain(diagnostic: Diagnostic) -> bool:

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.cf import StreamAttributes
+from bbflow.cf import PACKING, StreamAttributes
 from bbflow.errors import ConfigError
 from bbflow.operators import Operator
+from bbflow.operators.decoding import decoded_dtype
 from bbflow.operators.diagnostic import Diagnostic, Each
 from bbflow.operators.family import DType
 from bbflow.operators.names.indices import same_units
@@ -24,8 +25,8 @@ ON_SCALE = ("mean", "minimum", "maximum", "median", "point")
 TEMPERATURES = ("K", "kelvin", "degC", "degF", "Celsius", "celsius", "degree_Celsius", "degrees_Celsius")
 OF_VALUES = frozenset(
     ("valid_min", "valid_max", "valid_range", "actual_range", "flag_values", "flag_masks", "flag_meanings")
-)
-"""Attributes that are about the single values of a variable, not about its statistics."""
+) | {"dtype", "_Unsigned", *PACKING}
+"""Attributes that are about the single values of a variable and how they are written, not about its statistics."""
 REFERENCES = frozenset(("ancillary_variables", "bounds", "cell_measures", "formula_terms", "grid_mapping"))
 """Attributes that name variables which the results don't have."""
 
@@ -77,8 +78,8 @@ def field_of(
     """
     _check_units(diagnostic, attributes)
     like = max((blocks[name] for name in diagnostic.of.variables), key=lambda block: len(block.shape))
-    types = {name: blocks[name].dtype for name in diagnostic.of.variables}
-    dtype = like.dtype if diagnostic.of.is_plain else diagnostic.of.dtype(types)
+    types = {name: decoded_dtype(attributes.encoding(name), blocks[name].dtype) for name in diagnostic.of.variables}
+    dtype = types[like.name] if diagnostic.of.is_plain else diagnostic.of.dtype(types)
     placement = placements.get(diagnostic.key)
     if placement is not None:
         return _placed(diagnostic, placement, placement.dtype(dtype), attributes, clock)
