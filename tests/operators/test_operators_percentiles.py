@@ -56,6 +56,17 @@ def assert_within_bound(operators, layout, state, values, fill=None):
             assert ranks_off(valid, valid.dtype.type(result[point]), q) <= (0 if q == 100 else bound)
 
 
+@pytest.mark.parametrize("q", [200 / 3, 100 / 3, 99.99999999999999])
+def test_a_percentage_of_many_digits_has_its_rank_among_many_values(q):
+    operators = percentiles([q], steps=10000)
+    values = np.arange(4000.0)
+    layout = StateLayout.of(operators, dtype=np.dtype("f8"), points=1)
+    state = bytearray(layout.nbytes)
+    fold_steps(layout, None, state, list(values[:, np.newaxis]))
+    off = ranks_off(values, operators[0].finalize(layout, state)[0], q)
+    assert off <= (operators[0].family.excess(np.array([4000]))[0] + 1) // 2
+
+
 @given(st.data())
 @settings(deadline=None, max_examples=100)
 def test_ranks_are_within_the_bound_for_any_cuts_and_any_tree_and_order_of_merges(data):

@@ -26,12 +26,18 @@ def percentile(views: Views, *, sketch: Sketch, q: float) -> Array:
     smallest value that weighs rank + e // 2 is at most (e + 1) // 2 ranks off.
     """
     count = views["count"].astype("i8")
-    share = Fraction(str(q)) / 100
-    rank = np.maximum(-(-count * share.numerator // share.denominator), 1)
+    rank = np.maximum(_ranks(count, Fraction(str(q)) / 100), 1)
     values = sketch.find(views, rank + sketch.excess(views["seen"]) // 2)
     values = np.where(rank >= count, views["max"], values)  # the largest is known exactly
     missing = np.array(np.nan, values.dtype if values.dtype.kind == "f" else "f8")
     return np.where(count > 0, values, missing)
+
+
+def _ranks(counts: Array, share: Fraction) -> Array:
+    """Give ceil(count * share), in Python's integers: a share of many digits doesn't fit into 64 bits with a count."""
+    different, place = np.unique(counts, return_inverse=True)
+    ranks = [-(-count * share.numerator // share.denominator) for count in different.tolist()]
+    return np.array(ranks, "i8")[place.reshape(counts.shape)]
 
 
 def rank_error(views: Views, *, sketch: Sketch) -> Array:
