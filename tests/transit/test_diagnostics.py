@@ -6,7 +6,7 @@ import pytest
 import streams
 import xarray as xr
 
-from bbflow.errors import StreamError
+from bbflow.errors import ConfigError, StreamError
 
 UNITS = "hours since 2000-11-15"
 MONDAY = cftime.datetime(2000, 11, 13, calendar="standard")
@@ -178,6 +178,7 @@ def test_a_week_belongs_to_the_month_in_which_it_ends(fast):
     assert_same(results["weekly_month_count"], weekly.count())
 
 
+NOT_A_TIME = [np.nan, 0.0, np.inf, 24.0]
 LATE = [0.0, 24.0, 48.0, 48.0, 12.0, 72.0, 144.0, 100.0, 168.0]
 
 
@@ -190,6 +191,21 @@ def test_late_steps_are_left_out_and_gaps_are_counted(tmp_path):
     assert results["steps_run"].values.tolist() == [6]
     assert results["missing_run"].values.tolist() == [2]
     assert (results.attrs["bbflow_late_steps"], results.attrs["bbflow_missing_steps"]) == (3, 2)
+
+
+def test_a_step_without_a_number_for_its_time_is_left_out(tmp_path):
+    streams.store(
+        tmp_path, {"tas": np.arange(4.0)[:, None, None] * np.ones((4, 2, 3))}, NOT_A_TIME, attributes("noleap")
+    )
+    results = streams.analyse(tmp_path, {"operators": {"tas": ["mean"]}, "windows": ["run"]})
+    assert results["tas_run_mean"].values.ravel().tolist() == [2.0] * 6
+    assert results.attrs["bbflow_late_steps"] == 2
+
+
+def test_a_time_that_is_no_date_is_an_error(tmp_path):
+    streams.store(tmp_path, {"tas": np.zeros((2, 2, 3))}, [0.0, 9.97e36], attributes("noleap"))
+    with pytest.raises(ConfigError, match=r"9.97e\+36 hours since .* is no date"):
+        streams.analyse(tmp_path, {"operators": {"tas": ["mean"]}})
 
 
 def test_a_late_step_may_be_an_error(tmp_path):

@@ -1,5 +1,6 @@
 """Which spans are alive and which end, against a plain look at all steps."""
 
+import math
 from datetime import timedelta
 
 import cftime
@@ -102,6 +103,8 @@ def test_gaps_are_counted_by_the_interval_and_late_steps_are_told():
     assert timeline.is_late(29.0)
     assert not timeline.is_late(31.0)
     assert timeline.is_late(31.0, 31.0)
+    assert timeline.is_late(math.nan)
+    assert timeline.is_late(math.inf)
     assert (timeline.late, timeline.missing) == (2, 2)
     (closing,) = timeline.closing(None)
     assert (closing.whole.steps, closing.whole.missing) == (4, 2)

@@ -68,8 +68,17 @@ class Clock:
         return {"long_name": "step of the simulation"} if self.by_steps else {"standard_name": "time"}
 
     def date(self, value: float) -> cftime.datetime:
-        """Give the date that a number stands for, to the microsecond; of a step's number one that nobody sees."""
-        return cftime.num2date(value, *self._reckoning)
+        """Give the date that a number stands for, to the microsecond; of a step's number one that nobody sees.
+
+        Raises
+        ------
+        ConfigError
+            If it is too large for one.
+        """
+        try:
+            return cftime.num2date(value, *self._reckoning)
+        except OverflowError:
+            raise ConfigError(f"{value:g} {self.units} is no date: let the program write each step's time") from None
 
     def dates(self, values: Sequence[float]) -> list[cftime.datetime]:
         """Give the dates of finite numbers; a hundred take hardly longer than two."""

@@ -1,5 +1,6 @@
 """Which spans of time are alive, which end, and which steps are late or missing; without any I/O."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -96,9 +97,12 @@ class Timeline:
         return tuple(sorted(self._spans[window.name]))
 
     def is_late(self, time: float, before: float | None = None) -> bool:
-        """Whether a step isn't later than the one before it, by default the last one that was taken."""
+        """Whether a step isn't later than the one before it, by default the last one that was taken.
+
+        One whose time is no number, or infinite, isn't.
+        """
         last = self.last if before is None else before
-        return last is not None and time <= last
+        return not math.isfinite(time) or (last is not None and time <= last)
 
     def closing(self, keys: Keys | None) -> list[Closing]:
         """Give what ends before a step with some spans, or with the stream.
