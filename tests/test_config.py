@@ -54,6 +54,13 @@ def test_a_stream_and_its_operators_are_enough():
         ({"operators": {"t": {"of": "tas", "then": "pr > 1", "operators": ["max"]}}}, "then: 'pr' is not known here"),
         ({"operators": {"tas": ["mean", "monmean"]}}, "is there twice"),
         (
+            {"operators": {"tas": ["mean", {"filter": {"above": 3, "name": "month_mean"}}]}},
+            "tas_month_mean is there twice",
+        ),
+        ({"operators": {"time": [{"mean": {"name": "bnds"}}]}}, "time_month_bnds is there twice"),
+        ({"operators": {"steps": {"of": "a", "operators": [{"filter": {"above": 1, "name": "run"}}]}}}, "steps_run is"),
+        ({"operators": {"a": ["median"], "a_x2F_b": ["mean"], "a/b": ["mean"]}}, "a/b_month_mean is there twice"),
+        (
             {
                 "operators": {
                     "tas": ["mean"],

@@ -1,6 +1,6 @@
 """Diagnostics: what is computed of one field, from the stream's variables to the statistics over windows."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from bbflow.operators.parse import FILTER, parse_operators
 from bbflow.operators.space import Space, parse_space
 from bbflow.operators.transforms import Transform, parse_transforms
 from bbflow.operators.windows import Window, parse_windows
+from bbflow.stored_names import stored_name
 
 VALUE = "value"
 """What `then` calls the values that it gets."""
@@ -150,16 +151,34 @@ def _check_windows(diagnostics: Iterable[Diagnostic]) -> None:
 
 
 def _check_results(diagnostics: Iterable[Diagnostic]) -> None:
-    """See that no two results have one name."""
-    names: set[str] = set()
+    """See that no two things in the results have one name."""
+    taken: dict[str, Any] = {}
     for item in diagnostics:
-        own = [f"{item.name}_{window.name}_{operator.name}" for window in item.windows for operator in item.operators]
-        twice = sorted(names.intersection(own))
-        if twice:
-            raise ConfigError(
-                f"operators of {item.name}: the result {twice[0]} is there twice: take one out, or give it a 'name'"
-            )
-        names.update(own)
+        for name, what in _written(item):
+            if taken.setdefault(stored_name(name), what) != what:
+                raise ConfigError(
+                    f"operators of {item.name}: the result {name} is there twice, or something else in the results has "
+                    "its name: take one out, or give it a 'name'"
+                )
+
+
+def _written(item: Diagnostic) -> Iterator[tuple[str, Any]]:
+    """Give the names of what a diagnostic puts into the results, each with what is the same if others put it there."""
+    for window in item.windows:
+        for axis in (
+            f"time_{window.name}",
+            f"time_{window.name}_bnds",
+            f"steps_{window.name}",
+            f"missing_{window.name}",
+        ):
+            yield axis, window
+        for operator in item.operators:
+            yield f"{item.name}_{window.name}_{operator.name}", (item.key, window.name, operator.name)
+    for operator in item.operators:
+        if operator.axis is not None:
+            axis = f"{item.name}_{operator.name}_{operator.axis.name}"
+            yield from ((name, operator.axis) for name in (axis, f"{axis}_bnds"))
+    yield from ((f"{item.name}_{table.name}", (item.key, table.name)) for table in item.filters)
 
 
 def check_keys(content: Any, valid: Iterable[str]) -> None:
