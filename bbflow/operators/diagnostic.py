@@ -165,13 +165,8 @@ def _check_results(diagnostics: Iterable[Diagnostic]) -> None:
 def _written(item: Diagnostic) -> Iterator[tuple[str, Any]]:
     """Give the names of what a diagnostic puts into the results, each with what is the same if others put it there."""
     for window in item.windows:
-        for axis in (
-            f"time_{window.name}",
-            f"time_{window.name}_bnds",
-            f"steps_{window.name}",
-            f"missing_{window.name}",
-        ):
-            yield axis, window
+        names = (f"{begin}_{window.name}" for begin in ("time", "steps", "missing"))
+        yield from ((name, window) for name in (*names, f"time_{window.name}_bnds"))
         for operator in item.operators:
             yield f"{item.name}_{window.name}_{operator.name}", (item.key, window.name, operator.name)
     for operator in item.operators:

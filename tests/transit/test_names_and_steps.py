@@ -139,6 +139,7 @@ with adios2.Stream(io, "model", "w") as stream:
     for n in range(4):
         stream.begin_step()
         stream.write("time", 1.0 * n)
+        stream.write("told", f"step {n}")
         if n == 0:
             stream.write("/data/x", np.arange(3.0), [3], [0], [3])
             stream.write("/data/height", np.arange(3.0), [3], [0], [3])
@@ -192,6 +193,13 @@ def test_names_that_are_paths_stay_in_their_store(buffer, tmp_path):
 def test_what_needs_dates_says_so(buffer, tmp_path, changes, says):
     write(tmp_path, buffer)
     refused(tmp_path, buffer, says, **changes)
+
+
+def test_an_operator_on_a_string_is_refused(buffer, tmp_path):
+    write_paths(tmp_path, buffer, "a")
+    refused(
+        tmp_path, buffer, "told is a GlobalValue of type string: operators need numbers", operators={"told": ["mean"]}
+    )
 
 
 def test_two_names_that_would_be_one_are_refused(buffer, tmp_path):

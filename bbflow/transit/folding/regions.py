@@ -52,7 +52,7 @@ def regions(diagnostic: Diagnostic, forms: Mapping[str, Sequence[PlacedForm]]) -
     single: dict[str, Place] = {}
     for name in diagnostic.variables:
         for place, form in forms.get(name, ()):
-            _check_foldable(form)
+            check_foldable(form)
             if form.shape and not form.bytes:
                 continue  # a rank that has no points
             if form.shape:
@@ -112,7 +112,14 @@ def singles_of(layout: Layout, variable: str) -> tuple[int, ...]:
     return tuple(number for number, at in enumerate(layout.singles) if layout.forms[at].name == variable)
 
 
-def _check_foldable(form: Form) -> None:
+def check_foldable(form: Form) -> None:
+    """See that a variable's block can be folded.
+
+    Raises
+    ------
+    ConfigError
+        If not.
+    """
     if form.kind not in ("GlobalArray", "GlobalValue") or form.type == "string":
         raise ConfigError(
             f"{form.name} is a {form.kind} of type {form.type}: operators need numbers in a global array or "

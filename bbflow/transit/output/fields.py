@@ -17,6 +17,7 @@ from bbflow.operators.space import Placement
 from bbflow.operators.windows.calendars import Clock
 from bbflow.records import Block, BlockForm
 from bbflow.stored_names import stored_name
+from bbflow.transit.folding.regions import check_foldable
 
 DIFFERENCES = ("range", "standard_deviation", "variance")
 """CF's methods that make differences of temperatures (CF conventions 1.11, section 3.1.2 and appendix E)."""
@@ -74,9 +75,11 @@ def field_of(
     Raises
     ------
     ConfigError
-        If a variable has other units than the diagnostic takes it to have.
+        If a variable has other units than the diagnostic takes it to have, or can't be folded.
     """
     _check_units(diagnostic, attributes)
+    for name in diagnostic.variables:
+        check_foldable(blocks[name])
     like = max((blocks[name] for name in diagnostic.of.variables), key=lambda block: len(block.shape))
     types = {name: decoded_dtype(attributes.encoding(name), blocks[name].dtype) for name in diagnostic.of.variables}
     dtype = types[like.name] if diagnostic.of.is_plain else diagnostic.of.dtype(types)
