@@ -1,16 +1,19 @@
 """The end of a run in words: what there is, what is missing, and how to get it."""
 
+import shlex
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
 from bbflow.cf import STEP
 from bbflow.course import Course, KeepsRun
+from bbflow.drain.stores import rescued_stores
 from bbflow.errors import NodeError
 from bbflow.growing import set_attributes, shown_attributes, shown_shapes
 from bbflow.landing.client import NodeClient
 from bbflow.landing.contact import NodeAddress, read_contact
 
-RESULTS, RESCUED = "results.zarr", Path("rescued", "raw.zarr")
+RESULTS, RESCUED = "results.zarr", "rescued"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,22 +23,31 @@ class Left:
     spans: int
     """Spans of all windows in the results."""
     last_step: int
-    """Last step that is in them; -1 if none is."""
-    rescued: int
+    """The run's last step that is in them; -1 if none is."""
+    rescued: int = 0
     """Steps that were rescued."""
+    store: Path | None = None
+    """Where they are."""
 
     @classmethod
-    def of(cls, output: Path) -> "Left":
-        """Look into an output."""
-        results, rescued = shown_shapes(output / RESULTS), shown_shapes(output / RESCUED)
+    def of(cls, output: Path, before: Collection[Path] = ()) -> "Left":
+        """Look into an output; some stores of rescued steps may have been there before the run."""
+        results = shown_shapes(output / RESULTS)
         times = [shape[0] for name, shape in results.items() if name.startswith("time_") and len(shape) == 1]
         last = int(shown_attributes(output / RESULTS).get("bbflow_last_step", -1))
-        return cls(sum(times), last, rescued.get(STEP, (0,))[0])
+        store = next((store for store in rescued_stores(output / RESCUED) if store not in before), None)
+        return cls(sum(times), last, shown_shapes(store).get(STEP, (0,))[0] if store else 0, store)
 
 
 def is_complete(output: Path) -> bool:
     """Whether the results say that they are."""
     return shown_attributes(output / RESULTS).get("bbflow_status") == "complete"
+
+
+def begin_in(output: Path) -> None:
+    """Let the results of an earlier run, with which one goes on, have no step of its own yet."""
+    if (output / RESULTS).exists():
+        set_attributes(output / RESULTS, bbflow_last_step=-1)
 
 
 def mark_incomplete(output: Path, course: Course) -> None:
@@ -44,7 +56,9 @@ def mark_incomplete(output: Path, course: Course) -> None:
         set_attributes(output / RESULTS, bbflow_status="incomplete", bbflow_failure=course.failure)
 
 
-def describe_ending(config: Path, stream: str, output: Path, course: Course, left: Left) -> list[str]:
+def describe_ending(
+    config: Path, stream: str, output: Path, course: Course, left: Left, continued: Path | None = None
+) -> list[str]:
     """Say where the results are, what they lack, and where that is.
 
     Parameters
@@ -55,15 +69,20 @@ def describe_ending(config: Path, stream: str, output: Path, course: Course, lef
         As it ended.
     left
         What is there.
+    continued
+        What it went on from: the output of an earlier run, or the state in it.
     """
     lines = [f"results in {output / RESULTS}"] if left.spans else []
     if not course.failure:
         return lines or ["nothing was folded: there are no results"]
-    lines.append(f"THE STATISTICS ARE INCOMPLETE: {course.failure}; {_extent(left)}")
-    if left.rescued:
-        lines.append(f"{left.rescued} steps that were not folded are in {output / RESCUED}, with all variables")
-        first = "mend the cause" if left.last_step >= 0 else "mend the cause, give another output"
-        lines += [f"to have their statistics, {first} and run:", f"  {_again(config, output, stream, left)}"]
+    lines.append(f"THE STATISTICS ARE INCOMPLETE: {course.failure}; {_extent(left, continued)}")
+    if left.rescued and left.store:
+        lines.append(f"{left.rescued} steps that were not folded are in {left.store}, with all variables")
+        before = output if left.last_step >= 0 else continued
+        is_there = before is not None and output.resolve() in (before.resolve(), before.resolve().parent)
+        first = "mend the cause" if is_there else "mend the cause, give another output"
+        again = _again(config, before, left.store, stream, left.last_step)
+        lines += [f"to have their statistics, {first} and run:", f"  {again}"]
     if course.keeping is KeepsRun.RESCUED and not left.rescued:
         lines.append("no step was left to rescue")
     if course.keeping is KeepsRun.LEFT:
@@ -71,18 +90,21 @@ def describe_ending(config: Path, stream: str, output: Path, course: Course, lef
     return lines
 
 
-def _extent(left: Left) -> str:
+def _extent(left: Left, continued: Path | None) -> str:
     """Say how far the results go."""
     if left.last_step >= 0:
         return f"they end with step {left.last_step}"
-    return "windows that were open could not be published" if left.spans else "there are none"
+    if not left.spans:
+        return "there are none"
+    return "windows that were open could not be published" if continued is None else "they have no step of this run"
 
 
-def _again(config: Path, output: Path, stream: str, left: Left) -> str:
-    """Give the command that folds what was rescued, after what was folded."""
-    begins = f" --continue {output}" if left.last_step >= 0 else ""
-    after = f" --after {left.last_step}" if left.last_step >= 0 else ""
-    return f"bbflow run {config}{begins} -- bbflow replay {output / RESCUED} --stream {stream}{after}"
+def _again(config: Path, before: Path | None, store: Path, stream: str, last_step: int) -> str:
+    """Give the command that folds what was rescued, after what was folded before."""
+    begins = ["--continue", str(before)] if before is not None else []
+    after = ["--after", str(last_step)] if last_step >= 0 else []
+    replay = ["bbflow", "replay", str(store), "--stream", stream, *after]
+    return shlex.join(["bbflow", "run", str(config), *begins, "--", *replay])
 
 
 def describe_held(config: Path, stream: str, contact: Path, course: Course) -> list[str]:
@@ -99,16 +121,17 @@ def describe_held(config: Path, stream: str, contact: Path, course: Course) -> l
     """
     if course.keeping is not KeepsRun.HELD:
         return []
+    where = ["--contact", str(contact)]
     again = [
-        f"bbflow node --name {node.name} --directory {Path(node.directory).parent} --contact {contact} &"
+        shlex.join(["bbflow", "node", "--name", node.name, "--directory", str(Path(node.directory).parent), *where])
         for node in read_contact(contact)
         if not is_running(node)
     ]
-    publish = [] if course.published else [f"bbflow fold {config} --contact {contact} --finish"]
-    rescue = f"bbflow rescue {stream} --contact {contact} --output rescued --take-over"
+    publish = [] if course.published else [shlex.join(["bbflow", "fold", str(config), *where, "--finish"])]
+    rescue = shlex.join(["bbflow", "rescue", stream, *where, "--output", "rescued", "--take-over"])
     return [
         "STEPS ARE STILL ON THE BB NODES: neither results nor rescue could be written. When the cause is mended:",
-        *(f"  {line}" for line in [*again, *publish, rescue]),
+        *(f"  {line}" for line in [*(f"{command} &" for command in again), *publish, rescue]),
     ]
 
 

@@ -1,26 +1,28 @@
 from pathlib import Path
 
 from bbflow.course import Course, KeepsRun
-from bbflow.ending import Left, describe_ending, describe_held
+from bbflow.ending import Left, begin_in, describe_ending, describe_held
+from bbflow.growing import GrowingZarr
 from bbflow.landing.contact import NodeAddress, add_node, contact_key
 
 FAILED = Course(keeping=KeepsRun.RESCUED, failure="the analysis was killed by SIGKILL")
+STORE = Path("out/rescued/raw.zarr")
 
 
-def told(course, left):
-    return describe_ending(Path("a.yml"), "climate", Path("out"), course, left)
+def told(course, left, continued=None):
+    return describe_ending(Path("a.yml"), "climate", Path("out"), course, left, continued)
 
 
 def test_a_run_that_went_well_says_where_its_results_are():
-    assert told(Course(), Left(3, 99, 0)) == ["results in out/results.zarr"]
+    assert told(Course(), Left(3, 99)) == ["results in out/results.zarr"]
 
 
 def test_results_are_not_named_where_nothing_was_folded():
-    assert told(Course(), Left(0, -1, 0)) == ["nothing was folded: there are no results"]
+    assert told(Course(), Left(0, -1)) == ["nothing was folded: there are no results"]
 
 
 def test_what_a_failed_analysis_left_goes_on_from_its_last_step():
-    lines = told(FAILED, Left(2, 23, 106))
+    lines = told(FAILED, Left(2, 23, 106, STORE))
     assert lines[0] == "results in out/results.zarr"
     assert lines[1].endswith("was killed by SIGKILL; they end with step 23")
     again = "bbflow run a.yml --continue out -- bbflow replay out/rescued/raw.zarr --stream climate --after 23"
@@ -28,14 +30,50 @@ def test_what_a_failed_analysis_left_goes_on_from_its_last_step():
 
 
 def test_what_was_rescued_without_results_needs_another_output():
-    lines = told(FAILED, Left(0, -1, 106))
+    lines = told(FAILED, Left(0, -1, 106, STORE))
     assert "there are none" in lines[0]
     assert "another output" in lines[-2]
     assert "--continue" not in lines[-1]
 
 
+def test_what_was_rescued_of_a_run_that_went_on_from_another_goes_on_from_that_too():
+    lines = told(FAILED, Left(2, -1, 106, Path("out/rescued/raw_2.zarr")), Path("out/state.bbflow"))
+    assert lines[1].endswith("they have no step of this run")
+    assert lines[2] == "106 steps that were not folded are in out/rescued/raw_2.zarr, with all variables"
+    assert "another output" not in lines[3]
+    again = "bbflow run a.yml --continue out/state.bbflow -- bbflow replay out/rescued/raw_2.zarr --stream climate"
+    assert lines[4].strip() == again
+    assert "another output" in told(FAILED, Left(0, -1, 106, STORE), Path("before"))[2]
+
+
+def test_commands_are_quoted_for_the_shell():
+    output = Path("my out")
+    lines = describe_ending(Path("the run's.yml"), "a b", output, FAILED, Left(2, 3, 4, output / "rescued/raw.zarr"))
+    assert lines[-1].strip() == (
+        """bbflow run 'the run'"'"'s.yml' --continue 'my out' -- bbflow replay 'my out/rescued/raw.zarr' """
+        "--stream 'a b' --after 3"
+    )
+
+
+def test_an_earlier_run_s_last_step_and_rescued_steps_are_not_those_of_the_run_that_goes_on(tmp_path):
+    write(tmp_path / "rescued/raw.zarr", "bbflow_step", 5)
+    write(tmp_path / "results.zarr", "time_run", 1, bbflow_last_step=99)
+    before = [tmp_path / "rescued/raw.zarr"]
+    assert Left.of(tmp_path) == Left(1, 99, 5, *before)
+    begin_in(tmp_path)
+    assert Left.of(tmp_path, before) == Left(1, -1)
+    write(tmp_path / "rescued/raw_2.zarr", "bbflow_step", 5)
+    assert Left.of(tmp_path, before) == Left(1, -1, 5, tmp_path / "rescued/raw_2.zarr")
+
+
+def write(path, name, length, **attributes):
+    store = GrowingZarr(path)
+    store.create(name, ("time",), (length,), "i8", {})
+    store.commit(**attributes)
+
+
 def test_open_windows_that_could_not_be_published_are_said():
-    assert "windows that were open" in told(FAILED, Left(2, -1, 0))[1]
+    assert "windows that were open" in told(FAILED, Left(2, -1))[1]
 
 
 def test_what_could_not_be_published_is_published_by_a_command_that_is_said(tmp_path):

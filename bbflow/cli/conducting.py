@@ -14,7 +14,8 @@ from bbflow.cli.check import tell_before
 from bbflow.cli.fold import command_of, configured
 from bbflow.config import Config
 from bbflow.course import Course, KeepsRun, Part
-from bbflow.ending import Left, describe_ending, describe_held, is_complete, mark_incomplete
+from bbflow.drain.stores import rescued_stores
+from bbflow.ending import Left, begin_in, describe_ending, describe_held, is_complete, mark_incomplete
 from bbflow.errors import MissingToolError, NodeError, describe
 from bbflow.events import EVENTS_FILE
 from bbflow.landing.contact import read_contact
@@ -70,6 +71,7 @@ def conduct(
         Progress() as progress,
     ):
         analysis = command_of(options, str(contact))
+        others = rescued_stores(config.output / RESCUED_DIRECTORY)
         rescue = [sys.executable, "-m", "bbflow", "rescue", config.stream, "--contact", str(contact)]
         rescue += ["--output", str(config.output / RESCUED_DIRECTORY), "--time", config.time.variable]
         rescue += ["--owner", owner]
@@ -91,7 +93,7 @@ def conduct(
         code = supervisor.run(command, environment)
         if embedded is not None and supervisor.course.keeping is KeepsRun.HELD:
             embedded.leave()
-    _tell_ending(options.config, config, contact, supervisor.course, draws_report=not options.no_report)
+    _tell_ending(options.config, config, contact, supervisor.course, others, draws_report=not options.no_report)
     return code
 
 
@@ -114,17 +116,29 @@ def _claimed(config: Config, contact: Path, owner: str, *, take_over: bool, pati
             time.sleep(POLL_S)
 
 
-def _tell_ending(file: Path, config: Config, contact: Path, course: Course, *, draws_report: bool) -> None:
-    """Say how the run ended; what can't be written any more must not change its exit code."""
+def _tell_ending(
+    file: Path, config: Config, contact: Path, course: Course, others: Sequence[Path], *, draws_report: bool
+) -> None:
+    """Say how the run ended; what can't be written any more must not change its exit code.
+
+    Parameters
+    ----------
+    file, config, contact, course
+        The run's.
+    others
+        Stores of rescued steps that were there before it.
+    draws_report
+        Whether there is to be one.
+    """
     output = config.output
     try:
         mark_incomplete(output, course)
-        left = Left.of(output)
+        left = Left.of(output, others)
         report = [f"report in {_drawn(output)}"] if draws_report and left.spans else []
     except OSError as error:
-        left, report = Left.of(output), [f"there is no report: {describe(error)}"]
+        left, report = Left.of(output, others), [f"there is no report: {describe(error)}"]
     held = describe_held(file, config.stream, contact, course)
-    for line in [*describe_ending(file, config.stream, output, course, left), *held, *report]:
+    for line in [*describe_ending(file, config.stream, output, course, left, config.continued), *held, *report]:
         print(f"bbflow: {line}", flush=True)
 
 
@@ -150,6 +164,7 @@ def _output(config: Config, *, overwrite: bool, goes_on: bool) -> Iterator[str]:
     with held_output(config.output):
         if goes_on:
             _put_events_aside(config.output)
+            begin_in(config.output)
         else:
             clear_output(config.output, overwrite=overwrite)
         yield owner_of(config.output)

@@ -1,7 +1,7 @@
-"""Write the steps that BB nodes hold of a stream to raw.zarr, without folding anything, and let go of them.
+"""Write the steps that BB nodes hold of a stream to a raw.zarr, without folding anything, and let go of them.
 
 It takes over from an analysis that has failed. All variables are written; statistics can be had of them later
-(`bbflow replay`).
+(`bbflow replay`). A directory has a store for each stream that was rescued to it: raw.zarr, raw_2.zarr and so on.
 
 Example:
   bbflow rescue climate --contact contact.json --output rescued --take-over
@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("stream", help="name of the stream")
     parser.add_argument("--contact", type=Path, required=True, help="contact file of the BB nodes")
-    parser.add_argument("--output", type=Path, default=Path("rescued"), help="directory for raw.zarr")
+    parser.add_argument("--output", type=Path, default=Path("rescued"), help="directory for the store")
     parser.add_argument("--take-over", action="store_true", help="also if the stream belongs to an analysis")
     parser.add_argument("--owner", default="", help="whose analysis it goes on for, as the nodes know it")
     parser.add_argument("--time", default="time", metavar="VARIABLE", help="the steps' time (default: time)")
@@ -29,5 +29,5 @@ def run(options: argparse.Namespace) -> int:
     """Run the command."""
     whose = {"owner": options.owner, "take_over": options.take_over}
     rescued = Rescue(options.contact, options.stream, options.output, options.time, **whose).run()
-    print(f"bbflow: {rescued.steps} steps rescued to {options.output / 'raw.zarr'}", file=sys.stderr)
+    print(f"bbflow: {rescued.steps} steps rescued to {rescued.store}", file=sys.stderr)
     return 0 if rescued.complete else INCOMPLETE

@@ -1,9 +1,10 @@
-"""The rescue: what nodes hold of a stream goes to ``raw.zarr``, by nothing but the stream's name.
+"""The rescue: what nodes hold of a stream goes to a ``raw.zarr`` of its own, by nothing but the stream's name.
 
 It needs no Dask, no operators, no calendar and not all nodes: what has ended an analysis must not end the rescue.
 """
 
 import math
+import os
 import queue
 import sys
 from collections.abc import Sequence
@@ -16,13 +17,14 @@ from bbflow.cf import STEP, StreamAttributes
 from bbflow.config import Config, RawConfig, TimeConfig
 from bbflow.drain.coordinates import write_coordinates
 from bbflow.drain.draining import Draining, RawStep
+from bbflow.drain.stores import unused_store
 from bbflow.drain.writing import drain_steps
 from bbflow.errors import BbflowError, NodeError
-from bbflow.growing import shown_dimension, zarr_files
+from bbflow.growing import shown_dimension, shown_shapes, zarr_files
 from bbflow.landing.client import NodeClient
 from bbflow.landing.contact import NodeAddress, read_contact
 from bbflow.view.blocks import Array, BlockReader
-from bbflow.view.consumers import RESCUE, Consumers, no_checkpoint
+from bbflow.view.consumers import RESCUE, Consumers
 from bbflow.view.layout import PlacedBlock
 from bbflow.view.stream import StreamView
 from bbflow.view.watch import Watcher
@@ -35,8 +37,10 @@ BATCH_STEPS = 16
 class Rescued:
     """What a rescue has done."""
 
+    store: Path
+    """Where the steps are."""
     steps: int
-    """Steps in the store."""
+    """How many."""
     complete: bool
     """Whether every writer closed the stream in order."""
 
@@ -68,7 +72,8 @@ class Rescue:
     stream
         The stream.
     output
-        Directory for ``raw.zarr``.
+        Directory for the store. A rescue that is started again goes on with its own; those of other streams stay as
+        they are.
     time_variable
         Single value that is the steps' time; steps are counted if the first one lacks it.
 
@@ -98,8 +103,8 @@ class Rescue:
         known = read_contact(contact)
         nodes = _answering(known)
         self._contact, self._stream, self._time = contact, stream, time_variable
-        self._store = output / "raw.zarr"
         self._consumers = Consumers(nodes, stream, [RESCUE], owner, take_over=take_over)
+        self._store = self._own_store(output)
         names = [node.name for node in nodes]
         cursors = {node: step for node, (step, _) in self._consumers.of(RESCUE).items()}
         self._view = StreamView(names, dict.fromkeys(names, -1), whole=len(nodes) == len(known))
@@ -126,7 +131,8 @@ class Rescue:
                 self._take_news()
                 self._drain()
             self._consumers.drop()
-            return Rescued(self._draining.count, self._view.status == "closed")
+            steps = shown_shapes(self._store).get(STEP, (0,))[0]  # it may all have been done before this was started
+            return Rescued(self._store, steps, self._view.status == "closed")
         finally:
             for watcher in self._watchers:
                 watcher.stop()
@@ -152,10 +158,21 @@ class Rescue:
 
     def _pass(self, through: int) -> None:
         self._draining.cursor = through
-        self._consumers.commit(RESCUE, through, self._view.taking_part, no_checkpoint)
+        self._consumers.commit(RESCUE, through, self._view.taking_part, self._checkpoint)
         self._view.forget(through)
 
+    def _own_store(self, output: Path) -> Path:
+        """Give the store that an earlier rescue of this very stream has begun in a directory, else a new one."""
+        begun = (Path(os.fsdecode(checkpoint)) for _, checkpoint in self._consumers.of(RESCUE).values() if checkpoint)
+        names = [path.name for path in begun if path.parent == output.resolve()]
+        return output / names[0] if names else unused_store(output)
+
+    def _checkpoint(self, node: str) -> bytes:
+        return os.fsencode(self._store.resolve())
+
     def _open(self, number: int) -> None:
+        for node, (step, _) in self._consumers.of(RESCUE).items():  # before anything is in the store
+            self._consumers.commit(RESCUE, max(step, self._draining.cursor), [node], self._checkpoint)
         # Of the first step that is held, a node may have let go of the time; steps go on along what is there already.
         axis = shown_dimension(self._store, STEP)
         has_time = self._time_of(number) is not None if axis is None else axis != STEP

@@ -81,7 +81,7 @@ def clear_output(output: Path, *, overwrite: bool) -> None:
             top = output / path.relative_to(output).parts[0]
             raise ConfigError(f"{top} is there from an earlier run: give another output, or --overwrite")
     for path in (path for directory in directories for path in foreign(directory)):
-        if not STORES.isdisjoint(path.parts):
+        if any(part.endswith(".zarr") for part in path.relative_to(output).parts):
             raise ConfigError(f"{path} is in the way, and bbflow didn't make it: move it, or give another output")
     for directory in directories:
         clear(directory)

@@ -1,0 +1,17 @@
+"""Where rescues write to: each stream has a store of its own, beside those of others."""
+
+from itertools import count
+from pathlib import Path
+
+PATTERN = "raw*.zarr"
+
+
+def rescued_stores(directory: Path) -> list[Path]:
+    """Give the stores in a directory of rescues."""
+    return sorted(directory.glob(PATTERN))
+
+
+def unused_store(directory: Path) -> Path:
+    """Give a path for one more store: ``raw.zarr``, ``raw_2.zarr`` and so on."""
+    names = (f"raw_{number}.zarr" if number > 1 else "raw.zarr" for number in count(1))
+    return next(path for path in map(directory.joinpath, names) if not path.exists())
