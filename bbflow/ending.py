@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bbflow.cf import STEP
 from bbflow.course import Course, KeepsRun
-from bbflow.drain.stores import rescued_stores
+from bbflow.drain.stores import left_out_of, rescued_stores
 from bbflow.errors import NodeError
 from bbflow.growing import set_attributes, shown_attributes, shown_shapes
 from bbflow.landing.client import NodeClient
@@ -28,6 +28,8 @@ class Left:
     """Steps that were rescued."""
     store: Path | None = None
     """Where they are."""
+    left_out: tuple[str, ...] = ()
+    """Variables that aren't there, at least of some steps, each with the reason."""
 
     @classmethod
     def of(cls, output: Path, before: Collection[Path] = ()) -> "Left":
@@ -36,7 +38,9 @@ class Left:
         times = [shape[0] for name, shape in results.items() if name.startswith("time_") and len(shape) == 1]
         last = int(shown_attributes(output / RESULTS).get("bbflow_last_step", -1))
         store = next((store for store in rescued_stores(output / RESCUED) if store not in before), None)
-        return cls(sum(times), last, shown_shapes(store).get(STEP, (0,))[0] if store else 0, store)
+        if store is None:
+            return cls(sum(times), last)
+        return cls(sum(times), last, shown_shapes(store).get(STEP, (0,))[0], store, left_out_of(store))
 
 
 def is_complete(output: Path) -> bool:
@@ -77,7 +81,9 @@ def describe_ending(
         return lines or ["nothing was folded: there are no results"]
     lines.append(f"THE STATISTICS ARE INCOMPLETE: {course.failure}; {_extent(left, continued)}")
     if left.rescued and left.store:
-        lines.append(f"{left.rescued} steps that were not folded are in {left.store}, with all variables")
+        but = " but these:" if left.left_out else ""
+        lines.append(f"{left.rescued} steps that were not folded are in {left.store}, with all variables{but}")
+        lines += [f"  {text}" for text in left.left_out]
         before = output if left.last_step >= 0 else continued
         is_there = before is not None and output.resolve() in (before.resolve(), before.resolve().parent)
         first = "mend the cause" if is_there else "mend the cause, give another output"

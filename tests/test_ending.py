@@ -46,6 +46,12 @@ def test_what_was_rescued_of_a_run_that_went_on_from_another_goes_on_from_that_t
     assert "another output" in told(FAILED, Left(0, -1, 106, STORE), Path("before"))[2]
 
 
+def test_what_was_left_out_of_the_rescue_is_named():
+    lines = told(FAILED, Left(2, 23, 106, STORE, ("said: text", "own: a local array")))
+    assert lines[2].endswith("with all variables but these:")
+    assert lines[3:5] == ["  said: text", "  own: a local array"]
+
+
 def test_commands_are_quoted_for_the_shell():
     output = Path("my out")
     lines = describe_ending(Path("the run's.yml"), "a b", output, FAILED, Left(2, 3, 4, output / "rescued/raw.zarr"))

@@ -30,4 +30,6 @@ def run(options: argparse.Namespace) -> int:
     whose = {"owner": options.owner, "take_over": options.take_over}
     rescued = Rescue(options.contact, options.stream, options.output, options.time, **whose).run()
     print(f"bbflow: {rescued.steps} steps rescued to {rescued.store}", file=sys.stderr)
+    for text in rescued.left_out:
+        print(f"bbflow: left out there: {text}", file=sys.stderr)
     return 0 if rescued.complete else INCOMPLETE

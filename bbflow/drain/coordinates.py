@@ -34,8 +34,11 @@ class CoordinateStore(Protocol):
 
 def write_coordinates(first: CoordinateStep, stores: Sequence[CoordinateStore], attributes: StreamAttributes) -> None:
     """Copy the coordinate variables (1-D, named as a dimension) of a step into the stores that lack them."""
-    arrays = [block for _, block in first.placed if block.shape]
-    axes = {block.name for block in arrays if len(block.shape) == 1}
+    arrays = [block for _, block in first.placed if block.kind == "GlobalArray"]
+    forms: dict[str, set[tuple[str, tuple[int, ...]]]] = {}
+    for block in arrays:
+        forms.setdefault(block.name, set()).add((block.type, block.shape))
+    axes = {name for name, own in forms.items() if len(own) == 1 and all(len(shape) == 1 for _, shape in own)}
     dims = {dim for block in arrays for dim in attributes.dimensions(block.name, len(block.shape))}
     lacking = {dim: [store for store in stores if not store.is_coordinate(dim)] for dim in sorted(dims & axes)}
     wanted = [dim for dim, those in lacking.items() if those]

@@ -11,17 +11,27 @@ from typing import Any
 
 from bbflow.cf import StreamAttributes
 from bbflow.config import Config
-from bbflow.drain.raw import RawStore, is_drainable, wanted
+from bbflow.drain.raw import RawStore, is_asked_for, wanted, why_not
 from bbflow.drain.writing import DrainWork
+from bbflow.errors import StreamError
 from bbflow.records import BlockForm, Step
 from bbflow.view.fields import Layouts, layouts_of
+from bbflow.view.layout import number_of
 
 LEAST_BYTES, MOST_BYTES = 128 << 20, 256 << 20
 """A batch has so many at least, if so many are ready, and at most."""
 
 
-Chosen = dict[str, tuple[BlockForm, tuple[str, int]]]
-"""What is drained of a step: name to one block, its node, and its place among the single values there."""
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What is drained of steps that lie alike."""
+
+    kept: Mapping[str, tuple[BlockForm, tuple[str, int]]]
+    """Name to one block, its node, and its place among the single values there."""
+    placeless: Mapping[str, str]
+    """Variables that no store can have, and why."""
+    unlike: Mapping[str, str]
+    """Those whose blocks differ from each other, or from what the store has of them, and how."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +121,23 @@ class Draining:
         first = next((at for at, size in enumerate(sizes) if size), 0)
         return list(ready[: max(fits, first + 1)])
 
-    def next_batch(self, steps: list[RawStep], through: int, shares: int) -> DrainBatch:
+    def fitting(self, steps: Sequence[RawStep]) -> Sequence[RawStep]:
+        """Leave out from the first of some steps on what the store can't have; give the steps that fit then."""
+        assert self._store is not None
+        for at, step in enumerate(steps):
+            chosen = self._chosen(layouts_of(step.parts))
+            known = self._store.left_out
+            unfit = {name: why for name, why in chosen.placeless.items() if name not in known}
+            unfit |= {
+                name: f"{why}, from step {step.number} on" for name, why in chosen.unlike.items() if name not in known
+            }
+            if unfit and at:
+                return steps[:at]
+            for name, why in unfit.items():
+                self._store.leave_out(name, why)
+        return steps
+
+    def next_batch(self, steps: Sequence[RawStep], through: int, shares: int) -> DrainBatch:
         """Cut the next batch, which follows those that were begun; it counts after them.
 
         Parameters
@@ -122,15 +148,28 @@ class Draining:
             Last step that the batch settles, kept or not.
         shares
             Most tasks that drain side by side.
+
+        Raises
+        ------
+        StreamError
+            If the blocks of a variable differ in shape or type, from each other or from those of earlier steps.
         """
         assert self._store is not None
         new = [step for step in steps if step.number not in self._there]
         chosen = [self._chosen(layouts_of(step.parts)) for step in new]
+        left_out = self._store.left_out
+        for step, one in zip(new, chosen, strict=True):
+            for name in sorted(one.unlike.keys() - left_out):
+                raise StreamError(
+                    f"raw: {name} is {one.unlike[name]} in step {step.number}: an array of raw.zarr has one type and "
+                    "shape; leave it out (raw: variables)"
+                )
         start, path = len(self._there) + sum(len(batch.numbers) for batch in self._begun), str(self._store.path)
-        likes = {name: form for one in {id(one): one for one in chosen}.values() for name, (form, _) in one.items()}
+        kept = {name: form for one in {id(one): one for one in chosen}.values() for name, (form, _) in one.kept.items()}
+        likes = {name: form for name, form in kept.items() if name not in left_out}
         forms = self._store.forms(likes)
         values = {
-            name: [_value(one.get(name), step) for one, step in zip(chosen, new, strict=True)]
+            name: [_value(one.kept.get(name), step) for one, step in zip(chosen, new, strict=True)]
             for name, form in likes.items()
             if not form.shape
         }
@@ -143,14 +182,28 @@ class Draining:
 
     def _choose(self, layouts: Layouts) -> Chosen:
         assert self._store is not None
-        found: Chosen = {}
+        found: dict[str, tuple[BlockForm, tuple[str, int]]] = {}
+        placeless, unlike = {}, {}
         for node, layout in layouts:
             singles = {at: place for place, at in enumerate(layout.singles)}
             for at, form in enumerate(layout.forms):
-                is_coordinate = len(form.shape) == 1 and self._store.is_coordinate(form.name)
-                if is_drainable(form, self._config.raw, self._time) and not is_coordinate:
-                    found.setdefault(form.name, (form, (node, singles.get(at, -1))))
-        return found
+                if not is_asked_for(form, self._config.raw, self._time) or self._is_coordinate(form):
+                    continue
+                if why := why_not(form):
+                    placeless[form.name] = why
+                    continue
+                first, _ = found.setdefault(form.name, (form, (node, singles.get(at, -1))))
+                if (form.type, form.shape) != (first.type, first.shape):
+                    one, other = (f"{each.dtype} of shape {each.shape} from rank {each.rank}" for each in (first, form))
+                    unlike[form.name] = f"{one}, and {other}"
+        unlike |= {
+            name: how for name, (form, _) in found.items() if name not in unlike and (how := self._store.admit(form))
+        }
+        return Chosen({name: own for name, own in found.items() if name not in unlike}, placeless, unlike)
+
+    def _is_coordinate(self, form: BlockForm) -> bool:
+        assert self._store is not None
+        return len(form.shape) == 1 and self._store.is_coordinate(form.name)
 
     def take(self, batch: DrainBatch) -> None:
         """Let a batch count that was written: the oldest one that was begun."""
@@ -168,7 +221,7 @@ def _value(chosen: tuple[BlockForm, tuple[str, int]] | None, step: RawStep) -> A
     if chosen is None:
         return None
     node, place = chosen[1]
-    return step.parts[node].values[place]
+    return number_of(step.parts[node].values[place])
 
 
 def _bare(part: Step) -> Step:

@@ -9,6 +9,7 @@ import numpy as np
 from bbflow.cf import CF_VERSION, OWN, STEP, StreamAttributes
 from bbflow.config import RawConfig
 from bbflow.drain.forms import Form, form_of, storage_of
+from bbflow.drain.stores import LEFT_OUT
 from bbflow.errors import ConfigError
 from bbflow.growing import GrowingZarr
 from bbflow.operators.decoding import fills_of
@@ -16,6 +17,14 @@ from bbflow.records import BlockForm
 from bbflow.stored_names import stored_name
 
 Array = np.ndarray[Any, Any]
+PLACELESS = {
+    "LocalArray": "a local array",
+    "LocalValue": "a value of each rank's own",
+    "JoinedArray": "a joined array",
+}
+"""Kinds of variables without a place in the logical file that is the same in each step, and what they are called."""
+TYPELESS = {"string": "text", "long double": "long double, which Zarr has no type for"}
+"""ADIOS2's types that no store has, and what they are called."""
 
 
 def wanted(raw: RawConfig, number: int) -> bool:
@@ -23,14 +32,19 @@ def wanted(raw: RawConfig, number: int) -> bool:
     return raw.wanted and number % raw.every == 0
 
 
-def is_drainable(form: BlockForm, raw: RawConfig, time_variable: str | None) -> bool:
-    """Whether a block is drained: arrays and numbers with one place in the logical file.
+def is_asked_for(form: BlockForm, raw: RawConfig, time_variable: str | None) -> bool:
+    """Whether a block's variable is to be drained.
 
-    The time variable is not: it is the coordinate of the store's first dimension. Nor are names that bbflow adds.
+    The time variable is not: it is the coordinate of the store's first dimension.
     """
-    chosen = (raw.variables is None or form.name in raw.variables) and form.name != time_variable
-    chosen = chosen and not form.name.startswith(OWN)
-    return chosen and form.kind in ("GlobalArray", "GlobalValue") and form.type != "string"
+    return (raw.variables is None or form.name in raw.variables) and form.name != time_variable
+
+
+def why_not(form: BlockForm) -> str:
+    """Say why variables of a kind can't be in a store; nothing if they can: arrays and numbers with one place."""
+    if form.name.startswith(OWN):
+        return f"names that begin with {OWN} are for what bbflow adds"
+    return TYPELESS.get(form.type) or PLACELESS.get(form.kind, "")
 
 
 class RawStore:
@@ -61,6 +75,7 @@ class RawStore:
         self._attributes = attributes
         self._axis = STEP if time is None else stored_name(time[0])
         self._forms: dict[str, Form] = {}
+        self._left_out: list[str] = list(self._store.attribute(LEFT_OUT, ()))
         self.path = path
         if self._store.is_new:
             self._store.create(STEP, (self._axis,), (0,), "i8", {"long_name": "step of the simulation"}, (512,))
@@ -86,8 +101,28 @@ class RawStore:
         self._store.create(stored, (stored,), values.shape, values.dtype, own, chunks=values.shape)
         self._store.write(stored, 0, values)
 
+    @property
+    def left_out(self) -> frozenset[str]:
+        """Names of the variables that are left out from now on."""
+        return frozenset(text.rpartition(": ")[0] for text in self._left_out)
+
+    def leave_out(self, name: str, why: str) -> None:
+        """Note, with the next commit, that a variable is left out from now on; what is there of it stays."""
+        self._left_out.append(f"{name}: {why}")
+
+    def admit(self, like: BlockForm) -> str:
+        """Make a variable's array, if it isn't there; say how a block differs from one that is, if it does."""
+        name = stored_name(like.name)
+        if name not in self._store:
+            self._create(like)
+            return ""
+        node = self._store.metadata(name)
+        dtype, shape = np.dtype(node["data_type"]), tuple(node["shape"][1:])
+        is_alike = (like.dtype, like.shape) == (dtype, shape)
+        return "" if is_alike else f"{like.dtype} of shape {like.shape} after {dtype} of shape {shape}"
+
     def forms(self, likes: Mapping[str, BlockForm]) -> tuple[Form, ...]:
-        """Give how the arrays of some steps lie in files; those that aren't there yet are made.
+        """Give how the arrays of some steps, which were admitted, lie in files.
 
         Parameters
         ----------
@@ -99,9 +134,6 @@ class RawStore:
         ConfigError
             If the store has one that the drain can't go on with.
         """
-        for like in likes.values():
-            if stored_name(like.name) not in self._store:
-                self._create(like)
         return tuple(self._form(like) for like in likes.values() if like.shape)
 
     def _write_values(self, name: str, start: int, values: Sequence[Any]) -> None:
@@ -149,4 +181,5 @@ class RawStore:
         end = start + len(numbers)
         for name in self._store.names(self._axis):
             self._store.resize(name, end)
-        self._store.commit(bbflow_steps=end)
+        left_out = {LEFT_OUT: self._left_out} if self._left_out else {}
+        self._store.commit(bbflow_steps=end, **left_out)

@@ -9,12 +9,10 @@ import numpy as np
 import zarr
 from adios2.bindings import Mode
 
-from bbflow.cf import DIMENSIONS, STEP
+from bbflow.cf import DIMENSIONS, OWN, STEP
 from bbflow.errors import ConfigError
 
 ENGINE = {"PluginName": "bbflow", "PluginLibrary": "bbflow_adios2"}
-OF_STORE = ("bbflow_steps", "Conventions")
-"""Attributes that the store has of its own."""
 
 
 def replay(raw: Path, stream: str, after: int = -1) -> int:
@@ -50,7 +48,10 @@ def replay(raw: Path, stream: str, after: int = -1) -> int:
     io = adios2.Adios().declare_io(stream)
     io.set_engine("Plugin")
     io.set_parameters(ENGINE | {"Stream": stream})
-    _describe(io, {name: value for name, value in group.attrs.items() if name not in OF_STORE}, arrays, set(along))
+    of_stream = {
+        name: value for name, value in group.attrs.items() if not name.startswith(OWN) and name != "Conventions"
+    }
+    _describe(io, of_stream, arrays, set(along))
     rows = [row for row, number in enumerate(numbers) if number > after]
     variables: dict[str, Any] = {}
     engine = io.open(stream, Mode.Write)
@@ -63,6 +64,11 @@ def replay(raw: Path, stream: str, after: int = -1) -> int:
         engine.end_step()
     engine.close()
     return len(rows)
+
+
+def _is_own(attribute: str) -> bool:
+    """Whether the store has an attribute of its own."""
+    return attribute.startswith(OWN) or attribute == "Conventions"
 
 
 def _put(io: Any, engine: Any, variables: dict[str, Any], name: str, values: np.ndarray[Any, Any]) -> None:

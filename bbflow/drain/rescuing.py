@@ -17,7 +17,7 @@ from bbflow.cf import STEP, StreamAttributes
 from bbflow.config import Config, RawConfig, TimeConfig
 from bbflow.drain.coordinates import write_coordinates
 from bbflow.drain.draining import Draining, RawStep
-from bbflow.drain.stores import unused_store
+from bbflow.drain.stores import left_out_of, unused_store
 from bbflow.drain.writing import drain_steps
 from bbflow.errors import BbflowError, NodeError
 from bbflow.growing import shown_dimension, shown_shapes, zarr_files
@@ -41,6 +41,8 @@ class Rescued:
     """Where the steps are."""
     steps: int
     """How many."""
+    left_out: tuple[str, ...]
+    """Variables that the store can't have, at least of some steps, each with the reason."""
     complete: bool
     """Whether every writer closed the stream in order."""
 
@@ -63,7 +65,7 @@ class HeldStep:
 
 
 class Rescue:
-    """Drains all variables of all steps that are held, until the stream ends.
+    """Drains all variables of all steps that are held, until the stream ends; what no store can have is left out.
 
     Parameters
     ----------
@@ -132,7 +134,7 @@ class Rescue:
                 self._drain()
             self._consumers.drop()
             steps = shown_shapes(self._store).get(STEP, (0,))[0]  # it may all have been done before this was started
-            return Rescued(self._store, steps, self._view.status == "closed")
+            return Rescued(self._store, steps, left_out_of(self._store), self._view.status == "closed")
         finally:
             for watcher in self._watchers:
                 watcher.stop()
@@ -148,11 +150,12 @@ class Rescue:
         while numbers := self._view.held_after(self._draining.cursor)[:BATCH_STEPS]:
             if not self._is_open:
                 self._open(numbers[0])
-            batch = self._draining.next_batch([self._raw_step(number) for number in numbers], numbers[-1], 1)
+            steps = self._draining.fitting([self._raw_step(number) for number in numbers])
+            batch = self._draining.next_batch(steps, steps[-1].number, 1)
             for work in batch.works:
                 drain_steps(work)
             self._draining.take(batch)
-            self._pass(numbers[-1])
+            self._pass(steps[-1].number)
         if self._view.frontier > self._draining.cursor:  # what is between was discarded, or is done with
             self._pass(self._view.frontier)
 

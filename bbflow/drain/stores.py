@@ -3,7 +3,12 @@
 from itertools import count
 from pathlib import Path
 
+from bbflow.cf import OWN
+from bbflow.growing import shown_attributes
+
 PATTERN = "raw*.zarr"
+LEFT_OUT = f"{OWN}left_out"
+"""Attribute of a store: what a rescue had to leave out, and why."""
 
 
 def rescued_stores(directory: Path) -> list[Path]:
@@ -15,3 +20,8 @@ def unused_store(directory: Path) -> Path:
     """Give a path for one more store: ``raw.zarr``, ``raw_2.zarr`` and so on."""
     names = (f"raw_{number}.zarr" if number > 1 else "raw.zarr" for number in count(1))
     return next(path for path in map(directory.joinpath, names) if not path.exists())
+
+
+def left_out_of(store: Path) -> tuple[str, ...]:
+    """Give the variables that a rescue had to leave out of a store, at least of some steps, each with the reason."""
+    return tuple(shown_attributes(store).get(LEFT_OUT, ()))

@@ -104,11 +104,6 @@ def drain_steps(work: DrainWork, gate: Callable[[int], AbstractContextManager[No
         What to write.
     gate
         Is asked before some steps of an array are written, with their bytes; they are written in its ``with``.
-
-    Raises
-    ------
-    StreamError
-        If a variable has changed its shape or type.
     """
     reader = FieldReader(BlockReader(work.contact, work.stream))
     places = [places_in(layouts_of(parts)) for parts in work.steps]
@@ -223,17 +218,8 @@ class _Making:
                 values += [[] for _ in alike]
                 continue
             own = slice(alike[0], alike[-1] + 1)
-            self._check(place, self._work.numbers[own.start])
             values += self._reader.bytes_of(self._work.numbers[own], self._work.steps[own], self._offsets[own], place)
         return values
-
-    def _check(self, place: FieldPlace, number: int) -> None:
-        form, like = self._form, place.like
-        if like.shape != form.shape or like.dtype != form.dtype:
-            raise StreamError(
-                f"{form.name} is {like.dtype} of shape {like.shape} in step {number}, but {form.dtype} of {form.shape} "
-                "in raw.zarr: an array can't change there; leave it out (raw: variables)"
-            )
 
     def _rounded(self, values: list[Array]) -> list[Array]:
         form = self._form

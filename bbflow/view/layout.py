@@ -188,7 +188,7 @@ def _series(
     first = next(block for blocks in steps for _, block in blocks)
     own = [[block for _, block in blocks] for blocks in steps]
     if kind == "GlobalValue":
-        values = [_number(blocks[-1].value) if blocks else None for blocks in own]
+        values = [number_of(blocks[-1].value) if blocks else None for blocks in own]
         return _filled(name, (), values, first, attributes)
     ranks = max(block.rank for blocks in own for block in blocks) + 1
     dims = attributes.dimensions(name, 1)
@@ -197,10 +197,11 @@ def _series(
 
 
 def _of_rank(blocks: Sequence[Block], rank: int) -> Any:
-    return next((_number(block.value) for block in blocks if block.rank == rank), None)
+    return next((number_of(block.value) for block in blocks if block.rank == rank), None)
 
 
-def _number(value: Any) -> Any:
+def number_of(value: Any) -> Any:
+    """Give a single value as it is counted with: a complex one is told as its two parts."""
     return complex(*value) if isinstance(value, list | tuple) else value
 
 

@@ -1,5 +1,6 @@
 """The drain's work is parted among hosts, and single values are written by the one who knows all steps."""
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
@@ -16,11 +17,12 @@ from bbflow.config import Config, RawConfig
 from bbflow.drain.draining import LEAST_BYTES, MOST_BYTES, Draining, RawStep
 from bbflow.drain.forms import Form
 from bbflow.drain.raw import RawStore
+from bbflow.drain.stores import left_out_of
 from bbflow.drain.writing import DrainWork, drain_steps, together
 from bbflow.errors import ConfigError, StreamError
 from bbflow.landing.contact import read_contact
 from bbflow.landing.embedded import EmbeddedNodes
-from bbflow.records import BlockForm, Layout, Step
+from bbflow.records import DTYPES, BlockForm, Layout, Step
 from testsupport.writers import steps_of, watch, write, write_config
 
 FORMS = st.lists(
@@ -144,14 +146,76 @@ def test_readers_see_nothing_of_a_batch_that_is_begun_before_the_last_one_counts
         np.testing.assert_array_equal(raw["late"].values[3:], expected[3:shown])
 
 
-def test_an_array_that_changes_its_shape_is_named(tmp_path):
-    with EmbeddedNodes(1, 1 << 18) as nodes:
-        draining = open_draining(tmp_path, nodes.contact)
-        forms = [BlockForm("v", "float", "GlobalArray", (size,), (0,), (size,), 0, bytes=4 * size) for size in (3, 4)]
-        steps = raw_steps(nodes, [Step(number, Layout.of((form,)), bytes(8)) for number, form in enumerate(forms)])
-        (work,) = draining.next_batch(steps, 1, 1).works
-        with pytest.raises(StreamError, match=r"v is float32 of shape \(3,\) in step 0, but float32 of \(4,\)"):
-            drain_steps(work)
+def array_of(size, *, dtype="float", rank=0, name="v"):
+    return BlockForm(name, dtype, "GlobalArray", (size,), (rank,), (1,), rank, bytes=np.dtype(DTYPES[dtype]).itemsize)
+
+
+def steps_of_forms(*steps):
+    return [
+        RawStep(number, float(number), {"bb0": Step(number, Layout.of(tuple(forms)), bytes(8))})
+        for number, forms in enumerate(steps)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("steps", "words"),
+    [
+        ([[array_of(3)], [array_of(4)]], "float32 of shape (4,) after float32 of shape (3,) in step 1:"),
+        (
+            [[array_of(2), array_of(2, dtype="int32_t", rank=1)]],
+            "float32 of shape (2,) from rank 0, and int32 of shape (2,) from rank 1 in step 0:",
+        ),
+        (
+            [[array_of(2), array_of(3, rank=1)]],
+            "float32 of shape (2,) from rank 0, and float32 of shape (3,) from rank 1 in step 0:",
+        ),
+    ],
+)
+def test_an_array_that_has_several_shapes_or_types_is_named(tmp_path, steps, words):
+    with pytest.raises(StreamError, match=re.escape(f"v is {words}")):
+        open_draining(tmp_path).next_batch(steps_of_forms(*steps), 1, 1)
+
+
+def test_what_a_store_cannot_have_is_left_out_from_there_on_and_the_rest_is_kept(tmp_path):
+    text = BlockForm("said", "string", "GlobalValue", (), (), (), 0)
+    local = BlockForm("own", "double", "LocalArray", (), (), (2,), 0, bytes=16)
+    same = array_of(5, name="same")
+    steps = steps_of_forms(
+        [same, array_of(3), text, local], [same, array_of(3)], [same, array_of(4)], [same, array_of(3)], [same]
+    )
+    draining = open_draining(tmp_path)
+    kept = []
+    while steps:
+        some = draining.fitting(steps)
+        batch = draining.next_batch(some, some[-1].number, 1)
+        draining.take(batch)
+        kept.append((batch.numbers, {form.name for work in batch.works for form in work.forms}))
+        steps = steps[len(some) :]
+        if len(kept) == 1:  # and so it is for who goes on
+            draining = open_draining(tmp_path)
+    assert kept == [((0, 1), {"same", "v"}), ((2, 3, 4), {"same"})]
+    left_out = (
+        "said: text",
+        "own: a local array",
+        "v: float32 of shape (4,) after float32 of shape (3,), from step 2 on",
+    )
+    assert left_out_of(tmp_path / "raw.zarr") == left_out
+    assert open_draining(tmp_path).fitting(steps_of_forms([array_of(9), text])) != []
+    assert left_out_of(tmp_path / "raw.zarr") == left_out
+
+
+def test_single_complex_values_are_drained(tmp_path):
+    draining = open_draining(tmp_path)
+    layout = Layout.of((BlockForm("z", "float complex", "GlobalValue", (), (), (), 0),))
+    steps = [RawStep(step, 0.0, {"bb0": Step(step, layout, values=([step, 2.0],))}) for step in range(2)]
+    draining.take(draining.next_batch(steps, 1, 1))
+    assert xr.open_zarr(tmp_path / "raw.zarr").z.values.tolist() == [2j, 1 + 2j]
+
+
+def test_a_type_that_zarr_lacks_does_not_spoil_the_store(tmp_path):
+    draining = open_draining(tmp_path)
+    draining.take(draining.next_batch(steps_of_forms([array_of(2, dtype="long double")]), 0, 1))
+    assert "v" not in xr.open_zarr(tmp_path / "raw.zarr")
 
 
 REPEATS = """

@@ -1,5 +1,6 @@
 """A rescue that is killed goes on where it was, whatever the nodes have let go of; each stream has its own store."""
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import numpy as np
@@ -13,6 +14,7 @@ from bbflow.drain.rescuing import Rescue
 from bbflow.drain.stores import rescued_stores
 from bbflow.landing.contact import read_contact
 from bbflow.view.consumers import RESCUE, Consumers
+from testsupport.writers import write, write_config
 
 STEPS, LATS, LONS = 6, 4, 3
 TIMES = 6.0 * np.arange(STEPS)
@@ -80,6 +82,36 @@ def test_another_stream_of_the_same_name_gets_a_store_of_its_own(contact, tas, t
     assert rescued_stores(tmp_path / "out") == [first.store, second.store]
     assert_is_there(first.store, tas)
     assert_is_there(second.store, tas + 1)
+
+
+CHANGING = """
+same = io.define_variable("same", np.empty(0, "f4"), [20000], [0], [20000], True)
+particles = io.define_variable("particles", np.empty(0, "f4"), [3], [0], [3], False)
+engine = io.open("out", Mode.Write)
+for step in range(40):
+    engine.begin_step()
+    engine.put(same, np.full(20000, step, "f4"), Mode.Sync)
+    count = 3 if step < 4 else 1 + step % 7
+    particles.set_shape([count])
+    particles.set_selection([[0], [count]])
+    engine.put(particles, np.full(count, step, "f4"), Mode.Sync)
+    engine.end_step()
+engine.close()
+"""
+
+
+def test_a_variable_that_changes_its_shape_is_left_out_and_the_simulation_is_not_held_up(tmp_path):
+    with start_nodes(1, "1MiB") as nodes:
+        Consumers(read_contact(nodes.contact), "model", [RESCUE]).close()
+        with ThreadPoolExecutor() as pool:
+            writing = pool.submit(write, nodes.contact, CHANGING, write_config(tmp_path))
+            rescued = Rescue(nodes.contact, "model", tmp_path / "out", "time").run()
+            writing.result()
+    assert (rescued.steps, rescued.complete) == (40, True)
+    assert rescued.left_out == ("particles: float32 of shape (5,) after float32 of shape (3,), from step 4 on",)
+    with xr.open_zarr(rescued.store) as raw:
+        np.testing.assert_array_equal(raw.same[:, -1], range(40))
+        np.testing.assert_array_equal(raw.particles[:, 0], [0, 1, 2, 3, *[np.nan] * 36])
 
 
 def interrupted(*_):
