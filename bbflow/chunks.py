@@ -27,16 +27,13 @@ class Chunks:
     """NumPy's name of the type, in whichever byte order; files are little-endian."""
     separator: str
     """Between the parts of a file's name: with ``/`` there is a directory for each."""
+    fill: Any
+    """What reads where nothing was written."""
 
     @property
     def stored(self) -> np.dtype[Any]:
         """The type as files have it."""
         return np.dtype(self.dtype).newbyteorder("<")
-
-    @property
-    def fill(self) -> float | int:
-        """What reads where nothing was written: NaN, or 0 for types that have none."""
-        return np.nan if self.stored.kind == "f" else 0
 
     def path(self, index: int) -> Path:
         """Give the file of a chunk."""

@@ -84,7 +84,7 @@ class GrowingZarr:
             Their shape: as long as the array along all but the first dimension. By default one chunk for each index
             of that.
         storage
-            Other entries of its metadata, for chunks that somebody else writes in other files.
+            Other entries of its metadata, such as for chunks that somebody else writes in other files.
         """
         for parent in PurePosixPath(name).parents:
             if str(parent) != "." and str(parent) not in self:
@@ -143,7 +143,8 @@ class GrowingZarr:
             node = self._nodes[name]
             shape = tuple(node["chunk_grid"]["configuration"]["chunk_shape"])
             separator = node["chunk_key_encoding"]["configuration"]["separator"]
-            self._chunks[name] = Chunks(self._root / name, shape, node["data_type"], separator)
+            fill = _fill_of(node["fill_value"])
+            self._chunks[name] = Chunks(self._root / name, shape, node["data_type"], separator, fill)
         return self._chunks[name]
 
     def read(self, name: str) -> Array:
@@ -212,6 +213,20 @@ def _array_node(dtype: DType) -> Node:
         "node_type": "array",
         "storage_transformers": [],
     }
+
+
+def fill_in_metadata(fill: Any) -> Any:
+    """Give a fill value as it stands in the metadata of an array."""
+    if isinstance(fill, np.complexfloating):
+        return [fill_in_metadata(fill.real), fill_in_metadata(fill.imag)]
+    if np.isfinite(fill):
+        return fill.item()
+    return "NaN" if np.isnan(fill) else "Infinity" if fill > 0 else "-Infinity"
+
+
+def _fill_of(told: Any) -> Any:
+    """Take a fill value out of the metadata of an array."""
+    return complex(*map(float, told)) if isinstance(told, list) else float(told) if isinstance(told, str) else told
 
 
 def _text_of(node: Node) -> str:

@@ -1,11 +1,12 @@
 """What is drained next, and how far the drain is: bookkeeping around `RawStore`."""
 
 from bisect import bisect_right
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ class Chosen:
     """Variables that no store can have, and why."""
     unlike: Mapping[str, str]
     """Those whose blocks differ from each other, or from what the store has of them, and how."""
+    whole: frozenset[str]
+    """Those whose blocks leave no hole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,8 @@ class DrainBatch:
     """Their times."""
     values: Mapping[str, Sequence[Any]]
     """Name to single values of these steps, None where a step lacks it."""
+    whole: frozenset[str]
+    """Variables that have all their values in each of these steps."""
     through: int
     """The drain is past this step once they are written."""
     works: tuple[DrainWork, ...]
@@ -176,7 +181,8 @@ class Draining:
         numbers, times = tuple(step.number for step in new), tuple(step.time for step in new)
         parts = tuple({node: _bare(part) for node, part in step.parts.items()} for step in new)
         work = DrainWork(path, start, numbers, parts, forms, self._contact, self._config.stream)
-        batch = DrainBatch(start, numbers, times, values, through, tuple(work.parts(shares)))
+        whole = frozenset[str]().union(*(one.whole for one in chosen)).intersection(*(one.whole for one in chosen))
+        batch = DrainBatch(start, numbers, times, values, whole - left_out, through, tuple(work.parts(shares)))
         self._begun.append(batch)
         return batch
 
@@ -184,6 +190,7 @@ class Draining:
         assert self._store is not None
         found: dict[str, tuple[BlockForm, tuple[str, int]]] = {}
         placeless, unlike = {}, {}
+        points: Counter[str] = Counter()
         for node, layout in layouts:
             singles = {at: place for place, at in enumerate(layout.singles)}
             for at, form in enumerate(layout.forms):
@@ -192,6 +199,7 @@ class Draining:
                 if why := why_not(form):
                     placeless[form.name] = why
                     continue
+                points[form.name] += prod(form.count)
                 first, _ = found.setdefault(form.name, (form, (node, singles.get(at, -1))))
                 if (form.type, form.shape) != (first.type, first.shape):
                     one, other = (f"{each.dtype} of shape {each.shape} from rank {each.rank}" for each in (first, form))
@@ -199,7 +207,9 @@ class Draining:
         unlike |= {
             name: how for name, (form, _) in found.items() if name not in unlike and (how := self._store.admit(form))
         }
-        return Chosen({name: own for name, own in found.items() if name not in unlike}, placeless, unlike)
+        kept = {name: own for name, own in found.items() if name not in unlike}
+        whole = frozenset(name for name, (form, _) in kept.items() if points[name] >= prod(form.shape))
+        return Chosen(kept, placeless, unlike, whole)
 
     def _is_coordinate(self, form: BlockForm) -> bool:
         assert self._store is not None
@@ -212,7 +222,7 @@ class Draining:
         assert batch is oldest, f"steps up to {oldest.through} come before those up to {batch.through}"
         self._begun.popleft()
         if batch.numbers:
-            self._store.commit(batch.start, batch.numbers, batch.times, batch.values)
+            self._store.commit(batch.start, batch.numbers, batch.times, batch.values, batch.whole)
             self._there.update(batch.numbers)
         self.cursor = batch.through
 

@@ -5,8 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.operators.blocks import as_fill
-
 Array = np.ndarray[Any, Any]
 Codec = Mapping[str, Any]
 """As it stands in an array's metadata; zarr, which has classes for them, takes a third of a second to import."""
@@ -37,7 +35,7 @@ def encoder_of(codec: Codec) -> Callable[[Array], bytes]:
     return encode
 
 
-def rounded(values: Array, bits: int, missing: float | None) -> Array:
+def rounded(values: Array, bits: int, fill: Any) -> Array:
     """Round floating-point values to some bits of their mantissa, to the nearest, ties to even; the others become 0.
 
     The error is at most 2 ** -(bits + 1) of a value. Missing values, NaN, and what is or would be infinite stay as they
@@ -49,8 +47,8 @@ def rounded(values: Array, bits: int, missing: float | None) -> Array:
         Of float16, float32 or float64.
     bits
         Bits that are kept; with all that the type has, or more, nothing changes.
-    missing
-        What stands for a missing value.
+    fill
+        What stands for a missing value, in the values' type.
 
     References
     ----------
@@ -65,6 +63,4 @@ def rounded(values: Array, bits: int, missing: float | None) -> Array:
     half = (one << whole.dtype.type(drop - 1)) - one
     odd = (whole >> whole.dtype.type(drop)) & one
     new = ((whole + half + odd) & ~((one << whole.dtype.type(drop)) - one)).view(values.dtype)
-    fill = as_fill(missing, values.dtype)
-    stays = ~np.isfinite(new) if fill is None else ~np.isfinite(new) | (values == fill)
-    return np.where(stays, values, new)
+    return np.where(~np.isfinite(new) | (values == fill), values, new)

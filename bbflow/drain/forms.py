@@ -32,12 +32,12 @@ class Form:
     """Of one step."""
     steps: int
     """In one file."""
+    fill: Any
+    """What stands where there is no value."""
     codec: Codec | None = None
     """What compresses a chunk."""
     keep_bits: int | None = None
     """Mantissa bits to which values are rounded; all of them if None."""
-    missing: float | None = None
-    """What stands for a missing value."""
     dedup: bool = False
     """Whether a step that is the same as the one before is stored once."""
 
@@ -76,7 +76,7 @@ def storage_of(block: BlockForm, raw: RawConfig) -> dict[str, Any]:
     return {"chunk_grid": grid, "codecs": codecs}
 
 
-def form_of(block: BlockForm, raw: RawConfig, metadata: Mapping[str, Any], missing: float | None) -> Form:
+def form_of(block: BlockForm, raw: RawConfig, metadata: Mapping[str, Any], fill: Any) -> Form:
     """Give the form of an array that is there, whatever the configuration says of new ones.
 
     Raises
@@ -103,4 +103,4 @@ def form_of(block: BlockForm, raw: RawConfig, metadata: Mapping[str, Any], missi
     bits = raw.keep_bits if block.dtype.kind == "f" else None
     if isinstance(bits, Mapping):
         bits = bits.get(block.name)
-    return Form(block.name, block.dtype, block.shape, steps, codec, bits, missing, raw.dedup)
+    return Form(block.name, block.dtype, block.shape, steps, fill, codec, bits, raw.dedup)

@@ -1,6 +1,6 @@
 """raw.zarr: the raw steps that are kept, one chunk for each step and variable, many chunks in a file."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,11 @@ from bbflow.config import RawConfig
 from bbflow.drain.forms import Form, form_of, storage_of
 from bbflow.drain.stores import LEFT_OUT
 from bbflow.errors import ConfigError
-from bbflow.growing import GrowingZarr
+from bbflow.growing import GrowingZarr, fill_in_metadata
 from bbflow.operators.decoding import fills_of
 from bbflow.records import BlockForm
 from bbflow.stored_names import stored_name
+from bbflow.view.layout import fill_of
 
 Array = np.ndarray[Any, Any]
 PLACELESS = {
@@ -75,6 +76,8 @@ class RawStore:
         self._attributes = attributes
         self._axis = STEP if time is None else stored_name(time[0])
         self._forms: dict[str, Form] = {}
+        self._shown = self._variables
+        """What was there at the last commit."""
         self._left_out: list[str] = list(self._store.attribute(LEFT_OUT, ()))
         self.path = path
         if self._store.is_new:
@@ -137,30 +140,53 @@ class RawStore:
         return tuple(self._form(like) for like in likes.values() if like.shape)
 
     def _write_values(self, name: str, start: int, values: Sequence[Any]) -> None:
-        dtype = np.dtype(self._store.metadata(name)["data_type"])
-        empty = np.nan if dtype.kind in "fc" else 0
-        self._store.write(name, start, np.array([empty if value is None else value for value in values], dtype))
+        chunks = self._store.chunks(name)
+        filled = [chunks.fill if value is None else value for value in values]
+        self._store.write(name, start, np.array(filled, chunks.dtype))
 
     def _form(self, like: BlockForm) -> Form:
         if like.name not in self._forms:
-            missing = self._attributes.fill_value(like.name)
-            self._forms[like.name] = form_of(like, self._raw, self._store.metadata(stored_name(like.name)), missing)
+            name = stored_name(like.name)
+            metadata, fill = self._store.metadata(name), self._store.chunks(name).fill
+            self._forms[like.name] = form_of(like, self._raw, metadata, fill)
         return self._forms[like.name]
 
     def _create(self, like: BlockForm) -> None:
         dims = (self._axis, *map(stored_name, self._attributes.dimensions(like.name, len(like.shape))))
+        fill = fill_of(self._attributes.fill_value(like.name), like.dtype)
         attributes = self._attributes.of(like.name) | self._missing(like)
-        chunks, storage = (None, storage_of(like, self._raw)) if like.shape else ((512,), None)
+        chunks, storage = (None, storage_of(like, self._raw)) if like.shape else ((512,), {})
+        filled = storage | {"fill_value": fill_in_metadata(fill)}
         name, shape = stored_name(like.name), (0, *like.shape)
-        self._store.create(name, dims, shape, like.dtype, attributes, chunks, storage=storage)
+        self._store.create(name, dims, shape, like.dtype, attributes, chunks, storage=filled)
 
     def _missing(self, like: BlockForm) -> dict[str, Any]:
         """Give what readers must know, in the variable's own type: they compare exactly."""
-        values = [fill.item() for fill in fills_of(self._attributes.encoding(like.name), like.dtype)]
+        fills = [] if like.dtype.kind == "c" else fills_of(self._attributes.encoding(like.name), like.dtype)
+        values = [fill.item() for fill in fills]
         return {"missing_value": values[0] if len(values) == 1 else values} if values else {}
 
+    @property
+    def _variables(self) -> frozenset[str]:
+        return frozenset(self._store.names(self._axis)) - {STEP, self._axis}
+
+    def _name_fills(self, start: int, whole: Collection[str]) -> None:
+        """Say what stands in the holes of integers, so that readers mask it; without holes they stay integers there."""
+        there = self._variables
+        late = there - self._shown if start else frozenset()
+        self._shown = there
+        for name in (there - frozenset(map(stored_name, whole))) | late:
+            node = self._store.metadata(name)
+            if np.dtype(node["data_type"]).kind in "iu" and "missing_value" not in node["attributes"]:
+                self._store.describe(name, missing_value=node["fill_value"])
+
     def commit(
-        self, start: int, numbers: Sequence[int], times: Sequence[float], values: Mapping[str, Sequence[Any]]
+        self,
+        start: int,
+        numbers: Sequence[int],
+        times: Sequence[float],
+        values: Mapping[str, Sequence[Any]],
+        whole: Collection[str] = (),
     ) -> None:
         """Show steps whose arrays tasks have written, and nothing of later ones that may be there already.
 
@@ -171,8 +197,11 @@ class RawStore:
         numbers, times
             Of the steps.
         values
-            Name to single values of these steps; where one is None, it is NaN (0 for integers).
+            Name to single values of these steps; where one is None, it is missing.
+        whole
+            Names of the variables that have all their values in each of these steps.
         """
+        self._name_fills(start, whole)
         for name, own in values.items():
             self._write_values(stored_name(name), start, own)
         self._store.write(STEP, start, np.asarray(numbers))

@@ -60,7 +60,9 @@ def replay(raw: Path, stream: str, after: int = -1) -> int:
         for name, array in (steady if row == rows[0] else {}).items():
             _put(io, engine, variables, name, np.asarray(array[...]))
         for name, array in along.items():
-            _put(io, engine, variables, name, np.asarray(array[row]))
+            values = np.asarray(array[row])
+            if not _is_missing(values, array.attrs.get("missing_value")):
+                _put(io, engine, variables, name, values)
         engine.end_step()
     engine.close()
     return len(rows)
@@ -69,6 +71,14 @@ def replay(raw: Path, stream: str, after: int = -1) -> int:
 def _is_own(attribute: str) -> bool:
     """Whether the store has an attribute of its own."""
     return attribute.startswith(OWN) or attribute == "Conventions"
+
+
+def _is_missing(values: np.ndarray[Any, Any], fill: Any) -> bool:
+    """Whether nothing of a field is there: then the step lacked it."""
+    lacking = np.zeros(values.shape, bool) if fill is None else values == fill
+    if values.dtype.kind in "fc":
+        lacking |= np.isnan(values)
+    return bool(values.size and lacking.all())
 
 
 def _put(io: Any, engine: Any, variables: dict[str, Any], name: str, values: np.ndarray[Any, Any]) -> None:

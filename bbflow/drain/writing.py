@@ -218,14 +218,15 @@ class _Making:
                 values += [[] for _ in alike]
                 continue
             own = slice(alike[0], alike[-1] + 1)
-            values += self._reader.bytes_of(self._work.numbers[own], self._work.steps[own], self._offsets[own], place)
+            steps_alike = self._work.numbers[own], self._work.steps[own], self._offsets[own]
+            values += self._reader.bytes_of(*steps_alike, place, self._form.fill)
         return values
 
     def _rounded(self, values: list[Array]) -> list[Array]:
         form = self._form
         if form.keep_bits is None:
             return values
-        return [rounded(part.view(form.dtype), form.keep_bits, form.missing).view("u1") for part in values]
+        return [rounded(part.view(form.dtype), form.keep_bits, form.fill).view("u1") for part in values]
 
     def _encoded(self, values: list[Array]) -> list[Array]:
         if self._encode is None:

@@ -64,14 +64,22 @@ class BlockReader:
             return None
         return np.frombuffer(map_pool(self._nodes[node].pool), np.uint8)
 
-    def assemble(self, step: int, placed: Sequence[PlacedBlock]) -> Array:
+    def assemble(self, step: int, placed: Sequence[PlacedBlock], fill: Any = None) -> Array:
         """Put the blocks of one variable in one step together.
+
+        Parameters
+        ----------
+        step
+            The step.
+        placed
+            All blocks of the variable.
+        fill
+            What stands in holes; by default NaN (0 for integers).
 
         Returns
         -------
         numpy.ndarray
-            Of the global shape. One block that covers it all is given as `read` gives it; holes are NaN
-            (0 for integers).
+            Of the global shape. One block that covers it all is given as `read` gives it.
 
         Raises
         ------
@@ -83,7 +91,9 @@ class BlockReader:
             return np.asarray(first.value, first.dtype)
         if first.count == first.shape:
             return self.read(node, step, first)
-        field = np.full(first.shape, np.nan if first.dtype.kind in "fc" else 0, first.dtype)
+        if fill is None:
+            fill = np.nan if first.dtype.kind in "fc" else 0
+        field = np.full(first.shape, fill, first.dtype)
         for node, block in placed:
             region = tuple(slice(at, at + size) for at, size in zip(block.start, block.count, strict=True))
             field[region] = self.read(node, step, block)

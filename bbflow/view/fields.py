@@ -80,6 +80,7 @@ class FieldReader:
         steps: Sequence[Parts],
         offsets: Sequence[Mapping[str, Sequence[int]]],
         place: FieldPlace,
+        fill: Any,
     ) -> list[list[Array]]:
         """Give a field of steps that lie alike, each as arrays of bytes, which are the field one behind the other.
 
@@ -93,12 +94,13 @@ class FieldReader:
             For each, and each node, the first bytes of its blocks in the pool.
         place
             The field's, in the layouts of these steps.
+        fill
+            What stands in holes.
 
         Returns
         -------
         list
-            On their own host they are views of the pool, valid as long as the step is held. Holes are NaN (0 for
-            integers).
+            On their own host they are views of the pool, valid as long as the step is held.
 
         Raises
         ------
@@ -112,10 +114,10 @@ class FieldReader:
         ]
         if len(blocks) == len(place.pieces):
             return [[pool[own[node][at] : own[node][at] + size] for pool, node, at, size in blocks] for own in offsets]
-        return [[self._assembled(*step, place)] for step in zip(numbers, steps, strict=True)]
+        return [[self._assembled(*step, place, fill)] for step in zip(numbers, steps, strict=True)]
 
-    def _assembled(self, number: int, parts: Parts, place: FieldPlace) -> Array:
-        field = self._reader.assemble(number, [(node, parts[node].blocks[at]) for node, at in place.pieces])
+    def _assembled(self, number: int, parts: Parts, place: FieldPlace, fill: Any) -> Array:
+        field = self._reader.assemble(number, [(node, parts[node].blocks[at]) for node, at in place.pieces], fill)
         return np.ascontiguousarray(field).reshape(-1).view("u1")
 
     def _pool(self, node: str) -> Array | None:

@@ -131,7 +131,7 @@ def _variable(
     dtype = next(block.dtype for blocks in steps for _, block in blocks)
     whole = int(np.prod(shape, dtype=object))
     has_holes = any(sum(piece.block.points for piece in pieces) < whole for _, pieces in laid)
-    fill = _fill(attributes.fill_value(name), dtype)
+    fill = fill_of(attributes.fill_value(name), dtype)
     return Field(name, dtype, _dims(name, kind, ndim, attributes), shape, tuple(p for _, p in laid), fill, has_holes)
 
 
@@ -173,7 +173,8 @@ def _dims(name: str, kind: str, ndim: int, attributes: StreamAttributes) -> tupl
     return named if named[0] != f"{name}_dim0" else (f"{name}_block", *attributes.dimensions(name, ndim))
 
 
-def _fill(value: float | int | None, dtype: np.dtype[Any]) -> Any:
+def fill_of(value: float | int | None, dtype: np.dtype[Any]) -> Any:
+    """Give what stands for a missing value: what the stream names, if the type has that, else NaN or netCDF's own."""
     if dtype.kind not in "iuf":
         return dtype.type(complex(np.nan, np.nan))
     own = as_fill(value, dtype)
@@ -211,7 +212,7 @@ def _filled(
     table = np.array(values, dtype=object)
     missing = np.array([value is None for value in table.flat], bool).reshape(table.shape)
     is_text = first.type == "string"
-    fill = "" if is_text else _fill(attributes.fill_value(name), first.dtype)
+    fill = "" if is_text else fill_of(attributes.fill_value(name), first.dtype)
     table[missing] = fill
     return Series(name, dims, table.astype(str if is_text else first.dtype), fill if missing.any() else None)
 

@@ -23,10 +23,12 @@ from bbflow.errors import ConfigError, StreamError
 from bbflow.landing.contact import read_contact
 from bbflow.landing.embedded import EmbeddedNodes
 from bbflow.records import DTYPES, BlockForm, Layout, Step
+from bbflow.view.layout import FILLS
 from testsupport.writers import steps_of, watch, write, write_config
 
 FORMS = st.lists(
-    st.builds(Form, st.text("uvwT_"), st.just(np.dtype("f4")), st.just((2,)), st.integers(1, 7)), max_size=5
+    st.builds(Form, st.text("uvwT_"), st.just(np.dtype("f4")), st.just((2,)), st.integers(1, 7), st.just(np.nan)),
+    max_size=5,
 )
 
 
@@ -75,7 +77,7 @@ def test_a_single_value_that_a_step_lacks_is_missing_there(tmp_path):
     raw = xr.open_zarr(tmp_path / "raw.zarr")
     assert raw.bbflow_step.values.tolist() == [0, 4, 8]
     np.testing.assert_array_equal(raw.co2.values, [280.5, np.nan, 281.0])
-    assert raw["index"].values.tolist() == [7, 7, 0]
+    np.testing.assert_array_equal(raw["index"].values, [7, 7, np.nan])
 
 
 def test_a_store_whose_steps_lie_along_another_axis_is_refused(tmp_path):
@@ -144,6 +146,59 @@ def test_readers_see_nothing_of_a_batch_that_is_begun_before_the_last_one_counts
         np.testing.assert_array_equal(raw["field"].values, expected[:shown])
         np.testing.assert_array_equal(raw["late"].values[:3], np.full((3, 6), np.nan))
         np.testing.assert_array_equal(raw["late"].values[3:], expected[3:shown])
+
+
+HOLES = """
+names = ("always", "late", "named", "part", "real")
+types = {"real": "f8"}
+variables = {
+    name: io.define_variable(name, np.empty(0, types.get(name, "i4")), [6], [0], [3 if name == "part" else 6], True)
+    for name in names
+}
+io.define_attribute("named/_FillValue", np.array([-5], "i4"))
+number = io.define_variable("number", np.array([0], "i8"))
+engine = io.open("out", Mode.Write)
+for step in range(5):
+    engine.begin_step()
+    for name in ("always", "late", "part") if step > 2 else ("always", "named", "real", "part"):
+        count = 3 if name == "part" else 6
+        engine.put(variables[name], np.full(count, step, types.get(name, "i4")), Mode.Sync)
+    if step != 1:
+        engine.put(number, np.array([step], "i8"), Mode.Sync)
+    engine.end_step()
+engine.close()
+"""
+
+
+@pytest.mark.parametrize("cuts", [(0, 5), (0, 3, 5), (0, 1, 2, 4, 5)])
+@pytest.mark.parametrize("raw", [{}, {"shard": 1}, {"dedup": True, "compression": "zstd", "keep_bits": 20}])
+def test_what_is_missing_of_integers_is_masked_and_they_are_integers_without_that(tmp_path, cuts, raw):
+    with EmbeddedNodes(1, 1 << 18) as nodes:
+        write(nodes.contact, HOLES, write_config(tmp_path))
+        draining = Draining(Config("model", {}, raw=RawConfig(**raw)), nodes.contact, {})
+        draining.open(tmp_path / "raw.zarr", StreamAttributes({"named/_FillValue": [-5]}), {})
+        held = raw_steps(nodes, steps_of(watch(nodes)))
+        batches = [draining.next_batch(held[begin:end], end - 1, 1) for begin, end in pairwise(cuts)]
+        for batch in batches:
+            for work in batch.works:
+                drain_steps(work)
+            draining.take(batch)
+    found = xr.open_zarr(tmp_path / "raw.zarr").load()
+    steps, nan = np.arange(5.0), np.nan
+    assert found.always.dtype == np.int32
+    np.testing.assert_array_equal(found.always, np.broadcast_to(steps[:, None], (5, 6)))
+    for name, expected in (
+        ("late", [nan, nan, nan, 3, 4]),
+        ("named", [0, 1, 2, nan, nan]),
+        ("real", [0, 1, 2, nan, nan]),
+    ):
+        np.testing.assert_array_equal(found[name], np.broadcast_to(np.array(expected)[:, None], (5, 6)))
+    np.testing.assert_array_equal(found.part[:, :3], np.broadcast_to(steps[:, None], (5, 3)))
+    assert found.part[:, 3:].isnull().all()
+    np.testing.assert_array_equal(found.number, [0, nan, 2, 3, 4])
+    stored = xr.open_zarr(tmp_path / "raw.zarr", mask_and_scale=False)
+    assert {name: int(stored[name][-1, -1]) for name in ("named", "part")} == {"named": -5, "part": FILLS["i4"]}
+    assert int(stored.number[1]) == FILLS["i8"]
 
 
 def array_of(size, *, dtype="float", rank=0, name="v"):

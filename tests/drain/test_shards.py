@@ -36,7 +36,7 @@ def create(path, raw, rows, block=BLOCK):
     dims = ["time", *(f"d{axis}" for axis in range(len(block.shape)))]
     store.create(block.name, dims, (rows, *block.shape), block.dtype, {}, storage=storage_of(block, raw))
     store.commit()
-    return zarr.open_group(path, mode="r")[block.name], form_of(block, raw, store.metadata(block.name), None)
+    return zarr.open_group(path, mode="r")[block.name], form_of(block, raw, store.metadata(block.name), np.nan)
 
 
 def write(path, form, values, begin, end):
@@ -157,10 +157,10 @@ def test_rounded_values_are_near_and_have_few_bits(values, bits):
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
 def test_rounding_goes_to_the_nearest_with_ties_to_even(dtype):
     values = np.array([1 + 2.0**-3, 1 + 3 * 2.0**-3, 1 + 2.0**-3 + 2.0**-9, -1 - 2.0**-3], dtype)
-    np.testing.assert_array_equal(rounded(values, 2, None), np.array([1, 1.5, 1.25, -1], dtype))
+    np.testing.assert_array_equal(rounded(values, 2, np.nan), np.array([1, 1.5, 1.25, -1], dtype))
 
 
 def test_an_array_that_somebody_wrote_otherwise_is_refused(tmp_path):
     array = zarr.open_group(tmp_path).create_array("v", shape=(2, *SHAPE), chunks=(1, *SHAPE), dtype="f4")
     with pytest.raises(ConfigError, match="give another output"):
-        form_of(BLOCK, RawConfig(), array.metadata.to_dict(), None)
+        form_of(BLOCK, RawConfig(), array.metadata.to_dict(), np.nan)
