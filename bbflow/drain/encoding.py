@@ -39,7 +39,7 @@ def rounded(values: Array, bits: int, fill: Any) -> Array:
     """Round floating-point values to some bits of their mantissa, to the nearest, ties to even; the others become 0.
 
     The error is at most 2 ** -(bits + 1) of a value. Missing values, NaN, and what is or would be infinite stay as they
-    are.
+    are, and so do values that would be taken for missing ones, and those below the smallest normal number.
 
     Parameters
     ----------
@@ -63,4 +63,5 @@ def rounded(values: Array, bits: int, fill: Any) -> Array:
     half = (one << whole.dtype.type(drop - 1)) - one
     odd = (whole >> whole.dtype.type(drop)) & one
     new = ((whole + half + odd) & ~((one << whole.dtype.type(drop)) - one)).view(values.dtype)
-    return np.where(~np.isfinite(new) | (values == fill), values, new)
+    stays = ~np.isfinite(new) | (values == fill) | (new == fill) | (np.abs(values) < np.finfo(values.dtype).tiny)
+    return np.where(stays, values, new)

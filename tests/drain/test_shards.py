@@ -150,6 +150,8 @@ def test_rounded_values_are_near_and_have_few_bits(values, bits):
     assert (error <= 2.0 ** -(bits + 1)).all()
     np.testing.assert_array_equal(new[~np.isfinite(values)], values[~np.isfinite(values)])
     assert new[-1] == np.float32(1e20)
+    small = np.abs(values) < np.finfo("f4").tiny
+    np.testing.assert_array_equal(new[small], values[small])
     changed = new[normal & (new != values)].view("u4")
     assert not (changed & ((1 << max(23 - bits, 0)) - 1)).any()
 
@@ -158,6 +160,14 @@ def test_rounded_values_are_near_and_have_few_bits(values, bits):
 def test_rounding_goes_to_the_nearest_with_ties_to_even(dtype):
     values = np.array([1 + 2.0**-3, 1 + 3 * 2.0**-3, 1 + 2.0**-3 + 2.0**-9, -1 - 2.0**-3], dtype)
     np.testing.assert_array_equal(rounded(values, 2, np.nan), np.array([1, 1.5, 1.25, -1], dtype))
+
+
+def test_no_value_is_rounded_to_what_stands_for_a_missing_one():
+    values = np.array([-1024, -1001, -999.5, -900, 1024, 1001], "f4")
+    np.testing.assert_array_equal(
+        rounded(values, 3, np.float32(-1024)), np.array([-1024, -1001, -999.5, -896, 1024, 1024], "f4")
+    )
+    np.testing.assert_array_equal(rounded(values, 3, np.nan)[1:3], np.array([-1024, -1024], "f4"))
 
 
 def test_an_array_that_somebody_wrote_otherwise_is_refused(tmp_path):
