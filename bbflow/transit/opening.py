@@ -102,7 +102,8 @@ def check_variables(config: Config, names: Iterable[str]) -> None:
                 "bbflow adds: name it otherwise, or list the other variables"
             )
     needed = [name for item in config.diagnostics.values() for name in item.variables]
-    for where, wanted in (("operators", needed), ("raw", config.raw.variables or ())):
+    bits = config.raw.keep_bits if isinstance(config.raw.keep_bits, Mapping) else ()
+    for where, wanted in (("operators", needed), ("raw", config.raw.variables or ()), ("raw: keep_bits", bits)):
         for name in wanted:
             if name not in there:
                 raise ConfigError(
