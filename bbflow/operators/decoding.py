@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -10,10 +11,11 @@ from bbflow.operators.blocks import as_fill
 from bbflow.operators.family import Array, DType, Steps
 
 
-def fills_of(encoding: Encoding, dtype: DType) -> list[Array]:
-    """Give what stands for 'missing' in a variable's own type."""
+@lru_cache(maxsize=1024)
+def fills_of(encoding: Encoding, dtype: DType) -> tuple[Array, ...]:
+    """Give what stands for 'missing' in a variable's own type; asked for each shard, so it is kept."""
     found = (as_fill(value, dtype) for value in encoding.missing)
-    return [*{fill.item(): fill for fill in found if fill is not None}.values()]
+    return tuple({fill.item(): fill for fill in found if fill is not None}.values())
 
 
 def is_bare(encoding: Encoding, dtype: DType) -> bool:
