@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Self
 
@@ -206,6 +206,27 @@ class Progress:
             self._printed_s = now_s
             self._print_line(self._summary)
         return self._summary
+
+    def settle(self, stream: str, steps: int) -> None:
+        """Show a stream that is done with: the nodes have forgotten it, maybe before they told of its last steps.
+
+        Parameters
+        ----------
+        stream
+            Its name.
+        steps
+            How many it had, those that were discarded included.
+        """
+        known = self._summary.stream(stream) if self._summary is not None else None
+        if self._summary is None or known is None:
+            return
+        landed = steps - known.discarded
+        drained = None if known.drained is None else landed
+        done = replace(known, status="closed", written=steps, landed=landed, folded=landed, drained=drained)
+        others = tuple(done if item.name == stream else item for item in self._summary.streams)
+        self._summary = replace(self._summary, streams=others)
+        if self._live is not None:
+            self._live.update(draw(self._summary, stream), refresh=True)
 
     def _print_line(self, summary: ProgressSummary) -> None:
         line = plain_line(summary, self._stream)

@@ -116,6 +116,17 @@ def test_a_plain_line_is_not_repeated():
     assert out.file.getvalue().count("4 landed") <= 2  # once without, once with a rate
 
 
+def test_the_last_line_is_of_all_steps_also_if_the_nodes_forgot_them_before_they_were_asked():
+    out = console()
+    with Progress(out, Clock()) as progress:
+        progress.settle("run", 3)
+        progress.update([node(run=stream(10, fold=7, drain=5, discarded=1))], "run")
+        progress.settle("run", 12)
+    first, last = out.file.getvalue().splitlines()
+    assert first.startswith("run (open): 11 steps written, 10 landed, 7 folded, 5 drained, 1 discarded")
+    assert last.startswith("run (closed): 12 steps written, 11 landed, 11 folded, 11 drained, 1 discarded")
+
+
 def test_on_a_terminal_the_counts_stand_in_a_table():
     out = console(terminal=True)
     with Progress(out, Clock()) as progress:

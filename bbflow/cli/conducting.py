@@ -91,6 +91,8 @@ def conduct(
         except FileNotFoundError as error:
             raise MissingToolError(str(error)) from None
         code = supervisor.run(command, environment)
+        if supervisor.course.keeping is KeepsRun.RESULTS and is_complete(config.output):
+            progress.settle(config.stream, Left.of(config.output, others).last_step + 1)
         if embedded is not None and supervisor.course.keeping is KeepsRun.HELD:
             embedded.leave()
     _tell_ending(options.config, config, contact, supervisor.course, others, draws_report=not options.no_report)
