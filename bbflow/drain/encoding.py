@@ -1,6 +1,6 @@
 """What becomes of a field's values before they are written: mantissa bits are rounded away, and bytes compressed."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,7 @@ def encoder_of(codec: Codec) -> Callable[[Array], bytes]:
     return encode
 
 
-def rounded(values: Array, bits: int, fill: Any) -> Array:
+def rounded(values: Array, bits: int, missing: Sequence[float]) -> Array:
     """Round floating-point values to some bits of their mantissa, to the nearest, ties to even; the others become 0.
 
     The error is at most 2 ** -(bits + 1) of a value. Missing values, NaN, and what is or would be infinite stay as they
@@ -47,8 +47,8 @@ def rounded(values: Array, bits: int, fill: Any) -> Array:
         Of float16, float32 or float64.
     bits
         Bits that are kept; with all that the type has, or more, nothing changes.
-    fill
-        What stands for a missing value, in the values' type.
+    missing
+        What stands for a missing value, in the values' type; besides NaN.
 
     References
     ----------
@@ -63,5 +63,7 @@ def rounded(values: Array, bits: int, fill: Any) -> Array:
     half = (one << whole.dtype.type(drop - 1)) - one
     odd = (whole >> whole.dtype.type(drop)) & one
     new = ((whole + half + odd) & ~((one << whole.dtype.type(drop)) - one)).view(values.dtype)
-    stays = ~np.isfinite(new) | (values == fill) | (new == fill) | (np.abs(values) < np.finfo(values.dtype).tiny)
+    stays = ~np.isfinite(new) | (np.abs(values) < np.finfo(values.dtype).tiny)
+    for value in missing:
+        stays |= (values == value) | (new == value)
     return np.where(stays, values, new)

@@ -38,6 +38,8 @@ class Form:
     """What compresses a chunk."""
     keep_bits: int | None = None
     """Mantissa bits to which values are rounded; all of them if None."""
+    missing: tuple[float, ...] = ()
+    """What stands for a missing value, besides NaN."""
     dedup: bool = False
     """Whether a step that is the same as the one before is stored once."""
 
@@ -103,4 +105,5 @@ def form_of(block: BlockForm, raw: RawConfig, metadata: Mapping[str, Any], fill:
     bits = raw.keep_bits if block.dtype.kind == "f" else None
     if isinstance(bits, Mapping):
         bits = bits.get(block.name)
-    return Form(block.name, block.dtype, block.shape, steps, fill, codec, bits, raw.dedup)
+    missing = tuple(np.atleast_1d(metadata["attributes"].get("missing_value", ())).tolist())
+    return Form(block.name, block.dtype, block.shape, steps, fill, codec, bits, missing, raw.dedup)

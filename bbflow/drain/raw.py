@@ -153,18 +153,19 @@ class RawStore:
 
     def _create(self, like: BlockForm) -> None:
         dims = (self._axis, *map(stored_name, self._attributes.dimensions(like.name, len(like.shape))))
-        fill = fill_of(self._attributes.fill_value(like.name), like.dtype)
-        attributes = self._attributes.of(like.name) | self._missing(like)
+        missing = self._missing(like)
+        fill = fill_of(next(iter(missing), None), like.dtype)
+        named = {"missing_value": missing[0] if len(missing) == 1 else missing} if missing else {}
+        attributes = self._attributes.of(like.name) | named
         chunks, storage = (None, storage_of(like, self._raw)) if like.shape else ((512,), {})
         filled = storage | {"fill_value": fill_in_metadata(fill)}
         name, shape = stored_name(like.name), (0, *like.shape)
         self._store.create(name, dims, shape, like.dtype, attributes, chunks, storage=filled)
 
-    def _missing(self, like: BlockForm) -> dict[str, Any]:
-        """Give what readers must know, in the variable's own type: they compare exactly."""
+    def _missing(self, like: BlockForm) -> list[Any]:
+        """Give what stands for a missing value, in the variable's own type: readers compare exactly."""
         fills = [] if like.dtype.kind == "c" else fills_of(self._attributes.encoding(like.name), like.dtype)
-        values = [fill.item() for fill in fills]
-        return {"missing_value": values[0] if len(values) == 1 else values} if values else {}
+        return [fill.item() for fill in fills]
 
     @property
     def _variables(self) -> frozenset[str]:

@@ -61,7 +61,7 @@ def replay(raw: Path, stream: str, after: int = -1) -> int:
             _put(io, engine, variables, name, np.asarray(array[...]))
         for name, array in along.items():
             values = np.asarray(array[row])
-            if not _is_missing(values, array.attrs.get("missing_value")):
+            if not _is_missing(values, np.atleast_1d(array.attrs.get("missing_value", ()))):
                 _put(io, engine, variables, name, values)
         engine.end_step()
     engine.close()
@@ -73,12 +73,16 @@ def _is_own(attribute: str) -> bool:
     return attribute.startswith(OWN) or attribute == "Conventions"
 
 
-def _is_missing(values: np.ndarray[Any, Any], fill: Any) -> bool:
+def _is_missing(values: np.ndarray[Any, Any], missing: np.ndarray[Any, Any]) -> bool:
     """Whether nothing of a field is there: then the step lacked it."""
-    lacking = np.zeros(values.shape, bool) if fill is None else values == fill
+    lacking = np.isin(values, missing.astype(values.dtype))
     if values.dtype.kind in "fc":
         lacking |= np.isnan(values)
     return bool(values.size and lacking.all())
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) or (isinstance(value, list) and all(isinstance(item, str) for item in value))
 
 
 def _put(io: Any, engine: Any, variables: dict[str, Any], name: str, values: np.ndarray[Any, Any]) -> None:
@@ -97,4 +101,4 @@ def _describe(io: Any, of_stream: Mapping[str, Any], arrays: Mapping[str, Any], 
         if dims:
             io.define_attribute(f"{name}/{DIMENSIONS}", list(dims))
         for key, value in array.attrs.items():
-            io.define_attribute(f"{name}/{key}", np.array(value) if isinstance(value, int | float) else value)
+            io.define_attribute(f"{name}/{key}", value if _is_text(value) else np.array(value))

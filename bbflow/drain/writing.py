@@ -226,7 +226,7 @@ class _Making:
         form = self._form
         if form.keep_bits is None:
             return values
-        return [rounded(part.view(form.dtype), form.keep_bits, form.fill).view("u1") for part in values]
+        return [rounded(part.view(form.dtype), form.keep_bits, form.missing).view("u1") for part in values]
 
     def _encoded(self, values: list[Array]) -> list[Array]:
         if self._encode is None:

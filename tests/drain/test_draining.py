@@ -155,7 +155,6 @@ variables = {
     name: io.define_variable(name, np.empty(0, types.get(name, "i4")), [6], [0], [3 if name == "part" else 6], True)
     for name in names
 }
-io.define_attribute("named/_FillValue", np.array([-5], "i4"))
 number = io.define_variable("number", np.array([0], "i8"))
 engine = io.open("out", Mode.Write)
 for step in range(5):
@@ -176,7 +175,7 @@ def test_what_is_missing_of_integers_is_masked_and_they_are_integers_without_tha
     with EmbeddedNodes(1, 1 << 18) as nodes:
         write(nodes.contact, HOLES, write_config(tmp_path))
         draining = Draining(Config("model", {}, raw=RawConfig(**raw)), nodes.contact, {})
-        draining.open(tmp_path / "raw.zarr", StreamAttributes({"named/_FillValue": [-5]}), {})
+        draining.open(tmp_path / "raw.zarr", StreamAttributes({"named/missing_value": [1e20, -5]}), {})
         held = raw_steps(nodes, steps_of(watch(nodes)))
         batches = [draining.next_batch(held[begin:end], end - 1, 1) for begin, end in pairwise(cuts)]
         for batch in batches:

@@ -10,14 +10,15 @@ from bbflow.config import RawConfig
 from bbflow.drain.raw import RawStore
 from bbflow.landing.embedded import EmbeddedNodes
 from bbflow.records import BlockForm
-from testsupport.writers import clean_environment, steps_of, watch
+from testsupport.writers import attributes_of, clean_environment, steps_of, watch
 
 VALUES = {"always": ("int32_t", [7, 8, 9]), "often": ("int64_t", [1, None, 3]), "real": ("double", [None, 2.5, None])}
 VALUES |= {"named": ("int32_t", [4, 5, None]), "complex": ("double complex", [None, 1 + 2j, 3j])}
+ATTRIBUTES = {"named/missing_value": [1e20, -1, -2], "named/long_name": "a name", "named/flag_values": [4, 5]}
 
 
 def test_what_a_step_lacked_it_lacks_again(tmp_path):
-    store = RawStore(tmp_path / "raw.zarr", RawConfig(), StreamAttributes({"named/missing_value": -1}), None)
+    store = RawStore(tmp_path / "raw.zarr", RawConfig(), StreamAttributes(ATTRIBUTES), None)
     for name, (dtype, _) in VALUES.items():
         store.admit(BlockForm(name, dtype, "GlobalValue", (), (), (), 0))
     whole = [name for name, (_, values) in VALUES.items() if None not in values]
@@ -25,7 +26,9 @@ def test_what_a_step_lacked_it_lacks_again(tmp_path):
     with EmbeddedNodes(1, 1 << 18) as nodes:
         command = [sys.executable, "-m", "bbflow", "replay", tmp_path / "raw.zarr", "--stream", "model"]
         subprocess.run(command, env=clean_environment(nodes.contact), check=True)
-        steps = steps_of(watch(nodes))
+        steps = steps_of(shown := watch(nodes))
+    described = attributes_of(shown)
+    assert {name: described[name] for name in ATTRIBUTES} == ATTRIBUTES | {"named/missing_value": [-1, -2]}
     for number, step in enumerate(steps):
         there = {block.name: block.value for block in step.blocks}
         expected = {name: values[number] for name, (_, values) in VALUES.items() if values[number] is not None}
