@@ -1,7 +1,7 @@
 """What a stream's attributes say in terms of the CF conventions."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 DIMENSIONS = "_ARRAY_DIMENSIONS"
@@ -45,6 +45,8 @@ class StreamAttributes:
     """Name to value."""
     reserved: frozenset[str] = frozenset()
     """Names of dimensions that stand for others here, such as that of time."""
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    """Lengths of dimensions: a variable that would give one another length has a dimension of its own there."""
 
     def of(self, variable: str) -> dict[str, Any]:
         """Give a variable's CF attributes, without what only describes its storage.
@@ -79,25 +81,54 @@ class StreamAttributes:
         value = self.values.get(f"{variable}/{name}", ())
         return [number for item in (value if isinstance(value, list | tuple) else [value]) for number in _number(item)]
 
-    def dimensions(self, variable: str, rank: int) -> tuple[str, ...]:
+    def agreeing(self, shapes: Mapping[str, Sequence[int]]) -> "StreamAttributes":
+        """Give the same where dimensions have the lengths that some variables give them."""
+        laid = {name: (self.dimensions(name, shape), shape) for name, shape in shapes.items()}
+        return replace(self, sizes=dimension_sizes(laid))
+
+    def dimensions(self, variable: str, shape: Sequence[int]) -> tuple[str, ...]:
         """Give a variable's dimension names.
 
         They are those of its attribute ``_ARRAY_DIMENSIONS`` (a list, or names with spaces between),
         else ``<variable>_dim0``, ``<variable>_dim1`` and so on. One that is reserved, or begins with `OWN`, becomes
-        ``<variable>_<name>``; one that the variable has twice is numbered at its second place.
+        ``<variable>_<name>``; one that the variable has twice is numbered at its second place, and so is one that has
+        another length elsewhere.
         """
         named = self.values.get(f"{variable}/{DIMENSIONS}", ())
         names = tuple(named.split()) if isinstance(named, str) else tuple(named)
-        numbered = tuple(f"{variable}_dim{axis}" for axis in range(rank))
-        if len(names) != rank:
+        numbered = tuple(f"{variable}_dim{axis}" for axis in range(len(shape)))
+        if len(names) != len(shape):
             return numbered
-        return tuple(
+        free = tuple(
             number if name in names[:axis] else self._free(variable, name)
             for axis, (name, number) in enumerate(zip(names, numbered, strict=True))
         )
+        return fitting(variable, free, shape, self.sizes)
 
     def _free(self, variable: str, name: str) -> str:
         return f"{variable}_{name}" if name in self.reserved or name.startswith(OWN) else name
+
+
+def dimension_sizes(laid: Mapping[str, tuple[Sequence[str], Sequence[int]]]) -> dict[str, int]:
+    """Give the lengths of dimensions: of the 1-D variable of that name, else of the first variable that has it.
+
+    Parameters
+    ----------
+    laid
+        Name of a variable to its dimensions and its shape.
+    """
+    axes = {name: shape[0] for name, (_, shape) in laid.items() if len(shape) == 1}
+    sizes: dict[str, int] = {}
+    for _, (dims, shape) in sorted(laid.items()):
+        for dim, size in zip(dims, shape, strict=True):
+            sizes.setdefault(dim, axes.get(dim, size))
+    return sizes
+
+
+def fitting(variable: str, dims: Sequence[str], shape: Sequence[int], sizes: Mapping[str, int]) -> tuple[str, ...]:
+    """Give a variable's dimensions, those numbered that have another length elsewhere."""
+    named = enumerate(zip(dims, shape, strict=True))
+    return tuple(dim if sizes.get(dim, size) == size else f"{variable}_dim{axis}" for axis, (dim, size) in named)
 
 
 def _number(value: Any) -> list[float | int]:

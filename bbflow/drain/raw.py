@@ -152,7 +152,7 @@ class RawStore:
         return self._forms[like.name]
 
     def _create(self, like: BlockForm) -> None:
-        dims = (self._axis, *map(stored_name, self._attributes.dimensions(like.name, len(like.shape))))
+        dims = (self._axis, *map(stored_name, self._attributes.dimensions(like.name, like.shape)))
         missing = self._missing(like)
         fill = fill_of(next(iter(missing), None), like.dtype)
         named = {"missing_value": missing[0] if len(missing) == 1 else missing} if missing else {}

@@ -179,7 +179,9 @@ class Rescue:
         # Of the first step that is held, a node may have let go of the time; steps go on along what is there already.
         axis = shown_dimension(self._store, STEP)
         has_time = self._time_of(number) is not None if axis is None else axis != STEP
-        attributes = StreamAttributes(self._view.attributes, frozenset({self._time if has_time else STEP}))
+        shapes = {block.name: block.shape for _, block in self._view.blocks(number) if block.kind == "GlobalArray"}
+        reserved = frozenset({self._time if has_time else STEP})
+        attributes = StreamAttributes(self._view.attributes, reserved).agreeing(shapes)
         claim(self._store.parent, *zarr_files(self._store.name))
         store = self._draining.open(self._store, attributes, {} if has_time else None)
         reader = BlockReader(self._contact, self._stream)

@@ -3,7 +3,7 @@
 import math
 import queue
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -95,6 +95,7 @@ class Pipeline:
         self._stopped = False
         self._clock: Clock | None = None
         self._reserved: frozenset[str] = frozenset()
+        self._sizes: Mapping[str, int] = {}
         owner = owner_of(config.output)
         self._consumers = Consumers(nodes, config.stream, consumers_of(config), owner, take_over=takes_over)
         done = self._consumers.done_before()
@@ -264,7 +265,7 @@ class Pipeline:
 
     @property
     def _attributes(self) -> StreamAttributes:
-        return StreamAttributes(self._view.attributes, self._reserved)
+        return StreamAttributes(self._view.attributes, self._reserved, self._sizes)
 
     def _is_open(self) -> bool:
         """Open the stores when the first step is there; False before that."""
@@ -280,7 +281,11 @@ class Pipeline:
             check_variables(self._config, (block.name for _, block in blocks))
         self._clock = make_clock(self._config, self._attributes)
         self._reserved = own_names(self._config, self._clock)
-        attributes = self._attributes
+        number = ready[0] if ready else -1
+        first = FirstStep(number, blocks, self._contact, self._config.stream, self._nodes, self._cluster)
+        arrays = self._fold.arrays(first)
+        attributes = self._attributes.agreeing(arrays.shapes)
+        self._sizes = attributes.sizes
         if self._saved is not None:
             check_clock(self._saved, self._clock, "this run")
         results = self._fold.publishing.open(self._config.output / "results.zarr", attributes, self._clock)
@@ -288,10 +293,8 @@ class Pipeline:
         if self._drain is not None:
             time = None if self._clock.by_steps else self._clock.attributes
             stores.append(self._drain.draining.open(self._config.output / "raw.zarr", attributes, time))
-        number = ready[0] if ready else -1
-        first = FirstStep(number, blocks, self._contact, self._config.stream, self._nodes, self._cluster)
         write_coordinates(first, stores, attributes)
-        self._fold.open(first, attributes, self._clock, results)
+        self._fold.open(arrays, attributes, self._clock, results)
         if self._saved is not None:
             results.commit(bbflow_status="running", bbflow_failure="")
         return True

@@ -39,7 +39,8 @@ class StreamArrays:
 
     def __init__(self, directory: Path, first: FirstStep) -> None:
         self._directory = directory
-        self._first = first
+        self.first = first
+        """The step."""
         self._there = {block.name: block for _, block in first.placed}
         self.blocks = self._known() | self._there
         """One block of each variable that was seen so far."""
@@ -56,6 +57,11 @@ class StreamArrays:
         """Keep what is known of the variables: after a crash there may be no step any more to see it in."""
         self._directory.mkdir(parents=True, exist_ok=True)
         write_whole(self._directory / BLOCKS_FILE, msgpack.packb([block.to_wire() for block in self.blocks.values()]))
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of the global arrays that were seen so far."""
+        return {name: block.shape for name, block in self.blocks.items() if block.kind == "GlobalArray"}
 
     @property
     def names(self) -> set[str]:
@@ -82,7 +88,7 @@ class StreamArrays:
         if not file.exists():
             if name not in self._there:
                 raise ConfigError(f"the first step has no variable {name!r}; {nearest(name, self._there)}")
-            [whole] = self._first.whole([name])
+            [whole] = self.first.whole([name])
             with replacing(file) as temporary, temporary.open("wb") as new:
                 np.save(new, whole)
         values: Array = np.load(file)
@@ -117,7 +123,7 @@ def _place(diagnostic: Diagnostic, arrays: StreamArrays, attributes: StreamAttri
     blocks = [arrays.block(name) for name in diagnostic.of.variables]
     # Inputs of an expression broadcast: the one with most dimensions has the shape of the result.
     like = max(blocks, key=lambda block: len(block.shape))
-    dims = attributes.dimensions(like.name, len(like.shape))
+    dims = attributes.dimensions(like.name, like.shape)
     wanted = [name for dim in dims for name in (dim, f"{dim}_bnds", f"{dim}_bounds")]
     coordinates = {name: _meant(name, arrays, attributes) for name in wanted if name in arrays}
     described: dict[str, dict[str, Any]] = {name: attributes.of(name) for name in coordinates}
@@ -148,7 +154,7 @@ def write_referenced(arrays: StreamArrays, attributes: StreamAttributes, results
 def _write_whole(name: str, arrays: StreamArrays, attributes: StreamAttributes, results: Results) -> None:
     values = arrays[name]
     if values.ndim:
-        dims = attributes.dimensions(name, values.ndim)
+        dims = attributes.dimensions(name, values.shape)
         results.add_coordinate(name, values, tuple(dims))
 
 

@@ -128,9 +128,13 @@ class FoldStage(DriverStage):
         """Whether no task runs."""
         return self._tasks is None
 
-    def open(self, first: FirstStep, attributes: StreamAttributes, clock: Clock, results: Results) -> None:
+    def arrays(self, first: FirstStep) -> StreamArrays:
+        """Give the variables of a step, and what is known of earlier ones."""
+        return StreamArrays(self.run.config.output / FIELDS_DIRECTORY, first)
+
+    def open(self, arrays: StreamArrays, attributes: StreamAttributes, clock: Clock, results: Results) -> None:
         """Find the fields in the grid of a step."""
-        arrays = StreamArrays(self.run.config.output / FIELDS_DIRECTORY, first)
+        first = arrays.first
         write_referenced(arrays, attributes, results)
         placed = place_diagnostics(self.run.config.diagnostics, arrays, attributes)
         self.folding.place(placed)

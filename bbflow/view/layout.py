@@ -1,13 +1,13 @@
 """Where each variable of a stream lies: the blocks of its steps as parts of one array."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from bbflow.cf import OWN, StreamAttributes
+from bbflow.cf import OWN, StreamAttributes, dimension_sizes, fitting
 from bbflow.errors import StreamError
 from bbflow.operators.blocks import as_fill
 from bbflow.records import Block
@@ -86,6 +86,12 @@ class Series:
     fill: Any
     """What stands where a step has no value; None if each has one."""
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Lengths of the dimensions."""
+        shape: tuple[int, ...] = self.values.shape[1:]
+        return shape
+
 
 def lay_out(
     steps: Sequence[Sequence[PlacedBlock]], numbers: Sequence[int], attributes: StreamAttributes
@@ -110,7 +116,9 @@ def lay_out(
     for index, blocks in enumerate(steps):
         for node, block in sorted(blocks, key=lambda placed: placed[1].rank):
             found.setdefault(block.name, [[] for _ in steps])[index].append((node, block))
-    return {name: _variable(name, blocks, numbers, attributes) for name, blocks in found.items()}
+    laid = {name: _variable(name, blocks, numbers, attributes) for name, blocks in found.items()}
+    sizes = dimension_sizes({name: (item.dims, item.shape) for name, item in laid.items()})
+    return {name: replace(item, dims=fitting(name, item.dims, item.shape, sizes)) for name, item in laid.items()}
 
 
 def _variable(
@@ -120,7 +128,7 @@ def _variable(
     if len(forms) > 1:
         said = " and ".join(f"{kind} of {type_} with {ndim} dimensions" for type_, kind, ndim in sorted(forms))
         raise StreamError(f"{name} is {said} in different steps: leave it out with drop_variables={name!r}")
-    ((type_, kind, ndim),) = forms
+    ((type_, kind, _),) = forms
     if type_ == "string" or kind.endswith("Value"):
         return _series(name, kind, steps, attributes)
     laid = [
@@ -132,7 +140,7 @@ def _variable(
     whole = int(np.prod(shape, dtype=object))
     has_holes = any(sum(piece.block.points for piece in pieces) < whole for _, pieces in laid)
     fill = fill_of(attributes.fill_value(name), dtype)
-    return Field(name, dtype, _dims(name, kind, ndim, attributes), shape, tuple(p for _, p in laid), fill, has_holes)
+    return Field(name, dtype, _dims(name, kind, shape, attributes), shape, tuple(p for _, p in laid), fill, has_holes)
 
 
 def _place(number: int, blocks: Sequence[PlacedBlock]) -> tuple[tuple[int, ...], tuple[Piece, ...]]:
@@ -166,11 +174,11 @@ def _join(number: int, blocks: Sequence[PlacedBlock], axis: int) -> tuple[tuple[
     return (*shape[:axis], length, *shape[axis + 1 :]), tuple(pieces)
 
 
-def _dims(name: str, kind: str, ndim: int, attributes: StreamAttributes) -> tuple[str, ...]:
-    if kind != "LocalArray":
-        return attributes.dimensions(name, ndim)
-    named = attributes.dimensions(name, ndim + 1)
-    return named if named[0] != f"{name}_dim0" else (f"{name}_block", *attributes.dimensions(name, ndim))
+def _dims(name: str, kind: str, shape: tuple[int, ...], attributes: StreamAttributes) -> tuple[str, ...]:
+    named = attributes.dimensions(name, shape)
+    if kind != "LocalArray" or named[0] != f"{name}_dim0":
+        return named
+    return f"{name}_block", *attributes.dimensions(name, shape[1:])
 
 
 def fill_of(value: float | int | None, dtype: np.dtype[Any]) -> Any:
@@ -192,7 +200,7 @@ def _series(
         values = [number_of(blocks[-1].value) if blocks else None for blocks in own]
         return _filled(name, (), values, first, attributes)
     ranks = max(block.rank for blocks in own for block in blocks) + 1
-    dims = attributes.dimensions(name, 1)
+    dims = attributes.dimensions(name, (ranks,))
     table = [[_of_rank(blocks, rank) for rank in range(ranks)] for blocks in own]
     return _filled(name, dims if dims[0] != f"{name}_dim0" else (RANK,), table, first, attributes)
 

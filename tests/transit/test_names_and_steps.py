@@ -136,10 +136,14 @@ with adios2.Stream(io, "model", "w") as stream:
     stream.write_attribute("/data/E/_ARRAY_DIMENSIONS", ["/data/x"])
     stream.write_attribute("/data/height/_ARRAY_DIMENSIONS", ["/data/x"])
     stream.write_attribute("/data/E/coordinates", "/data/height")
+    stream.write_attribute("longer/_ARRAY_DIMENSIONS", ["/data/x", "y"])
+    stream.write_attribute("other/_ARRAY_DIMENSIONS", ["y"])
     for n in range(4):
         stream.begin_step()
         stream.write("time", 1.0 * n)
         stream.write("told", f"step {n}")
+        stream.write("longer", np.full((5, 2), 1.0 * n), [5, 2], [0, 0], [5, 2])
+        stream.write("other", np.full(4, 1.0 * n), [4], [0], [4])
         if n == 0:
             stream.write("/data/x", np.arange(3.0), [3], [0], [3])
             stream.write("/data/height", np.arange(3.0), [3], [0], [3])
@@ -193,6 +197,20 @@ def test_names_that_are_paths_stay_in_their_store(buffer, tmp_path):
 def test_what_needs_dates_says_so(buffer, tmp_path, changes, says):
     write(tmp_path, buffer)
     refused(tmp_path, buffer, says, **changes)
+
+
+def test_a_dimension_of_two_lengths_is_two(buffer, tmp_path):
+    write_paths(tmp_path, buffer, "/data/E")
+    with xr.open_dataset(buffer.contact, engine="bbflow", stream="model") as view:
+        assert (view["/data/E"].dims, view.longer.dims) == (("time", "/data/x"), ("time", "longer_dim0", "y"))
+        assert view.other.dims == ("time", "other_dim0")
+    results = analyse(tmp_path, buffer, operators={name: ["mean"] for name in ("/data/E", "longer", "other")})
+    with xr.open_zarr(tmp_path / "out" / "raw.zarr") as raw:
+        kept = raw.load()
+    for dataset, name in ((results, "{}_run_mean"), (kept, "{}")):
+        assert dataset[name.format("_x2F_data_x2F_E")].dims[1:] == ("_x2F_data_x2F_x",)
+        assert dataset[name.format("longer")].dims[1:] == ("longer_dim0", "y")
+        assert dataset[name.format("other")].dims[1:] == ("other_dim0",)
 
 
 def test_an_operator_on_a_string_is_refused(buffer, tmp_path):

@@ -86,7 +86,7 @@ def field_of(
     placement = placements.get(diagnostic.key)
     if placement is not None:
         return _placed(diagnostic, placement, placement.dtype(dtype), attributes, clock)
-    dims = tuple(map(stored_name, attributes.dimensions(like.name, len(like.shape))))
+    dims = tuple(map(stored_name, attributes.dimensions(like.name, like.shape)))
     others = _other_units(diagnostic, attributes)
     own = _after_each(diagnostic, _attributes(diagnostic, attributes), others, clock)
     return ResultField(diagnostic.name, _folded(diagnostic, dtype), like.shape, dims, own, others)
