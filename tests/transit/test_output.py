@@ -131,6 +131,31 @@ def test_units_names_and_cell_methods_say_what_a_result_is(results, name, said):
     assert not {"valid_min", "cell_measures"} & set(own)
 
 
+def test_a_statistic_of_dates_is_a_date_or_a_time_between_two(tmp_path):
+    told = {
+        "time/units": "days since 2001-01-01",
+        "ripe/units": "days since 2000-01-01",
+        "ripe/calendar": "standard",
+        "on/dtype": "bool",
+    }
+    values = np.arange(4.0)[:, None] * [1, 10]
+    streams.store(tmp_path, {"ripe": values, "on": (values > 0).astype("i1")}, np.arange(4), told)
+    names = ("mean", "first", "std", "var", "range", "sum", "count", "trend")
+    operators = [*names, {"covariance": {"with": "ripe"}}]
+    config = {"windows": ["run"], "operators": {"ripe": operators, "on": ["mean", "sum"]}}
+    results = streams.analyse(tmp_path, config)
+    dates = np.array([["2000-01-02T12", "2000-01-16"]], "M8[ns]")
+    np.testing.assert_array_equal(results.ripe_run_mean.values, dates)
+    assert results.on_run_mean.values.ravel().tolist() == [0.75, 0.75]
+    with xr.open_zarr(tmp_path / "out" / "results.zarr", decode_cf=False) as raw:
+        units = {name: raw[f"ripe_run_{name}"].attrs["units"] for name in names}
+        assert {units.pop(name) for name in ("mean", "first")} == {told["ripe/units"]}
+        assert {units.pop(name) for name in ("std", "range", "sum")} == {"days"}
+        assert units == {"trend": "(days)/(days)", "var": "(days)2", "count": "1"}
+        assert raw.ripe_run_covariance.attrs["units"] == "(days) (days)"
+        assert "calendar" not in raw.ripe_run_count.attrs
+
+
 def test_a_temperature_is_told_from_a_difference_of_two(results):
     told = {name: results[f"tas_month_{name}"].attrs.get("units_metadata") for name in ("mean", "std", "count")}
     assert told == {"mean": "temperature: on_scale", "std": "temperature: difference", "count": None}

@@ -22,7 +22,7 @@ from bbflow.transit.folding.regions import check_foldable
 DIFFERENCES = ("range", "standard_deviation", "variance")
 """CF's methods that make differences of temperatures (CF conventions 1.11, section 3.1.2 and appendix E)."""
 ON_SCALE = ("mean", "minimum", "maximum", "median", "point")
-"""CF's methods that keep a temperature one."""
+"""CF's methods that keep a temperature one, and a date."""
 TEMPERATURES = ("K", "kelvin", "degC", "degF", "Celsius", "celsius", "degree_Celsius", "degrees_Celsius")
 OF_VALUES = frozenset(
     ("valid_min", "valid_max", "valid_range", "actual_range", "flag_values", "flag_masks", "flag_meanings")
@@ -132,10 +132,12 @@ def reinterpreted(
     clock
         The stream's calendar.
     """
-    kept = {name: value for name, value in own.items() if name not in ("units", "standard_name", "units_metadata")}
-    units = _result_units(own, operator, other_units, clock.units)
     method = operator.cell_method.partition(" ")[0]
     same = operator.own_units == "{units}"
+    if not (same and method in ON_SCALE):
+        own = _without_reference(own)
+    kept = {name: value for name, value in own.items() if name not in ("units", "standard_name", "units_metadata")}
+    units = _result_units(own, operator, other_units, clock.units)
     if units is not None:
         kept["units"] = units
     if operator.dated:
@@ -149,6 +151,13 @@ def reinterpreted(
     elif same and "units_metadata" in own:
         kept["units_metadata"] = own["units_metadata"] if method in ON_SCALE else "temperature: unknown"
     return kept
+
+
+def _without_reference(own: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the attributes of differences of what may be dates: `days` of `days since 2000-01-01`, and no calendar."""
+    units, since, _ = str(own.get("units", "")).partition(" since ")
+    kept = {name: value for name, value in own.items() if name != "calendar"}
+    return kept | {"units": units} if since else dict(own)
 
 
 def _is_on_scale(own: Mapping[str, Any]) -> bool:
@@ -231,5 +240,5 @@ def _attributes(diagnostic: Diagnostic, attributes: StreamAttributes) -> dict[st
 def _other_units(diagnostic: Diagnostic, attributes: StreamAttributes) -> dict[str, str]:
     """Give the units of further inputs that are variables themselves."""
     plain = {text: item.variables[0] for text, item in diagnostic.others.items() if item.is_plain}
-    units = {text: attributes.of(name).get("units") for text, name in plain.items()}
+    units = {text: _without_reference(attributes.of(name)).get("units") for text, name in plain.items()}
     return {text: str(value) for text, value in units.items() if value is not None}
