@@ -13,7 +13,7 @@ from bbflow.operators.diagnostic import Diagnostic, parse_diagnostics
 from bbflow.operators.readers import flag, one_of
 from bbflow.operators.windows.spans import Run, StepsSpan
 from bbflow.origin import look_in
-from bbflow.units import parse_bytes
+from bbflow.units import parse_bytes, parse_capacity
 
 T = TypeVar("T")
 
@@ -210,7 +210,7 @@ def parse_config(content: Any) -> Config:
             content.get("nodes"),
             "nodes",
             count=_whole,
-            capacity=parse_bytes,
+            capacity=parse_capacity,
             state_capacity=parse_bytes,
             directory=Path,
             back_s=float,

@@ -4,6 +4,7 @@ import re
 
 from bbflow.errors import ConfigError
 
+PAGE_BYTES = 4096
 _PREFIXES = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
@@ -32,6 +33,22 @@ def parse_bytes(text: str | int) -> int:
     size = int(float(number) * (1024 if binary else 1000) ** _PREFIXES[prefix.upper()])
     if size <= 0:
         raise ConfigError(f"{text!r} is not a size above zero")
+    return size
+
+
+def parse_capacity(text: str | int) -> int:
+    """Read the size of a pool, which is handed out in pages; otherwise as `parse_bytes`.
+
+    Raises
+    ------
+    ConfigError
+        If it is less than one page: perhaps it has lost its unit.
+    """
+    size = parse_bytes(text)
+    if size < PAGE_BYTES:
+        raise ConfigError(
+            f"{text!r} is less than a page of {PAGE_BYTES} bytes: write a size with its unit, like 512MiB"
+        )
     return size
 
 

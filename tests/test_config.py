@@ -53,6 +53,7 @@ def test_a_stream_and_its_operators_are_enough():
         ({"operators": {"t": {"of": "tas", "each": {"clim_month": "max"}, "operators": ["max"]}}}, "is a climatology"),
         ({"operators": {"t": {"of": "tas", "then": "pr > 1", "operators": ["max"]}}}, "then: 'pr' is not known here"),
         ({"operators": {"tas": ["mean", "monmean"]}}, "is there twice"),
+        ({"nodes": {"capacity": 1}}, "capacity: 1 is less than a page of 4096 bytes"),
         (
             {"operators": {"tas": ["mean", {"filter": {"above": 3, "name": "month_mean"}}]}},
             "tas_month_mean is there twice",

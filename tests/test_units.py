@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bbflow.errors import ConfigError, nearest
-from bbflow.units import format_bytes, parse_bytes
+from bbflow.units import format_bytes, parse_bytes, parse_capacity
 
 
 @pytest.mark.parametrize(
@@ -51,3 +51,9 @@ def test_sizes_are_written_with_a_binary_unit(size, text):
 def test_an_unknown_name_gets_the_nearest_or_all():
     assert nearest("maen", ["mean", "max"]) == "did you mean 'mean'?"
     assert nearest("quantile", ["mean", "max"]) == "valid are max, mean"
+
+
+def test_a_pool_has_a_page_at_least():
+    assert parse_capacity("4KiB") == 4096
+    with pytest.raises(ConfigError, match="'4095' is less than a page of 4096 bytes: write a size with a unit"):
+        parse_capacity("4095")

@@ -24,7 +24,7 @@ def library_path() -> Path:
     return path
 
 
-def environment(contact: Path | None = None) -> dict[str, str]:
+def environment(contact: str | Path | None = None) -> dict[str, str]:
     """Give the environment variables with which an ADIOS2 program finds the engine and the BB nodes.
 
     Parameters
@@ -36,7 +36,7 @@ def environment(contact: Path | None = None) -> dict[str, str]:
     folder = str(library_path().parent)
     variables = {PLUGIN_PATH_VARIABLE: f"{folder}:{others}" if others else folder}
     if contact is not None:
-        variables[CONTACT_VARIABLE] = str(contact.resolve())
+        variables[CONTACT_VARIABLE] = str(Path(contact).resolve())
     # ADIOS2 2.12 crashes at start where HOME is not set, as under some batch systems.
     return variables if "HOME" in os.environ else variables | {"HOME": "/"}
 

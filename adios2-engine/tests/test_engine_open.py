@@ -2,6 +2,9 @@ import json
 import signal
 import socket
 import time
+from pathlib import Path
+
+import bbflow_adios2
 
 from bbflow.landing.embedded import EmbeddedNodes
 from testsupport.processes import finish
@@ -37,6 +40,12 @@ def test_a_node_that_starts_late_is_waited_for(tmp_path):
             returncode, said = finish(process)
             assert returncode == 0, said
             assert watch(late)["status"] == "closed"
+
+
+def test_the_contact_file_may_be_given_as_text():
+    told = bbflow_adios2.environment("contact.json"), bbflow_adios2.environment(Path("contact.json"))
+    assert told[0] == told[1]
+    assert told[0]["BBFLOW_CONTACT"] == str(Path("contact.json").resolve())
 
 
 def test_the_parameter_contact_comes_before_the_environment(node, tmp_path):

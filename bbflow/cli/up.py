@@ -24,7 +24,7 @@ from bbflow.landing.embedded import (
     wait_until_ready,
 )
 from bbflow.landing.listen import split_address
-from bbflow.units import parse_bytes
+from bbflow.units import parse_capacity
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
     root = make_root(options.directory)
     for number in range(options.nodes):
         name = f"bb{number}"
-        capacity, words = parse_bytes(options.capacity), [*listen_options(options), *files_options(options)]
+        capacity, words = parse_capacity(options.capacity), [*listen_options(options), *files_options(options)]
         process = spawn_node(name, root, capacity, options.contact, options=words)
         wait_until_ready(name, options.contact, process, root / f"{name}.log")
     if options.files:

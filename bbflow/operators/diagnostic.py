@@ -8,7 +8,7 @@ import numpy as np
 
 from bbflow.errors import ConfigError, nearest
 from bbflow.operators.catalogue import OwnNames
-from bbflow.operators.expressions import Expression, parse_expression
+from bbflow.operators.expressions import Expression, of_variable, parse_expression
 from bbflow.operators.family import DType
 from bbflow.operators.filter import Filter
 from bbflow.operators.names.known import expand
@@ -195,7 +195,7 @@ def _parse(key: str, name: str, parts: Mapping[str, Any], windows: list[Any]) ->
     diagnostic = Diagnostic(
         key,
         name,
-        parse_expression(str(parts.get("of", f"`{name}`"))),
+        parse_expression(str(parts["of"])) if "of" in parts else of_variable(name),
         parse_space(parts["space"]) if "space" in parts else None,
         parse_transforms(as_list(parts.get("transforms", []), "transforms")),
         _parse_each(parts["each"]) if "each" in parts else None,

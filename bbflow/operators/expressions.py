@@ -21,7 +21,7 @@ MAX_DEPTH = 100
 """Of brackets, and of operations within operations."""
 TILE_POINTS = 1 << 15
 """So many points are computed at once: their intermediate results stay in the cache."""
-NAME = re.compile(r"[\w./:@ -]+")
+NAME = re.compile(r"[^\"'`\\#\n]+")
 KNOWN = (*evaluation.BINARY, *evaluation.UNARY, *evaluation.COMPARISONS, ast.And, ast.Or, ast.Load)
 CONSTANTS = {"pi": float(np.pi), "nan": float("nan")}
 
@@ -81,6 +81,11 @@ class Expression:
             values = {name: _floats(block[tile], fill, dtype) for name, (block, fill) in inputs.items()}
             result[tile] = evaluation.evaluate(tree, values)
         return result
+
+
+def of_variable(name: str) -> Expression:
+    """Give the expression that is a variable itself, whatever its name."""
+    return Expression(f"`{name}`", (name,), is_plain=True)
 
 
 def parse_expression(text: str) -> Expression:

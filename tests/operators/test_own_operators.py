@@ -95,6 +95,20 @@ class NoFunctions:
     pass
 
 
+class Listed:
+    @staticmethod
+    def map(values, valid, times, q=[1, 2]):
+        return {"n": valid.sum(axis=0)}
+
+    @staticmethod
+    def combine(left, right):
+        return {"n": left["n"] + right["n"]}
+
+    @staticmethod
+    def finalize(state):
+        return state["n"] * 1.0
+
+
 @dataclass(frozen=True)
 class Last(Family):
     """The last value, scaled."""
@@ -363,6 +377,7 @@ def test_a_formula_that_fails_hurts_nobody_even_on_built_in_state(batch, name):
         ({"hot:Share": {"limits": 3}}, "did you mean 'limit'"),
         ({"hot:Share": {"group": 0}}, "not a whole number from 1"),
         ("examples:LAMBDA", "can't be sent to workers"),
+        ("examples:Listed", "its parameter 'q' is .* by default, which may change"),
     ],
 )
 def test_what_is_wrong_is_told_before_anything_starts(item, message):

@@ -213,6 +213,22 @@ def test_a_dimension_of_two_lengths_is_two(buffer, tmp_path):
         assert dataset[name.format("other")].dims[1:] == ("other_dim0",)
 
 
+def test_a_time_that_is_no_single_number_is_refused(buffer, tmp_path):
+    write_paths(tmp_path, buffer, "a")
+    refused(
+        tmp_path, buffer, r"other is to tell its time, but is a GlobalArray of type double and shape \(4,\)",
+        operators={"a": ["mean"]}, time={"variable": "other", "units": "days since 2000-01-01"},
+    )  # fmt: skip
+
+
+def test_a_variable_of_any_name_can_be_analysed(buffer, tmp_path):
+    names = ["tas 2m°C", "a#b", "it's", "100%"]
+    write_paths(tmp_path, buffer, *names)
+    quoted = {"of": "`tas 2m°C` * 2", "operators": ["mean"]}
+    results = analyse(tmp_path, buffer, operators={name: ["mean"] for name in names} | {"twice": quoted})
+    assert [results[f"{name}_run_mean"].values[0, 0] for name in (*names, "twice")] == [1.5] * 4 + [3.0]
+
+
 def test_an_operator_on_a_string_is_refused(buffer, tmp_path):
     write_paths(tmp_path, buffer, "a")
     refused(

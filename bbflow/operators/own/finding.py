@@ -2,7 +2,7 @@
 
 import inspect
 import pickle
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -132,13 +132,18 @@ def _guarded(operator: Operator, origin: Origin, isolated: bool) -> Operator:
 
 
 def _kind(name: str, found: Any, make: Any, items: Mapping[str, inspect.Parameter]) -> OperatorKind:
-    parameters = {key: _parameter(item) for key, item in items.items()}
+    parameters = {key: _parameter(name, item) for key, item in items.items()}
     return OperatorKind(name, _summary(found), make, {**parameters, "isolated": ISOLATED, "group": GROUP}, name)
 
 
-def _parameter(item: inspect.Parameter) -> Parameter:
+def _parameter(operator: str, item: inspect.Parameter) -> Parameter:
     if item.default is inspect.Parameter.empty:
         return Parameter(_scalar, "a parameter of its own")
+    if not isinstance(item.default, Hashable):
+        raise ConfigError(
+            f"operator {operator!r}: its parameter {item.name!r} is {item.default!r} by default, which may change: let "
+            "it be a number, a text or a tuple"
+        )
     readers = {bool: flag, int: number, float: number, str: text}
     return Parameter(readers.get(type(item.default), _scalar), f"by default {item.default!r}", item.default)
 

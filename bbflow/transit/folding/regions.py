@@ -93,9 +93,15 @@ def step_time(number: int, parts: Mapping[str, Step], variable: str) -> float:
     time = find_time(parts, variable)
     if time is not None:
         return time
-    names = {form.name for part in parts.values() for form in part.layout.forms}
+    forms = {form.name: form for part in parts.values() for form in part.layout.forms}
+    if variable in forms:
+        form = forms[variable]
+        raise ConfigError(
+            f"step {number}: {variable} is to tell its time, but is a {form.kind} of type {form.type} and shape "
+            f"{form.shape}: let the program write a single number"
+        )
     raise ConfigError(
-        f"step {number} has no single value {variable!r} that tells its time; {nearest(variable, names)} "
+        f"step {number} has no single value {variable!r} that tells its time; {nearest(variable, forms)} "
         "(set time: variable)"
     )
 
