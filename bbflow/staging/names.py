@@ -1,6 +1,7 @@
 """Staged files by plain names: a listing of what lies where, and a tree of links."""
 
 import os
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -9,10 +10,15 @@ from bbflow.atomic import replacing, write_whole
 from bbflow.errors import ConfigError, SourceError
 
 LISTING, TREE = "listing.tsv", "tree"
+_ESCAPES = {"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"}
+"""What would end a field or a line, as other programs write it in tables."""
+_MEANINGS = {escape: mark for mark, escape in _ESCAPES.items()}
 
 
 def write_listing(directory: Path, places: Mapping[str, Path]) -> Path:
-    """Write which file lies where: URL, tab, path; what an earlier listing had and is still there stays in it.
+    r"""Write which file lies where: URL, tab, path; what an earlier listing had and is still there stays in it.
+
+    Tabs, ends of lines and backslashes in them are ``\t``, ``\n``, ``\r`` and ``\\``.
 
     Parameters
     ----------
@@ -24,15 +30,23 @@ def write_listing(directory: Path, places: Mapping[str, Path]) -> Path:
     path = directory / LISTING
     listed = {url: place for url, place in _listed(path).items() if os.path.exists(place)}
     listed |= {url: str(place) for url, place in places.items()}
-    write_whole(path, "".join(f"{url}\t{place}\n" for url, place in listed.items()))
+    write_whole(path, "".join(f"{_field(url)}\t{_field(place)}\n" for url, place in listed.items()))
     return path
 
 
 def _listed(path: Path) -> dict[str, str]:
     with suppress(FileNotFoundError):
-        lines = (line.split("\t") for line in path.read_text().splitlines())
-        return {words[0]: words[1] for words in lines if len(words) == 2}
+        lines = (line.split("\t") for line in path.read_text().split("\n"))
+        return {_meant(words[0]): _meant(words[1]) for words in lines if len(words) == 2}
     return {}
+
+
+def _field(text: str) -> str:
+    return "".join(_ESCAPES.get(mark, mark) for mark in text)
+
+
+def _meant(field: str) -> str:
+    return re.sub(r"\\.", lambda found: _MEANINGS.get(found[0], found[0]), field)
 
 
 def check_names(names: Mapping[str, str]) -> None:

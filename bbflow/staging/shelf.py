@@ -24,6 +24,7 @@ from pathlib import Path
 from bbflow.errors import ConfigError
 from bbflow.locks import lock
 from bbflow.staging.files import File
+from bbflow.staging.local import is_local
 
 MADE = "made here by a task"
 """The version of a file that is no copy: it has no source that could tell whether it is whole."""
@@ -152,7 +153,9 @@ def _identity(url: str) -> str:
 
 
 def _name(url: str) -> str:
-    name = url.rstrip("/").rpartition("/")[2].partition("?")[0]
+    name = url.rstrip("/").rpartition("/")[2]
+    if not is_local(url) and not url.startswith(("s3://", "s3a://")):
+        name = name.partition("?")[0]  # what follows is a query
     return "file" if name in ("", ".", "..") else name
 
 

@@ -51,6 +51,14 @@ def test_files_of_others_stay_whatever_is_staged_beside_them(paths):
         assert {path for path in directory.rglob("*") if path.is_file()} == {*planted, directory / "lock"}
 
 
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [("/pfs/q?x.dat", "q?x.dat"), ("s3://b/q?x.dat", "q?x.dat"), ("https://h/q.dat?token=1", "q.dat"), ("/", "file")],
+)
+def test_a_file_has_the_name_of_its_source_without_a_query(shelf, url, name):
+    assert shelf.path(url).name == name
+
+
 def test_what_a_task_of_an_earlier_life_made_is_no_copy(shelf, tmp_path):
     shelf.make_room_for(MADE).write_bytes(b"half of it")
     shelf.make_room_for(KEPT)
