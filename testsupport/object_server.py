@@ -6,6 +6,7 @@ import sys
 import time
 import urllib.request
 from contextlib import contextmanager
+from urllib.parse import quote
 
 
 @contextmanager
@@ -19,6 +20,14 @@ def object_server(log, bucket="bucket"):
                 yield url
         finally:
             server.kill()
+
+
+def put_object(endpoint, key, content=b"", bucket="bucket"):
+    """Make an object, whose key may be one that obstore doesn't take."""
+    kind = {"Content-Type": "application/octet-stream"}
+    request = urllib.request.Request(f"{endpoint}/{bucket}/{quote(key)}", content, kind, method="PUT")
+    with urllib.request.urlopen(request, timeout=60):
+        pass
 
 
 def address_in(log, server, timeout_s=300):

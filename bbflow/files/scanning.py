@@ -5,7 +5,7 @@ import errno
 from bbflow.files.commands import ScanCommand, TaskAnswer
 from bbflow.files.core import AnyCall, Core
 from bbflow.files.inodes import DIRECTORY, FILE, Inode, keys_of
-from bbflow.files.names import check_name
+from bbflow.files.names import check_name, check_new_name
 from bbflow.files.sessions import Changes
 
 SCAN_TIMEOUT_S = 120.0
@@ -24,6 +24,8 @@ class Scanning:
         self._core = core
         self._under_way: dict[int, bool] = {}
         self._errors: dict[int, tuple[float, str]] = {}
+        self.odd: dict[str, None] = {}
+        """Objects whose names are no paths: nobody can open them."""
         self.changes = Changes()
         """What clients must forget after a directory was looked at."""
 
@@ -107,13 +109,19 @@ class Scanning:
     def _merge(self, directory: Inode, found: "Found", began_s: float, *, below: bool) -> None:
         seen: set[str] = set()
         path = self._core.image.path(directory)
+        before = f"{path}/" if path else ""
+        if below:
+            self.odd = {name: None for name in self.odd if not name.startswith(before)}
         for name in found.directories:
             self._directory(directory, name.split("/"))
         for name, size, version, mtime_s in found.objects:
             names = name.split("/")
-            seen.add(f"{path}/{name}" if path else name)
+            seen.add(before + name)
+            if not all(map(self._is_name, names)):
+                self.odd[before + name] = None
+                continue
             holder = self._directory(directory, names[:-1])
-            if holder is not None and _is_name(names[-1]):
+            if holder is not None:
                 self._object(holder, names[-1], (size, version), mtime_s, began_s)
         inside = self._core.image.below(directory) if below else iter((directory,))
         for inode in [inode for inode in inside if inode.kind == DIRECTORY]:
@@ -126,7 +134,7 @@ class Scanning:
         for name in names:
             child = core.image.child(start, name)
             if child is None:
-                if not _is_name(name):
+                if not self._is_name(name):
                     return None
                 root = core.image.root
                 child = self._make(start, name, DIRECTORY, root.mode & 0o777, core.clock())
@@ -134,6 +142,12 @@ class Scanning:
                 return None
             start = child
         return start
+
+    def _is_name(self, name: str) -> bool:
+        try:
+            return bool(check_new_name(check_name(name), self._core.options.storage))
+        except OSError:
+            return False
 
     def _make(self, directory: Inode, name: str, kind: str, mode: int, mtime_s: float) -> Inode:
         core, root = self._core, self._core.image.root
@@ -206,10 +220,3 @@ class Found:
         """Take a part in."""
         self.objects += answer.objects
         self.directories += answer.directories
-
-
-def _is_name(name: str) -> bool:
-    try:
-        return bool(check_name(name))
-    except OSError:
-        return False

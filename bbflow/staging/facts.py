@@ -55,6 +55,8 @@ class Listed:
     """As `Facts` has it."""
     changed_s: float = 0.0
     """When it was last changed, in seconds since the epoch; 0 if the listing doesn't tell."""
+    is_usable: bool = True
+    """Whether its name is a path; else it, or what is below it if it ends with ``/``, is only told of."""
 
 
 class Reader(Protocol):

@@ -1,7 +1,8 @@
 """Many files by one word: ``dir/``, ``s3://bucket/prefix/*.fits``, ``data/**/*.nc``, from every kind of store."""
 
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 
 from bbflow.errors import BbflowError, ConfigError, SourceError
@@ -70,7 +71,7 @@ def _found(word: str, sources: Sources) -> Iterator[Listed]:
         return
     root = word.rstrip("/") or "/"
     above = _last(os.path.abspath(path_of(root)) if is_local(root) else root.partition("://")[2])
-    for file in sources.tree(root):
+    for file in _usable(sources.tree(root)):
         yield Listed(file.url, f"{above}/{file.name}".lstrip("/"), file.size_bytes)
 
 
@@ -91,11 +92,12 @@ def _matching(sources: Sources, url: str, segments: list[str], above: str) -> It
     """List level by level, so that other directories are not gone through; below ``**`` all is listed at once."""
     first, rest = segments[0], segments[1:]
     if first == ANY_DEPTH:
-        for file in sources.tree(url):
+        for file in _usable(sources.tree(url)):
             if _fits(file.name.split("/"), segments):
                 yield Listed(file.url, above + file.name, file.size_bytes)
         return
-    files, directories = sources.children(url)
+    listed, directories = sources.children(url)
+    files = list(_usable(listed))
     if rest:
         for name in sorted(directories):
             if _fits_one(name, first):
@@ -104,6 +106,14 @@ def _matching(sources: Sources, url: str, segments: list[str], above: str) -> It
         yield from (
             Listed(file.url, above + file.name, file.size_bytes) for file in files if _fits_one(file.name, first)
         )
+
+
+def _usable(files: Iterable[Listed]) -> Iterator[Listed]:
+    for file in files:
+        if file.is_usable:
+            yield file
+        else:
+            print(f"bbflow: {file.url!r} is left out: its name is no path", file=sys.stderr, flush=True)
 
 
 def _fits(names: list[str], segments: list[str]) -> bool:

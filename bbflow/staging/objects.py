@@ -10,11 +10,14 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, urlencode
 
 from bbflow.errors import ConfigError, MissingSourceError, MissingToolError, SourceError, nearest
 from bbflow.staging.facts import Facts, Listed, Reader, forbidden, missing
+from bbflow.staging.keys import TIMEOUT_S, list_keys
 
 OPTIONS = {
     "key": "access_key_id",
@@ -30,7 +33,6 @@ PAGE = 1000
 """Objects that a request lists at most, as S3 has it."""
 LEAST_FOR_LISTING = 10
 """Objects for whose sizes a page is listed: below that, each is asked for."""
-_TIMEOUT_S = 60
 _ENDPOINT = re.compile(r"https?://([\w.-]+|\[[\da-f:.]+\])(:\d{1,5})?(/\S*)?", re.ASCII | re.IGNORECASE)
 _BUCKET = re.compile(r"[\w.-]+", re.ASCII)
 """What isn't like these ends obstore by a panic, which is no exception."""
@@ -117,7 +119,11 @@ class ObjectStore:
         """List what is directly below a prefix."""
         bucket, key = self._open(url, needs_key=False)
         with self._refusals(url):
-            found = self._obstore.list_with_delimiter(bucket, key or None)
+            try:
+                found = self._obstore.list_with_delimiter(bucket, key or None)
+            except self._obstore.exceptions.InvalidPathError:
+                pages = list(self._keys(url, delimiter="/"))
+                return [file for files, _ in pages for file in files], [name for _, names in pages for name in names]
         names = [prefix.rstrip("/").rpartition("/")[2] for prefix in found["common_prefixes"]]
         return [file for meta in found["objects"] if (file := _listed(url, key, meta)).name], names
 
@@ -127,7 +133,7 @@ class ObjectStore:
         for file in self._below(url):
             if empty and file.name.startswith(f"{empty[-1].name}/"):
                 empty.pop()
-            if file.size_bytes:
+            if file.size_bytes or not file.is_usable:
                 yield file
             else:
                 empty.append(file)
@@ -144,9 +150,37 @@ class ObjectStore:
 
     def _below(self, url: str) -> Iterator[Listed]:
         bucket, key = self._open(url, needs_key=False)
+        last = ""
         with self._refusals(url):
-            for page in self._obstore.list(bucket, key or None, chunk_size=PAGE):
-                yield from (file for meta in page if (file := _listed(url, key, meta)).name)
+            try:
+                for page in self._obstore.list(bucket, key or None, chunk_size=PAGE):
+                    yield from (file for meta in page if (file := _listed(url, key, meta)).name)
+                    last = page[-1]["path"]
+            except self._obstore.exceptions.InvalidPathError:
+                for files, _ in self._keys(url, after=last):
+                    yield from files
+
+    def _keys(self, url: str, delimiter: str = "", after: str = "") -> Iterator[tuple[list[Listed], list[str]]]:
+        """List objects, and names before a delimiter, without obstore; those that are no paths are told of as files."""
+        bucket, key = url.partition("://")[2].rstrip("/").partition("/")[::2]
+        before = f"{key}/" if key else ""
+        for objects, prefixes in list_keys(partial(self._sign, bucket), before, delimiter=delimiter, after=after):
+            files = [_named(url, meta["path"].removeprefix(before), meta) for meta in objects]
+            names = [prefix.removeprefix(before).removesuffix("/") for prefix in prefixes]
+            odd = [f"{name}/" for name in names if _is_odd(name)]
+            files += [Listed(f"{url.rstrip('/')}/{name}", name, 0, is_usable=False) for name in odd]
+            yield [file for file in files if not _is_mark(file)], [name for name in names if not _is_odd(name)]
+
+    def _sign(self, bucket: str, query: Mapping[str, str]) -> str:
+        """Give the URL of a query to a bucket: obstore signs only keys, so the query stands at the endpoint's end."""
+        seconds = timedelta(seconds=TIMEOUT_S)
+        anybody = self._store(bucket, access_key_id="-", secret_access_key="-")  # its key is only to have the URL
+        where = self._obstore.sign(anybody, "GET", "-", seconds).partition("/-?")[0]
+        endpoint = f"{where}?{urlencode(query, quote_via=quote, safe='')}"
+        if self._options.get("skip_signature"):
+            return endpoint
+        asked = self._store(bucket, endpoint=f"{endpoint}&x-id=", virtual_hosted_style_request=True)
+        return str(self._obstore.sign(asked, "GET", "", seconds))
 
     def remove(self, url: str) -> None:
         """Remove an object."""
@@ -192,9 +226,9 @@ class ObjectStore:
     def disproves(self, url: str) -> bool:
         """Ask whether an ETag of 32 digits is the MD5: it isn't where a key service, or the user's key, encrypts."""
         bucket, key = self._open(url)
-        signed = self._obstore.sign(bucket, "HEAD", key, timedelta(seconds=_TIMEOUT_S))
+        signed = self._obstore.sign(bucket, "HEAD", key, timedelta(seconds=TIMEOUT_S))
         request = urllib.request.Request(signed, method="HEAD")
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as reply:
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as reply:
             encryption = reply.headers.get("x-amz-server-side-encryption", "AES256")
             customer = reply.headers.get("x-amz-server-side-encryption-customer-algorithm")
         return encryption == "AES256" and customer is None
@@ -207,13 +241,16 @@ class ObjectStore:
         if names and _NO_KEY.search(names):
             raise MissingSourceError(f"{url!r} can't be there: keys with control characters, '//' or '..' are none")
         if bucket not in self._buckets:
-            self._buckets[bucket] = self._obstore.store.S3Store(
-                bucket,
-                **self._options,
-                client_options={"allow_http": True, "timeout": f"{_TIMEOUT_S}s"},
-                retry_config={"max_retries": 0},
-            )
+            self._buckets[bucket] = self._store(bucket)
         return self._buckets[bucket], key
+
+    def _store(self, bucket: str, **options: Any) -> Any:
+        return self._obstore.store.S3Store(
+            bucket,
+            **self._options | options,
+            client_options={"allow_http": True, "timeout": f"{TIMEOUT_S}s"},
+            retry_config={"max_retries": 0},
+        )
 
     @contextmanager
     def _refusals(self, url: str) -> Iterator[None]:
@@ -275,9 +312,23 @@ def _version(meta: Mapping[str, Any]) -> str:
 
 
 def _listed(url: str, prefix: str, meta: Mapping[str, Any]) -> Listed:
-    below = meta["path"].removeprefix(prefix.rstrip("/")).lstrip("/")
+    return _named(url, meta["path"].removeprefix(prefix.rstrip("/")).lstrip("/"), meta)
+
+
+def _named(url: str, name: str, meta: Mapping[str, Any]) -> Listed:
     changed_s = meta["last_modified"].timestamp()
-    return Listed(f"{url.rstrip('/')}/{below}", below, int(meta["size"]), _version(meta), changed_s)
+    whole = f"{url.rstrip('/')}/{name}"
+    return Listed(whole, name, int(meta["size"]), _version(meta), changed_s, not _is_odd(name))
+
+
+def _is_odd(name: str) -> bool:
+    """Whether no path is like what follows a directory's in a key."""
+    return _NO_KEY.search(name) is not None
+
+
+def _is_mark(file: Listed) -> bool:
+    """Whether an empty object only says that there is a directory."""
+    return not file.size_bytes and not file.is_usable and not _is_odd(file.name.removesuffix("/") or "-")
 
 
 def _md5(url: str, etag: str | None) -> str | None:

@@ -19,6 +19,7 @@ from bbflow.cli import main
 from bbflow.errors import SourceError
 from bbflow.files.storage import Storage
 from bbflow.staging.retry import Retry
+from testsupport.object_server import put_object
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +84,21 @@ def test_a_name_that_no_object_could_have_is_refused_and_an_old_one_can_be_remov
     with pytest.raises(SourceError, match="control character"):
         storage.write("a\tb", lambda: [b"1"], 1)
     assert [meta["path"] for page in obstore.list(bucket, "named") for meta in page] == ["named/d/f"]
+
+
+@pytest.mark.parametrize("odd", ["d//f", "../f", "d/a\tb", "d\x7f/f"])
+def test_an_object_whose_name_is_no_path_is_told_of_and_keeps_no_other_from_being_read(servers, bucket, endpoint, odd):
+    prefix = f"odd{odd.encode().hex()}"
+    for name in ("d/g", "h", odd):
+        put_object(endpoint, f"{prefix}/{name}", name.encode())
+    client = servers.start(url=f"s3://bucket/{prefix}")
+    assert [entry.path for entry in client.entries("/")] == ["/d", "/h"]
+    assert [client.read("/d/g"), client.read("/h")] == [b"d/g", b"h"]
+    client.refresh("/")
+    assert [entry.path for entry in client.entries("/d")] == ["/d/g"]
+    assert client.status()[0].unread == ((repr(odd)[1:-1], "the object's name is no path, so it is left out"),)
+    client.rename("/d", "/e")
+    assert client.flush(wait_s=60).left == 0
 
 
 def test_whoever_waits_for_a_server_that_is_gone_is_told_why_with_the_first_attempt(

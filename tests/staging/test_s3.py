@@ -1,8 +1,6 @@
 """Against a server that knows S3, multi-part uploads and their ETags included."""
 
 import os
-import urllib.request
-from urllib.parse import quote
 
 import pytest
 
@@ -12,7 +10,7 @@ from bbflow.staging.matching import expand
 from bbflow.staging.objects import upload_parts
 from bbflow.staging.sources import Sources
 from bbflow.staging.transfers import stage_out
-from testsupport.object_server import object_server
+from testsupport.object_server import object_server, put_object
 
 QUICK = Retry(attempts=3, first_s=0.01)
 
@@ -95,22 +93,38 @@ def test_a_pattern_or_a_prefix_is_the_objects_that_it_stands_for(options, listed
     assert [file.name for file in files] == found
 
 
-def put(options, path, content=b""):
-    """Make an object whose key may be one that obstore doesn't take."""
-    endpoint = options["s3"]["endpoint_url"]
-    kind = {"Content-Type": "application/octet-stream"}
-    request = urllib.request.Request(f"{endpoint}/bucket/{quote(path)}", content, kind, method="PUT")
-    with urllib.request.urlopen(request, timeout=60):
-        pass
-
-
 def test_a_mark_of_a_directory_is_no_file(options):
     for path in ("marked/", "marked/d/", "marked/d/f", "marked/d/e/", "marked/none/", "marked/empty", "marked/d-f"):
-        put(options, path)
-    put(options, "marked/d/g", b"1")
+        put_object(options["s3"]["endpoint_url"], path)
+    put_object(options["s3"]["endpoint_url"], "marked/d/g", b"1")
     files = {file.name: file.size_bytes for file in Sources(options).tree("s3://bucket/marked")}
     assert files == {"d/g": 1, "d/f": 0, "empty": 0, "d-f": 0}
     assert len(expand("s3://bucket/marked/", Sources(options))) == 4
+
+
+@pytest.mark.parametrize("odd", ["//f", "/../f", "/./f", "/a\tb", "/a\x7f/f", "/g/d//f"])
+def test_an_object_whose_name_is_no_path_is_left_out_and_named(options, capsys, odd):
+    prefix = f"odd{odd.encode().hex()}"
+    for name in ("/d/", "/d/a b+%20", "/empty", "/g/z", odd):
+        put_object(options["s3"]["endpoint_url"], prefix + name, b"" if name in ("/d/", "/empty") else b"1")
+    sources = Sources(options)
+    files = {file.name: file.is_usable for file in sources.tree(f"s3://bucket/{prefix}")}
+    assert files == {"d/a b+%20": True, "empty": True, "g/z": True, odd[1:]: False}
+    files, directories = sources.children(f"s3://bucket/{prefix}")
+    assert [file.name for file in files if file.is_usable] == ["empty"]
+    assert directories == ["d", "g"]
+    assert len(expand(f"s3://bucket/{prefix}/", sources)) == 3
+    assert f"{f's3://bucket/{prefix}{odd}'!r} is left out" in capsys.readouterr().err
+    assert [file.name for file in expand(f"s3://bucket/{prefix}/*/*", sources)] == ["d/a b+%20", "g/z"]
+
+
+def test_more_objects_than_a_page_has_are_listed_beside_one_whose_name_is_no_path(options):
+    names = [f"{number:04}" for number in range(1100)]
+    for name in [*names, "0500//f"]:
+        put_object(options["s3"]["endpoint_url"], f"pages/{name}", b"1")
+    files = [file for file in Sources(options).tree("s3://bucket/pages") if file.is_usable]
+    assert [file.name for file in files] == names
+    assert [file.size_bytes for file in files] == [1] * len(names)
 
 
 def test_a_pattern_that_matches_no_object_is_one_clear_error(options, listed):
