@@ -9,7 +9,7 @@ import numpy as np
 from bbflow.cf import CF_VERSION, OWN, STEP, StreamAttributes
 from bbflow.config import RawConfig
 from bbflow.drain.forms import Form, form_of, storage_of
-from bbflow.drain.stores import LEFT_OUT
+from bbflow.drain.stores import LEFT_OUT, NAME
 from bbflow.errors import ConfigError
 from bbflow.growing import GrowingZarr, fill_in_metadata
 from bbflow.operators.decoding import fills_of
@@ -48,6 +48,11 @@ def why_not(form: BlockForm) -> str:
     return TYPELESS.get(form.type) or PLACELESS.get(form.kind, "")
 
 
+def _called(name: str) -> dict[str, str]:
+    """Give what an array has to say of its variable's name."""
+    return {} if stored_name(name) == name else {NAME: name}
+
+
 class RawStore:
     """The one writer of the metadata of ``raw.zarr``.
 
@@ -83,7 +88,7 @@ class RawStore:
         if self._store.is_new:
             self._store.create(STEP, (self._axis,), (0,), "i8", {"long_name": "step of the simulation"}, (512,))
             if time is not None:
-                described = attributes.of(time[0]) | dict(time[1])
+                described = attributes.of(time[0]) | dict(time[1]) | _called(time[0])
                 self._store.create(self._axis, (self._axis,), (0,), "f8", described, (512,))
             self._store.commit(**attributes.of_stream | {"Conventions": CF_VERSION})
         elif (axis := self._store.metadata(STEP)["dimension_names"][0]) != self._axis:
@@ -100,7 +105,7 @@ class RawStore:
 
     def add_coordinate(self, name: str, values: Array) -> None:
         """Write a coordinate variable."""
-        own, stored = self._attributes.of(name), stored_name(name)
+        own, stored = self._attributes.of(name) | _called(name), stored_name(name)
         self._store.create(stored, (stored,), values.shape, values.dtype, own, chunks=values.shape)
         self._store.write(stored, 0, values)
 
@@ -120,6 +125,8 @@ class RawStore:
             self._create(like)
             return ""
         node = self._store.metadata(name)
+        if (other := node["attributes"].get(NAME, name)) != like.name:
+            return f"one name in stores with {other}"
         dtype, shape = np.dtype(node["data_type"]), tuple(node["shape"][1:])
         is_alike = (like.dtype, like.shape) == (dtype, shape)
         return "" if is_alike else f"{like.dtype} of shape {like.shape} after {dtype} of shape {shape}"
@@ -156,7 +163,7 @@ class RawStore:
         missing = self._missing(like)
         fill = fill_of(next(iter(missing), None), like.dtype)
         named = {"missing_value": missing[0] if len(missing) == 1 else missing} if missing else {}
-        attributes = self._attributes.of(like.name) | named
+        attributes = self._attributes.of(like.name) | named | _called(like.name)
         chunks, storage = (None, storage_of(like, self._raw)) if like.shape else ((512,), {})
         filled = storage | {"fill_value": fill_in_metadata(fill)}
         name, shape = stored_name(like.name), (0, *like.shape)

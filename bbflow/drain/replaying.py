@@ -10,6 +10,7 @@ import zarr
 from adios2.bindings import Mode
 
 from bbflow.cf import DIMENSIONS, OWN, STEP
+from bbflow.drain.stores import NAME
 from bbflow.errors import ConfigError
 
 ENGINE = {"PluginName": "bbflow", "PluginLibrary": "bbflow_adios2"}
@@ -48,28 +49,27 @@ def replay(raw: Path, stream: str, after: int = -1) -> int:
     io = adios2.Adios().declare_io(stream)
     io.set_engine("Plugin")
     io.set_parameters(ENGINE | {"Stream": stream})
-    of_stream = {
-        name: value for name, value in group.attrs.items() if not name.startswith(OWN) and name != "Conventions"
-    }
-    _describe(io, of_stream, arrays, set(along))
+    of_stream = {name: value for name, value in group.attrs.items() if not _is_own(name)}
+    names = {name: str(array.attrs.get(NAME, name)) for name, array in arrays.items()}
+    _describe(io, of_stream, arrays, set(along), names)
     rows = [row for row, number in enumerate(numbers) if number > after]
     variables: dict[str, Any] = {}
     engine = io.open(stream, Mode.Write)
     for row in rows:
         engine.begin_step()
         for name, array in (steady if row == rows[0] else {}).items():
-            _put(io, engine, variables, name, np.asarray(array[...]))
+            _put(io, engine, variables, names[name], np.asarray(array[...]))
         for name, array in along.items():
             values = np.asarray(array[row])
             if not _is_missing(values, np.atleast_1d(array.attrs.get("missing_value", ()))):
-                _put(io, engine, variables, name, values)
+                _put(io, engine, variables, names[name], values)
         engine.end_step()
     engine.close()
     return len(rows)
 
 
 def _is_own(attribute: str) -> bool:
-    """Whether the store has an attribute of its own."""
+    """Whether it is the store that has an attribute, not the stream."""
     return attribute.startswith(OWN) or attribute == "Conventions"
 
 
@@ -93,12 +93,15 @@ def _put(io: Any, engine: Any, variables: dict[str, Any], name: str, values: np.
     engine.put(variables[name], np.ascontiguousarray(values).reshape(values.shape or (1,)), Mode.Sync)
 
 
-def _describe(io: Any, of_stream: Mapping[str, Any], arrays: Mapping[str, Any], along: set[str]) -> None:
+def _describe(
+    io: Any, of_stream: Mapping[str, Any], arrays: Mapping[str, Any], along: set[str], names: Mapping[str, str]
+) -> None:
     for name, value in of_stream.items():
         io.define_attribute(name, value)
     for name, array in arrays.items():
         dims = array.metadata.dimension_names[1 if name in along else 0 :]
         if dims:
-            io.define_attribute(f"{name}/{DIMENSIONS}", list(dims))
+            io.define_attribute(f"{names[name]}/{DIMENSIONS}", [names.get(dim, dim) for dim in dims])
         for key, value in array.attrs.items():
-            io.define_attribute(f"{name}/{key}", value if _is_text(value) else np.array(value))
+            if not _is_own(key):
+                io.define_attribute(f"{names[name]}/{key}", value if _is_text(value) else np.array(value))

@@ -9,6 +9,8 @@ from bbflow.growing import shown_attributes
 PATTERN = "raw*.zarr"
 LEFT_OUT = f"{OWN}left_out"
 """Attribute of a store: what a rescue had to leave out, and why."""
+NAME = f"{OWN}name"
+"""Attribute of an array: the variable's name in the stream, where no array can be called so."""
 
 
 def rescued_stores(directory: Path) -> list[Path]:

@@ -258,6 +258,15 @@ def test_what_a_store_cannot_have_is_left_out_from_there_on_and_the_rest_is_kept
     assert left_out_of(tmp_path / "raw.zarr") == left_out
 
 
+def test_two_variables_that_are_one_name_in_stores_are_not_mixed(tmp_path):
+    draining = open_draining(tmp_path)
+    steps = steps_of_forms([array_of(2, name="a/b"), array_of(2, name="a_x2F_b")])
+    batch = draining.next_batch(draining.fitting(steps), 0, 1)
+    assert [form.name for work in batch.works for form in work.forms] == ["a/b"]
+    draining.take(batch)
+    assert left_out_of(tmp_path / "raw.zarr") == ("a_x2F_b: one name in stores with a/b, from step 0 on",)
+
+
 def test_single_complex_values_are_drained(tmp_path):
     draining = open_draining(tmp_path)
     layout = Layout.of((BlockForm("z", "float complex", "GlobalValue", (), (), (), 0),))

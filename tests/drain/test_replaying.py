@@ -14,7 +14,9 @@ from testsupport.writers import attributes_of, clean_environment, steps_of, watc
 
 VALUES = {"always": ("int32_t", [7, 8, 9]), "often": ("int64_t", [1, None, 3]), "real": ("double", [None, 2.5, None])}
 VALUES |= {"named": ("int32_t", [4, 5, None]), "complex": ("double complex", [None, 1 + 2j, 3j])}
+VALUES |= {"a/b": ("double", [1.0, None, 2.0])}
 ATTRIBUTES = {"named/missing_value": [1e20, -1, -2], "named/long_name": "a name", "named/flag_values": [4, 5]}
+ATTRIBUTES |= {"a/b/units": "K"}
 
 
 def test_what_a_step_lacked_it_lacks_again(tmp_path):
