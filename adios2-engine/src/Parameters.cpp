@@ -108,6 +108,22 @@ size_t AtLeastOne(const std::string &name, const std::string &text)
     return value;
 }
 
+/** Sees that what stands in braces is known: a slip would give all ranks one stream. */
+std::string StreamName(const std::string &name, const std::string &text)
+{
+    for (size_t at = text.find('{'); at != std::string::npos; at = text.find('{', at + 1))
+    {
+        const size_t end = text.find('}', at);
+        const std::string word = text.substr(at, end == std::string::npos ? end : end - at + 1);
+        if (word != "{rank}" && word != "{group}" && word != "{open}")
+        {
+            throw std::invalid_argument("bbflow: parameter " + name + "=" + text + " has " + word +
+                                        ", but only {rank}, {group} and {open} are known");
+        }
+    }
+    return text;
+}
+
 using Setter = void (*)(Parameters &, const std::string &name, const std::string &text);
 
 /** Ours, and those that ADIOS2 itself puts there for a plugin. */
@@ -116,7 +132,7 @@ const std::vector<std::pair<std::string, Setter>> Known = {
     {NAME, [](Parameters &to, [[maybe_unused]] const std::string &name, const std::string &text)   \
      { to.MEMBER = VALUE; }},
     // clang-format off
-    set("Stream", Stream, text)
+    set("Stream", Stream, StreamName(name, text))
     set("Contact", Contact, text)
     set("Rank", Place.Rank, WholeNumber(name, text))
     set("Writers", Place.Writers, WholeNumber(name, text))

@@ -12,7 +12,7 @@ namespace bbflow
 /** The engine's parameters, checked (FORMAT.md, "Engine parameters"). */
 struct Parameters
 {
-    /** May hold `{rank}` and `{group}`. */
+    /** May hold `{rank}`, `{group}` and `{open}`, and nothing else in braces. */
     std::string Stream;
     std::string Contact;
     RankOf Place;

@@ -50,6 +50,8 @@ def test_a_global_array_without_a_selection_is_refused(node, programs, tmp_path)
         ({"OpenTimeoutSecs": "inf"}, "OpenTimeoutSecs=inf must be"),
         ({"Rank": "-1"}, "Rank=-1 must be"),
         ({"Rank": "0.5"}, "Rank=0.5 must be a whole number"),
+        ({"Stream": "s-{rnk}"}, "Stream=s-{rnk} has {rnk}, but only {rank}, {group} and {open} are known"),
+        ({"Stream": "s-{rank"}, "Stream=s-{rank has {rank, but only {rank}, {group} and {open} are known"),
         ({"Rank": "2", "Writers": "2"}, "Rank 2 is not below Writers 2"),
     ],
 )
