@@ -46,9 +46,7 @@ def parse_capacity(text: str | int) -> int:
     """
     size = parse_bytes(text)
     if size < PAGE_BYTES:
-        raise ConfigError(
-            f"{text!r} is less than a page of {PAGE_BYTES} bytes: write a size with its unit, like 512MiB"
-        )
+        raise ConfigError(f"{text!r} is less than a page of {PAGE_BYTES} bytes: write a size with a unit, like 512MiB")
     return size
 
 

@@ -35,12 +35,22 @@ def decoded(values: Array, encoding: Encoding) -> tuple[Array, Array | None]:
     """
     fills = fills_of(encoding, values.dtype)
     if encoding.is_packed:
-        made = values.astype("f8") * encoding.scale + encoding.offset
-        made[np.isin(values, fills)] = np.nan
+        made = values.astype("f8")
+        made *= encoding.scale
+        made += encoding.offset
+        np.copyto(made, np.nan, where=_is_any(values, fills))
         return made, None
     if len(fills) > 1:
-        values = np.where(np.isin(values, fills[1:]), fills[0], values)
+        values = np.where(_is_any(values, fills[1:]), fills[0], values)
     return values, fills[0] if fills else None
+
+
+def _is_any(values: Array, fills: Sequence[Array]) -> Array:
+    """Say which values are any of a few; faster than `numpy.isin`."""
+    found: Array = np.zeros(values.shape, bool)
+    for fill in fills:
+        found |= values == fill
+    return found
 
 
 @dataclass(frozen=True, slots=True)
