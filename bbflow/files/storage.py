@@ -150,10 +150,12 @@ class Storage:
             If that is for what the user has said.
         """
         try:
-            with suppress(MissingSourceError):  # it comes with the first object
-                next(iter(self._sources.tree(self._url)), None)
+            next(iter(self._sources.tree(self._url)), None)
         except (ConfigError, MissingToolError):
             raise
+        except MissingSourceError as error:
+            comes_yet = isinstance(error.__cause__, FileNotFoundError)  # with the first object
+            return None if comes_yet else str(error)
         except Exception as error:  # what a client raises depends on the protocol
             return str(error) if isinstance(error, SourceError) else f"{self._url}: {reason_of(error)}"
         return None

@@ -39,7 +39,6 @@ _BUCKET = re.compile(r"[\w.-]+", re.ASCII)
 _NO_KEY = re.compile(r"[\x00-\x1f\x7f]|(^|/)\.{0,2}(/|$)")
 """What is in no key that obstore takes: control characters, and names that are empty or mean a directory."""
 _NO_ANSWER = re.compile(r"Error performing \w+ (https?://[^/\s]+).*error sending request", re.DOTALL)
-_NO_BUCKET = "<Code>NoSuchBucket</Code>"
 _ROLES = "//169.254.169.254/"
 """Where hosts of a cloud ask for their role's keys, which is done where no others are given."""
 MOST_PARTS = 10_000
@@ -262,18 +261,24 @@ class ObjectStore:
         try:
             yield
         except (FileNotFoundError, errors.NotFoundError) as error:
-            raise missing(url) from error
+            raise (_bucket_missing(url, error) or missing(url)) from error
         except (errors.PermissionDeniedError, errors.UnauthenticatedError) as error:
             raise forbidden(url) from error
         except (errors.InvalidPathError, errors.NotSupportedError) as error:
             raise SourceError(f"{url} can't be used: {' '.join(str(error).split())[:200]}") from error
         except (OSError, errors.GenericError) as error:
-            if _NO_BUCKET in str(error):
-                bucket = url.partition("://")[2].partition("/")[0]
-                raise SourceError(f"{url}: there is no bucket {bucket!r}: make it, or check the URL") from error
+            if no_bucket := _bucket_missing(url, error):
+                raise no_bucket from error
             if (reason := _absence(str(error))) is None:
                 raise
             raise ConnectionError(reason) from None
+
+
+def _bucket_missing(url: str, error: Exception) -> SourceError | None:
+    if "<Code>NoSuchBucket</Code>" not in str(error):
+        return None
+    bucket = url.partition("://")[2].partition("/")[0]
+    return MissingSourceError(f"{url}: there is no bucket {bucket!r}: make it, or check the URL")
 
 
 def _absence(words: str) -> str | None:

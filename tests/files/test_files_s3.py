@@ -63,6 +63,11 @@ def test_a_bucket_that_is_missing_is_told_of_when_nodes_come_up(bucket, tmp_path
     assert "bbflow: s3://none-such/run: there is no bucket 'none-such'" in up.stderr
 
 
+def test_what_would_be_written_to_a_bucket_that_is_missing_says_so(bucket):
+    with pytest.raises(SourceError, match="there is no bucket 'none-such': make it"):
+        Storage("s3://none-such/run").write("f", lambda: [b"1"], 1)
+
+
 def test_a_storage_that_is_empty_is_nothing_to_tell_of(bucket, tmp_path):
     for url in ("s3://bucket/to/come", str(tmp_path / "to" / "come")):
         assert Storage(url).refusal() is None
