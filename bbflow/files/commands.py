@@ -1,7 +1,5 @@
 """What a master and its IOnodes say to each other (FORMAT.md, 'Master and IOnode'): checked once, where it comes in."""
 
-from dataclasses import dataclass
-
 from msgspec import Struct
 
 from bbflow.files.wire import Keys, Pairs, Sizes, Whole
@@ -193,15 +191,3 @@ parse_told = parser(
     "a command",
 )  # fmt: skip
 """Takes in what a master says to an IOnode that has joined."""
-
-
-@dataclass(slots=True)
-class Failure:
-    """What the shared storage refused."""
-
-    error: str
-    """Why, in its words."""
-    attempts: int
-    """How often in a row."""
-    again_s: float
-    """When a master lets it be tried again; infinite while an IOnode tries by itself."""

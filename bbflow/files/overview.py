@@ -155,7 +155,7 @@ class Overview:
             call.begun = len(left)
             self._write_back.hurry()
             if left:
-                self._write_back.try_again()
+                self._write_back.failures.try_again()
         if left or (start is self._core.image.root and (self._core.doomed or self._core.busy)):
             try:
                 late = OSError(errno.EAGAIN, "")

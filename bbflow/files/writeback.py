@@ -1,20 +1,17 @@
 """What goes to the shared storage, and when: oldest first, each object once at a time."""
 
 import errno
-import math
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain, islice
 
-from bbflow.files.commands import DeleteCommand, Failure, MoveCommand, StopCommand, TaskAnswer, UploadCommand
+from bbflow.files.commands import DeleteCommand, MoveCommand, StopCommand, TaskAnswer, UploadCommand
 from bbflow.files.core import Core
 from bbflow.files.database import TransferRow
+from bbflow.files.failures import Failures
 from bbflow.files.inherited import InheritedFiles
 from bbflow.files.inodes import DIRECTORY, FILE, Inode
 from bbflow.files.resting import WINDOW, Resting
-
-RETRY_S = 10.0
-"""When something is tried again that the IOnode gave up on."""
 
 
 class WriteBack:
@@ -31,16 +28,14 @@ class WriteBack:
         dirty = (inode for inode in core.image.inodes.values() if self._is_due(inode))
         inos = (i.ino for i in sorted(dirty, key=lambda inode: inode.dirty_ns))
         self._dirty = Resting(inos, core.options.write_back_after_s, core.clock)
-        self._misplaced: dict[int, None] = {}
+        stored = (inode for inode in core.image.inodes.values() if inode.stored_path and inode.parent)
+        self._misplaced = {i.ino: None for i in stored if i.stored_path != core.image.path(i)}
         self._urgent = False
         self._waiting: dict[int, list[Callable[[], None]]] = {}
-        self.failures: dict[str, Failure] = {}
+        self.failures = Failures(core.clock)
         """Objects that couldn't be written, moved or removed."""
         self.written_bytes = 0
         """Of all files that were written back."""
-        for inode in core.image.inodes.values():
-            if inode.stored_path and inode.parent and inode.stored_path != core.image.path(inode):
-                self._misplaced[inode.ino] = None
         self._half_moved: dict[int, str] = {}
         self._uploading: dict[int, tuple[str, int]] = {}
         self.inherited = InheritedFiles(core, self._unknown)
@@ -130,11 +125,6 @@ class WriteBack:
         self._urgent = True
         self._core.happened("storage", 0)
 
-    def try_again(self) -> None:
-        """Try at once what the storage has refused, as somebody waits for it."""
-        for failure in self.failures.values():
-            failure.again_s = min(failure.again_s, self._core.clock())
-
     # What is next.
 
     def pump(self) -> None:
@@ -155,7 +145,7 @@ class WriteBack:
         """Go through what may begin; what is further back than `WINDOW` is looked at when its turn comes."""
         inodes = self._core.image.inodes
         for ino, path in list(self._half_moved.items()):
-            if not self._rests(path):
+            if not self.failures.rests(path):
                 yield partial(self._move_again, ino, path)
         for ino in list(islice(self._misplaced, WINDOW)):
             if ino not in self._dirty and self._may_go_to(inodes[ino]):
@@ -166,14 +156,10 @@ class WriteBack:
                 if self._may_be_written(inodes[ino]):
                     yield partial(self._upload, inodes[ino])
         for path in list(islice(self._core.doomed, WINDOW)):
-            if path not in self._core.busy and path not in self._core.stored and not self._rests(path):
+            if path not in self._core.busy and path not in self._core.stored and not self.failures.rests(path):
                 yield partial(self._delete, path)
         if not self._dirty:
             self._urgent = False
-
-    def _rests(self, path: str) -> bool:
-        failure = self.failures.get(path)
-        return failure is not None and failure.again_s > self._core.clock()
 
     def next_deadline_s(self) -> float | None:
         """When something is tried again; None if nothing waits for that."""
@@ -188,7 +174,7 @@ class WriteBack:
     def _may_go_to(self, inode: Inode) -> bool:
         """Whether an inode's path is free in the storage: no transfer under way there, and no other file's object."""
         path = self._core.image.path(inode)
-        busy = path in self._core.busy or inode.stored_path in self._core.busy or self._rests(path)
+        busy = path in self._core.busy or inode.stored_path in self._core.busy or self.failures.rests(path)
         busy = busy or inode.ino in self._half_moved or path in self._half_moved.values()
         busy = busy or inode.ino in self._uploading or inode.filling
         return not busy and self._core.stored.get(path, inode.ino) == inode.ino
@@ -197,7 +183,7 @@ class WriteBack:
         """Files whose objects stand in each other's way: one steps aside."""
         for ino in self._misplaced:
             aside = f".bbflow-moving-{ino:x}"
-            rests = self._rests(aside) or ino in self._half_moved or self._core.image.inodes[ino].filling
+            rests = self.failures.rests(aside) or ino in self._half_moved or self._core.image.inodes[ino].filling
             if not rests and self._is_in_its_own_way(ino):
                 self._move(self._core.image.inodes[ino], aside)
                 return
@@ -233,7 +219,7 @@ class WriteBack:
 
         def done(answer: TaskAnswer) -> None:
             if not answer.done:
-                self._note(path, answer.error)
+                self.failures.note(path, answer.error)
                 return
             self._end(path)
             self._uploading.pop(inode.ino, None)
@@ -244,7 +230,7 @@ class WriteBack:
                 self._unknown(TransferRow(path, node or ""))
                 core.forget_inode(inode)
                 return
-            if self._failed(path, answer):
+            if self.failures.ended(path, answer):
                 self._unknown(TransferRow(path, node or ""))
                 return
             self._uploaded(inode, path, version, answer.facts or (0, ""))
@@ -312,11 +298,13 @@ class WriteBack:
 
         def done(answer: TaskAnswer) -> None:
             if not answer.done:
-                self._note(path, answer.error)
+                self.failures.note(path, answer.error)
                 return
             self._end(path, old)
-            if self._failed(path, answer):
-                if answer.errno != errno.EEXIST:
+            if self.failures.ended(path, answer):
+                if answer.errno == errno.ENOENT and core.is_in_memory(inode):  # somebody has removed the object
+                    self._write_anew(inode)
+                elif answer.errno != errno.EEXIST:
                     self._half_moved[inode.ino] = path
                 return
             core.stored.pop(old, None)
@@ -335,6 +323,12 @@ class WriteBack:
 
         core.command(node, MoveCommand(path=old, to=path, size=inode.facts[0]), done)
 
+    def _write_anew(self, inode: Inode) -> None:
+        self._core.doom(inode)
+        self._misplaced.pop(inode.ino, None)
+        self.changed(inode)
+        self._core.save(inode)
+
     def _delete(self, path: str) -> None:
         core = self._core
         node = core.a_node() or ""
@@ -343,10 +337,10 @@ class WriteBack:
 
         def done(answer: TaskAnswer) -> None:
             if not answer.done:
-                self._note(path, answer.error)
+                self.failures.note(path, answer.error)
                 return
             self._end(path)
-            if not self._failed(path, answer) and path in core.doomed:
+            if not self.failures.ended(path, answer) and path in core.doomed:
                 del core.doomed[path]
                 core.database.spare(path)
                 core.vanished(path)
@@ -368,19 +362,6 @@ class WriteBack:
         core.database.end(path)
         core.happened("storage", 0)
         core.happened("written", 0)
-
-    def _note(self, path: str, error: str, again_s: float = math.inf) -> None:
-        """Take down that an attempt has failed."""
-        before = self.failures.get(path)
-        self.failures[path] = Failure(error, (before.attempts if before else 0) + 1, again_s)
-
-    def _failed(self, path: str, answer: TaskAnswer) -> bool:
-        if answer.errno is None:
-            self.failures.pop(path, None)
-            return False
-        wait_s = 0.0 if answer.errno == errno.EHOSTDOWN else RETRY_S
-        self._note(path, answer.error, self._core.clock() + wait_s)
-        return True
 
     # What is left.
 

@@ -72,6 +72,19 @@ def test_a_move_that_was_not_done_does_not_keep_the_file_from_another_name(bench
     assert (flushed(bench)["left"], flushed(bench)["failed"]) == (0, [])
 
 
+def test_a_file_whose_object_somebody_has_removed_is_written_back_under_its_other_name(bench):
+    uploaded(bench, "f")
+    assert bench.rename("f", "g")
+    bench.answer(bench.command("move"), ok=False, errno=errno.ENOENT, error="f isn't there")
+    bench.answer(bench.command("delete"))
+    bench.wait(11.0)
+    upload = bench.command("upload")
+    assert upload["path"] == "g"
+    bench.answer(upload, facts=[SIZE, "1"])
+    assert (flushed(bench)["left"], flushed(bench)["failed"]) == (0, [])
+    assert bench.commands == []
+
+
 def test_a_failed_attempt_is_told_of_while_the_node_still_tries(bench):
     bench.close_file(bench.root, "f")
     upload = bench.command("upload")
