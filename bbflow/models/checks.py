@@ -1,42 +1,26 @@
-"""What numbers a model takes; none of them takes NaN."""
+"""What numbers a model takes; none of them takes NaN. Each check raises ConfigError for the first that can't be."""
+
+from collections.abc import Callable, Mapping
 
 from bbflow.errors import ConfigError
 
 
 def check_above_zero(**numbers: float) -> None:
-    """Refuse numbers that are not above 0.
-
-    Raises
-    ------
-    ConfigError
-        If there is one.
-    """
-    for name, number in numbers.items():
-        if not number > 0:
-            raise ConfigError(f"{name} is {number:g}: it must be above 0")
+    """Refuse numbers that are not above 0."""
+    _check(numbers, lambda number: number > 0, "it must be above 0")
 
 
 def check_shares(**shares: float) -> None:
-    """Refuse shares outside of 0 to 1.
-
-    Raises
-    ------
-    ConfigError
-        If there is one.
-    """
-    for name, share in shares.items():
-        if not 0 <= share <= 1:
-            raise ConfigError(f"{name} is {share:g}: it must lie between 0 and 1")
+    """Refuse shares outside of 0 to 1."""
+    _check(shares, lambda share: 0 <= share <= 1, "it must lie between 0 and 1")
 
 
 def check_amounts(**amounts: float) -> None:
-    """Refuse bytes, seconds and prices below 0.
+    """Refuse bytes, seconds and prices below 0."""
+    _check(amounts, lambda amount: amount >= 0, "it can't be negative")
 
-    Raises
-    ------
-    ConfigError
-        If there is one.
-    """
-    for name, amount in amounts.items():
-        if not amount >= 0:
-            raise ConfigError(f"{name} is {amount:g}: it can't be negative")
+
+def _check(numbers: Mapping[str, float], can_be: Callable[[float], bool], rule: str) -> None:
+    for name, number in numbers.items():
+        if not can_be(number):
+            raise ConfigError(f"{name} is {number:g}: {rule}")
