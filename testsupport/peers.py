@@ -148,6 +148,11 @@ def as_map(reply):
     return reply if isinstance(reply, dict) else decode_map(encode(reply)[HEADER.size :])
 
 
+def steps_of(reply):
+    """Numbers of the steps that a `watch` shows."""
+    return [step["step"] for step in reply["steps"]]
+
+
 def shown_step(step):
     """Give a step of a `watch` reply as its readers take it in."""
     return convert(step, ShownStep)

@@ -4,13 +4,9 @@ import pytest
 
 from bbflow.errors import ProtocolError
 from bbflow.store.streams import extents_of
-from testsupport.peers import ANALYSIS, STREAM
+from testsupport.peers import ANALYSIS, STREAM, steps_of
 
 READER = 2000
-
-
-def steps_of(reply):
-    return [step["step"] for step in reply["steps"]]
 
 
 def join(bench, after=-1, peer=READER):

@@ -4,11 +4,7 @@ import pytest
 
 from bbflow.errors import ProtocolError
 from bbflow.landing.connections import UNAWARE_S
-from testsupport.peers import ANALYSIS, LOSS_S, PAGE, STREAM, content_of
-
-
-def steps_of(reply):
-    return [step["step"] for step in reply["steps"]]
+from testsupport.peers import ANALYSIS, LOSS_S, PAGE, STREAM, content_of, steps_of
 
 
 def come_back(bench, settled, rank=0, writers=1, peer=50):

@@ -1,0 +1,192 @@
+"""What becomes of calls on a mount whose nodes are full, or whose master or IOnode is away, or wrong."""
+
+import errno
+import os
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+
+import pytest
+
+from bbflow.mount.mounting import DEAD
+from testsupport.mounts import errno_of
+from testsupport.waiting import until
+
+
+def test_a_full_node_makes_writers_wait_for_what_can_go(servers, mounts):
+    servers.start(capacity="4MiB", master=("--piece", "256KiB"))
+    where = mounts.start("m", contact=servers.contact)
+    contents = [os.urandom(1_000_000) for _ in range(12)]
+    for number, content in enumerate(contents):
+        (where / str(number)).write_bytes(content)
+    assert [(where / str(number)).read_bytes() for number in range(12)] == contents
+
+
+def test_a_node_that_stays_full_refuses_with_enospc(servers, mounts):
+    servers.start(capacity="1MiB", storage=False, master=("--piece", "256KiB", "--room-timeout", "0.2"))
+    where = mounts.start("m", contact=servers.contact)
+    assert errno_of((where / "f").write_bytes, bytes(3_000_000)) == errno.ENOSPC
+    (where / "f").unlink()
+    (where / "g").write_bytes(bytes(500_000))
+    assert (where / "g").stat().st_size == 500_000
+
+
+def test_writes_that_still_fit_on_a_nearly_full_node_wait_for_no_more(servers, mounts):
+    servers.start(capacity="8MiB", storage=False, master=("--piece", "1MiB", "--room-timeout", "600"))
+    where = mounts.start("m", contact=servers.contact)
+    with (where / "f").open("wb", buffering=0) as file:
+        for size in [7 << 20] + 16 * [4096]:
+            file.write(bytes(size))
+    assert (where / "f").stat().st_size == (7 << 20) + 16 * 4096
+
+
+WRITER = """
+import sys
+with open(sys.argv[1], "w+b", buffering=0) as file:
+    file.write(b"before ")
+    print("written", flush=True)
+    input()
+    file.write(b"after")
+"""
+
+
+def test_calls_wait_for_a_master_that_was_killed(servers, mounts):
+    servers.start(storage=False).close()
+    where = mounts.start("m", contact=servers.contact)
+    (where / "closed").write_bytes(b"closed")
+    # Not this process: what it starts would first close the file, and wait for the master.
+    words = [sys.executable, "-c", WRITER, str(where / "open")]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout.readline() == "written\n"
+        servers.restart("master")
+        writer.communicate("go on\n", timeout=120)
+        assert writer.returncode == 0
+    assert (where / "closed").read_bytes() == b"closed"
+    assert (where / "open").read_bytes() == b"before after"
+
+
+ONCE = """
+import os, sys
+for number in range(int(sys.argv[2])):
+    os.close(os.open(f"{sys.argv[1]}/{number}", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+    os.mkdir(f"{sys.argv[1]}/d")
+    os.rename(f"{sys.argv[1]}/{number}", f"{sys.argv[1]}/d/f")
+    os.unlink(f"{sys.argv[1]}/d/f")
+    os.rmdir(f"{sys.argv[1]}/d")
+"""
+
+
+def test_no_call_is_done_twice_when_its_master_is_killed_again_and_again(servers, mounts):
+    servers.start(storage=False).close()
+    where = mounts.start("m", contact=servers.contact)
+    words = [sys.executable, "-c", ONCE, str(where), "300"]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as running:
+        for _ in range(3):
+            time.sleep(0.2)
+            servers.restart("master")
+        said = running.communicate(timeout=120)[1]
+        assert running.returncode == 0, said
+    assert os.listdir(where) == []
+
+
+def test_a_master_that_stays_away_is_an_error(servers, mounts):
+    servers.start(storage=False)
+    where = mounts.start("m", "--patience", "0.5", contact=servers.contact)
+    (where / "f").write_bytes(b"x")
+    servers.kill("master")
+    assert errno_of(os.mkdir, where / "d") == errno.EIO
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+def test_a_file_whose_last_close_failed_is_what_it_was_and_can_be_written_again(servers, mounts, is_read):
+    servers.start(storage=False).close()
+    where = mounts.start("m", "--no-passthrough", "--patience", "0.5", contact=servers.contact)
+    other = mounts.start("other", contact=servers.contact)
+    (where / "f").write_bytes(b"old")
+    with ExitStack() as reading:
+        if is_read:
+            reader = os.open(where / "f", os.O_RDONLY | os.O_DIRECT)
+            reading.callback(os.close, reader)
+        writer = (where / "f").open("r+b", buffering=0)
+        writer.write(b"lost")
+        servers.kill("master")
+        assert errno_of(writer.close) == errno.EIO
+        until(lambda: "after its last close is lost" in mounts.said("m"))
+        servers.restart("master")
+        until(lambda: not errno_of(os.stat, where / "f"))
+        if is_read:
+            assert os.pread(reader, 100, 0) == b"old"
+        assert (where / "f").read_bytes() == b"old" == (other / "f").read_bytes()
+        assert (where / "f").stat().st_size == 3
+        (other / "f").write_bytes(b"others'")
+        (where / "f").write_bytes(b"its own")
+        assert (other / "f").read_bytes() == b"its own"
+
+
+LIAR = """
+import sys
+from bbflow.cli import main
+from bbflow.files.opening import FileOpening
+opened = FileOpening._opened
+FileOpening._opened = lambda *known: {**opened(*known), "LIE": LIE}
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize(("key", "lie"), [("piece_bytes", 0), ("piece_bytes", 1 << 63), ("replicas", 0), ("ring", ())])
+def test_a_file_that_can_not_lie_as_its_master_says_is_refused(servers, mounts, key, lie):
+    servers.start(storage=False).close()
+    where = mounts.start("m", contact=servers.contact)
+    (where / "f").write_bytes(b"old")
+    servers.kill("master")
+    name, kind, *words = servers.processes["master"][1]
+    servers.spawn(name, kind, *words, program=("-c", LIAR.replace('"LIE"', repr(key)).replace("LIE", repr(lie))))
+    assert errno_of((where / "f").write_bytes, b"new") == errno.EIO
+    assert errno_of((where / "f").read_bytes) == errno.EIO
+    assert "no file can lie so" in mounts.said("m")
+    servers.restart("master")
+    assert (where / "f").read_bytes() == b"old"
+    (where / "f").write_bytes(b"new")  # it isn't open any more
+    assert (where / "f").read_bytes() == b"new"
+
+
+def test_a_write_that_failed_keeps_no_room(servers, mounts):
+    servers.start(capacity="8MiB", storage=False, master=("--piece", "1MiB", "--room-timeout", "1"))
+    where = mounts.start("m", contact=servers.contact)
+    pieces = servers.directory / "master-io0/pieces"
+    with (where / "f").open("wb", buffering=0) as file:
+        for _ in range(20):
+            pieces.rename(pieces.with_name("away"))
+            assert errno_of(file.write, bytes(1 << 20)) == errno.ENOENT
+            pieces.with_name("away").rename(pieces)
+            assert (where / "f").read_bytes() == b""
+        file.write(b"at last")
+    assert (where / "f").read_bytes() == b"at last"
+
+
+def test_files_are_there_when_an_ionode_that_was_killed_is_back(servers, mounts):
+    client = servers.start(storage=False)
+    where = mounts.start("m", contact=servers.contact)
+    content = os.urandom(500_000)
+    (where / "f").write_bytes(content)
+    servers.restart("master-io0")
+    (where / "g").write_bytes(content)
+    assert (where / "f").read_bytes() == content == client.read("/g")
+
+
+def test_a_mount_that_was_killed_loses_nothing_that_was_closed(servers, mounts):
+    servers.start(storage=False, master=("--lease", "1"))
+    where = mounts.start("m", contact=servers.contact)
+    (where / "closed").write_bytes(b"closed")
+    file = (where / "closed").open("r+b", buffering=0)
+    file.write(b"half")
+    mounts.kill("m")
+    assert errno_of(file.close) in {0, *DEAD}
+    where = mounts.start("m", contact=servers.contact)
+    end_s = time.monotonic() + 60
+    assert (where / "closed").read_bytes() == b"closed"
+    while errno_of((where / "closed").write_bytes, b"again"):  # until the dead mount's lease is over
+        assert time.monotonic() < end_s
+        time.sleep(0.1)
+    assert (where / "closed").read_bytes() == b"again"
