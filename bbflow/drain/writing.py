@@ -14,7 +14,7 @@ from bbflow.drain.encoding import encoder_of, rounded
 from bbflow.drain.forms import Form
 from bbflow.drain.shards import Shard, ShardChunks, Single, is_stored, same_bytes
 from bbflow.errors import StreamError
-from bbflow.growing import GrowingZarr
+from bbflow.growing import shown_attributes
 from bbflow.store.pool import map_pool
 from bbflow.view.blocks import BlockReader
 from bbflow.view.fields import FieldPlace, FieldReader, Parts, layouts_of, offsets_of, places_in
@@ -138,7 +138,7 @@ def write_next(write: Callable[[DrainWork], Drained], work: DrainWork, *before: 
     gone = work.gone(lease)
     if not gone:
         return write(work)
-    if int(GrowingZarr(Path(work.store)).attribute("bbflow_steps", 0)) < work.start + len(work.numbers):
+    if int(shown_attributes(Path(work.store)).get("bbflow_steps", 0)) < work.start + len(work.numbers):
         raise StreamError(f"step {min(gone)} of stream {work.stream!r} is gone from its BB node before it was drained")
     return Drained(0, 0, 0)
 
