@@ -11,6 +11,9 @@ POINTS = 256
 MATRIX = [(1, 1), (100, 1), (400, 1), (10, 16), (100, 16), (10, 64), (10, 256), (100, 256), (10, 1024), (200, 1024)]
 """Variables and ranks."""
 QUICK = [(1, 1), (100, 1), (10, 16), (100, 16)]
+ENDING = [(10, 16), (200, 256)]
+"""The same where days end, of `DAYS`."""
+DAYS = 3
 BLOCKS = 2_000_000
 """About so many are written in each run."""
 MOST_STEPS, LEAST_STEPS = 2000, 24
@@ -26,7 +29,8 @@ def measure(*, quick: bool) -> list[Row]:
         for variables, ranks in (QUICK if quick else MATRIX)
     ]
     cases += [Case(10, 16, POINTS, 500, nodes, "256MiB") for nodes in ((2,) if quick else (2, 4, 8))]
-    return [row for case in cases for row in _rows(case)]
+    ending = [Case(*own, POINTS, 24 * DAYS, finest="day") for own in ENDING[: 1 if quick else None]]
+    return [row for case in (*cases, *ending) for row in _rows(case)]
 
 
 def _steps(blocks: int, *, quick: bool) -> int:
@@ -38,6 +42,9 @@ def _rows(case: Case) -> list[Row]:
         cost = run(case, Path(folder))
     blocks = case.variables * case.ranks
     name = f"{case.variables} variables, {case.ranks} ranks, {case.nodes} nodes"
+    if case.finest == "day":
+        publication = Row(f"{name}, {DAYS} days: publication of a day", 1e3 * cost.publish_s[0], "ms")
+        return [publication, Row(f"{name}, {DAYS} days: longest fold of a batch", 1e3 * cost.longest_fold_s, "ms")]
     rows = [Row(f"{name}: driver, a step", 1e3 * cost.step_cpu_s["driver"], "ms")]
     rows += [
         Row(f"{name}: {part}, a block", 1e6 * cost.step_cpu_s[part] / blocks, "us")

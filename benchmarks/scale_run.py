@@ -30,7 +30,7 @@ class Case:
     """What is written and folded."""
 
     variables: int
-    """How many fields; each is folded to mean, std, min and max, of each month and of the run."""
+    """How many fields; each is folded to mean, std, min and max, of each `finest` window and of the run."""
     ranks: int
     """Writer ranks."""
     points: int
@@ -43,6 +43,8 @@ class Case:
     """Of each node's pool."""
     raw: Mapping[str, Any] | None = None
     """What is drained."""
+    finest: str = "month"
+    """The window beside that of the run; a day has 24 steps."""
 
     @property
     def step_bytes(self) -> int:
@@ -64,6 +66,8 @@ class Cost:
     """From the command to the end of the first fold (seconds)."""
     publish_s: tuple[float, ...]
     """How long each window's publication took (seconds)."""
+    longest_fold_s: float
+    """The longest fold of one batch, without the first; where a window has ended it begins anew in it (seconds)."""
 
 
 def run(case: Case, folder: Path) -> Cost:
@@ -83,7 +87,7 @@ def start(case: Case, folder: Path, *options: str, stream: str = "scale") -> psu
         "stream": stream,
         "output": "out",
         "operators": {f"v{number:03d}": ["mean", "std", "min", "max"] for number in range(case.variables)},
-        "windows": ["month", "run"],
+        "windows": [case.finest, "run"],
         "nodes": {"capacity": case.capacity, "count": case.nodes},
         "workers": {"processes": 1, "threads": 1},
     } | ({} if case.raw is None else {"raw": dict(case.raw)})
@@ -116,7 +120,8 @@ def _cost(case: Case, folder: Path, began_s: float, samples: list[Sample], said:
         (after["ended_s"] - before["ended_s"]) / (after["last_step"] - before["last_step"])
         for before, after in itertools.pairwise(folds)
     ]
-    return Cost(cost, (end_s - begin_s) / steps, statistics.median(batches), begin_s - began_s, published)
+    longest_s = max(fold["ended_s"] - fold["started_s"] for fold in folds[1:])
+    return Cost(cost, (end_s - begin_s) / steps, statistics.median(batches), begin_s - began_s, published, longest_s)
 
 
 def writer(case: Case, engine: str, stream: str = "scale") -> list[str]:

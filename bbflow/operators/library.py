@@ -18,7 +18,7 @@ RULES = ("add", "min", "max")
 FORMULAS = ("mean", "var", "std", "sum", "min", "max", "range")
 """``BbflowFormula`` in Merge.h."""
 
-LATEST = ("grid_merge_code",)
+LATEST = ("merge_many",)
 """What came to it last."""
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from bbflow.errors import BbflowError
 from bbflow.operators.library import FIELDS, FORMULAS, RULES, TYPES, load
 
 Array = np.ndarray[Any, Any]
@@ -23,6 +24,8 @@ NEEDED = {
 }
 """Formula to the fields that it is of."""
 _Pointers = ctypes.c_void_p * len(FIELDS)
+MERGE_TASK = np.dtype([*((name, "u8", len(FIELDS)) for name in ("left", "right", "target")), ("points", "u8")])
+"""``BbflowMergeTask`` in Merge.h: each pointer is an address, 0 for none."""
 
 
 class _Numbers(ctypes.Structure):
@@ -37,6 +40,7 @@ def _library() -> ctypes.CDLL:
     numbers, address, size = ctypes.POINTER(_Numbers), ctypes.c_void_p, ctypes.c_uint64
     library.bbflow_merge.argtypes = [ctypes.c_int, ctypes.c_int, numbers, numbers, numbers, size, size]
     library.bbflow_merge_moments.argtypes = [ctypes.c_int, _Pointers, _Pointers, _Pointers, size]
+    library.bbflow_merge_many.argtypes = [address, address, size, ctypes.c_uint32]
     library.bbflow_finish.argtypes = [ctypes.c_int, ctypes.c_int, _Pointers, ctypes.c_double, address, size]
     return library
 
@@ -71,6 +75,29 @@ def merge_moments(target: Mapping[str, Array], left: Mapping[str, Array], right:
     shift = target["shift"]
     sides = (_pointers(side) for side in (left, right, target))
     _library().bbflow_merge_moments(TYPES[shift.dtype], *sides, shift.size)
+
+
+def merge_many(types: Array, tasks: Array, threads: int) -> None:
+    """Set target = left (+) right for a table of states of moments and extremes, on some threads.
+
+    Parameters
+    ----------
+    types
+        Of each state's values, by the codes of `TYPES`; of shape (tasks,).
+    tasks
+        Of `MERGE_TASK` and that shape; where there is no left side the right one is copied. What they point to must
+        stay, and none may write what another, or itself, reads.
+    threads
+        How many.
+
+    Raises
+    ------
+    BbflowError
+        If there is no memory for it.
+    """
+    types, tasks = np.ascontiguousarray(types, "i4"), np.ascontiguousarray(tasks, MERGE_TASK)
+    if _library().bbflow_merge_many(types.ctypes.data, tasks.ctypes.data, len(tasks), max(threads, 1)) != 0:
+        raise BbflowError(f"no memory to merge {len(tasks)} states at once: let the worker have more")
 
 
 def _pointers(views: Mapping[str, Array]) -> "ctypes.Array[ctypes.c_void_p]":

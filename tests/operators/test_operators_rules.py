@@ -88,6 +88,43 @@ def test_a_state_is_finished_as_numpy_finishes_it(dtype):
         np.testing.assert_array_equal(result, expected, formula, strict=True)
 
 
+def task_of(**sides):
+    task = np.zeros(1, rules.MERGE_TASK)
+    task["points"] = POINTS
+    for side, views in sides.items():
+        task[side] = [views[name].ctypes.data if name in views else 0 for name in library.FIELDS]
+    return task
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_a_table_of_states_is_merged_as_one_after_the_other_is(dtype):
+    layout = layout_of(dtype)
+    buffers, (left, right) = zip(*(state(dtype, seed, layout) for seed in (1, 2)), strict=True)
+    both, alone = (layout.views(np.zeros(layout.nbytes, "u1"))["moments"] for _ in range(2))
+    some = {"count": np.zeros(POINTS, "i4")}
+    tasks = [
+        task_of(left=left, right=right, target=both),
+        task_of(right=right, target=alone),
+        task_of(left=left, right=right, target=some),
+    ]
+    rules.merge_many(np.full(3, library.TYPES[np.dtype(dtype)]), np.concatenate(tasks), 2)
+    layout.combine(*buffers, expected := bytearray(layout.nbytes))
+    for name, values in layout.views(expected)["moments"].items():
+        np.testing.assert_array_equal(both[name], values, name)
+        np.testing.assert_array_equal(alone[name], right[name], name)
+    np.testing.assert_array_equal(some["count"], left["count"] + right["count"])
+
+
+def test_large_states_are_merged_in_pieces():
+    points = (1 << 19) + 8192 + 5
+    left, right = np.arange(points, dtype="i4"), np.full(points, 3, "i4")
+    target = np.zeros(points, "i4")
+    task = task_of(left={"count": left}, right={"count": right}, target={"count": target})
+    task["points"] = points
+    rules.merge_many(np.zeros(1), task, 2)
+    np.testing.assert_array_equal(target, left + 3)
+
+
 @pytest.mark.parametrize("rule", library.RULES)
 @pytest.mark.parametrize("dtype", TYPES)
 def test_rows_of_some_points_merge_by_their_rule(rule, dtype):

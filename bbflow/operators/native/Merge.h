@@ -44,6 +44,25 @@ BBFLOW_EXPORT int bbflow_merge(int type, int rule, const BbflowNumbers *left,
 BBFLOW_EXPORT int bbflow_merge_moments(int type, const void *const *left, const void *const *right,
                                        void *const *target, uint64_t points);
 
+/** One state's work: Target = Left (+) Right. Its mirror is in rules.py. */
+struct BbflowMergeTask
+{
+    const void *Left[BbflowAccumulators]; ///< null: there is none, and the right one is copied
+    const void *Right[BbflowAccumulators];
+    void *Target[BbflowAccumulators]; ///< null: not kept; none may be equal to a side
+    uint64_t Points;
+};
+
+/**
+ * Merges many states of moments and extremes, large ones in pieces, side by side on some threads.
+ * @param types of the values of each task
+ * @param tasks none writes where another reads or writes
+ * @return 0; 1 if there is no memory for it; 2 if a type is unknown. Then some may be done, and
+ * others not
+ */
+BBFLOW_EXPORT int bbflow_merge_many(const int32_t *types, const BbflowMergeTask *tasks,
+                                    uint64_t count, uint32_t threads);
+
 /**
  * Makes a statistic of a state: float64, but for extremes of floats, which are of their type.
  * @param ddof what is taken off the count for a variance

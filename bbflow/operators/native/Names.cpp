@@ -3,5 +3,5 @@
 const char *bbflow_names()
 {
     return "count shift first second min max; add min max; mean var std sum min max range; "
-           "grid_merge_code";
+           "merge_many";
 }

@@ -114,6 +114,8 @@ def count_of(roster: Roster, alike: Iterable[Alike]) -> int:
 
 def pack(roster: Roster, states: Mapping[ShardKey, ShardState]) -> tuple[Alike, ...]:
     """Give the states of a roster's shards, as far as they have some, in few records."""
+    if not states:
+        return ()
     found = ((at, states.get(key)) for at, key in enumerate(roster.keys))
     return gather(roster, ((_moved(state, roster, at, -1), [at]) for at, state in found if state is not None))
 

@@ -13,7 +13,7 @@ from bbflow.operators.filter import Extremes
 from bbflow.operators.library import load
 from bbflow.store.pool import map_pool
 from bbflow.transit.folding.inputs import Inputs
-from bbflow.transit.folding.packing import unpack
+from bbflow.transit.folding.packing import Roster, unpack
 from bbflow.transit.folding.plans import FoldPlan, LaneWork, PlannedShard, PlannedSteps
 from bbflow.transit.folding.shards import ShardKey, ShardState
 from bbflow.transit.folding.states import begun, forget
@@ -46,10 +46,9 @@ def _folded(work: LaneWork, plans: Sequence[FoldPlan]) -> FoldReceipt:
     started_s = time.time()
     roster = work.roster or plans[0].roster
     steady = SteadyFold(work, plans, roster)
-    done, taken = steady.fold()
-    sources = [] if steady.is_all else [MappedSteps(plan, steps) for plan, steps in zip(plans, work.steps, strict=True)]
-    states = unpack(roster, work.states, [at for at, key in enumerate(roster.keys) if key not in taken])
-    receipt = fold_batch(list(_shard_works(work, states, sources, taken)))
+    done = steady.fold()
+    works, states = ([], {}) if steady.is_all else _others(work, plans, roster, steady.taken)
+    receipt = fold_batch(works)
     states.update((state.key, state) for state in receipt.states)
     return replace(
         receipt,
@@ -123,6 +122,15 @@ class MappedSteps:
         dtype = wide_dtype(self.plan.layout.forms[self.plan.filtered[row]].type)
         least, most = np.frombuffer(self.steps.extremes[step], dtype).reshape(-1, 2)[row].tolist()
         return (least, most) if least <= most else None
+
+
+def _others(
+    work: LaneWork, plans: Sequence[FoldPlan], roster: Roster, taken: Collection[ShardKey]
+) -> tuple[list[FoldWork], dict[ShardKey, ShardState]]:
+    """Give the work on shards that are folded one by one, and the states that they have."""
+    sources = [MappedSteps(plan, steps) for plan, steps in zip(plans, work.steps, strict=True)]
+    states = unpack(roster, work.states, [at for at, key in enumerate(roster.keys) if key not in taken])
+    return list(_shard_works(work, states, sources, taken)), states
 
 
 def _shard_works(

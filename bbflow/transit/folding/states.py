@@ -47,7 +47,7 @@ class _Mapped:
     """Its number: the name may become another file's."""
     mapping: mmap.mmap
     """All of it."""
-    made: frozenset[Extent]
+    made: set[Extent]
     """Parts that have their pages."""
 
 
@@ -133,9 +133,10 @@ def map_target(path: str, extents: Sequence[Extent]) -> mmap.mmap:
     if known is None or not _is_file(path, known.inode):
         known = None
         _say_alive(os.path.dirname(path))
-    made = frozenset() if known is None else known.made
+    made = set() if known is None else known.made
     if known is None or not made.issuperset(extents):
-        known = _mapped[path] = _Mapped(*_make(path, set(extents) - made), made.union(extents))
+        known = _mapped[path] = _Mapped(*_make(path, set(extents) - made), made)
+        made.update(extents)
     return known.mapping
 
 

@@ -12,22 +12,21 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from bbflow.operators import kernel
+from bbflow.operators import kernel, rules
 from bbflow.operators.decoding import fills_of, is_bare
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.family import Array
 from bbflow.operators.library import FIELDS, TYPES
 from bbflow.operators.state import StateLayout
 from bbflow.operators.statistics.moments import Moments
+from bbflow.operators.windows import Window
 from bbflow.store.pool import map_pool
-from bbflow.transit.folding.inputs import Inputs
 from bbflow.transit.folding.layouts import layout_of
-from bbflow.transit.folding.packing import NOBODY, Alike, Roster, gather, pack, unpack
+from bbflow.transit.folding.packing import NOBODY, Alike, Roster, gather, pack
 from bbflow.transit.folding.plans import FoldPlan, LaneWork, PlannedShard, PlannedSteps
-from bbflow.transit.folding.shards import Extent, Room, ShardKey, ShardState, StatePlace
-from bbflow.transit.folding.slots import BASE, OUTER
+from bbflow.transit.folding.shards import Extent, ShardKey, ShardState, StatePlace
+from bbflow.transit.folding.slots import BASE, OUTER, StateSlot, plan_roll
 from bbflow.transit.folding.states import map_file, map_target, next_file
-from bbflow.transit.folding.task import FoldWork, ShardFold
 
 Record = tuple[ShardState, Array]
 """A state of no shard, and the positions of the shards that have it."""
@@ -55,13 +54,17 @@ class Table:
     """First byte of each of the kernel's fields in a state, -1 for none; of shape (shards, fields)."""
     fills: Array
     """Address of the value that stands for 'missing', 0 for none."""
+    windows: Array
+    """Which of `known_windows` its diagnostic has."""
+    known_windows: tuple[tuple[Window, ...], ...]
+    """The windows of all its diagnostics."""
     kept: tuple[Array, ...]
     """What the addresses point to."""
 
     @classmethod
     def of(cls, plan: FoldPlan) -> "Table":
         """Make the table of a plan."""
-        rows, fills = [], dict[Any, Array]()
+        rows, fills, windows = [], dict[Any, Array](), dict[tuple[Window, ...], int]()
         layouts: dict[Any, tuple[StateLayout, int, list[int]]] = {}
         shards = (shard for shard in plan.shards if shard.room is not None)
         for position, shard in enumerate(shards):
@@ -82,12 +85,25 @@ class Table:
             fill = fills[name, dtype]
             assert shard.room is not None
             first, points = shard.room.extents[OUTER][0], prod(count)
+            own_windows = windows.setdefault(plan.diagnostics[shard.key.diagnostic].windows, len(windows))
             told = position, at, TYPES[dtype], points, points * dtype.itemsize, first, nbytes
-            rows.append((*told, fill.ctypes.data if fill.size else 0, *places))
-        table = np.array(rows, "i8").reshape(-1, 8 + len(FIELDS))
+            rows.append((*told, fill.ctypes.data if fill.size else 0, own_windows, *places))
+        table = np.array(rows, "i8").reshape(-1, 9 + len(FIELDS))
         at, forms, types, points, bytes_ = table.T[:5]
         kept = tuple(fills.values())
-        return cls(at, forms, types, points, bytes_, table[:, 5:7], table[:, 8:], table[:, 7], kept)
+        return cls(
+            at, forms, types, points, bytes_, table[:, 5:7], table[:, 9:], table[:, 7], table[:, 8], tuple(windows),
+            kept,
+        )  # fmt: skip
+
+    def addresses(self, rows: Array, first: int) -> Array:
+        """Give where the fields of some shards' states are, 0 for none, in a file that is mapped at an address."""
+        fields = self.fields[rows]
+        return np.where(fields < 0, 0, first + self.extents[rows, :1] + fields)
+
+
+Rows = tuple[Table, Array]
+"""Shards that stand in some rows of a table."""
 
 
 _tables: WeakKeyDictionary[FoldPlan, Table] = WeakKeyDictionary()
@@ -145,6 +161,7 @@ class SteadyFold:
         for key in work.inherited:
             taken[roster.positions[key]] = False
         self._taken: Array = taken
+        self._label = next((plan.lane for plan in plans if plan.lane), "")
         self.bytes = 0
         """Bytes of the blocks that were folded."""
 
@@ -157,10 +174,8 @@ class SteadyFold:
         rows[at[table.at]] = np.arange(len(table.at))
         return rows, np.delete(at, table.at)
 
-    def fold(self) -> tuple[list[Record], set[ShardKey]]:
-        """Give the states that came of it, and their shards."""
-        if not self._taken.any():
-            return [], set()
+    def fold(self) -> list[Record]:
+        """Give the states that came of it."""
         done: list[Record] = []
         for like, own in self._records():
             types = self._types(own)
@@ -172,13 +187,19 @@ class SteadyFold:
                 steps = self._new_steps(like, group)
                 if steps:
                     current = like.files.get(BASE[OUTER])
+                    rows = self._in_table(group, steps[0][0])
                     done += [
-                        self._fold(rolled, current, members, steps) for rolled, members in self._advanced(like, group)
+                        self._fold(rolled, current, members, steps)
+                        for rolled, members in self._advanced(like, group, rows)
                     ]
                 elif like.keys is not None:
                     done.append((like, group))
-        keys = self._roster.keys
-        return done, {keys[at] for at in np.flatnonzero(self._taken)}
+        return done
+
+    @property
+    def taken(self) -> set[ShardKey]:
+        """The shards that are folded."""
+        return {self._roster.keys[at] for at in np.flatnonzero(self._taken)}
 
     @property
     def is_all(self) -> bool:
@@ -209,23 +230,51 @@ class SteadyFold:
         _, group = np.unique(marks, axis=0, return_inverse=True)
         return (members[group.reshape(-1) == number] for number in range(int(group.max(initial=-1)) + 1))
 
-    def _advanced(self, like: ShardState, own: Array) -> Sequence[Record]:
-        """Hand on the spans that end before these steps."""
+    def _advanced(self, like: ShardState, own: Array, rows: Rows) -> Iterator[Record]:
+        """Hand on the spans that end before these steps, as `ShardFold.advance` does for one shard."""
         if like.keys is None or like.keys == self._work.keys:
-            return [(like, own)]
-        states = {}
-        shards = {shard.key: shard for plan in self._plans for shard in plan.shards}
-        for key, state in unpack(self._roster, [Alike(like, tuple(own.tolist()))]).items():
-            states[key] = ShardFold(self._fold_work(state, shards[key])).advance()
-        return [(item.like, np.array(item.members or range(len(self._roster)))) for item in pack(self._roster, states)]
+            yield like, own
+            return
+        table, at = rows
+        codes = table.windows[at]
+        for code in np.unique(codes).tolist():
+            members, windows = own[codes == code], table.known_windows[code]
+            yield self._rolled(like, windows, (table, at[codes == code])), members
 
-    def _fold_work(self, state: ShardState, shard: PlannedShard) -> FoldWork:
-        work, plan = self._work, self._plans[0]
-        diagnostic = next(filter(None, (own.diagnostics.get(shard.key.diagnostic) for own in self._plans)))
-        return FoldWork(
-            state, diagnostic, Inputs((), (), {}), work.keys, None, plan.directories.states, plan.directories.rows,
-            work.off, shard.room, work.counted,
-        )  # fmt: skip
+    def _rolled(self, like: ShardState, windows: Sequence[Window], rows: Rows) -> ShardState:
+        """Merge open states into those of their spans, and let the ones go that are done with."""
+        assert like.keys is not None
+        old, new = like.keys, self._work.keys
+        if all(old[window.name] == new[window.name] for window in windows):
+            return replace(like, keys=new)
+        files = dict(like.files)
+        base = files.pop(BASE[OUTER], None)
+        roll = plan_roll(OUTER, windows, old, new, files)
+        for slot in roll.merged if base is not None else ():
+            assert base is not None
+            files[slot] = self._merge(slot, files.get(slot), base, rows)
+        for slot in roll.dropped:
+            files.pop(slot, None)
+        return replace(like, keys=new, files=files)
+
+    def _merge(self, slot: StateSlot, current: StatePlace | None, base: StatePlace, rows: Rows) -> StatePlace:
+        """Merge open states into those of a slot."""
+        table, at = rows
+        path, target = self._target(slot, current, rows)
+        tasks = np.zeros(len(at), rules.MERGE_TASK)
+        tasks["target"] = table.addresses(at, target)
+        tasks["right"] = table.addresses(at, _address(map_file(base.path)) + base.offset)
+        if current is not None:
+            tasks["left"] = table.addresses(at, _address(map_file(current.path)) + current.offset)
+        tasks["points"] = table.points[at]
+        rules.merge_many(table.types[at], tasks, self._work.threads)
+        return StatePlace(path, 0)
+
+    def _target(self, slot: StateSlot, current: StatePlace | None, rows: Rows) -> tuple[str, int]:
+        """Give the file that gets the next states of a slot, and the address at which it is mapped."""
+        table, at = rows
+        path = next_file(self._plans[0].directories.states, self._label, slot.label, current and current.path)
+        return path, _address(map_target(path, joined(table.extents[at])))
 
     def _new_steps(self, like: ShardState, group: Array) -> list[tuple[int, int]]:
         """Give the steps that a group's states haven't: the plan by its place, and the step by its place there."""
@@ -237,20 +286,15 @@ class SteadyFold:
         self, like: ShardState, current: StatePlace | None, group: Array, steps: Sequence[tuple[int, int]]
     ) -> Record:
         """Fold some steps into the open states of shards that have the same plans, and are alike."""
-        table, rows = self._tables[steps[0][0]], self._rows[steps[0][0]][0][group]
+        table, rows = self._in_table(group, steps[0][0])
         blocks = np.ascontiguousarray(np.stack([self._addresses(at, step, group) for at, step in steps], axis=1))
-        directory = self._plans[0].directories.states
-        room = self._room(group)
-        path = next_file(directory, room.label, BASE[OUTER].label, current and current.path)
-        extents = table.extents[rows]
-        target = _address(map_target(path, joined(extents)))
+        path, target = self._target(BASE[OUTER], current, (table, rows))
         place = like.files.get(BASE[OUTER])
         source = None if place is None else map_file(place.path)
         tasks = np.zeros(len(group), kernel.TASK)
-        fields = table.fields[rows]
-        tasks["target"] = np.where(fields < 0, 0, target + extents[:, :1] + fields)
+        tasks["target"] = table.addresses(rows, target)
         if place is not None and source is not None:
-            tasks["source"] = np.where(fields < 0, 0, _address(source) + place.offset + extents[:, :1] + fields)
+            tasks["source"] = table.addresses(rows, _address(source) + place.offset)
         tasks["blocks"] = blocks.ctypes.data + 8 * blocks.shape[1] * np.arange(len(group))
         tasks["steps"], tasks["points"], tasks["fill"] = blocks.shape[1], table.points[rows], table.fills[rows]
         kernel.fold_many(table.types[rows], tasks, self._work.threads)
@@ -265,12 +309,9 @@ class SteadyFold:
         )  # fmt: skip
         return state, group
 
-    def _room(self, group: Array) -> Room:
-        key = self._roster.keys[group[0]]
-        rooms = (shard.room for plan in self._plans for shard in plan.shards if shard.key == key)
-        room = next(rooms)
-        assert room is not None
-        return room
+    def _in_table(self, group: Array, plan: int) -> Rows:
+        """Give a plan's table, and where the shards of a group stand there."""
+        return self._tables[plan], self._rows[plan][0][group]
 
     def _addresses(self, plan: int, step: int, group: Array) -> Array:
         """Give where the blocks of a step lie."""
