@@ -34,9 +34,10 @@ def check_room(
     """
     found: dict[str, list[Footprint]] = {}
     forms = _forms(first)
+    blocks = {block.name: block for _, block in first.placed}
     for diagnostic in config.diagnostics.values():
         placement = placements.get(diagnostic.key)
-        dtype = _dtype(diagnostic, first, placement, attributes)
+        dtype = _dtype(diagnostic, blocks, placement, attributes)
         if dtype is None:
             continue
         for node, counts in _counts(diagnostic, first, forms, placement).items():
@@ -47,10 +48,9 @@ def check_room(
 
 
 def _dtype(
-    diagnostic: Diagnostic, first: FirstStep, placement: Placement | None, attributes: StreamAttributes
+    diagnostic: Diagnostic, blocks: Mapping[str, Block], placement: Placement | None, attributes: StreamAttributes
 ) -> DType | None:
     """Give the type of the values after the transforms; None if the step lacks a variable."""
-    blocks = {block.name: block for _, block in first.placed}
     if not blocks.keys() >= set(diagnostic.variables):
         return None
     dtypes = {name: decoded_dtype(attributes.encoding(name), blocks[name].dtype) for name in diagnostic.of.variables}

@@ -1,6 +1,7 @@
 """How much memory the partial states of a stream take at most, known as soon as its first step shows the fields."""
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -53,12 +54,12 @@ def footprint(diagnostic: Diagnostic, dtype: DType, counts: Iterable[tuple[int, 
     """
     own = states_of(diagnostic)
     bytes_, merged, points = 0, 0, 0
-    for count in counts:
+    for count, regions in Counter(counts).items():
         sizes = {level: layout_of(diagnostic, level, dtype, count).nbytes for level in own}
-        bytes_ += FILES * processes * sum(number * _pages(sizes[level]) for level, number in own.items())
-        bytes_ += PAGE_BYTES  # a lane, which has a region at least, notes which batch has begun
-        merged += sizes.get(OUTER, 0)
-        points += prod(count)
+        files = FILES * processes * sum(number * _pages(sizes[level]) for level, number in own.items())
+        bytes_ += regions * (files + PAGE_BYTES)  # a lane, which has a region at least, notes which batch has begun
+        merged += regions * sizes.get(OUTER, 0)
+        points += regions * prod(count)
     return Footprint(diagnostic.key, points, bytes_, merged)
 
 
