@@ -27,7 +27,7 @@ from bbflow.transit.folding.planning import FoldSite, Planning
 from bbflow.transit.folding.plans import FoldPlan, LaneWork, PlannedSteps
 from bbflow.transit.folding.regions import check_apart, find_time, forms_by_name, regions, step_time
 from bbflow.transit.folding.series import join_partials
-from bbflow.transit.folding.shards import ShardKey, ShardState, overlap
+from bbflow.transit.folding.shards import Region, ShardKey, ShardState, overlapping
 from bbflow.transit.folding.task import FoldReceipt, FoldWork
 from bbflow.transit.folding.timeline import Closing, Timeline
 from bbflow.view.consumers import Cursor
@@ -187,18 +187,20 @@ class Folding:
         """Give the diagnostics that need a point's steps in their order, but have a point's state elsewhere."""
         if self._stayed == (batch.patterns, self.states.changes):
             return []
-        ordered = [key for key in batch.places if self.config.diagnostics[key].needs_order]
-        moved = [key for key in ordered if any(self._is_moved(shard) for shard in batch.places[key])]
+        ordered = {key: own for key, own in batch.places.items() if self.config.diagnostics[key].needs_order}
+        known: dict[str, list[Region]] = {}
+        for state in self.states.values() if ordered else ():
+            known.setdefault(state.key.diagnostic, []).append(state.region)
+        moved = [key for key, own in ordered.items() if self._are_moved(own, known.get(key, []))]
         self._stayed = None if moved else (batch.patterns, self.states.changes)
         return moved
 
-    def _is_moved(self, key: ShardKey) -> bool:
-        local, region = self._planning.local(key), self._planning.region(key)
-        is_joined = local is not None and not local.complete  # step by step, with blocks of other ranks
-        if region is None or is_joined or key in self.states:
-            return False
-        known = (state for state in self.states.values() if state.key.diagnostic == key.diagnostic)
-        return any(overlap(region, state.region) for state in known)
+    def _are_moved(self, shards: Collection[ShardKey], known: Sequence[Region]) -> bool:
+        """Whether any of a diagnostic's shards has no state, but points of shards that have one."""
+        new = (key for key in shards if known and key not in self.states and not self._planning.is_joined(key))
+        regions = [region for key in new if (region := self._planning.region(key)) is not None]
+        pairs = overlapping([*known, *regions]) if regions else ()
+        return any(min(pair) < len(known) <= max(pair) for pair in pairs)
 
     def settle(self, saved: Mapping[str, Inherited]) -> list[ShardState]:
         """Let new shards of some diagnostics begin with what was saved of them; gives the states that are in it."""
@@ -284,9 +286,7 @@ class Folding:
             for shard in plan.shards:
                 if shard.keeps_states and shard.key not in self.states:
                     begun.setdefault(shard.key, ShardState(shard.key, *shard.region, first_step=steps.numbers[0]))
-        known = {**begun, **self.states}.values() if begun else ()
-        found = {key: self.origins.of_shard(state, known) for key, state in begun.items()}
-        return {key: item for key, item in found.items() if item is not None}
+        return self.origins.of_shards(begun, self.states.values()) if begun else {}
 
     def series_works(self, batch: Batch, receipts: Sequence[FoldReceipt], site: FoldSite) -> tuple[str, list[FoldWork]]:
         """Cut the work on what blocks of several ranks have contributed to.
@@ -318,11 +318,9 @@ class Folding:
                 state, diagnostic, inputs, batch.keys, None, own.states, own.rows, self.errors, room, counted, left=left
             )
             works += [work] if new else []
-        known = {**{work.state.key: work.state for work in works}, **self.states}.values() if self.origins else ()
-        return node, [
-            replace(work, inherited=self.origins.of_shard(work.state, known)) if work.state.keys is None else work
-            for work in works
-        ]
+        begun = {work.state.key: work.state for work in works if work.state.keys is None}
+        inherited = self.origins.of_shards(begun, self.states.values()) if self.origins else {}
+        return node, [replace(work, inherited=inherited.get(work.state.key)) for work in works]
 
     def take(self, batch: Batch, receipts: Iterable[FoldReceipt]) -> None:
         """Let the results of a batch's tasks count."""

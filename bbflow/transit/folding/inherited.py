@@ -13,7 +13,7 @@ from bbflow.operators import StateLayout
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.family import Array
 from bbflow.transit.folding.layouts import by_region, layout_of
-from bbflow.transit.folding.shards import Region, ShardKey, ShardState, StatePlace, overlap
+from bbflow.transit.folding.shards import Region, ShardKey, ShardState, StatePlace, overlapping
 from bbflow.transit.folding.slots import Keys, StateSlot
 
 
@@ -142,10 +142,24 @@ class Origins:
         state = self.settled.get(diagnostic, self.before.get(diagnostic))
         return None if state is None else replace(state, taken=tuple(taken))
 
-    def of_shard(self, state: ShardState, others: Iterable[ShardState]) -> Inherited | None:
-        """Give what a new shard begins with: nothing of what the shards before it, in order, have taken."""
-        own = [item for item in others if item.key.diagnostic == state.key.diagnostic and item.order < state.order]
-        return self.of(state.key.diagnostic, [item.region for item in own if overlap(item.region, state.region)])
+    def of_shards(
+        self, begun: Mapping[ShardKey, ShardState], others: Iterable[ShardState]
+    ) -> dict[ShardKey, Inherited]:
+        """Give what new shards begin with, if anything: nothing of what shards before them, in order, have taken."""
+        found: dict[ShardKey, Inherited] = {}
+        by_diagnostic: dict[str, list[ShardState]] = {}
+        for state in (*begun.values(), *(state for state in others if state.key not in begun)):
+            by_diagnostic.setdefault(state.key.diagnostic, []).append(state)
+        for diagnostic, states in by_diagnostic.items():
+            states.sort(key=lambda state: state.order)
+            taken: dict[int, list[Region]] = {}
+            for pair in overlapping([state.region for state in states]):
+                taken.setdefault(max(pair), []).append(states[min(pair)].region)
+            for at, state in enumerate(states):
+                before = self.of(diagnostic, taken.get(at, ())) if state.key in begun else None
+                if before is not None:
+                    found[state.key] = before
+        return found
 
     def with_settled(self, states: Mapping[str, Inherited]) -> "Origins":
         """Give these with what was kept of some diagnostics last."""

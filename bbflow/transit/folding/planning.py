@@ -65,6 +65,11 @@ class Planning:
             self._locals[key] = placement.local(key.start, key.count)
         return self._locals.get(key)
 
+    def is_joined(self, key: ShardKey) -> bool:
+        """Whether a shard's blocks are joined step by step with those of other ranks."""
+        local = self.local(key)
+        return local is not None and not local.complete
+
     def region(self, key: ShardKey) -> Region | None:
         """Give the part of the field that a shard's states are of; None if it is in no part."""
         local = self.local(key)
