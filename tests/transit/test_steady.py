@@ -1,5 +1,7 @@
 """Blocks that the kernel takes as they lie come to the same bits as those that are folded one by one."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import shards
@@ -7,7 +9,7 @@ from test_states_go_on import COLUMNS, HOURS, QUARTERS, ROWS, values
 
 from bbflow.operators import kernel
 from bbflow.operators.library import TYPES
-from bbflow.transit.folding import steady
+from bbflow.transit.folding import tables
 
 CONFIG = {
     "windows": ["day", "month", {"running": {"days": 3}}, "run"],
@@ -19,20 +21,32 @@ CONFIG = {
 }
 
 
+def whole_run(folder, **how):
+    return shards.run(folder, CONFIG, values(), HOURS, ROWS, **how)
+
+
+def chain(folder, placed):
+    """Two jobs, of which the second has other blocks."""
+    before = shards.run(folder / "first", CONFIG, values()[:11], HOURS[:11], ROWS).path
+    return shards.run(folder / "second", CONFIG, values()[11:], HOURS[11:], placed, before=before)
+
+
 @pytest.mark.parametrize(
-    "how",
+    "run",
     [
-        {"batch_steps": 4},
-        {"batch_steps": 1, "gone": (1,), "gone_from": 9, "crash_at": 5},
-        {"moves": {7: COLUMNS, 20: QUARTERS}, "crash_at": 12},
+        partial(whole_run, batch_steps=4),
+        partial(whole_run, batch_steps=1, gone=(1,), gone_from=9, crash_at=5),
+        partial(whole_run, moves={7: COLUMNS, 20: QUARTERS}, crash_at=12),
+        partial(chain, placed=ROWS),
+        partial(chain, placed=QUARTERS),
     ],
-    ids=["batches", "shards that stay behind, and a crash", "moves"],
+    ids=["batches", "shards that stay behind, and a crash", "moves", "two jobs", "two jobs, and moves"],
 )
-def test_a_lane_at_once_is_bit_for_bit_what_shard_by_shard_is(tmp_path, monkeypatch, how):
-    at_once = shards.statistics(shards.run(tmp_path / "at_once", CONFIG, values(), HOURS, ROWS, **how))
-    monkeypatch.setattr(steady, "_is_plain", lambda diagnostic: False)
+def test_a_lane_at_once_is_bit_for_bit_what_shard_by_shard_is(tmp_path, monkeypatch, run):
+    at_once = shards.statistics(run(tmp_path / "at_once"))
+    monkeypatch.setattr(tables, "_is_plain", lambda diagnostic: False)
     monkeypatch.setattr(kernel, "fold_many", None)
-    one_by_one = shards.statistics(shards.run(tmp_path / "one_by_one", CONFIG, values(), HOURS, ROWS, **how))
+    one_by_one = shards.statistics(run(tmp_path / "one_by_one"))
     assert at_once.keys() == one_by_one.keys()
     for place, result in one_by_one.items():
         np.testing.assert_array_equal(at_once[place], result, err_msg=str(place))

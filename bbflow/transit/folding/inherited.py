@@ -50,17 +50,36 @@ class Inherited:
             free[tuple(slice(max(a - c, 0), max(min(a + b - c, d), 0)) for a, b, c, d in axes)] = False
         return free
 
-    def cut(self, diagnostic: Diagnostic, slot: StateSlot, region: Region, target: Any) -> None:
-        """Set a region's state to what is saved, where it isn't taken; to the identity elsewhere."""
-        start, count = region
-        layout, whole = self.layout(diagnostic, slot, count), self.layout(diagnostic, slot, self.shape)
-        layout.clear(target)
+    def cut(
+        self, diagnostic: Diagnostic, slot: StateSlot, regions: Sequence[Region], buffer: Any, firsts: Iterable[int]
+    ) -> None:
+        """Set the states of some regions to what is saved, where it isn't taken; to the identity elsewhere.
+
+        Parameters
+        ----------
+        diagnostic, slot
+            Whose states these are.
+        regions
+            Whose points they have.
+        buffer
+            Gets them.
+        firsts
+            For each its first byte there.
+        """
+        whole = self.layout(diagnostic, slot, self.shape)
         if not whole.nbytes:
             return
         source = by_region(whole, map_part(self.path, self.offsets[slot], whole.nbytes, "r"), self.shape)
-        free, place = self.free(start, count), place_of(start, count)
-        for name, view in by_region(layout, target, count).items():
-            np.copyto(view, source[name][place], where=free)
+        layouts = {count: self.layout(diagnostic, slot, count) for count in {count for _, count in regions}}
+        places = {count: layout.places for count, layout in layouts.items()}
+        for (start, count), first in zip(regions, firsts, strict=True):
+            place, free = place_of(start, count), self.free(start, count) if self.taken else np.True_
+            if self.taken:
+                layouts[count].clear(memoryview(buffer)[first : first + layouts[count].nbytes])
+            for name, at in places[count].items():
+                values = source[name][place]
+                target: Array = np.ndarray(values.shape, values.dtype, buffer, first + at)
+                np.copyto(target, values, where=free)
 
     def begun(self, state: ShardState, files: Mapping[StateSlot, StatePlace]) -> ShardState:
         """Give a shard's state that begins with some files of what was cut."""
@@ -100,7 +119,7 @@ def remainder(diagnostic: Diagnostic, inherited: Inherited, directory: str) -> I
         files: dict[StateSlot, StatePlace] = {}
         for number, slot in enumerate(inherited.offsets):
             buffer = bytearray(max(inherited.layout(diagnostic, slot, inherited.shape).nbytes, 1))
-            inherited.cut(diagnostic, slot, (origin, inherited.shape), buffer)
+            inherited.cut(diagnostic, slot, [(origin, inherited.shape)], buffer, [0])
             files[slot] = StatePlace(f"{scratch}/{number}", 0)
             Path(files[slot].path).write_bytes(buffer)
         shard = ShardState(ShardKey("", diagnostic.key, (), ()), origin, inherited.shape)

@@ -1,140 +1,28 @@
-"""The fold of blocks that the kernel takes as they lie: all of a lane's in few calls, without Python work for each.
-
-These are variables themselves, with operators that are made of moments and extremes, and no transforms, `each`, `then`,
-`space` or filters. What is derived of a plan is derived once.
-"""
+"""The fold of blocks that the kernel takes as they lie: all of a lane's in few calls, without Python work for each."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import prod
+from dataclasses import replace
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from bbflow.operators import kernel, rules
-from bbflow.operators.decoding import fills_of, is_bare
-from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.family import Array
-from bbflow.operators.library import FIELDS, TYPES
-from bbflow.operators.state import StateLayout
-from bbflow.operators.statistics.moments import Moments
+from bbflow.operators.library import TYPES
 from bbflow.operators.windows import Window
 from bbflow.store.pool import map_pool
-from bbflow.transit.folding.layouts import layout_of
+from bbflow.transit.folding.inherited import Inherited
 from bbflow.transit.folding.packing import NOBODY, Alike, Roster, gather, pack
-from bbflow.transit.folding.plans import FoldPlan, LaneWork, PlannedShard, PlannedSteps
-from bbflow.transit.folding.shards import Extent, ShardKey, ShardState, StatePlace
+from bbflow.transit.folding.plans import FoldPlan, LaneWork, PlannedSteps
+from bbflow.transit.folding.shards import ShardKey, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, OUTER, StateSlot, plan_roll
 from bbflow.transit.folding.states import map_file, map_target, next_file
+from bbflow.transit.folding.tables import Rows, Table, joined, table_of
 
 Record = tuple[ShardState, Array]
 """A state of no shard, and the positions of the shards that have it."""
 TYPE_NAMES = [dtype.str for dtype in TYPES]
 NO_STATE = ShardState(NOBODY, (), ())
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """The shards of a plan that the kernel takes as they lie; each column has an element for each."""
-
-    at: Array
-    """Its position in the plan's roster."""
-    forms: Array
-    """Which form its block is."""
-    types: Array
-    """Code of the values' type."""
-    points: Array
-    """Values of a block."""
-    bytes: Array
-    """Bytes of a block."""
-    extents: Array
-    """First byte and size of its states in files of the lane, of shape (shards, 2)."""
-    fields: Array
-    """First byte of each of the kernel's fields in a state, -1 for none; of shape (shards, fields)."""
-    fills: Array
-    """Address of the value that stands for 'missing', 0 for none."""
-    windows: Array
-    """Which of `known_windows` its diagnostic has."""
-    known_windows: tuple[tuple[Window, ...], ...]
-    """The windows of all its diagnostics."""
-    kept: tuple[Array, ...]
-    """What the addresses point to."""
-
-    @classmethod
-    def of(cls, plan: FoldPlan) -> "Table":
-        """Make the table of a plan."""
-        rows, fills, windows = [], dict[Any, Array](), dict[tuple[Window, ...], int]()
-        layouts: dict[Any, tuple[StateLayout, int, list[int]]] = {}
-        shards = (shard for shard in plan.shards if shard.room is not None)
-        for position, shard in enumerate(shards):
-            form = _steady_form(plan, shard)
-            if form is None:
-                continue
-            at, dtype, count = form
-            key = shard.key.diagnostic, dtype, count
-            if key not in layouts:
-                layout = layout_of(plan.diagnostics[shard.key.diagnostic], OUTER, dtype, count)
-                layouts[key] = layout, layout.nbytes, _places(layout)
-            layout, nbytes, places = layouts[key]
-            if not all(isinstance(family, Moments) for family in layout.families) or not layout.families:
-                continue
-            (name,) = shard.places
-            if (name, dtype) not in fills:
-                fills[name, dtype] = next(iter(fills_of(plan.encodings[name], dtype)), np.empty(0))
-            fill = fills[name, dtype]
-            assert shard.room is not None
-            first, points = shard.room.extents[OUTER][0], prod(count)
-            own_windows = windows.setdefault(plan.diagnostics[shard.key.diagnostic].windows, len(windows))
-            told = position, at, TYPES[dtype], points, points * dtype.itemsize, first, nbytes
-            rows.append((*told, fill.ctypes.data if fill.size else 0, own_windows, *places))
-        table = np.array(rows, "i8").reshape(-1, 9 + len(FIELDS))
-        at, forms, types, points, bytes_ = table.T[:5]
-        kept = tuple(fills.values())
-        return cls(
-            at, forms, types, points, bytes_, table[:, 5:7], table[:, 9:], table[:, 7], table[:, 8], tuple(windows),
-            kept,
-        )  # fmt: skip
-
-    def addresses(self, rows: Array, first: int) -> Array:
-        """Give where the fields of some shards' states are, 0 for none, in a file that is mapped at an address."""
-        fields = self.fields[rows]
-        return np.where(fields < 0, 0, first + self.extents[rows, :1] + fields)
-
-
-Rows = tuple[Table, Array]
-"""Shards that stand in some rows of a table."""
-
-
-_tables: WeakKeyDictionary[FoldPlan, Table] = WeakKeyDictionary()
-
-
-def table_of(plan: FoldPlan) -> Table:
-    """Give the table of a plan, made once."""
-    if plan not in _tables:
-        _tables[plan] = Table.of(plan)
-    return _tables[plan]
-
-
-def _steady_form(plan: FoldPlan, shard: PlannedShard) -> "tuple[int, np.dtype[Any], tuple[int, ...]] | None":
-    """Give which form a shard's block is, and its type and shape; None if the kernel can't take it as it lies."""
-    if not _is_plain(plan.diagnostics[shard.key.diagnostic]) or shard.local is not None or len(shard.places) != 1:
-        return None
-    ((name, (node, at)),) = shard.places.items()
-    form = plan.layout.forms[at] if node == plan.node else None
-    if form is None or form.spilled or not form.bytes or form.dtype not in TYPES:
-        return None
-    return (at, form.dtype, form.count) if is_bare(plan.encodings[name], form.dtype) else None
-
-
-def _is_plain(diagnostic: Diagnostic) -> bool:
-    bare = not (diagnostic.transforms or diagnostic.each or diagnostic.then or diagnostic.filters)
-    return bare and diagnostic.of.is_plain and not diagnostic.others
-
-
-def _places(layout: StateLayout) -> list[int]:
-    places = {field: offset for (_, field), offset in layout.places.items()}
-    return [places.get(name, -1) for name in FIELDS]
 
 
 class SteadyFold:
@@ -158,8 +46,8 @@ class SteadyFold:
         taken: Array = np.any(self._present, axis=1)
         for _, others in self._rows:
             taken[others] = False
-        for key in work.inherited:
-            taken[roster.positions[key]] = False
+        for key, before in work.inherited.items():
+            taken[roster.positions[key]] &= not before.taken
         self._taken: Array = taken
         self._label = next((plan.lane for plan in plans if plan.lane), "")
         self.bytes = 0
@@ -177,20 +65,15 @@ class SteadyFold:
     def fold(self) -> list[Record]:
         """Give the states that came of it."""
         done: list[Record] = []
-        for like, own in self._records():
-            types = self._types(own)
-            if like.dtype:
-                keep = np.array([name == like.dtype for name in TYPE_NAMES])[types]
-                self._taken[own[~keep]] = False  # an error that is said elsewhere
-                own, types = own[keep], types[keep]
-            for group in self._alike(own, types):
+        for like, members in self._records():
+            own = self._keep_type(like.dtype, members) if like.dtype else members
+            for group in self._alike(own, self._of_tables("types", own)):
                 steps = self._new_steps(like, group)
                 if steps:
                     current = like.files.get(BASE[OUTER])
                     rows = self._in_table(group, steps[0][0])
                     done += [
-                        self._fold(rolled, current, members, steps)
-                        for rolled, members in self._advanced(like, group, rows)
+                        self._fold(rolled, current, part, steps) for rolled, part in self._advanced(like, group, rows)
                     ]
                 elif like.keys is not None:
                     done.append((like, group))
@@ -210,19 +93,59 @@ class SteadyFold:
         """Give the states that count, and at last those that have none."""
         new = self._taken.copy()
         for item in self._work.states:
-            own = np.arange(len(self._roster)) if item.members is None else np.array(item.members, "i8")
+            own = self._members(item)
             new[own] = False
             if (own := own[self._taken[own]]).size:
                 yield item.like, own
+        for item in gather(self._roster, self._inherited()):
+            own = self._members(item)
+            new[own] = False
+            yield item.like, own
         if new.any():
             yield NO_STATE, np.flatnonzero(new)
 
-    def _types(self, own: Array) -> Array:
-        types = np.zeros(len(self._roster), "i8")
-        for (rows, _), table in zip(self._rows, self._tables, strict=True):
+    def _members(self, item: Alike) -> Array:
+        return np.arange(len(self._roster)) if item.members is None else np.array(item.members, "i8")
+
+    def _inherited(self) -> Iterator[tuple[ShardState, list[int]]]:
+        """Let new shards begin with what was kept of their points, those of a diagnostic together."""
+        found: dict[str, list[int]] = {}
+        for key in self._work.inherited:
+            if self._taken[at := self._roster.positions[key]]:
+                found.setdefault(key.diagnostic, []).append(at)
+        for own in found.values():
+            before = self._work.inherited[self._roster.keys[own[0]]]
+            if self._keep_type(before.dtype, np.array(own)).size == len(own):
+                yield self._cut(before, own), own
+
+    def _cut(self, before: Inherited, own: Sequence[int]) -> ShardState:
+        """Write what some shards of a diagnostic begin with, and give the state that they have then."""
+        key = self._roster.keys[own[0]].diagnostic
+        diagnostic = next(plan.diagnostics[key] for plan in self._plans if key in plan.diagnostics)
+        regions = [self._roster.members[at][1] for at in own]
+        extents = self._of_tables("extents", np.array(own))
+        files = {}
+        for slot in before.offsets:
+            path = next_file(self._plans[0].directories.states, self._label, slot.label, None)
+            before.cut(diagnostic, slot, regions, map_target(path, joined(extents)), extents[:, 0].tolist())
+            files[slot] = StatePlace(path, 0)
+        return before.begun(NO_STATE, files)
+
+    def _keep_type(self, dtype: str, own: Array) -> Array:
+        """Give the shards whose values are of a type; for the others there is an error, which is said elsewhere."""
+        same: Array = np.array([name == dtype for name in TYPE_NAMES])[self._of_tables("types", own)]
+        self._taken[own[~same]] = False
+        return own[same]
+
+    def _of_tables(self, column: str, own: Array) -> Array:
+        """Give what a column of the plans' tables has of some shards."""
+        columns = [getattr(table, column) for table in self._tables]
+        found: Array = np.zeros((len(self._roster), *columns[0].shape[1:]), "i8")
+        for (rows, _), values in zip(self._rows, columns, strict=True):
             there = rows >= 0
-            types[there] = table.types[rows[there]]
-        return types[own]
+            found[there] = values[rows[there]]
+        chosen: Array = found[own]
+        return chosen
 
     def _alike(self, members: Array, types: Array) -> Iterator[Array]:
         """Part shards by the plans that they are in, and their type: a call has one list of steps, a state one type."""
@@ -325,18 +248,6 @@ def packed(roster: Roster, done: Sequence[Record], others: Mapping[ShardKey, Sha
     """Give all states of a lane in few records."""
     rest = ((item.like, range(len(roster)) if item.members is None else item.members) for item in pack(roster, others))
     return gather(roster, [*((like, own.tolist()) for like, own in done), *rest])
-
-
-def joined(extents: Array) -> list[Extent]:
-    """Put extents together that follow each other."""
-    ordered = extents[np.argsort(extents[:, 0])]
-    ends = ordered.sum(axis=1)
-    begins = np.flatnonzero(np.append(True, ordered[1:, 0] - ends[:-1] >= _PAGE))
-    lasts = np.append(begins[1:], len(ordered)) - 1
-    return [(int(first), int(end - first)) for first, end in zip(ordered[begins, 0], ends[lasts], strict=True)]
-
-
-_PAGE = 4096
 
 
 def _address(mapping: Any) -> int:

@@ -190,7 +190,7 @@ class ShardFold:
         """Begin with the region's part of what an earlier run has left."""
         for slot in inherited.offsets:
             target = self._target(slot, inherited.layout(self._diagnostic, slot, self._old.count))
-            inherited.cut(self._diagnostic, slot, self._old.region, target)
+            inherited.cut(self._diagnostic, slot, [self._old.region], target, [0])
         self._old = inherited.begun(self._old, self._files)
 
     def _check_type(self, dtype: np.dtype[Any]) -> None:
