@@ -10,11 +10,11 @@ from distributed import Future
 
 from bbflow.chunks import Chunk
 from bbflow.landing.contact import NodeAddress
+from bbflow.transit.folding.held import Held
 from bbflow.transit.folding.inherited import Inherited
 from bbflow.transit.folding.kept import Kept
 from bbflow.transit.folding.publish import FieldWork, hand_over
 from bbflow.transit.folding.reduce import ReducedSpan
-from bbflow.transit.folding.shards import ShardState
 from bbflow.transit.folding.slots import OUTER, slots_of
 from bbflow.transit.folding.timeline import Closing
 from bbflow.transit.output.fields import ResultField
@@ -88,7 +88,7 @@ class Reducing:
         own = slots_of(OUTER, self._closing.window, self._closing.keys)
         if rest is None or not any(slot in rest.offsets for slot in own):
             return None
-        return replace(rest, taken=tuple(state.region for state in self._kept.of(key)))
+        return replace(rest, taken=tuple(self._kept.regions(key)))
 
     @cached_property
     def jobs(self) -> list[ReduceJob]:
@@ -132,8 +132,8 @@ class Reducing:
         return futures
 
 
-def _by_node(states: Sequence[ShardState]) -> dict[str, list[ShardState]]:
-    nodes: dict[str, list[ShardState]] = {}
-    for state in states:
-        nodes.setdefault(state.key.node, []).append(state)
+def _by_node(states: Sequence[Held]) -> dict[str, list[Held]]:
+    nodes: dict[str, list[Held]] = {}
+    for held in states:
+        nodes.setdefault(held.node, []).append(held)
     return nodes

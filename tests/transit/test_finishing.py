@@ -12,6 +12,7 @@ from bbflow.operators import fold_steps
 from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.folding import finish
 from bbflow.transit.folding.finish import Finishing
+from bbflow.transit.folding.held import hold
 from bbflow.transit.folding.layouts import layout_of
 from bbflow.transit.folding.publish import FieldWork, Handed, hand_over, publish_fields
 from bbflow.transit.folding.reduce import Partial, ReducedSpan, are_apart
@@ -138,9 +139,11 @@ def test_workers_write_chunks_that_appear_when_the_span_is_shown(tmp_path, diagn
     field = ResultField("v", "<f4", (12, 10), ("y", "x"), {"units": "K"}, {})
     prepared = results.prepare(closing, {"v": (field, diagnostic.operators)})
     span = ReducedSpan(window, ((),), inner_ends=False, off={})
-    own = tuple(shards[0::2]) if hands_over else tuple(shards)
+    own = tuple(hold(shards[0::2] if hands_over else shards))
     work = FieldWork(diagnostic, (12, 10), span, own, 0, str(tmp_path), None, prepared.targets["v"])
-    others = [hand_over([FieldWork(diagnostic, (12, 10), span, tuple(shards[1::2]), 1, "")])] if hands_over else []
+    others = (
+        [hand_over([FieldWork(diagnostic, (12, 10), span, tuple(hold(shards[1::2])), 1, "")])] if hands_over else []
+    )
     assert all(isinstance(other, Handed) for other in others)
     receipt = publish_fields([work], *others)
     assert receipt.bytes == 12 * 10 * (8 + 8 + 4 + 4 + 5 * 4)

@@ -8,6 +8,7 @@ from bbflow.operators.fold import fold_steps
 from bbflow.transit.chain import saving
 from bbflow.transit.folding import neighbours
 from bbflow.transit.folding.finish import Finishing
+from bbflow.transit.folding.held import hold
 from bbflow.transit.folding.inherited import Inherited
 from bbflow.transit.folding.layouts import layout_of
 from bbflow.transit.folding.reduce import ReducedSpan, partial_of, partials_of, together
@@ -61,7 +62,7 @@ def test_neighbours_come_to_the_same_as_each_by_itself(shards, rows, gap_at, par
     diagnostic = parse_diagnostics({"v": STATISTICS}, ["run"])["v"]
     span = ReducedSpan(diagnostic.windows[0], ((),), inner_ends=False, off={})
     made = shards(diagnostic, rows, gap_at)
-    together = list(partials_of(diagnostic, span, made[::-1], 0))
+    together = list(partials_of(diagnostic, span, hold(made[::-1]), 0))
     assert len(together) == parts or parts is None
     assert len(together) <= len(made)
     alone = results_of(diagnostic, [partial_of(diagnostic, span, shard) for shard in made])
@@ -75,9 +76,9 @@ def test_large_ones_stay_where_they_lie_and_no_run_is_longer_than_is_copied(shar
     made = shards(diagnostic, ROWS)
     size = layout_of(diagnostic, OUTER, np.dtype("f4"), (2, 5)).nbytes
     monkeypatch.setattr(neighbours, "GATHERED_BYTES", 2 * size)
-    assert len(list(partials_of(diagnostic, span, made, 0))) == len(made) // 2
+    assert len(list(partials_of(diagnostic, span, hold(made), 0))) == len(made) // 2
     monkeypatch.setattr(neighbours, "SMALL_BYTES", size - 1)
-    assert len(list(partials_of(diagnostic, span, made, 0))) == len(made)
+    assert len(list(partials_of(diagnostic, span, hold(made), 0))) == len(made)
 
 
 def test_what_must_be_merged_in_its_order_stays_alone(shards):
@@ -86,7 +87,7 @@ def test_what_must_be_merged_in_its_order_stays_alone(shards):
     layout = layout_of(diagnostic, OUTER, np.dtype("f4"), (2, 5))
     assert not layout.commutes
     made = shards(diagnostic, ROWS)
-    parts = list(partials_of(diagnostic, span, made[::-1], 0))
+    parts = list(partials_of(diagnostic, span, hold(made[::-1]), 0))
     assert [part.region for part in parts] == [shard.region for shard in made[::-1]]
 
 
@@ -94,7 +95,7 @@ def test_neighbours_are_saved_as_each_by_itself(tmp_path, shards, monkeypatch):
     diagnostic = parse_diagnostics({"v": STATISTICS}, ["run"])["v"]
     slot = StateSlot(OUTER, "run", ())
     layout = layout_of(diagnostic, OUTER, np.dtype("f4"), (12, 10))
-    made, runs = tuple(shards(diagnostic, ROWS)), []
+    made, runs = shards(diagnostic, ROWS), []
 
     def spied(*given):
         parts = list(together(*given))
@@ -104,17 +105,19 @@ def test_neighbours_are_saved_as_each_by_itself(tmp_path, shards, monkeypatch):
     monkeypatch.setattr(saving, "together", spied)
 
     def saved(shared):
+        """Save them; of some it is said that others have points of them too."""
+        rest = tuple(hold(shard for shard in made if shard not in shared))
         path = tmp_path / f"{len(shared)} shared"
         path.write_bytes(bytes(layout.nbytes))
         target = Inherited(str(path), (12, 10), "<f4", {slot: 0}, {"run": ()}, 5, 5.0)
-        assert saving.add_shards(saving.SaveWork(diagnostic, target, "", {}, made, shared, clears=True)) == {}
+        assert saving.add_shards(saving.SaveWork(diagnostic, target, "", {}, rest, tuple(shared), clears=True)) == {}
         return layout.views(path.read_bytes())
 
-    with_neighbours = saved(frozenset({3}))
+    with_neighbours = saved(made[3:4])
     assert sum(runs) == len(made) - 1
     assert max(runs) > 1
     # Who shares points with others is added by itself, to what is there.
-    for family, fields in saved(frozenset(range(len(made)))).items():
+    for family, fields in saved(made).items():
         for name, values in fields.items():
             np.testing.assert_array_equal(with_neighbours[family][name], values, f"{family} {name}")
     assert sum(runs) == len(made) - 1

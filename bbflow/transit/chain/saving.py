@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -18,13 +19,13 @@ from bbflow.operators.own.guard import collecting
 from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.chain.comparing import meaning_of
 from bbflow.transit.chain.saved import SavedArray, SavedField, SavedState, StateWriter
+from bbflow.transit.folding.held import Held
 from bbflow.transit.folding.inherited import Inherited, map_part, place_of, remainder
 from bbflow.transit.folding.inner import places_of
 from bbflow.transit.folding.inputs import Inputs
 from bbflow.transit.folding.kept import Kept
 from bbflow.transit.folding.lanes import state_sizes
 from bbflow.transit.folding.layouts import by_region, layout_of
-from bbflow.transit.folding.neighbours import PlacedShard
 from bbflow.transit.folding.reduce import together
 from bbflow.transit.folding.shards import Region, Room, ShardState, StatePlace, overlapping
 from bbflow.transit.folding.slots import BASE, CARRIED, INNER, OUTER, Keys, StateSlot
@@ -50,10 +51,10 @@ class SaveWork:
     """Where the node keeps states."""
     off: Mapping[str, str]
     """Users' operators that have failed, and are called no more."""
-    shards: tuple[ShardState, ...] = ()
+    shards: tuple[Held, ...] = ()
     """What is added."""
-    shared: frozenset[int] = frozenset()
-    """Positions of those whose points others have too."""
+    shared: tuple[ShardState, ...] = ()
+    """And those whose points others have too."""
     spreads: bool = False
     """Whether other hosts add to the file too: it is on disk then when the task is done."""
     clears: bool = False
@@ -79,14 +80,14 @@ def add_shards(work: SaveWork) -> dict[str, str]:
             with remainder(work.diagnostic, work.inherited, work.directory) as rest:
                 if rest is not None:
                     _add(work, wholes, rest, shared=False)
-        alike = []
-        for number, shard in enumerate(work.shards):
-            if number in work.shared or shard.keys != work.target.keys:
-                _add(work, wholes, shard, shared=number in work.shared)
+        for shard in work.shared:
+            _add(work, wholes, shard, shared=True)
+        for held in work.shards:
+            if held.like.keys == work.target.keys:
+                _add_alike(work, wholes, held)
             else:
-                alike.append(shard)
-        for slot, whole in wholes.items():
-            _add_alike(work, slot, whole, alike)
+                for shard in held.states:
+                    _add(work, wholes, shard, shared=False)
     if work.spreads:
         for whole in wholes.values():
             if isinstance(whole.buffer, np.memmap):
@@ -122,12 +123,13 @@ def _add(work: SaveWork, wholes: Mapping[StateSlot, _Whole], shard: ShardState, 
                 _add_state(whole.fields, layout, shard.region, _state_of(layout, slot, places), shared=shared)
 
 
-def _add_alike(work: SaveWork, slot: StateSlot, whole: _Whole, shards: Sequence[ShardState]) -> None:
-    """Add one state of each of some shards, whose points are nobody else's: small ones that lie alike together."""
-    placed = [PlacedShard(shard, places_of(shard.files, _sources(slot, work.target.keys))) for shard in shards]
-    for part in together(work.diagnostic, slot.level, (item for item in placed if item.places)):
-        layout = work.target.layout(work.diagnostic, slot, part.count)
-        _add_state(whole.fields, layout, part.region, part.merged(layout), shared=False)
+def _add_alike(work: SaveWork, wholes: Mapping[StateSlot, _Whole], held: Held) -> None:
+    """Add the states of some shards, whose points are nobody else's: of small ones that lie alike together."""
+    for slot, whole in wholes.items():
+        for part in together(work.diagnostic, held, _sources(slot, work.target.keys)):
+            if part.states:
+                layout = work.target.layout(work.diagnostic, slot, part.count)
+                _add_state(whole.fields, layout, part.region, part.merged(layout), shared=False)
 
 
 def _state_of(layout: StateLayout, slot: StateSlot, places: Sequence[StatePlace]) -> bytearray:
@@ -195,9 +197,13 @@ def place_states(
     return offsets, begin
 
 
-def find_shared(shards: Sequence[ShardState]) -> frozenset[int]:
-    """Find the shards that have points in common with others: those of operators that need no order."""
-    return frozenset(number for pair in overlapping([shard.region for shard in shards]) for number in pair)
+def find_shared(states: Sequence[Held]) -> list[Array]:
+    """Say of each of some shards whether it has points in common with others: those of operators that need no order."""
+    regions = [region for held in states for region in held.regions]
+    shared = np.zeros(len(regions), bool)
+    shared[[number for pair in overlapping(regions) for number in pair]] = True
+    ends = np.cumsum([len(held) for held in states], dtype=int).tolist()
+    return [shared[end - len(held) : end] for held, end in zip(states, ends, strict=True)]
 
 
 def coordinates_of(results: Path) -> list[tuple[SavedArray, Array]]:
@@ -274,7 +280,6 @@ class Saving:
     def _save(
         self, path: Path, found: Sequence[tuple[SavedArray, Array]], attributes: StreamAttributes, clock: Clock
     ) -> tuple[SavedState, dict[str, str]]:
-        shared = {key: find_shared(self._kept.of(key)) for key in self._diagnostics}
         coordinates, end = place_coordinates(found, 0)
         state = self._describe(attributes, clock, [item for item, _ in coordinates], end)
         writer = StateWriter(path, state)
@@ -282,12 +287,12 @@ class Saving:
             writer.put(item.offset, values)
         errors: dict[str, str] = {}
         for node in ("", *sorted(self._nodes)):
-            errors |= self._fill(writer.state, node, shared)
+            errors |= self._fill(writer.state, node)
         return writer.finish(), errors
 
     def _dtype(self, key: str) -> str:
         before = self._kept.origins.of(key)
-        known = [state.dtype for state in self._kept.of(key) if state.dtype]
+        known = [held.like.dtype for held in self._kept.of(key) if held.like.dtype]
         return (known or ([before.dtype] if before else [""]))[0]
 
     def _describe(
@@ -313,27 +318,31 @@ class Saving:
             end,
         )
 
-    def _fill(self, state: SavedState, node: str, shared: Mapping[str, frozenset[int]]) -> dict[str, str]:
+    def _fill(self, state: SavedState, node: str) -> dict[str, str]:
         """Add what one node has; the one without a name stands for what is there before all others."""
         works = []
         spreads = len({address.host for address in self._nodes.values()}) > 1
         for key, diagnostic in self._diagnostics.items():
-            shards = self._kept.of(key)
-            own = [number for number, shard in enumerate(shards) if shard.key.node == node]
+            own = [(held, shared) for held, shared in self._split[key] if held.node == node]
             if own or not node:
                 work = SaveWork(
                     diagnostic,
                     state.inherited(key),
                     self._nodes[node or min(self._nodes)].state_directory,
                     self._kept.errors,
-                    tuple(shards[number] for number in own),
-                    frozenset(at for at, number in enumerate(own) if number in shared[key]),
+                    tuple(held.chosen(~shared) for held, shared in own),
+                    tuple(shard for held, shared in own for shard in held.chosen(shared).states),
                     spreads,
                 )
-                works.append(self._first(work, key, shards) if not node else work)
+                works.append(self._first(work, key) if not node else work)
         pending = [self._run(node or min(self._nodes), add_shards, work) for work in works]
         return {name: text for future in pending for name, text in future.result().items()}
 
-    def _first(self, work: SaveWork, key: str, shards: Sequence[ShardState]) -> SaveWork:
-        inherited = self._kept.origins.of(key, [shard.region for shard in shards])
-        return replace(work, clears=True, inherited=inherited)
+    @cached_property
+    def _split(self) -> dict[str, list[tuple[Held, Array]]]:
+        """Diagnostic to its states, and which of them have points in common with others."""
+        states = {key: self._kept.of(key) for key in self._diagnostics}
+        return {key: list(zip(own, find_shared(own), strict=True)) for key, own in states.items()}
+
+    def _first(self, work: SaveWork, key: str) -> SaveWork:
+        return replace(work, clears=True, inherited=self._kept.origins.of(key, self._kept.regions(key)))

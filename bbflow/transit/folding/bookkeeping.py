@@ -16,6 +16,7 @@ from bbflow.records import Layout
 from bbflow.transit.folding.batches import Batch, OpenBatch
 from bbflow.transit.folding.counted import CountedFiles, CountedStates
 from bbflow.transit.folding.dates import StepDates
+from bbflow.transit.folding.held import Held
 from bbflow.transit.folding.inherited import Before, Inherited, Origins
 from bbflow.transit.folding.inputs import Inputs
 from bbflow.transit.folding.kept import Kept
@@ -233,9 +234,9 @@ class Folding:
     @property
     def kept(self) -> Kept:
         """What is kept now."""
-        states: dict[str, list[ShardState]] = {}
-        for state in sorted(self.states.values(), key=lambda state: state.order):
-            states.setdefault(state.key.diagnostic, []).append(state)
+        states: dict[str, list[Held]] = {}
+        for held in sorted(self.states.held, key=lambda held: held.order):
+            states.setdefault(held.diagnostic, []).append(held)
         return Kept(self.config, states, self.origins, dict(self.errors), self.timeline, self.last_number)
 
     def _refuse_late(self, number: int, time: float) -> None:

@@ -3,8 +3,9 @@
 import os
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 
+from bbflow.transit.folding.held import Held, hold
 from bbflow.transit.folding.lanes import Lanes
-from bbflow.transit.folding.packing import Alike, Roster, count_of, pack, unpack
+from bbflow.transit.folding.packing import Alike, Roster, count_of, held_of, pack, unpack
 from bbflow.transit.folding.shards import ShardKey, ShardState
 from bbflow.transit.folding.states import slot_of
 
@@ -44,6 +45,13 @@ class CountedStates(MutableMapping[ShardKey, ShardState]):
         """Whether all of a roster's shards have a state."""
         known = self._packed.get(roster.digest)
         return known is not None and count_of(*known) == len(roster)
+
+    @property
+    def held(self) -> Iterator[Held]:
+        """All of them by field, those that are alike together."""
+        for roster, alike in self._packed.values():
+            yield from held_of(roster, alike)
+        yield from hold(sorted(self._single.values(), key=lambda state: state.order))
 
     def put(self, roster: Roster, alike: tuple[Alike, ...]) -> None:
         """Let new states of a roster's shards count."""

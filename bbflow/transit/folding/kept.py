@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bbflow.config import Config
+from bbflow.transit.folding.held import Held
 from bbflow.transit.folding.inherited import Origins
-from bbflow.transit.folding.shards import ShardState
+from bbflow.transit.folding.shards import Region
 from bbflow.transit.folding.timeline import Timeline
 
 
@@ -15,7 +16,7 @@ class Kept:
 
     config: Config
     """The run's configuration."""
-    states: Mapping[str, Sequence[ShardState]]
+    states: Mapping[str, Sequence[Held]]
     """Diagnostic to its states that count, in the order in which they take over what was before them."""
     origins: Origins
     """What new shards begin with."""
@@ -26,6 +27,10 @@ class Kept:
     last_number: int
     """Number of the last step that was folded, counted through a chain of jobs."""
 
-    def of(self, diagnostic: str) -> Sequence[ShardState]:
+    def of(self, diagnostic: str) -> Sequence[Held]:
         """Give a diagnostic's states."""
         return self.states.get(diagnostic, ())
+
+    def regions(self, diagnostic: str) -> list[Region]:
+        """Give the parts of a diagnostic's field that have states."""
+        return [region for held in self.of(diagnostic) for region in held.regions]

@@ -1,13 +1,14 @@
 """Small shards that lie alike, taken together: what is done for each of a thousand is done once for all of them."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from bbflow.operators import StateLayout
-from bbflow.transit.folding.shards import ShardState, StatePlace
+from bbflow.operators.family import Array
+from bbflow.transit.folding.shards import StatePlace
 from bbflow.transit.folding.states import map_file
 
 SMALL_BYTES = 1 << 20
@@ -17,88 +18,68 @@ GATHERED_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class PlacedShard:
-    """A shard, and where the states lie that are asked of it."""
+class Run:
+    """Shards whose regions follow each other along the first dimension, at even distances in their files."""
 
-    shard: ShardState
-    places: Sequence[StatePlace]
-    """The earlier ones first."""
-
-    @property
-    def _across(self) -> tuple[Any, ...]:
-        """What neighbours have in common."""
-        own = self.shard
-        return own.dtype, own.count, own.start[1:], tuple(place.path for place in self.places)
-
-    def is_followed_by(self, other: "PlacedShard") -> bool:
-        """Whether the other one's rows are the next ones, and its states lie behind the own ones in the same files."""
-        own, next_ = self.shard, other.shard
-        return (
-            self._across == other._across
-            and bool(own.start)
-            and own.start[0] + own.count[0] == next_.start[0]
-            and other.stride_from(self) > 0
-        )
-
-    def stride_from(self, other: "PlacedShard") -> int:
-        """How many bytes its states lie behind the other one's; 0 if that isn't the same for all of them."""
-        strides = {own.offset - before.offset for own, before in zip(self.places, other.places, strict=True)}
-        return strides.pop() if len(strides) == 1 else 0
+    at: int
+    """Which one is the first."""
+    length: int
+    """How many there are."""
+    stride: int
+    """Bytes from one's states to the next one's; of one alone it means nothing."""
 
 
-def neighbours(layout: StateLayout, held: Iterable[PlacedShard]) -> Iterator[list[PlacedShard]]:
-    """Put shards together whose regions follow each other along the first dimension, at even distances in their files.
+def neighbours(layout: StateLayout, shape: tuple[int, ...], firsts: Array, offsets: Array) -> Iterator[Run]:
+    """Put shards together that follow each other.
 
     Parameters
     ----------
     layout
         Of one of their states; if states may not be merged in any order, or are large, each shard stays alone.
-    held
-        Shards of one field, all of one shape and type.
+    shape
+        Of each one's region.
+    firsts
+        For each the first index of its region; of shape (shards, dimensions).
+    offsets
+        For each the first byte of its states in their files; of shape (shards,).
     """
-    most = max(GATHERED_BYTES // max(layout.nbytes, 1), 1)
-    if not layout.commutes or layout.nbytes > SMALL_BYTES:
-        yield from ([item] for item in held)
+    if not layout.commutes or layout.nbytes > SMALL_BYTES or not shape:
+        yield from (Run(at, 1, 0) for at in range(len(firsts)))
         return
-    run: list[PlacedShard] = []
-    for item in sorted(held, key=lambda item: (item.shard.start[1:], item.shard.start)):
-        if run and not _goes_on(run, item, most):
-            yield run
-            run = []
-        run.append(item)
-    if run:
-        yield run
+    most = max(GATHERED_BYTES // max(layout.nbytes, 1), 1)
+    ordered = np.lexsort((firsts[:, 0], *firsts[:, :0:-1].T))  # by the last key first: the others, then the first one
+    firsts, strides = firsts[ordered], np.diff(offsets[ordered])
+    beside = (np.diff(firsts[:, 0]) == shape[0]) & (firsts[1:, 1:] == firsts[:-1, 1:]).all(axis=1) & (strides > 0)
+    uneven = np.append(False, beside[:-1] & (strides[1:] != strides[:-1]))[: len(strides)]
+    begins = np.flatnonzero(np.append(True, ~beside | uneven)).tolist()
+    for begin, end in zip(begins, [*begins[1:], len(ordered)], strict=True):
+        for at in range(begin, end, most):
+            length = min(most, end - at)
+            yield Run(int(ordered[at]), length, int(strides[at]) if length > 1 else 0)
 
 
-def _goes_on(run: Sequence[PlacedShard], item: PlacedShard, most: int) -> bool:
-    if len(run) == most or not run[-1].is_followed_by(item):
-        return False
-    return len(run) == 1 or item.stride_from(run[-1]) == run[-1].stride_from(run[-2])
-
-
-def gather(layout: StateLayout, run: Sequence[PlacedShard], slot: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+def gather(layout: StateLayout, place: StatePlace, run: Run) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """Copy one state of each of some neighbours into a state of all their points.
 
     Parameters
     ----------
     layout
         Of one of their states.
+    place
+        Where the first one's lies.
     run
-        Two of them at least, as `neighbours` gives them.
-    slot
-        Which of the states that are asked of each.
+        All of them, two at least.
     """
-    (path, first), (_, second) = (item.places[slot] for item in run[:2])
-    together = StateLayout(layout.families, layout.dtype, layout.points * len(run))
+    together = StateLayout(layout.families, layout.dtype, layout.points * run.length)
     state = np.empty(together.nbytes, np.uint8)
-    mapping, views = map_file(path), together.views(state)
-    for (family, name), place in layout.places.items():
+    mapping, views = map_file(place.path), together.views(state)
+    for (family, name), offset in layout.places.items():
         target = views[family][name]
         inner = target.shape[:-1]
         shape = (*inner, layout.points)
-        strides = (second - first, *np.empty(shape, target.dtype).strides)
-        lying: np.ndarray[Any, Any] = np.ndarray(
-            (len(run), *shape), target.dtype, buffer=mapping, offset=first + place, strides=strides
+        strides = (run.stride, *np.empty(shape, target.dtype).strides)
+        lying: Array = np.ndarray(
+            (run.length, *shape), target.dtype, buffer=mapping, offset=place.offset + offset, strides=strides
         )
-        target.reshape((*inner, len(run), layout.points))[...] = np.moveaxis(lying, 0, -2)
+        target.reshape((*inner, run.length, layout.points))[...] = np.moveaxis(lying, 0, -2)
     return state

@@ -4,18 +4,18 @@ So what goes to the workers, comes back with a receipt and stands in a checkpoin
 for one. Who wants to know of a single shard unpacks them.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from typing import Any
 
 import msgpack
+import numpy as np
 
-from bbflow.transit.folding.shards import Region, ShardKey, ShardState, StatePlace
-from bbflow.transit.folding.slots import LEVELS
-
-Member = tuple[ShardKey, Region, tuple[int, ...]]
+from bbflow.operators.family import Array
+from bbflow.transit.folding.held import Columns, Held, Member, placed, stripped, told
+from bbflow.transit.folding.shards import ShardKey, ShardState
 
 
 class Roster:
@@ -75,6 +75,14 @@ class Roster:
         """Where each shard stands."""
         return {key: at for at, key in enumerate(self.keys)}
 
+    @cached_property
+    def fields(self) -> dict[str, tuple[Array, Columns]]:
+        """Diagnostic to the positions of its shards, ordered by where they lie, and to the shards."""
+        found: dict[str, list[int]] = {}
+        for at in sorted(range(len(self)), key=lambda at: (self.keys[at].start, self.keys[at].count)):
+            found.setdefault(self.keys[at].diagnostic, []).append(at)
+        return {key: (np.array(own), Columns.of([self.members[at] for at in own])) for key, own in found.items()}
+
     def __len__(self) -> int:
         return len(self.members)
 
@@ -102,11 +110,6 @@ class Alike:
         return cls(ShardState.from_wire(like), None if members is None else tuple(members))
 
 
-LABEL = "\0"
-"""No path has it."""
-NOBODY = ShardKey("", "", (), ())
-
-
 def count_of(roster: Roster, alike: Iterable[Alike]) -> int:
     """Give how many of a roster's shards have a state."""
     return sum(len(roster) if item.members is None else len(item.members) for item in alike)
@@ -117,14 +120,14 @@ def pack(roster: Roster, states: Mapping[ShardKey, ShardState]) -> tuple[Alike, 
     if not states:
         return ()
     found = ((at, states.get(key)) for at, key in enumerate(roster.keys))
-    return gather(roster, ((_moved(state, roster, at, -1), [at]) for at, state in found if state is not None))
+    return gather(roster, ((stripped(state, roster.members[at][2]), [at]) for at, state in found if state is not None))
 
 
 def gather(roster: Roster, records: Iterable[tuple[ShardState, Iterable[int]]]) -> tuple[Alike, ...]:
     """Put together what is alike of some records: a state of no shard, and the positions of those that have it."""
     found: dict[Any, tuple[ShardState, list[int]]] = {}
     for like, own in records:
-        found.setdefault(_told(like), (like, []))[1].extend(own)
+        found.setdefault(told(like), (like, []))[1].extend(own)
     return tuple(Alike(like, None if len(own) == len(roster) else tuple(sorted(own))) for like, own in found.values())
 
 
@@ -134,25 +137,18 @@ def unpack(roster: Roster, alike: Iterable[Alike], wanted: Collection[int] | Non
     for item in alike:
         for at in range(len(roster)) if item.members is None else item.members:
             if wanted is None or at in wanted:
-                found[roster.keys[at]] = _moved(item.like, roster, at, 1)
+                found[roster.keys[at]] = placed(item.like, roster.members[at])
     return found
 
 
-def _moved(state: ShardState, roster: Roster, at: int, sign: int) -> ShardState:
-    """Make the state at a position one of no shard (-1), or the other way round (1)."""
-    key, (start, count), offsets = roster.members[at]
-    files = {
-        slot: StatePlace(place.path, place.offset + sign * offsets[LEVELS.index(slot.level)])
-        for slot, place in state.files.items()
-    }
-    if sign < 0:
-        rows = tuple(path.replace(key.label, LABEL) for path in state.rows)
-        return replace(state, key=NOBODY, start=(), count=(), files=files, rows=rows)
-    rows = tuple(path.replace(LABEL, key.label) for path in state.rows)
-    return replace(state, key=key, start=start, count=count, files=files, rows=rows)
-
-
-def _told(like: ShardState) -> tuple[Any, ...]:
-    """Give all that is said of a state, so that it can be looked up."""
-    keys = None if like.keys is None else tuple(like.keys.items())
-    return like.dtype, like.last_step, like.last_time, keys, tuple(like.files.items()), like.rows, like.first_step
+def held_of(roster: Roster, alike: Iterable[Alike]) -> Iterator[Held]:
+    """Give the states of each field."""
+    for item in alike:
+        marked = np.full(len(roster), item.members is None)
+        marked[list(item.members or ())] = True
+        for diagnostic, (positions, columns) in roster.fields.items():
+            held = Held(roster.node, diagnostic, item.like, columns)
+            if (own := marked[positions]).all():
+                yield held
+            elif own.any():
+                yield held.chosen(own)

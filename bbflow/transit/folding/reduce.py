@@ -12,12 +12,13 @@ from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.family import Array
 from bbflow.operators.fold import fold_tiles
 from bbflow.operators.windows import Window
+from bbflow.transit.folding.held import Held
 from bbflow.transit.folding.inherited import Inherited, remainder
 from bbflow.transit.folding.inner import inner_step, places_of
 from bbflow.transit.folding.layouts import by_region, layout_of
-from bbflow.transit.folding.neighbours import PlacedShard, gather, neighbours
-from bbflow.transit.folding.shards import Region, ShardState
-from bbflow.transit.folding.slots import BASE, OUTER, WindowKey, slots_of
+from bbflow.transit.folding.neighbours import gather, neighbours
+from bbflow.transit.folding.shards import Region, ShardState, StatePlace
+from bbflow.transit.folding.slots import BASE, LEVELS, OUTER, StateSlot, WindowKey, slots_of
 from bbflow.transit.folding.states import combine_files, map_source
 
 
@@ -87,47 +88,42 @@ def partial_of(diagnostic: Diagnostic, span: ReducedSpan, shard: ShardState, ord
     return Partial(shard.start, shard.count, shard.dtype, tuple(states), order)
 
 
-def partials_of(
-    diagnostic: Diagnostic, span: ReducedSpan, shards: Iterable[ShardState], order: int
-) -> Iterator[Partial]:
+def partials_of(diagnostic: Diagnostic, span: ReducedSpan, shards: Iterable[Held], order: int) -> Iterator[Partial]:
     """Give what some shards have of a window's span: each by itself, or small ones that lie alike together."""
-    placed = []
-    for shard in shards:
+    for held in shards:
         if span.inner_ends:
-            yield partial_of(diagnostic, span, shard, order)
+            yield from (partial_of(diagnostic, span, shard, order) for shard in held.states)
         else:
-            slots = [*slots_of(OUTER, span.window, span.keys), *([BASE[OUTER]] if _is_in(span, shard) else [])]
-            placed.append(PlacedShard(shard, places_of(shard.files, slots)))
-    yield from together(diagnostic, OUTER, placed, order)
+            base = [BASE[OUTER]] if _is_in(span, held.like) else []
+            yield from together(diagnostic, held, [*slots_of(OUTER, span.window, span.keys), *base], order)
 
 
-def together(diagnostic: Diagnostic, level: str, placed: Iterable[PlacedShard], order: int = 0) -> Iterator[Partial]:
+def together(diagnostic: Diagnostic, held: Held, slots: list[StateSlot], order: int = 0) -> Iterator[Partial]:
     """Give what some shards have: small ones that lie alike together; one alone is only mapped.
 
     Parameters
     ----------
-    diagnostic, level
+    diagnostic
         Whose states these are.
-    placed
-        The shards, of one field.
+    held
+        The shards.
+    slots
+        Which of their states, the earlier ones first; all of one level.
     order
         Where they merge with others of the same points.
     """
-    alike: dict[tuple[str, tuple[int, ...]], list[PlacedShard]] = {}
-    for item in placed:
-        alike.setdefault((item.shard.dtype, item.shard.count), []).append(item)
-    for (dtype, count), items in alike.items():
-        layout = layout_of(diagnostic, level, np.dtype(dtype), count)
-        for run in neighbours(layout, items):
-            yield _joined(layout, run, order)
-
-
-def _joined(layout: StateLayout, run: Sequence[PlacedShard], order: int) -> Partial:
-    own, places = run[0].shard, run[0].places
-    if len(run) == 1:
-        return Partial(own.start, own.count, own.dtype, tuple(map(map_source, places)), order)
-    states = tuple(gather(layout, run, slot) for slot in range(len(places)))
-    return Partial(own.start, (len(run) * own.count[0], *own.count[1:]), own.dtype, states, order)
+    places = places_of(held.like.files, slots)
+    offsets = held.columns.offsets[:, LEVELS.index(slots[0].level)]
+    shapes, kind = np.unique(held.columns.shapes, axis=0, return_inverse=True)
+    for number, shape in enumerate(shapes.tolist()):
+        own = np.flatnonzero(kind.reshape(-1) == number)
+        layout = layout_of(diagnostic, slots[0].level, np.dtype(held.like.dtype), tuple(shape))
+        for run in neighbours(layout, tuple(shape), held.columns.firsts[own], offsets[own]):
+            at = own[run.at]
+            here = [StatePlace(path, first + int(offsets[at])) for path, first in places]
+            states = (gather(layout, place, run) if run.length > 1 else map_source(place) for place in here)
+            count = (run.length * shape[0], *shape[1:]) if shape else ()
+            yield Partial(tuple(held.columns.firsts[at].tolist()), count, held.like.dtype, tuple(states), order)
 
 
 def _is_in(span: ReducedSpan, shard: ShardState) -> bool:

@@ -11,8 +11,9 @@ from bbflow.operators.family import Array
 from bbflow.operators.library import TYPES
 from bbflow.operators.windows import Window
 from bbflow.store.pool import map_pool
+from bbflow.transit.folding.held import NOBODY
 from bbflow.transit.folding.inherited import Inherited
-from bbflow.transit.folding.packing import NOBODY, Alike, Roster, gather, pack
+from bbflow.transit.folding.packing import Alike, Roster, gather, pack
 from bbflow.transit.folding.plans import FoldPlan, LaneWork, PlannedSteps
 from bbflow.transit.folding.shards import ShardKey, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, OUTER, StateSlot, plan_roll
