@@ -15,6 +15,7 @@ from bbflow.operators.filter import Filter
 from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.chain.saved import SavedState
 from bbflow.transit.chain.saving import Saving
+from bbflow.transit.cluster import ASIDE_THREADS
 from bbflow.transit.folding.kept import Kept
 from bbflow.transit.folding.publish import PublishReceipt, publish_fields, reduce_fields
 from bbflow.transit.folding.shards import ShardState
@@ -147,8 +148,12 @@ class Publishing:
         return {key: (*reducing.fields[key], found[key]) for key in reducing.fields}, errors
 
     def _reducing(self, closing: Closing, kept: Kept) -> Reducing:
-        lanes = max(self._run.cluster.threads // len(self._run.nodes), 1)
-        return Reducing(closing, kept, self.fields, self._run.nodes, lanes, self.submit)
+        return Reducing(closing, kept, self.fields, self._run.nodes, self._lanes, self.submit)
+
+    @property
+    def _lanes(self) -> int:
+        """So many tasks share a node's fields."""
+        return max(self._run.cluster.threads // len(self._run.nodes), 1)
 
     def _filter(self, diagnostic: str, name: str) -> Filter:
         return next(item for item in self._run.config.diagnostics[diagnostic].filters if item.name == name)
@@ -160,7 +165,7 @@ class Publishing:
     def save(self, kept: Kept, attributes: StreamAttributes, clock: Clock) -> dict[str, str]:
         """Save the states for a run that goes on; gives what failed in users' operators."""
         assert self.results is not None
-        saving = Saving(kept, self.fields, self._run.nodes, self.submit)
+        saving = Saving(kept, self.fields, self._run.nodes, self.submit, self._lanes + ASIDE_THREADS)
         return saving.save(self._run.config.output / STATE_FILE, self.results.path, attributes, clock)
 
     def settle(
@@ -175,7 +180,7 @@ class Publishing:
         """
         path = self._run.config.output / SETTLED_DIRECTORY / f"{kept.last_number}.bbflow"
         path.parent.mkdir(exist_ok=True)
-        saving = Saving(kept, self.fields, self._run.nodes, self.submit)
+        saving = Saving(kept, self.fields, self._run.nodes, self.submit, self._lanes + ASIDE_THREADS)
         return saving.save_only(keys, path, attributes, clock)
 
     def on_nodes(self, function: Callable[..., None], *arguments: Any) -> None:

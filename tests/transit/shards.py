@@ -180,7 +180,7 @@ def saving(folder, folding, shape):
         key: ResultField(key, np.dtype(item.outer_dtype(np.dtype("f8"))).str, shape, ("lat", "lon"), {}, {})
         for key, item in folding.config.diagnostics.items()
     }
-    return Saving(folding.kept, fields, nodes, at_once)
+    return Saving(folding.kept, fields, nodes, at_once, 2)
 
 
 def at_once(node, function, *arguments):

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import prod
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -63,14 +64,19 @@ class SaveWork:
     """What an earlier run has left, if anything of that is still there."""
 
 
-def add_shards(work: SaveWork) -> dict[str, str]:
-    """Add the states of some shards to a file's; a task where they lie.
+def add_fields(works: Sequence[SaveWork]) -> dict[str, str]:
+    """Add the states of some fields' shards to a file's; a task where they lie.
 
     Returns
     -------
     dict
         What failed in users' operators.
     """
+    return {name: text for work in works for name, text in add_shards(work).items()}
+
+
+def add_shards(work: SaveWork) -> dict[str, str]:
+    """Add the states of some shards to a file's, and give what failed in users' operators."""
     wholes = {slot: _Whole.of(work, slot) for slot in work.target.offsets}
     with collecting(work.off) as errors:
         if work.clears:
@@ -245,10 +251,14 @@ class Saving:
         Addresses by name.
     run
         Submits tasks.
+    lanes
+        So many tasks share a node's fields.
     """
 
-    def __init__(self, kept: Kept, fields: Mapping[str, ResultField], nodes: Mapping[str, NodeAddress], run: Run):
-        self._kept, self._fields, self._nodes, self._run = kept, fields, nodes, run
+    def __init__(
+        self, kept: Kept, fields: Mapping[str, ResultField], nodes: Mapping[str, NodeAddress], run: Run, lanes: int
+    ) -> None:
+        self._kept, self._fields, self._nodes, self._run, self._lanes = kept, fields, nodes, run, lanes
         self._diagnostics = {key: item for key, item in kept.config.diagnostics.items() if self._dtype(key)}
 
     def save(self, path: Path, results: Path, attributes: StreamAttributes, clock: Clock) -> dict[str, str]:
@@ -323,11 +333,12 @@ class Saving:
         works = []
         spreads = len({address.host for address in self._nodes.values()}) > 1
         for key, diagnostic in self._diagnostics.items():
+            target = state.inherited(key)
             own = [(held, shared) for held, shared in self._split[key] if held.node == node]
-            if own or not node:
+            if own or not (node or self._is_whole(key, target)):
                 work = SaveWork(
                     diagnostic,
-                    state.inherited(key),
+                    target,
                     self._nodes[node or min(self._nodes)].state_directory,
                     self._kept.errors,
                     tuple(held.chosen(~shared) for held, shared in own),
@@ -335,7 +346,8 @@ class Saving:
                     spreads,
                 )
                 works.append(self._first(work, key) if not node else work)
-        pending = [self._run(node or min(self._nodes), add_shards, work) for work in works]
+        shares = [works[at :: self._lanes] for at in range(min(self._lanes, len(works)))]
+        pending = [self._run(node or min(self._nodes), add_fields, share) for share in shares]
         return {name: text for future in pending for name, text in future.result().items()}
 
     @cached_property
@@ -343,6 +355,16 @@ class Saving:
         """Diagnostic to its states, and which of them have points in common with others."""
         states = {key: self._kept.of(key) for key in self._diagnostics}
         return {key: list(zip(own, find_shared(own), strict=True)) for key, own in states.items()}
+
+    def _is_whole(self, key: str, target: Inherited) -> bool:
+        """Whether each point has all states: then it doesn't matter what is there before."""
+        held = [item for item, _ in self._split[key]]
+        slots = [_sources(slot, target.keys) for slot in target.offsets]
+        filled = all(
+            item.like.keys == target.keys and all(places_of(item.like.files, own) for own in slots) for item in held
+        )
+        points = sum(int(item.columns.shapes.prod(axis=1).sum()) for item in held)
+        return filled and points == prod(target.shape) and not any(shared.any() for _, shared in self._split[key])
 
     def _first(self, work: SaveWork, key: str) -> SaveWork:
         return replace(work, clears=True, inherited=self._kept.origins.of(key, self._kept.regions(key)))

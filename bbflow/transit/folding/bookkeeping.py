@@ -347,12 +347,12 @@ class Folding:
         before the first step after it is folded.
         """
         name = closing.window.name
-        ahead = [state for state in self.states.values() if state.last_step > self.last_number and state.keys]
+        ahead = self.states.which(lambda state: state.last_step > self.last_number and bool(state.keys))
         return any(state.keys[name] not in closing.keys for state in ahead if state.keys and name in state.keys)
 
     def take_rows(self) -> list[ShardState]:
         """Give the states with rows that were not published, and let go of the rows."""
-        holding = [state for state in self.states.values() if state.rows]
+        holding = self.states.which(lambda state: bool(state.rows))
         self.states.update({state.key: replace(state, rows=()) for state in holding})
         return holding
 

@@ -1,7 +1,7 @@
 """The states that count, as tasks have packed them, and the files in which they lie."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 
 from bbflow.transit.folding.held import Held, hold
 from bbflow.transit.folding.lanes import Lanes
@@ -52,6 +52,11 @@ class CountedStates(MutableMapping[ShardKey, ShardState]):
         for roster, alike in self._packed.values():
             yield from held_of(roster, alike)
         yield from hold(sorted(self._single.values(), key=lambda state: state.order))
+
+    def which(self, holds: Callable[[ShardState], bool]) -> list[ShardState]:
+        """Give those of which something holds that is the same for all that are alike."""
+        packed = (unpack(roster, filter(lambda item: holds(item.like), own)) for roster, own in self._packed.values())
+        return [*(state for own in packed for state in own.values()), *filter(holds, self._single.values())]
 
     def put(self, roster: Roster, alike: tuple[Alike, ...]) -> None:
         """Let new states of a roster's shards count."""

@@ -87,7 +87,7 @@ class Roster:
         return len(self.members)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Roster, (self.members,)
+        return Roster, (self.members,), {"digest": self.digest}
 
 
 @dataclass(frozen=True, slots=True)

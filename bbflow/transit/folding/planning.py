@@ -1,7 +1,7 @@
 """Planning: which shards of steps that lie alike are folded where, found once for each pattern."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -9,7 +9,6 @@ import numpy as np
 from bbflow.cf import Encoding
 from bbflow.operators.decoding import decoded_dtype
 from bbflow.operators.diagnostic import Diagnostic
-from bbflow.operators.family import DType
 from bbflow.operators.space import Local, Placement
 from bbflow.records import BlockForm
 from bbflow.transit.folding.lanes import JOINED, Lanes, NodeLane, state_sizes, transformed_dtype
@@ -50,7 +49,6 @@ class Planning:
         self, diagnostics: Mapping[str, Diagnostic], placements: Mapping[str, Placement], lanes: Lanes
     ) -> None:
         self._diagnostics, self._placements, self._lanes = diagnostics, placements, lanes
-        self._known_sizes: dict[tuple[str, str, tuple[int, ...]], dict[str, int]] = {}
         self._locals: dict[ShardKey, Local | None] = {}
         self._plans: WeakKeyDictionary[Pattern, tuple[FoldSite, dict[NodeLane, FoldPlan]]] = WeakKeyDictionary()
 
@@ -114,27 +112,30 @@ class Planning:
         sizes = {shard.key: sum(_form(pattern, place).bytes for place in shard.places.values()) for shard in shards}
         loads = [0] * count
         lanes: list[list[PlannedShard]] = [[] for _ in range(count)]
+        known_sizes: dict[tuple[object, ...], dict[str, int]] = {}
         for shard in sorted(shards, key=lambda shard: -sizes[shard.key]):
             known = self._lanes.lane_of(shard.key)
             lane = loads.index(min(loads)) if known is None else known % count
             loads[lane] += sizes[shard.key]
-            room = self._room(pattern, shard, lane, encodings) if shard.keeps_states else None
-            lanes[lane].append(replace(shard, room=room))
+            room = None
+            if shard.keeps_states:
+                forms = {name: _form(pattern, place) for name, place in shard.places.items()}
+                kind = shard.key.diagnostic, shard.region[1], *((form.type, len(form.shape)) for form in forms.values())
+                if kind not in known_sizes:
+                    known_sizes[kind] = self._sizes(shard, forms, encodings)
+                room = self._lanes.room(shard.key, lane, known_sizes[kind])
+            lanes[lane].append(PlannedShard(shard.key, shard.region, shard.local, shard.places, room))
         return lanes
 
-    def _room(self, pattern: Pattern, shard: PlannedShard, lane: int, encodings: Mapping[str, Encoding]) -> Room:
-        diagnostic, placement = self._diagnostics[shard.key.diagnostic], self._placements.get(shard.key.diagnostic)
-        forms = {name: _form(pattern, place) for name, place in shard.places.items()}
+    def _sizes(
+        self, shard: PlannedShard, forms: Mapping[str, BlockForm], encodings: Mapping[str, Encoding]
+    ) -> dict[str, int]:
+        """Give the bytes of one state of each level."""
+        diagnostic = self._diagnostics[shard.key.diagnostic]
         like = max(diagnostic.of.variables, key=lambda name: len(forms[name].shape))
         dtypes = {name: decoded_dtype(encodings[name], form.dtype) for name, form in forms.items()}
-        dtype = transformed_dtype(diagnostic, dtypes, like, placement)
-        return self._lanes.room(shard.key, lane, self._sizes(diagnostic, dtype, shard.region[1]))
-
-    def _sizes(self, diagnostic: Diagnostic, dtype: DType, count: tuple[int, ...]) -> dict[str, int]:
-        key = diagnostic.key, dtype.str, count
-        if key not in self._known_sizes:
-            self._known_sizes[key] = state_sizes(diagnostic, dtype, count)
-        return self._known_sizes[key]
+        dtype = transformed_dtype(diagnostic, dtypes, like, self._placements.get(diagnostic.key))
+        return state_sizes(diagnostic, dtype, shard.region[1])
 
     def _plan(self, pattern: Pattern, site: FoldSite, node: str, shards: Sequence[PlannedShard]) -> FoldPlan:
         diagnostics = {key: self._diagnostics[key] for key in dict.fromkeys(shard.key.diagnostic for shard in shards)}
