@@ -23,7 +23,16 @@ def as_blocks(blocks: Sequence[Array], dtype: DType, points: int) -> list[Array]
                 f"block {position} of the batch has {block.size} values of type {block.dtype}, but the fold "
                 f"is of {points} values of type {dtype}: a variable's type and decomposition can't change"
             )
-    return [np.require(block, requirements=["C", "A"]).reshape(-1) for block in blocks]
+    return [block if _is_plain(block) else np.require(block, requirements=["C", "A"]).reshape(-1) for block in blocks]
+
+
+def _is_plain(block: Array) -> bool:
+    return block.ndim == 1 and block.flags.c_contiguous and block.flags.aligned
+
+
+def side_by_side(blocks: Sequence[Array]) -> Array:
+    """Give the values of some blocks, one behind the other; of one alone it is no copy."""
+    return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
 
 
 def as_fill(fill_value: float | None, dtype: DType) -> Array | None:

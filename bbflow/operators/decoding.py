@@ -71,9 +71,9 @@ class Encoded:
         """Decode some of the points."""
         return self._decoded(self.steps.part(points))
 
-    def step(self, at: int) -> Steps:
-        """Decode one of the steps."""
-        return self._decoded(self.steps.step(at))
+    def some(self, steps: slice) -> Steps:
+        """Decode some of the steps."""
+        return self._decoded(self.steps.some(steps))
 
     def _decoded(self, steps: Steps) -> Steps:
         made = [decoded(values, self.encoding) for values in steps.values]

@@ -14,6 +14,7 @@ import numpy as np
 
 from bbflow.errors import ConfigError, nearest
 from bbflow.operators import evaluation
+from bbflow.operators.blocks import side_by_side
 from bbflow.operators.family import Array, DType, Steps
 
 MAX_CHARACTERS = 2000
@@ -66,11 +67,15 @@ class Expression:
         """
         inputs = {name: steps[name] for name in self.variables}
         dtype = self.dtype({name: item.values[0].dtype for name, item in inputs.items() if len(item.values)})
-        blocks = zip(*(item.values for item in inputs.values()), strict=True)
-        fills = [item.fill for item in inputs.values()]
-        return [
-            self._evaluate(dict(zip(inputs, zip(block, fills, strict=True), strict=True)), dtype) for block in blocks
-        ]
+        blocks = inputs[self.variables[0]].values
+        count, points = len(blocks), int(blocks[0].size) if len(blocks) else 0
+        most = max(TILE_POINTS // max(points, 1), 1)  # of small blocks some steps at once
+        made: list[Array] = []
+        for first in range(0, count, most):
+            some = slice(first, min(first + most, count))
+            own = {name: (side_by_side(item.values[some]), item.fill) for name, item in inputs.items()}
+            made.extend(self._evaluate(own, dtype).reshape(some.stop - first, points))
+        return made
 
     def _evaluate(self, inputs: Mapping[str, tuple[Array, Array | None]], dtype: DType) -> Array:
         tree = _tree(self.text)

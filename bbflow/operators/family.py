@@ -78,11 +78,10 @@ class Steps:
         others = {name: other.part(points) for name, other in self.others.items()}
         return Steps([block[points] for block in self.values], self.fill, self.times, self.numbers, others)
 
-    def step(self, at: int) -> "Steps":
-        """Give one of the steps."""
-        one = slice(at, at + 1)
-        others = {name: other.step(at) for name, other in self.others.items()}
-        return Steps(self.values[one], self.fill, self.times[one], self.numbers[one], others)
+    def some(self, steps: slice) -> "Steps":
+        """Give some of the steps."""
+        others = {name: other.some(steps) for name, other in self.others.items()}
+        return Steps(self.values[steps], self.fill, self.times[steps], self.numbers[steps], others)
 
 
 class Family(ABC):

@@ -87,7 +87,10 @@ def test_the_parts_of_any_decomposition_make_the_whole(space, boxes, field, tile
     (values, fill), placement = field, placed(space)
     whole = placement.local((0, 0, 0), SHAPE)
     assert (whole.complete, whole.start, whole.count) == (True, (0,) * len(placement.dims), placement.shape)
-    expected = placement.finish(whole.partial(steps_of(values, fill)))
+    both = whole.partial(steps_of(values, fill))
+    alone = [whole.partial(steps_of(values[at : at + 1], fill)) for at in range(2)]
+    np.testing.assert_array_equal(both, np.concatenate(alone), "a step doesn't depend on those beside it")
+    expected = placement.finish(both)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tracks, "TILE_POINTS", tile_points)
         found = placement.finish(placement.assemble(2, parts(placement, boxes, values, fill)))

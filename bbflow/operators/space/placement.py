@@ -3,13 +3,15 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
+from math import prod
 from typing import Any
 
 import numpy as np
 
+from bbflow.operators.blocks import side_by_side
 from bbflow.operators.family import Array, DType, Steps
-from bbflow.operators.space.tracks import Strip, Track, as_index, take, tiles
-from bbflow.operators.space.ways import WAYS
+from bbflow.operators.space.tracks import TILE_POINTS, Strip, Track, as_index, take, tiles
+from bbflow.operators.space.ways import WAYS, Way
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,16 +56,24 @@ class Local:
 
     def partial(self, steps: Steps) -> Array:
         """Give mergeable components, float64 of shape (steps, k, prod(count)); see `Placement.merge`."""
-        way = WAYS[self.how]
-        region = tuple(strip.size for strip in self.strips)
-        result = np.stack([way.empty(region) for _ in steps.values])
+        way, count = WAYS[self.how], len(steps.values)
+        result = way.empty((count, *(strip.size for strip in self.strips)))
+        most = max(TILE_POINTS // max(prod(self.block), 1), 1)
+        for first in range(0, count, most):
+            last = min(first + most, count)
+            self._reduce(way, side_by_side(steps.values[first:last]), steps.fill, result[:, first:last])
+        return result.swapaxes(0, 1).reshape(count, way.components, -1)
+
+    def _reduce(self, way: Way, values: Array, fill: Array | None, result: Array) -> None:
+        """Add the components of some steps: their axis is the first one, a strip of which all is kept."""
+        count = result.shape[1]
+        kept = Strip((0,), (slice(0, count),), slice(0, count), 1, 0, count, None)
+        blocks = values.reshape(count, *self.block)
         for cuts, part in tiles(self.strips):
-            factor, place = _cut(self.factor, cuts), _place(part)
-            for target, values in zip(result, steps.values, strict=True):
-                taken = take(values.reshape(self.block), part)
-                found = way.reduce(taken, _used(steps.fill, taken), factor, part)
-                target[place] = way.merge(target[place], found)
-        return result.reshape(len(steps.values), way.components, -1)
+            strips = [kept, *(replace(strip, axes=tuple(axis + 1 for axis in strip.axes)) for strip in part)]
+            factor, place = _cut(self.factor, cuts), _place(strips)
+            found = way.reduce(take(blocks, strips), fill, None if factor is None else factor[np.newaxis], strips)
+            result[place] = way.merge(result[place], found)
 
     def _selected(self, values: Array, fill: Array | None) -> Array:
         chosen = take(values.reshape(self.block), self.strips)
@@ -74,11 +84,6 @@ class Local:
         if self.factor is not None:
             np.copyto(result, np.nan, where=self.factor == 0)
         return result.reshape(-1)
-
-
-def _used(fill: Array | None, values: Array) -> Array | None:
-    """Give the fill value if it is there: most tiles of most variables that have one are faster without it."""
-    return fill if fill is not None and (values == fill).any() else None
 
 
 def _cut(factor: Array | None, cuts: tuple[slice, ...]) -> Array | None:

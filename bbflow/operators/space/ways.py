@@ -26,12 +26,12 @@ class Way(ABC):
 
     @abstractmethod
     def reduce(self, values: Array, fill: Array | None, factor: Array | None, strips: Sequence[Strip]) -> Array:
-        """Give the components of some values.
+        """Give the components of some values; what a step's are doesn't depend on the other steps.
 
         Parameters
         ----------
         values
-            One axis for each strip.
+            One axis for each strip, of which the first one is the steps'.
         fill
             What stands for 'missing', besides NaN.
         factor
@@ -73,14 +73,16 @@ class Weighted(Way):
     def reduce(self, values: Array, fill: Array | None, factor: Array | None, strips: Sequence[Strip]) -> Array:
         """Give the sums; see `Way.reduce`. If nothing is missing, the sum of the weights is that of the places."""
         wide = values.astype("f8", order="C")
-        if fill is None:
-            sums = _contract(wide if factor is None else wide * factor, strips)
-            if np.isfinite(sums).all():
-                return np.stack([sums, _all_weights(factor, strips, sums.shape)])
-        valid = _valid(values, fill, factor)
-        np.copyto(wide, 0.0, where=~valid)
-        weights = valid.astype("f8") if factor is None else np.where(valid, factor, 0.0)
-        return np.stack([_contract(wide if factor is None else wide * weights, strips), _contract(weights, strips)])
+        sums = _contract(wide if factor is None else wide * factor, strips)
+        parts = np.stack([sums, _all_weights(factor, strips, sums.shape)])
+        lacking: Array = np.logical_or(_any_in_step(~np.isfinite(sums)), _has(fill, values))
+        if lacking.any():
+            valid = _valid(values[lacking], fill, factor)
+            some = np.where(valid, wide[lacking], 0.0)
+            weights = valid.astype("f8") if factor is None else np.where(valid, factor, 0.0)
+            parts[0, lacking] = _contract(some if factor is None else some * weights, strips)
+            parts[1, lacking] = _contract(weights, strips)
+        return parts
 
     def merge(self, left: Array, right: Array) -> Array:
         """Add them."""
@@ -107,10 +109,11 @@ class Extreme(Way):
 
     def reduce(self, values: Array, fill: Array | None, factor: Array | None, strips: Sequence[Strip]) -> Array:
         """Give the extremes; see `Way.reduce`."""
-        if fill is None and factor is None:
-            found = self._reduce(values, strips, np.maximum if self.largest else np.minimum)
-            if found.dtype.kind != "f" or not np.isnan(found).any():  # the slower fmin and fmax aren't needed
-                return found.astype("f8")[np.newaxis]
+        if factor is None:
+            found = self._reduce(values, strips, np.maximum if self.largest else np.minimum).astype("f8")
+            lacking: Array = np.logical_or(_any_in_step(np.isnan(found)), _has(fill, values))
+            if not lacking.any():  # the slower fmin and fmax aren't needed
+                return found[np.newaxis]
         valid = _valid(values, fill, factor)
         floats = values if values.dtype.kind == "f" else values.astype("f8")
         kept = np.where(valid, floats, np.asarray(np.nan, floats.dtype))
@@ -147,6 +150,16 @@ WAYS: Mapping[str, Way] = {
 """By name; 'select' is what becomes of places that are not reduced: at most one block has each."""
 
 
+def _any_in_step(found: Array) -> Array:
+    """Say of each step whether anything in it is true."""
+    return np.asarray(found.reshape(len(found), -1).any(axis=1))
+
+
+def _has(fill: Array | None, values: Array) -> Array:
+    """Say of each step whether the fill value is there: most steps of most variables that have one lack it."""
+    return np.zeros(len(values), bool) if fill is None else _any_in_step(np.equal(values, fill))
+
+
 def _valid(values: Array, fill: Array | None, factor: Array | None) -> Array:
     valid: Array = values == values
     if fill is not None:
@@ -162,10 +175,9 @@ def _contract(values: Array, strips: Sequence[Strip]) -> Array:
         if strip.factor:
             weighted = values if strip.weights is None else values * _along(strip.weights, axis, values.ndim)
             values = _group(np.add, weighted, strip, axis)
-        elif strip.weights is None:
-            values = values.sum(axis=axis, keepdims=True)
-        else:
-            values = np.expand_dims(np.tensordot(values, strip.weights, axes=(axis, 0)), axis)
+        else:  # not by BLAS, whose sums depend on the processor, and on how many there are
+            weighted = values if strip.weights is None else values * _along(strip.weights, axis, values.ndim)
+            values = weighted.sum(axis=axis, keepdims=True)
     return values
 
 

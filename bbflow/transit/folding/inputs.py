@@ -1,6 +1,6 @@
 """What a shard folds: the blocks where they lie, or what an expression and a choice of points make of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -10,7 +10,7 @@ from bbflow.cf import Encoding
 from bbflow.operators.blocks import as_blocks
 from bbflow.operators.decoding import Encoded, fills_of, is_bare
 from bbflow.operators.diagnostic import Diagnostic
-from bbflow.operators.expressions import Expression
+from bbflow.operators.expressions import TILE_POINTS, Expression
 from bbflow.operators.family import Array, Steps
 from bbflow.operators.filter import Extremes
 from bbflow.operators.fold import Tiles
@@ -120,13 +120,18 @@ def read_variables(inputs: Inputs) -> dict[str, Steps | Encoded]:
 
 
 def _local(local: Local, expression: Expression, variables: Mapping[str, Steps | Encoded]) -> list[Array]:
-    """Choose or reduce step by step: an expression's values of one step are in memory at a time."""
-    count = len(next(iter(variables.values())).values)
-    made = []
-    for step in range(count):
-        one = {name: steps.step(step) for name, steps in variables.items()}
-        made += [np.ascontiguousarray(values).reshape(-1) for values in local.values(evaluate(expression, one))]
-    return made
+    """Choose or reduce."""
+    made = (local.values(steps) for steps in _evaluated(expression, variables))
+    return [np.ascontiguousarray(values).reshape(-1) for some in made for values in some]
+
+
+def _evaluated(expression: Expression, variables: Mapping[str, Steps | Encoded]) -> Iterator[Steps]:
+    """Give an expression's values, of some steps at a time: of one if the blocks are large."""
+    own = {name: variables[name] for name in expression.variables}
+    count, points = len(next(iter(own.values())).values), next(iter(own.values())).values[0].size
+    most = max(TILE_POINTS // max(points, 1), 1)
+    for first in range(0, count, most):
+        yield evaluate(expression, {name: steps.some(slice(first, first + most)) for name, steps in own.items()})
 
 
 def partials(inputs: Inputs, diagnostic: Diagnostic, local: Local) -> Array:
@@ -137,10 +142,7 @@ def partials(inputs: Inputs, diagnostic: Diagnostic, local: Local) -> Array:
     numpy.ndarray
         Of shape (steps, components, points).
     """
-    variables = read_variables(inputs)
-    steps = range(len(inputs.numbers))
-    parts = ({name: item.step(at) for name, item in variables.items()} for at in steps)
-    return np.concatenate([local.partial(evaluate(diagnostic.of, one)) for one in parts])
+    return np.concatenate([local.partial(steps) for steps in _evaluated(diagnostic.of, read_variables(inputs))])
 
 
 def extremes_of(inputs: Inputs, diagnostic: Diagnostic, local: Local | None) -> list[Extremes]:

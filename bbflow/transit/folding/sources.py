@@ -15,6 +15,7 @@ from bbflow.store.pool import map_pool
 from bbflow.transit.folding.inputs import Inputs
 from bbflow.transit.folding.packing import Roster, unpack
 from bbflow.transit.folding.plans import FoldPlan, LaneWork, PlannedShard, PlannedSteps
+from bbflow.transit.folding.regions import Place
 from bbflow.transit.folding.shards import ShardKey, ShardState
 from bbflow.transit.folding.states import begun, forget
 from bbflow.transit.folding.steady import SteadyFold, packed
@@ -100,20 +101,22 @@ class MappedSteps:
             tuple(self.steps.numbers[at] for at in wanted),
             tuple(self.steps.times[at] for at in wanted),
             {name: self.plan.encodings[name] for name in names},
-            {name: tuple(self._values(shard, name, at, points) for at in wanted) for name in names},
+            {name: tuple(self._values(shard.places[name], wanted, points)) for name in names},
             extremes=tuple(self._extremes(shard, names[0], at) for at in wanted),
             bytes=sum(form.bytes for form in forms) * len(wanted),
         )
 
-    def _values(self, shard: PlannedShard, name: str, step: int, points: int) -> Array:
-        place = shard.places[name]
+    def _values(self, place: Place, wanted: Sequence[int], points: int) -> Iterator[Array]:
         if place in self.plan.singles:
-            return np.full(points, self.steps.values[step][place], self.plan.singles[place].dtype)
-        form = self.plan.layout.forms[place[1]]
+            dtype = self.plan.singles[place].dtype
+            return (np.full(points, self.steps.values[step][place], dtype) for step in wanted)
+        at, form = place[1], self.plan.layout.forms[place[1]]
+        dtype, count = form.dtype, prod(form.count)
         if form.spilled:
-            file = self.steps.files[step][int(self.plan.layout.source_of[place[1]])]
-            return np.memmap(file, form.dtype, "r", form.place, prod(form.count))
-        return np.frombuffer(self._pool, form.dtype, prod(form.count), self._offsets[step][place[1]])
+            source = int(self.plan.layout.source_of[at])
+            files = (self.steps.files[step][source] for step in wanted)
+            return (np.memmap(file, dtype, "r", form.place, count) for file in files)
+        return (np.frombuffer(self._pool, dtype, count, self._offsets[step][at]) for step in wanted)
 
     def _extremes(self, shard: PlannedShard, name: str, step: int) -> Extremes:
         row = self._filtered.get(shard.places[name][1])
