@@ -10,7 +10,9 @@ from typing import Any
 import msgpack
 
 from bbflow.atomic import write_whole
-from bbflow.transit.folding.shards import ShardKey, ShardState, StatePlace
+from bbflow.transit.folding.counted import CountedStates
+from bbflow.transit.folding.packing import Alike, Roster, unpack
+from bbflow.transit.folding.shards import ShardState, StatePlace
 
 SAFE_DIRECTORY = ".safe"
 """In the output, while the run lasts."""
@@ -72,9 +74,7 @@ class SafeCopies:
         """Whether it is time for the next copy."""
         return self._every_s > 0 and self._clock() - self._kept_s >= self._every_s
 
-    def keep(
-        self, states: Mapping[ShardKey, ShardState], attributes: Mapping[str, Any], submit: Callable[..., Any]
-    ) -> int:
+    def keep(self, states: CountedStates, attributes: Mapping[str, Any], submit: Callable[..., Any]) -> int:
         """Copy the states that count; nothing is folded meanwhile.
 
         Parameters
@@ -93,16 +93,24 @@ class SafeCopies:
         """
         self._turn = 1 - self._turn
         place = self._directory / str(self._turn)
-        files: dict[str, dict[str, None]] = {}
-        for key, state in states.items():
-            files.setdefault(key.node, {}).update(dict.fromkeys(at.path for at in state.files.values()))
+        packed = [(roster, item) for roster, alike in states.packed.values() for item in alike]
+        single = states.single.values()
+        held = [(roster.node, item.like) for roster, item in packed] + [(state.key.node, state) for state in single]
+        files: dict[str, set[str]] = {}
+        for node, state in held:
+            files.setdefault(node, set()).update(at.path for at in state.files.values())
         pending = [
-            submit(node, copy_states, CopyWork(tuple(own), str(place / node))) for node, own in sorted(files.items())
+            submit(node, copy_states, CopyWork(tuple(sorted(own)), str(place / node)))
+            for node, own in sorted(files.items())
         ]
         for future in pending:
             future.result()
-        copies = [_moved(state, place / key.node) for key, state in states.items()]
-        told = {"shards": [state.to_wire() for state in copies], "attributes": dict(attributes)}
+        copies = ((roster, replace(item, like=_moved(item.like, place / roster.node))) for roster, item in packed)
+        told = {
+            "rosters": [[roster.packed, item.to_wire()] for roster, item in copies],
+            "shards": [_moved(state, place / state.key.node).to_wire() for state in single],
+            "attributes": dict(attributes),
+        }
         write_whole(self._directory / LATEST, msgpack.packb(told))
         self._kept_s = self._clock()
         return sum(map(len, files.values()))
@@ -114,7 +122,8 @@ def read_safe_copy(output: Path) -> SafeCopy:
     if not path.exists():
         return SafeCopy((), {})
     told = msgpack.unpackb(path.read_bytes())
-    states = (ShardState.from_wire(state) for state in told["shards"])
+    packed = (unpack(Roster.unpacked(own), [Alike.from_wire(item)]) for own, item in told["rosters"])
+    states = [*(state for own in packed for state in own.values()), *map(ShardState.from_wire, told["shards"])]
     return SafeCopy(tuple(_with_rows_that_are_there(states)), told["attributes"])
 
 

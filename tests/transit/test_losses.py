@@ -3,7 +3,9 @@ from pathlib import Path
 import pytest
 
 from bbflow.records import Layout, Step
+from bbflow.transit.folding.counted import CountedStates
 from bbflow.transit.folding.losses import Losses
+from bbflow.transit.folding.packing import Roster, pack
 from bbflow.transit.folding.shards import ShardKey, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, OUTER
 from bbflow.transit.safe import CopyWork, SafeCopies, copy_states, read_safe_copy
@@ -67,7 +69,7 @@ def at_once(node, function, work):
 
 
 def test_a_safe_copy_that_is_torn_leaves_the_one_before(tmp_path):
-    now = [0.0]
+    now, counted = [0.0], CountedStates()
     copies = SafeCopies(tmp_path, 10.0, lambda: now[0])
     file = tmp_path / "state"
     assert not copies.is_due
@@ -76,7 +78,8 @@ def test_a_safe_copy_that_is_torn_leaves_the_one_before(tmp_path):
     for content in (b"one", b"two"):
         file.write_bytes(content)
         kept = state("a", 0, 1, files={BASE[OUTER]: StatePlace(str(file), 0)})
-        copies.keep({kept.key: kept}, {"time/units": "days"}, at_once)
+        counted[kept.key] = kept
+        copies.keep(counted, {"time/units": "days"}, at_once)
     assert not copies.is_due
 
     def broken(node, function, work):
@@ -84,11 +87,24 @@ def test_a_safe_copy_that_is_torn_leaves_the_one_before(tmp_path):
         raise OSError("full")
 
     with pytest.raises(OSError, match="full"):
-        copies.keep({kept.key: kept}, {}, broken)
+        copies.keep(counted, {}, broken)
     found = read_safe_copy(tmp_path)
     ((path, _),) = found.states[0].files.values()
     assert Path(path).read_bytes() == b"two"
     assert found.attributes == {"time/units": "days"}
+
+
+def test_a_safe_copy_has_each_state_of_a_lane(tmp_path):
+    file, counted = tmp_path / "state", CountedStates()
+    file.write_bytes(b"both")
+    both = [state("a", first, 1, files={BASE[OUTER]: StatePlace(str(file), 2 * first)}) for first in (0, 1)]
+    roster = Roster((item.key, item.region, (item.files[BASE[OUTER]].offset, 0, 0)) for item in both)
+    counted.put(roster, pack(roster, {item.key: item for item in both}))
+    assert SafeCopies(tmp_path, 10.0).keep(counted, {}, at_once) == 1
+    for kept, copied in zip(both, read_safe_copy(tmp_path).states, strict=True):
+        (place,) = copied.files.values()
+        assert (copied.key, place.offset) == (kept.key, kept.files[BASE[OUTER]].offset)
+        assert Path(place.path).read_bytes() == b"both"
 
 
 def test_without_a_safe_copy_there_is_nothing(tmp_path):
