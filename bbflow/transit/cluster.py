@@ -36,6 +36,8 @@ ASIDE_THREADS = 1
 """Of each worker's threads so many don't fold, if it has more: what ends is published, and steps drain, beside it."""
 COUNT_EVERY_S = 5.0
 """The scheduler is asked so often how many threads there are: each time costs a batch some milliseconds."""
+UNWARNED = {"distributed.admin.large-graph-warning-threshold": "1PiB"}
+"""Dask warns of large tasks, and says how its users would avoid them: the plan of many blocks is sent once."""
 
 
 @contextmanager
@@ -154,7 +156,8 @@ class Cluster:
         key = (self._group_of(function), next(self._numbers))
         given = [item for item in arguments if not isinstance(item, Future)]
         packed, awaited = pickle.dumps((function, given)), arguments[len(given) :]
-        future = self.client.submit(call_packed, packed, *awaited, key=key, workers=sorted(self._hosts[host]))
+        with dask.config.set(UNWARNED):
+            future = self.client.submit(call_packed, packed, *awaited, key=key, workers=sorted(self._hosts[host]))
         self._waiting[future] = host
 
         def ended(future: "Future[Any]") -> None:

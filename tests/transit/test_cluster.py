@@ -77,6 +77,12 @@ def test_a_cluster_of_a_run_has_the_threads_that_are_asked_for_and_one_more():
         assert set(cluster.client.nthreads().values()) == {3}
 
 
+def test_nobody_is_warned_of_large_tasks(recwarn):
+    with local_cluster(WorkersConfig()) as cluster:
+        assert cluster.submit(len, bytes(11 << 20), host=socket.gethostname(), done=lambda: None).result() == 11 << 20
+    assert [str(item.message) for item in recwarn if "large graph" in str(item.message)] == []
+
+
 def test_a_cluster_of_a_run_rests_while_nothing_is_to_be_done():
     with local_cluster(WorkersConfig(processes=0)) as cluster:
         (of_worker,) = cluster.client.run(periods_ms).values()
