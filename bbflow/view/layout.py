@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,8 @@ from bbflow.errors import StreamError
 from bbflow.operators.blocks import as_fill
 from bbflow.records import Block
 
+SMALL_BYTES = 4 << 20
+"""Chunks of less than that are joined: each costs Dask, and whoever computes, a task."""
 JOINED = 2**64 - 2
 """Length of the joined dimension in the shape of a joined array."""
 RANK = f"{OWN}rank"
@@ -41,6 +45,26 @@ class Piece:
     """Its shape there."""
 
 
+class Pieces(tuple[Piece, ...]):
+    """All pieces of a variable in one step."""
+
+    @cached_property
+    def _bounds(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """First index of each, and the one after its last; of shape (pieces, dimensions)."""
+        starts = np.array([piece.start for piece in self], "i8").reshape(len(self), -1)
+        return starts, starts + np.array([piece.count for piece in self], "i8").reshape(len(self), -1)
+
+    def within(self, region: Region) -> list[tuple[Piece, Region]]:
+        """Give the pieces that have any of a region, with what both have in common; few are looked at one by one."""
+        if not self:
+            return []
+        starts, ends = self._bounds
+        lows = np.maximum(starts, np.array([at.start for at in region], "i8"))
+        highs = np.minimum(ends, np.array([at.stop for at in region], "i8"))
+        there = np.flatnonzero((lows < highs).all(axis=1)).tolist()
+        return [(self[at], tuple(map(slice, lows[at].tolist(), highs[at].tolist()))) for at in there]
+
+
 @dataclass(frozen=True, slots=True)
 class Field:
     """An array variable over some steps."""
@@ -53,7 +77,7 @@ class Field:
     """Names of its dimensions, without time."""
     shape: tuple[int, ...]
     """Their lengths; the largest of all steps."""
-    steps: tuple[tuple[Piece, ...], ...]
+    steps: tuple[Pieces, ...]
     """For each step its pieces."""
     fill: Any
     """What stands where no rank has put a value."""
@@ -62,7 +86,10 @@ class Field:
 
     @property
     def chunks(self) -> tuple[tuple[int, ...], ...]:
-        """The blocks' own lengths in each dimension; whole dimensions if the blocks make no regular grid."""
+        """Lengths in each dimension: the blocks' own, or of small ones that lie beside each other together.
+
+        Whole dimensions if the blocks make no regular grid.
+        """
         pieces = next((pieces for pieces in self.steps if pieces), ())
         cuts = [
             sorted({0, size, *(p.start[axis] for p in pieces), *(p.start[axis] + p.count[axis] for p in pieces)})
@@ -70,7 +97,17 @@ class Field:
         ]
         lengths = tuple(tuple(end - begin for begin, end in pairwise(cut)) for cut in cuts)
         is_regular = np.prod([len(own) for own in lengths]) <= 2 * len(pieces)
-        return lengths if is_regular else tuple((size,) for size in self.shape)
+        return _joined(lengths, self.dtype.itemsize) if is_regular else tuple((size,) for size in self.shape)
+
+
+def _joined(lengths: tuple[tuple[int, ...], ...], itemsize: int) -> tuple[tuple[int, ...], ...]:
+    """Join small chunks with their neighbours, in the last dimension first."""
+    size, joined = itemsize * prod(max(own, default=0) for own in lengths), []
+    for own in reversed(lengths):
+        most = max(min(SMALL_BYTES // max(size, 1), len(own)), 1)
+        joined.append(tuple(sum(own[at : at + most]) for at in range(0, len(own), most)))
+        size *= most
+    return tuple(reversed(joined))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +177,9 @@ def _variable(
     whole = int(np.prod(shape, dtype=object))
     has_holes = any(sum(piece.block.points for piece in pieces) < whole for _, pieces in laid)
     fill = fill_of(attributes.fill_value(name), dtype)
-    return Field(name, dtype, _dims(name, kind, shape, attributes), shape, tuple(p for _, p in laid), fill, has_holes)
+    return Field(
+        name, dtype, _dims(name, kind, shape, attributes), shape, tuple(Pieces(p) for _, p in laid), fill, has_holes
+    )
 
 
 def _place(number: int, blocks: Sequence[PlacedBlock]) -> tuple[tuple[int, ...], tuple[Piece, ...]]:

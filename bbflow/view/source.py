@@ -1,12 +1,14 @@
 """Reading pieces of a variable: a view of the pool on its own host, else its bytes over the network."""
 
 import socket
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bbflow.errors import StreamError
+from bbflow.landing.contact import NodeAddress
 from bbflow.store.pool import read_block
 from bbflow.view.layout import Field, Piece, Region
 from bbflow.view.lease import Lease
@@ -60,34 +62,41 @@ class Source:
             Of the region's shape. A region within one block is a read-only view of the pool, without a copy, and
             keeps its step there as long as the array lives.
         """
-        pieces = [(piece, common) for piece in field.steps[index] if (common := _overlap(piece, region)) is not None]
+        pieces = field.steps[index].within(region)
         if len(pieces) == 1 and pieces[0][1] == region:
-            return self._part(pieces[0][0], region)
+            return _part(*pieces[0], *self._held(pieces))
         whole = np.full([at.stop - at.start for at in region], field.fill, field.dtype)
         self._fill(whole, region, pieces)
         return whole
 
     def read_into(self, target: Array, field: Field, index: int, region: Region) -> None:
         """Write a part of a variable in one step into an array, holes included."""
-        pieces = [(piece, common) for piece in field.steps[index] if (common := _overlap(piece, region)) is not None]
+        pieces = field.steps[index].within(region)
         if sum(_points(common) for _, common in pieces) < target.size:
             target[...] = field.fill
         self._fill(target, region, pieces)
 
-    def _fill(self, target: Array, region: Region, pieces: list[tuple[Piece, Region]]) -> None:
+    def _fill(self, target: Array, region: Region, pieces: Sequence[tuple[Piece, Region]]) -> None:
+        origin, held = tuple(at.start for at in region), self._held(pieces)
         for piece, common in pieces:
-            target[_within(common, tuple(at.start for at in region))] = self._part(piece, common)
+            target[_within(common, origin)] = _part(piece, common, *held)
 
-    def _part(self, piece: Piece, region: Region) -> Array:
+    def _held(self, pieces: Sequence[tuple[Piece, Region]]) -> tuple[Lease, dict[str, NodeAddress]]:
+        """Make sure that a step's pieces are still there; each node is asked once."""
         if self._closed:
             raise StreamError(f"the dataset of stream {self._stream!r} was closed: open it again")
         lease = self._lease or Lease(self._contact, self._stream)
-        node = lease.check(piece.node, piece.step)
-        inside = _within(region, piece.start)
-        if piece.block.file or node.host == socket.gethostname():
-            block = read_block(node.pool, piece.block).reshape(piece.count)
-            return np.asarray(_Held(block[inside], lease))
-        return _fetch(lease, piece, inside)
+        places = {(piece.node, piece.step) for piece, _ in pieces}
+        return lease, {node: lease.check(node, step) for node, step in places}
+
+
+def _part(piece: Piece, region: Region, lease: Lease, nodes: Mapping[str, NodeAddress]) -> Array:
+    """Give what a piece has of a region: on its own host as it lies there."""
+    node, inside = nodes[piece.node], _within(region, piece.start)
+    if piece.block.file or node.host == socket.gethostname():
+        block = read_block(node.pool, piece.block).reshape(piece.count)
+        return np.asarray(_Held(block[inside], lease))
+    return _fetch(lease, piece, inside)
 
 
 class _Held:
@@ -105,14 +114,6 @@ def _fetch(lease: Lease, piece: Piece, inside: Region) -> Array:
     offset = piece.block.offset + inside[0].start * row_bytes
     lease.get(piece.node, piece.step, offset, rows.reshape(-1).view(np.uint8).data)
     return rows[(slice(None), *inside[1:])]
-
-
-def _overlap(piece: Piece, region: Region) -> Region | None:
-    common = tuple(
-        slice(max(at, wanted.start), min(at + size, wanted.stop))
-        for at, size, wanted in zip(piece.start, piece.count, region, strict=True)
-    )
-    return common if all(at.start < at.stop for at in common) else None
 
 
 def _within(region: Region, origin: tuple[int, ...]) -> Region:
