@@ -10,7 +10,7 @@ from distributed import Future
 
 from bbflow.chunks import Chunk
 from bbflow.landing.contact import NodeAddress
-from bbflow.transit.folding.held import Held
+from bbflow.transit.folding.held import AlikeShards
 from bbflow.transit.folding.inherited import Inherited
 from bbflow.transit.folding.kept import Kept
 from bbflow.transit.folding.publish import FieldWork, hand_over
@@ -132,8 +132,8 @@ class Reducing:
         return futures
 
 
-def _by_node(states: Sequence[Held]) -> dict[str, list[Held]]:
-    nodes: dict[str, list[Held]] = {}
+def _by_node(states: Sequence[AlikeShards]) -> dict[str, list[AlikeShards]]:
+    nodes: dict[str, list[AlikeShards]] = {}
     for held in states:
         nodes.setdefault(held.node, []).append(held)
     return nodes

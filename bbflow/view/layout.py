@@ -45,7 +45,7 @@ class Piece:
     """Its shape there."""
 
 
-class Pieces(tuple[Piece, ...]):
+class StepPieces(tuple[Piece, ...]):
     """All pieces of a variable in one step."""
 
     @cached_property
@@ -77,7 +77,7 @@ class Field:
     """Names of its dimensions, without time."""
     shape: tuple[int, ...]
     """Their lengths; the largest of all steps."""
-    steps: tuple[Pieces, ...]
+    steps: tuple[StepPieces, ...]
     """For each step its pieces."""
     fill: Any
     """What stands where no rank has put a value."""
@@ -178,7 +178,7 @@ def _variable(
     has_holes = any(sum(piece.block.points for piece in pieces) < whole for _, pieces in laid)
     fill = fill_of(attributes.fill_value(name), dtype)
     return Field(
-        name, dtype, _dims(name, kind, shape, attributes), shape, tuple(Pieces(p) for _, p in laid), fill, has_holes
+        name, dtype, _dims(name, kind, shape, attributes), shape, tuple(StepPieces(p) for _, p in laid), fill, has_holes
     )
 
 

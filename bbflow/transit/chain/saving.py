@@ -20,7 +20,7 @@ from bbflow.operators.own.guard import collecting
 from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.chain.comparing import meaning_of
 from bbflow.transit.chain.saved import SavedArray, SavedField, SavedState, StateWriter
-from bbflow.transit.folding.held import Held
+from bbflow.transit.folding.held import AlikeShards
 from bbflow.transit.folding.inherited import Inherited, map_part, place_of, remainder
 from bbflow.transit.folding.inner import places_of
 from bbflow.transit.folding.inputs import Inputs
@@ -52,7 +52,7 @@ class SaveWork:
     """Where the node keeps states."""
     off: Mapping[str, str]
     """Users' operators that have failed, and are called no more."""
-    shards: tuple[Held, ...] = ()
+    shards: tuple[AlikeShards, ...] = ()
     """What is added."""
     shared: tuple[ShardState, ...] = ()
     """And those whose points others have too."""
@@ -129,7 +129,7 @@ def _add(work: SaveWork, wholes: Mapping[StateSlot, _Whole], shard: ShardState, 
                 _add_state(whole.fields, layout, shard.region, _state_of(layout, slot, places), shared=shared)
 
 
-def _add_alike(work: SaveWork, wholes: Mapping[StateSlot, _Whole], held: Held) -> None:
+def _add_alike(work: SaveWork, wholes: Mapping[StateSlot, _Whole], held: AlikeShards) -> None:
     """Add the states of some shards, whose points are nobody else's: of small ones that lie alike together."""
     for slot, whole in wholes.items():
         for part in together(work.diagnostic, held, _sources(slot, work.target.keys)):
@@ -203,7 +203,7 @@ def place_states(
     return offsets, begin
 
 
-def find_shared(states: Sequence[Held]) -> list[Array]:
+def find_shared(states: Sequence[AlikeShards]) -> list[Array]:
     """Say of each of some shards whether it has points in common with others: those of operators that need no order."""
     regions = [region for held in states for region in held.regions]
     shared = np.zeros(len(regions), bool)
@@ -351,7 +351,7 @@ class Saving:
         return {name: text for future in pending for name, text in future.result().items()}
 
     @cached_property
-    def _split(self) -> dict[str, list[tuple[Held, Array]]]:
+    def _split(self) -> dict[str, list[tuple[AlikeShards, Array]]]:
         """Diagnostic to its states, and which of them have points in common with others."""
         states = {key: self._kept.of(key) for key in self._diagnostics}
         return {key: list(zip(own, find_shared(own), strict=True)) for key, own in states.items()}

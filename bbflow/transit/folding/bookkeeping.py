@@ -16,7 +16,7 @@ from bbflow.records import Layout
 from bbflow.transit.folding.batches import Batch, OpenBatch
 from bbflow.transit.folding.counted import CountedFiles, CountedStates
 from bbflow.transit.folding.dates import StepDates
-from bbflow.transit.folding.held import Held
+from bbflow.transit.folding.held import AlikeShards
 from bbflow.transit.folding.inherited import Before, Inherited, Origins
 from bbflow.transit.folding.inputs import Inputs
 from bbflow.transit.folding.kept import Kept
@@ -234,7 +234,7 @@ class Folding:
     @property
     def kept(self) -> Kept:
         """What is kept now."""
-        states: dict[str, list[Held]] = {}
+        states: dict[str, list[AlikeShards]] = {}
         for held in sorted(self.states.held, key=lambda held: held.order):
             states.setdefault(held.diagnostic, []).append(held)
         return Kept(self.config, states, self.origins, dict(self.errors), self.timeline, self.last_number)

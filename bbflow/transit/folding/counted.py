@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 
-from bbflow.transit.folding.held import Held, hold
+from bbflow.transit.folding.held import AlikeShards, hold
 from bbflow.transit.folding.lanes import Lanes
 from bbflow.transit.folding.packing import Alike, Roster, count_of, held_of, pack, unpack
 from bbflow.transit.folding.shards import ShardKey, ShardState
@@ -47,7 +47,7 @@ class CountedStates(MutableMapping[ShardKey, ShardState]):
         return known is not None and count_of(*known) == len(roster)
 
     @property
-    def held(self) -> Iterator[Held]:
+    def held(self) -> Iterator[AlikeShards]:
         """All of them by field, those that are alike together."""
         for roster, alike in self._packed.values():
             yield from held_of(roster, alike)

@@ -48,7 +48,7 @@ class Columns:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Held:
+class AlikeShards:
     """Shards of one field on one node whose states are alike."""
 
     node: str
@@ -86,16 +86,16 @@ class Held:
             for start, count, region, offsets in rows
         ]
 
-    def chosen(self, rows: Array) -> "Held":
+    def chosen(self, rows: Array) -> "AlikeShards":
         """Give some of them."""
-        return Held(self.node, self.diagnostic, self.like, self.columns.chosen(rows))
+        return AlikeShards(self.node, self.diagnostic, self.like, self.columns.chosen(rows))
 
 
 def _tuples(rows: Array) -> list[tuple[int, ...]]:
     return list(map(tuple, rows.tolist()))
 
 
-def hold(states: Iterable[ShardState]) -> list[Held]:
+def hold(states: Iterable[ShardState]) -> list[AlikeShards]:
     """Put the states together that are alike, in the order in which the first of them come."""
     found: dict[Any, tuple[ShardState, list[Member]]] = {}
     for state in states:
@@ -106,7 +106,8 @@ def hold(states: Iterable[ShardState]) -> list[Held]:
         kind = state.key.node, state.key.diagnostic, len(state.key.count), told(like)
         found.setdefault(kind, (like, []))[1].append((state.key, state.region, offsets))
     return [
-        Held(node, diagnostic, like, Columns.of(members)) for (node, diagnostic, *_), (like, members) in found.items()
+        AlikeShards(node, diagnostic, like, Columns.of(members))
+        for (node, diagnostic, *_), (like, members) in found.items()
     ]
 
 

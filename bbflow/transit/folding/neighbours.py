@@ -18,7 +18,7 @@ GATHERED_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class Neighbours:
     """Shards whose regions follow each other along the first dimension, at even distances in their files."""
 
     at: int
@@ -29,7 +29,7 @@ class Run:
     """Bytes from one's states to the next one's; of one alone it means nothing."""
 
 
-def neighbours(layout: StateLayout, shape: tuple[int, ...], firsts: Array, offsets: Array) -> Iterator[Run]:
+def neighbours(layout: StateLayout, shape: tuple[int, ...], firsts: Array, offsets: Array) -> Iterator[Neighbours]:
     """Put shards together that follow each other.
 
     Parameters
@@ -44,7 +44,7 @@ def neighbours(layout: StateLayout, shape: tuple[int, ...], firsts: Array, offse
         For each the first byte of its states in their files; of shape (shards,).
     """
     if not layout.commutes or layout.nbytes > SMALL_BYTES or not shape:
-        yield from (Run(at, 1, 0) for at in range(len(firsts)))
+        yield from (Neighbours(at, 1, 0) for at in range(len(firsts)))
         return
     most = max(GATHERED_BYTES // max(layout.nbytes, 1), 1)
     ordered = np.lexsort((firsts[:, 0], *firsts[:, :0:-1].T))  # by the last key first: the others, then the first one
@@ -55,10 +55,10 @@ def neighbours(layout: StateLayout, shape: tuple[int, ...], firsts: Array, offse
     for begin, end in zip(begins, [*begins[1:], len(ordered)], strict=True):
         for at in range(begin, end, most):
             length = min(most, end - at)
-            yield Run(int(ordered[at]), length, int(strides[at]) if length > 1 else 0)
+            yield Neighbours(int(ordered[at]), length, int(strides[at]) if length > 1 else 0)
 
 
-def gather(layout: StateLayout, place: StatePlace, run: Run) -> np.ndarray[Any, np.dtype[np.uint8]]:
+def gather(layout: StateLayout, place: StatePlace, run: Neighbours) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """Copy one state of each of some neighbours into a state of all their points.
 
     Parameters

@@ -14,7 +14,7 @@ import msgpack
 import numpy as np
 
 from bbflow.operators.family import Array
-from bbflow.transit.folding.held import Columns, Held, Member, placed, stripped, told
+from bbflow.transit.folding.held import AlikeShards, Columns, Member, placed, stripped, told
 from bbflow.transit.folding.shards import ShardKey, ShardState
 
 
@@ -141,13 +141,13 @@ def unpack(roster: Roster, alike: Iterable[Alike], wanted: Collection[int] | Non
     return found
 
 
-def held_of(roster: Roster, alike: Iterable[Alike]) -> Iterator[Held]:
+def held_of(roster: Roster, alike: Iterable[Alike]) -> Iterator[AlikeShards]:
     """Give the states of each field."""
     for item in alike:
         marked = np.full(len(roster), item.members is None)
         marked[list(item.members or ())] = True
         for diagnostic, (positions, columns) in roster.fields.items():
-            held = Held(roster.node, diagnostic, item.like, columns)
+            held = AlikeShards(roster.node, diagnostic, item.like, columns)
             if (own := marked[positions]).all():
                 yield held
             elif own.any():

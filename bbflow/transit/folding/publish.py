@@ -11,7 +11,7 @@ from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.family import Array
 from bbflow.operators.own.guard import collecting
 from bbflow.transit.folding.finish import Finishing
-from bbflow.transit.folding.held import Held
+from bbflow.transit.folding.held import AlikeShards
 from bbflow.transit.folding.inherited import Inherited
 from bbflow.transit.folding.reduce import Partial, ReducedSpan, layout_of_part, partials_of, remainder_of
 
@@ -26,7 +26,7 @@ class FieldWork:
     """Of the field."""
     span: ReducedSpan
     """Which span."""
-    shards: tuple[Held, ...]
+    shards: tuple[AlikeShards, ...]
     """Its states on this node; their regions may overlap."""
     order: int
     """The node's place among all."""

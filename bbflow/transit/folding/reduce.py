@@ -12,7 +12,7 @@ from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.family import Array
 from bbflow.operators.fold import fold_tiles
 from bbflow.operators.windows import Window
-from bbflow.transit.folding.held import Held
+from bbflow.transit.folding.held import AlikeShards
 from bbflow.transit.folding.inherited import Inherited, remainder
 from bbflow.transit.folding.inner import inner_step, places_of
 from bbflow.transit.folding.layouts import by_region, layout_of
@@ -88,7 +88,9 @@ def partial_of(diagnostic: Diagnostic, span: ReducedSpan, shard: ShardState, ord
     return Partial(shard.start, shard.count, shard.dtype, tuple(states), order)
 
 
-def partials_of(diagnostic: Diagnostic, span: ReducedSpan, shards: Iterable[Held], order: int) -> Iterator[Partial]:
+def partials_of(
+    diagnostic: Diagnostic, span: ReducedSpan, shards: Iterable[AlikeShards], order: int
+) -> Iterator[Partial]:
     """Give what some shards have of a window's span: each by itself, or small ones that lie alike together."""
     for held in shards:
         if span.inner_ends:
@@ -98,7 +100,7 @@ def partials_of(diagnostic: Diagnostic, span: ReducedSpan, shards: Iterable[Held
             yield from together(diagnostic, held, [*slots_of(OUTER, span.window, span.keys), *base], order)
 
 
-def together(diagnostic: Diagnostic, held: Held, slots: list[StateSlot], order: int = 0) -> Iterator[Partial]:
+def together(diagnostic: Diagnostic, held: AlikeShards, slots: list[StateSlot], order: int = 0) -> Iterator[Partial]:
     """Give what some shards have: small ones that lie alike together; one alone is only mapped.
 
     Parameters
