@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bbflow.mount.mounting import PROGRAM, is_mounted
+from bbflow.mount.mounting import DEAD, PROGRAM, is_mounted
 
 BOUND_S = 120
 
@@ -86,11 +86,27 @@ class Mounts:
         return self
 
     def __exit__(self, *_):
-        for name in list(self._running):
-            assert self.end(name) == 0
-        for where in self._directory.iterdir():
-            if is_mounted(where):
-                subprocess.run(["umount", "--lazy", where], check=True)
+        try:
+            for name in list(self._running):
+                assert self.end(name) == 0
+        finally:
+            for process in self._running.values():
+                process.kill()
+            for where in self._directory.iterdir():
+                if is_mounted(where):
+                    unmount(where)
+
+
+def unmount(where):
+    subprocess.run(["umount", "--lazy", where], check=True)
+
+
+def unmount_dead(directory):
+    """Unmount what a run of tests that was killed has left below a directory: nobody could clear it away."""
+    for each in psutil.disk_partitions(all=True):
+        where = Path(each.mountpoint)
+        if each.fstype == "fuse.bbflow" and where.is_relative_to(directory) and errno_of(os.stat, where) in DEAD:
+            unmount(where)
 
 
 def in_another_process(program, *words, **options):
