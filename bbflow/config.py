@@ -1,6 +1,8 @@
 """The configuration of a run: what stands in CONFIG.yml, checked in full before anything starts."""
 
+import math
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
@@ -10,7 +12,8 @@ import yaml
 
 from bbflow.errors import ConfigError, nearest
 from bbflow.operators.diagnostic import Diagnostic, parse_diagnostics
-from bbflow.operators.readers import flag, one_of
+from bbflow.operators.readers import flag, number, one_of
+from bbflow.operators.windows.calendars import Clock
 from bbflow.operators.windows.spans import Run, StepsSpan
 from bbflow.origin import look_in
 from bbflow.units import parse_bytes, parse_capacity
@@ -176,7 +179,7 @@ def load_config(path: Path) -> Config:
         content = yaml.safe_load(path.read_text())
     except OSError as error:
         raise ConfigError(f"can't read {path}: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError) as error:  # such as text that isn't UTF-8, or 30 February
         raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
     look_in(str(path.resolve().parent))
     try:
@@ -213,12 +216,12 @@ def parse_config(content: Any) -> Config:
             capacity=parse_capacity,
             state_capacity=parse_bytes,
             directory=Path,
-            back_s=float,
+            back_s=_seconds,
         ),
         workers=_parse_workers(content.get("workers"), diagnostics.values()),
         netcdf=_as(flag, content.get("netcdf") or False, "netcdf"),
-        open_timeout_s=_as(float, content.get("open_timeout_s", 600.0), "open_timeout_s"),
-        safe_every_s=_as(float, content.get("safe_every_s", 300.0), "safe_every_s"),
+        open_timeout_s=_as(_seconds, content.get("open_timeout_s", 600.0), "open_timeout_s"),
+        safe_every_s=_as(_seconds, content.get("safe_every_s", 300.0), "safe_every_s"),
         on_failure=_as(one_of("continue", "stop"), content.get("on_failure") or "continue", "on_failure"),
         continued=_as(Path, content["continue"], "continue") if content.get("continue") else None,
         content={"operators": content["operators"], "windows": windows},
@@ -236,11 +239,22 @@ def _parse_time(content: Any) -> TimeConfig:
         variable=str,
         units=str,
         calendar=str,
-        interval=float,
+        interval=_interval,
         late=one_of("skip", "error"),
     )
+    _as(_check_clock, time, "time")
     given = {key for key, value in (content or {}).items() if value is not None}
     return replace(time, by="time") if given & {"variable", "units", "calendar"} and "by" not in given else time
+
+
+def _check_clock(time: TimeConfig) -> None:
+    """See that calendar and units can be read; a stream may tell the calendar that has the units' date."""
+    units = time.units or "days since 2000-01-01"
+    if time.calendar is None:
+        with suppress(ConfigError):
+            Clock(units, "360_day")  # has what the standard one hasn't: 30 February, and months as units
+            return
+    Clock(units, time.calendar or "standard")
 
 
 def _parse_workers(content: Any, diagnostics: Iterable[Diagnostic]) -> WorkersConfig:
@@ -311,6 +325,23 @@ def _whole(value: Any, least: int = 1) -> int:
     if number < least or (isinstance(value, float) and value != number):
         raise ConfigError(f"{value!r} must be a whole number, {least} or more")
     return number
+
+
+def _seconds(value: Any) -> float:
+    try:
+        read = float(value)
+    except (TypeError, ValueError):
+        read = math.nan
+    if not read >= 0:
+        raise ConfigError(f"{value!r} must be a number of seconds, 0 or more")
+    return read
+
+
+def _interval(value: Any) -> float:
+    read = number(value)
+    if read <= 0:
+        raise ConfigError(f"{value!r} must be a number above 0")
+    return read
 
 
 def _names(value: Any) -> tuple[str, ...] | None:

@@ -71,7 +71,19 @@ def test_a_stream_and_its_operators_are_enough():
             "the window month is cut differently elsewhere",
         ),
         ({"time": {"calendarr": "noleap"}}, "time: unknown key 'calendarr'; did you mean 'calendar'?"),
-        ({"open_timeout_s": "soon"}, "open_timeout_s: 'soon' can't be read as float"),
+        ({"open_timeout_s": "soon"}, "open_timeout_s: 'soon' must be a number of seconds, 0 or more"),
+        ({"open_timeout_s": float("nan")}, "open_timeout_s: nan must be a number of seconds"),
+        ({"safe_every_s": -5}, "safe_every_s: -5 must be a number of seconds"),
+        ({"nodes": {"back_s": -1}}, "nodes: back_s: -1 must be a number of seconds"),
+        ({"time": {"interval": 0}}, "time: interval: 0 must be a number above 0"),
+        ({"time": {"interval": float("nan")}}, "time: interval: nan is not a finite number"),
+        ({"time": {"calendar": "gregorain"}}, "time: unknown calendar 'gregorain'; did you mean 'gregorian'?"),
+        ({"time": {"units": "days"}}, "time: time units 'days' name no reference date"),
+        (
+            {"time": {"units": "days since 2001-02-29", "calendar": "noleap"}},
+            "time: time units 'days since 2001-02-29' can't be read in the calendar 'noleap'",
+        ),
+        ({"time": {"units": "years since 2000-01-01"}}, "can't be read in the calendar 'standard'"),
     ],
 )
 def test_what_is_wrong_is_named_with_what_would_be_right(change, says):
@@ -91,6 +103,7 @@ def test_a_configuration_that_is_no_map_is_refused(content):
         (b"stream: [", "is not valid YAML: .* line 1"),
         (b"\xff\xfe\x00bad", "is not valid YAML"),
         (b"stream: a\nstreem: b", "analysis.yml: the configuration: unknown key 'streem'"),
+        (b"stream: a\nwindows: [{days: {count: 5, since: 2001-02-30}}]", "is not valid YAML: day is out of range"),
         (b"!!python/object:os.system {}", "is not valid YAML"),
     ],
 )
@@ -136,6 +149,11 @@ def test_time_is_told_by_steps_if_the_configuration_says_so_or_nothing():
     assert parse_config(SMALL | {"time": {"interval": 2}}).time.by == "either"
     assert parse_config(SMALL | {"time": {"variable": "t"}}).time.by == "time"
     assert parse_config(SMALL | {"nodes": None, "output": None}).output == Path("bbflow-out")
+
+
+@pytest.mark.parametrize("units", ["days since 2001-02-30", "months since 2000-01-01", "days since 2000-01-31"])
+def test_units_are_taken_if_any_calendar_that_the_stream_may_have_can_read_them(units):
+    assert parse_config(SMALL | {"time": {"units": units}}).time.units == units
 
 
 def test_the_catalog_can_be_read():

@@ -24,6 +24,7 @@ from bbflow.errors import BbflowError, CapacityError, ConfigError
 from bbflow.landing.certificate import certificate_of
 from bbflow.landing.client import status_of
 from bbflow.landing.contact import read_contact
+from bbflow.transit.policy import check_policy
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,11 +41,25 @@ def run(options: argparse.Namespace) -> int:
     found = [Finding(FINE, "configuration", f"{options.config} can be read")]
     config = configured(options)
     found += check_engine()
+    found += check_before(config)
     found += check_xml(options.xml, config) if options.xml else []
     found += check_run(config, options.contact, options.scheduler)
     for item in found:
         print(item)
     return os.EX_USAGE if any(item.kind == WRONG for item in found) else 0
+
+
+def check_before(config: Config) -> list[Finding]:
+    """See that the drain's policy is known, and that the run can go on from the one before it."""
+    try:
+        check_policy(config.raw)
+        if config.continued is None:
+            return []
+        from bbflow.transit.chain.taking_over import check_continued  # late: 'bbflow run' comes this way, too
+
+        return [Finding(FINE, "continue", f"goes on from {check_continued(config, config.continued).path}")]
+    except BbflowError as error:
+        return [Finding(WRONG, "configuration", str(error))]
 
 
 def check_engine() -> list[Finding]:

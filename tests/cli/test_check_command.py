@@ -85,6 +85,15 @@ def test_windows_that_need_dates_are_refused_where_steps_are_counted(bbflow, wri
     assert "the window month needs dates" in bbflow("check", config, code=os.EX_USAGE)
 
 
+def test_a_policy_or_a_state_that_a_run_would_refuse_is_named(bbflow, written, tmp_path):
+    config, *_ = written(raw={"policy": "full-dely"})
+    assert "did you mean 'full-delay'?" in bbflow("check", config, code=os.EX_USAGE)
+    config, *_ = written(**{"continue": str(tmp_path / "none")})
+    assert f"can't read the state {tmp_path / 'none'}" in bbflow("check", config, code=os.EX_USAGE)
+    config, *_ = written()
+    assert "can't read the state" in bbflow("check", config, "--continue", tmp_path, code=os.EX_USAGE)
+
+
 def test_nodes_and_dask_that_are_there_are_asked(bbflow, written, tmp_path, monkeypatch):
     config, *_ = written()
     monkeypatch.setattr(cluster, "CONNECT_TIMEOUT_S", 0.1)
