@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from bbflow.cli.node import add_files_arguments, add_listen_arguments, files_options, listen_options
-from bbflow.errors import NodeError
+from bbflow.errors import ConfigError, NodeError
 from bbflow.landing.contact import remove_scheduler_file
 from bbflow.landing.embedded import (
     DEFAULT_DIRECTORY,
@@ -46,6 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
+    if min(options.nodes, options.threads) < 1:
+        raise ConfigError("--nodes and --threads must be 1 or more")
     if options.files:
         _check_storage(options.files.rstrip("/"))
     root = make_root(options.directory)

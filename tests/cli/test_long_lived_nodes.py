@@ -50,6 +50,13 @@ def writer(directory):
     return [sys.executable, directory / "writer.py", directory / "weather.xml"]
 
 
+@pytest.mark.parametrize("words", [["--nodes", "0"], ["--nodes", "-1"], ["--threads", "0"]])
+def test_no_nodes_at_all_are_refused(tmp_path, capsys, words):
+    assert main(["up", "--contact", str(tmp_path / "contact.json"), *words]) == os.EX_USAGE
+    assert "--nodes and --threads must be 1 or more" in capsys.readouterr().err
+    assert not (tmp_path / "contact.json").exists()
+
+
 def test_nodes_serve_one_run_after_the_other(up, tmp_path):
     contact, scheduler = up
     config = write_config(tmp_path)
