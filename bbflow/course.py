@@ -75,6 +75,11 @@ class Interrupted:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamForgotten:
+    """The nodes have forgotten the stream before a rescue was started, which would wait for ever for it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Start:
     """Start the process beside the simulation."""
 
@@ -110,7 +115,7 @@ class Hurry:
     """Start at once what waits for its time."""
 
 
-Event = Ended | SimulationEnded | Interrupted
+Event = Ended | SimulationEnded | Interrupted | StreamForgotten
 Action = Start | Say | StopSimulation | StopPart | Hurry
 
 
@@ -145,6 +150,9 @@ class Course:
                 return replace(self, simulation_ended=True, fruitless=0), (Hurry(),)
             case Interrupted():
                 return replace(self, interrupts=self.interrupts + 1)._interrupted()
+            case StreamForgotten():
+                done = replace(self, part=Part.NONE)  # the analysis came to its end before the user's second word did
+                return replace(done, keeping=KeepsRun.RESULTS, failure="") if self.interrupts else done, ()
             case Ended(code, forgotten=True) if self.part is Part.FINISH and code in DONE:
                 # The analysis before it had come to its end: a rescue would wait for ever for a stream that is gone.
                 return replace(self, part=Part.NONE, keeping=KeepsRun.RESULTS, failure=""), ()
@@ -195,7 +203,8 @@ class Course:
         part = Part.FINISH if self.step >= 0 else Part.RESCUE
         rescuing = replace(self, part=part, fruitless=0, step=-1, keeping=KeepsRun.RESCUED, failure=failure)
         stops = self.on_failure == STOP and not self.simulation_ended
-        goes_on = "" if self.simulation_ended else "the simulation is ended; " if stops else "the simulation goes on; "
+        goes_on = "the simulation is ended; " if stops else "the simulation goes on; "
+        goes_on = "" if self.simulation_ended or self.interrupts else goes_on
         said = Say(f"{failure} and is given up: {goes_on}what isn't folded is rescued to rescued/raw.zarr")
         return rescuing, (said, *((StopSimulation(),) if stops else ()), Start(part))
 

@@ -25,6 +25,7 @@ from bbflow.course import (
     Start,
     StopPart,
     StopSimulation,
+    StreamForgotten,
     exit_code,
 )
 from bbflow.errors import BbflowError, ConfigError, StreamError, describe_end
@@ -202,7 +203,10 @@ class Supervisor:
             return
         part, due_s = self._due
         late_s = time.monotonic() - due_s
-        if late_s >= 0 and (answered or late_s > self._node_back_s):
+        if part is Part.RESCUE and answered and self._forgotten:
+            self._due = None
+            self._take(StreamForgotten())
+        elif late_s >= 0 and (answered or late_s > self._node_back_s):
             self._due = None
             for name in sorted(self._silent - self._lost):
                 self._take_as_lost(name)

@@ -19,6 +19,7 @@ from bbflow.course import (
     Start,
     StopPart,
     StopSimulation,
+    StreamForgotten,
 )
 
 KILLED = -signal.SIGKILL
@@ -86,6 +87,19 @@ def test_what_was_published_before_the_nodes_forgot_the_stream_leaves_nothing_to
     assert course.part is Part.FINISH
     course, actions = go(course, Ended(INCOMPLETE, -1, forgotten=True))
     assert (course.part, course.keeping, actions) == (Part.NONE, KeepsRun.RESULTS, [])
+
+
+def test_an_analysis_that_ends_while_the_user_interrupts_it_leaves_nothing_to_rescue():
+    course, actions = go(Course(), Interrupted(), Interrupted())
+    assert actions[-1] == Start(Part.RESCUE)
+    course, actions = go(course, StreamForgotten())
+    assert (course.part, course.keeping, course.failure, actions) == (Part.NONE, KeepsRun.RESULTS, "", [])
+
+
+def test_a_rescue_of_what_no_node_knows_is_not_begun():
+    course, _ = go(Course(), Ended(os.EX_DATAERR, -1))
+    course, actions = go(course, StreamForgotten())
+    assert (course.part, course.keeping, actions) == (Part.NONE, KeepsRun.RESCUED, [])
 
 
 def test_tries_without_progress_come_more_and_more_slowly():

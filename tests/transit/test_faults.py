@@ -11,6 +11,7 @@ import pytest
 import xarray as xr
 
 from bbflow.course import INCOMPLETE
+from testsupport.waiting import until
 
 STEPS = 130
 
@@ -56,8 +57,8 @@ def command_of(process):
         return ""
 
 
-def finish(process):
-    said, _ = process.communicate(timeout=300)
+def finish(process, timeout=300):
+    said, _ = process.communicate(timeout=timeout)
     return process.returncode, said
 
 
@@ -114,6 +115,18 @@ def test_an_interrupt_leaves_no_process_and_no_shared_memory(program, tmp_path):
     assert any(name.startswith("bbflow-") for name in seen)
     assert not mainjob.left_behind(seen)
     assert xr.open_zarr(tmp_path / "out" / "results.zarr").attrs["bbflow_status"] == "incomplete"
+
+
+def test_a_second_interrupt_at_the_very_end_of_the_analysis_ends_the_run(program, tmp_path):
+    config = mainjob.write_config(tmp_path, workers={"processes": 0})
+    process = mainjob.start_run(config, mainjob.simulation(program, 1, 100_000))
+    wait_for_folds(tmp_path / "out", 2)
+    process.send_signal(signal.SIGINT)
+    until((tmp_path / "out" / "state.bbflow").exists, "the saved state, which comes last")
+    process.send_signal(signal.SIGINT)
+    code, said = finish(process, timeout=60)
+    assert code == 130, said
+    assert "the simulation goes on" not in said
 
 
 def test_a_killed_run_leaves_no_process_and_no_pool(program, tmp_path):
