@@ -5,6 +5,7 @@
 #include "SelectionOf.h"
 
 #include <stdexcept>
+#include <string>
 
 namespace bbflow
 {
@@ -24,6 +25,22 @@ std::vector<T> Gather(const adios2::core::Selection &selection, const adios2::Di
     runs.Copy(reinterpret_cast<const char *>(values + runs.SourceBegin()),
               reinterpret_cast<char *>(gathered.data()), sizeof(T));
     return gathered;
+}
+
+/** A block that isn't in its array would end the analysis, and be seen in part by readers. */
+void CheckInShape(const BlockForm &form)
+{
+    for (size_t d = 0; d < form.Shape.size(); ++d)
+    {
+        const size_t start = form.Start[d], count = form.Count[d], length = form.Shape[d];
+        if (count > length || start > length - count)
+        {
+            throw std::invalid_argument(
+                "bbflow: a block of " + form.Name + " is not in its shape: along dimension " +
+                std::to_string(d) + " it has start " + std::to_string(start) + " and count " +
+                std::to_string(count) + ", but the shape's length is " + std::to_string(length));
+        }
+    }
 }
 
 } // end empty namespace
@@ -97,6 +114,10 @@ void Writer::Put(const adios2::Variable<T> &variable, const T *values, const Whe
     {
         if (elements > 0)
         {
+            if (kind == adios2::ShapeID::GlobalArray)
+            {
+                CheckInShape(block.Form);
+            }
             block.Bytes = elements * sizeof(T);
             block.Look = MakeScan<T>();
             const adios2::core::Selection selection = SelectionOf(variable);

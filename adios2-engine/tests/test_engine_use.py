@@ -39,6 +39,27 @@ def test_a_global_array_without_a_selection_is_refused(node, programs, tmp_path)
     assert "field" in done.stderr
 
 
+@pytest.mark.parametrize(("start", "count"), [([2, 1], [2, 2]), ([1, 1], [1, 3])])
+def test_a_block_that_is_not_in_its_array_is_refused(node, tmp_path, start, count):
+    code = f"""
+with adios2.Stream(io, "out", "w") as s:
+    s.begin_step()
+    s.write("field", np.ones({count}), [3, 3], {start}, {count})
+"""
+    returncode, said = run_writer(node.contact, code, write_config(tmp_path))
+    assert returncode != 0
+    assert f"a block of field is not in its shape: along dimension {int(start[0] + count[0] <= 3)} it has start" in said
+
+
+def test_an_empty_block_may_begin_at_the_end_of_its_array(node, tmp_path):
+    code = """
+with adios2.Stream(io, "out", "w") as s:
+    s.begin_step()
+    s.write("field", np.ones((0, 3)), [3, 3], [3, 0], [0, 3])
+"""
+    write(node.contact, code, write_config(tmp_path))
+
+
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
