@@ -78,7 +78,7 @@ class BbflowBackend(BackendEntrypoint):
         wanted = 0 if wait is False else int(wait)
         opening.wait(lambda now: wait is not True and len(now.steps) >= wanted, timeout_s)
         if not opening.steps:
-            raise StreamError(_why_empty(opening, name, contact))
+            raise StreamError(_why_empty(opening, name, contact, after))
         dropped = {drop_variables} if isinstance(drop_variables, str) else set(drop_variables or ())
         dataset = dataset_of(opening, Source(contact, name, opening.lease), name, time, dropped)
         return _with_own_names(xr.decode_cf(dataset, **decoding))
@@ -201,12 +201,14 @@ def _only_stream(contact: Path) -> str:
     raise StreamError(f"which stream? The nodes of {contact} have {', '.join(names) or 'none yet'}: give stream=NAME")
 
 
-def _why_empty(opening: Opening, stream: str, contact: Path) -> str:
+def _why_empty(opening: Opening, stream: str, contact: Path, after: int) -> str:
     status = opening.view.status
     if status == "expected":
         names = stream_names(contact)
         hint = f" ({nearest(stream, names)})" if names else ""
         return f"nobody has written stream {stream!r} yet{hint}: give wait=1 to wait for its first step"
+    if opening.view.ended and after >= 0:
+        return f"stream {stream!r} is {status}, and its nodes hold no step above {after}"
     if opening.view.ended:
         return f"stream {stream!r} is {status}, and its nodes hold no step of it any more: see the analysis' results"
     return f"stream {stream!r} has no complete step on its nodes now: give wait=1 to wait for one"

@@ -2,6 +2,7 @@ import gc
 import subprocess
 import sys
 from contextlib import closing
+from pathlib import Path
 
 import numpy as np
 import programs
@@ -95,6 +96,22 @@ def test_a_dataset_that_waits_sees_the_steps_that_are_written_meanwhile(two_node
         dataset = opened(two_nodes, wait=True)
         assert finish(job) == (0, "")
     assert (dataset.tas.values == expected_steps()).all()
+
+
+def test_the_loop_of_the_docs_follows_a_run_to_its_end(two_nodes, tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "view.md").read_text()
+    loop = page.partition("open the next ones:\n\n```python\n")[2].partition("```")[0].replace('"climate"', '"model"')
+    loop = loop.replace('"contact.json"', repr(str(two_nodes.contact)))
+    follow = [sys.executable, "-u", "-c", f"import xarray as xr\n{loop}"]
+    with (
+        running(follow) as follower,
+        writing(two_nodes.contact, programs.STEP_BY_STEP, write_config(tmp_path)) as job,
+    ):
+        for step in range(4):  # the stream is still open when the last one is seen
+            assert follower.stdout.readline().endswith(f" {100 * step + 4.5}\n")
+            (tmp_path / f"go.{step}.0").touch()
+        assert finish(job) == (0, "")
+        assert finish(follower) == (0, "stream 'model' is closed, and its nodes hold no step above 3\n")
 
 
 def test_a_step_that_one_rank_has_not_committed_is_not_seen(two_nodes, opened, tmp_path):
