@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 from msgspec import Raw, Struct
 from msgspec.structs import replace
@@ -98,7 +98,7 @@ class Call(Generic[R_co]):
     begun: int = 0
     """How many files it was about when it came."""
 
-    def wait(self, key: Key, error: OSError, timeout_s: float, now_s: float) -> None:
+    def wait(self, key: Key, error: OSError, timeout_s: float, now_s: float) -> NoReturn:
         """Let the request be tried again when something has happened.
 
         Raises

@@ -321,9 +321,12 @@ class FileOpening:
 
     def _room(self, call: Call[GrantRequest]) -> GrantReply:
         name, size = call.asked.node, pages(call.asked.bytes)
-        node = self._core.nodes.get(name)
-        if node is None or size <= 0:
+        if size <= 0:
             raise OSError(errno.EINVAL, f"no room of {size} bytes on {name!r}")
+        node = self._core.nodes.get(name)
+        if node is None or not node.most_bytes:  # this master was just started
+            error = OSError(errno.EHOSTDOWN, f"IOnode {name} is away")
+            call.wait(("node", name), error, self._core.options.node_loss_s, self._core.clock())
         if size > node.most_bytes:
             raise OSError(errno.ENOSPC, f"{size} bytes are more than all of IOnode {name} ({node.most_bytes})")
         if size > node.free_bytes:

@@ -219,3 +219,13 @@ def test_a_host_that_stands_still_holds_others_up_for_its_lease_only(servers):
     client.mkdir("/d")  # metadata doesn't need the node
     servers.processes["master-io0"][0].send_signal(signal.SIGCONT)
     assert client.read("/f") == b"1"
+
+
+def test_who_asks_for_room_before_a_new_masters_nodes_are_back_waits_for_them(servers):
+    client = servers.start(storage=False)
+    with client.open("/f", "w") as file:
+        servers.kill("master-io0")
+        servers.restart("master")
+        servers.spawn(*servers.processes["master-io0"][1])
+        file.pwrite(b"new", 0)
+    assert client.read("/f") == b"new"
