@@ -114,6 +114,7 @@ class Committing:
     def new_version(self, call: AnyCall, inode: Inode, pieces: Pieces, size: int, version: int) -> None:
         """Let a file have another version; what needs the one before keeps it."""
         core = self._core
+        core.stop_filling(inode)
         core.replace(inode, pieces)
         inode.size, inode.version, inode.expected, inode.lost = size, version, False, False
         inode.ctime_ns = inode.mtime_ns = core.now_ns()

@@ -306,6 +306,12 @@ class Core:
 
         self.command(node.name, DropCommand(keys=tuple(keys)), gone)
 
+    def stop_filling(self, inode: Inode) -> None:
+        """Wait no more for a file's bytes from the shared storage: it has others now."""
+        if self.filling.pop(inode.ino, None) is not None:
+            inode.filling = False
+            self.happened("filled", inode.ino)
+
     def replace(self, inode: Inode, pieces: Pieces) -> None:
         """Let a file have other pieces; those of before go once nobody needs them."""
         kept = set(keys_of(pieces))

@@ -183,8 +183,8 @@ class Scanning:
         inode.size, inode.facts, inode.stored_path = facts[0], facts, path
         inode.version = inode.stored_version = core.number()
         inode.mtime_ns, inode.ctime_ns, inode.stored_s = int(mtime_s * 1e9), core.now_ns(), core.clock()
-        core.filling.pop(inode.ino, None)
-        inode.filling, inode.scratch = False, False
+        core.stop_filling(inode)
+        inode.scratch = False
         core.drop(keys_of(pieces))
         core.stored[path] = inode.ino
         core.save(inode)
