@@ -6,7 +6,7 @@ from contextlib import suppress
 from bbflow.errors import ProtocolError
 from bbflow.files.core import Answers, AnyCall, Call, Core, Deferred
 from bbflow.files.database import WriterRow
-from bbflow.files.inodes import Inode, Pieces, check_size, places_of
+from bbflow.files.inodes import Inode, Pieces, check_size
 from bbflow.files.permissions import mode_after_write
 from bbflow.files.replicas import Replicas
 from bbflow.files.replies import CommitReply
@@ -43,16 +43,17 @@ class Committing:
         inode, size, pieces = handle.inode, call.asked.size, call.asked.pieces
         if not handle.version:
             raise OSError(errno.EBADF, f"{inode.name!r} isn't open for writing")
+        _check_base(handle, pieces)
         self._check_pieces(handle, pieces, size)
-        added = delta(self._places(inode, handle.pieces), self._places(inode, pieces))
+        added = delta(handle.layout.places(handle.pieces), handle.layout.places(pieces))
         self._check_room(call, added)
         new = [
             (index, pieces[index])
             for index in range(len(pieces))
             if pieces[index][0] and pieces[index] not in handle.pieces[index : index + 1]
         ]
-        if inode.replicas > 1 and new:
-            self._replicas.copy(inode, new, lambda: self._count_later(call, handle, added))
+        if handle.layout.replicas > 1 and new:
+            self._replicas.copy(handle, new, lambda: self._count_later(call, handle, added))
             raise Deferred
         return self._count(call, handle, added)
 
@@ -64,10 +65,11 @@ class Committing:
     def _count(self, call: Call[CommitFileRequest], handle: Handle, added: dict[str, int]) -> CommitReply:
         """Let a version count, now that its bytes are where they belong."""
         core, inode, asked, pieces = self._core, handle.inode, call.asked, call.asked.pieces
-        self._spend(call.session, inode, pieces, added)
+        self._spend(call.session, handle, pieces, added)
         inode.is_cut = is_cut(handle.pieces, pieces, was=inode.is_cut)
         core.sessions.pin(pieces)
         before, handle.pieces = handle.pieces, pieces
+        inode.layout, handle.is_cut_off = handle.layout, False
         self.new_version(call, inode, pieces, asked.size, handle.version)
         core.unpin(before, inode)
         inode.mtime_ns = inode.mtime_ns if asked.mtime_ns is None else asked.mtime_ns
@@ -82,18 +84,15 @@ class Committing:
             raise Deferred
         return reply
 
-    def _places(self, inode: Inode, pieces: Pieces) -> dict[str, dict[str, int]]:
-        return places_of(inode.ring, inode.replicas, pieces)
-
     def _check_pieces(self, handle: Handle, pieces: Pieces, size: int) -> None:
         """Refuse a version that a client of the format can't have written."""
-        inode = handle.inode
-        if size < 0 or len(pieces) > -(-size // inode.piece_bytes):
+        piece_bytes = handle.layout.piece_bytes
+        if size < 0 or len(pieces) > -(-size // piece_bytes):
             raise ProtocolError(f"a commit of {len(pieces)} pieces for {size} bytes")
         check_size(size)
         for index, (version, count) in enumerate(pieces):
             old = handle.pieces[index] if index < len(handle.pieces) else (0, 0)
-            if version not in (0, handle.version, old[0]) or not 0 <= count <= inode.piece_bytes:
+            if version not in (0, handle.version, old[0]) or not 0 <= count <= piece_bytes:
                 raise ProtocolError(f"a commit with piece {version:x}.{index:x} of {count} bytes, which isn't its own")
 
     def _check_room(self, call: AnyCall, added: dict[str, int]) -> None:
@@ -105,11 +104,11 @@ class Committing:
             if size > room:
                 raise OSError(errno.EDQUOT, f"{size} bytes were written on {name}, with room for {room}")
 
-    def _spend(self, session: Session, inode: Inode, pieces: Pieces, added: dict[str, int]) -> None:
+    def _spend(self, session: Session, handle: Handle, pieces: Pieces, added: dict[str, int]) -> None:
         for name, size in added.items():
             session.room[name] -= size
             self._core.nodes[name].granted_bytes -= size
-        self._core.place(self._places(inode, pieces))
+        self._core.place(handle.layout.places(pieces))
 
     def new_version(self, call: AnyCall, inode: Inode, pieces: Pieces, size: int, version: int) -> None:
         """Let a file have another version; what needs the one before keeps it."""
@@ -123,9 +122,16 @@ class Committing:
         call.changes.add(inos=(inode.ino,))
 
 
+def _check_base(handle: Handle, pieces: Pieces) -> None:
+    """Refuse a version that goes on from bytes which are gone."""
+    goes_on = any(version not in (0, handle.version) for version, _ in pieces)
+    if goes_on and (handle.is_cut_off or handle.inode.lost):
+        raise OSError(errno.EIO, f"bytes of {handle.inode.name!r} went from memory while it was written: write it anew")
+
+
 def store_writer(core: Core, handle: Handle) -> None:
     """Store what a handle writes from now on."""
-    core.database.put_writer(WriterRow(handle.number, handle.session, handle.inode.ino, handle.version))
+    core.database.put_writer(WriterRow(handle.number, handle.session, handle.inode.ino, handle.version, handle.layout))
 
 
 def is_cut(before: Pieces, after: Pieces, *, was: bool) -> bool:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from bbflow.files.commands import Command, DropCommand, TaskAnswer
 from bbflow.files.database import Database
 from bbflow.files.image import Image
-from bbflow.files.inodes import Inode, Pieces, keys_of, places_of
+from bbflow.files.inodes import Inode, Layout, Pieces, keys_of, places_of
 from bbflow.files.permissions import Credentials
 from bbflow.files.replies import FileReply
 from bbflow.files.requests import ClientRequest
@@ -329,9 +329,9 @@ class Core:
 
     # Handles.
 
-    def open_handle(self, session: Session, inode: Inode, version: int, pieces: Pieces) -> Handle:
+    def open_handle(self, session: Session, inode: Inode, version: int, pieces: Pieces, layout: Layout) -> Handle:
         """Open a file for a session."""
-        handle = Handle(self.number(), session.name, inode, version, pieces, self.clock())
+        handle = Handle(self.number(), session.name, inode, version, pieces, self.clock(), layout)
         session.handles[handle.number] = self.handles[handle.number] = handle
         self.sessions.pin(handle.pieces)
         if version:

@@ -6,14 +6,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgpack
+
 from bbflow.errors import CapacityError, ConfigError, NodeError
-from bbflow.files.inodes import Inode, pack, unpack
+from bbflow.files.inodes import Inode, Layout, pack, unpack
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS format (version INTEGER, epoch INTEGER);
 CREATE TABLE IF NOT EXISTS inodes (ino INTEGER PRIMARY KEY, parent INTEGER, name TEXT, record BLOB);
 CREATE TABLE IF NOT EXISTS sessions (session TEXT PRIMARY KEY, uid INTEGER, gid INTEGER);
-CREATE TABLE IF NOT EXISTS writers (handle INTEGER PRIMARY KEY, session TEXT, ino INTEGER, version INTEGER);
+CREATE TABLE IF NOT EXISTS writers (handle INTEGER PRIMARY KEY, session TEXT, ino INTEGER, version INTEGER,
+    ring BLOB, replicas INTEGER, piece_bytes INTEGER);
 CREATE TABLE IF NOT EXISTS doomed (path TEXT PRIMARY KEY);
 CREATE TABLE IF NOT EXISTS replies (session TEXT, slot INTEGER, number INTEGER, reply BLOB,
     PRIMARY KEY (session, slot)) WITHOUT ROWID;
@@ -21,7 +24,7 @@ CREATE TABLE IF NOT EXISTS locks (ino INTEGER, session TEXT, owner TEXT, kind TE
     pid INTEGER, PRIMARY KEY (ino, session, owner, first)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS transfers (path TEXT PRIMARY KEY, node TEXT, source TEXT);
 """
-VERSION = 1
+VERSION = 2
 NO_ROOM = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
 """What SQLite says of a file system that is full, and of a quota that is used up."""
 
@@ -38,6 +41,8 @@ class WriterRow:
     """On which file."""
     version: int
     """What it writes."""
+    layout: Layout
+    """Where."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +121,12 @@ class Database:
 
     def writers(self) -> list[WriterRow]:
         """Give the handles for writing."""
-        return [WriterRow(*row) for row in self._connection.execute("SELECT * FROM writers")]
+        return [
+            WriterRow(handle, session, ino, version, Layout(tuple(msgpack.unpackb(ring)), replicas, piece_bytes))
+            for handle, session, ino, version, ring, replicas, piece_bytes in self._connection.execute(
+                "SELECT * FROM writers"
+            )
+        ]
 
     def replies(self) -> list[tuple[str, int, int, bytes]]:
         """Give the replies that clients may ask for again: session, slot, number, reply."""
@@ -225,8 +235,8 @@ class Database:
             many("INSERT OR REPLACE INTO inodes VALUES (?, ?, ?, ?)", rows)
         if gone := [(handle,) for handle, row in self._writers.items() if row is None]:
             many("DELETE FROM writers WHERE handle = ?", gone)
-        if new := [(row.handle, row.session, row.ino, row.version) for row in self._writers.values() if row]:
-            many("INSERT OR REPLACE INTO writers VALUES (?, ?, ?, ?)", new)
+        if new := [_values(row) for row in self._writers.values() if row]:
+            many("INSERT OR REPLACE INTO writers VALUES (?, ?, ?, ?, ?, ?, ?)", new)
         if self._replies:
             many("INSERT OR REPLACE INTO replies VALUES (?, ?, ?, ?)", [(*k, *v) for k, v in self._replies.items()])
         execute("COMMIT")
@@ -234,6 +244,12 @@ class Database:
     def close(self) -> None:
         """Close the database."""
         self._connection.close()
+
+
+def _values(row: WriterRow) -> tuple[Any, ...]:
+    layout = row.layout
+    ring = msgpack.packb(layout.ring)
+    return row.handle, row.session, row.ino, row.version, ring, layout.replicas, layout.piece_bytes
 
 
 def _code(error: Exception) -> int:

@@ -169,6 +169,8 @@ class Filling:
     def let_go(self, inode: Inode) -> None:
         """Let a file's bytes go from memory; the shared storage has them."""
         pieces, inode.pieces, inode.ring = inode.pieces, (), ()
+        if inode.writer in self._core.handles:
+            self._core.handles[inode.writer].is_cut_off = True
         self._core.drop(keys_of(pieces))
         self._core.save(inode)
 

@@ -21,6 +21,26 @@ Piece = tuple[int, int]
 Pieces = tuple[Piece, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where the pieces of a file lie."""
+
+    ring: tuple[str, ...]
+    """The nodes that they go round on; empty while nothing of it is in memory."""
+    replicas: int
+    """How many nodes have each piece."""
+    piece_bytes: int
+    """How long a piece is."""
+
+    def holders(self, index: int) -> tuple[str, ...]:
+        """Give the nodes that have a piece, the one to write to first."""
+        return holders(self.ring, index, self.replicas)
+
+    def places(self, pieces: Pieces) -> dict[str, dict[str, int]]:
+        """Give, for each node, the piece files that it has of a version, with their bytes of memory."""
+        return places_of(self.ring, self.replicas, pieces)
+
+
 @dataclass(slots=True)
 class Inode:
     """One entry of the namespace, or a file that is open without a name."""
@@ -111,6 +131,15 @@ class Inode:
     def is_cold(self) -> bool:
         """Whether its bytes are in the shared storage only."""
         return self.kind == FILE and self.version != 0 and not self.ring and self.stored_version == self.version
+
+    @property
+    def layout(self) -> Layout:
+        """Where the pieces of the committed version lie."""
+        return Layout(self.ring, self.replicas, self.piece_bytes)
+
+    @layout.setter
+    def layout(self, layout: Layout) -> None:
+        self.ring, self.replicas, self.piece_bytes = layout.ring, layout.replicas, layout.piece_bytes
 
     @property
     def nlink(self) -> int:

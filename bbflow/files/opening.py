@@ -12,7 +12,7 @@ from bbflow.files.core import Answers, AnyCall, Call, Core
 from bbflow.files.database import WriterRow
 from bbflow.files.filling import Filling
 from bbflow.files.image import MissingEntry
-from bbflow.files.inodes import DIRECTORY, FILE, Inode, Pieces, check_size, key_of, pages, places_of
+from bbflow.files.inodes import DIRECTORY, FILE, Inode, Layout, Pieces, check_size, key_of, pages, places_of
 from bbflow.files.permissions import READ, WRITE, check_access
 from bbflow.files.reading_ahead import ReadingAhead
 from bbflow.files.replies import Given, GrantReply, OpenFileReply, OpenToWriteReply
@@ -83,7 +83,7 @@ class FileOpening:
         self._check_there(call, inode)
         is_cold = self._filling.begin(call, inode)
         self._ahead.opened(inode, call.session.host, comes=is_cold)
-        handle = self._core.open_handle(call.session, inode, 0, inode.pieces)
+        handle = self._core.open_handle(call.session, inode, 0, inode.pieces, inode.layout)
         return OpenFileReply(cold=is_cold, **self._opened(call, handle))
 
     def _opened(self, call: AnyCall, handle: Handle) -> dict[str, Any]:
@@ -95,9 +95,9 @@ class FileOpening:
             "attr": inode.attr(),
             "handle": handle.number,
             "pieces": handle.pieces,
-            "piece_bytes": inode.piece_bytes,
-            "ring": inode.ring,
-            "replicas": inode.replicas,
+            "piece_bytes": handle.layout.piece_bytes,
+            "ring": handle.layout.ring,
+            "replicas": handle.layout.replicas,
         }
 
     def _check_there(self, call: AnyCall, inode: Inode) -> None:
@@ -130,13 +130,12 @@ class FileOpening:
         if not truncate:
             self._check_there(call, inode)
             is_cold = self._filling.begin(call, inode)
-        if not inode.ring:
-            inode.ring = self._ring(call, inode)
-            self._core.save(inode)
+        is_anew = truncate or not inode.ring
+        layout = self._new_layout(call) if is_anew else inode.layout  # until it commits, others read what was there
         pieces = () if truncate else inode.pieces
-        handle = self._core.open_handle(call.session, inode, self._core.number(), pieces)
+        handle = self._core.open_handle(call.session, inode, self._core.number(), pieces, layout)
         store_writer(self._core, handle)
-        granted = self._grant_a_little(call.session, inode.ring[0])
+        granted = self._grant_a_little(call.session, layout.ring[0])
         told = self._opened(call, handle)
         return OpenToWriteReply(cold=is_cold, version=handle.version, granted=granted, append=not inode.is_cut, **told)
 
@@ -151,15 +150,14 @@ class FileOpening:
         busy = OSError(errno.EBUSY, f"{inode.name!r} is open for writing elsewhere: one writes at a time")
         call.wait(("closed", inode.ino), busy, wait_s, self._core.clock())
 
-    def _ring(self, call: AnyCall, inode: Inode) -> tuple[str, ...]:
+    def _new_layout(self, call: AnyCall) -> Layout:
         core = self._core
         core.turn += 1
         ring = choose_ring(core.nodes.values(), core.turn, call.session.host if core.options.near else "")
         if not ring:
             error = OSError(errno.EHOSTDOWN, "no IOnode is up")
             call.wait(("node", ""), error, core.options.node_loss_s, core.clock())
-        inode.piece_bytes, inode.replicas = core.options.piece_bytes, min(core.options.replicas, len(ring))
-        return ring
+        return Layout(ring, min(core.options.replicas, len(ring)), core.options.piece_bytes)
 
     def _grant_a_little(self, session: Session, name: str) -> dict[str, int]:
         node = self._core.nodes.get(name)
@@ -258,6 +256,7 @@ class FileOpening:
     def _close_well(self, call: AnyCall, handle: Handle, *, discard: bool) -> None:
         """Close a handle that its client doesn't need any more; a new file is empty if nothing was committed."""
         if handle.version and handle.inode.expected:
+            handle.inode.layout = handle.layout
             self._committing.new_version(call, handle.inode, (), 0, handle.version)
         self.close(call.session, handle, discard=discard)
 
@@ -301,7 +300,7 @@ class FileOpening:
         last = len(handle.pieces) - 1
         version, size = handle.pieces[last] if handle.pieces else (0, 0)
         grown = ((key_of(version, last), size),) if version and not handle.inode.is_cut else ()
-        for name in set(handle.inode.ring):
+        for name in set(handle.layout.ring):
             node = self._core.nodes.get(name)
             if node is not None and node.peer is not None:
                 self._core.command(name, DiscardCommand(version=handle.version, cut=grown), lambda _: None)
@@ -370,7 +369,7 @@ class FileOpening:
         inode = self._core.image.inodes.get(ino)
         if inode is None or write or inode.version != version:
             return False
-        handle = Handle(number, session.name, inode, 0, inode.pieces, self._core.clock())
+        handle = Handle(number, session.name, inode, 0, inode.pieces, self._core.clock(), inode.layout)
         session.handles[number] = self._core.handles[number] = handle
         self._core.sessions.pin(handle.pieces)
         inode.readers += 1
@@ -382,7 +381,8 @@ class FileOpening:
         if session is None or inode is None:
             self._core.database.remove_writer(row.handle)
             return
-        handle = Handle(row.handle, row.session, inode, row.version, inode.pieces, self._core.clock())
+        now_s, is_cold = self._core.clock(), inode.is_cold  # what was on its way here isn't any more
+        handle = Handle(row.handle, row.session, inode, row.version, inode.pieces, now_s, row.layout, is_cold)
         session.handles[row.handle] = self._core.handles[row.handle] = handle
         self._core.sessions.pin(handle.pieces)
         inode.writer = row.handle

@@ -9,7 +9,7 @@ from bbflow.files.filling import Filling
 from bbflow.files.inodes import FILE, Inode, Piece, key_of, keys_of, pages, places_of
 from bbflow.files.rings import rings_without
 from bbflow.files.room import Node
-from bbflow.files.sessions import Changes
+from bbflow.files.sessions import Changes, Handle
 
 
 class Replicas:
@@ -28,22 +28,22 @@ class Replicas:
         self.thin: dict[int, None] = {}
         """Files of which a copy is missing."""
 
-    def copy(self, inode: Inode, pieces: Iterable[tuple[int, Piece]], then: Callable[[], None]) -> None:
+    def copy(self, handle: Handle, pieces: Iterable[tuple[int, Piece]], then: Callable[[], None]) -> None:
         """Copy pieces to their further nodes, and call back; a node that has failed has its copy later.
 
         Parameters
         ----------
-        inode
-            Whose.
+        handle
+            Who wrote them.
         pieces
             Their numbers, and what they are.
         then
             Called once they are where they belong.
         """
         copies = [
-            (node, key_of(version, index), size, inode.holders(index)[0])
+            (node, key_of(version, index), size, handle.layout.holders(index)[0])
             for index, (version, size) in pieces
-            for node in inode.holders(index)[1:]
+            for node in handle.layout.holders(index)[1:]
         ]
         failed: list[tuple[str, str]] = []
         left = len(copies)
@@ -55,7 +55,7 @@ class Replicas:
                 failed.append((node, key))
             if not left:
                 then()
-                self._miss(inode, failed)
+                self._miss(handle.inode, failed)
 
         if not copies:
             then()

@@ -170,6 +170,7 @@ class Scanning:
             known.expected, known.scratch = False, core.is_scratch(known)
         elif (
             known.kind != FILE
+            or known.writer
             or known.state not in ("clean", "cold")
             or known.stored_s >= began_s
             or known.facts == facts

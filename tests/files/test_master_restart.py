@@ -58,12 +58,12 @@ class Killed(Bench):
         self.keys.append([f"{made['version']:x}.0", SIZE])
         self.say(ONE, "close", handle=made["handle"])
 
-    def restart(self, **busy):
-        """Kill the master, and let the next one hear what the IOnode is still at work on."""
+    def restart(self, handles=(), **busy):
+        """Kill the master, and let the next one hear what the IOnode is still at work on, and what is open."""
         session, self.busy = self.session["session"], busy
         self.database.close()
         self._start()
-        self.say(ONE, "session", host="h", pid=1, uid=0, gid=0, resume=session, handles=[], room={})
+        self.say(ONE, "session", host="h", pid=1, uid=0, gid=0, resume=session, handles=handles, room={})
 
     def rename(self, old, new):
         said = self.say(ONE, "rename", parent=self.root, name=old, to_parent=self.root, to_name=new)
