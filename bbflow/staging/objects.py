@@ -38,12 +38,17 @@ _BUCKET = re.compile(r"[\w.-]+", re.ASCII)
 """What isn't like these ends obstore by a panic, which is no exception."""
 _NO_KEY = re.compile(r"[\x00-\x1f\x7f]|(^|/)\.{0,2}(/|$)")
 """What is in no key that obstore takes: control characters, and names that are empty or mean a directory."""
-_NO_ANSWER = re.compile(r"Error performing \w+ (https?://[^/\s]+).*error sending request", re.DOTALL)
+_NO_ANSWER = re.compile(
+    r"Error performing \w+ (https?://[^/\s]+).*? in (?:(\d+)\.\d*s\b)?.*error sending request", re.DOTALL
+)
+_REFUSED = re.compile(r"status code: 40[13]\b")
 _ROLES = "//169.254.169.254/"
 """Where hosts of a cloud ask for their role's keys, which is done where no others are given."""
 MOST_PARTS = 10_000
 LEAST_PART_BYTES = 10 << 20
 IN_MEMORY_BYTES = 12 * LEAST_PART_BYTES
+LONGEST_S = IN_MEMORY_BYTES // 200_000
+"""How long a request takes at most that moves bytes, however many others share the way."""
 
 
 class ObjectStore:
@@ -78,7 +83,7 @@ class ObjectStore:
         endpoint = self._options.get("endpoint") or os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT")
         if endpoint and not _ENDPOINT.fullmatch(endpoint):
             raise ConfigError(f"{endpoint!r} is no endpoint of S3: write AWS_ENDPOINT_URL like http://127.0.0.1:9000")
-        self._buckets: dict[str, Any] = {}
+        self._buckets: dict[tuple[str, bool], Any] = {}
 
     def facts(self, url: str) -> Facts:
         """Ask for an object's facts."""
@@ -108,8 +113,8 @@ class ObjectStore:
     @contextmanager
     def create(self, url: str, size_bytes: int) -> Iterator[Any]:
         """Open an object of so many bytes for writing; it appears whole when the ``with`` ends well, else never."""
-        bucket, key = self._open(url)
         part, at_once = upload_parts(size_bytes)
+        bucket, key = self._open(url, in_parts=size_bytes > part)
         writing = self._obstore.open_writer(bucket, key, buffer_size=part, max_concurrency=at_once)
         with self._refusals(url), writing as writer:
             yield writer
@@ -232,22 +237,24 @@ class ObjectStore:
             customer = reply.headers.get("x-amz-server-side-encryption-customer-algorithm")
         return encryption == "AES256" and customer is None
 
-    def _open(self, url: str, needs_key: bool = True) -> tuple[Any, str]:
+    def _open(self, url: str, needs_key: bool = True, in_parts: bool = False) -> tuple[Any, str]:
         bucket, _, key = url.partition("://")[2].partition("/")
         if not _BUCKET.fullmatch(bucket) or (needs_key and not key):
             raise ConfigError(f"{url} names no object: write it like s3://bucket/key")
         names = key if needs_key else key.rstrip("/")
         if names and _NO_KEY.search(names):
             raise MissingSourceError(f"{url!r} can't be there: keys with control characters, '//' or '..' are none")
-        if bucket not in self._buckets:
-            self._buckets[bucket] = self._store(bucket)
-        return self._buckets[bucket], key
+        if (bucket, in_parts) not in self._buckets:
+            self._buckets[bucket, in_parts] = self._store(bucket, in_parts)
+        return self._buckets[bucket, in_parts], key
 
-    def _store(self, bucket: str, **options: Any) -> Any:
+    def _store(self, bucket: str, in_parts: bool = False, **options: Any) -> Any:
+        # Of a part on its way nothing is heard until all of it is there, and the others take their share of the way.
+        silence_s = LONGEST_S if in_parts else TIMEOUT_S
         return self._obstore.store.S3Store(
             bucket,
             **self._options | options,
-            client_options={"allow_http": True, "timeout": f"{TIMEOUT_S}s"},
+            client_options={"allow_http": True, "timeout": f"{LONGEST_S}s", "read_timeout": f"{silence_s}s"},
             retry_config={"max_retries": 0},
         )
 
@@ -269,6 +276,8 @@ class ObjectStore:
         except (OSError, errors.GenericError) as error:
             if no_bucket := _bucket_missing(url, error):
                 raise no_bucket from error
+            if _REFUSED.search(str(error)):  # what ends a writer gives is no PermissionDeniedError
+                raise forbidden(url) from error
             if (reason := _absence(str(error))) is None:
                 raise
             raise ConnectionError(reason) from None
@@ -286,6 +295,8 @@ def _absence(words: str) -> str | None:
     if _ROLES in words:
         return "no keys, and no role of this host: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
     found = _NO_ANSWER.search(words)
+    if found and found[2]:  # so many seconds
+        return f"the S3 server at {found[1]} gave no answer in {found[2]} s: it hangs, or the way there is too slow"
     return f"no S3 server answers at {found[1]}: start it, or name another in AWS_ENDPOINT_URL" if found else None
 
 

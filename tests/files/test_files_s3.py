@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from contextlib import closing
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,6 +19,7 @@ from s3server import s3_server
 from bbflow.cli import main
 from bbflow.errors import SourceError
 from bbflow.files.storage import Storage
+from bbflow.staging import objects
 from bbflow.staging.retry import Retry
 from testsupport.object_server import put_object
 
@@ -138,11 +140,18 @@ class Throttle(BaseHTTPRequestHandler):
     count = 0
     lost = 0
     """To how many deletions the answer doesn't come."""
+    forbids = False
+    """Whether nothing may be written."""
+    slow_s = 0.0
+    """How long each upload takes at least, and each third of what is read."""
 
     def answer(self):
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
         if self.command in ("PUT", "POST"):
             Throttle.count += 1
+            if Throttle.forbids:
+                self.reply(403, {}, b"<Error><Code>InvalidAccessKeyId</Code></Error>")
+                return
         if self.command in ("PUT", "POST") and Throttle.refused[:1] == [Throttle.count]:
             if Throttle.refused.pop(0) % 2:
                 self.close_connection = True  # the connection is lost in the middle
@@ -153,6 +162,7 @@ class Throttle(BaseHTTPRequestHandler):
         with closing(connection):
             connection.request(self.command, self.path, body, dict(self.headers))
             reply = connection.getresponse()
+            time.sleep(Throttle.slow_s if self.command == "PUT" else 0)
             if Throttle.lost and (self.command == "DELETE" or "?delete" in self.path):
                 Throttle.lost -= 1
                 self.close_connection = True
@@ -167,8 +177,10 @@ class Throttle(BaseHTTPRequestHandler):
         if "content-length" not in {key.lower() for key in headers}:
             self.send_header("content-length", str(len(body)))
         self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
+        third = len(body) // 3 + 1
+        for at in range(0, len(body) if self.command != "HEAD" else 0, third):
+            self.wfile.write(body[at : at + third])
+            time.sleep(Throttle.slow_s if self.command == "GET" else 0)
 
     do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = answer  # noqa: N815 - http.server's names
 
@@ -197,6 +209,28 @@ def test_a_server_that_throttles_and_hangs_up_loses_nothing(servers, throttled, 
     assert client.flush(wait_s=60).left == 0, client.status()[0].failed
     assert Throttle.refused == []
     assert bytes(obstore.get(throttled, "throttled/f").bytes()) == content
+
+
+@pytest.mark.parametrize("size", [1, 12_000_000], ids=["whole", "in parts"])
+def test_who_may_not_write_is_told_so_at_once_in_a_line(throttled, monkeypatch, size):
+    monkeypatch.setattr(Throttle, "forbids", True)
+    with pytest.raises(SourceError, match=r"^s3://bucket/no/f: no permission; check [\w ,]+$"):
+        Storage("s3://bucket/no").write("f", lambda: [bytes(size)], size)
+
+
+def test_what_takes_long_is_waited_for_while_it_moves_and_what_stands_still_is_told_of(throttled, monkeypatch):
+    monkeypatch.setattr(objects, "TIMEOUT_S", 1)
+    monkeypatch.setattr(Throttle, "slow_s", 0.6)
+    monkeypatch.setattr(Throttle, "refused", [])
+    storage, content = Storage("s3://bucket/slow", Retry(attempts=1)), os.urandom(12_000_000)
+    obstore.put(throttled, "slow/there", b"abc" * 1000)
+    ((_, size, version, _),) = next(storage.scan("", below=False)).objects
+    assert storage.read("there", 0, size, (size, version)) == b"abc" * 1000
+    monkeypatch.setattr(Throttle, "slow_s", 1.5)
+    storage.write("parts", lambda: [content], len(content))
+    assert bytes(obstore.get(throttled, "slow/parts").bytes()) == content
+    with pytest.raises(SourceError, match="gave no answer in 1 s: it hangs, or the way there is too slow"):
+        storage.write("whole", lambda: [b"a"], 1)
 
 
 def test_a_move_whose_answer_was_lost_is_done(servers, throttled):
