@@ -1,7 +1,10 @@
 """Programs that know nothing of bbflow read what they would read without it."""
 
+import subprocess
+import sys
+
 import pytest
-from running import submit
+from running import environment, submit, submit_words
 
 KINDS = """
 import json, sys
@@ -51,11 +54,6 @@ def test_rdds_and_tables_of_every_format_give_what_is_in_them_and_come_from_the_
 
 
 def test_a_python_program_without_spark_submit_is_served_too(tmp_path):
-    import subprocess
-    import sys
-
-    from running import environment, submit_words
-
     (tmp_path / "in.txt").write_text("a\nb\n" * 1000)
     program = "from pyspark import SparkContext; print('N', SparkContext('local[2]').textFile('%s').count())"
     words = submit_words(tmp_path / "bb", "--capacity", "1MiB")
@@ -146,3 +144,17 @@ def test_a_shuffle_that_has_no_room_spills_to_the_disk(tmp_path):
     assert "N 3000000" in done.said, done.said
     assert max(event["disk_bytes"] for event in done.events("shuffle")) > 0
     assert not (tmp_path / "bb-disk").exists()
+
+
+def test_tables_of_data_sources_of_the_second_kind_come_from_the_burst_buffer(tmp_path):
+    (tmp_path / "in.txt").write_text("a\nb\n" * 1000)
+    done = submit(tmp_path, SECOND, tmp_path / "in.txt", conf={"spark.sql.sources.useV1SourceList": ""})
+    assert "N 2000" in done.said
+    assert (done.reads[True] > 0, done.reads[False]) == (True, 0)
+
+
+SECOND = """
+import sys
+from pyspark.sql import SparkSession
+print("N", SparkSession.builder.getOrCreate().read.text(sys.argv[1]).count())
+"""

@@ -1,6 +1,6 @@
 package bbflow.spark;
 
-import java.io.IOException;
+import java.lang.reflect.Method;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -14,10 +14,10 @@ import org.apache.spark.SparkContext;
 import org.apache.spark.rdd.HadoopPartition;
 import org.apache.spark.rdd.NewHadoopPartition;
 import org.apache.spark.rdd.RDD;
-import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.execution.datasources.FilePartition;
 import org.apache.spark.sql.execution.datasources.PartitionedFile;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceRDDPartition;
+import scala.collection.IterableOnce;
 import scala.jdk.javaapi.CollectionConverters;
 
 /** Which parts of which files a partition of a stage reads: those of the partitions that it is made of. */
@@ -61,7 +61,7 @@ final class Inputs {
         } else if (partition instanceof FilePartition) {
             add((FilePartition) partition, found);
         } else if (partition instanceof DataSourceRDDPartition) {
-            for (InputPartition part : CollectionConverters.asJava(((DataSourceRDDPartition) partition).inputPartition().toList())) {
+            for (Object part : parts((DataSourceRDDPartition) partition)) {
                 add(part, found);
             }
         }
@@ -73,6 +73,20 @@ final class Inputs {
                 }
             }
         }
+    }
+
+    /** Gives what a partition of a data source reads: several parts in Spark 4.0, one at most in later ones. */
+    private static Iterable<?> parts(DataSourceRDDPartition partition) {
+        for (Method method : DataSourceRDDPartition.class.getMethods()) {
+            if (method.getName().matches("inputPartitions?")) {
+                try {
+                    return CollectionConverters.asJava(((IterableOnce<?>) method.invoke(partition)).iterator().toList());
+                } catch (ReflectiveOperationException error) {
+                    throw new IllegalStateException(error);
+                }
+            }
+        }
+        throw new IllegalStateException("this Spark doesn't say what a data source reads");
     }
 
     private boolean isCached(RDD<?> rdd, int index) {
