@@ -72,17 +72,18 @@ def prefetching(
     events = wanted.notes / SPARK_EVENTS
     for made in filter(None, (wanted.directory, shuffle, events)):
         made.mkdir(parents=True, exist_ok=True)
-    jar = wanted.directory / JAR  # which all hosts see, unlike the user's cache
-    with replacing(jar) as temporary:
-        shutil.copyfile(compiled, temporary)
-    log = EventLog(wanted.notes)
-
-    def opened(slots: int) -> Stager:
-        return open_stager(wanted.directory / INPUTS, wanted.slots or slots, log)
-
-    prefetcher = Prefetcher(opened, wanted.lookahead, wanted.patience_s, log)
     with ExitStack() as stack:
+        jar = wanted.directory / JAR  # which all hosts see, unlike the user's cache
+        with replacing(jar) as temporary:
+            shutil.copyfile(compiled, temporary)
+        log = EventLog(wanted.notes)
         stack.callback(log.close)
+
+        def opened(slots: int) -> Stager:
+            return open_stager(wanted.directory / INPUTS, slots if wanted.slots is None else wanted.slots, log)
+
+        opened(1).close()  # what it refuses is said to the user now; later it could be told to Spark alone
+        prefetcher = Prefetcher(opened, wanted.lookahead, wanted.patience_s, log)
         stack.enter_context(served(prefetcher, wanted.listen, wanted.contact, wanted.directory))
         if shuffle is not None and wanted.disk is not None:
             stack.enter_context(spilling(wanted.disk, shuffle))

@@ -146,6 +146,19 @@ def test_a_shuffle_that_has_no_room_spills_to_the_disk(tmp_path):
     assert not (tmp_path / "bb-disk").exists()
 
 
+def run_instead(bb, program, *options):
+    words = submit_words(bb, "--capacity", "64MiB", *options)
+    words = [*words[: words.index("--") + 1], *program]
+    return subprocess.run(words, capture_output=True, text=True, env=environment(), timeout=60)
+
+
+@pytest.mark.parametrize("options", [("--slots", "0"), ("--lookahead", "-2"), ("--fetchers", "0")])
+def test_what_the_stager_refuses_is_said_before_spark_begins(tmp_path, options):
+    done = run_instead(tmp_path / "bb", ["echo", "begun"], *options)
+    assert (done.returncode, done.stdout) == (64, "")
+    assert "at least one fetcher" in done.stderr or "waves need a slot" in done.stderr
+
+
 def test_tables_of_data_sources_of_the_second_kind_come_from_the_burst_buffer(tmp_path):
     (tmp_path / "in.txt").write_text("a\nb\n" * 1000)
     done = submit(tmp_path, SECOND, tmp_path / "in.txt", conf={"spark.sql.sources.useV1SourceList": ""})
