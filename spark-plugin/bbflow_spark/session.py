@@ -1,5 +1,6 @@
 """A prefetcher with all that belongs to it: directories, the contact file, and the settings that Spark needs."""
 
+import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -8,7 +9,9 @@ from pathlib import Path
 from tempfile import gettempdir
 
 from bbflow.atomic import replacing
+from bbflow.errors import ConfigError
 from bbflow.events import EventLog
+from bbflow.locks import lock
 from bbflow.staging import Stager
 from bbflow_spark.classes import Spark, compiled_jar
 from bbflow_spark.prefetcher import Prefetcher
@@ -18,6 +21,7 @@ from bbflow_spark.shuffles import INPUTS_SHARE, Shuffles, shared_room
 from bbflow_spark.spilling import remove_leftovers, spilling
 
 INPUTS, SHUFFLE, CONTACT, SPARK_EVENTS, JAR = "inputs", "shuffle", "contact.json", "spark", "bbflow-spark.jar"
+LOCK = ".lock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,7 @@ def prefetching(
     for made in filter(None, (wanted.directory, shuffle, events)):
         made.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
+        stack.enter_context(_alone_in(wanted.directory))
         jar = wanted.directory / JAR  # which all hosts see, unlike the user's cache
         with replacing(jar) as temporary:
             shutil.copyfile(compiled, temporary)
@@ -90,3 +95,15 @@ def prefetching(
             shuffles = Shuffles(shuffle, wanted.disk, int(wanted.capacity_bytes * (1 - INPUTS_SHARE)))
             stack.enter_context(shared_room(shuffles, wanted.capacity_bytes, prefetcher.resize, log))
         yield settings(SparkPlaces(jar, wanted.contact, shuffle, events), wanted.schemes)
+
+
+@contextmanager
+def _alone_in(directory: Path) -> Iterator[None]:
+    """Be the one prefetcher of a directory: the first of two to end would take contact file and shuffles with it."""
+    taken = lock(directory / LOCK, wait=False)
+    if taken is None:
+        raise ConfigError(f"another prefetcher uses {directory}: give another directory as --to")
+    try:
+        yield
+    finally:
+        os.close(taken)

@@ -159,6 +159,14 @@ def test_what_the_stager_refuses_is_said_before_spark_begins(tmp_path, options):
     assert "at least one fetcher" in done.stderr or "waves need a slot" in done.stderr
 
 
+def test_a_directory_has_one_prefetcher(tmp_path):
+    again = submit_words(tmp_path / "bb", "--capacity", "64MiB")
+    again = [*again[: again.index("--") + 1], "echo", "begun"]
+    done = run_instead(tmp_path / "bb", again)
+    assert (done.returncode, done.stdout) == (64, "")
+    assert f"another prefetcher uses {tmp_path / 'bb'}:" in done.stderr
+
+
 def test_tables_of_data_sources_of_the_second_kind_come_from_the_burst_buffer(tmp_path):
     (tmp_path / "in.txt").write_text("a\nb\n" * 1000)
     done = submit(tmp_path, SECOND, tmp_path / "in.txt", conf={"spark.sql.sources.useV1SourceList": ""})
