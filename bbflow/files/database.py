@@ -13,6 +13,7 @@ from bbflow.files.inodes import Inode, Layout, pack, unpack
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS format (version INTEGER, epoch INTEGER);
+CREATE TABLE IF NOT EXISTS master (subtree TEXT, number INTEGER);
 CREATE TABLE IF NOT EXISTS inodes (ino INTEGER PRIMARY KEY, parent INTEGER, name TEXT, record BLOB);
 CREATE TABLE IF NOT EXISTS sessions (session TEXT PRIMARY KEY, uid INTEGER, gid INTEGER);
 CREATE TABLE IF NOT EXISTS writers (handle INTEGER PRIMARY KEY, session TEXT, ino INTEGER, version INTEGER,
@@ -109,6 +110,26 @@ class Database:
             raise ConfigError(f"{self._path} is of version {version}, not {VERSION}: give another directory")
         self._connection.execute("UPDATE format SET epoch = ?", (epoch + 1,))
         return int(epoch) + 1
+
+    def number(self, subtree: str) -> int | None:
+        """Give the number that a subtree's files have, which is in all their inodes' numbers; None if it is new.
+
+        Raises
+        ------
+        ConfigError
+            If it has another subtree's files.
+        """
+        row = self._connection.execute("SELECT subtree, number FROM master").fetchone()
+        if row is None:
+            return None
+        if row[0] != subtree:
+            raise ConfigError(f"{self._path} has the files of {row[0]}, not of {subtree}: give another directory")
+        return int(row[1])
+
+    def keep_number(self, subtree: str, number: int) -> None:
+        """Store whose files it has, and their number."""
+        if self.number(subtree) is None:
+            self._connection.execute("INSERT INTO master VALUES (?, ?)", (subtree, number))
 
     def inodes(self) -> Iterator[Inode]:
         """Go through all inodes."""

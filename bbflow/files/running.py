@@ -42,14 +42,14 @@ def run_master(
     endpoint
         How it lets peers in.
     options
-        How it keeps files; its number is that of its subtree in the contact file.
+        How it keeps files; its number is that of its files, or a new one.
     with_parent
         Whether it also ends when standard input ends.
 
     Raises
     ------
     ConfigError
-        If the directory has something else in the database's place.
+        If the directory has something else in the database's place, or the files of another subtree.
     NodeError
         If another master serves the directory.
     CapacityError
@@ -59,14 +59,16 @@ def run_master(
     authority = str(endpoint.certificate.authority.resolve()) if endpoint.certificate else ""
     where = (name, socket.gethostname(), str(directory / SOCKET_NAME), str(directory), endpoint.key)
     database = Database(directory / DATABASE_NAME)  # first of all: it is open once only
-    number = add_master(contact, options.subtree, NodeAddress(*where))  # a place in the file, before it can be reached
+    own = database.number(options.subtree)
+    number = add_master(contact, options.subtree, NodeAddress(*where), own)  # a place there, before it can be reached
+    database.keep_number(options.subtree, number)
     master = Master(database, replace(options, number=number), time.time)
     server = MasterServer(master, name, directory, endpoint, contact, sys.stdin.fileno() if with_parent else None)
     server.stop_at_signals()
-    add_master(contact, options.subtree, NodeAddress(*where, server.tcp, authority))
+    add_master(contact, options.subtree, NodeAddress(*where, server.tcp, authority), number)
     log(f"bbflow files master of {options.subtree}: ready in {directory}")
     with ExitStack() as leaving:  # whatever fails of this, the rest is done
-        leaving.callback(remove_master, contact, options.subtree, str(directory))
+        leaving.callback(lambda: remove_master(contact, options.subtree, str(directory), stays=not master.is_over))
         leaving.callback(database.close)
         leaving.callback(master.take_out)
         leaving.callback(master.expire)

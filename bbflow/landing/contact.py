@@ -1,7 +1,8 @@
 """The contact file: where the BB nodes are (FORMAT.md, 'Contact file')."""
 
 import json
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,6 +12,9 @@ from bbflow.atomic import PRIVATE, write_whole
 from bbflow.errors import ConfigError, NodeError
 from bbflow.landing.handshake import VERSION, new_key
 from bbflow.locks import locked
+
+MOST_MASTERS = 1 << 15
+"""What the upper bits of inodes' numbers have room for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,28 +151,57 @@ def remove_node(path: Path, name: str, directory: str) -> None:
     _change(path, remove)
 
 
-def add_master(path: Path, subtree: str, address: NodeAddress) -> int:
+def add_master(path: Path, subtree: str, address: NodeAddress, number: int | None = None) -> int:
     """Put a master into the contact file, where it takes the place of its subtree's last one; give its number.
+
+    Parameters
+    ----------
+    path
+        The contact file.
+    subtree
+        What the master is for.
+    address
+        How to reach it.
+    number
+        The one that its files have already; None for a new one.
 
     Raises
     ------
     NodeError
-        If the file's key is another one.
+        If the file's key is another one, or another master has the number.
     """
-    number = 0
+    given = 0
 
     def add(content: _Content) -> _Content:
-        nonlocal number
+        nonlocal given
         if content.key != address.key:
             raise NodeError(f"{path} was written anew while the master of {subtree} started: start it again")
-        known = {master.subtree: master.number for master in content.masters}
-        number = known.get(subtree, 0 if subtree == "/" else max([0, *known.values()]) + 1)
-        others = [master for master in content.masters if master.subtree != subtree]
-        masters = [*others, MasterAddress(subtree, number, address)]
-        return replace(content, masters=tuple(sorted(masters, key=lambda master: master.subtree)))
+        others = tuple(master for master in content.masters if master.subtree != subtree)
+        taken = {master.number: master.subtree for master in others}
+        if number in taken:
+            raise NodeError(
+                f"the master of {taken[number]} in {path} has the number of {subtree}: start that one later"
+            )
+        given = _number(subtree, content.masters) if number is None else number
+        return _with_masters(content, *others, MasterAddress(subtree, given, address))
 
     _change(path, add)
+    return given
+
+
+def _number(subtree: str, masters: Iterable[MasterAddress]) -> int:
+    """Give a subtree's number: the same each time, but for that of another one."""
+    known = {master.subtree: master.number for master in masters}
+    if subtree == "/" or subtree in known:
+        return known.get(subtree, 0)
+    number = zlib.crc32(subtree.encode()) % MOST_MASTERS
+    while number in {0, *known.values()}:  # 0 is for all that no other master has
+        number = (number + 1) % MOST_MASTERS
     return number
+
+
+def _with_masters(content: _Content, *masters: MasterAddress) -> _Content:
+    return replace(content, masters=tuple(sorted(masters, key=lambda master: master.subtree)))
 
 
 def claim_master(path: Path, subtree: str, place: NodeAddress) -> bool:
@@ -191,23 +224,34 @@ def claim_master(path: Path, subtree: str, place: NodeAddress) -> bool:
         claimed = all((m.address.host, m.address.directory) == (place.host, place.directory) for m in others)
         if others or not claimed:
             return content
-        number = 0 if subtree == "/" else max([0, *(master.number for master in content.masters)]) + 1
-        masters = (*content.masters, MasterAddress(subtree, number, place))
-        return replace(content, masters=tuple(sorted(masters, key=lambda master: master.subtree)))
+        number = _number(subtree, content.masters)
+        return _with_masters(content, *content.masters, MasterAddress(subtree, number, place))
 
     _change(path, claim)
     return claimed
 
 
-def remove_master(path: Path, subtree: str, directory: str) -> None:
-    """Take a master out of the contact file, if it is still this one; the file goes with its last node and master."""
+def remove_master(path: Path, subtree: str, directory: str, *, stays: bool) -> None:
+    """Take a master out of the contact file, if it is still this one.
+
+    Parameters
+    ----------
+    path
+        The contact file.
+    subtree
+        What the master was for.
+    directory
+        Its directory.
+    stays
+        Whether the file stays, though it was its last: IOnodes that go on serve by its key. Else it goes.
+    """
 
     def remove(content: _Content) -> _Content:
         gone = (subtree, directory)
         kept = tuple(m for m in content.masters if (m.subtree, m.address.directory) != gone)
         return replace(content, masters=kept)
 
-    _change(path, remove)
+    _change(path, remove, stays=stays)
 
 
 def remove_scheduler_file(path: Path) -> None:
@@ -229,12 +273,12 @@ def remove_scheduler_file(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
-def _change(path: Path, change: Callable[[_Content], _Content]) -> None:
+def _change(path: Path, change: Callable[[_Content], _Content], *, stays: bool = False) -> None:
     with only_one(path):
         if not path.exists():
             return
         content = change(_read(path))
-        if content.nodes or content.masters:
+        if content.nodes or content.masters or stays:
             _write(path, content)
         else:
             path.unlink()

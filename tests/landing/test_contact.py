@@ -6,11 +6,14 @@ import pytest
 
 from bbflow.errors import ConfigError, NodeError
 from bbflow.landing.contact import (
+    MOST_MASTERS,
     NodeAddress,
+    add_master,
     add_node,
     contact_key,
     lock_of,
     read_contact,
+    remove_master,
     remove_node,
     remove_scheduler_file,
 )
@@ -125,3 +128,16 @@ def test_a_file_that_is_no_scheduler_file_stays(tmp_path, text):
     path.write_text('{"type": "Scheduler", "address": "tls://127.0.0.1:1"}')
     remove_scheduler_file(path)
     assert not path.exists()
+
+
+def test_a_subtrees_number_is_its_own_for_ever(tmp_path):
+    path = tmp_path / "contact.json"
+    address = NodeAddress("a", "h", "/a/socket", "/a", contact_key(path))
+    assert add_master(path, "/", address) == 0
+    number = add_master(path, "/a", address)
+    assert 0 < number < MOST_MASTERS
+    remove_master(path, "/a", "/a", stays=True)
+    assert add_master(path, "/b", address) not in {0, number}
+    assert add_master(path, "/a", address, number) == number
+    with pytest.raises(NodeError, match=f"the master of /a in {path} has the number of /c: start that one later"):
+        add_master(path, "/c", address, number)
