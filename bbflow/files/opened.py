@@ -349,8 +349,15 @@ class OpenFile:
             if self._dirty:
                 self._commit(sync=False)
         finally:
-            surplus = self._session.surplus(KEEP_BYTES) if self.writes else {}
-            self._session.tell(CloseFileRequest(handle=self._handle, room=surplus, dirty=self._dirty))
+            self._leave(dirty=self._dirty)
+
+    def _leave(self, *, dirty: bool) -> None:
+        """Tell the master that this is closed, and free the room of what was not committed."""
+        for name, size in self.charged().items():
+            self._session.return_room(name, size)
+        self._charged = {}
+        surplus = self._session.surplus(KEEP_BYTES) if self.writes else {}
+        self._session.tell(CloseFileRequest(handle=self._handle, room=surplus, dirty=dirty))
 
     def abandon(self) -> None:
         """Close the file; what was written since the last `sync` goes."""
@@ -359,7 +366,7 @@ class OpenFile:
             if not (self._closed or self._lost):
                 self._closed = True
                 self._session.open_files.pop(self._handle, None)
-                self._session.tell(CloseFileRequest(handle=self._handle, dirty=True))
+                self._leave(dirty=True)
 
     def lose(self) -> None:
         """Take down that the master doesn't know this handle any more."""

@@ -176,6 +176,15 @@ def test_a_writer_waits_while_nothing_can_go_and_fails_when_its_time_is_up(serve
     removing.join()
 
 
+def test_what_is_given_up_keeps_no_room(servers):
+    client = servers.start(capacity="8MiB", storage=False, master=("--room-timeout", "1"))
+    for _ in range(3):
+        file = client.open("/f", "w")
+        file.pwrite(bytes(6_000_000), 0)
+        file.abandon()
+    client.write("/f", bytes(6_000_000))
+
+
 def test_a_storage_that_refuses_is_tried_again_and_seen_in_the_status(servers):
     client = servers.start()
     client.mkdir("/d")
