@@ -2,6 +2,7 @@
 
 import shutil
 import signal
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,13 @@ import pytest
 from bbflow.landing.contact import read_contact
 from bbflow.landing.embedded import EmbeddedNodes, make_root, spawn_node, wait_until_ready
 from testsupport.waiting import until
+
+
+@pytest.fixture
+def short_path():
+    """A directory whose name leaves room for that of a Unix socket."""
+    with tempfile.TemporaryDirectory(prefix="bb") as directory:
+        yield Path(directory)
 
 
 @pytest.fixture

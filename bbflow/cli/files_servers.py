@@ -1,15 +1,17 @@
 """The servers of the files on BB nodes as commands: `bbflow files master` and `bbflow files ionode`."""
 
 import argparse
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bbflow.cli.node import add_listen_arguments, certificate_of
-from bbflow.files.core import Options
 from bbflow.files.giving_way import GivingWay
 from bbflow.files.ionode import IoNodePlace
+from bbflow.files.options import Options
 from bbflow.files.running import run_ionode, run_master
 from bbflow.landing.contact import contact_key
 from bbflow.landing.peers import Endpoint
+from bbflow.staging.policies import Policy, checked_policy
 from bbflow.store.room import NodeRoom
 from bbflow.units import parse_bytes
 
@@ -28,7 +30,7 @@ def _add_server(parser: argparse.ArgumentParser) -> None:
 def add_master(parser: argparse.ArgumentParser) -> None:
     """Declare the options of a master."""
     _add_server(parser)
-    parser.set_defaults(act=_be_master)
+    parser.set_defaults(act=_be_master, check=_keeping)
     parser.add_argument("--name", default="master", help="for messages (default: %(default)s)")
     _add_keeping_arguments(parser)
 
@@ -63,9 +65,31 @@ def _add_keeping_arguments(parser: argparse.ArgumentParser) -> None:
                         help="look at directories in the shared storage again (default: when asked)")  # fmt: skip
 
 
+def check_words(declare: Callable[[argparse.ArgumentParser], None], name: str, words: Sequence[str]) -> None:
+    """See that a server could be started with such options.
+
+    Raises
+    ------
+    ConfigError
+        If a value can't be.
+    SystemExit
+        If there is no such option; the usage has been printed.
+    """
+    parser = argparse.ArgumentParser(f"bbflow files {name}", usage=argparse.SUPPRESS)
+    declare(parser)
+    given = parser.parse_args(["--name", "", "--contact", "", "--directory", "", *words])
+    given.check(given)
+
+
 def _be_master(options: argparse.Namespace) -> int:
     endpoint = Endpoint(contact_key(options.contact), options.listen, certificate_of(options))
-    kept = Options(
+    kept = _keeping(options)
+    run_master(options.contact, options.name, options.directory, endpoint, kept, with_parent=options.with_parent)
+    return 0
+
+
+def _keeping(options: argparse.Namespace) -> Options:
+    return Options(
         storage=_storage(options),
         write_back=options.write_back,
         write_back_after_s=options.write_back_after,
@@ -82,14 +106,12 @@ def _be_master(options: argparse.Namespace) -> int:
         read_only=options.read_only,
         subtree=options.subtree,
     )
-    run_master(options.contact, options.name, options.directory, endpoint, kept, with_parent=options.with_parent)
-    return 0
 
 
 def add_ionode(parser: argparse.ArgumentParser) -> None:
     """Declare the options of an IOnode."""
     _add_server(parser)
-    parser.set_defaults(act=_be_ionode)
+    parser.set_defaults(act=_be_ionode, check=_policy)
     parser.add_argument("--name", required=True, help="unique under its master")
     parser.add_argument("--capacity", default="512MiB", help="how much its files may take (default: %(default)s)")
     parser.add_argument(
@@ -116,6 +138,10 @@ def _be_ionode(options: argparse.Namespace) -> int:
     way = GivingWay(options.policy, options.phases)
     run_ionode(place, endpoint, _storage(options), way, with_parent=options.with_parent)
     return 0
+
+
+def _policy(options: argparse.Namespace) -> Policy:
+    return checked_policy(options.policy, options.phases)
 
 
 def _storage(options: argparse.Namespace) -> str:

@@ -143,20 +143,20 @@ def pool_part(capacity: int, streams_capacity: str | None) -> int:
     return part
 
 
+def servers_options(options: argparse.Namespace) -> tuple[list[str], list[str]]:
+    """Give the options of ``bbflow files ionode`` and of ``bbflow files master`` that these mean."""
+    storage = [] if options.files == "none" else ["--storage", options.files]
+    given = {"--policy": options.files_policy, "--phases": options.files_phases}
+    ionode = [*storage, *(word for name, value in given.items() if value for word in (name, str(value)))]
+    return ionode, [*storage, *shlex.split(options.files_options)]
+
+
 def _start_files(options: argparse.Namespace, key: str, capacity: int) -> "Companions":
     from bbflow.files.companions import Companions  # late: a node without files needs nothing of it
 
-    storage = [] if options.files == "none" else ["--storage", options.files]
-    endpoint = listen_options(options)
-    ionode = list(storage)
-    if options.files_policy:
-        ionode += ["--policy", options.files_policy]
-    if options.files_phases:
-        ionode += ["--phases", str(options.files_phases)]
-    master = [*storage, *shlex.split(options.files_options)]
     where = (options.name, options.contact.resolve(), options.directory, key)
     most = parse_bytes(options.files_capacity) if options.files_capacity else capacity
-    return Companions(*where, endpoint, capacity, most, ionode, master, options.subtree)
+    return Companions(*where, listen_options(options), capacity, most, *servers_options(options), options.subtree)
 
 
 def certificate_of(options: argparse.Namespace) -> Certificate | None:

@@ -10,16 +10,17 @@ import argparse
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from bbflow.cli.node import add_files_arguments, add_listen_arguments, files_options, listen_options
+from bbflow.cli.node import add_files_arguments, add_listen_arguments, files_options, listen_options, servers_options
 from bbflow.errors import ConfigError, NodeError
 from bbflow.landing.contact import remove_scheduler_file
 from bbflow.landing.embedded import (
     DEFAULT_DIRECTORY,
     START_TIMEOUT_S,
     make_root,
+    remove_root,
     spawn_node,
     wait_until_ready,
 )
@@ -49,25 +50,40 @@ def run(options: argparse.Namespace) -> int:
     if min(options.nodes, options.threads) < 1:
         raise ConfigError("--nodes and --threads must be 1 or more")
     if options.files:
-        _check_storage(options.files.rstrip("/"))
+        _check_files(options)
     root = make_root(options.directory)
-    for number in range(options.nodes):
-        name = f"bb{number}"
-        capacity, words = parse_capacity(options.capacity), [*listen_options(options), *files_options(options)]
-        process = spawn_node(name, root, capacity, options.contact, options=words)
-        wait_until_ready(name, options.contact, process, root / f"{name}.log")
-    if options.files:
-        _wait_for_files(options.contact, options.subtree, options.nodes)
-    if options.scheduler_file:
-        _start_dask(options, root)
+    with ExitStack() as undoing:
+        undoing.callback(remove_root, root)
+        for number in range(options.nodes):
+            name = f"bb{number}"
+            capacity, words = parse_capacity(options.capacity), [*listen_options(options), *files_options(options)]
+            process = spawn_node(name, root, capacity, options.contact, options=words)
+            undoing.callback(_end, process)
+            wait_until_ready(name, options.contact, process, root / f"{name}.log")
+        if options.files:
+            _wait_for_files(options.contact, options.subtree, options.nodes)
+        if options.scheduler_file:
+            _start_dask(options, root)
+        undoing.pop_all()
     print(f"{options.nodes} BB nodes are up: see 'bbflow status --contact {options.contact}'")
     return 0
 
 
-def _check_storage(url: str) -> None:
-    """Tell at once what files would wait for: a bucket that is missing may come yet."""
-    from bbflow.files.storage import Storage  # late: nodes without files need nothing of it
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """End a node that is of no use without the others."""
+    process.terminate()
+    process.wait()
 
+
+def _check_files(options: argparse.Namespace) -> None:
+    """Refuse what no server takes, and tell what files would wait for: a bucket that is missing may come yet."""
+    from bbflow.cli.files_servers import add_ionode, add_master, check_words  # late: nodes without files need
+    from bbflow.files.storage import Storage  # nothing of them
+
+    ionode, master = servers_options(options)
+    check_words(add_ionode, "ionode", ionode)
+    check_words(add_master, "master", ["--subtree", options.subtree, *master])
+    url = options.files.rstrip("/")
     if url != "none" and (refusal := Storage(url).refusal()):
         print(f"bbflow: {refusal}; until then, files stay in memory", file=sys.stderr, flush=True)
 

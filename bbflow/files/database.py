@@ -9,7 +9,7 @@ from typing import Any
 import msgpack
 
 from bbflow.errors import CapacityError, ConfigError, NodeError
-from bbflow.files.inodes import Inode, Layout, pack, unpack
+from bbflow.files.inodes import FileLayout, Inode, pack, unpack
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS format (version INTEGER, epoch INTEGER);
@@ -42,7 +42,7 @@ class WriterRow:
     """On which file."""
     version: int
     """What it writes."""
-    layout: Layout
+    layout: FileLayout
     """Where."""
 
 
@@ -143,7 +143,7 @@ class Database:
     def writers(self) -> list[WriterRow]:
         """Give the handles for writing."""
         return [
-            WriterRow(handle, session, ino, version, Layout(tuple(msgpack.unpackb(ring)), replicas, piece_bytes))
+            WriterRow(handle, session, ino, version, FileLayout(tuple(msgpack.unpackb(ring)), replicas, piece_bytes))
             for handle, session, ino, version, ring, replicas, piece_bytes in self._connection.execute(
                 "SELECT * FROM writers"
             )

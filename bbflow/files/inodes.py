@@ -22,7 +22,7 @@ Pieces = tuple[Piece, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class FileLayout:
     """Where the pieces of a file lie."""
 
     ring: tuple[str, ...]
@@ -133,12 +133,12 @@ class Inode:
         return self.kind == FILE and self.version != 0 and not self.ring and self.stored_version == self.version
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> FileLayout:
         """Where the pieces of the committed version lie."""
-        return Layout(self.ring, self.replicas, self.piece_bytes)
+        return FileLayout(self.ring, self.replicas, self.piece_bytes)
 
     @layout.setter
-    def layout(self, layout: Layout) -> None:
+    def layout(self, layout: FileLayout) -> None:
         self.ring, self.replicas, self.piece_bytes = layout.ring, layout.replicas, layout.piece_bytes
 
     @property

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from bbflow.errors import ProtocolError
 from bbflow.files.commands import CapacityNotice, JoinIonode, NodesNotice, TaskAnswer
 from bbflow.files.committing import Committing
-from bbflow.files.core import Answers, AnyCall, Blocked, Call, Core, CutOff, Deferred, Key, Options
+from bbflow.files.core import Answers, AnyCall, Blocked, Call, Core, CutOff, Deferred, Key
 from bbflow.files.database import Database
 from bbflow.files.entering import Entering
 from bbflow.files.filling import Filling
@@ -22,8 +22,9 @@ from bbflow.files.names import is_within, split_path
 from bbflow.files.naming import Naming
 from bbflow.files.once import Once
 from bbflow.files.opening import FileOpening
+from bbflow.files.options import Options
 from bbflow.files.overview import Overview
-from bbflow.files.permissions import Credentials
+from bbflow.files.permissions import SYSTEM, Credentials
 from bbflow.files.prefetching import Prefetching
 from bbflow.files.replicas import Replicas
 from bbflow.files.replies import FileRefusal, FileReply, NodesReply
@@ -47,8 +48,6 @@ from bbflow.files.writeback import WriteBack
 
 GIVING = (OpenFileRequest, GrantRequest)
 """Requests that change nothing which others see, and whose reply gives something."""
-SYSTEM = Credentials(0, 0)
-"""As whom a master makes directories by itself."""
 
 
 class Master:

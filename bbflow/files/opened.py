@@ -5,12 +5,12 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from bbflow.files.calling import Caller, Gone, is_here
+from bbflow.files.calling import Caller, is_here
 from bbflow.files.inodes import Pieces, check_size, holders, key_of, pages
 from bbflow.files.piece_requests import MOST_BYTES, CopyRequest, CutRequest
 from bbflow.files.pieces import write_all
@@ -20,7 +20,6 @@ from bbflow.files.requests import CloseFileRequest, CommitFileRequest, OpenFileR
 if TYPE_CHECKING:
     from bbflow.files.session import ClientSession
 
-T = TypeVar("T")
 ASK_BYTES = 32 << 20
 """How much room is asked for at once."""
 KEEP_BYTES = 4 << 20
@@ -166,7 +165,7 @@ class OpenFile:
             count = 0
             for at in range(0, len(target), MOST_BYTES):
                 part = target[at : at + MOST_BYTES]
-                count += _with(self._session, name, partial(Caller.read, key=key, offset=begin + at, target=part))
+                count += self._session.on_node(name, partial(Caller.read, key=key, offset=begin + at, target=part))
         if count < len(target):
             raise FileNotFoundError(errno.ENOENT, f"{name} has a copy of an older, shorter version")
 
@@ -212,7 +211,7 @@ class OpenFile:
         elif version not in (0, new):
             of = key_of(version, index)
             asked = CopyRequest(key=key_of(new, index), of=of, bytes=count)
-            _with(self._session, name, lambda node: node.call(asked, FileReply))
+            self._session.on_node(name, lambda node: node.call(asked, FileReply))
             if count > committed[1]:
                 self._cut(name, of, committed[1])
         self._put(name, key_of(new, index), begin, content)
@@ -223,7 +222,7 @@ class OpenFile:
         return self._may_append and index == max(self._committed, default=-1)
 
     def _cut(self, name: str, key: str, size: int) -> None:
-        _with(self._session, name, lambda node: node.call(CutRequest(key=key, bytes=size), FileReply))
+        self._session.on_node(name, lambda node: node.call(CutRequest(key=key, bytes=size), FileReply))
 
     def _charge(self, index: int, version: int, size: int) -> None:
         """Have room for a piece of so many bytes on each of its nodes."""
@@ -258,7 +257,7 @@ class OpenFile:
             return
         for at in range(0, len(content), MOST_BYTES):
             part = content[at : at + MOST_BYTES]
-            _with(self._session, name, partial(Caller.write, key=key, offset=begin + at, content=part))
+            self._session.on_node(name, partial(Caller.write, key=key, offset=begin + at, content=part))
 
     def truncate(self, size: int) -> None:
         """Let the file end at `size`.
@@ -388,18 +387,3 @@ class OpenFile:
             self.close()
         else:
             self.abandon()
-
-
-def _with(session: "ClientSession", name: str, action: Callable[[Caller], T]) -> T:
-    """Do something with a connection to an IOnode; one that broke is not used again."""
-    caller = session.borrow(name)
-    try:
-        result = action(caller)
-    except Gone as gone:
-        caller.close()
-        raise OSError(errno.EHOSTDOWN, str(gone)) from None
-    except OSError:
-        session.give_back(name, caller)
-        raise
-    session.give_back(name, caller)
-    return result

@@ -12,7 +12,7 @@ from bbflow.files.core import Answers, AnyCall, Call, Core
 from bbflow.files.database import WriterRow
 from bbflow.files.filling import Filling
 from bbflow.files.image import MissingEntry
-from bbflow.files.inodes import DIRECTORY, FILE, Inode, Layout, Pieces, check_size, key_of, pages, places_of
+from bbflow.files.inodes import DIRECTORY, FILE, FileLayout, Inode, Pieces, check_size, key_of, pages, places_of
 from bbflow.files.permissions import READ, WRITE, check_access
 from bbflow.files.reading_ahead import ReadingAhead
 from bbflow.files.replies import Given, GrantReply, OpenFileReply, OpenToWriteReply
@@ -150,14 +150,14 @@ class FileOpening:
         busy = OSError(errno.EBUSY, f"{inode.name!r} is open for writing elsewhere: one writes at a time")
         call.wait(("closed", inode.ino), busy, wait_s, self._core.clock())
 
-    def _new_layout(self, call: AnyCall) -> Layout:
+    def _new_layout(self, call: AnyCall) -> FileLayout:
         core = self._core
         core.turn += 1
         ring = choose_ring(core.nodes.values(), core.turn, call.session.host if core.options.near else "")
         if not ring:
             error = OSError(errno.EHOSTDOWN, "no IOnode is up")
             call.wait(("node", ""), error, core.options.node_loss_s, core.clock())
-        return Layout(ring, min(core.options.replicas, len(ring)), core.options.piece_bytes)
+        return FileLayout(ring, min(core.options.replicas, len(ring)), core.options.piece_bytes)
 
     def _grant_a_little(self, session: Session, name: str) -> dict[str, int]:
         node = self._core.nodes.get(name)

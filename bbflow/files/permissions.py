@@ -25,6 +25,10 @@ class Credentials:
         return gid == self.gid or gid in self.groups
 
 
+SYSTEM = Credentials(0, 0)
+"""As whom a master makes directories by itself."""
+
+
 def check_access(inode: Inode, who: Credentials, want: int) -> None:
     """Refuse what the mode bits don't allow.
 

@@ -11,11 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from bbflow.belongings import make, remove
-from bbflow.files.core import Options
 from bbflow.files.database import Database
 from bbflow.files.giving_way import GivingWay
 from bbflow.files.ionode import IoNode, IoNodePlace
 from bbflow.files.master import Master
+from bbflow.files.options import Options
 from bbflow.files.pieces import IONODE_FILES
 from bbflow.files.serving import SOCKET_NAME, MasterServer
 from bbflow.landing.contact import NodeAddress, add_master, remove_master

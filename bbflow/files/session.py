@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -19,6 +20,8 @@ from bbflow.files.replies import CommitReply, FileReply, GrantReply, NodesReply,
 from bbflow.files.requests import ByeRequest, ClientRequest, GrantRequest, NodesRequest, SessionRequest
 from bbflow.landing.client import ReplyT
 from bbflow.landing.contact import MasterAddress
+
+T = TypeVar("T")
 
 COME_BACK_S = 30.0
 """How long a master that is away is tried again."""
@@ -176,14 +179,27 @@ class ClientSession:
             raise OSError(errno.EHOSTDOWN, f"IOnode {name} is away")
         return told
 
-    def borrow(self, name: str) -> Caller:
-        """Give a connection to an IOnode, for this thread until `give_back`.
+    def on_node(self, name: str, action: Callable[[Caller], T]) -> T:
+        """Do something with a connection to an IOnode, which no other thread uses meanwhile.
 
         Raises
         ------
         OSError
-            EHOSTDOWN if it is away.
+            EHOSTDOWN if it is away, and what the action raises.
         """
+        caller = self._borrow(name)
+        try:
+            result = action(caller)
+        except Gone as gone:  # a connection that broke is not used again
+            caller.close()
+            raise OSError(errno.EHOSTDOWN, str(gone)) from None
+        except OSError:
+            self._give_back(name, caller)
+            raise
+        self._give_back(name, caller)
+        return result
+
+    def _borrow(self, name: str) -> Caller:
         with self._lock:
             idle = self._nodes_callers.setdefault(name, [])
             if idle:
@@ -194,8 +210,7 @@ class ClientSession:
             self._nodes.pop(name, None)
             raise OSError(errno.EHOSTDOWN, str(error)) from None
 
-    def give_back(self, name: str, caller: Caller) -> None:
-        """Take a connection back that is still good."""
+    def _give_back(self, name: str, caller: Caller) -> None:
         with self._lock:
             self._nodes_callers.setdefault(name, []).append(caller)
 

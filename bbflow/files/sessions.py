@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from bbflow.files.inodes import Inode, Layout, Pieces, keys_of
+from bbflow.files.inodes import FileLayout, Inode, Pieces, keys_of
 from bbflow.files.permissions import Credentials
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Handle:
     """What it may read: the version as it was opened, or as it was last committed by it."""
     since_s: float
     """When it was opened."""
-    layout: Layout
+    layout: FileLayout
     """Where the pieces lie that it reads, or writes: the file's own once they are committed."""
     is_cut_off: bool = False
     """Whether the bytes that it goes on from are gone meanwhile."""

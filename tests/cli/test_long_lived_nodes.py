@@ -1,7 +1,8 @@
 import os
+import socket
 import subprocess
 import sys
-import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import adios2
@@ -25,16 +26,15 @@ def bbflow(*words, code=0, **keywords):
 
 
 @pytest.fixture
-def up(tmp_path):
+def up(tmp_path, short_path):
     """Nodes with Dask, which leave nothing when they are taken down."""
     contact, scheduler = tmp_path / "contact.json", tmp_path / "scheduler.json"
-    with tempfile.TemporaryDirectory(prefix="bb") as directory:  # a socket's path must be short
-        words = ["--capacity", "4MiB", "--scheduler-file", scheduler, "--directory", directory]
-        bbflow("up", "--contact", contact, *words, env=os.environ | {"TMPDIR": directory})
-        yield contact, scheduler
-        if contact.exists():
-            bbflow("down", "--contact", contact, "--scheduler-file", scheduler, "--force")
-        until(lambda: not os.listdir(directory), "the end of the Dask worker")
+    words = ["--capacity", "4MiB", "--scheduler-file", scheduler, "--directory", short_path]
+    bbflow("up", "--contact", contact, *words, env=os.environ | {"TMPDIR": str(short_path)})
+    yield contact, scheduler
+    if contact.exists():
+        bbflow("down", "--contact", contact, "--scheduler-file", scheduler, "--force")
+    until(lambda: not os.listdir(short_path), "the end of the Dask worker")
 
 
 def write_config(directory, **changes):
@@ -55,6 +55,35 @@ def test_no_nodes_at_all_are_refused(tmp_path, capsys, words):
     assert main(["up", "--contact", str(tmp_path / "contact.json"), *words]) == os.EX_USAGE
     assert "--nodes and --threads must be 1 or more" in capsys.readouterr().err
     assert not (tmp_path / "contact.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--files-options=--relicas 2"], "unrecognized arguments: --relicas 2"),
+        (["--files-options=--replicas 0"], "1 replica or more"),
+        (["--files-options=--lease nan"], "0 or more"),
+        (["--files-options=--piece none"], "'none' is not a size"),
+        (["--files-policy", "full-dely"], "did you mean 'full-delay'?"),
+        (["--subtree", "a/"], "'a/' is no subtree: write it like /a"),
+    ],
+)
+def test_options_that_no_server_of_files_takes_are_refused_at_once(tmp_path, capsys, words, says):
+    up = ["up", "--directory", str(tmp_path), "--contact", str(tmp_path / "contact.json"), "--files", "none"]
+    with suppress(SystemExit):
+        assert main([*up, *words]) == os.EX_USAGE
+    assert says in capsys.readouterr().err
+    assert not list(tmp_path.glob("bbflow-*"))
+
+
+def test_nodes_that_cannot_all_be_up_are_ended_again(short_path, capsys):
+    contact = short_path / "contact.json"
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+    up = ["up", "--nodes", "2", "--directory", str(short_path), "--contact", str(contact)]
+    assert main([*up, "--listen", f"127.0.0.1:{port}"]) != 0
+    assert "give another --listen" in capsys.readouterr().err
+    assert not contact.exists()
 
 
 def test_nodes_serve_one_run_after_the_other(up, tmp_path):

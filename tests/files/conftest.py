@@ -1,16 +1,6 @@
-import tempfile
-from pathlib import Path
-
 import pytest
 
 from testsupport.files_servers import Servers
-
-
-@pytest.fixture
-def short_path():
-    """A directory whose name leaves room for that of a Unix socket."""
-    with tempfile.TemporaryDirectory(prefix="bb") as directory:
-        yield Path(directory)
 
 
 @pytest.fixture

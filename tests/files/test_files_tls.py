@@ -35,6 +35,4 @@ def test_master_and_ionodes_are_reached_by_tls_from_other_hosts(servers, certifi
     client.write("/f", content)
     assert client.read("/f") == content
     (session,) = client.masters()
-    caller = session.borrow("master-io0")
-    assert isinstance(caller._socket, ssl.SSLSocket)
-    session.give_back("master-io0", caller)
+    assert session.on_node("master-io0", lambda caller: isinstance(caller._socket, ssl.SSLSocket))

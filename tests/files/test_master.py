@@ -6,9 +6,10 @@ import msgspec
 import pytest
 
 from bbflow.errors import ProtocolError
-from bbflow.files.core import CutOff, Options
+from bbflow.files.core import CutOff
 from bbflow.files.database import Database
 from bbflow.files.master import Master
+from bbflow.files.options import Options
 from bbflow.files.requests import parse_heard
 
 NODE, ONE, TWO, LISTENER = 1, 2, 3, 4

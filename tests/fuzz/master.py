@@ -7,9 +7,10 @@ from pathlib import Path
 
 from bbflow.errors import ProtocolError
 from bbflow.files.commands import IonodeAddress
-from bbflow.files.core import CutOff, Options
+from bbflow.files.core import CutOff
 from bbflow.files.database import Database
 from bbflow.files.master import Master
+from bbflow.files.options import Options
 from bbflow.files.requests import parse_heard
 from bbflow.store.frames import HEADER, encode
 
