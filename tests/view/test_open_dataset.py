@@ -138,7 +138,7 @@ def test_what_a_stream_lacks_is_said(two_nodes, opened, tmp_path):
     whole_run(two_nodes, tmp_path)
     with pytest.raises(StreamError, match=r"did you mean 'model'\?"):
         opened(two_nodes, stream="modl")
-    with pytest.raises(StreamError, match="hold no step of it any more"):
+    with pytest.raises(StreamError, match="its nodes hold no step above 9"):
         opened(two_nodes, after=9)
     with pytest.raises(NodeError, match="there is no contact file"):
         xr.open_dataset(tmp_path / "none.json", engine="bbflow", stream="model")
