@@ -21,7 +21,7 @@ from stat import S_IFDIR, S_IFLNK, S_IFREG, filemode
 
 from bbflow.cli.files_servers import add_ionode, add_master
 from bbflow.cli.refusals import telling_refusals
-from bbflow.errors import BbflowError, ConfigError
+from bbflow.errors import BbflowError, ConfigError, describe
 from bbflow.files.client import DirectoryEntry, FilesClient
 from bbflow.files.replies import OverviewReply
 from bbflow.files.stream import FileStream
@@ -94,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
     except BrokenPipeError:  # of standard output: no matter of files
         raise
     except OSError as error:
-        raise BbflowError(f"{error.strerror or error}") from None
+        raise BbflowError(describe(error) if error.filename else error.strerror or str(error)) from None
     return code
 
 
@@ -122,6 +122,8 @@ def _walk(client: FilesClient, path: str) -> Iterator[DirectoryEntry]:
 
 
 def _get(client: FilesClient, options: argparse.Namespace) -> int:
+    if len(options.paths) > 1 and not options.target.is_dir():
+        raise ConfigError(f"{options.target} is no directory: several files need one")
     for path in options.paths:
         target = options.target / basename(path.rstrip("/")) if options.target.is_dir() else options.target
         root = path.rstrip("/")

@@ -75,6 +75,19 @@ def test_the_command_line_copies_lists_and_writes_back(servers, tmp_path, capfdb
     assert files("cat", "/tree/in/sub/x.dat") == content
 
 
+def test_the_command_line_names_what_it_cannot_copy(servers, tmp_path, capfd):
+    client = servers.start(storage=False)
+    client.write("/a", b"a")
+    client.write("/b", b"b")
+    copies = ["--contact", str(servers.contact)]
+    assert main(["files", "get", *copies, "/a", "/b", str(tmp_path / "out")]) == os.EX_USAGE
+    assert f"{tmp_path / 'out'} is no directory: several files need one" in capfd.readouterr().err
+    assert main(["files", "get", *copies, "/a", "/b", str(tmp_path)]) == 0
+    assert [(tmp_path / name).read_bytes() for name in "ab"] == [b"a", b"b"]
+    assert main(["files", "put", *copies, str(tmp_path / "none"), "/c"]) == 1
+    assert f"{tmp_path / 'none'}: No such file or directory" in capfd.readouterr().err
+
+
 def test_the_status_says_which_node_is_lost_and_how_many_files_lack_a_copy(servers, capfd):
     client = servers.start(nodes=2, storage=False, master=("--node-loss", "1", "--replicas", "2"))
 
