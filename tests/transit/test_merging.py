@@ -106,8 +106,11 @@ def test_operators_that_need_the_order_merge_along_it_only(tmp_path):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"operators": {"x": ["mean"], "txx": CONFIG["operators"]["txx"]}}, "x: operators: the state"),
-        ({"windows": ["month", "run"]}, "x: windows: the state"),
+        (
+            {"operators": {"x": ["mean"], "txx": CONFIG["operators"]["txx"]}},
+            "has max, mean, p50, std, but the configuration has mean: ",
+        ),
+        ({"windows": ["month", "run"]}, "running2day, steps8, but the configuration has month, run: "),
         ({"operators": {"x": CONFIG["operators"]["x"]}}, "operators of txx are in"),
         ({"operators": CONFIG["operators"] | {"txx": {"of": "x * 2", "operators": ["mean"]}}}, "txx: of: the state"),
     ],

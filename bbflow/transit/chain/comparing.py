@@ -14,6 +14,8 @@ from bbflow.transit.folding.layouts import layout_of
 from bbflow.transit.folding.slots import INNER, OUTER
 from bbflow.transit.output.fields import ResultField
 
+NAMES = {"operators": "operators' names", "windows": "windows' names"}
+"""Parts that users know by names, and the parts that tell these: other operators may go on from one state."""
 SAME_CALENDARS = {"gregorian": "standard", "365_day": "noleap", "366_day": "all_leap"}
 
 
@@ -37,6 +39,8 @@ def meaning_of(diagnostic: Diagnostic, dtype: DType) -> dict[str, str]:
         "operators": layout_of(diagnostic, OUTER, dtype, ()).signature,
         "operators' other inputs": ", ".join(sorted(diagnostic.others)),
         "windows": ", ".join(sorted(map(repr, diagnostic.windows))),
+        NAMES["operators"]: ", ".join(sorted(operator.name for operator in diagnostic.operators)),
+        NAMES["windows"]: ", ".join(sorted(window.name for window in diagnostic.windows)),
     }
     return parts if each is None else parts | {"each: state": layout_of(diagnostic, INNER, dtype, ()).signature}
 
@@ -113,8 +117,10 @@ def _check_names(saved: SavedState, names: Mapping[str, object], where: str) -> 
 def _check_meaning(saved: SavedState, key: str, own: Mapping[str, str], where: str) -> None:
     there = saved.fields[key].meaning
     for part in [*own, *there]:
-        if there.get(part) != own.get(part):
-            raise _differs(saved, key, part, there.get(part), own.get(part), where)
+        if there.get(part) != own.get(part) and part not in NAMES.values():
+            names = NAMES.get(part, part)
+            told = names if there.get(names) != own.get(names) else part
+            raise _differs(saved, key, part, there.get(told), own.get(told), where)
 
 
 def _differs(saved: SavedState, key: str, what: str, left: object, right: object, where: str) -> ConfigError:
