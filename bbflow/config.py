@@ -203,9 +203,9 @@ def parse_config(content: Any) -> Config:
     windows = _list(content.get("windows", ["month", "run"]), "windows")
     diagnostics = parse_diagnostics(content["operators"], windows)
     return Config(
-        stream=_as(str, content["stream"], "stream"),
+        stream=_as(_text, content["stream"], "stream"),
         diagnostics=diagnostics,
-        output=Path(_as(str, content.get("output") or "bbflow-out", "output")),
+        output=Path(_as(_text, content.get("output") or "bbflow-out", "output")),
         time=_parse_time(content.get("time")),
         raw=_parse_raw(content.get("raw", "none")),
         nodes=_section(
@@ -236,9 +236,9 @@ def _parse_time(content: Any) -> TimeConfig:
         content,
         "time",
         by=one_of("time", "steps", "either"),
-        variable=str,
-        units=str,
-        calendar=str,
+        variable=_text,
+        units=_text,
+        calendar=_text,
         interval=_interval,
         late=one_of("skip", "error"),
     )
@@ -265,7 +265,7 @@ def _parse_workers(content: Any, diagnostics: Iterable[Diagnostic]) -> WorkersCo
         processes=partial(_whole, least=0),
         threads=_whole,
         batch_steps=_whole,
-        dashboard=str,
+        dashboard=_text,
     )
     if (content or {}).get("processes") is not None:
         return workers
@@ -289,7 +289,7 @@ def _parse_raw(content: Any) -> RawConfig:
         keep_bits=_bits,
         dedup=flag,
         shard=parse_bytes,
-        policy=str,
+        policy=_text,
         phases=Path,
     )
 
@@ -325,6 +325,12 @@ def _whole(value: Any, least: int = 1) -> int:
     if number < least or (isinstance(value, float) and value != number):
         raise ConfigError(f"{value!r} must be a whole number, {least} or more")
     return number
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, (list, dict)):
+        raise ConfigError(f"{value!r} must be one text")
+    return str(value)
 
 
 def _seconds(value: Any) -> float:

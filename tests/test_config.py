@@ -72,6 +72,8 @@ def test_a_stream_and_its_operators_are_enough():
         ),
         ({"time": {"calendarr": "noleap"}}, "time: unknown key 'calendarr'; did you mean 'calendar'?"),
         ({"open_timeout_s": "soon"}, "open_timeout_s: 'soon' must be a number of seconds, 0 or more"),
+        ({"output": ["a", "b"]}, "output: ['a', 'b'] must be one text"),
+        ({"time": {"units": {"days": 1}}}, "time: units: {'days': 1} must be one text"),
         ({"open_timeout_s": float("nan")}, "open_timeout_s: nan must be a number of seconds"),
         ({"safe_every_s": -5}, "safe_every_s: -5 must be a number of seconds"),
         ({"nodes": {"back_s": -1}}, "nodes: back_s: -1 must be a number of seconds"),
