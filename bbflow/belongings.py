@@ -7,12 +7,12 @@ any part of one name, ``**`` for any number of directories, and at the end for a
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from bbflow.errors import ConfigError
-from bbflow.locks import NO_LOCKS, lock
+from bbflow.locks import locked_alone
 
 MARK = ".bbflow"
 Pattern = tuple[str, ...]
@@ -112,9 +112,8 @@ def remove(directory: Path) -> None:
                 directory.rmdir()
 
 
-@contextmanager
-def held(directory: Path, refusal: str) -> Iterator[None]:
-    """Be the one process that works in a marked directory.
+def held(directory: Path, refusal: str) -> AbstractContextManager[None]:
+    """Be the one process that works in a marked directory, for as long as a ``with`` lasts.
 
     Parameters
     ----------
@@ -128,19 +127,7 @@ def held(directory: Path, refusal: str) -> Iterator[None]:
     ConfigError
         If another process does.
     """
-    try:
-        descriptor = lock(directory / MARK, wait=False, create=False)
-    except OSError as error:
-        if error.errno not in NO_LOCKS:
-            raise
-        yield
-        return
-    if descriptor is None:
-        raise ConfigError(refusal)
-    try:
-        yield
-    finally:
-        os.close(descriptor)
+    return locked_alone(directory / MARK, refusal, create=False)
 
 
 def _new(directory: Path, patterns: Sequence[str]) -> list[str]:

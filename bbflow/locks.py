@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from bbflow.errors import ConfigError
+
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 """Error numbers of file systems that have no locks."""
 
@@ -52,6 +54,39 @@ def locked(path: str | Path) -> Iterator[None]:
     """Hold a file's lock alone for as long as a ``with`` lasts."""
     descriptor = lock(path)
     assert descriptor is not None
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def locked_alone(path: Path, refusal: str, *, create: bool) -> Iterator[None]:
+    """Hold a file's lock for as long as a ``with`` lasts, unless another process does.
+
+    Parameters
+    ----------
+    path
+        The file; where its file system has no locks, nobody is refused.
+    refusal
+        What is said if another process holds it.
+    create
+        Whether it is made if it isn't there.
+
+    Raises
+    ------
+    ConfigError
+        If another process holds it.
+    """
+    try:
+        descriptor = lock(path, wait=False, create=create)
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+        yield
+        return
+    if descriptor is None:
+        raise ConfigError(refusal)
     try:
         yield
     finally:

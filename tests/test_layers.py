@@ -8,7 +8,8 @@ from structure import rings, structure_of
 
 ROOT = Path(__file__).parents[1]
 LAYERS = (
-    {"errors", "locks", "log", "wire"},
+    {"errors"},
+    {"locks", "log", "wire"},
     {"layouts", "belongings", "origin"},
     {"atomic", "units", "records", "cf", "stored_names"},
     {"events", "leftovers", "keeper", "one_thread", "prepared", "course"},

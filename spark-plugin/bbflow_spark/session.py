@@ -1,6 +1,5 @@
 """A prefetcher with all that belongs to it: directories, the contact file, and the settings that Spark needs."""
 
-import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -9,9 +8,8 @@ from pathlib import Path
 from tempfile import gettempdir
 
 from bbflow.atomic import replacing
-from bbflow.errors import ConfigError
 from bbflow.events import EventLog
-from bbflow.locks import lock
+from bbflow.locks import locked_alone
 from bbflow.staging import Stager
 from bbflow_spark.classes import Spark, compiled_jar
 from bbflow_spark.prefetcher import Prefetcher
@@ -77,7 +75,9 @@ def prefetching(
     for made in filter(None, (wanted.directory, shuffle, events)):
         made.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
-        stack.enter_context(_alone_in(wanted.directory))
+        # The first of two to end would take contact file and shuffles with it.
+        refusal = f"another prefetcher uses {wanted.directory}: give another directory as --to"
+        stack.enter_context(locked_alone(wanted.directory / LOCK, refusal, create=True))
         jar = wanted.directory / JAR  # which all hosts see, unlike the user's cache
         with replacing(jar) as temporary:
             shutil.copyfile(compiled, temporary)
@@ -95,15 +95,3 @@ def prefetching(
             shuffles = Shuffles(shuffle, wanted.disk, int(wanted.capacity_bytes * (1 - INPUTS_SHARE)))
             stack.enter_context(shared_room(shuffles, wanted.capacity_bytes, prefetcher.resize, log))
         yield settings(SparkPlaces(jar, wanted.contact, shuffle, events), wanted.schemes)
-
-
-@contextmanager
-def _alone_in(directory: Path) -> Iterator[None]:
-    """Be the one prefetcher of a directory: the first of two to end would take contact file and shuffles with it."""
-    taken = lock(directory / LOCK, wait=False)
-    if taken is None:
-        raise ConfigError(f"another prefetcher uses {directory}: give another directory as --to")
-    try:
-        yield
-    finally:
-        os.close(taken)
