@@ -1,6 +1,5 @@
 """The configuration of a run: what stands in CONFIG.yml, checked in full before anything starts."""
 
-import math
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
@@ -16,7 +15,7 @@ from bbflow.operators.readers import flag, number, one_of
 from bbflow.operators.windows.calendars import Clock
 from bbflow.operators.windows.spans import Run, StepsSpan
 from bbflow.origin import look_in
-from bbflow.units import parse_bytes, parse_capacity
+from bbflow.units import parse_bytes, parse_capacity, parse_seconds
 
 T = TypeVar("T")
 
@@ -216,12 +215,12 @@ def parse_config(content: Any) -> Config:
             capacity=parse_capacity,
             state_capacity=parse_bytes,
             directory=Path,
-            back_s=_seconds,
+            back_s=parse_seconds,
         ),
         workers=_parse_workers(content.get("workers"), diagnostics.values()),
         netcdf=_as(flag, content.get("netcdf") or False, "netcdf"),
-        open_timeout_s=_as(_seconds, content.get("open_timeout_s", 600.0), "open_timeout_s"),
-        safe_every_s=_as(_seconds, content.get("safe_every_s", 300.0), "safe_every_s"),
+        open_timeout_s=_as(parse_seconds, content.get("open_timeout_s", 600.0), "open_timeout_s"),
+        safe_every_s=_as(parse_seconds, content.get("safe_every_s", 300.0), "safe_every_s"),
         on_failure=_as(one_of("continue", "stop"), content.get("on_failure") or "continue", "on_failure"),
         continued=_as(Path, content["continue"], "continue") if content.get("continue") else None,
         content={"operators": content["operators"], "windows": windows},
@@ -331,16 +330,6 @@ def _text(value: Any) -> str:
     if isinstance(value, (list, dict)):
         raise ConfigError(f"{value!r} must be one text")
     return str(value)
-
-
-def _seconds(value: Any) -> float:
-    try:
-        read = float(value)
-    except (TypeError, ValueError):
-        read = math.nan
-    if not read >= 0:
-        raise ConfigError(f"{value!r} must be a number of seconds, 0 or more")
-    return read
 
 
 def _interval(value: Any) -> float:

@@ -1,6 +1,7 @@
-"""Sizes and rates as people write and read them."""
+"""Sizes, times and rates as people write and read them."""
 
 import re
+from contextlib import suppress
 
 from bbflow.errors import ConfigError
 
@@ -34,6 +35,21 @@ def parse_bytes(text: str | int) -> int:
     if size <= 0:
         raise ConfigError(f"{text!r} is not a size above zero")
     return size
+
+
+def parse_seconds(value: object) -> float:
+    """Read how long something may take.
+
+    Raises
+    ------
+    ConfigError
+        If it is no number of seconds, 0 or more.
+    """
+    with suppress(ValueError):
+        seconds = float(str(value))
+        if seconds >= 0:
+            return seconds
+    raise ConfigError(f"{value!r} must be a number of seconds, 0 or more")
 
 
 def parse_capacity(text: str | int) -> int:

@@ -17,6 +17,7 @@ from bbflow.landing.contact import contact_key
 from bbflow.report.dashboard import Dashboard
 from bbflow.report.page import render_page
 from bbflow.report.writing import page_of
+from bbflow.units import parse_seconds
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--port", type=int, default=0, help="port on loopback (default: a free one)")
     parser.add_argument(
-        "--every", type=float, default=10.0, metavar="SECONDS", help="draw it again (default: %(default)g)"
+        "--every", type=parse_seconds, default=10.0, metavar="SECONDS", help="draw it again (default: %(default)g)"
     )
 
 

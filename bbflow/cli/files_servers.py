@@ -13,7 +13,7 @@ from bbflow.landing.contact import contact_key
 from bbflow.landing.peers import Endpoint
 from bbflow.staging.policies import Policy, checked_policy
 from bbflow.store.room import NodeRoom
-from bbflow.units import parse_bytes
+from bbflow.units import parse_bytes, parse_seconds
 
 
 def _add_server(parser: argparse.ArgumentParser) -> None:
@@ -41,27 +41,27 @@ def _add_keeping_arguments(parser: argparse.ArgumentParser) -> None:
         "--write-back", choices=("background", "close", "fsync", "end"), default=standard.write_back,
         help="when files go to the shared storage (default: %(default)s)",
     )  # fmt: skip
-    parser.add_argument("--write-back-after", type=float, default=standard.write_back_after_s, metavar="SECONDS",
-                        help="how long a file rests before that (default: %(default)g)")  # fmt: skip
+    parser.add_argument("--write-back-after", type=parse_seconds, default=standard.write_back_after_s,
+                        metavar="SECONDS", help="how long a file rests before that (default: %(default)g)")  # fmt: skip
     parser.add_argument(
         "--scratch", action="append", default=[], metavar="PATTERN", help="never write such files back, as '*.tmp'"
     )
     parser.add_argument("--piece", default=str(standard.piece_bytes), metavar="SIZE", help="stripe of large files")
     parser.add_argument("--replicas", type=int, default=standard.replicas, help="IOnodes that have each file")
     parser.add_argument("--near", action="store_true", help="put files on the writer's own host while it has room")
-    parser.add_argument("--wait", type=float, default=standard.wait_s, metavar="SECONDS",
+    parser.add_argument("--wait", type=parse_seconds, default=standard.wait_s, metavar="SECONDS",
                         help="how long opening a file waits that is still written (default: not)")  # fmt: skip
-    parser.add_argument("--room-timeout", type=float, default=standard.room_timeout_s, metavar="SECONDS",
+    parser.add_argument("--room-timeout", type=parse_seconds, default=standard.room_timeout_s, metavar="SECONDS",
                         help="how long a writer waits for room (default: %(default)g)")  # fmt: skip
-    parser.add_argument("--node-loss", type=float, default=standard.node_loss_s, metavar="SECONDS",
+    parser.add_argument("--node-loss", type=parse_seconds, default=standard.node_loss_s, metavar="SECONDS",
                         help="when bytes of an IOnode that is away count as lost (default: %(default)g)")  # fmt: skip
-    parser.add_argument("--lease", type=float, default=standard.lease_s, metavar="SECONDS",
+    parser.add_argument("--lease", type=parse_seconds, default=standard.lease_s, metavar="SECONDS",
                         help="how long a silent client keeps what it has open (default: %(default)g)")  # fmt: skip
     parser.add_argument("--files-ahead", type=int, default=standard.files_ahead, metavar="FILES",
                         help="so many files come before a program asks for them that opens a directory's one after "
                              "another; 0 for none (default: %(default)d)")  # fmt: skip
     parser.add_argument("--read-only", action="store_true", help="let clients change nothing")
-    parser.add_argument("--refresh", type=float, default=standard.refresh_s, metavar="SECONDS",
+    parser.add_argument("--refresh", type=parse_seconds, default=standard.refresh_s, metavar="SECONDS",
                         help="look at directories in the shared storage again (default: when asked)")  # fmt: skip
 
 

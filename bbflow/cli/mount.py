@@ -15,6 +15,7 @@ from pathlib import Path
 
 from bbflow.errors import ConfigError
 from bbflow.mount.mounting import MountOptions, default_log, run_in_foreground, start_daemon, unmount
+from bbflow.units import parse_seconds
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--patience",
-        type=float,
+        type=parse_seconds,
         default=standard.patience_s,
         metavar="SECONDS",
         help="how long calls wait for a node that is away (default: %(default)g)",

@@ -20,6 +20,7 @@ from rich.table import Table
 from bbflow.errors import ConfigError
 from bbflow.phases import PFS, Board, io_phase
 from bbflow.phases.board import LEASE_S
+from bbflow.units import parse_seconds
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action = actions.add_parser(name, help=summary)
         action.add_argument("application", help="who is in it")
         action.add_argument("--file-system", default=PFS, help=f"where (default {PFS})")
-        action.add_argument("--lease", type=float, default=LEASE_S, metavar="SECONDS", help=f"default {LEASE_S:g}")
+        action.add_argument(
+            "--lease", type=parse_seconds, default=LEASE_S, metavar="SECONDS", help=f"default {LEASE_S:g}"
+        )
     end = actions.add_parser("end", help="say that a phase has ended")
     end.add_argument("token", help="what 'begin' printed")
     actions.add_parser("list", help="show the phases that last now")

@@ -33,7 +33,7 @@ from bbflow.errors import ConfigError
 from bbflow.events import EventLog
 from bbflow.landing.listen import LOOPBACK, is_loopback
 from bbflow.staging import Stager
-from bbflow.units import format_bytes, parse_bytes
+from bbflow.units import format_bytes, parse_bytes, parse_seconds
 
 DIRECTORY_VARIABLE = "BBFLOW_BB"
 LEAST_BYTES = 1 << 20
@@ -53,7 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--spill", type=Path, metavar="DIR", help="for shuffles when DIR is full (default below /tmp)")
     parser.add_argument("--no-shuffle", action="store_true", help="leave shuffles and spills where Spark puts them")
     parser.add_argument("--scheme", action="append", default=[], help="of more URLs to prefetch, beside file and s3a")
-    parser.add_argument("--patience", type=float, default=10.0, metavar="SECONDS", help="before a stuck block is read")
+    parser.add_argument(
+        "--patience", type=parse_seconds, default=10.0, metavar="SECONDS", help="before a stuck block is read"
+    )
     parser.add_argument("--listen", default=LOOPBACK, metavar="ADDRESS", help="for executors of other hosts")
     parser.add_argument("--contact", type=Path, metavar="FILE", help="which Spark's processes read (default in DIR)")
     parser.add_argument("--output", type=Path, default=Path("report.html"), help="of 'report' (default report.html)")

@@ -55,15 +55,5 @@ class Options:
     def __post_init__(self) -> None:
         if self.replicas < 1 or self.piece_bytes < 1:
             raise ConfigError("each file needs 1 replica or more, and pieces of 1 byte or more")
-        waits = (
-            self.write_back_after_s,
-            self.wait_s,
-            self.room_timeout_s,
-            self.lease_s,
-            self.node_loss_s,
-            self.refresh_s,
-        )
-        if not all(wait_s >= 0 for wait_s in waits):
-            raise ConfigError("how long a master waits must be given in seconds, 0 or more")
         if self.subtree != "/" + "/".join(split_path(self.subtree)):
             raise ConfigError(f"{self.subtree!r} is no subtree: write it like /a or /a/b")

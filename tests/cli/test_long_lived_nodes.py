@@ -62,7 +62,7 @@ def test_no_nodes_at_all_are_refused(tmp_path, capsys, words):
     [
         (["--files-options=--relicas 2"], "unrecognized arguments: --relicas 2"),
         (["--files-options=--replicas 0"], "1 replica or more"),
-        (["--files-options=--lease nan"], "0 or more"),
+        (["--files-options=--lease nan"], "'nan' must be a number of seconds, 0 or more"),
         (["--files-options=--piece none"], "'none' is not a size"),
         (["--files-policy", "full-dely"], "did you mean 'full-delay'?"),
         (["--subtree", "a/"], "'a/' is no subtree: write it like /a"),
