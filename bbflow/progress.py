@@ -290,7 +290,7 @@ def status_table(statuses: Sequence[StatusReply]) -> Table:
         What each node answered to `status`.
     """
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
-    table.add_column("node, stream", overflow="fold", min_width=28)
+    table.add_column("node, stream", overflow="fold", min_width=20)
     names = ("landed", "bytes", "folded", "drained", "held", "lost", "waited")
     for name in names:
         table.add_column(name, justify="right", no_wrap=True)
