@@ -95,12 +95,15 @@ def expand_program(
     Raises
     ------
     ConfigError
-        If a pattern has a size or a checksum.
+        If a pattern has a size or a checksum, or a command names what its task doesn't have.
     SourceError
         If nothing matches.
     """
     names: dict[str, str] = {}
-    return [replace(step, task=_expanded(step.task, sources, target, names)) for step in steps], names
+    expanded = [replace(step, task=_expanded(step.task, sources, target, names)) for step in steps]
+    for step in expanded:  # what a task's words can't be is said before the first one runs
+        words_of(step, {file.url: file.url for file in (*step.task.inputs, *step.task.outputs)})
+    return expanded, names
 
 
 def _expanded(task: Task, sources: Sources, target: Path, names: dict[str, str]) -> Task:
@@ -154,7 +157,7 @@ def _list(item: Any) -> list[Any]:
     return item if isinstance(item, list) else [] if item is None else [item]
 
 
-def words_of(step: ProgramStep, places: Mapping[str, Location]) -> list[str]:
+def words_of(step: ProgramStep, places: Mapping[str, Location | str]) -> list[str]:
     """Put the places of a task's files into its command.
 
     Raises
@@ -169,5 +172,8 @@ def words_of(step: ProgramStep, places: Mapping[str, Location]) -> list[str]:
         try:
             words += lists[word] if word in lists else [word.format(*inputs)]
         except (IndexError, KeyError, ValueError):
-            raise ConfigError(f"task {step.task.key!r}: {word!r} names no input; it has {len(inputs)}") from None
+            raise ConfigError(
+                f"task {step.task.key!r}: {word!r} can't be filled in: {{0}} is the first of its {len(inputs)} "
+                "inputs, {inputs} and {outputs} stand alone, and a brace is written twice"
+            ) from None
     return words

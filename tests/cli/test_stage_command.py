@@ -108,6 +108,11 @@ def test_a_killed_command_leaves_no_half_file_and_is_carried_on_with(tmp_path):
         (["bad.yml", "--capacity", "9MiB"], "did you mean 'inputs'", os.EX_USAGE),
         (["fails.yml", "--capacity", "9MiB"], "ended with code 1", 1),
         (["lazy.yml", "--capacity", "9MiB"], "without making", 1),
+        (
+            ["odd.yml", "--capacity", "9MiB"],
+            "'<{inputs}' can't be filled in: {0} is the first of its 1 inputs",
+            os.EX_USAGE,
+        ),
         (["f0.dat", "--capacity", "9MiB", "--picture", "no/p.png"], "isn't there, so the picture", os.EX_USAGE),
     ],
 )
@@ -116,6 +121,10 @@ def test_what_is_wrong_is_one_line_that_says_so(sources, tmp_path, monkeypatch, 
     (tmp_path / "bad.yml").write_text("- {task: t, input: [f0.dat]}")
     (tmp_path / "fails.yml").write_text("- {task: t, inputs: [f0.dat], command: 'false'}")
     (tmp_path / "lazy.yml").write_text("- {task: t, inputs: [f0.dat], outputs: [o.dat], command: 'true'}")
+    (tmp_path / "odd.yml").write_text(
+        "- {task: t, command: touch ran}\n- {task: u, inputs: [f0.dat], command: 'a <{inputs}'}"
+    )
     ended = stage(*words, "--to", tmp_path / "bb", check=False)
+    assert not (tmp_path / "ran").exists()
     assert (ended.returncode, message in ended.stderr) == (code, True), ended.stderr
     assert len(ended.stderr.strip().splitlines()) == 1
