@@ -78,7 +78,7 @@ struct Layout
     /** The node to write a piece to; with `replica` another one that has it. */
     const std::string &NodeOf(const uint64_t index, const uint64_t replica = 0) const
     {
-        return Ring.at((index + replica) % Ring.size());
+        return Ring.at((index + replica) % std::max<size_t>(Ring.size(), 1));
     }
 };
 

@@ -98,10 +98,10 @@ int64_t OpenInode::TakeOpened(const Value &reply, const bool isForWriting, const
     {
         m_Generation = m_Volume.Link().Generation();
     }
+    const bool isKept = isForWriting ? m_IsDirty : HasOwnLayout();
     std::vector<int64_t> &handles = isForWriting ? m_Writers : m_Readers;
     handles.push_back(handle);
-    // A writer's own state is newer than what the master knows.
-    if (!m_IsDirty)
+    if (!isKept)
     {
         try
         {
@@ -128,6 +128,9 @@ int64_t OpenInode::TakeOpened(const Value &reply, const bool isForWriting, const
     }
     return handle;
 }
+
+/** What a writer has is newer than what the master tells others, and lies where its handle says. */
+bool OpenInode::HasOwnLayout() const { return m_IsDirty || !m_Writers.empty(); }
 
 void OpenInode::TakeLayout(const Value &reply)
 {

@@ -111,6 +111,7 @@ private:
     std::set<std::pair<uint64_t, uint64_t>> m_Ready;
 
     void CheckGeneration() const;
+    bool HasOwnLayout() const;
     void TakeLayout(const Value &reply);
     void DropHandle(std::vector<int64_t> &handles, int64_t handle);
     void LeaveWriting(int64_t handle);

@@ -25,7 +25,7 @@ void OpenInode::Reopen(const Caller &caller)
     const Value reply = m_Volume.Ask(caller, {{"op", "open"}, {"ino", m_Id}, {"write", false}});
     const Writing lock(m_Mutex);
     m_Readers.push_back(reply.IntegerAt("handle"));
-    if (!m_IsDirty)
+    if (!HasOwnLayout())
     {
         for (Piece &piece : m_Layout.Pieces)
         {
