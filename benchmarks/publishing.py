@@ -16,6 +16,7 @@ from bbflow.cf import StreamAttributes
 from bbflow.config import parse_config
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.windows.calendars import Clock
+from bbflow.transit.folding.held import hold
 from bbflow.transit.folding.layouts import layout_of
 from bbflow.transit.folding.publish import FieldWork, publish_fields
 from bbflow.transit.folding.reduce import ReducedSpan
@@ -83,7 +84,7 @@ def _work(directory: Path, diagnostic: Diagnostic, side: int) -> FieldWork:
     places = {slot: StatePlace(path, 0) for slot, path in files.items()}
     shard = ShardState(key, (0, 0), shape, "<f4", 9, 9.0, KEYS, places)
     span = ReducedSpan(diagnostic.windows[0], ((),), inner_ends=False, off={})
-    return FieldWork(diagnostic, shape, span, (shard,), 0, str(directory))
+    return FieldWork(diagnostic, shape, span, tuple(hold([shard])), 0, str(directory))
 
 
 def _field(work: FieldWork) -> ResultField:
@@ -102,7 +103,7 @@ def _zarr_alone(path: Path, fields: int, side: int) -> None:
 
 def _copied(directory: Path, works: list[FieldWork]) -> None:
     for work in works:
-        for place in work.shards[0].files.values():
+        for place in work.shards[0].like.files.values():
             shutil.copyfile(place.path, directory / "copy")
 
 
