@@ -105,8 +105,8 @@ def find_room(
     stream, rank, step, size
         Whose step, and how many bytes.
     needs
-        Gives those of steps before, as `needs_before` does. That looks at each rank, so it is asked only if there is no
-        room for all that they could need together.
+        Gives those of steps before, as `needs_before` does. That looks at each rank, so it is asked only if there is
+        room, but not for all that they could need together.
 
     Raises
     ------
@@ -116,6 +116,9 @@ def find_room(
     others, most = _needs_of_others(store, stream), stream.most_needed_bytes
     if most is not None and (extent := take(store.extents, size, [most, *others])):
         return extent
+    if _is_hopeless(store, stream, size):
+        _check_step_fits(store.extents.capacity, stream, rank, step, size)
+        return None
     older = needs()
     if older is not None and (extent := take(store.extents, size, [*older, *others])):
         return extent
@@ -124,6 +127,12 @@ def find_room(
         if extent := take(store.extents, size, [*older, *others]):
             return extent
     return None
+
+
+def _is_hopeless(store: NodeStore, stream: Stream, size: int) -> bool:
+    """Whether there is no room whatever others need: with all ranks there, nothing else is to be found out."""
+    is_full = not store.extents.has_hole(size) and not store.can_evict
+    return is_full and len(stream.ranks) >= stream.local_writers
 
 
 def _check_step_fits(capacity: int, stream: Stream, rank: int, step: int, size: int) -> None:

@@ -166,7 +166,7 @@ class WriterConnections:
 
     def take_back_an_offer(self) -> bool:
         """Withdraw the first offer that isn't taken; false if there is none."""
-        return any(self._take_back_from(writer) for writer in self._peers.values())
+        return self._offers.stand and any(map(self._take_back_from, self._peers.values()))
 
     def _take_back_from(self, writer: WriterPeer) -> bool:
         """Withdraw what a rank is offered; false if it has taken it, of which the link tells, or there is nothing."""

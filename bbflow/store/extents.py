@@ -45,6 +45,11 @@ class Extents:
                 return offset, wanted
         return None
 
+    def has_hole(self, size: int) -> bool:
+        """Whether `take` would succeed."""
+        wanted = align(size)
+        return any(hole >= wanted for _, hole in self._free)
+
     def can_take(self, sizes: Sequence[int]) -> bool:
         """Whether `take` would succeed for each of these sizes, one after the other."""
         trial = Extents(0)

@@ -192,6 +192,11 @@ class NodeStore:
         self.record(EvictRecord(stream=name, steps=(number,)))
         return True
 
+    @property
+    def can_evict(self) -> bool:
+        """Whether a step could be freed that has been read."""
+        return bool(self._evictable())
+
     def _evictable(self) -> list[tuple[str, Step]]:
         steps = ((name, stream.evictable()) for name, stream in self._streams.items())
         return [(name, step) for name, step in steps if step is not None]

@@ -86,6 +86,11 @@ class Offers:
         if name:
             (self._directory / f"{name}{TAKEN}").unlink(missing_ok=True)
 
+    @property
+    def stand(self) -> bool:
+        """Whether there are any that nobody has been seen to take."""
+        return bool(self._standing)
+
     def stands(self, name: str) -> bool:
         """Whether something is offered that nobody has taken."""
         return name in self._standing and (self._directory / name).is_symlink()

@@ -142,3 +142,16 @@ def test_a_rank_that_is_ahead_waits_for_no_look_at_the_others_while_there_is_roo
     assert looks
     assert bench.begin(0, 14, 1) is None
     bench.store.close()
+
+
+def test_where_there_is_no_room_at_all_nobody_looks_at_what_others_need(tmp_path, monkeypatch):
+    bench = Bench(tmp_path, 4)
+    for rank in range(4):
+        bench.open(rank, writers=4)
+    for rank in range(4):
+        bench.begin(rank, 0, 1)
+    bench.commit(0, 0, *bench.replies[0]["extents"])
+    bench.commit(1, 0, *bench.replies[1]["extents"])
+    monkeypatch.setattr(admission, "older_needs", lambda *_: pytest.fail("it did"))
+    assert bench.begin(0, 1, 1) is None
+    bench.store.close()
