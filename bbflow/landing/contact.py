@@ -168,9 +168,9 @@ def add_master(path: Path, subtree: str, address: NodeAddress, number: int | Non
     Raises
     ------
     NodeError
-        If the file's key is another one, or another master has the number.
+        If the file is gone or its key is another one, or if another master has the number.
     """
-    given = 0
+    given: int | None = None
 
     def add(content: _Content) -> _Content:
         nonlocal given
@@ -186,6 +186,8 @@ def add_master(path: Path, subtree: str, address: NodeAddress, number: int | Non
         return _with_masters(content, *others, MasterAddress(subtree, given, address))
 
     _change(path, add)
+    if given is None:
+        raise NodeError(f"{path} was removed while the master of {subtree} started: start it again")
     return given
 
 

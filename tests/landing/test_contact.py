@@ -139,5 +139,7 @@ def test_a_subtrees_number_is_its_own_for_ever(tmp_path):
     remove_master(path, "/a", "/a", stays=True)
     assert add_master(path, "/b", address) not in {0, number}
     assert add_master(path, "/a", address, number) == number
+    with pytest.raises(NodeError, match="was removed while the master of /d started: start it again"):
+        add_master(tmp_path / "none.json", "/d", address)
     with pytest.raises(NodeError, match=f"the master of /a in {path} has the number of /c: start that one later"):
         add_master(path, "/c", address, number)
