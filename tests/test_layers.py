@@ -24,7 +24,7 @@ LAYERS = (
 RANKS = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
 ENTRIES = {"__init__.py", "__main__.py"}
 """`__init__.py` names the public interface, and `python -m bbflow` the command line."""
-MAX_LINES = 400
+MAX_LINES = 600
 LONG_FILES: dict[str, str] = {}
 """Files above the limit, each with its reason."""
 
