@@ -3,12 +3,13 @@
 SCENARIO is a file, or the name of one that comes with bbflow: testbed, eley-1, eley-2, abb-8, abb-16, abb-32, montage,
 cloudbb, exascale. With --profile it is a directory with the events.jsonl of a staging, or of a run with its analysis:
 what if it had had other nodes, capacity or policies? With both, the scenario is a cloud, and the run what nodes are
-rented for.
+rented for. With --trace, the tasks are those of a trace in WfFormat, as WfCommons publishes them.
 
 Example:
   bbflow simulate testbed --vary application.pause_s=0.9,2 --picture testbed.png
   bbflow simulate abb-8 --way abb --way bbflow --vary simulation.nodes=16,32,64,128 --json -
   bbflow simulate montage --way parsl --way pegasus+full-delay
+  bbflow simulate montage --trace 1000genome-chameleon-22ch-250k-001.json --way naive --way parsl
   bbflow simulate --profile bb/job --vary burst_buffer.fetchers=1,2,4 --way full-delay
 """
 
@@ -31,11 +32,13 @@ from bbflow.report.simulated import draw_results
 from bbflow.simulate.measured import measured
 from bbflow.simulate.profile import scenario_of_events
 from bbflow.simulate.runs import Result, run_scenario
-from bbflow.simulate.scenario import Scenario, checked_ways, load_scenario, varied
+from bbflow.simulate.scenario import Scenario, checked_ways, load_scenario, varied, with_trace
 from bbflow.units import format_bytes
 
 _WIDE = 140
 """Columns of a table that no terminal bounds."""
+_SITE = "montage"
+"""Where the tasks of a trace run if nothing is said."""
 CATALOG = Path(bbflow_catalogs.__file__).parent / "scenarios"
 
 
@@ -50,6 +53,9 @@ def add_scenario_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options that say which scenario, shared with `plan`."""
     parser.add_argument("scenario", nargs="?", metavar="SCENARIO", help="a .yml file, or a name from the catalog")
     parser.add_argument("--profile", type=Path, metavar="DIR", help="make a scenario of the events there")
+    parser.add_argument(
+        "--trace", type=Path, metavar="JSON", help="tasks of this trace, at the site of SCENARIO (default: montage)"
+    )
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="another value of a key")
     parser.add_argument("--vary", action="append", default=[], metavar="KEY=A,B,…", help="several values of a key")
     parser.add_argument("--policy", "--way", action="append", metavar="NAME", help="compare only these")
@@ -84,9 +90,13 @@ def scenario_of(options: argparse.Namespace) -> Scenario:
     ConfigError
         If there is none, or a value is wrong.
     """
-    if options.scenario is None and options.profile is None:
-        raise ConfigError("name a scenario, or --profile with a directory that has events.jsonl")
-    if options.scenario is None:
+    if options.scenario is None and options.profile is None and options.trace is None:
+        raise ConfigError("name a scenario, or --profile with a directory that has events.jsonl, or --trace")
+    if options.trace and options.profile:
+        raise ConfigError("--trace and --profile both say which tasks there are: give one of them")
+    if options.trace:
+        scenario = with_trace(load_scenario(find(options.scenario or _SITE)), options.trace)
+    elif options.scenario is None:
         scenario = scenario_of_events(options.profile)
     else:
         scenario = load_scenario(find(options.scenario))

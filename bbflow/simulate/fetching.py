@@ -79,8 +79,8 @@ class SimulatedFetchers:
     def fetch(self, file: File, wave: int, arrived: Callable[[], None]) -> None:
         """Let a file come after those that were asked for before; call when it has."""
         self.diary.wanted(file)
-        self._queue.append((FetchJob(file, wave, self._asked), arrived))
-        self._asked += 1
+        rank, self._asked = self._asked, self._asked + 1
+        self._queue.append((FetchJob(file, wave, rank), arrived))
         self._begin()
 
     def link(self, url: str) -> int:
@@ -130,9 +130,9 @@ class SimulatedFetchers:
     def _upload(self) -> Process:
         while self._leaving:
             size_bytes, link, done = self._leaving.popleft()
-            self._asked += 1
+            rank, self._asked = self._asked, self._asked + 1
             with self.diary.staging_out(int(size_bytes)):
-                yield self._pass(self._asked, size_bytes, link, self._source)
+                yield self._pass(rank, size_bytes, link, self._source)
             done.come()
         self._uploading -= 1
 

@@ -1,7 +1,7 @@
 """Workflows as graphs of tasks: written by counts, level after level, or read from a plan of `bbflow stage`."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -36,6 +36,8 @@ class Graph:
     """A file that none of them makes lies on the file system."""
     compute_s: Mapping[str, float]
     """By the task's key, without reading and writing."""
+    after: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """By the task's key, tasks that it waits for, whether or not it reads what they make."""
 
     @cached_property
     def makers(self) -> Mapping[str, str]:
@@ -44,11 +46,14 @@ class Graph:
 
     @cached_property
     def parents(self) -> Mapping[str, tuple[str, ...]]:
-        """By a task's key, the tasks that make its inputs."""
+        """By a task's key, the tasks that it waits for: those that make its inputs, and those that it comes after."""
         return {
-            task.key: tuple(dict.fromkeys(self.makers[file.url] for file in task.inputs if file.url in self.makers))
+            task.key: tuple(dict.fromkeys([*self._makers_of(task), *self.after.get(task.key, ())]))
             for task in self.tasks
         }
+
+    def _makers_of(self, task: Task) -> list[str]:
+        return [self.makers[file.url] for file in task.inputs if file.url in self.makers]
 
     @cached_property
     def users(self) -> Mapping[str, int]:
@@ -58,6 +63,14 @@ class Graph:
             for file in dict.fromkeys(task.inputs):
                 counts[file.url] = counts.get(file.url, 0) + 1
         return counts
+
+    def least_s(self, slots: int) -> float:
+        """Return the time that so many slots need at least: the longest chain of tasks, or the work of all."""
+        ends_s: dict[str, float] = {}
+        for task in self.tasks:
+            began_s = max((ends_s[parent] for parent in self.parents[task.key]), default=0.0)
+            ends_s[task.key] = began_s + self.compute_s[task.key]
+        return max(max(ends_s.values(), default=0.0), sum(self.compute_s.values()) / slots)
 
     def sources(self, task: Task) -> tuple[File, ...]:
         """Give the inputs of a task that no task makes."""

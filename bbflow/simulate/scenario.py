@@ -25,6 +25,7 @@ from bbflow.simulate.sections import (
     read_section,
 )
 from bbflow.simulate.staging import NAIVE, StagingScenario
+from bbflow.simulate.traces import graph_of_trace
 from bbflow.simulate.transit import WAYS, TransitScenario
 from bbflow.simulate.workflow import PLANNERS, WorkflowScenario, split_way
 from bbflow.staging.policies import POLICIES, parse_policy
@@ -60,6 +61,8 @@ _SETTINGS: Mapping[str, type[Any]] = {
     "workflow": WorkflowScenario,
     "cloud": CloudScenario,
 }
+_MOMENTS = 10_000
+"""Into how many a trace's least time is divided if the scenario has no resolution."""
 MODEL = "model"
 """The only way of a cloud scenario."""
 _ALL_WAYS = {"staging": [NAIVE, *POLICIES], "transit": list(WAYS), "workflow": list(PLANNERS)}
@@ -160,10 +163,12 @@ def parse_scenario(name: str, content: Any, folder: Path = Path()) -> Scenario:
 
 
 def _graph(content: Content, given: Workflow, name: str, folder: Path) -> Graph:
-    if bool(given.plan) == ("levels" in content):
-        raise ConfigError(f"{name}: give either the section 'levels' or workflow.plan")
+    if [bool(given.plan), bool(given.trace), "levels" in content].count(True) != 1:
+        raise ConfigError(f"{name}: give one of the section 'levels', workflow.plan and workflow.trace")
     if given.plan:
         return graph_of_plan(folder / given.plan)
+    if given.trace:
+        return graph_of_trace(folder / given.trace)
     written = content["levels"]
     if not isinstance(written, dict) or not written:
         raise ConfigError(f"{name}: levels must be a map of names, each with tasks, compute_s and more")
@@ -171,8 +176,36 @@ def _graph(content: Content, given: Workflow, name: str, folder: Path) -> Graph:
     return graph_of_levels(levels, given.scale)
 
 
+def with_trace(scenario: Scenario, trace: Path) -> Scenario:
+    """Return a workflow's scenario with the tasks of a trace in WfFormat instead of its own.
+
+    Raises
+    ------
+    ConfigError
+        If the scenario is of another kind, or the trace can't be read.
+    """
+    kind = scenario.content["kind"]
+    if kind != "workflow":
+        raise ConfigError(f"{scenario.name} is a scenario of kind {kind!r}: a trace needs one of kind 'workflow'")
+    content = {key: copy.deepcopy(value) for key, value in scenario.content.items() if key != "levels"}
+    site = {key: value for key, value in content["workflow"].items() if key not in ("plan", "scale", "jitter")}
+    content["workflow"] = site | {"trace": str(trace.absolute())}
+    content["title"] = f"{trace.stem} at the site of {scenario.name}"
+    content["assumed"] = [
+        f"nodes, links and file system are those of {scenario.name}",
+        "a task takes one slot, whatever its cores, and computes for as long as it ran when the trace was taken, so "
+        "that what it read and wrote then is part of that",
+    ]
+    read = parse_scenario(trace.stem, content, scenario.folder)
+    if "resolution_s" in content or not isinstance(read.setting, WorkflowScenario):
+        return read
+    # Hours of tasks with a look at the phases every 10 ms would take hours themselves.
+    content["resolution_s"] = float(f"{read.setting.graph.least_s(read.setting.workflow.slots) / _MOMENTS:.1g}")
+    return parse_scenario(trace.stem, content, scenario.folder)
+
+
 def varied(scenario: Scenario, knob: str, value: str) -> Scenario:
-    """Give a scenario with another value of one of its keys.
+    """Return a scenario with another value of one of its keys, and the same ways.
 
     Parameters
     ----------
@@ -191,7 +224,7 @@ def varied(scenario: Scenario, knob: str, value: str) -> Scenario:
     section, key = _find(scenario, knob)
     content = copy.deepcopy(scenario.content)
     content[section][key] = yaml.safe_load(value)
-    return parse_scenario(scenario.name, content, scenario.folder)
+    return dataclasses.replace(parse_scenario(scenario.name, content, scenario.folder), ways=scenario.ways)
 
 
 def _find(scenario: Scenario, knob: str) -> tuple[str, str]:

@@ -101,7 +101,7 @@ class JobSection:
 
 @dataclass(frozen=True, slots=True)
 class Workflow:
-    """Where a workflow's tasks run; they are told by the section `levels`, or by a plan file."""
+    """Where a workflow's tasks run; they are told by the section `levels`, by a plan file or by a trace."""
 
     nodes: int
     """Compute nodes."""
@@ -111,6 +111,15 @@ class Workflow:
     """Of one node to the network."""
     plan: str = ""
     """File with the tasks, as `bbflow stage` takes it, with ``compute_s`` for each; relative to the scenario's."""
+    trace: str = ""
+    """File with the tasks as they once ran, in WfFormat; relative to the scenario's."""
+    queue_wait_s: float = 0.0
+    """Mean time for which a node's job waits in the batch queue, from the workflow's start; each node draws its own, of
+    an exponential distribution."""
+    node_mtbf_s: float = 0.0
+    """Mean time between two outages of a compute node, drawn of an exponential distribution; 0 for none."""
+    repair_s: float = 0.0
+    """From an outage until the node takes tasks again; those that were running on it run again from their start."""
     scale: int = 1
     """How often the levels' counts are taken; what is one stays one."""
     stream_bytes_per_s: float = 1e12

@@ -54,6 +54,8 @@ class StagingOutcome:
     """The most that lay on the burst buffer, or was reserved."""
     cost: float
     """Of the job's nodes and the BB's for that time, in the scenario's currency."""
+    lost_tasks: int = 0
+    """How often a task was lost with its node, and ran again."""
 
 
 class SimulatedJob:

@@ -1,7 +1,6 @@
 """A simulated workflow beside an HPC application, its inputs brought as Parsl or Pegasus would plan it."""
 
 import math
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -13,6 +12,7 @@ from bbflow.simulate.announced import AnnouncedStager
 from bbflow.simulate.application import SimulatedApplication
 from bbflow.simulate.fetching import SimulatedFetchers
 from bbflow.simulate.graph import Graph
+from bbflow.simulate.nodes import ComputeNodes, Slot
 from bbflow.simulate.planned import PlannedStager
 from bbflow.simulate.sections import Application, BurstBufferSection, FileSystem, Workflow
 from bbflow.simulate.staging import NAIVE, StagingOutcome
@@ -118,7 +118,8 @@ class SimulatedWorkflow:
         self._world = world = World(scenario.resolution_s)
         given, pfs = scenario.workflow, scenario.file_system
         self._pfs = world.resource(pfs.servers * pfs.server_bytes_per_s, pfs.loss)
-        self._nodes = [world.resource(given.link_bytes_per_s) for _ in range(given.nodes)]
+        self._node_links = [world.resource(given.link_bytes_per_s) for _ in range(given.nodes)]
+        self._nodes = ComputeNodes(world, given, seed + 2)
         self._count = scenario.burst_buffer.count(given.nodes)
         self._links = [world.resource(scenario.burst_buffer.link_bytes_per_s) for _ in range(self._count)]
         self._made = {url: self._links[number % self._count] for number, url in enumerate(scenario.graph.makers)}
@@ -127,9 +128,8 @@ class SimulatedWorkflow:
         if scenario.application is not None:
             self._application = SimulatedApplication(world, scenario.application, pfs, self._pfs, seed + 1)
         self._fetchers: SimulatedFetchers | None = None
-        self._idle = deque(number % given.nodes for number in range(given.slots))
-        self._waiting: deque[Signal] = deque()
         self._read_s: list[float] = []
+        self._lost = 0
 
     def run(self) -> StagingOutcome:
         """Run the workflow until its results are on the file system.
@@ -170,23 +170,33 @@ class SimulatedWorkflow:
         return AnnouncedStager(world, fetchers, graph, self._made, given.slots, rooms, given.lookahead)
 
     def _task(self, task: Task, stages: Stages) -> Process:
-        given, world = self._scenario.workflow, self._world
+        nodes = self._nodes
         yield stages.ready(task)
-        while not self._idle:
-            self._waiting.append(Signal())
-            yield self._waiting[-1]
-        node = self._idle.popleft()
-        began_s = world.now_s
-        yield from self._move(self._bytes_at(task.inputs, stages), node)
-        self._read_s.append(world.now_s - began_s)
-        compute_s = self._scenario.graph.compute_s[task.key]
-        yield compute_s * max(1 + given.jitter * self._random.standard_normal(), 0.0)
-        yield from self._move(self._bytes_at(task.outputs, stages), node)
-        self._idle.append(node)
-        if self._waiting:
-            self._waiting.popleft().come()
+        while True:
+            while not nodes.has_idle:
+                yield nodes.wait()
+            slot = nodes.take()
+            yield from self._try(task, stages, slot)
+            if not nodes.is_lost(slot):
+                break
+            self._lost += 1
+        nodes.give_back(slot)
         yield from self._deliver(task, stages)
         stages.final(task)
+
+    def _try(self, task: Task, stages: Stages, slot: Slot) -> Process:
+        """Run a task; if its node goes down, up to then. A transfer that has begun still ends."""
+        world = self._world
+        began_s = world.now_s
+        yield from self._move(self._bytes_at(task.inputs, stages), slot.node)
+        if self._nodes.is_lost(slot):
+            return
+        self._read_s.append(world.now_s - began_s)
+        compute_s = self._scenario.graph.compute_s[task.key]
+        jitter = self._scenario.workflow.jitter
+        yield min(compute_s * max(1 + jitter * self._random.standard_normal(), 0.0), self._nodes.left_s(slot))
+        if not self._nodes.is_lost(slot):
+            yield from self._move(self._bytes_at(task.outputs, stages), slot.node)
 
     def _deliver(self, task: Task, stages: Stages) -> Process:
         """Let results, which no task reads, go to the file system; the task has ended when they are there."""
@@ -213,7 +223,7 @@ class SimulatedWorkflow:
             weight = self._share() if place == self._pfs else 1.0
             limit = given.stream_bytes_per_s if place == self._pfs else math.inf
             if size_bytes:
-                yield self._world.flow(size_bytes, place, self._nodes[node], limit=limit, weight=weight)
+                yield self._world.flow(size_bytes, place, self._node_links[node], limit=limit, weight=weight)
 
     def _outcome(self, began_s: float, ended_s: float, held_bytes: int) -> StagingOutcome:
         given, slowdown, phases = self._scenario, math.nan, 0
@@ -229,6 +239,7 @@ class SimulatedWorkflow:
             phases=phases,
             held_bytes=held_bytes,
             cost=price * (ended_s - began_s) / 3600,
+            lost_tasks=self._lost,
         )
 
     def _share(self) -> float:
