@@ -1,8 +1,10 @@
 """The configuration of a run: what stands in CONFIG.yml, checked in full before anything starts."""
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,7 +14,8 @@ import yaml
 from bbflow.errors import ConfigError, nearest
 from bbflow.operators.diagnostic import Diagnostic, parse_diagnostics
 from bbflow.operators.readers import flag, number, one_of
-from bbflow.operators.windows.calendars import Clock
+from bbflow.operators.windows.calendars import SECONDS_SINCE, UNIT_SECONDS, Clock, duration
+from bbflow.operators.windows.date_texts import read_date
 from bbflow.operators.windows.spans import Run, StepsSpan
 from bbflow.origin import look_in
 from bbflow.units import parse_bytes, parse_capacity, parse_seconds
@@ -41,9 +44,14 @@ class TimeConfig:
     """Where a step's time comes from."""
 
     by: str = "either"
-    """time, steps (their numbers), or either: steps if the stream has no time, and nothing needs dates."""
+    """time, steps (their numbers), file (the date in the file's name), or either: what the stream has, else steps if
+    nothing needs dates."""
     variable: str = "time"
-    """A single value in each step."""
+    """A single value in each step: a number, or a date as text."""
+    attribute: str | None = None
+    """An attribute of the stream that changes from step to step and tells the time, instead of a variable."""
+    start: str | None = None
+    """Date of step 0, as text; each step is `interval` after the one before, and nothing in the stream counts."""
     units: str | None = None
     """CF units; by default the attribute ``<variable>/units``."""
     calendar: str | None = None
@@ -227,28 +235,97 @@ def parse_config(content: Any) -> Config:
     )
 
 
+def read_time(text: str) -> TimeConfig:
+    """Read what tells the steps' time, as `written_time` has written it; a single word is a variable's name.
+
+    Raises
+    ------
+    ConfigError
+        If it can't be read.
+    """
+    try:
+        content = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{text!r} is not valid YAML: {' '.join(str(error).split())}") from None
+    return _parse_time(content) if isinstance(content, dict) else TimeConfig(variable=text)
+
+
+def written_time(time: TimeConfig) -> str:
+    """Write what tells the steps' time in one line of YAML."""
+    default = TimeConfig()
+    told = {item.name: getattr(time, item.name) for item in fields(time)}
+    changed = {name: value for name, value in told.items() if value != getattr(default, name)}
+    if time.interval is not None and not time.units:
+        changed["interval"] = (
+            f"{time.interval} seconds" if time.start is not None or time.by == "file" else time.interval
+        )
+    return json.dumps(changed)
+
+
 def _parse_time(content: Any) -> TimeConfig:
+    by = one_of("time", "steps", "file", "either")
     if isinstance(content, str):
-        return TimeConfig(by=_as(one_of("time", "steps", "either"), content, "time"))
+        return TimeConfig(by=_as(by, content, "time"))
     time = _section(
         TimeConfig,
         content,
         "time",
-        by=one_of("time", "steps", "either"),
+        by=by,
         variable=_text,
+        attribute=_text,
+        start=_date,
         units=_text,
         calendar=_text,
         interval=_interval,
         late=one_of("skip", "error"),
     )
-    _as(_check_clock, time, "time")
     given = {key for key, value in (content or {}).items() if value is not None}
-    return replace(time, by="time") if given & {"variable", "units", "calendar"} and "by" not in given else time
+    _as(partial(_check_source, given=given), time, "time")
+    time = replace(time, interval=_as(partial(_in_units, time), time.interval, "time: interval"))
+    _as(_check_clock, time, "time")
+    tells = {"variable", "attribute", "start", "units", "calendar"}
+    return replace(time, by="time") if given & tells and "by" not in given else time
+
+
+def _check_source(time: TimeConfig, given: Collection[str]) -> None:
+    """See that one thing tells the time."""
+    told = [key for key in ("variable", "attribute", "start") if key in given]
+    told += [f"by: {time.by}"] if time.by in ("steps", "file") else []
+    if len(told) > 1:
+        raise ConfigError(f"{told[0]} and {told[1]} would both tell the time: leave one of them out")
+    if time.start is not None and time.interval is None:
+        raise ConfigError("start needs an interval too, such as 6h: the time between two steps")
+
+
+def _in_units(time: TimeConfig, interval: float | timedelta | None) -> float | None:
+    """Give an interval as a number in the time's units."""
+    is_told = time.start is not None or time.by == "file"
+    units = time.units or (SECONDS_SINCE if is_told else "")
+    if not isinstance(interval, timedelta):
+        if interval is not None and is_told and not time.units:
+            raise ConfigError(f"{interval:g} has no unit: write it as 6h, 30min or 1d")
+        return interval
+    if not units:
+        raise ConfigError("it must be a number in the stream's units, or set time: units too")
+    return interval / timedelta(seconds=UNIT_SECONDS.get(units.split()[0].lower(), 1.0))
+
+
+def _date(value: Any) -> str:
+    """Read a date; YAML gives one without quotes as a date or a time of Python's."""
+    if read_date(str(value)) is None:
+        raise ConfigError(f"{value!r} is no date: write it as 2000-01-01 or 2000-01-01T06:00:00")
+    return str(value)
 
 
 def _check_clock(time: TimeConfig) -> None:
     """See that calendar and units can be read; a stream may tell the calendar that has the units' date."""
     units = time.units or "days since 2000-01-01"
+    if time.start is not None:
+        clock = Clock(time.units or SECONDS_SINCE, time.calendar or "standard")
+        date = read_date(time.start)
+        assert date is not None
+        date.number(clock)
+        return
     if time.calendar is None:
         with suppress(ConfigError):
             Clock(units, "360_day")  # has what the standard one hasn't: 30 February, and months as units
@@ -332,7 +409,10 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def _interval(value: Any) -> float:
+def _interval(value: Any) -> float | timedelta:
+    seconds = duration(value)
+    if seconds is not None:
+        return timedelta(seconds=seconds)
     read = number(value)
     if read <= 0:
         raise ConfigError(f"{value!r} must be a number above 0")

@@ -112,6 +112,18 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
+class Told:
+    """What tells a step's time, where that isn't a single value of it."""
+
+    source: str
+    """variable, attribute or file (its name)."""
+    value: float | str
+    """A number in the stream's units, or a date as text."""
+    after: int | None = 0
+    """So many steps have come since; None if that isn't known."""
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """One step of a stream that a node has in full."""
 
@@ -136,6 +148,8 @@ class Step:
     """How many ranks have a part in it on this node."""
     attributes: tuple[Attribute, ...] = ()
     """Attributes that came with it."""
+    time: Told | None = None
+    """What tells its time; None if a single value does, nothing does, or nobody has looked."""
     _blocks: list[tuple[Block, ...]] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __reduce__(self) -> tuple[type["Step"], tuple[Any, ...]]:

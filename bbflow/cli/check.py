@@ -130,8 +130,12 @@ def _check_time(config: Config) -> list[Finding]:
     dated = config.dated_windows
     if config.time.by == "steps" and dated:
         return [Finding(WRONG, "time", f"time is steps, but the window {dated[0]} needs dates")]
-    if dated and config.time.units is None:
-        name = config.time.variable
-        text = f"each step must have the single value {name}, and the stream the attribute {name}/units"
-        return [Finding(NOTE, "time", f"{text} (or set time: units)")]
+    is_told = config.time.start is not None or config.time.by == "file"
+    if dated and config.time.units is None and not is_told:
+        name = config.time.attribute or config.time.variable
+        where = (
+            "the stream must have the attribute" if config.time.attribute else "each step must have the single value"
+        )
+        text = f"{where} {name}: a date as text, or a number and the attribute {name}/units"
+        return [Finding(NOTE, "time", f"{text} (or set time: units, or time: start and interval)")]
     return []

@@ -12,7 +12,7 @@ import bbflow_adios2
 
 from bbflow.cli.check import tell_before
 from bbflow.cli.fold import command_of, configured
-from bbflow.config import Config
+from bbflow.config import Config, written_time
 from bbflow.course import Course, KeepsRun, Part
 from bbflow.drain.stores import rescued_stores
 from bbflow.ending import Left, begin_in, describe_ending, describe_held, is_complete, mark_incomplete
@@ -73,7 +73,7 @@ def conduct(
         analysis = command_of(options, str(contact))
         others = rescued_stores(config.output / RESCUED_DIRECTORY)
         rescue = [sys.executable, "-m", "bbflow", "rescue", config.stream, "--contact", str(contact)]
-        rescue += ["--output", str(config.output / RESCUED_DIRECTORY), "--time", config.time.variable]
+        rescue += ["--output", str(config.output / RESCUED_DIRECTORY), "--time", written_time(config.time)]
         rescue += ["--owner", owner]
         supervisor = Supervisor(
             contact,

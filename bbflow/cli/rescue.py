@@ -11,6 +11,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from bbflow.config import read_time
 from bbflow.course import INCOMPLETE
 from bbflow.drain.rescuing import Rescue
 
@@ -22,13 +23,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", type=Path, default=Path("rescued"), help="directory for the store")
     parser.add_argument("--take-over", action="store_true", help="also if the stream belongs to an analysis")
     parser.add_argument("--owner", default="", help="whose analysis it goes on for, as the nodes know it")
-    parser.add_argument("--time", default="time", metavar="VARIABLE", help="the steps' time (default: time)")
+    parser.add_argument(
+        "--time",
+        default="time",
+        metavar="WHAT",
+        help="what tells the steps' time: a variable, or a map as in the configuration (default: time)",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
     whose = {"owner": options.owner, "take_over": options.take_over}
-    rescued = Rescue(options.contact, options.stream, options.output, options.time, **whose).run()
+    rescued = Rescue(options.contact, options.stream, options.output, read_time(options.time), **whose).run()
     print(f"bbflow: {rescued.steps} steps rescued to {rescued.store}", file=sys.stderr)
     for text in rescued.left_out:
         print(f"bbflow: left out there: {text}", file=sys.stderr)

@@ -8,7 +8,9 @@ import os
 import queue
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +21,18 @@ from bbflow.drain.coordinates import write_coordinates
 from bbflow.drain.draining import Draining, RawStep
 from bbflow.drain.stores import left_out_of, unused_store
 from bbflow.drain.writing import drain_steps
-from bbflow.errors import BbflowError, NodeError
+from bbflow.errors import BbflowError, ConfigError, NodeError
 from bbflow.growing import shown_dimension, shown_shapes, zarr_files
 from bbflow.landing.client import NodeClient
 from bbflow.landing.contact import NodeAddress, read_contact
+from bbflow.operators.windows.calendars import SECONDS_SINCE, Clock
+from bbflow.records import Step
 from bbflow.view.blocks import Array, BlockReader
 from bbflow.view.consumers import RESCUE, Consumers
 from bbflow.view.layout import PlacedBlock
 from bbflow.view.stream import StreamView
+from bbflow.view.telling import Telling
+from bbflow.view.times import StepTimes, clock_of, told_by
 from bbflow.view.watch import Watcher
 
 BATCH_STEPS = 16
@@ -76,9 +82,8 @@ class Rescue:
     output
         Directory for the store. A rescue that is started again goes on with its own; those of other streams stay as
         they are.
-    time_variable
-        Single value that is the steps' time; steps are counted if the first one lacks it.
-
+    time
+        What tells the steps' time; steps are counted if nothing tells that of the first one.
     owner
         Whose analysis it goes on for.
     take_over
@@ -97,14 +102,14 @@ class Rescue:
         contact: Path,
         stream: str,
         output: Path,
-        time_variable: str,
+        time: TimeConfig,
         *,
         owner: str = "",
         take_over: bool = False,
     ) -> None:
         known = read_contact(contact)
         nodes = _answering(known)
-        self._contact, self._stream, self._time = contact, stream, time_variable
+        self._contact, self._stream, self._time = contact, stream, time
         self._consumers = Consumers(nodes, stream, [RESCUE], owner, take_over=take_over)
         self._store = self._own_store(output)
         names = [node.name for node in nodes]
@@ -112,8 +117,11 @@ class Rescue:
         self._view = StreamView(names, dict.fromkeys(names, -1), whole=len(nodes) == len(known))
         self._news: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self._watchers = [Watcher(node, stream, -1, self._news) for node in nodes]
-        config = Config(stream, {}, output, TimeConfig(variable=time_variable), RawConfig())
+        config = Config(stream, {}, output, time, RawConfig())
         self._draining = Draining(config, contact, cursors)
+        reader = BlockReader(contact, stream)
+        self._telling = {name: Telling(time, partial(reader.read, name), is_dated=True) for name in names}
+        self._times: StepTimes | None = None
         self._is_open = False
 
     def run(self) -> Rescued:
@@ -144,7 +152,7 @@ class Rescue:
         node, news = self._news.get()
         if isinstance(news, BbflowError):
             raise news
-        self._view.update(node, news)
+        self._view.update(node, self._telling[node].told(news))
 
     def _drain(self) -> None:
         while numbers := self._view.held_after(self._draining.cursor)[:BATCH_STEPS]:
@@ -178,24 +186,40 @@ class Rescue:
             self._consumers.commit(RESCUE, max(step, self._draining.cursor), [node], self._checkpoint)
         # Of the first step that is held, a node may have let go of the time; steps go on along what is there already.
         axis = shown_dimension(self._store, STEP)
+        clock = self._find_clock(number)
         has_time = self._time_of(number) is not None if axis is None else axis != STEP
         shapes = {block.name: block.shape for _, block in self._view.blocks(number) if block.kind == "GlobalArray"}
-        reserved = frozenset({self._time if has_time else STEP})
+        reserved = frozenset({self._time.variable if has_time else STEP})
         attributes = StreamAttributes(self._view.attributes, reserved).agreeing(shapes)
         claim(self._store.parent, *zarr_files(self._store.name))
-        store = self._draining.open(self._store, attributes, {} if has_time else None)
+        store = self._draining.open(self._store, attributes, clock if has_time else None)
         reader = BlockReader(self._contact, self._stream)
         write_coordinates(HeldStep(number, self._view.blocks(number), reader), [store], attributes)
         self._is_open = True
 
+    def _find_clock(self, number: int) -> dict[str, str]:
+        """Find in which units steps have their times; gives the attributes of these, none for those of the stream."""
+        told, attributes = told_by(self._parts(number), self._time.variable), StreamAttributes(self._view.attributes)
+        is_told = told is not None and not isinstance(told.value, str)
+        clock = None
+        with suppress(ConfigError):  # what has ended an analysis must not end the rescue
+            clock = clock_of(self._time, attributes, told)
+        self._times = StepTimes(self._time, clock or Clock(SECONDS_SINCE))
+        return {} if clock is None or is_told else clock.attributes
+
+    def _parts(self, number: int) -> dict[str, Step]:
+        parts = ((node, self._view.step(node, number)) for node in self._view.taking_part)
+        return {node: part for node, part in parts if part is not None}
+
     def _raw_step(self, number: int) -> RawStep:
-        parts = {node: self._view.step(node, number) for node in self._view.taking_part}
         time = self._time_of(number)
-        return RawStep(number, math.nan if time is None else time, {node: part for node, part in parts.items() if part})
+        return RawStep(number, math.nan if time is None else time, self._parts(number))
 
     def _time_of(self, number: int) -> float | None:
-        times = [block.value for _, block in self._view.blocks(number) if block.name == self._time]
-        return next((float(value) for value in times if isinstance(value, int | float)), None)
+        assert self._times is not None
+        with suppress(ConfigError):
+            return self._times.find(number, self._parts(number))
+        return None
 
 
 def _answering(nodes: Sequence[NodeAddress]) -> list[NodeAddress]:

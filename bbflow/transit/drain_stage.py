@@ -3,14 +3,14 @@
 import math
 import time
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 
 from distributed import Future
 
 from bbflow.drain.draining import DrainBatch, Draining, RawStep
 from bbflow.drain.writing import Drained, get_ready, together, write_next
-from bbflow.transit.folding.patterns import parts_of
-from bbflow.transit.folding.regions import find_time
+from bbflow.transit.folding.patterns import Parts, parts_of
 from bbflow.transit.policy import writing
 from bbflow.transit.running import Running
 from bbflow.transit.stages import DriverStage
@@ -37,6 +37,8 @@ class DrainStage(DriverStage):
         self._chained = 0
         """How many batches follow each other without a break, those that are done included."""
         self._ready = self.submit_ready(partial(get_ready, self._write))
+        self.time_of: Callable[[int, Parts], float | None] = no_time
+        """Gives the time of a step, in the stream's units, from its number and what there is of it."""
 
     @property
     def idle(self) -> bool:
@@ -79,7 +81,7 @@ class DrainStage(DriverStage):
 
     def _raw_step(self, number: int) -> RawStep:
         parts = parts_of(self.run.view, number)
-        at = find_time(parts, self.run.config.time.variable)
+        at = self.time_of(number, parts)
         return RawStep(number, math.nan if at is None else at, parts)
 
     def take(self) -> None:
@@ -104,3 +106,7 @@ class DrainStage(DriverStage):
                 stored_bytes=total.stored_bytes,
                 repeated_bytes=total.repeated_bytes,
             )
+
+
+def no_time(number: int, parts: Parts) -> None:
+    """Give the time of a step of a stream without time."""

@@ -12,10 +12,12 @@ from bbflow.config import Config
 from bbflow.errors import ConfigError, nearest
 from bbflow.landing.contact import NodeAddress
 from bbflow.operators.windows.calendars import STEP_CLOCK, Clock
+from bbflow.records import Told
 from bbflow.stored_names import clash
 from bbflow.transit.cluster import Cluster
 from bbflow.view.blocks import BlockReader
 from bbflow.view.layout import PlacedBlock
+from bbflow.view.times import clock_of
 
 Array = np.ndarray[Any, Any]
 
@@ -48,28 +50,37 @@ class FirstStep:
         return [np.ndarray(shape, dtype, values) for dtype, shape, values in found]
 
 
-def make_clock(config: Config, attributes: StreamAttributes) -> Clock:
+def make_clock(config: Config, attributes: StreamAttributes, told: Told | None) -> Clock:
     """Give the stream's calendar: what is configured, else what its attributes say, else one that counts steps.
+
+    Parameters
+    ----------
+    config
+        The run's configuration.
+    attributes
+        Of the stream.
+    told
+        What tells the time of the first step, if anything does.
 
     Raises
     ------
     ConfigError
-        If there are no units but windows that need dates, or units or calendar are unknown.
+        If there is nothing that tells dates but windows that need them, or units or calendar are unknown.
     """
     time, dated = config.time, config.dated_windows
-    own = attributes.of(time.variable)
-    units = time.units or own.get("units")
-    if time.by != "steps" and units is not None:
-        return Clock(units, time.calendar or own.get("calendar", "standard"))
+    clock = None if time.by == "steps" else clock_of(time, attributes, told)
+    if clock is not None:
+        return clock
+    lacking = f"the stream has no attribute {time.attribute or time.variable}/units"
+    if time.by == "file":
+        raise ConfigError("time is file, but no file's name has one date in it: set time: start and interval")
     if time.by == "time":
-        raise ConfigError(
-            f"the stream has no attribute {time.variable}/units: set time: units, such as 'days since 2000-01-01'"
-        )
+        raise ConfigError(f"{lacking}: set time: units, such as 'days since 2000-01-01'")
     if dated:
-        why = "time is steps" if time.by == "steps" else f"the stream has no attribute {time.variable}/units"
+        why = "time is steps" if time.by == "steps" else lacking
         raise ConfigError(
-            f"{why}, but the window {dated[0]} needs dates: set time: units, such as 'days since 2000-01-01', or ask "
-            "for windows of steps and run only"
+            f"{why}, but the window {dated[0]} needs dates: set time: units, such as 'days since 2000-01-01', or time: "
+            "start and interval, or ask for windows of steps and run only"
         )
     return STEP_CLOCK
 

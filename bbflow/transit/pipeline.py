@@ -4,9 +4,13 @@ import math
 import queue
 import time
 from collections.abc import Collection, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgpack
+
+from bbflow.atomic import write_whole
 from bbflow.cf import StreamAttributes
 from bbflow.config import Config
 from bbflow.drain.coordinates import write_coordinates
@@ -19,7 +23,7 @@ from bbflow.transit.chain.taking_over import keep_state, take_over
 from bbflow.transit.cluster import Cluster, dask_failures
 from bbflow.transit.drain_stage import DrainStage
 from bbflow.transit.folding.checkpoints import nodes_with_states
-from bbflow.transit.folding.patterns import parts_of
+from bbflow.transit.folding.patterns import Parts, parts_of
 from bbflow.transit.opening import FirstStep, check_variables, make_clock, own_names
 from bbflow.transit.outcome import Outcome as Outcome
 from bbflow.transit.outcome import ended_before
@@ -27,9 +31,12 @@ from bbflow.transit.output.claiming import STATE_FILE
 from bbflow.transit.policy import check_policy
 from bbflow.transit.running import Running
 from bbflow.transit.safe import read_safe_copy
-from bbflow.transit.stages import FoldStage
+from bbflow.transit.stages import FIELDS_DIRECTORY, FoldStage
+from bbflow.view.blocks import BlockReader
 from bbflow.view.consumers import FOLD, Consumers, consumers_of, owner_of
 from bbflow.view.stream import StreamView
+from bbflow.view.telling import Telling
+from bbflow.view.times import StepTimes, told_by
 from bbflow.view.watch import Watcher
 
 if TYPE_CHECKING:  # xarray takes a third of a second, which a run has no time for before its first fold
@@ -37,6 +44,8 @@ if TYPE_CHECKING:  # xarray takes a third of a second, which a run has no time f
 
 REST_S = 0.02
 """A node isn't asked for further steps sooner than this after it has told of some (seconds)."""
+CLOCK_FILE = "clock"
+"""Beside the fields that were read: units and calendar, for an analysis that sees no step any more."""
 LiveAnswer = queue.SimpleQueue["xr.Dataset | None"]
 
 
@@ -102,6 +111,10 @@ class Pipeline:
         self._view = StreamView(list(self._nodes), done, whole=not lost)
         if lost:
             self._view.attributes.update(read_safe_copy(config.output).attributes)
+        reader, is_dated = BlockReader(contact, config.stream), bool(config.dated_windows)
+        self._telling = {
+            name: Telling(config.time, partial(reader.read, name), is_dated=is_dated) for name in self._nodes
+        }
         self._landed, self._forgotten = max(done.values()), -1
         self._ended = ended_before(checkpoint for _, checkpoint in self._consumers.of(FOLD).values())
         self._log = EventLog(config.output)
@@ -211,7 +224,8 @@ class Pipeline:
         self._fold.begin(self._attributes, self._clock)
         if self._drain is not None:
             self._drain.take()
-            self._drain.begin()
+            if self._config.time.start is None or self._fold.folding.knows_its_place:
+                self._drain.begin()
         if self._cursor > self._forgotten:
             self._forgotten = self._cursor
             self._view.forget(self._forgotten)
@@ -239,7 +253,7 @@ class Pipeline:
         elif isinstance(news, BbflowError):
             raise news
         elif source != "task":
-            self._view.update(source, news)
+            self._view.update(source, self._telling[source].told(news))
             self._log_landed()
 
     @property
@@ -279,7 +293,7 @@ class Pipeline:
         blocks = self._view.blocks(ready[0]) if ready else []
         if self._cursor < 0:
             check_variables(self._config, (block.name for _, block in blocks))
-        self._clock = make_clock(self._config, self._attributes)
+        self._clock = self._make_clock(parts_of(self._view, ready[0]) if ready else {})
         self._reserved = own_names(self._config, self._clock)
         number = ready[0] if ready else -1
         first = FirstStep(number, blocks, self._contact, self._config.stream, self._nodes, self._cluster)
@@ -298,6 +312,20 @@ class Pipeline:
         if self._saved is not None:
             results.commit(bbflow_status="running", bbflow_failure="")
         return True
+
+    def _make_clock(self, parts: Parts) -> Clock:
+        """Give the calendar as the first step tells it; without any step, as the first one has told it."""
+        file = self._config.output / FIELDS_DIRECTORY / CLOCK_FILE
+        if not parts and file.exists():
+            return Clock(*msgpack.unpackb(file.read_bytes()))
+        clock = make_clock(self._config, self._attributes, told_by(parts, self._config.time.variable))
+        if parts:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(file, msgpack.packb([clock.units, clock.calendar]))
+        times, in_chain = StepTimes(self._config.time, clock), self._fold.folding.in_chain
+        if self._drain is not None:
+            self._drain.time_of = lambda number, parts: times.find(in_chain(number), parts)
+        return clock
 
     def _live_dataset(self, clock: Clock) -> "xr.Dataset":
         from bbflow.transit.live import live_dataset

@@ -21,7 +21,6 @@ from bbflow.transit.folding.batches import Batch
 from bbflow.transit.folding.kept import Kept
 from bbflow.transit.folding.planning import FoldSite
 from bbflow.transit.folding.plans import Directories, FoldPlan
-from bbflow.transit.folding.regions import singles_of
 from bbflow.transit.folding.sources import fold_lane, get_ready, keep_plan
 from bbflow.transit.folding.states import remove_stale, remove_states
 from bbflow.transit.folding.task import FoldReceipt, fold_joined
@@ -39,6 +38,7 @@ from bbflow.transit.running import Running
 from bbflow.transit.safe import SafeCopies, read_safe_copy
 from bbflow.transit.tasks import TaskBatch, Work
 from bbflow.view.consumers import FOLD
+from bbflow.view.times import told_by
 
 T = TypeVar("T")
 ROWS_DIRECTORY, FIELDS_DIRECTORY = ".rows", ".fields"
@@ -331,4 +331,4 @@ class FoldStage(DriverStage):
 
     def _has_time(self, node: str) -> bool:
         step = self.run.view.step(node, self.folding.cursor)
-        return step is not None and bool(singles_of(step.layout, self.run.config.time.variable))
+        return step is not None and told_by({node: step}, self.run.config.time.variable) is not None

@@ -9,6 +9,7 @@ import streams
 import xarray as xr
 
 from bbflow import start_nodes
+from bbflow.config import TimeConfig
 from bbflow.drain import rescuing
 from bbflow.drain.rescuing import Rescue
 from bbflow.drain.stores import rescued_stores
@@ -46,7 +47,7 @@ def held(folder, contact):
 
 
 def rescue(contact, folder):
-    return Rescue(contact, "fields", folder, "time").run()
+    return Rescue(contact, "fields", folder, TimeConfig()).run()
 
 
 @pytest.mark.parametrize("told", ["bb0", "bb1"])
@@ -105,7 +106,7 @@ def test_a_variable_that_changes_its_shape_is_left_out_and_the_simulation_is_not
         Consumers(read_contact(nodes.contact), "model", [RESCUE]).close()
         with ThreadPoolExecutor() as pool:
             writing = pool.submit(write, nodes.contact, CHANGING, write_config(tmp_path))
-            rescued = Rescue(nodes.contact, "model", tmp_path / "out", "time").run()
+            rescued = Rescue(nodes.contact, "model", tmp_path / "out", TimeConfig()).run()
             writing.result()
     assert (rescued.steps, rescued.complete) == (40, True)
     assert rescued.left_out == ("particles: float32 of shape (5,) after float32 of shape (3,), from step 4 on",)

@@ -1,5 +1,6 @@
 """Calendars: numbers on a time axis and the dates that they stand for."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,6 +21,17 @@ CALENDARS = (
     "366_day",
 )
 UNITS = ("microseconds", "milliseconds", "seconds", "minutes", "hours", "days")
+UNIT_SECONDS = {
+    **dict.fromkeys(("microseconds", "microsecond", "microsec", "microsecs"), 1e-6),
+    **dict.fromkeys(("milliseconds", "millisecond", "millisec", "millisecs", "msec", "msecs", "ms"), 1e-3),
+    **dict.fromkeys(("seconds", "second", "sec", "secs", "s"), 1.0),
+    **dict.fromkeys(("minutes", "minute", "min", "mins"), 60.0),
+    **dict.fromkeys(("hours", "hour", "hr", "hrs", "h"), 3600.0),
+    **dict.fromkeys(("days", "day", "d"), 86400.0),
+}
+"""Seconds of the units of time, as cftime knows them."""
+SECONDS_SINCE = "seconds since 1970-01-01 00:00:00"
+"""Units of times that are told as dates: whole seconds are exact, as fractions of days aren't."""
 NONE = "none"
 """The calendar of a clock without dates."""
 
@@ -95,3 +107,18 @@ class Clock:
 
 STEP_CLOCK = Clock("1", NONE)
 """Counts steps."""
+
+
+def duration(value: object) -> float | None:
+    """Read how long something takes, such as ``6h``, ``30 min`` or ``1 day``.
+
+    Returns
+    -------
+    float or None
+        Seconds; None if it isn't a number with a unit of time.
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", str(value), re.IGNORECASE)
+    unit = UNIT_SECONDS.get(match.group(2).lower()) if match else None
+    if match is None or unit is None or not float(match.group(1)):
+        return None
+    return float(match.group(1)) * unit

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import msgpack
 
 from bbflow.config import Config
-from bbflow.errors import StreamError
+from bbflow.errors import ConfigError, StreamError
 from bbflow.operators.space import Placement
 from bbflow.operators.windows.calendars import Clock
 from bbflow.records import Layout
@@ -23,16 +24,17 @@ from bbflow.transit.folding.kept import Kept
 from bbflow.transit.folding.lanes import Lanes, NodeLane
 from bbflow.transit.folding.losses import Losses
 from bbflow.transit.folding.packing import Alike, Roster, unpack
-from bbflow.transit.folding.patterns import Parts, Pattern, Patterns, parts_of
+from bbflow.transit.folding.patterns import Pattern, Patterns, parts_of
 from bbflow.transit.folding.planning import FoldSite, Planning
 from bbflow.transit.folding.plans import FoldPlan, LaneWork, PlannedSteps
-from bbflow.transit.folding.regions import check_apart, find_time, forms_by_name, regions, step_time
+from bbflow.transit.folding.regions import check_apart, forms_by_name, regions
 from bbflow.transit.folding.series import join_partials
 from bbflow.transit.folding.shards import Region, ShardKey, ShardState, overlapping
 from bbflow.transit.folding.task import FoldReceipt, FoldWork
 from bbflow.transit.folding.timeline import Closing, Timeline
 from bbflow.view.consumers import Cursor
 from bbflow.view.stream import StreamView
+from bbflow.view.times import StepTimes
 
 
 class Folding:
@@ -104,6 +106,11 @@ class Folding:
         return self.cursor + (self._offset or 0)
 
     @property
+    def knows_its_place(self) -> bool:
+        """Whether it is known which step of a chain of jobs this run's first one is."""
+        return self._offset is not None
+
+    @property
     def late(self) -> int:
         """Steps of this run that were left out."""
         return self.timeline.late - (self._before.late if self._before else 0)
@@ -126,14 +133,14 @@ class Folding:
         """
         found = OpenBatch(self.cursor)
         numbers, torn = view.settled_after(self.cursor, self.config.workers.batch_steps)
-        windows = self.timeline.windows
+        windows, times = self.timeline.windows, StepTimes(self.config.time, clock)
         for at, number in enumerate(numbers):
             parts = parts_of(view, number)
-            if number in torn or (self.losses and self._lacks_time(parts, clock)):
+            if number in torn or (self.losses and times.find(self.in_chain(number), parts) is None):
                 found.leave_out(number)
                 found.torn.append(number)
                 continue
-            time = self._time(number, parts, clock)
+            time = times.of(self.in_chain(number), parts)
             if self.timeline.is_late(time, found.times[-1] if found.times else None):
                 self._refuse_late(number, time)
                 found.leave_out(number)
@@ -141,7 +148,7 @@ class Folding:
             if self._offset is None:
                 self._offset = self._offset_from(number)
             offset, ahead = self._offset, islice(numbers, at + 1, None)
-            date = self._dates.of(time, clock, self._times(ahead, view, clock, offset))
+            date = self._dates.of(time, clock, self._times(ahead, view, times))
             keys = {window.name: window.key(date, number + offset) for window in windows}
             pattern = self._patterns.of(number, parts, whole=not self.losses or view.is_whole(number))
             if not found.fits(keys, pattern):
@@ -149,19 +156,15 @@ class Folding:
             found.add(number, time, keys, pattern, parts)
         return found.batch(self._offset or 0) if found.through > self.cursor else None
 
-    def _time(self, number: int, parts: Parts, clock: Clock) -> float:
-        """Give a step's time; where steps have none, its number, counted through a chain of jobs."""
-        if not clock.by_steps:
-            return step_time(number, parts, self.config.time.variable)
-        return float(number + (self._offset_from(number) if self._offset is None else self._offset))
+    def in_chain(self, number: int) -> int:
+        """Give a step's number as it is counted through a chain of jobs."""
+        return number + (self._offset_from(number) if self._offset is None else self._offset)
 
-    def _times(self, numbers: Iterable[int], view: StreamView, clock: Clock, offset: int) -> Iterator[float | None]:
-        """Give the times of steps as `_time` does, None for those that have none."""
+    def _times(self, numbers: Iterable[int], view: StreamView, times: StepTimes) -> Iterator[float | None]:
+        """Give the times of steps, None for those without one, or with one that can't be read."""
         for number in numbers:
-            yield number + offset if clock.by_steps else find_time(parts_of(view, number), self.config.time.variable)
-
-    def _lacks_time(self, parts: Parts, clock: Clock) -> bool:
-        return not clock.by_steps and find_time(parts, self.config.time.variable) is None
+            with suppress(ConfigError):  # it will be said when the step's turn comes
+                yield times.find(self.in_chain(number), parts_of(view, number))
 
     def lose(self, names: Collection[str], safe: Iterable[ShardState], nodes: Sequence[str]) -> None:
         """Go on without some nodes, from what was copied of their states."""

@@ -1,11 +1,10 @@
 """Where the blocks of a step lie in the field of a diagnostic."""
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import lru_cache
 
-from bbflow.errors import ConfigError, nearest
+from bbflow.errors import ConfigError
 from bbflow.operators.diagnostic import Diagnostic
-from bbflow.records import Block, BlockForm, Layout, Step
+from bbflow.records import Block, BlockForm
 from bbflow.transit.folding.shards import ShardKey, overlapping
 
 Place = tuple[str, int]
@@ -14,8 +13,6 @@ Regions = Mapping[ShardKey, Mapping[str, Place]]
 """Region of a field to the places of the variables' blocks there."""
 Form = Block | BlockForm
 PlacedForm = tuple[Place, Form]
-LAYOUTS = 64
-"""Of so many layouts it is kept where the time stands."""
 
 
 def forms_by_name(forms: Mapping[str, Sequence[Form]]) -> dict[str, list[PlacedForm]]:
@@ -80,42 +77,6 @@ def _check_regions(diagnostic: Diagnostic, found: Mapping[ShardKey, Mapping[str,
                 f"{key.count} on BB node {key.node}, but {', '.join(lacking)} has none there: variables of one "
                 "expression must be decomposed in the same way"
             )
-
-
-def step_time(number: int, parts: Mapping[str, Step], variable: str) -> float:
-    """Give a step's time, in the stream's units.
-
-    Raises
-    ------
-    ConfigError
-        If the step has no such single value.
-    """
-    time = find_time(parts, variable)
-    if time is not None:
-        return time
-    forms = {form.name: form for part in parts.values() for form in part.layout.forms}
-    if variable in forms:
-        form = forms[variable]
-        raise ConfigError(
-            f"step {number}: {variable} is to tell its time, but is a {form.kind} of type {form.type} and shape "
-            f"{form.shape}: let the program write a single number"
-        )
-    raise ConfigError(
-        f"step {number} has no single value {variable!r} that tells its time; {nearest(variable, forms)} "
-        "(set time: variable)"
-    )
-
-
-def find_time(parts: Mapping[str, Step], variable: str) -> float | None:
-    """Give a step's time, in the stream's units; None if it has no such single value."""
-    values = (part.values[at] for part in parts.values() for at in singles_of(part.layout, variable))
-    return next((float(value) for value in values if isinstance(value, int | float)), None)
-
-
-@lru_cache(LAYOUTS)
-def singles_of(layout: Layout, variable: str) -> tuple[int, ...]:
-    """Say which of a step's values are of a variable."""
-    return tuple(number for number, at in enumerate(layout.singles) if layout.forms[at].name == variable)
 
 
 def check_foldable(form: Form) -> None:

@@ -20,7 +20,7 @@ RESCUED_DIRECTORY = "rescued"
 SCRATCH = (
     *(".rows/*.npy", ".rows/.*.part"),
     *(".rosters/*", ".rosters/.*.part"),
-    *(".fields/*.npy", ".fields/blocks", ".fields/.*.part"),
+    *(".fields/*.npy", ".fields/blocks", ".fields/clock", ".fields/.*.part"),
     *(".settled/*.bbflow", ".settled/*.new"),
     *(".safe/latest", ".safe/.*.part", ".safe/*/*/*"),
 )

@@ -1,0 +1,126 @@
+"""What tells the steps' time where that isn't a single value: small arrays, attributes, names of files."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from bbflow.config import TimeConfig
+from bbflow.errors import ConfigError
+from bbflow.operators.windows.date_texts import date_in, read_date
+from bbflow.records import Block, Layout, Step, Told
+from bbflow.view.stream import News
+from bbflow.view.times import LAYOUTS, SOURCES
+
+FILE = "bbflow_file"
+"""The attribute with which the engine tells the name of the file that the program has opened."""
+TEXTS = ("char", "int8_t", "uint8_t")
+"""Types of the characters of a text that is written as an array."""
+LONGEST = 1 << 10
+"""A text or a number that tells the time has fewer bytes than that."""
+ReadBlock = Callable[[int, Block], Any]
+"""Reads an array block of a step, by its number."""
+
+
+class Telling:
+    """Finds what tells the time of one node's steps.
+
+    Parameters
+    ----------
+    time
+        What is configured.
+    is_dated
+        Whether dates are needed: then the name of the file tells one, if nothing else does.
+    read
+        Reads blocks of the node.
+    """
+
+    def __init__(self, time: TimeConfig, read: ReadBlock, *, is_dated: bool = False) -> None:
+        self._time, self._read = time, read
+        self._attribute = time.attribute or (time.variable if time.by == "either" else None)
+        self._by_file = time.by == "file" or (time.by == "either" and is_dated)
+        self._known: dict[str, Any] | None = None
+        self._since: int | None = None
+        self._source: str | None = None
+
+    def told(self, news: News) -> News:
+        """Give news whose steps say what tells their time."""
+        if self._time.by == "steps" or self._time.start is not None:
+            return news
+        if self._known is None:
+            self._known = dict(news.base)
+        return replace(news, steps=tuple(self._with_time(step) for step in news.steps))
+
+    def _with_time(self, step: Step) -> Step:
+        assert self._known is not None
+        for item in step.attributes:
+            self._known[item.name] = item.value
+            if item.name == FILE:
+                self._since = step.number
+        told = self._find(step)
+        return step if told is None else replace(step, time=told)
+
+    def _find(self, step: Step) -> Told | None:
+        """Give what tells a step's time; all steps have it from one source, the first that there is."""
+        finders = {"variable": self._by_variable, "attribute": self._by_attribute, "file": self._by_name}
+        for source in SOURCES if self._source is None else (self._source,):
+            if (told := finders[source](step)) is not None:
+                self._source = source
+                return told
+        return None
+
+    def _by_variable(self, step: Step) -> Told | None:
+        at = None if self._time.attribute else place_of_time(step.layout, self._time.variable)
+        if at is None:
+            return None
+        form = step.layout.forms[at]
+        values = np.asarray(self._read(step.number, step.blocks[at]))
+        if prod(form.count) == 1 and form.type not in TEXTS:
+            return Told("variable", values.reshape(-1)[0].item())
+        texts = [bytes(row).decode("ascii", "replace").strip("\0 ") for row in values.reshape(-1, values.shape[-1])]
+        if len(set(texts)) > 1:
+            raise ConfigError(
+                f"step {step.number}: {form.name} tells {len(texts)} times, from {texts[0]!r} to {texts[-1]!r}, but a "
+                "step has one: let the program write one time in each step"
+            )
+        return Told("variable", texts[0])
+
+    def _by_attribute(self, step: Step) -> Told | None:
+        assert self._known is not None
+        value = self._known.get(self._attribute) if self._attribute else None
+        if isinstance(value, list) and len(value) == 1:
+            value = value[0]
+        if not isinstance(value, int | float | str):
+            return None
+        if self._time.attribute is None and isinstance(value, str) and read_date(value) is None:
+            return None  # a text of that name that nobody has said to be a date
+        return Told("attribute", value)
+
+    def _by_name(self, step: Step) -> Told | None:
+        assert self._known is not None
+        name = self._known.get(FILE) if self._by_file else None
+        date = date_in(name) if isinstance(name, str) else None
+        if date is None:
+            return None
+        return Told("file", date.text, None if self._since is None else step.number - self._since)
+
+
+@lru_cache(LAYOUTS)
+def place_of_time(layout: Layout, variable: str) -> int | None:
+    """Find the array that tells a time: a number, or the characters of a text; None if there is none.
+
+    Parameters
+    ----------
+    layout
+        How a step lies.
+    variable
+        The array's name.
+    """
+    for at, form in enumerate(layout.forms):
+        is_text = form.type in TEXTS and prod(form.count) > 1
+        if form.name == variable and 0 < form.bytes < LONGEST and (is_text or prod(form.count) == 1):
+            return at
+    return None
