@@ -112,7 +112,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ToldTime:
     """What tells a step's time, where that isn't a single value of it."""
 
     source: str
@@ -148,7 +148,7 @@ class Step:
     """How many ranks have a part in it on this node."""
     attributes: tuple[Attribute, ...] = ()
     """Attributes that came with it."""
-    time: Told | None = None
+    time: ToldTime | None = None
     """What tells its time; None if a single value does, nothing does, or nobody has looked."""
     _blocks: list[tuple[Block, ...]] = field(default_factory=list, init=False, repr=False, compare=False)
 

@@ -31,7 +31,7 @@ from bbflow.view.blocks import Array, BlockReader
 from bbflow.view.consumers import RESCUE, Consumers
 from bbflow.view.layout import PlacedBlock
 from bbflow.view.stream import StreamView
-from bbflow.view.telling import Telling
+from bbflow.view.telling import TimeTelling
 from bbflow.view.times import StepTimes, clock_of, told_by
 from bbflow.view.watch import Watcher
 
@@ -120,7 +120,7 @@ class Rescue:
         config = Config(stream, {}, output, time, RawConfig())
         self._draining = Draining(config, contact, cursors)
         reader = BlockReader(contact, stream)
-        self._telling = {name: Telling(time, partial(reader.read, name), is_dated=True) for name in names}
+        self._telling = {name: TimeTelling(time, partial(reader.read, name), is_dated=True) for name in names}
         self._times: StepTimes | None = None
         self._is_open = False
 

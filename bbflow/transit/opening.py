@@ -12,7 +12,7 @@ from bbflow.config import Config
 from bbflow.errors import ConfigError, nearest
 from bbflow.landing.contact import NodeAddress
 from bbflow.operators.windows.calendars import STEP_CLOCK, Clock
-from bbflow.records import Told
+from bbflow.records import ToldTime
 from bbflow.stored_names import clash
 from bbflow.transit.cluster import Cluster
 from bbflow.view.blocks import BlockReader
@@ -50,7 +50,7 @@ class FirstStep:
         return [np.ndarray(shape, dtype, values) for dtype, shape, values in found]
 
 
-def make_clock(config: Config, attributes: StreamAttributes, told: Told | None) -> Clock:
+def make_clock(config: Config, attributes: StreamAttributes, told: ToldTime | None) -> Clock:
     """Give the stream's calendar: what is configured, else what its attributes say, else one that counts steps.
 
     Parameters

@@ -35,7 +35,7 @@ from bbflow.transit.stages import FIELDS_DIRECTORY, FoldStage
 from bbflow.view.blocks import BlockReader
 from bbflow.view.consumers import FOLD, Consumers, consumers_of, owner_of
 from bbflow.view.stream import StreamView
-from bbflow.view.telling import Telling
+from bbflow.view.telling import TimeTelling
 from bbflow.view.times import StepTimes, told_by
 from bbflow.view.watch import Watcher
 
@@ -113,7 +113,7 @@ class Pipeline:
             self._view.attributes.update(read_safe_copy(config.output).attributes)
         reader, is_dated = BlockReader(contact, config.stream), bool(config.dated_windows)
         self._telling = {
-            name: Telling(config.time, partial(reader.read, name), is_dated=is_dated) for name in self._nodes
+            name: TimeTelling(config.time, partial(reader.read, name), is_dated=is_dated) for name in self._nodes
         }
         self._landed, self._forgotten = max(done.values()), -1
         self._ended = ended_before(checkpoint for _, checkpoint in self._consumers.of(FOLD).values())

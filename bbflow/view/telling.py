@@ -11,7 +11,7 @@ import numpy as np
 from bbflow.config import TimeConfig
 from bbflow.errors import ConfigError
 from bbflow.operators.windows.date_texts import date_in, read_date
-from bbflow.records import Block, Layout, Step, Told
+from bbflow.records import Block, Layout, Step, ToldTime
 from bbflow.view.stream import News
 from bbflow.view.times import LAYOUTS, SOURCES
 
@@ -25,7 +25,7 @@ ReadBlock = Callable[[int, Block], Any]
 """Reads an array block of a step, by its number."""
 
 
-class Telling:
+class TimeTelling:
     """Finds what tells the time of one node's steps.
 
     Parameters
@@ -63,7 +63,7 @@ class Telling:
         told = self._find(step)
         return step if told is None else replace(step, time=told)
 
-    def _find(self, step: Step) -> Told | None:
+    def _find(self, step: Step) -> ToldTime | None:
         """Give what tells a step's time; all steps have it from one source, the first that there is."""
         finders = {"variable": self._by_variable, "attribute": self._by_attribute, "file": self._by_name}
         for source in SOURCES if self._source is None else (self._source,):
@@ -72,23 +72,23 @@ class Telling:
                 return told
         return None
 
-    def _by_variable(self, step: Step) -> Told | None:
+    def _by_variable(self, step: Step) -> ToldTime | None:
         at = None if self._time.attribute else place_of_time(step.layout, self._time.variable)
         if at is None:
             return None
         form = step.layout.forms[at]
         values = np.asarray(self._read(step.number, step.blocks[at]))
         if prod(form.count) == 1 and form.type not in TEXTS:
-            return Told("variable", values.reshape(-1)[0].item())
+            return ToldTime("variable", values.reshape(-1)[0].item())
         texts = [bytes(row).decode("ascii", "replace").strip("\0 ") for row in values.reshape(-1, values.shape[-1])]
         if len(set(texts)) > 1:
             raise ConfigError(
                 f"step {step.number}: {form.name} tells {len(texts)} times, from {texts[0]!r} to {texts[-1]!r}, but a "
                 "step has one: let the program write one time in each step"
             )
-        return Told("variable", texts[0])
+        return ToldTime("variable", texts[0])
 
-    def _by_attribute(self, step: Step) -> Told | None:
+    def _by_attribute(self, step: Step) -> ToldTime | None:
         assert self._known is not None
         value = self._known.get(self._attribute) if self._attribute else None
         if isinstance(value, list) and len(value) == 1:
@@ -97,15 +97,15 @@ class Telling:
             return None
         if self._time.attribute is None and isinstance(value, str) and read_date(value) is None:
             return None  # a text of that name that nobody has said to be a date
-        return Told("attribute", value)
+        return ToldTime("attribute", value)
 
-    def _by_name(self, step: Step) -> Told | None:
+    def _by_name(self, step: Step) -> ToldTime | None:
         assert self._known is not None
         name = self._known.get(FILE) if self._by_file else None
         date = date_in(name) if isinstance(name, str) else None
         if date is None:
             return None
-        return Told("file", date.text, None if self._since is None else step.number - self._since)
+        return ToldTime("file", date.text, None if self._since is None else step.number - self._since)
 
 
 @lru_cache(LAYOUTS)

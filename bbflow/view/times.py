@@ -8,7 +8,7 @@ from bbflow.config import TimeConfig
 from bbflow.errors import ConfigError, nearest
 from bbflow.operators.windows.calendars import SECONDS_SINCE, Clock
 from bbflow.operators.windows.date_texts import read_date
-from bbflow.records import Layout, Step, Told
+from bbflow.records import Layout, Step, ToldTime
 
 Parts = Mapping[str, Step]
 """Node name to what lies there of a step."""
@@ -58,7 +58,7 @@ class StepTimes:
         """Whether they follow from the steps' numbers alone."""
         return self._clock.by_steps or self._config.start is not None
 
-    def _time(self, number: int, told: Told) -> float:
+    def _time(self, number: int, told: ToldTime) -> float:
         if isinstance(told.value, int | float):
             return float(told.value)
         try:
@@ -101,7 +101,7 @@ class StepTimes:
         )
 
 
-def clock_of(time: TimeConfig, attributes: StreamAttributes, told: Told | None) -> Clock | None:
+def clock_of(time: TimeConfig, attributes: StreamAttributes, told: ToldTime | None) -> Clock | None:
     """Give the clock of a stream's steps; None if there are no units, and no dates that need none.
 
     Parameters
@@ -126,7 +126,7 @@ def clock_of(time: TimeConfig, attributes: StreamAttributes, told: Told | None) 
     return None if units is None else Clock(units, calendar)
 
 
-def told_by(parts: Parts, variable: str) -> Told | None:
+def told_by(parts: Parts, variable: str) -> ToldTime | None:
     """Give what tells a step's time; None if nothing does.
 
     Parameters
@@ -139,7 +139,7 @@ def told_by(parts: Parts, variable: str) -> Told | None:
     values = (part.values[at] for part in parts.values() for at in singles_of(part.layout, variable))
     single = next((value for value in values if isinstance(value, int | float | str)), None)
     if single is not None:
-        return Told("variable", single)
+        return ToldTime("variable", single)
     told = (part.time for part in parts.values() if part.time is not None)
     return min(told, key=lambda told: SOURCES.index(told.source), default=None)
 

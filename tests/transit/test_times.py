@@ -23,7 +23,7 @@ from bbflow.transit.opening import make_clock
 from bbflow.transit.output.decoding import open_results
 from bbflow.view.consumers import RESCUE, Consumers
 from bbflow.view.stream import News
-from bbflow.view.telling import Telling
+from bbflow.view.telling import TimeTelling
 from bbflow.view.times import StepTimes, told_by
 from bbflow.wire import Attribute
 
@@ -160,7 +160,7 @@ def steps_of(*attributes, value=None, kind="double"):
 def times_of(time, steps, *, is_dated=True, base=None):
     """The dates of steps, as the configuration has them told; None without a clock."""
     config = parse_config({"stream": "s", "operators": {"t": ["mean"]}, "windows": ["run"], "time": time})
-    telling = Telling(config.time, lambda number, block: None, is_dated=is_dated)
+    telling = TimeTelling(config.time, lambda number, block: None, is_dated=is_dated)
     told = telling.told(News("open", 1, 1, steps, len(steps) - 1, base=base or {})).steps
     clock = make_clock(config, StreamAttributes({}), told_by({"a": told[0]}, config.time.variable))
     times = StepTimes(config.time, clock)
