@@ -1,16 +1,21 @@
 """What a stream's attributes say in terms of the CF conventions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-DIMENSIONS = "_ARRAY_DIMENSIONS"
+from bbflow.attributes import DIMENSIONS as DIMENSIONS
+from bbflow.attributes import as_cf, items_of, numbers_of
+
 CF_VERSION = "CF-1.11"
 OWN = "bbflow_"
 """How names begin that bbflow adds to those of a stream; a stream's own may not."""
 STEP = f"{OWN}step"
 """Coordinate with the simulation's step numbers; also the first dimension where steps have no time."""
-
+BOUNDS = "bnds"
+"""Dimension of the two ends of cells and windows in stores."""
+STORAGE = frozenset(("_FillValue", "missing_value", "dtype", "_Encoding", DIMENSIONS))
+"""Attributes that describe only how a variable is stored, or that xarray takes for that: stores have their own."""
 
 PACKING = {"scale_factor": 1, "add_offset": 0}
 """Attributes that tell how numbers are packed, and what they are where there are none."""
@@ -39,32 +44,34 @@ AS_IT_IS = Encoding()
 
 @dataclass(frozen=True, slots=True)
 class StreamAttributes:
-    """Attributes by their ADIOS2 names, ``<variable>/<attribute>``; those without a slash are global."""
+    """Attributes by their ADIOS2 names, ``<variable>/<attribute>``; those of no variable are global."""
 
     values: Mapping[str, Any]
-    """Name to value."""
+    """Name to value, as `attributes.meant` gives it."""
     reserved: frozenset[str] = frozenset()
     """Names of dimensions that stand for others here, such as that of time."""
     sizes: Mapping[str, int] = field(default_factory=dict)
     """Lengths of dimensions: a variable that would give one another length has a dimension of its own there."""
+    variables: Collection[str] | None = None
+    """The stream's, by which attributes of other paths are told from theirs; None: those without a slash are global."""
 
     def of(self, variable: str) -> dict[str, Any]:
-        """Give a variable's CF attributes, without what only describes its storage.
+        """Return a variable's CF attributes, in CF's types, without what only describes its storage.
 
         A name with a further slash is of another variable, whose name begins like this one's.
         """
-        storage = {"_FillValue", "missing_value", DIMENSIONS}
         prefix = f"{variable}/"
-        return {
-            own: value
-            for name, value in self.values.items()
-            if name.startswith(prefix) and "/" not in (own := name.removeprefix(prefix)) and own not in storage
-        }
+        own = {name.removeprefix(prefix): value for name, value in self.values.items() if name.startswith(prefix)}
+        return _described({name: value for name, value in own.items() if "/" not in name})
 
     @property
     def of_stream(self) -> dict[str, Any]:
-        """Give the global attributes."""
-        return {name: value for name, value in self.values.items() if "/" not in name}
+        """Return the global attributes, by their whole names: an openPMD stream has such as ``/basePath``."""
+        return _described({name: value for name, value in self.values.items() if self._is_global(name)})
+
+    def _is_global(self, name: str) -> bool:
+        owner, slash, _ = name.rpartition("/")
+        return not slash or (self.variables is not None and owner not in self.variables)
 
     def fill_value(self, variable: str) -> float | int | None:
         """Give the value that stands for 'missing', if there is one; the first if there are several."""
@@ -77,27 +84,27 @@ class StreamAttributes:
         return Encoding(tuple(dict.fromkeys(missing)), float(scale), float(offset))
 
     def _numbers(self, variable: str, name: str) -> list[float | int]:
-        """Give the numbers of an attribute, also of one that is written as text."""
-        value = self.values.get(f"{variable}/{name}", ())
-        return [number for item in (value if isinstance(value, list | tuple) else [value]) for number in _number(item)]
+        """Return the numbers of an attribute, also of one that is written as text; none if it has others."""
+        value = self.values.get(f"{variable}/{name}")
+        return [] if value is None else numbers_of(value) or []
 
     def agreeing(self, shapes: Mapping[str, Sequence[int]]) -> "StreamAttributes":
-        """Give the same where dimensions have the lengths that some variables give them."""
+        """Return the same where dimensions have the lengths that some variables give them, and bounds two ends."""
         laid = {name: (self.dimensions(name, shape), shape) for name, shape in shapes.items()}
-        return replace(self, sizes=dimension_sizes(laid))
+        return replace(self, sizes=dimension_sizes(laid) | {BOUNDS: 2})
 
     def dimensions(self, variable: str, shape: Sequence[int]) -> tuple[str, ...]:
         """Give a variable's dimension names.
 
-        They are those of its attribute ``_ARRAY_DIMENSIONS`` (a list, or names with spaces between),
+        They are those of its attribute ``_ARRAY_DIMENSIONS`` (a list, or names with spaces between; numbers are none),
         else ``<variable>_dim0``, ``<variable>_dim1`` and so on. One that is reserved, or begins with `OWN`, becomes
         ``<variable>_<name>``; one that the variable has twice is numbered at its second place, and so is one that has
         another length elsewhere.
         """
         named = self.values.get(f"{variable}/{DIMENSIONS}", ())
-        names = tuple(named.split()) if isinstance(named, str) else tuple(named)
+        names = tuple(named.split() if isinstance(named, str) else items_of(named))
         numbered = tuple(f"{variable}_dim{axis}" for axis in range(len(shape)))
-        if len(names) != len(shape):
+        if len(names) != len(shape) or not all(name and isinstance(name, str) for name in names):
             return numbered
         free = tuple(
             number if name in names[:axis] else self._free(variable, name)
@@ -131,8 +138,7 @@ def fitting(variable: str, dims: Sequence[str], shape: Sequence[int], sizes: Map
     return tuple(dim if sizes.get(dim, size) == size else f"{variable}_dim{axis}" for axis, (dim, size) in named)
 
 
-def _number(value: Any) -> list[float | int]:
-    try:
-        return [value if isinstance(value, int | float) else float(value)]
-    except (TypeError, ValueError):
-        return []
+def _described(own: Mapping[str, Any]) -> dict[str, Any]:
+    """Return attributes in CF's types; those that would be taken for the stores' own are left out."""
+    found = {name: as_cf(name, value) for name, value in own.items() if name not in STORAGE}
+    return {name: value for name, value in found.items() if value is not None and not name.startswith(OWN)}

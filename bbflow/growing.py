@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from bbflow.attributes import in_json
 from bbflow.chunks import Chunks
 
 Array = np.ndarray[Any, Any]
@@ -93,7 +94,7 @@ class GrowingZarr:
         grid = [max(size, 1) for size in (chunks or (1, *shape[1:]))]
         node["chunk_grid"]["configuration"]["chunk_shape"] = grid
         assert grid[1:] == [max(size, 1) for size in shape[1:]], f"{name} is chunked along its first dimension alone"
-        own = {"shape": list(shape), "attributes": dict(attributes), "dimension_names": list(dims)}
+        own = {"shape": list(shape), "attributes": in_json(attributes), "dimension_names": list(dims)}
         self._keep(name, node | own | dict(storage or {}))
 
     def metadata(self, name: str) -> Mapping[str, Any]:
@@ -102,9 +103,9 @@ class GrowingZarr:
 
     def describe(self, name: str, **attributes: Any) -> None:
         """Set attributes of an array or a group within the store."""
-        node = self._nodes[name]
-        if node["attributes"] != node["attributes"] | attributes:
-            self._keep(name, node | {"attributes": node["attributes"] | attributes})
+        node, told = self._nodes[name], in_json(attributes)
+        if node["attributes"] != node["attributes"] | told:
+            self._keep(name, node | {"attributes": node["attributes"] | told})
 
     def write(self, name: str, start: int, data: Array) -> None:
         """Write along the first dimension from index `start` on, and lengthen the array if need be."""
@@ -169,7 +170,7 @@ class GrowingZarr:
         zarr's own calls would set attributes and consolidate in two writes, and a reader between them would
         find the store without consolidated metadata. This is their format in one write.
         """
-        self._attributes |= attributes
+        self._attributes |= in_json(attributes)
         self._root.mkdir(parents=True, exist_ok=True)
         # For readers that don't use the consolidated metadata. What has only become longer is changed in place: a file
         # system makes a file more slowly than it overwrites one, and ext4 begins to write out what replaces another.
@@ -180,9 +181,9 @@ class GrowingZarr:
             _replace(self._root / name, self._texts[name])
         self._laid_out |= self._changed.keys()
         self._changed, self._lengths = {}, {}
-        members = ", ".join(f"{json.dumps(name)}: {self._texts[name]}" for name in sorted(self._texts))
+        members = ", ".join(f"{_json(name)}: {self._texts[name]}" for name in sorted(self._texts))
         inside = f'{{"kind": "inline", "must_understand": false, "metadata": {{{members}}}}}'
-        root = json.dumps(GROUP | {"attributes": self._attributes})
+        root = _json(GROUP | {"attributes": self._attributes})
         _replace(self._root, f'{root[:-1]}, "consolidated_metadata": {inside}}}')
         if self._is_new:
             self._root.rename(self.path)
@@ -219,9 +220,7 @@ def fill_in_metadata(fill: Any) -> Any:
     """Give a fill value as it stands in the metadata of an array."""
     if isinstance(fill, np.complexfloating):
         return [fill_in_metadata(fill.real), fill_in_metadata(fill.imag)]
-    if np.isfinite(fill):
-        return fill.item()
-    return "NaN" if np.isnan(fill) else "Infinity" if fill > 0 else "-Infinity"
+    return in_json(fill.item())
 
 
 def _fill_of(told: Any) -> Any:
@@ -229,13 +228,17 @@ def _fill_of(told: Any) -> Any:
     return complex(*map(float, told)) if isinstance(told, list) else float(told) if isinstance(told, str) else told
 
 
+def _json(value: Any) -> str:
+    return json.dumps(value, allow_nan=False)
+
+
 def _text_of(node: Node) -> str:
     """Give the JSON of an array or group, with an array's length where `_lengthen` finds it."""
     if not node.get("shape"):
-        return json.dumps(node)
+        return _json(node)
     length, *others = node["shape"]
     shape = ", ".join([f"{length:{LENGTH_DIGITS}}", *map(str, others)])
-    rest = json.dumps({key: value for key, value in node.items() if key != "shape"})
+    rest = _json({key: value for key, value in node.items() if key != "shape"})
     return '{"shape": ['.ljust(LENGTH_AT) + f"{shape}], {rest[1:]}"
 
 
@@ -291,8 +294,8 @@ def shown_attributes(path: Path) -> dict[str, Any]:
 def set_attributes(path: Path, **attributes: Any) -> None:
     """Set attributes of a store whose writer is gone; what it had not committed stays unseen."""
     root = json.loads((path / METADATA).read_text())
-    root["attributes"] = root["attributes"] | attributes
-    _replace(path, json.dumps(root))
+    root["attributes"] = root["attributes"] | in_json(attributes)
+    _replace(path, _json(root))
 
 
 def zarr_files(name: str) -> tuple[str, ...]:

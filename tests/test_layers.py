@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 LAYERS = (
     {"errors"},
     {"locks", "log", "wire"},
-    {"layouts", "belongings", "origin"},
+    {"layouts", "belongings", "origin", "attributes"},
     {"atomic", "units", "records", "cf", "stored_names"},
     {"events", "leftovers", "keeper", "one_thread", "prepared", "course"},
     {"operators", "store", "phases", "models", "chunks", "javac"},

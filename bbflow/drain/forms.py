@@ -9,6 +9,7 @@ from zlib import crc32
 
 import numpy as np
 
+from bbflow.attributes import numbers_of
 from bbflow.config import RawConfig
 from bbflow.drain.encoding import BYTES, Codec, codec_of
 from bbflow.drain.shards import LARGE, PAGE, Shard, Single
@@ -105,5 +106,5 @@ def form_of(block: BlockForm, raw: RawConfig, metadata: Mapping[str, Any], fill:
     bits = raw.keep_bits if block.dtype.kind == "f" else None
     if isinstance(bits, Mapping):
         bits = bits.get(block.name)
-    missing = tuple(np.atleast_1d(metadata["attributes"].get("missing_value", ())).tolist())
+    missing = tuple(numbers_of(metadata["attributes"].get("missing_value", [])) or ())
     return Form(block.name, block.dtype, block.shape, steps, fill, codec, bits, missing, raw.dedup)

@@ -1,5 +1,6 @@
 """raw.zarr: the raw steps that are kept, one chunk for each step and variable, many chunks in a file."""
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -170,9 +171,13 @@ class RawStore:
         self._store.create(name, dims, shape, like.dtype, attributes, chunks, storage=filled)
 
     def _missing(self, like: BlockForm) -> list[Any]:
-        """Give what stands for a missing value, in the variable's own type: readers compare exactly."""
+        """Give what stands for a missing value, in the variable's own type: readers compare exactly.
+
+        JSON has no infinity. So one stands as text, where it is all that there is: readers compare numbers or nothing.
+        """
         fills = [] if like.dtype.kind == "c" else fills_of(self._attributes.encoding(like.name), like.dtype)
-        return [fill.item() for fill in fills]
+        found = [fill.item() for fill in fills]
+        return [value for value in found if math.isfinite(value)] or found
 
     @property
     def _variables(self) -> frozenset[str]:

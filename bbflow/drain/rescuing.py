@@ -188,9 +188,11 @@ class Rescue:
         axis = shown_dimension(self._store, STEP)
         clock = self._find_clock(number)
         has_time = self._time_of(number) is not None if axis is None else axis != STEP
-        shapes = {block.name: block.shape for _, block in self._view.blocks(number) if block.kind == "GlobalArray"}
+        blocks = [block for _, block in self._view.blocks(number)]
+        shapes = {block.name: block.shape for block in blocks if block.kind == "GlobalArray"}
         reserved = frozenset({self._time.variable if has_time else STEP})
-        attributes = StreamAttributes(self._view.attributes, reserved).agreeing(shapes)
+        names = {block.name for block in blocks}
+        attributes = StreamAttributes(self._view.attributes, reserved, variables=names).agreeing(shapes)
         claim(self._store.parent, *zarr_files(self._store.name))
         store = self._draining.open(self._store, attributes, clock if has_time else None)
         reader = BlockReader(self._contact, self._stream)

@@ -105,6 +105,7 @@ class Pipeline:
         self._clock: Clock | None = None
         self._reserved: frozenset[str] = frozenset()
         self._sizes: Mapping[str, int] = {}
+        self._variables: Collection[str] = ()
         owner = owner_of(config.output)
         self._consumers = Consumers(nodes, config.stream, consumers_of(config), owner, take_over=takes_over)
         done = self._consumers.done_before()
@@ -279,7 +280,7 @@ class Pipeline:
 
     @property
     def _attributes(self) -> StreamAttributes:
-        return StreamAttributes(self._view.attributes, self._reserved, self._sizes)
+        return StreamAttributes(self._view.attributes, self._reserved, self._sizes, self._variables)
 
     def _is_open(self) -> bool:
         """Open the stores when the first step is there; False before that."""
@@ -298,6 +299,7 @@ class Pipeline:
         number = ready[0] if ready else -1
         first = FirstStep(number, blocks, self._contact, self._config.stream, self._nodes, self._cluster)
         arrays = self._fold.arrays(first)
+        self._variables = frozenset(arrays.blocks)
         attributes = self._attributes.agreeing(arrays.shapes)
         self._sizes = attributes.sizes
         if self._saved is not None:

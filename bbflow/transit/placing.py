@@ -18,7 +18,7 @@ from bbflow.operators.space import Placement
 from bbflow.records import Block
 from bbflow.stored_names import stored_name
 from bbflow.transit.opening import FirstStep
-from bbflow.transit.output.fields import coordinate_name
+from bbflow.transit.output.fields import coordinate_name, placed_dimension
 from bbflow.transit.output.results import Results
 
 BLOCKS_FILE = "blocks"
@@ -164,10 +164,8 @@ def write_field_coordinates(name: str, placement: Placement, attributes: StreamA
     for own in sorted(placement.coordinates, key=lambda own: own not in bounds.values()):  # bounds come first
         written = coordinate_name(name, own)
         if not results.has(written):
-            dims = tuple(
-                coordinate_name(name, dim) if dim in placement.coordinates or dim == "point" else dim
-                for dim in placement.coordinate_dims[own]
-            )
+            sizes = zip(placement.coordinate_dims[own], placement.coordinates[own].shape, strict=True)
+            dims = tuple(placed_dimension(name, dim, size, placement, attributes) for dim, size in sizes)
             described = {key: value for key, value in attributes.of(own).items() if key not in ("bounds", *PACKING)}
             if own in bounds:
                 described["bounds"] = coordinate_name(name, bounds[own])

@@ -138,7 +138,8 @@ def dataset_of(opening: Opening, source: Source, stream: str, time: str, dropped
     _check_names(block.name for blocks in placed for _, block in blocks)
     has_time = any(block.name == time and block.kind == "GlobalValue" for blocks in placed for _, block in blocks)
     axis = time if has_time else STEP
-    attributes = StreamAttributes(view.attributes_at(numbers[-1]), frozenset({axis}))
+    there = {block.name for _, block in view.blocks(numbers[-1])} | {block.name for own in placed for _, block in own}
+    attributes = StreamAttributes(view.attributes_at(numbers[-1]), frozenset({axis}), variables=there)
     found = lay_out(placed, numbers, attributes)
     variables: dict[str, xr.Variable] = {
         STEP: xr.Variable((axis,), np.asarray(numbers, np.int64), {"long_name": "step of the simulation"})

@@ -6,6 +6,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any
 
+from bbflow.attributes import meant
 from bbflow.landing.shown import Shown
 from bbflow.layouts import Layout, Layouts
 from bbflow.records import Block, Step
@@ -298,4 +299,4 @@ def _room_of(layout: Layout) -> int:
 
 
 def _values(attributes: Iterable[Attribute]) -> dict[str, Any]:
-    return {item.name: item.value for item in attributes}
+    return {item.name: meant(item) for item in attributes}

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from bbflow.attributes import in_json
 from bbflow.cf import STEP
 from bbflow.stored_names import stored_name
 from bbflow.view.backend import dataset_of
@@ -103,7 +104,7 @@ class ZarrKeys:
             dims = [stored_name(str(dim)) for dim in variable.dims]
             told[f"{name}/.zattrs"] = _plain({"_ARRAY_DIMENSIONS": dims, **own})
         told[".zmetadata"] = {"zarr_consolidated_format": 1, "metadata": dict(told)}
-        return {key: json.dumps(value).encode() for key, value in told.items()}
+        return {key: json.dumps(value, allow_nan=False).encode() for key, value in told.items()}
 
     def _shape(self, variable: xr.Variable) -> Grid:
         """Give a variable's shape, all steps that ever were included."""
@@ -178,8 +179,8 @@ def _fill(variable: xr.Variable) -> Any:
     fill = variable.attrs.get("_FillValue", np.nan if variable.dtype.kind == "f" else None)
     if fill is None or variable.dtype.kind not in "iuf":
         return None
-    return str(fill).replace("nan", "NaN") if not np.isfinite(fill) else np.asarray(fill, variable.dtype).item()
+    return in_json(np.asarray(fill, variable.dtype).item())
 
 
 def _plain(attributes: dict[str, Any]) -> dict[str, Any]:
-    return {key: value.tolist() if hasattr(value, "tolist") else value for key, value in attributes.items()}
+    return {key: in_json(value.tolist() if hasattr(value, "tolist") else value) for key, value in attributes.items()}

@@ -103,10 +103,8 @@ def _placed(
         own |= {"units": placement.own_units.format(units=units)} if units and placement.own_units else {}
     along = [name for name, dims in placement.coordinate_dims.items() if dims != (name,) and "bnds" not in dims]
     auxiliary = {"coordinates": " ".join(coordinate_name(diagnostic.key, name) for name in along)} if along else {}
-    dims = tuple(
-        coordinate_name(diagnostic.key, dim) if dim in placement.coordinates or dim == "point" else stored_name(dim)
-        for dim in placement.dims
-    )
+    sizes = zip(placement.dims, placement.shape, strict=True)
+    dims = tuple(placed_dimension(diagnostic.key, dim, size, placement, attributes) for dim, size in sizes)
     methods = {"cell_methods": done} if done else {}
     others = _other_units(diagnostic, attributes)
     own = _after_each(diagnostic, own | auxiliary | methods, others, clock)
@@ -204,6 +202,12 @@ def inner_methods(each: Each) -> str:
 def coordinate_name(diagnostic: str, name: str) -> str:
     """Name a coordinate that differs from the stream's own."""
     return stored_name(f"{diagnostic}_{name}")
+
+
+def placed_dimension(diagnostic: str, dim: str, size: int, placement: Placement, attributes: StreamAttributes) -> str:
+    """Name a dimension of a field with a `space`: the diagnostic's own unless it is the whole of the stream's."""
+    is_own = dim in placement.coordinates or dim == "point" or attributes.sizes.get(dim, size) != size
+    return coordinate_name(diagnostic, dim) if is_own else stored_name(dim)
 
 
 def _check_units(diagnostic: Diagnostic, attributes: StreamAttributes) -> None:
