@@ -19,7 +19,7 @@ from bbflow.transit.cluster import Cluster, connected_cluster, local_cluster
 from bbflow.transit.output.claiming import claim_output, held_output
 from bbflow.transit.pipeline import Outcome, Pipeline
 from bbflow.transit.security import jobqueue_options as jobqueue_options
-from bbflow.units import parse_capacity
+from bbflow.units import parse_capacity, parse_path
 
 if TYPE_CHECKING:  # 'bbflow fold' comes this way, and folds before it needs xarray
     import xarray as xr
@@ -44,7 +44,7 @@ def start_nodes(
     CapacityError
         If the directory has no room for them.
     """
-    embedded = EmbeddedNodes(count, parse_capacity(capacity), Path(directory))
+    embedded = EmbeddedNodes(count, parse_capacity(capacity), parse_path(directory))
     return BurstBuffer(embedded.contact, embedded)
 
 
@@ -61,7 +61,7 @@ def connect(contact: str | Path) -> "BurstBuffer":
     NodeError
         If there is no such file.
     """
-    return BurstBuffer(Path(contact))
+    return BurstBuffer(parse_path(contact))
 
 
 def open_results(path: Path) -> "xr.Dataset":

@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
-
 from bbflow.errors import ConfigError, nearest
 from bbflow.operators.diagnostic import Diagnostic, parse_diagnostics
 from bbflow.operators.readers import flag, number, one_of
@@ -18,7 +16,8 @@ from bbflow.operators.windows.calendars import SECONDS_SINCE, UNIT_SECONDS, Cloc
 from bbflow.operators.windows.date_texts import read_date
 from bbflow.operators.windows.spans import Run, StepsSpan
 from bbflow.origin import look_in
-from bbflow.units import parse_bytes, parse_capacity, parse_seconds
+from bbflow.units import parse_bytes, parse_capacity, parse_path, parse_seconds
+from bbflow.yaml_files import read_yaml
 
 T = TypeVar("T")
 
@@ -182,12 +181,7 @@ def load_config(path: Path) -> Config:
     ConfigError
         If it can't be read, or anything in it is wrong; the message names the key.
     """
-    try:
-        content = yaml.safe_load(path.read_text())
-    except OSError as error:
-        raise ConfigError(f"can't read {path}: {error.strerror}") from None
-    except (yaml.YAMLError, ValueError) as error:  # such as text that isn't UTF-8, or 30 February
-        raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+    content = read_yaml(path)
     look_in(str(path.resolve().parent))
     try:
         return parse_config(content)
@@ -212,7 +206,7 @@ def parse_config(content: Any) -> Config:
     return Config(
         stream=_as(_text, content["stream"], "stream"),
         diagnostics=diagnostics,
-        output=Path(_as(_text, content.get("output") or "bbflow-out", "output")),
+        output=_as(parse_path, content.get("output") or "bbflow-out", "output"),
         time=_parse_time(content.get("time")),
         raw=_parse_raw(content.get("raw", "none")),
         nodes=_section(
@@ -222,7 +216,7 @@ def parse_config(content: Any) -> Config:
             count=_whole,
             capacity=parse_capacity,
             state_capacity=parse_bytes,
-            directory=Path,
+            directory=parse_path,
             back_s=parse_seconds,
         ),
         workers=_parse_workers(content.get("workers"), diagnostics.values()),
@@ -230,7 +224,7 @@ def parse_config(content: Any) -> Config:
         open_timeout_s=_as(parse_seconds, content.get("open_timeout_s", 600.0), "open_timeout_s"),
         safe_every_s=_as(parse_seconds, content.get("safe_every_s", 300.0), "safe_every_s"),
         on_failure=_as(one_of("continue", "stop"), content.get("on_failure") or "continue", "on_failure"),
-        continued=_as(Path, content["continue"], "continue") if content.get("continue") else None,
+        continued=_as(parse_path, content["continue"], "continue") if content.get("continue") else None,
         content={"operators": content["operators"], "windows": windows},
     )
 
@@ -366,7 +360,7 @@ def _parse_raw(content: Any) -> RawConfig:
         dedup=flag,
         shard=parse_bytes,
         policy=_text,
-        phases=Path,
+        phases=parse_path,
     )
 
 
@@ -406,6 +400,8 @@ def _whole(value: Any, least: int = 1) -> int:
 def _text(value: Any) -> str:
     if isinstance(value, (list, dict)):
         raise ConfigError(f"{value!r} must be one text")
+    if isinstance(value, bool | float | None):
+        raise ConfigError(f"{value!r} is no text: quote it")
     return str(value)
 
 
@@ -420,7 +416,7 @@ def _interval(value: Any) -> float | timedelta:
 
 
 def _names(value: Any) -> tuple[str, ...] | None:
-    return None if value in ("all", None) else tuple(str(name) for name in _list(value, "variables"))
+    return None if value in ("all", None) else tuple(map(_text, _list(value, "variables")))
 
 
 def _bits(value: Any) -> int | dict[str, int]:

@@ -1,7 +1,9 @@
-"""Sizes, times and rates as people write and read them."""
+"""Sizes, times, rates and paths as people write and read them."""
 
+import os
 import re
 from contextlib import suppress
+from pathlib import Path
 
 from bbflow.errors import ConfigError
 
@@ -50,6 +52,22 @@ def parse_seconds(value: object) -> float:
         if seconds >= 0:
             return seconds
     raise ConfigError(f"{value!r} must be a number of seconds, 0 or more")
+
+
+def parse_path(value: object) -> Path:
+    """Read a path; ``~`` is the home directory, and ``./~`` a directory of that name.
+
+    Raises
+    ------
+    ConfigError
+        If it is none, or there is no such home directory.
+    """
+    if not isinstance(value, str | Path) or not str(value):
+        raise ConfigError(f"{value!r} must be one text, the path of a file or directory")
+    expanded = os.path.expanduser(value)
+    if str(expanded).startswith("~"):
+        raise ConfigError(f"{str(value)!r} begins with a home directory that isn't there; ./~ is a name in this one")
+    return Path(expanded)
 
 
 def parse_capacity(text: str | int) -> int:

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 LAYERS = (
     {"errors"},
     {"locks", "log", "wire"},
-    {"layouts", "belongings", "origin", "attributes"},
+    {"layouts", "belongings", "origin", "attributes", "yaml_files"},
     {"atomic", "units", "records", "cf", "stored_names"},
     {"events", "leftovers", "keeper", "one_thread", "prepared", "course"},
     {"operators", "store", "phases", "models", "chunks", "javac"},
@@ -110,7 +110,7 @@ def test_each_part_that_draws_or_parses_is_imported_in_few_places(package):
         "tornado": {"report/dashboard.py"},
         "fsspec": {"staging/remote.py", "files/filesystem.py"},
         "obstore": {"staging/objects.py"},
-        "yaml": {"config.py", "cli/demo.py", "staging/program.py", "simulate/scenario.py"},
+        "yaml": {"yaml_files.py", "cli/demo.py"},
         "rich": {"progress.py", "cli/status.py", "cli/stage.py", "cli/phase.py", "cli/operators.py", "cli/simulate.py"},
     }
     assert importers_of(package) == places[package]

@@ -6,10 +6,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
+from typing import Any
 
 from bbflow import __version__
 from bbflow.cli import unread
 from bbflow.errors import BbflowError, CapacityError, ConfigError, MissingToolError, NodeError, StreamError, describe
+from bbflow.units import parse_path
 
 COMMANDS = {
     "demo": "run the example climate simulation and its analysis",
@@ -43,6 +46,14 @@ EXIT_CODES = {
     NodeError: os.EX_NOHOST,
     StreamError: os.EX_DATAERR,
 }
+
+
+class _Parser(argparse.ArgumentParser):
+    """Reads paths as the configuration does: a shell leaves the ``~`` of ``--output=~/results`` alone."""
+
+    def __init__(self, *words: Any, **keys: Any) -> None:
+        super().__init__(*words, **keys)
+        self.register("type", Path, parse_path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +97,7 @@ class Program:
         return code
 
     def _parser(self, words: list[str]) -> argparse.ArgumentParser:
-        parser = argparse.ArgumentParser(prog=self.name, description=self.description)
+        parser = _Parser(prog=self.name, description=self.description)
         parser.add_argument("--version", action="version", version=f"{self.name} {__version__}")
         commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
         for name, summary in self.commands.items():

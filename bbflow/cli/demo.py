@@ -16,6 +16,7 @@ from bbflow_workflows import climate
 
 from bbflow.cli.run import add_run_arguments, run_simulation
 from bbflow.errors import ConfigError, MissingToolError
+from bbflow.yaml_files import read_yaml
 
 HEADER = "# written by 'bbflow demo'\n"
 CACHE = Path.home() / ".cache" / "bbflow" / "climate"
@@ -57,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _write_config(output: Path) -> Path:
     source = Path(bbflow_catalogs.__file__).parent / "operators" / "climate.yml"
-    content = yaml.safe_load(source.read_text()) | {"output": str(output)}
+    content = read_yaml(source) | {"output": str(output)}
     path = output / "analysis.yml"
     if path.exists() and not path.read_text().startswith(HEADER):
         raise ConfigError(f"{path} is in the way, and no demo wrote it: give another --output")

@@ -123,6 +123,8 @@ def parse_diagnostics(content: Any, windows: list[Any]) -> dict[str, Diagnostic]
         raise ConfigError("'operators' must be a map from variable to a list of operators")
     diagnostics: dict[str, Diagnostic] = {}
     for name, chosen in content.items():
+        if isinstance(name, bool):
+            raise ConfigError(f"operators: {name} is no variable's name: quote it")
         parts = chosen if isinstance(chosen, Mapping) else {"operators": chosen}
         try:
             check_keys(parts, KEYS)

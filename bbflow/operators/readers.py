@@ -5,6 +5,8 @@ from typing import Any
 
 from bbflow.errors import ConfigError, nearest
 
+FLAGS = {"yes": True, "on": True, "no": False, "off": False}
+
 
 def whole_number(value: Any) -> int:
     """Read a whole number from 0."""
@@ -21,7 +23,7 @@ def positive(value: Any) -> int:
 
 
 def number(value: Any) -> float:
-    """Read a finite number. YAML takes 1e5 (without a dot) for a string, so strings that are numbers are taken."""
+    """Read a finite number; texts that are numbers are taken, as YAML 1.1 has 1e5 without a dot for one."""
     try:
         read = value if isinstance(value, int) and not isinstance(value, bool) else float(value)
     except (TypeError, ValueError):
@@ -32,16 +34,17 @@ def number(value: Any) -> float:
 
 
 def flag(value: Any) -> bool:
-    """Read true or false."""
-    if not isinstance(value, bool):
+    """Read true or false; also yes, no, on and off, which are booleans in YAML 1.1."""
+    read = FLAGS.get(value.lower()) if isinstance(value, str) else value
+    if not isinstance(read, bool):
         raise ConfigError(f"{value!r} is neither true nor false")
-    return value
+    return read
 
 
 def text(value: Any) -> str:
     """Read a string that isn't empty."""
     if not isinstance(value, str) or not value.strip():
-        raise ConfigError(f"{value!r} is not a text")
+        raise ConfigError(f"{value!r} is not a text" + ("" if isinstance(value, str) else ": quote it"))
     return value.strip()
 
 

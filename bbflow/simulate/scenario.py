@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from bbflow.errors import ConfigError, nearest
 from bbflow.models.cloud import CloudProfile
 from bbflow.simulate.cloud import CloudScenario, Rent
@@ -29,6 +27,8 @@ from bbflow.simulate.traces import graph_of_trace
 from bbflow.simulate.transit import WAYS, TransitScenario
 from bbflow.simulate.workflow import PLANNERS, WorkflowScenario, split_way
 from bbflow.staging.policies import POLICIES, parse_policy
+from bbflow.units import parse_path
+from bbflow.yaml_files import parse_yaml, read_yaml
 
 Content = dict[str, Any]
 
@@ -104,11 +104,7 @@ def load_scenario(path: Path) -> Scenario:
     ConfigError
         If it can't be read, or anything in it is wrong; the message names the key.
     """
-    try:
-        content = yaml.safe_load(path.read_text())
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"can't read the scenario {path}: {' '.join(str(error).split())}") from None
-    return parse_scenario(path.stem, content, path.parent)
+    return parse_scenario(path.stem, read_yaml(path), path.parent)
 
 
 def parse_scenario(name: str, content: Any, folder: Path = Path()) -> Scenario:
@@ -166,9 +162,9 @@ def _graph(content: Content, given: Workflow, name: str, folder: Path) -> Graph:
     if [bool(given.plan), bool(given.trace), "levels" in content].count(True) != 1:
         raise ConfigError(f"{name}: give one of the section 'levels', workflow.plan and workflow.trace")
     if given.plan:
-        return graph_of_plan(folder / given.plan)
+        return graph_of_plan(folder / parse_path(given.plan))
     if given.trace:
-        return graph_of_trace(folder / given.trace)
+        return graph_of_trace(folder / parse_path(given.trace))
     written = content["levels"]
     if not isinstance(written, dict) or not written:
         raise ConfigError(f"{name}: levels must be a map of names, each with tasks, compute_s and more")
@@ -223,7 +219,7 @@ def varied(scenario: Scenario, knob: str, value: str) -> Scenario:
     """
     section, key = _find(scenario, knob)
     content = copy.deepcopy(scenario.content)
-    content[section][key] = yaml.safe_load(value)
+    content[section][key] = parse_yaml(value)
     return dataclasses.replace(parse_scenario(scenario.name, content, scenario.folder), ways=scenario.ways)
 
 

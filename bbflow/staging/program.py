@@ -1,6 +1,5 @@
 """A program to stage by hand: tasks with their files, and perhaps the command that each runs."""
 
-import json
 import math
 import shlex
 from collections import Counter
@@ -9,13 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from bbflow.errors import ConfigError, nearest
 from bbflow.staging.files import File, Location, Task
 from bbflow.staging.matching import expand, is_many
 from bbflow.staging.sources import Sources, local_path
-from bbflow.units import parse_bytes
+from bbflow.units import parse_bytes, parse_path
+from bbflow.yaml_files import read_yaml
 
 ENDINGS = (".yml", ".yaml", ".json")
 """Of plan files; everything else is a source."""
@@ -47,7 +45,7 @@ def parse_program(words: Sequence[str]) -> list[ProgramStep]:
         If the plan can't be read, or anything in it is wrong.
     """
     if len(words) == 1 and words[0].endswith(ENDINGS):
-        return _read_plan(Path(words[0]))
+        return _read_plan(parse_path(words[0]))
     doubled = [word for word, count in Counter(words).items() if count > 1]
     if doubled:
         raise ConfigError(f"{doubled[0]} is named twice")
@@ -55,20 +53,10 @@ def parse_program(words: Sequence[str]) -> list[ProgramStep]:
 
 
 def _read_plan(path: Path) -> list[ProgramStep]:
-    try:
-        content = _parsed(path)
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise ConfigError(f"can't read the plan {path}: {' '.join(str(error).split())}") from None
+    content = read_yaml(path)
     if not isinstance(content, list) or not content:
         raise ConfigError(f"{path}: a plan is a list of tasks, each with its inputs")
     return [_step(item, f"{path}: task {number}") for number, item in enumerate(content)]
-
-
-def _parsed(path: Path) -> Any:
-    """Parse by what was made for it: a plan may have 100,000 tasks, for which a YAML parser in Python takes minutes."""
-    if path.suffix == ".json":
-        return json.loads(path.read_text())
-    return yaml.load(path.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
 def expand_program(
