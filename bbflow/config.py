@@ -17,7 +17,7 @@ from bbflow.operators.windows.date_texts import read_date
 from bbflow.operators.windows.spans import Run, StepsSpan
 from bbflow.origin import look_in
 from bbflow.units import parse_bytes, parse_capacity, parse_path, parse_seconds
-from bbflow.yaml_files import read_yaml
+from bbflow.yaml_files import parse_yaml, read_yaml
 
 T = TypeVar("T")
 
@@ -238,9 +238,9 @@ def read_time(text: str) -> TimeConfig:
         If it can't be read.
     """
     try:
-        content = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{text!r} is not valid YAML: {' '.join(str(error).split())}") from None
+        content = parse_yaml(text)
+    except ConfigError as error:
+        raise ConfigError(f"{text!r} {error}") from None
     return _parse_time(content) if isinstance(content, dict) else TimeConfig(variable=text)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from bbflow.attributes import meant
 from bbflow.config import TimeConfig
 from bbflow.errors import ConfigError
 from bbflow.operators.windows.date_texts import date_in, read_date
@@ -57,7 +58,7 @@ class TimeTelling:
     def _with_time(self, step: Step) -> Step:
         assert self._known is not None
         for item in step.attributes:
-            self._known[item.name] = item.value
+            self._known[item.name] = meant(item)
             if item.name == FILE:
                 self._since = step.number
         told = self._find(step)
@@ -91,8 +92,6 @@ class TimeTelling:
     def _by_attribute(self, step: Step) -> ToldTime | None:
         assert self._known is not None
         value = self._known.get(self._attribute) if self._attribute else None
-        if isinstance(value, list) and len(value) == 1:
-            value = value[0]
         if not isinstance(value, int | float | str):
             return None
         if self._time.attribute is None and isinstance(value, str) and read_date(value) is None:
