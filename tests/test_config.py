@@ -7,7 +7,7 @@ import yaml
 
 from bbflow.config import NodesConfig, RawConfig, TimeConfig, WorkersConfig, load_config, parse_config
 from bbflow.errors import ConfigError
-from bbflow.staging.program import parse_program
+from bbflow.staging.program import read_plan
 
 ROOT = Path(__file__).parents[1]
 SMALL = {"stream": "climate", "operators": {"tas": ["mean"]}}
@@ -182,7 +182,7 @@ def test_the_examples_of_the_documentation_can_be_read(tmp_path):
     for text in examples:
         if text in plans:
             (tmp_path / "plan.yml").write_text(text.replace("sha256:…", "sha256:" + 64 * "0"))
-            assert parse_program([str(tmp_path / "plan.yml")])
+            assert read_plan(tmp_path / "plan.yml")
         else:
             parse_config({"stream": "a", "operators": {"tas": ["mean"]}} | yaml.safe_load(text))
 

@@ -10,7 +10,7 @@ from bbflow.cli import main
 from bbflow.config import load_config, parse_config
 from bbflow.errors import ConfigError
 from bbflow.simulate.scenario import load_scenario
-from bbflow.staging.program import parse_program
+from bbflow.staging.program import read_plan
 from bbflow.yaml_files import parse_yaml, read_yaml
 
 BASE = "stream: s\noperators: {tas: [mean]}\n"
@@ -58,8 +58,8 @@ def test_what_is_no_plain_yaml_is_refused(text):
 TWICE = {
     "run.yml": ("stream: s\noperators:\n  tas: [mean]\n  tas: [max]\n", load_config),
     "deep.yml": (f"{BASE}nodes:\n  count: 1\n  capacity: 1GiB\n  count: 2\n", load_config),
-    "plan.yml": ("- inputs: [a]\n  task: x\n  inputs: [b]\n", lambda path: parse_program([str(path)])),
-    "plan.json": ('[{"inputs": ["a"],\n\n "inputs": ["b"]}]', lambda path: parse_program([str(path)])),
+    "plan.yml": ("- inputs: [a]\n  task: x\n  inputs: [b]\n", read_plan),
+    "plan.json": ('[{"inputs": ["a"],\n\n "inputs": ["b"]}]', read_plan),
     "scenario.yml": ("kind: cloud\n\n\nkind: cloud\n", load_scenario),
 }
 LINES = {"run.yml": "3 and 4", "deep.yml": "4 and 6", "plan.yml": "1 and 3", "plan.json": "1 and 3"}

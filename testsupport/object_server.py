@@ -22,9 +22,9 @@ def object_server(log, bucket="bucket"):
             server.kill()
 
 
-def put_object(endpoint, key, content=b"", bucket="bucket"):
-    """Make an object, whose key may be one that obstore doesn't take."""
-    kind = {"Content-Type": "application/octet-stream"}
+def put_object(endpoint, key, content=b"", bucket="bucket", **headers):
+    """Make an object, whose key may be one that obstore doesn't take; ``x_amz_…`` are headers."""
+    kind = {"Content-Type": "application/octet-stream"} | {k.replace("_", "-"): v for k, v in headers.items()}
     request = urllib.request.Request(f"{endpoint}/{bucket}/{quote(key)}", content, kind, method="PUT")
     with urllib.request.urlopen(request, timeout=60):
         pass

@@ -25,7 +25,7 @@ from bbflow.errors import BbflowError, ConfigError, describe
 from bbflow.files.client import DirectoryEntry, FilesClient
 from bbflow.files.replies import OverviewReply
 from bbflow.files.stream import FileStream
-from bbflow.staging.program import ENDINGS, parse_program
+from bbflow.staging.program import read_plan
 from bbflow.units import format_bytes
 
 COPY_BYTES = 8 << 20
@@ -68,7 +68,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     flush.add_argument("path", nargs="?", default="/", metavar="PATH")
     flush.add_argument("--timeout", type=float, default=-1.0, metavar="SECONDS", help="how long to wait at most")
     prefetch = add("prefetch", _prefetch, "let files come from the shared storage, in this order")
-    prefetch.add_argument("paths", nargs="+", metavar="PATH", help="or one plan of tasks (.yml, .json) on this host")
+    prefetch.add_argument("paths", nargs="*", metavar="PATH", help="files, or directories with all below them")
+    prefetch.add_argument("--plan", type=Path, metavar="FILE", help="instead of paths: tasks, as of 'bbflow stage'")
     prefetch.add_argument("--slots", type=int, default=0, metavar="N",
                           help="in waves: each PATH is what a task reads, N run at once")  # fmt: skip
     prefetch.add_argument("--lookahead", type=int, default=1, metavar="WAVES",
@@ -189,16 +190,18 @@ def _flush(client: FilesClient, options: argparse.Namespace) -> int:
 
 
 def _prefetch(client: FilesClient, options: argparse.Namespace) -> int:
-    count = client.prefetch(_tasks(options.paths), options.slots, options.lookahead)
+    count = client.prefetch(_tasks(options.paths, options.plan), options.slots, options.lookahead)
     print(f"{count} files are coming")
     return 0
 
 
-def _tasks(words: list[str]) -> list[list[str]]:
-    """Give what each task reads, of a plan as 'bbflow stage' takes it, or of paths."""
-    if len(words) == 1 and words[0].endswith(ENDINGS) and Path(words[0]).is_file():
-        return [[file.url for file in step.task.inputs] for step in parse_program(words)]
-    return [[word] for word in words]
+def _tasks(paths: list[str], plan: Path | None) -> list[list[str]]:
+    """Give what each task reads: of a plan as 'bbflow stage' takes it, or each of some paths."""
+    if (plan is None) == (not paths):
+        raise ConfigError("give either paths, or --plan FILE")
+    if plan is not None:
+        return [[file.url for file in step.task.inputs] for step in read_plan(plan)]
+    return [[path] for path in paths]
 
 
 def _refresh(client: FilesClient, options: argparse.Namespace) -> int:

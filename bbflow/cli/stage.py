@@ -1,12 +1,12 @@
 """Stage files to a burst buffer by hand, giving way to the I/O phases of others.
 
-SOURCES are URLs (paths, s3://, https://, …), which are staged together and stay in DIR, or one PLAN: a .yml or .json
-file with a list of tasks, each with its inputs, its outputs, and the command to run once the inputs are there.
-Files of a plan may go when the next tasks need their room; its outputs are copied to their URLs.
+SOURCES are URLs (paths, s3://, https://, …), which are staged together and stay in DIR. With --plan, a YAML or JSON
+file has a list of tasks, each with its inputs, its outputs, and the command to run once the inputs are there. Files of
+a plan may go when the next tasks need their room; its outputs are copied to their URLs.
 
-A source or an input with wildcards (*, ?, [abc], ** for any directories) stands for all files that match, and one that
-ends with / for all below it. DIR/listing.tsv says which source lies where; with --tree, DIR/tree has the sources under
-their own paths.
+What exists by the name that is written is that file. Else a source or an input with wildcards (*, ?, [abc], ** for any
+directories) stands for all files that match, and one that ends with / for all below it. DIR/listing.tsv says which
+source lies where; with --tree, DIR/tree has the sources under their own paths.
 
 Policies: no-action, full-delay, partial-delay:limit=0.05, scale-down:fetchers=1, scale-up:fetchers=16, auto:limit=0.05;
 each also takes max_delay_s=600.
@@ -14,14 +14,16 @@ each also takes max_delay_s=600.
 Example:
   bbflow stage s3://survey/tile-{1..8}.fits --to /bb/tiles --capacity 64GiB --policy full-delay --phases /pfs/phases
   bbflow stage 's3://survey/2024/**/*.fits' --to /bb/year --capacity 64GiB --tree
-  bbflow stage plan.yml --to /bb/plan --capacity 64GiB --slots 16 --policy auto --picture staging.png
+  bbflow stage --plan plan.yml --to /bb/plan --capacity 64GiB --slots 16 --policy auto --picture staging.png
 """
 
 import argparse
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from io import TextIOWrapper
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -35,9 +37,9 @@ from bbflow.staging import Stager
 from bbflow.staging.diary import kind_of
 from bbflow.staging.gate import Decision
 from bbflow.staging.names import check_names, link_tree, unlink_gone, write_listing
-from bbflow.staging.program import ProgramStep, expand_program, parse_program
+from bbflow.staging.program import ENDINGS, ProgramStep, expand_program, read_plan, sources_program
 from bbflow.staging.running import run_program
-from bbflow.staging.sources import Sources
+from bbflow.staging.sources import Sources, local_path
 from bbflow.units import format_bytes, parse_bytes
 
 _SHOW_EVERY_S = 0.2
@@ -47,7 +49,8 @@ _TELL_AFTER_S = 5.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("sources", nargs="+", metavar="PLAN|SOURCE", help="a plan, or what to stage")
+    parser.add_argument("sources", nargs="*", metavar="SOURCE", help="what to stage")
+    parser.add_argument("--plan", type=Path, metavar="FILE", help="tasks to stage for and to run, instead of sources")
     parser.add_argument("--to", type=Path, required=True, metavar="DIR", help="directory on the burst buffer")
     parser.add_argument("--capacity", required=True, metavar="SIZE", help="room for files there, such as 64GiB")
     parser.add_argument("--slots", type=int, default=1, help="tasks of a plan that run at once (default 1)")
@@ -59,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    steps, names = expand_program(parse_program(options.sources), Sources(), options.to.absolute())
+    steps, names = expand_program(_program(options), Sources(), options.to.absolute())
     if options.tree:
         check_names(names)
     if options.picture and not options.picture.absolute().parent.is_dir():
@@ -77,6 +80,17 @@ def run(options: argparse.Namespace) -> int:
         _tell_places(options.to.absolute(), _places(stager, steps), names if options.tree else None)
         _draw(options.picture, notes)
     return 0
+
+
+def _program(options: argparse.Namespace) -> list[ProgramStep]:
+    if (options.plan is None) == (not options.sources):
+        raise ConfigError("give either sources to stage, or --plan FILE")
+    if options.plan is not None:
+        return read_plan(options.plan)
+    if len(options.sources) == 1 and options.sources[0].endswith(ENDINGS) and local_path(options.sources[0]):
+        source = options.sources[0]
+        print(f"bbflow: {source} is staged as it is; to run it as a plan, say --plan {source}", file=sys.stderr)
+    return sources_program(options.sources)
 
 
 def _stager(options: argparse.Namespace, events: EventLog) -> Stager:
@@ -159,6 +173,8 @@ def _tell_places(directory: Path, places: Mapping[str, Path], names: Mapping[str
     """Write and print where sources lie; with names, only where their tree is."""
     if places:
         write_listing(directory, places)
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="surrogateescape")  # a path may have bytes that are no UTF-8
     if names is None:
         unlink_gone(directory)
         for path in places.values():

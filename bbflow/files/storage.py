@@ -14,6 +14,7 @@ from bbflow.files.streams import StreamStore
 from bbflow.staging.facts import Facts, Listed
 from bbflow.staging.retry import Retry, persist, reason_of
 from bbflow.staging.sources import Sources
+from bbflow.staging.urls import below
 
 T = TypeVar("T")
 Failed = Callable[[str], object]
@@ -43,7 +44,7 @@ class Storage:
 
     def url(self, path: str) -> str:
         """Give the URL of a file."""
-        return f"{self._url}/{path}" if path else self._url
+        return below(self._url, path) if path else self._url
 
     def read(self, path: str, start: int, size: int, facts: tuple[int, str]) -> bytes:
         """Read a range of an object that has these facts: size and version.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bbflow.errors import ConfigError, nearest
 from bbflow.staging.files import File, Task
-from bbflow.staging.program import parse_program
+from bbflow.staging.program import read_plan
 
 ALL = "all"
 
@@ -138,7 +138,7 @@ def graph_of_plan(path: Path) -> Graph:
     ConfigError
         If it can't be read, a size or a time is missing, or a task comes before one whose file it reads.
     """
-    steps = parse_program([str(path)])
+    steps = read_plan(path)
     for step in steps:
         if step.compute_s is None:
             raise ConfigError(f"{path}: task {step.task.key!r} doesn't say how long it computes: give it compute_s")

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from bbflow.staging.crew import Crew
 from bbflow.staging.files import File
 from bbflow.staging.gate import CHUNK_S, Closed
-from bbflow.staging.probes import server_of
 from bbflow.staging.small import MOST_BYTES, SmallBatch
+from bbflow.staging.urls import server_of
 
 
 @dataclass(frozen=True, slots=True)

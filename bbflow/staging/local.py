@@ -12,6 +12,7 @@ from typing import Any
 from bbflow.atomic import replacing
 from bbflow.errors import SourceError
 from bbflow.staging.facts import Facts, Listed, Reader, forbidden, impossible, missing
+from bbflow.staging.ranges import split_range
 
 _ELSEWHERE = re.compile(r"(?!file:|local:)[a-z][a-z0-9+.-]*(://|::)|data:", re.IGNORECASE)
 NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG)
@@ -24,14 +25,26 @@ def local_path(url: str) -> Path | None:
 
 
 def is_local(url: str) -> bool:
-    """Whether a URL names a file of this host's file systems."""
-    return _ELSEWHERE.match(url) is None
+    """Whether a URL names a file of this host's file systems, or a part of one."""
+    return _ELSEWHERE.match(split_range(url)[0]) is None
+
+
+def is_plain(path: str) -> bool:
+    """Whether a relative path is no more than a path: it doesn't begin as what means something else does."""
+    return is_local(path) and split_range(path)[1] is None and not path.startswith(("~", "file:", "local:"))
 
 
 def path_of(url: str) -> str:
     """Give the path in a local URL."""
     path = url.partition("://")[2] if url.startswith(("file://", "local://")) else url
     return os.path.expanduser(path) if path.startswith("~") else path
+
+
+def path_below(directory: str, name: str) -> str:
+    """Give the path of what has a name in a directory; in the working directory if that is empty."""
+    if not directory:
+        return name if is_plain(name) else f"./{name}"
+    return f"{directory.rstrip('/')}/{name}"
 
 
 class LocalFiles:
@@ -165,11 +178,7 @@ def _version(found: os.stat_result) -> str:
 
 
 def _listed(url: str, name: str, found: os.stat_result) -> Listed:
-    return Listed(_below(url, name), name, found.st_size, _version(found), found.st_mtime)
-
-
-def _below(url: str, name: str) -> str:
-    return f"{url.rstrip('/')}/{name}" if url else name
+    return Listed(path_below(url, name), name, found.st_size, _version(found), found.st_mtime)
 
 
 def _facts_or_none(path: str) -> os.stat_result | None:

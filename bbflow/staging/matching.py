@@ -7,30 +7,25 @@ from fnmatch import fnmatchcase
 
 from bbflow.errors import BbflowError, ConfigError, SourceError
 from bbflow.staging.facts import Listed
-from bbflow.staging.local import is_local, path_of
+from bbflow.staging.local import is_local, is_plain, path_of
 from bbflow.staging.retry import reason_of
 from bbflow.staging.sources import Sources
+from bbflow.staging.urls import HTTP, below, decode, file_name
 
 ANY_DEPTH = "**"
 
 
-def is_many(word: str) -> bool:
-    """Whether a word stands for as many files as there are: it has a wildcard, or names a directory."""
-    if is_local(word) and os.path.lexists(path_of(word)):
-        return os.path.isdir(path_of(word))  # a file whose name has a wildcard in it is itself
-    return word.endswith("/") or has_wildcard(word)
-
-
 def has_wildcard(text: str) -> bool:
     """Whether there is ``*``, ``?`` or ``[`` in a URL; in HTTP's only ``*`` counts, since the others have a meaning."""
-    return any(mark in text for mark in ("*" if text.startswith(("http://", "https://")) else "*?["))
+    return any(mark in text for mark in ("*" if text.startswith(HTTP) else "*?["))
 
 
 def expand(word: str, sources: Sources) -> list[Listed]:
     """Give the files that a word stands for.
 
-    A pattern matches as a shell's does: ``*`` and ``?`` not across ``/``, ``**`` any directories, and nothing hidden
-    unless the dot is written. A directory, which ends with ``/`` unless it is on this host, stands for all below it.
+    A file of just this name is that one. Else a pattern matches as a shell's does: ``*`` and ``?`` not across ``/``,
+    ``**`` any directories, and nothing hidden unless the dot is written. A directory, which ends with ``/`` unless it
+    is on this host, stands for all below it.
 
     Parameters
     ----------
@@ -51,10 +46,14 @@ def expand(word: str, sources: Sources) -> list[Listed]:
     ConfigError
         If a wildcard stands where a host or a bucket must be named.
     """
-    if not is_many(word):
-        return [Listed(word, word.rpartition("/")[2], None)]
+    one = named(word, sources)
+    return many(word, sources) if one is None else [one]
+
+
+def many(word: str, sources: Sources) -> list[Listed]:
+    """Give the files that a word stands for which names no single one; see `expand`."""
     try:
-        found = list(_found(word, sources))
+        found = list(_found(_path_first(word), sources))
     except (BbflowError, OSError):
         raise
     except Exception as error:  # what a client raises depends on the protocol
@@ -64,6 +63,42 @@ def expand(word: str, sources: Sources) -> list[Listed]:
     return sorted(found, key=lambda file: file.name)
 
 
+def named(word: str, sources: Sources) -> Listed | None:
+    """Give the one file that a word names; None if it stands for as many as there are.
+
+    What exists by its name is that, whatever characters are in it. Sources that are elsewhere are asked only where
+    there is a doubt.
+    """
+    word = _path_first(word)
+    if is_local(word) and os.path.lexists(path_of(word)):
+        is_one = not os.path.isdir(path_of(word))
+    else:
+        is_one = not word.endswith("/") and (not has_wildcard(word) or _is_there(word, sources))
+    return Listed(word, _name_of(word), None) if is_one else None
+
+
+def _is_there(url: str, sources: Sources) -> bool:
+    if is_local(url):
+        return False
+    try:
+        sources.facts(url)
+    except Exception:  # if it isn't for a missing file, listing says why
+        return False
+    return True
+
+
+def _path_first(word: str) -> str:
+    """Write a relative path that is there so that it means nothing else: ``a::b`` would be a chain of file systems."""
+    is_doubtful = "://" not in word and not word.startswith("~/") and not is_plain(word)
+    return f"./{word}" if is_doubtful and word != "~" and os.path.lexists(word) else word
+
+
+def _name_of(url: str) -> str:
+    """Give a file's name in a tree, where what a query says keeps two of them apart."""
+    query = url.partition("?")[2] if url.startswith(HTTP) else ""
+    return f"{file_name(url)}?{query.replace('/', '%2F')}" if query else file_name(url)
+
+
 def _found(word: str, sources: Sources) -> Iterator[Listed]:
     if has_wildcard(word) and not (is_local(word) and os.path.isdir(path_of(word))):
         root, segments = _parted(word)
@@ -71,6 +106,7 @@ def _found(word: str, sources: Sources) -> Iterator[Listed]:
         return
     root = word.rstrip("/") or "/"
     above = _last(os.path.abspath(path_of(root)) if is_local(root) else root.partition("://")[2])
+    above = decode(above) if root.startswith(HTTP) else above
     for file in _usable(sources.tree(root)):
         yield Listed(file.url, f"{above}/{file.name}".lstrip("/"), file.size_bytes)
 
@@ -99,13 +135,16 @@ def _matching(sources: Sources, url: str, segments: list[str], above: str) -> It
     listed, directories = sources.children(url)
     files = list(_usable(listed))
     if rest:
-        for name in sorted(directories):
-            if _fits_one(name, first):
-                yield from _matching(sources, f"{url.rstrip('/')}/{name}" if url else name, rest, f"{above}{name}/")
+        for name in _chosen(sorted(directories), first):
+            yield from _matching(sources, below(url, name), rest, f"{above}{name}/")
     else:
-        yield from (
-            Listed(file.url, above + file.name, file.size_bytes) for file in files if _fits_one(file.name, first)
-        )
+        names = set(_chosen([file.name for file in files], first))
+        yield from (Listed(file.url, above + file.name, file.size_bytes) for file in files if file.name in names)
+
+
+def _chosen(names: list[str], segment: str) -> list[str]:
+    """Give those that fit; one that is exactly what was written is that, and nothing else is meant."""
+    return [segment] if segment in names else [name for name in names if _fits_one(name, segment)]
 
 
 def _usable(files: Iterable[Listed]) -> Iterator[Listed]:

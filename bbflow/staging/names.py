@@ -30,13 +30,14 @@ def write_listing(directory: Path, places: Mapping[str, Path]) -> Path:
     path = directory / LISTING
     listed = {url: place for url, place in _listed(path).items() if os.path.exists(place)}
     listed |= {url: str(place) for url, place in places.items()}
-    write_whole(path, "".join(f"{_field(url)}\t{_field(place)}\n" for url, place in listed.items()))
+    lines = "".join(f"{_field(url)}\t{_field(place)}\n" for url, place in listed.items())
+    write_whole(path, lines.encode(errors="surrogateescape"))  # a path may have bytes that are no UTF-8
     return path
 
 
 def _listed(path: Path) -> dict[str, str]:
     with suppress(FileNotFoundError):
-        lines = (line.split("\t") for line in path.read_text().split("\n"))
+        lines = (line.split("\t") for line in path.read_text(encoding="utf-8", errors="surrogateescape").split("\n"))
         return {_meant(words[0]): _meant(words[1]) for words in lines if len(words) == 2}
     return {}
 

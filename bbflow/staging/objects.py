@@ -42,6 +42,7 @@ _NO_ANSWER = re.compile(
     r"Error performing \w+ (https?://[^/\s]+).*? in (?:(\d+)\.\d*s\b)?.*error sending request", re.DOTALL
 )
 _REFUSED = re.compile(r"status code: 40[13]\b")
+_STORAGE_CLASS = re.compile(r"<(?:StorageClass|AccessTier)>(\w+)</")
 _ROLES = "//169.254.169.254/"
 """Where hosts of a cloud ask for their role's keys, which is done where no others are given."""
 MOST_PARTS = 10_000
@@ -270,12 +271,14 @@ class ObjectStore:
         except (FileNotFoundError, errors.NotFoundError) as error:
             raise (_bucket_missing(url, error) or missing(url)) from error
         except (errors.PermissionDeniedError, errors.UnauthenticatedError) as error:
-            raise forbidden(url) from error
+            raise (_archived(url, error) or forbidden(url)) from error
         except (errors.InvalidPathError, errors.NotSupportedError) as error:
             raise SourceError(f"{url} can't be used: {' '.join(str(error).split())[:200]}") from error
         except (OSError, errors.GenericError) as error:
             if no_bucket := _bucket_missing(url, error):
                 raise no_bucket from error
+            if archived := _archived(url, error):
+                raise archived from error
             if _REFUSED.search(str(error)):  # what ends a writer gives is no PermissionDeniedError
                 raise forbidden(url) from error
             if (reason := _absence(str(error))) is None:
@@ -288,6 +291,16 @@ def _bucket_missing(url: str, error: Exception) -> SourceError | None:
         return None
     bucket = url.partition("://")[2].partition("/")[0]
     return MissingSourceError(f"{url}: there is no bucket {bucket!r}: make it, or check the URL")
+
+
+def _archived(url: str, error: Exception) -> SourceError | None:
+    if "<Code>InvalidObjectState</Code>" not in str(error):
+        return None
+    found = _STORAGE_CLASS.search(str(error))
+    kind = f" ({found[1]})" if found else ""
+    return SourceError(
+        f"{url} is archived{kind}: restore it first, as by 'aws s3api restore-object', and wait for that"
+    )
 
 
 def _absence(words: str) -> str | None:

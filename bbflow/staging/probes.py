@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from bbflow.staging.crew import Crew
 from bbflow.staging.gate import CHUNK_S
+from bbflow.staging.urls import server_of
 
 THREADS = 4
 """For each server."""
@@ -124,9 +125,3 @@ class Probes:
             server.asked -= answers.keys()
         if answers and not self.is_closed.is_set():
             self._answered(answers)
-
-
-def server_of(url: str) -> str:
-    """Give what a URL names up to its path: protocol and host, or bucket; for all local files the same."""
-    protocol, mark, rest = url.partition("://")
-    return protocol + mark + rest.partition("/")[0] if mark else ""

@@ -3,20 +3,22 @@
 import math
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from bbflow.errors import ConfigError, nearest
+from bbflow.staging.facts import Listed
 from bbflow.staging.files import File, Location, Task
-from bbflow.staging.matching import expand, is_many
+from bbflow.staging.matching import many, named
 from bbflow.staging.sources import Sources, local_path
-from bbflow.units import parse_bytes, parse_path
+from bbflow.staging.urls import file_name
+from bbflow.units import parse_bytes
 from bbflow.yaml_files import read_yaml
 
 ENDINGS = (".yml", ".yaml", ".json")
-"""Of plan files; everything else is a source."""
+"""Of plan files as a rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +33,22 @@ class ProgramStep:
     """What `bbflow simulate` takes it to compute, in seconds; None if it isn't said."""
 
 
-def parse_program(words: Sequence[str]) -> list[ProgramStep]:
-    """Make a program of a plan file, or of sources: these are one task without a command.
+def sources_program(words: Sequence[str]) -> list[ProgramStep]:
+    """Make a program of sources: one task without a command.
+
+    Raises
+    ------
+    ConfigError
+        If one is named twice.
+    """
+    doubled = [word for word, count in Counter(words).items() if count > 1]
+    if doubled:
+        raise ConfigError(f"{doubled[0]} is named twice")
+    return [ProgramStep(Task("the sources", tuple(File(word) for word in words)))]
+
+
+def read_plan(path: Path) -> list[ProgramStep]:
+    """Make a program of a plan file.
 
     A plan is YAML or JSON: a list of maps with the keys ``task`` (a name), ``inputs``, ``outputs`` and ``command``;
     ``compute_s`` is for `bbflow simulate`. An input is a URL, or a map with ``url``, ``size`` and ``checksum``. In the
@@ -44,15 +60,6 @@ def parse_program(words: Sequence[str]) -> list[ProgramStep]:
     ConfigError
         If the plan can't be read, or anything in it is wrong.
     """
-    if len(words) == 1 and words[0].endswith(ENDINGS):
-        return _read_plan(parse_path(words[0]))
-    doubled = [word for word, count in Counter(words).items() if count > 1]
-    if doubled:
-        raise ConfigError(f"{doubled[0]} is named twice")
-    return [ProgramStep(Task("the sources", tuple(File(word) for word in words)))]
-
-
-def _read_plan(path: Path) -> list[ProgramStep]:
     content = read_yaml(path)
     if not isinstance(content, list) or not content:
         raise ConfigError(f"{path}: a plan is a list of tasks, each with its inputs")
@@ -88,24 +95,34 @@ def expand_program(
         If nothing matches.
     """
     names: dict[str, str] = {}
-    expanded = [replace(step, task=_expanded(step.task, sources, target, names)) for step in steps]
+    made = {file.url for step in steps for file in step.task.outputs}
+    expanded = [replace(step, task=_expanded(step.task, sources, target, names, made)) for step in steps]
     for step in expanded:  # what a task's words can't be is said before the first one runs
         words_of(step, {file.url: file.url for file in (*step.task.inputs, *step.task.outputs)})
     return expanded, names
 
 
-def _expanded(task: Task, sources: Sources, target: Path, names: dict[str, str]) -> Task:
+def _expanded(task: Task, sources: Sources, target: Path, names: dict[str, str], made: Set[str]) -> Task:
     inputs: dict[str, File] = {}
     for file in task.inputs:
-        many = is_many(file.url)
-        if many and (file.size_bytes is not None or file.checksum is not None):
-            raise ConfigError(f"task {task.key!r}: {file.url} stands for several files, which have no size or checksum")
-        for listed in expand(file.url, sources):
-            if many and (path := local_path(listed.url)) and path.is_relative_to(target):
-                continue
+        known = [(Listed(file.url, file_name(file.url), None), file)] if file.url in made else None
+        for listed, found in known or _meant(file, task.key, sources, target):
             names.setdefault(listed.url, listed.name)
-            inputs.setdefault(listed.url, File(listed.url, listed.size_bytes) if many else file)
+            inputs.setdefault(listed.url, found)
     return replace(task, inputs=tuple(inputs.values()))
+
+
+def _meant(file: File, task: str, sources: Sources, target: Path) -> Iterator[tuple[Listed, File]]:
+    """Give the files that one input stands for, but for those in the target."""
+    if (one := named(file.url, sources)) is not None:
+        yield one, replace(file, url=one.url)
+        return
+    if file.size_bytes is not None or file.checksum is not None:
+        raise ConfigError(f"task {task!r}: {file.url} stands for several files, which have no size or checksum")
+    for listed in many(file.url, sources):
+        path = local_path(listed.url)
+        if path is None or not path.is_relative_to(target):
+            yield listed, File(listed.url, listed.size_bytes)
 
 
 def _step(item: Any, where: str) -> ProgramStep:
@@ -159,7 +176,7 @@ def words_of(step: ProgramStep, places: Mapping[str, Location | str]) -> list[st
     for word in step.command:
         try:
             words += lists[word] if word in lists else [word.format(*inputs)]
-        except (IndexError, KeyError, ValueError):
+        except (IndexError, KeyError, ValueError, AttributeError, TypeError):
             raise ConfigError(
                 f"task {step.task.key!r}: {word!r} can't be filled in: {{0}} is the first of its {len(inputs)} "
                 "inputs, {inputs} and {outputs} stand alone, and a brace is written twice"

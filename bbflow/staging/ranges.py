@@ -1,4 +1,7 @@
-"""Parts of files as sources of their own: ``/pfs/large.csv#bytes=0-1048576`` is the first MiB of a file."""
+"""Parts of files as sources of their own: ``bytes=0-1048576::/pfs/large.csv`` is the first MiB of a file.
+
+The part stands before the file, in the place of a protocol, so that no name of a file ends by meaning one.
+"""
 
 import re
 from collections.abc import Iterator
@@ -8,7 +11,7 @@ from dataclasses import dataclass, replace
 from bbflow.errors import SourceError
 from bbflow.staging.facts import Facts, Reader
 
-_RANGE = re.compile(r"#bytes=(\d+)-(\d+)$")
+_RANGE = re.compile(r"bytes=(\d+)-(\d+)::(?=.)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +26,13 @@ class Range:
 
 def url_of_range(url: str, part: Range) -> str:
     """Name a part of a file."""
-    return f"{url}#bytes={part.start}-{part.end}"
+    return f"bytes={part.start}-{part.end}::{url}"
 
 
 def split_range(url: str) -> tuple[str, Range | None]:
     """Give the file that a URL names, and which part of it; None for the whole."""
-    found = _RANGE.search(url)
-    return (url[: found.start()], Range(int(found[1]), int(found[2]))) if found else (url, None)
+    found = _RANGE.match(url)
+    return (url[found.end() :], Range(int(found[1]), int(found[2]))) if found else (url, None)
 
 
 def part_of(facts: Facts, part: Range, url: str) -> Facts:

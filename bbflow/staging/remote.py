@@ -4,13 +4,20 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
+from inspect import signature
 from typing import Any
 
 import fsspec
+from fsspec.asyn import sync
 from fsspec.core import split_protocol
 
 from bbflow.errors import ConfigError, MissingToolError, SourceError
 from bbflow.staging.facts import Facts, Listed, Reader, forbidden, impossible, missing
+from bbflow.staging.urls import HTTP, below, is_name
+from bbflow.staging.web import WebFacts, children
+
+_READS_ANOTHER = {"fo", "target_protocol"}  # codespell:ignore fo
+"""Parameters of fsspec's file systems that read another one's files: others' names may have ``::`` in them."""
 
 
 class RemoteFiles:
@@ -24,27 +31,29 @@ class RemoteFiles:
 
     def __init__(self, options: Mapping[str, Mapping[str, Any]]) -> None:
         self._options = {protocol: dict(given) for protocol, given in options.items()}
-        self._ranges: dict[str, bool] = {}
+        self._web = WebFacts()
 
     def facts(self, url: str) -> Facts:
         """Ask for a file's facts."""
         system, path = self._system(url)
         with _refusals(url):
             system.invalidate_cache()
-            info = system.info(path)
+            info = sync(system.loop, self._web.ask, system, path) if url.startswith(HTTP) else system.info(path)
         if info.get("type") == "directory":
             raise SourceError(f"{url} is a directory: name the files in it")
         if info.get("size") is None:
             raise SourceError(f"{url}: the source doesn't tell its size, so no room can be kept for it")
-        return Facts(int(info["size"]), _version(info), ranges=self._gives_ranges(url, int(info["size"])))
+        return Facts(int(info["size"]), _version(info), ranges=info.get("ranges", True))
 
     @contextmanager
     def open(self, url: str, facts: Facts) -> Iterator[Reader]:
         """Open a file for reading in chunks."""
         system, path = self._system(url)
         with _refusals(url):
-            if not facts.ranges:
-                stream = system.open(path, "rb", block_size=0)
+            if not facts.size_bytes:
+                stream = None  # there is nothing to read, and HTTP's would ask for its size again
+            elif not facts.ranges:
+                stream = system.open(path, "rb", block_size=0, size=facts.size_bytes)
             elif "http" in system.protocol:
                 stream = system.open(path, "rb", cache_type="none", size=facts.size_bytes)
             else:
@@ -71,29 +80,33 @@ class RemoteFiles:
     def children(self, url: str) -> tuple[list[Listed], list[str]]:
         """List a directory, if the server lets it be listed."""
         system, path = self._system(_directory(url))
+        if url.startswith(HTTP):
+            with _refusals(url):
+                where, names, directories = sync(system.loop, children, system, path)
+            return _usable(where, names, directories)
         with _refusals(url):
             system.invalidate_cache()
             found = system.ls(path, detail=True)
         files, directories = [], []
         for info in found:
-            above, _, below = info["name"].rstrip("/").rpartition("/")
-            if above.strip("/") != path.strip("/") or below.startswith(("?", "#")):
-                continue  # a page has links to elsewhere too, and some that sort it
+            above, _, name = info["name"].rstrip("/").rpartition("/")
+            if above.strip("/") != path.strip("/"):
+                continue  # some list a directory itself too
             if info["type"] == "directory":
-                directories.append(below)
+                directories.append(name)
             else:
-                files.append(_listed(f"{_directory(url)}{below}", below, info))
+                files.append(_listed(f"{_directory(url)}{name}", name, info))
         return files, directories
 
     def tree(self, url: str) -> Iterator[Listed]:
         """List all files below a directory, one directory after the other."""
-        waiting = [""]
+        waiting = [(url, "")]
         while waiting:
-            below = waiting.pop()
-            files, directories = self.children(_directory(url) + below)
+            directory, above = waiting.pop()
+            files, directories = self.children(directory)
             for file in files:
-                yield replace(file, name=below + file.name)
-            waiting += [f"{below}{name}/" for name in directories]
+                yield replace(file, name=above + file.name)
+            waiting += [(below(directory, name), f"{above}{name}/") for name in directories]
 
     def remove(self, url: str) -> None:
         """Remove a file."""
@@ -120,25 +133,17 @@ class RemoteFiles:
         """Whether a wrong checksum proves damage: there is none here."""
         return True
 
-    def _gives_ranges(self, url: str, size_bytes: int) -> bool:
-        """Whether a server gives parts of a file: asked once of each, since many don't tell."""
-        server = "/".join(url.split("/", 3)[:3])
-        if not url.startswith(("http://", "https://")) or size_bytes < 3:
-            return True
-        if server not in self._ranges:
-            system, path = self._system(url)
-            with _refusals(url), system.open(path, "rb", cache_type="none", size=size_bytes) as file:
-                file.seek(1)
-                try:
-                    self._ranges[server] = len(file.read(1)) == 1
-                except ValueError:
-                    self._ranges[server] = False
-        return self._ranges[server]
-
     def _system(self, url: str) -> tuple[Any, str]:
-        protocol = split_protocol(url)[0] or "file"
+        first, chain, _ = url.partition("::")
+        protocol = split_protocol(first)[0] or first
+        if url.startswith(HTTP) and "#" in url:
+            raise ConfigError(f"{url}: what follows # is seen by no server; write %23 if it belongs to the name")
         try:
-            system, path = fsspec.url_to_fs(url, **self._options.get(protocol, {}))
+            kind, options = fsspec.get_filesystem_class(protocol), self._options.get(protocol, {})
+            if chain and any(_READS_ANOTHER & signature(each.__init__).parameters.keys() for each in kind.__mro__[:-1]):
+                system, path = fsspec.url_to_fs(url, **options)
+            else:
+                system, path = kind(**kind._get_kwargs_from_urls(url) | options), kind._strip_protocol(url)
         except ImportError as error:
             raise MissingToolError(f"{url}: {error}; HTTP comes with pip install 'bbflow[s3]'") from None
         except ValueError as error:
@@ -181,7 +186,7 @@ def _refusals(url: str) -> Iterator[None]:
         yield
     except Exception as error:
         # fsspec's HTTP says FileNotFoundError whatever went wrong; the cause, or the status, tells more.
-        status = getattr(error, "status", None) or getattr(error.__cause__, "status", None)
+        status = _status(error) or _status(error.__cause__)
         if isinstance(error, PermissionError) or status in (401, 403):
             raise forbidden(url) from error
         if status in (404, 410) or (isinstance(error, FileNotFoundError) and error.__cause__ is None):
@@ -189,6 +194,11 @@ def _refusals(url: str) -> Iterator[None]:
         if lasting := impossible(url, error, status):
             raise lasting from error
         raise
+
+
+def _status(error: BaseException | None) -> int | None:
+    """Give what a server said; aiohttp has a number, but no headers, for what came and is no answer."""
+    return getattr(error, "status", None) if getattr(error, "headers", True) else None
 
 
 @contextmanager
@@ -205,6 +215,13 @@ def _committed(file: Any) -> Iterator[Any]:
 
 def _directory(url: str) -> str:
     return url if url.endswith("/") else f"{url}/"
+
+
+def _usable(url: str, names: list[str], directories: list[str]) -> tuple[list[Listed], list[str]]:
+    """Tell of what a page lists; what is no name is told of as a file that can't be used."""
+    odd = [f"{name}/" for name in directories if not is_name(name)]
+    files = [Listed(below(url, name), name, None, is_usable=is_name(name.removesuffix("/"))) for name in [*names, *odd]]
+    return files, [name for name in directories if is_name(name)]
 
 
 def _listed(url: str, name: str, info: Mapping[str, Any]) -> Listed:

@@ -24,7 +24,7 @@ from pathlib import Path
 from bbflow.errors import ConfigError
 from bbflow.locks import lock
 from bbflow.staging.files import File
-from bbflow.staging.local import is_local
+from bbflow.staging.urls import file_name
 
 MADE = "made here by a task"
 """The version of a file that is no copy: it has no source that could tell whether it is whole."""
@@ -75,7 +75,7 @@ class Shelf:
 
     def path(self, url: str) -> Path:
         """Give where a file lies, or will lie."""
-        return Path(f"{self._base}/files/{_identity(url)}/{_name(url)}")
+        return Path(f"{self._base}/files/{_identity(url)}/{file_name(url)}")
 
     def partial(self, url: str) -> Path:
         """Give where a file lies while it is being copied."""
@@ -107,7 +107,7 @@ class Shelf:
         _write(partial, content)
         with suppress(FileExistsError):
             os.mkdir(folder)
-        path = f"{folder}/{_name(note.url)}"
+        path = f"{folder}/{file_name(note.url)}"
         os.replace(partial, path)
         return Path(path)
 
@@ -149,14 +149,7 @@ class Shelf:
 
 
 def _identity(url: str) -> str:
-    return hashlib.sha256(url.encode()).hexdigest()[:24]
-
-
-def _name(url: str) -> str:
-    name = url.rstrip("/").rpartition("/")[2]
-    if not is_local(url) and not url.startswith(("s3://", "s3a://")):
-        name = name.partition("?")[0]  # what follows is a query
-    return "file" if name in ("", ".", "..") else name
+    return hashlib.sha256(url.encode(errors="surrogateescape")).hexdigest()[:24]
 
 
 def write_note(path: Path | str, note: Note) -> None:

@@ -37,10 +37,10 @@ def test_partitions_are_fed_in_order_and_one_for_each_that_is_done():
     program.plan(plan(*((f"/f{n}", 0) for n in range(4))))
     assert [p.key[3] for p in program.feed()] == [0, 1]
     assert program.feed() == []
-    assert program.later() == ["/f2#bytes=0-100", "/f3#bytes=0-100"]
+    assert program.later() == ["bytes=0-100::/f2", "bytes=0-100::/f3"]
     assert program.done(("a", 1, 0, 1))
     assert not program.done(("a", 1, 0, 3))  # one that the stager never knew
-    assert program.later() == ["/f2#bytes=0-100"]
+    assert program.later() == ["bytes=0-100::/f2"]
     assert [p.key[3] for p in program.feed()] == [2]
     assert sorted(key[3] for key in program.over(("a", 1, 0))) == [0, 2]
     assert program.feed() == []
@@ -70,7 +70,7 @@ def test_a_block_stays_known_until_its_last_reader_is_done():
 
 def test_a_plan_leaves_out_what_is_empty_and_refuses_what_is_none():
     assert plan(("/f", 0), size=0).partitions == ()
-    assert plan(("/f", 5)).partitions[0].blocks[0].file.url == "/f#bytes=5-105"
+    assert plan(("/f", 5)).partitions[0].blocks[0].file.url == "bytes=5-105::/f"
     for broken in ({}, {"app": "a", "stage": 1, "attempt": 0, "slots": 1, "partitions": [[0, [["/f", "x", 1]]]]}):
         with pytest.raises(ProtocolError):
             read_plan(broken)

@@ -70,12 +70,21 @@ def test_a_plan_runs_its_commands_beside_their_files_and_stages_outputs_out(sour
     (tmp_path / "plan.yml").write_text(yaml.safe_dump(plan))
     picture = tmp_path / "picture.png"
     with io_phase("ocean-model", tmp_path / "phases"):
-        words = [tmp_path / "plan.yml", "--to", tmp_path / "bb", "--capacity", "16MiB", "--slots", "2"]
+        words = ["--plan", tmp_path / "plan.yml", "--to", tmp_path / "bb", "--capacity", "16MiB", "--slots", "2"]
         words += ["--policy", "full-delay:max_delay_s=0.2", "--phases", tmp_path / "phases", "--picture", picture]
         stage(*words)
     for n in range(1, 4):
         assert (tmp_path / "out" / f"o{n}").read_bytes() == sources[n].read_bytes() + sources[0].read_bytes()
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("name", ["a.yml", "a#bytes=0-1", "[ab]", b"\xff.nc".decode(errors="surrogateescape")])
+def test_one_source_is_itself_whatever_its_name(tmp_path, name):
+    for content in (name, "a", "b"):
+        (tmp_path / content).write_text(repr(content))
+    said = stage(tmp_path / name, "--to", tmp_path / "bb", "--capacity", "1MiB", "--tree")
+    assert (tmp_path / "bb" / "tree" / name).read_text() == repr(name)
+    assert ("say --plan" in said.stderr) == name.endswith(".yml")
 
 
 def test_a_killed_command_leaves_no_half_file_and_is_carried_on_with(tmp_path):
@@ -105,14 +114,16 @@ def test_a_killed_command_leaves_no_half_file_and_is_carried_on_with(tmp_path):
         (["f0.dat", "--capacity", "9MiB", "--observe", "disc:sda"], "did you mean 'disk:'", os.EX_USAGE),
         (["f0.dat", "f0.dat", "--capacity", "9MiB"], "named twice", os.EX_USAGE),
         (["nothing.dat", "--capacity", "9MiB"], "isn't there: check the URL", 1),
-        (["bad.yml", "--capacity", "9MiB"], "did you mean 'inputs'", os.EX_USAGE),
-        (["fails.yml", "--capacity", "9MiB"], "ended with code 1", 1),
-        (["lazy.yml", "--capacity", "9MiB"], "without making", 1),
+        (["--plan", "bad.yml", "--capacity", "9MiB"], "did you mean 'inputs'", os.EX_USAGE),
+        (["--plan", "fails.yml", "--capacity", "9MiB"], "ended with code 1", 1),
+        (["--plan", "lazy.yml", "--capacity", "9MiB"], "without making", 1),
         (
-            ["odd.yml", "--capacity", "9MiB"],
+            ["--plan", "odd.yml", "--capacity", "9MiB"],
             "'<{inputs}' can't be filled in: {0} is the first of its 1 inputs",
             os.EX_USAGE,
         ),
+        (["--capacity", "9MiB"], "give either sources to stage, or --plan FILE", os.EX_USAGE),
+        (["f0.dat", "--plan", "bad.yml", "--capacity", "9MiB"], "give either sources", os.EX_USAGE),
         (["f0.dat", "--capacity", "9MiB", "--picture", "no/p.png"], "isn't there, so the picture", os.EX_USAGE),
     ],
 )

@@ -57,7 +57,7 @@ def test_waves_come_whole_and_only_as_far_ahead_as_they_may(servers, tmp_path):
     plan = tmp_path / "plan.json"
     tasks = ", ".join(f'{{"task": "t{task}", "inputs": ["/t{task}/a", "/t{task}/b"]}}' for task in range(4))
     plan.write_text(f"[{tasks}]")
-    words = ["--slots", "1", "--lookahead", "1", str(plan)]
+    words = ["--slots", "1", "--lookahead", "1", "--plan", str(plan)]
     assert main(["files", "prefetch", "--contact", str(servers.contact), *words]) == 0
     until(lambda: warm(client) == ["/t0/a", "/t0/b", "/t1/a", "/t1/b"], "two tasks' files")
     client.read("/t0/a")

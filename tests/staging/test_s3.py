@@ -174,3 +174,15 @@ def test_sizes_of_many_objects_are_listed_and_not_asked_for(options):
     assert sources.sizes([*urls, "s3://bucket/sizes/none"]) == expected
     assert sources.sizes(urls[15:]) == {url: expected[url] for url in urls[15:]}
     assert sources.sizes(urls[:3]) == {}, "each of so few is asked for"
+
+
+@pytest.mark.parametrize("kind", ["GLACIER", "DEEP_ARCHIVE"])
+@pytest.mark.parametrize("size_bytes", [10, 100_000])
+def test_an_archived_object_is_to_be_restored_and_nobody_looks_for_permissions(options, tmp_path, kind, size_bytes):
+    url = f"s3://bucket/cold/{kind}-{size_bytes}"
+    put_object(options["s3"]["endpoint_url"], url.partition("bucket/")[2], bytes(size_bytes), x_amz_storage_class=kind)
+    with (
+        Stager(tmp_path / "bb", 1 << 20, 1, options=options, retry=QUICK) as stager,
+        pytest.raises(SourceError, match=rf"{url} is archived.*: restore it first"),
+    ):
+        stager.submit("t", [File(url)]).result(60)
