@@ -192,7 +192,7 @@ def test_where_a_file_began_must_be_known():
 
 def test_an_attribute_that_stays_tells_the_time_of_all_steps_until_it_changes():
     steps = steps_of({}, {"date": "2000-01-02"})
-    assert times_of({"attribute": "date"}, steps, base={"date": ["2000-01-01"]}) == [
+    assert times_of({"attribute": "date"}, steps, base={"date": "2000-01-01"}) == [
         "2000-01-01 00:00:00", "2000-01-02 00:00:00",
     ]  # fmt: skip
 
