@@ -16,7 +16,7 @@ from setuptools.command.build_ext import build_ext
 ROOT = Path(__file__).parent.resolve()
 
 # library (as CMake names it) -> package that carries it
-LIBRARIES = {"bbflow_adios2": "bbflow_adios2", "bbflow_fold": "bbflow.operators"}
+LIBRARIES = {"bbflow_adios2": "bbflow_adios2", "bbflow_preload": "bbflow_adios2", "bbflow_fold": "bbflow.operators"}
 # the same of programs
 PROGRAMS = {"bbflow-mount": "bbflow.mount"}
 

@@ -1,6 +1,7 @@
 """The configuration of a run: what stands in CONFIG.yml, checked in full before anything starts."""
 
 import json
+import re
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
@@ -23,6 +24,7 @@ T = TypeVar("T")
 
 KEYS = {
     "stream",
+    "select",
     "operators",
     "windows",
     "output",
@@ -125,6 +127,20 @@ class WorkersConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class SelectConfig:
+    """Which IOs of the simulation land where no XML says so: those that fit all patterns that are given."""
+
+    io: str | None = None
+    """Pattern of the IO's name, in a program's ``DeclareIO``."""
+    file: str | None = None
+    """Pattern of the name that a program gives to ``Open``, without folders if the pattern has none."""
+    stream: str | None = None
+    """Where their steps go; by default the configuration's."""
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    """Further ones of the engine."""
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """A run's configuration."""
 
@@ -154,6 +170,8 @@ class Config:
     """State of an earlier run, or the output that has it, with which this run goes on (the key 'continue')."""
     content: Mapping[str, Any] = field(default_factory=dict)
     """The keys 'operators' and 'windows' as they were written."""
+    select: tuple[SelectConfig, ...] = ()
+    """Rules, of which the first that fits an IO counts; none if the program's XML selects the engine."""
 
     def anywhere(self) -> "Config":
         """Give the same configuration with paths that mean the same to processes with another working directory."""
@@ -206,6 +224,7 @@ def parse_config(content: Any) -> Config:
     return Config(
         stream=_as(_text, content["stream"], "stream"),
         diagnostics=diagnostics,
+        select=_parse_select(content.get("select")),
         output=_as(parse_path, content.get("output") or "bbflow-out", "output"),
         time=_parse_time(content.get("time")),
         raw=_parse_raw(content.get("raw", "none")),
@@ -254,6 +273,39 @@ def written_time(time: TimeConfig) -> str:
             f"{time.interval} seconds" if time.start is not None or time.by == "file" else time.interval
         )
     return json.dumps(changed)
+
+
+def _parse_select(content: Any) -> tuple[SelectConfig, ...]:
+    """Read a rule, or a list of rules."""
+    rules = content if isinstance(content, list) else [content] if content is not None else []
+    readers = {"io": pattern, "file": pattern, "stream": _text, "parameters": _parameters}
+    read = tuple(_section(SelectConfig, rule, "select", **readers) for rule in rules)
+    for rule in read:
+        if rule.io is None and rule.file is None:
+            raise ConfigError("select: a rule has neither 'io' nor 'file': say which IOs it is about")
+    return read
+
+
+def pattern(value: Any) -> str:
+    """Read a pattern for names that means the same to fnmatch(3) and Python's fnmatch.
+
+    Raises
+    ------
+    ConfigError
+        If it is empty, or has what one of them takes for a sign of its own.
+    """
+    text = _text(value)
+    if not text or re.search(r"\\|\[\^|\[[^]]*\[[:.=]", text):
+        signs = "* stands for any signs, ? for one, [ab] for a or b, [!ab] for any other"
+        raise ConfigError(f"{text!r} must be a name in which {signs}")
+    return text
+
+
+def _parameters(value: Any) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise ConfigError(f"{value!r} must be a map of the engine's parameters")
+    flags = {True: "yes", False: "no"}
+    return {str(key): flags[item] if isinstance(item, bool) else _text(item) for key, item in value.items()}
 
 
 def _parse_time(content: Any) -> TimeConfig:

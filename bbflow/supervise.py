@@ -71,6 +71,8 @@ class Supervisor:
         Whether what is published says so: an analysis may die after all its work is done.
     node_back_s
         How long a new analysis waits for a BB node's agent to be started again, before it goes on without it.
+    why_no_stream
+        Says more of a simulation that ended without opening the stream, behind a semicolon; may be empty.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class Supervisor:
         on_failure: str,
         is_complete: Callable[[], bool],
         node_back_s: float = NODE_BACK_S,
+        why_no_stream: Callable[[], str] = str,
     ) -> None:
         self._contact = contact
         self._nodes = read_contact(contact)
@@ -91,7 +94,7 @@ class Supervisor:
         self._commands = commands
         self._show = show
         self._says_complete = is_complete
-        self._node_back_s = node_back_s
+        self._node_back_s, self._why_no_stream = node_back_s, why_no_stream
         self._silent: set[str] = set()
         self._lost: set[str] = set()
         self._opened = self._forgotten = False
@@ -175,7 +178,7 @@ class Supervisor:
             raise StreamError(
                 f"the simulation {describe_end(simulation.returncode)} and never opened stream "
                 f"{self._stream!r}: check that its XML selects the engine bbflow, and that 'stream' is its "
-                "parameter Stream (or the IO's name)"
+                f"parameter Stream (or the IO's name){self._why_no_stream()}"
             )
         self._start_if_due(answered=answered)
 

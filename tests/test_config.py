@@ -37,6 +37,11 @@ def test_a_stream_and_its_operators_are_enough():
         ({"operators": ["tas"]}, "must be a map from variable"),
         ({"operators": {}}, "the key 'operators' is missing"),
         ({"stream": ""}, "the key 'stream' is missing"),
+        ({"select": {"stream": "a"}}, "a rule has neither 'io' nor 'file'"),
+        ({"select": [{"io": "a*"}, {"files": "b"}]}, "select: unknown key 'files'; did you mean 'file'?"),
+        ({"select": {"io": "a[^b]"}}, "select: io: 'a[^b]' must be a name in which * stands for any signs"),
+        ({"select": {"file": "a[[:digit:]]"}}, "select: file: 'a[[:digit:]]' must be a name"),
+        ({"select": {"io": "a", "parameters": ["b"]}}, "must be a map of the engine's parameters"),
         ({"nodes": {"capacityy": "1GB"}}, "nodes: unknown key 'capacityy'; did you mean 'capacity'?"),
         ({"nodes": {"capacity": "much"}}, "nodes: capacity: 'much' is not a size"),
         ({"nodes": {"count": 0}}, "nodes: count: 0 must be a whole number, 1 or more"),
@@ -212,3 +217,11 @@ def test_only_users_code_has_a_process_of_its_own_unless_said_otherwise(
     monkeypatch.syspath_prepend(tmp_path)
     content = {"stream": "s", "operators": {"tas": operators}, "workers": workers}
     assert parse_config(content).workers.processes == processes
+
+
+def test_a_rule_may_stand_alone_and_sets_parameters_as_the_engine_reads_them():
+    (rule,) = parse_config(SMALL | {"select": {"io": "wrf*", "parameters": {"Pin": True, "Groups": 2}}}).select
+    assert (rule.io, rule.file, rule.stream) == ("wrf*", None, None)
+    assert rule.parameters == {"Pin": "yes", "Groups": "2"}
+    rules = parse_config(SMALL | {"select": [{"io": "a"}, {"file": "*.nc", "stream": "b"}]}).select
+    assert [rule.stream for rule in rules] == [None, "b"]

@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
@@ -120,10 +120,15 @@ def _problems_of(item: Selection) -> list[str]:
         given = item.get(name)
         if given != wanted and not (name == "PluginLibrary" and Path(given).name == f"lib{LIBRARY}.so"):
             found.append(f"{where}: the parameter {name} is {given!r}, but must be {wanted!r}")
-    found += [f"{where}: {_unknown(name)}" for name in item.parameters if name.lower() not in _known()]
+    found += [f"{where}: {text}" for text in unknown_parameters(item.parameters)]
     if item.get("QueueFullPolicy").lower() == "spill" and not item.get("SpillDirectory"):
         found.append(f"{where}: QueueFullPolicy Spill needs a SpillDirectory")
     return found
+
+
+def unknown_parameters(names: Iterable[str]) -> list[str]:
+    """Say of each name that is no parameter of the engine which one may be meant."""
+    return [_unknown(name) for name in names if name.lower() not in _known()]
 
 
 def _known() -> set[str]:

@@ -11,13 +11,13 @@ extern "C"
     {
         /** Layout of this record: another number means that it is of another version of bbflow. */
         unsigned version;
-        /** Name of the IO. */
+        /** Name of the IO; null if unknown. */
         const char *io;
         /** As the program gave it to Open. */
         const char *file;
         /** adios2::Mode, as a number. */
         int mode;
-        /** Of the communicator that opens. */
+        /** Of the communicator that opens; size 0 if it isn't one of MPI, or unknown. */
         size_t rank, size;
         /** Host language of the IO, as ADIOS2 names it ("C++", "Fortran", …); null if unknown. */
         const char *language;

@@ -5,6 +5,7 @@ The exit code is 64 if something is wrong.
 Example:
   bbflow check analysis.yml --xml model.xml
   bbflow check analysis.yml --contact contact.json --scheduler scheduler.json
+  bbflow check analysis.yml -- mpiexec -n 4 ./model
 """
 
 import argparse
@@ -14,10 +15,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import bbflow_adios2
-from bbflow_adios2.selection import problems, read_selections
+from bbflow_adios2.selection import problems, read_selections, unknown_parameters
 
 from bbflow.checks.finding import FINE, NOTE, WRONG, Finding
 from bbflow.checks.memory import check_memory, check_nodes, per_point
+from bbflow.checks.program import check_program
 from bbflow.cli.fold import add_continue, configured
 from bbflow.config import Config
 from bbflow.errors import BbflowError, CapacityError, ConfigError
@@ -43,6 +45,8 @@ def run(options: argparse.Namespace) -> int:
     found += check_engine()
     found += check_before(config)
     found += check_xml(options.xml, config) if options.xml else []
+    found += check_program(options.simulation) if options.simulation else []
+    found += check_select(config)
     found += check_run(config, options.contact, options.scheduler)
     for item in found:
         print(item)
@@ -81,6 +85,12 @@ def check_xml(xml: Path, config: Config) -> list[Finding]:
     return [Finding(WRONG, "xml", f"{xml}: {problem}") for problem in found]
 
 
+def check_select(config: Config) -> list[Finding]:
+    """See that rules which select from outside set parameters that the engine knows."""
+    unknown = [text for rule in config.select for text in unknown_parameters(rule.parameters)]
+    return [Finding(WRONG, "select", text) for text in unknown]
+
+
 def check_run(config: Config, contact: Path | None, scheduler: str | None) -> list[Finding]:
     """See that memory, nodes, Dask and windows are what a run needs."""
     found = _check_time(config)
@@ -111,7 +121,8 @@ def tell_before(config: Config, command: Sequence[str], contact: Path | None, sc
         If the memory that the nodes would take isn't there.
     """
     xml = xml_of(command)
-    found = [*(check_xml(xml, config) if xml else []), *check_run(config, contact, scheduler)]
+    found = [*(check_xml(xml, config) if xml and not config.select else []), *check_select(config)]
+    found += check_run(config, contact, scheduler)
     unfit = next((item for item in found if item.kind == WRONG and item.what == "memory"), None)
     for item in found:
         if item is not unfit and (item.kind != FINE or item.what in ("memory", "states")):

@@ -8,15 +8,14 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
-import bbflow_adios2
-
 from bbflow.cli.check import tell_before
 from bbflow.cli.fold import command_of, configured
+from bbflow.cli.selecting import noted_opens, simulation_environment, with_selected
 from bbflow.config import Config, written_time
 from bbflow.course import Course, KeepsRun, Part
 from bbflow.drain.stores import rescued_stores
 from bbflow.ending import Left, begin_in, describe_ending, describe_held, is_complete, mark_incomplete
-from bbflow.errors import MissingToolError, NodeError, describe
+from bbflow.errors import NodeError, describe
 from bbflow.events import EVENTS_FILE
 from bbflow.landing.contact import read_contact
 from bbflow.landing.embedded import EmbeddedNodes
@@ -60,7 +59,7 @@ def conduct(
     int
         The exit code.
     """
-    config = configured(options)
+    config = with_selected(configured(options), options.select_io, options.select_file)
     check_policy(config.raw)
     goes_on = config.continued is not None and _goes_on(config, config.continued)
     tell_before(config, command, options.contact, options.scheduler)
@@ -69,6 +68,7 @@ def conduct(
         _nodes(config, options.contact) as (contact, embedded),
         _claimed(config, contact, owner, take_over=options.take_over, patience_s=RESTART_S if embedded else 0.0),
         Progress() as progress,
+        noted_opens(contact, command, selects=bool(config.select)) as opens,
     ):
         analysis = command_of(options, str(contact))
         others = rescued_stores(config.output / RESCUED_DIRECTORY)
@@ -85,12 +85,9 @@ def conduct(
             config.on_failure,
             lambda: is_complete(config.output),
             config.nodes.back_s,
+            opens.why_no_stream,
         )
-        try:
-            environment = {**before, **bbflow_adios2.environment(contact)}
-        except FileNotFoundError as error:
-            raise MissingToolError(str(error)) from None
-        code = supervisor.run(command, environment)
+        code = supervisor.run(command, simulation_environment(config, contact, opens, before))
         if supervisor.course.keeping is KeepsRun.RESULTS and is_complete(config.output):
             progress.settle(config.stream, Left.of(config.output, others).last_step + 1)
         if embedded is not None and supervisor.course.keeping is KeepsRun.HELD:

@@ -33,9 +33,17 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--contact", type=Path, help="contact file of BB nodes that are there")
     parser.add_argument("--scheduler", help="a Dask scheduler's address or scheduler file")
     parser.set_defaults(continued=None)
+    add_select(parser)
     add_take_over(parser)
     parser.add_argument("--no-report", action="store_true", help="publish only, draw no report.html")
     parser.add_argument("--overwrite", action="store_true", help="replace what an earlier run left in the output")
+
+
+def add_select(parser: argparse.ArgumentParser) -> None:
+    """Declare the options that choose which IOs land, for a program that reads no XML."""
+    for what, example in (("io", "wrfout_d01_*"), ("file", "*.h0.*")):
+        text = f"{what}s of such names, as '{example}', go to the stream, whatever the program sets; may be repeated"
+        parser.add_argument(f"--select-{what}", action="append", default=[], metavar="PATTERN", help=text)
 
 
 def run(options: argparse.Namespace) -> int:

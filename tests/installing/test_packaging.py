@@ -19,6 +19,7 @@ def test_a_wheel_built_from_the_sdist_has_everything(tmp_path):
     names = set(zipfile.ZipFile(wheel).namelist())
     needed = {
         "bbflow_adios2/libbbflow_adios2.so",
+        "bbflow_adios2/libbbflow_preload.so",
         "bbflow/operators/libbbflow_fold.so",
         "bbflow/mount/bbflow-mount",
         "bbflow/report/report.html",

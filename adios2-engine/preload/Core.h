@@ -1,0 +1,71 @@
+#pragma once
+
+#include "Text.h"
+
+#include <cstddef>
+
+namespace bbflow
+{
+
+/** Names of adios2::core::IO::Open as compilers mangle them: up to ADIOS2 2.10, and since 2.11. */
+#define BBFLOW_IO(rest) "_ZN6adios24core2IO" rest
+#define BBFLOW_STRING "NSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
+#define BBFLOW_OPEN BBFLOW_IO("4OpenERK" BBFLOW_STRING "NS_4ModeE")
+#define BBFLOW_OPEN_COMM BBFLOW_IO("4OpenERK" BBFLOW_STRING "NS_4ModeENS_6helper4CommE")
+#define BBFLOW_OPEN_COMM_METADATA                                                                  \
+    BBFLOW_IO("4OpenERK" BBFLOW_STRING "NS_4ModeENS_6helper4CommEPKcm")
+#define BBFLOW_OPEN_METADATA BBFLOW_IO("4OpenERK" BBFLOW_STRING "PKcm")
+
+/** The libadios2_core that a call is meant for. A process may have several, and Python's are local:
+ * no lookup among all libraries finds them.
+ *
+ * Objects of ADIOS2 are handed on as addresses: a class that can't be copied bit by bit, such as
+ * helper::Comm or std::string, is passed by address where it is passed by value. */
+class Core
+{
+public:
+    /** @param caller an address in the code that calls Open; null takes any */
+    explicit Core(const void *caller);
+    ~Core();
+    Core(const Core &) = delete;
+    Core &operator=(const Core &) = delete;
+
+    /** A function by its mangled name; null if this version hasn't got it. */
+    void *Find(const char *name) const;
+
+    void SetEngine(void *io, const char *engine) const;
+    void SetParameter(void *io, const char *key, const char *value) const;
+
+    /** Rank and size of a helper::Comm; size 0 if it isn't one of MPI. */
+    void AskComm(const void *comm, size_t &rank, size_t &size) const;
+
+private:
+    void *m_Library;
+};
+
+/** What adios2::core::IO holds, from ADIOS2 2.8 on. */
+class IoObject
+{
+public:
+    explicit IoObject(void *io);
+
+    /** Whether the fields are where they are looked for; else nothing else may be asked. */
+    bool IsKnown() const;
+
+    const char *Name() const;
+    const char *Language() const;
+    /** 1, 0, or -1 if it isn't decided. */
+    int ColumnMajor() const;
+    /** The helper::Comm of its ADIOS, with which an Open without one opens; null if that doesn't
+     * look as known. */
+    const void *Comm() const;
+
+    /** Sets the engine.
+     *  @param before gets the one that was set, or nothing if that can't be told */
+    void ChangeEngine(const Core &core, const char *engine, char (&before)[Text::Inside]) const;
+
+private:
+    char *m_At;
+};
+
+} // end namespace bbflow

@@ -1,0 +1,135 @@
+"""Selecting the engine from outside: what a run's options and configuration tell the simulation's processes."""
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import bbflow_adios2
+
+from bbflow.checks.program import why_unseen
+from bbflow.config import Config, SelectConfig, pattern
+from bbflow.errors import ConfigError, MissingToolError
+
+MOST_NAMED = 4
+"""So many IOs that the program opened are named."""
+
+
+def with_selected(config: Config, ios: Sequence[str], files: Sequence[str]) -> Config:
+    """Return a configuration with the patterns of the command line before its own rules.
+
+    Parameters
+    ----------
+    config
+        As it was read.
+    ios, files
+        Patterns of names of IOs and files.
+    """
+    given = [SelectConfig(io=pattern(name)) for name in ios] + [SelectConfig(file=pattern(name)) for name in files]
+    return replace(config, select=(*given, *config.select))
+
+
+def rules_of(config: Config) -> list[dict[str, str]]:
+    """Return the rules of a configuration as `bbflow_adios2.environment` takes them."""
+    return [
+        {key: value for key, value in (("io", rule.io), ("file", rule.file)) if value is not None}
+        | {"Stream": rule.stream or config.stream}
+        | dict(rule.parameters)
+        for rule in config.select
+    ]
+
+
+def simulation_environment(config: Config, contact: Path, opens: "Opens", before: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment in which a simulation finds the nodes and the engine.
+
+    Parameters
+    ----------
+    config
+        The run's.
+    contact
+        The nodes' contact file.
+    opens
+        Where its processes tell what they open.
+    before
+        What it would have without bbflow.
+
+    Raises
+    ------
+    MissingToolError
+        If the engine was not built.
+    ConfigError
+        If the engine can't be selected from outside.
+    """
+    try:
+        told = {} if opens.path is None else {bbflow_adios2.OPENS_VARIABLE: str(opens.path)}
+        return {**before, **bbflow_adios2.environment(contact, rules_of(config)), **told}
+    except FileNotFoundError as error:
+        raise MissingToolError(str(error)) from None
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Opens:
+    """What the simulation's processes have opened with ADIOS2, as the preloaded library saw it."""
+
+    path: Path | None
+    """A line for each Open, while the run lasts; None where nobody can write it."""
+    command: Sequence[str]
+    """The simulation."""
+    selects: bool
+    """Whether the configuration selects IOs from outside."""
+
+    def why_no_stream(self) -> str:
+        """Say what is known about a simulation that ended without opening the stream; empty if nothing is."""
+        seen = self._lines()
+        if seen is None:
+            return ""
+        if not seen:
+            return f"; {why_unseen(self.command)}"
+        if any(kind == "selected" for kind, *_ in seen):
+            return "; an IO was selected, but its Open failed: see what the program said"
+        written = [f"IO {io!r} with file {file!r}" for kind, io, file in seen if kind == "left"]
+        if not written:
+            return "; it opened nothing to write"
+        more = f" and {len(written) - MOST_NAMED} more" if len(written) > MOST_NAMED else ""
+        opened = f"it opened {', '.join(written[:MOST_NAMED])}{more}"
+        advice = "which no rule of 'select' fits" if self.selects else "which --select-io or --select-file can select"
+        return f"; {opened}, {advice}"
+
+    def _lines(self) -> list[list[str]] | None:
+        """Return what was noted, each thing once: kind, IO and file; None if nothing could be."""
+        if self.path is None:
+            return None
+        try:
+            text = self.path.read_text(errors="replace")
+        except OSError:
+            return None
+        return [line.split("\t") for line in dict.fromkeys(text.splitlines()) if line.count("\t") == 2]
+
+
+@contextmanager
+def noted_opens(contact: Path, command: Sequence[str], *, selects: bool) -> Iterator[Opens]:
+    """Have a place, beside the contact file that all processes see, where they note what they open.
+
+    Parameters
+    ----------
+    contact
+        The nodes' contact file.
+    command
+        The simulation.
+    selects
+        Whether the configuration selects IOs from outside.
+    """
+    try:
+        handle, name = tempfile.mkstemp(prefix=f"{contact.name}.opens-", dir=contact.parent)
+    except OSError:
+        yield Opens(None, command, selects)
+        return
+    os.close(handle)
+    try:
+        yield Opens(Path(name), command, selects)
+    finally:
+        Path(name).unlink(missing_ok=True)

@@ -1,0 +1,133 @@
+"""Programs that read no XML, and set their engine in code: what a run selects from outside, and what a check sees."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import adios2
+import pytest
+import xarray as xr
+import yaml
+
+from bbflow.checks.program import programs_of
+from bbflow.cli import main
+
+IN_CODE = """
+import adios2
+import numpy as np
+
+adios = adios2.Adios()
+for name in ("history", "restart"):
+    io = adios.declare_io(name)
+    io.set_engine("BP5")
+    io.define_attribute("time/units", "days since 2000-01-01")
+    with adios2.Stream(io, name + ".bp", "w") as stream:
+        for step in stream.steps(40):
+            n = step.current_step()
+            stream.write("time", np.float64(n))
+            stream.write("tas", np.full((4, 6), 280.0 + n), [4, 6], [0, 0], [4, 6])
+"""
+"""Selects BP5 in its code and reads no XML, as SCORPIO, adios4dolfinx and ADIOS2's smaller examples do."""
+
+
+@pytest.fixture
+def bbflow(capsys, monkeypatch, tmp_path):
+    """Run a command in this process, in a folder of its own; gives what it said."""
+    monkeypatch.chdir(tmp_path)
+    content = {"stream": "climate", "operators": {"tas": ["mean"]}, "nodes": {"capacity": "4MiB"}, "output": "out"}
+    (tmp_path / "analysis.yml").write_text(yaml.safe_dump(content))
+    (tmp_path / "model.py").write_text(IN_CODE)
+
+    def run(*words, code=0):
+        ended = main([str(word) for word in words])
+        said = "".join(capsys.readouterr())
+        assert ended == code, said
+        return said
+
+    return run
+
+
+def test_a_program_that_sets_its_engine_in_code_lands_what_is_selected_and_keeps_the_rest(bbflow, tmp_path):
+    command = [sys.executable, "-m", "bbflow", "run", "analysis.yml", "--no-report", "--select-file", "hist*.bp"]
+    done = subprocess.run([*command, "--", sys.executable, "model.py"], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    with xr.open_zarr(tmp_path / "out/results.zarr") as results:
+        assert [float(month.mean()) for month in results.tas_month_mean] == [280.0 + 15, 280.0 + 35]
+    assert not (tmp_path / "history.bp").exists()
+    with adios2.FileReader(str(tmp_path / "restart.bp")) as file:
+        assert file.num_steps() == 40
+
+
+def test_a_program_that_lands_nothing_is_told_what_it_opened(bbflow, tmp_path):
+    command = [sys.executable, "-m", "bbflow", "run", "analysis.yml", "--no-report", "--select-io", "hist?"]
+    done = subprocess.run([*command, "--", sys.executable, "model.py"], capture_output=True, text=True, timeout=300)
+    assert done.returncode == os.EX_DATAERR
+    opened = "it opened IO 'history' with file 'history.bp', IO 'restart' with file 'restart.bp'"
+    assert f"{opened}, which no rule of 'select' fits" in done.stderr
+
+
+C_PROGRAM = "int main() { return 0; }"
+CORE_WITHIN = 'const char name[] __attribute__((used)) = "N6adios24core6EngineE"; int main() { return name[0] == 0; }'
+"""Has what a program has that ADIOS2 is linked into: the name of a type of its core."""
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
+    """Compile a C program; gives its path."""
+    folder = tmp_path_factory.mktemp("programs")
+
+    def compile_it(name, text, *options):
+        (folder / f"{name}.c").write_text(text)
+        subprocess.run(["gcc", folder / f"{name}.c", "-o", folder / name, *options], check=True, timeout=120)
+        return folder / name
+
+    return compile_it
+
+
+def test_a_check_finds_what_keeps_the_engine_out_of_a_program(bbflow, compiled):
+    def said(*command, code=0):
+        return bbflow("check", "analysis.yml", "--", *command, code=code)
+
+    plain, static = compiled("plain", C_PROGRAM), compiled("static", C_PROGRAM, "-static")
+    assert "plain isn't linked with ADIOS2's shared libraries; it can be reached if it opens them later" in said(plain)
+    assert "static is linked statically: nothing can be selected in it" in said("mpiexec", "-n", "4", static)
+    within = said(compiled("within", CORE_WITHIN, "-static", "-s"), code=os.EX_USAGE)
+    assert "within has ADIOS2 linked statically, which loads no plugin" in within
+    assert "within has ADIOS2 linked statically" in said(compiled("within", CORE_WITHIN, "-s"), code=os.EX_USAGE)
+    privileged = compiled("privileged", C_PROGRAM)
+    privileged.chmod(0o4755)
+    assert "privileged runs with another user's rights" in said(privileged, code=os.EX_USAGE)
+    assert "runs Python: what it imports can't be told" in said("mpiexec", "-n", 2, sys.executable, "model.py")
+    assert "sh is a shell: what it starts can't be told" in said("sh", "run.sh")
+    assert "'./none' names no program that can be started here" in said("./none", code=os.EX_USAGE)
+
+
+def test_a_check_tells_the_adios2_that_a_program_loads(bbflow, compiled):
+    package = os.path.dirname(adios2.__file__)
+    folders = [f"-Wl,-rpath,{package}", f"-Wl,-rpath,{os.path.dirname(package)}/adios2.libs"]
+    text = "int adios2_finalize(void *); int main() { return adios2_finalize(0) == 0; }"
+    program = compiled("model", text, f"-L{package}", "-l:libadios2_c.so", *folders, "-Wl,--allow-shlib-undefined")
+    said = bbflow("check", "analysis.yml", "--", program)
+    version = ".".join(adios2.__version__.split(".")[:2])
+    assert f"ok    program: {program} loads ADIOS2 {version}" in said
+
+
+def test_the_programs_of_a_command_are_found_behind_its_launchers():
+    true = shutil.which("true")
+    for command in (
+        ["true"],
+        ["mpiexec", "-n", "4", "true", "python"],
+        ["srun", "--export", "ALL", "-n", "2", "nice", "-n", "5", "env", "A=1", "true", "--config", "model.xml"],
+    ):
+        assert [str(path) for path in programs_of(command)] == [true]
+    assert len(programs_of(["mpiexec", "-n", "1", "true", "1", ":", "-n", "2", "false"])) == 2
+
+
+def test_rules_with_parameters_that_the_engine_has_not_are_named(bbflow, tmp_path):
+    content = yaml.safe_load((tmp_path / "analysis.yml").read_text())
+    content["select"] = {"io": "h*", "parameters": {"QueueFullPolicie": "Discard"}}
+    (tmp_path / "analysis.yml").write_text(yaml.safe_dump(content))
+    assert "select: unknown parameter QueueFullPolicie: did you mean QueueFullPolicy?" in bbflow(
+        "check", "analysis.yml", code=os.EX_USAGE
+    )
