@@ -97,12 +97,14 @@ class StreamAttributes:
         """Give a variable's dimension names.
 
         They are those of its attribute ``_ARRAY_DIMENSIONS`` (a list, or names with spaces between; numbers are none),
-        else ``<variable>_dim0``, ``<variable>_dim1`` and so on. One that is reserved, or begins with `OWN`, becomes
+        without the first one if there is one more than the step has: it is that of the steps. Else they are
+        ``<variable>_dim0``, ``<variable>_dim1`` and so on. One that is reserved, or begins with `OWN`, becomes
         ``<variable>_<name>``; one that the variable has twice is numbered at its second place, and so is one that has
         another length elsewhere.
         """
         named = self.values.get(f"{variable}/{DIMENSIONS}", ())
         names = tuple(named.split() if isinstance(named, str) else items_of(named))
+        names = names[1:] if len(names) == len(shape) + 1 else names
         numbered = tuple(f"{variable}_dim{axis}" for axis in range(len(shape)))
         if len(names) != len(shape) or not all(name and isinstance(name, str) for name in names):
             return numbered

@@ -17,6 +17,7 @@ from bbflow.operators.windows.calendars import SECONDS_SINCE, UNIT_SECONDS, Cloc
 from bbflow.operators.windows.date_texts import read_date
 from bbflow.operators.windows.spans import Run, StepsSpan
 from bbflow.origin import look_in
+from bbflow.schemas.finding import named
 from bbflow.units import parse_bytes, parse_capacity, parse_path, parse_seconds
 from bbflow.yaml_files import parse_yaml, read_yaml
 
@@ -29,6 +30,7 @@ KEYS = {
     "windows",
     "output",
     "time",
+    "schema",
     "raw",
     "netcdf",
     "nodes",
@@ -152,6 +154,8 @@ class Config:
     """Directory of results.zarr, raw.zarr, report.html and the pictures."""
     time: TimeConfig = field(default_factory=TimeConfig)
     """Where a step's time comes from."""
+    schema: str | None = None
+    """Name of the conventions that the program writes by, or none; found out if None."""
     raw: RawConfig = field(default_factory=lambda: RawConfig(variables=()))
     """Which raw steps are kept."""
     nodes: NodesConfig = field(default_factory=NodesConfig)
@@ -227,6 +231,7 @@ def parse_config(content: Any) -> Config:
         select=_parse_select(content.get("select")),
         output=_as(parse_path, content.get("output") or "bbflow-out", "output"),
         time=_parse_time(content.get("time")),
+        schema=_as(_schema, content["schema"], "schema") if content.get("schema") is not None else None,
         raw=_parse_raw(content.get("raw", "none")),
         nodes=_section(
             NodesConfig,
@@ -392,6 +397,11 @@ def _parse_workers(content: Any, diagnostics: Iterable[Diagnostic]) -> WorkersCo
     if (content or {}).get("processes") is not None:
         return workers
     return replace(workers, processes=int(any(item.calls_users_code for item in diagnostics)))
+
+
+def _schema(value: Any) -> str:
+    named(_text(value))
+    return _text(value)
 
 
 def _parse_raw(content: Any) -> RawConfig:

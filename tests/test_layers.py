@@ -12,7 +12,7 @@ LAYERS = (
     {"locks", "log", "wire"},
     {"layouts", "belongings", "origin", "attributes", "yaml_files"},
     {"atomic", "units", "records", "cf", "stored_names"},
-    {"events", "leftovers", "keeper", "one_thread", "prepared", "course"},
+    {"events", "leftovers", "keeper", "one_thread", "prepared", "course", "schemas"},
     {"operators", "store", "phases", "models", "chunks", "javac"},
     {"landing", "growing", "config"},
     {"staging", "view"},

@@ -74,7 +74,7 @@ def conduct(
         others = rescued_stores(config.output / RESCUED_DIRECTORY)
         rescue = [sys.executable, "-m", "bbflow", "rescue", config.stream, "--contact", str(contact)]
         rescue += ["--output", str(config.output / RESCUED_DIRECTORY), "--time", written_time(config.time)]
-        rescue += ["--owner", owner]
+        rescue += ["--owner", owner, *(["--schema", config.schema] if config.schema else [])]
         supervisor = Supervisor(
             contact,
             config.stream,

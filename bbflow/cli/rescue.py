@@ -29,12 +29,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="WHAT",
         help="what tells the steps' time: a variable, or a map as in the configuration (default: time)",
     )
+    parser.add_argument("--schema", metavar="NAME", help="by which conventions the program writes (default: found out)")
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    whose = {"owner": options.owner, "take_over": options.take_over}
-    rescued = Rescue(options.contact, options.stream, options.output, read_time(options.time), **whose).run()
+    rescued = Rescue(
+        options.contact,
+        options.stream,
+        options.output,
+        read_time(options.time),
+        schema=options.schema,
+        owner=options.owner,
+        take_over=options.take_over,
+    ).run()
     print(f"bbflow: {rescued.steps} steps rescued to {rescued.store}", file=sys.stderr)
     for text in rescued.left_out:
         print(f"bbflow: left out there: {text}", file=sys.stderr)

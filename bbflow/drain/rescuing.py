@@ -10,7 +10,6 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +26,11 @@ from bbflow.landing.client import NodeClient
 from bbflow.landing.contact import NodeAddress, read_contact
 from bbflow.operators.windows.calendars import SECONDS_SINCE, Clock
 from bbflow.records import Step
+from bbflow.view.adapting import Adapting, StreamConfig
 from bbflow.view.blocks import Array, BlockReader
 from bbflow.view.consumers import RESCUE, Consumers
 from bbflow.view.layout import PlacedBlock
 from bbflow.view.stream import StreamView
-from bbflow.view.telling import TimeTelling
 from bbflow.view.times import StepTimes, clock_of, told_by
 from bbflow.view.watch import Watcher
 
@@ -84,6 +83,8 @@ class Rescue:
         they are.
     time
         What tells the steps' time; steps are counted if nothing tells that of the first one.
+    schema
+        By which conventions the stream is written; None: by those that recognise it.
     owner
         Whose analysis it goes on for.
     take_over
@@ -104,6 +105,7 @@ class Rescue:
         output: Path,
         time: TimeConfig,
         *,
+        schema: str | None = None,
         owner: str = "",
         take_over: bool = False,
     ) -> None:
@@ -117,10 +119,11 @@ class Rescue:
         self._view = StreamView(names, dict.fromkeys(names, -1), whole=len(nodes) == len(known))
         self._news: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self._watchers = [Watcher(node, stream, -1, self._news) for node in nodes]
-        config = Config(stream, {}, output, time, RawConfig())
+        config = Config(stream, {}, output, time, raw=RawConfig())
         self._draining = Draining(config, contact, cursors)
-        reader = BlockReader(contact, stream)
-        self._telling = {name: TimeTelling(time, partial(reader.read, name), is_dated=True) for name in names}
+        read_as, read = StreamConfig(time, schema, is_dated=True), BlockReader(contact, stream).read
+        done = dict.fromkeys(names, -1)
+        self._adapting = Adapting(names, done, read_as, read, whole=len(nodes) == len(known))
         self._times: StepTimes | None = None
         self._is_open = False
 
@@ -152,7 +155,8 @@ class Rescue:
         node, news = self._news.get()
         if isinstance(news, BbflowError):
             raise news
-        self._view.update(node, self._telling[node].told(news))
+        for name, own in self._adapting.take(node, news):
+            self._view.update(name, own)
 
     def _drain(self) -> None:
         while numbers := self._view.held_after(self._draining.cursor)[:BATCH_STEPS]:

@@ -4,7 +4,6 @@ import math
 import queue
 import time
 from collections.abc import Collection, Mapping
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,10 +31,10 @@ from bbflow.transit.policy import check_policy
 from bbflow.transit.running import Running
 from bbflow.transit.safe import read_safe_copy
 from bbflow.transit.stages import FIELDS_DIRECTORY, FoldStage
+from bbflow.view.adapting import Adapting, StreamConfig
 from bbflow.view.blocks import BlockReader
 from bbflow.view.consumers import FOLD, Consumers, consumers_of, owner_of
 from bbflow.view.stream import StreamView
-from bbflow.view.telling import TimeTelling
 from bbflow.view.times import StepTimes, told_by
 from bbflow.view.watch import Watcher
 
@@ -112,10 +111,9 @@ class Pipeline:
         self._view = StreamView(list(self._nodes), done, whole=not lost)
         if lost:
             self._view.attributes.update(read_safe_copy(config.output).attributes)
-        reader, is_dated = BlockReader(contact, config.stream), bool(config.dated_windows)
-        self._telling = {
-            name: TimeTelling(config.time, partial(reader.read, name), is_dated=is_dated) for name in self._nodes
-        }
+        reader = BlockReader(contact, config.stream)
+        read_as = StreamConfig(config.time, config.schema, is_dated=bool(config.dated_windows))
+        self._adapting = Adapting(list(self._nodes), done, read_as, reader.read, whole=not lost)
         self._landed, self._forgotten = max(done.values()), -1
         self._ended = ended_before(checkpoint for _, checkpoint in self._consumers.of(FOLD).values())
         self._log = EventLog(config.output)
@@ -254,7 +252,8 @@ class Pipeline:
         elif isinstance(news, BbflowError):
             raise news
         elif source != "task":
-            self._view.update(source, self._telling[source].told(news))
+            for node, own in self._adapting.take(source, news):
+                self._view.update(node, own)
             self._log_landed()
 
     @property

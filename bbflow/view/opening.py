@@ -6,10 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from bbflow.config import TimeConfig
 from bbflow.errors import BbflowError, CapacityError, StreamError
 from bbflow.landing.client import status_of
 from bbflow.landing.contact import NodeAddress, read_contact
 from bbflow.units import format_bytes
+from bbflow.view.adapting import Adapting, StreamConfig
+from bbflow.view.blocks import BlockReader
 from bbflow.view.lease import Lease
 from bbflow.view.stream import StreamView
 from bbflow.view.watch import POLL_S, Watcher
@@ -26,14 +29,20 @@ class Opening:
         The stream.
     after
         Only steps above this one count.
+    schema
+        By which conventions the stream is written; None: by those that recognise it.
     """
 
-    def __init__(self, contact: Path, stream: str, after: int = -1) -> None:
+    def __init__(self, contact: Path, stream: str, after: int = -1, schema: str | None = None) -> None:
         self._stream = stream
         self._after = after
         self._nodes = read_contact(contact)
         names = [node.name for node in self._nodes]
-        self.view = StreamView(names, dict.fromkeys(names, -1))
+        done = dict.fromkeys(names, -1)
+        self.view = StreamView(names, done)
+        # An array isn't read for its time: its step may be gone by then.
+        read_as = StreamConfig(TimeConfig(by="steps"), schema)
+        self._adapting = Adapting(names, done, read_as, BlockReader(contact, stream).read)
         self.lease = Lease(contact, stream)
         self.steps: list[int] = []
         """Those that are pinned on all their nodes, oldest first."""
@@ -91,7 +100,8 @@ class Opening:
             raise reply
         if not reply.more:
             self._unheard.discard(node)
-        self.view.update(node, reply)
+        for name, own in self._adapting.take(node, reply):
+            self.view.update(name, own)
         return self._pin_new()
 
     def _pin_new(self) -> bool:

@@ -138,7 +138,7 @@ class StreamView:
         view.status, view.writers, view.local_writers = news.status, news.writers, news.local_writers
         view.discarded, view.arrivals, view.more = news.discarded, news.arrivals, news.more
         self.attributes.update(news.attributes)
-        if view.base is None:
+        if not view.base:
             view.base = dict(news.base)
         view.steps.update((step.number, step) for step in news.steps)
         view.last = max(view.last, news.last)

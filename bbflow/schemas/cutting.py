@@ -1,0 +1,86 @@
+"""Steps cut anew: the blocks stay where they lie, under other names, shapes and places in the global arrays."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from bbflow.layouts import EXTREMES_BYTES, BlockForm, Layout, Numbers
+from bbflow.records import Step
+
+NEW = -1
+"""Stands for the position of a form that the step lacks: a single value that is added."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What steps of one layout become; made once for all of them, by `of`."""
+
+    layout: Layout
+    """How the new steps lie: each block has a source of its own, so frames that follow each other lie alike."""
+    blocks: Numbers
+    """Which of the old forms each block in the pool is."""
+    files: tuple[int, ...]
+    """Which of the old files those of spilled blocks are."""
+    values: tuple[int, ...]
+    """Which of the old single values the new ones are; `NEW` for one that is added."""
+    forms: Numbers
+    """Which of the old forms each of the new ones is; `NEW` for one that is added."""
+
+    @classmethod
+    def of(cls, layout: Layout, chosen: Sequence[tuple[int, BlockForm]]) -> "Cut":
+        """Say what steps become.
+
+        Parameters
+        ----------
+        layout
+            How they lie.
+        chosen
+            For each new form the position of the old one, and what it is now: name, kind, shape, start and count may
+            differ. `NEW` adds a single value.
+        """
+        chosen = sorted(chosen, key=lambda item: item[1].rank)
+        forms: list[BlockForm] = []
+        blocks, files, values = [], [], []
+        singles = {at: number for number, at in enumerate(layout.singles)}
+        for at, form in chosen:
+            extent, place = 0, 0
+            if form.bytes and form.spilled:
+                extent, place = sum(own.rank == form.rank and own.spilled for own in forms), form.place
+                files.append(int(layout.source_of[at]))
+            elif form.bytes:
+                extent = sum(own.rank == form.rank and bool(own.bytes) and not own.spilled for own in forms)
+                blocks.append(at)
+            else:
+                values.append(singles.get(at, NEW))
+            forms.append(replace(form, extent=extent, place=place))
+        positions = np.array([at for at, _ in chosen], np.int64)
+        return cls(Layout.of(tuple(forms)), np.array(blocks, np.int64), tuple(files), tuple(values), positions)
+
+    def step(self, old: Step, added: Sequence[Any] = ()) -> Step:
+        """Give what a step becomes.
+
+        Parameters
+        ----------
+        old
+            A step of the layout that was cut.
+        added
+            The single values that are added, in their order.
+        """
+        more = iter(added)
+        return replace(
+            old,
+            layout=self.layout,
+            sources=old.layout.offsets(old.sources)[self.blocks].astype("<i8").tobytes() if self.blocks.size else b"",
+            files=tuple(old.files[at] for at in self.files),
+            values=tuple(next(more) if at == NEW else old.values[at] for at in self.values),
+            extremes=self._extremes(old.extremes),
+        )
+
+    def _extremes(self, extremes: bytes) -> bytes:
+        if not extremes:
+            return b""
+        rows = np.frombuffer(extremes, np.uint8).reshape(-1, EXTREMES_BYTES)
+        unknown = np.frombuffer(np.array([1, 0], "<i8").tobytes(), np.uint8)
+        return np.vstack([rows, unknown])[self.forms].tobytes()
