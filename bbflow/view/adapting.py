@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from bbflow.attributes import meant
 from bbflow.config import TimeConfig
 from bbflow.records import Block, Step
 from bbflow.schemas import LandedStep, Schema
@@ -103,11 +104,10 @@ class Adapting:
 
     def _step(self, schema: Schema, node: str, step: Step) -> Step:
         known = self._known[node]
-        known.update((item.name, item.value) for item in step.attributes)
+        known.update((item.name, meant(item)) for item in step.attributes)
         (parts,) = schema.steps(LandedStep({node: step}, self._read, known, self._config.time.variable))
-        renamed = ((item, schema.attribute(item.name, item.value)) for item in step.attributes)
-        attributes = tuple(Attribute(own[0], item.type, own[1]) for item, own in renamed if own is not None)
-        return replace(parts[node], attributes=attributes)
+        told = _renamed(schema, {item.name: meant(item) for item in step.attributes})
+        return replace(parts[node], attributes=tuple(Attribute(name, "", value) for name, value in told.items()))
 
 
 def _renamed(schema: Schema, attributes: Mapping[str, Any]) -> dict[str, Any]:
