@@ -61,8 +61,9 @@ class TimeConfig:
     """CF calendar; by default the attribute ``<variable>/calendar``."""
     interval: float | None = None
     """Time between two steps, in those units, by which gaps are counted; by default the smallest one seen."""
-    late: str = "skip"
-    """What becomes of a step that isn't later than the one before: skip (it is counted) or error."""
+    late: str = "incomplete"
+    """What becomes of a step that isn't later than the one before: it is left out, and the results are incomplete;
+    skip leaves it out and has them complete; or error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +329,7 @@ def _parse_time(content: Any) -> TimeConfig:
         units=_text,
         calendar=_text,
         interval=_interval,
-        late=one_of("skip", "error"),
+        late=one_of("incomplete", "skip", "error"),
     )
     given = {key for key, value in (content or {}).items() if value is not None}
     _as(partial(_check_source, given=given), time, "time")
@@ -372,16 +373,16 @@ def _check_clock(time: TimeConfig) -> None:
     """See that calendar and units can be read; a stream may tell the calendar that has the units' date."""
     units = time.units or "days since 2000-01-01"
     if time.start is not None:
-        clock = Clock(time.units or SECONDS_SINCE, time.calendar or "standard")
+        clock = Clock.of(time.units or SECONDS_SINCE, time.calendar or "standard")
         date = read_date(time.start)
         assert date is not None
         date.number(clock)
         return
     if time.calendar is None:
         with suppress(ConfigError):
-            Clock(units, "360_day")  # has what the standard one hasn't: 30 February, and months as units
+            Clock.of(units, "360_day")  # has what the standard one hasn't: 30 February, and months as units
             return
-    Clock(units, time.calendar or "standard")
+    Clock.of(units, time.calendar or "standard")
 
 
 def _parse_workers(content: Any, diagnostics: Iterable[Diagnostic]) -> WorkersConfig:

@@ -14,6 +14,7 @@ from bbflow.drain.stores import LEFT_OUT, NAME
 from bbflow.errors import ConfigError
 from bbflow.growing import GrowingZarr, fill_in_metadata
 from bbflow.operators.decoding import fills_of
+from bbflow.operators.windows.calendars import dated
 from bbflow.records import BlockForm
 from bbflow.stored_names import stored_name
 from bbflow.view.layout import fill_of
@@ -219,7 +220,8 @@ class RawStore:
             self._write_values(stored_name(name), start, own)
         self._store.write(STEP, start, np.asarray(numbers))
         if self._axis != STEP:
-            self._store.write(self._axis, start, np.asarray(times, "f8"))
+            missing = self._attributes.encoding(self._axis).missing
+            self._store.write(self._axis, start, dated(times, self._store.metadata(self._axis)["attributes"], missing))
         end = start + len(numbers)
         for name in self._store.names(self._axis):
             self._store.resize(name, end)

@@ -11,6 +11,7 @@ import zarr
 
 from bbflow.report.canvas import Array
 from bbflow.report.fields import DrawnAxis, Statistic, area_mean, axis_kind, choose_level, degrees
+from bbflow.transit.output.decoding import DATES
 
 MOST_PLACES = 8
 """Of a list of points that are told apart."""
@@ -75,9 +76,10 @@ def read_results(path: Path) -> DrawnResults:
 def _open(path: Path) -> xr.Dataset:
     consolidated = zarr.open_group(path, mode="r").metadata.consolidated_metadata is not None
     raw = xr.open_zarr(path, consolidated=consolidated, chunks=None, decode_cf=False)
-    numbers = {str(name): "bbflow_operator" not in array.attrs for name, array in raw.variables.items()}
+    # The time of a maximum is drawn as a number.
+    dates = {str(name): False if "bbflow_operator" in array.attrs else DATES for name, array in raw.variables.items()}
     try:
-        dataset: xr.Dataset = xr.decode_cf(raw, decode_times=numbers)  # the time of a maximum is drawn as a number
+        dataset: xr.Dataset = xr.decode_cf(raw, decode_times=dates)
     except ValueError:  # times in units or a calendar that can't be decoded
         dataset = xr.decode_cf(raw, decode_times=False)
     return dataset
@@ -93,6 +95,7 @@ def _read(path: Path, dataset: xr.Dataset) -> DrawnResults:
             statistics.append(_statistic(dataset, str(name)))
         except Exception as error:  # one broken chunk must not cost the other variables
             notes.append(f"{name} can't be read and is left out: {_line(error)}.")
+    notes += [f"{_line(text)}." for text in dataset.attrs.get("bbflow_left_out", ())]
     if not statistics:
         notes.append("results.zarr holds no statistics yet.")
     return DrawnResults(

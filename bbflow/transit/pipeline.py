@@ -318,11 +318,12 @@ class Pipeline:
         """Give the calendar as the first step tells it; without any step, as the first one has told it."""
         file = self._config.output / FIELDS_DIRECTORY / CLOCK_FILE
         if not parts and file.exists():
-            return Clock(*msgpack.unpackb(file.read_bytes()))
+            units, calendar, missing = msgpack.unpackb(file.read_bytes())
+            return Clock(units, calendar, tuple(missing))
         clock = make_clock(self._config, self._attributes, told_by(parts, self._config.time.variable))
         if parts:
             file.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(file, msgpack.packb([clock.units, clock.calendar]))
+            write_whole(file, msgpack.packb([clock.units, clock.calendar, clock.missing]))
         times, in_chain = StepTimes(self._config.time, clock), self._fold.folding.in_chain
         if self._drain is not None:
             self._drain.time_of = lambda number, parts: times.find(in_chain(number), parts)
@@ -345,7 +346,7 @@ class Pipeline:
     def _finish(self) -> Outcome:
         folding, publishing = self._fold.folding, self._fold.publishing
         timeline = folding.timeline
-        complete = self._view.status == "closed" and self._folds and not folding.losses
+        complete = self._view.status == "closed" and self._folds and not folding.losses and folding.has_all
         status = "complete" if complete else "incomplete"
         discarded = len(self._view.discarded)
         if publishing.results is not None:
@@ -356,6 +357,8 @@ class Pipeline:
             counted: dict[str, Any] = {"bbflow_late_steps": timeline.late, "bbflow_missing_steps": timeline.missing}
             if folding.losses:
                 counted["bbflow_lost"] = folding.losses.described
+            if folding.left_out:
+                counted["bbflow_left_out"] = folding.left_out
             counted["bbflow_last_step"] = folding.cursor
             publishing.results.commit(bbflow_status=status, **counted)
             if self._config.netcdf:
@@ -367,7 +370,7 @@ class Pipeline:
         steps = folding.cursor + 1 - discarded - folding.late
         waited_s = self._consumers.waited_s()
         self._log.add("end", status=status, waited_s=waited_s, discarded=discarded, steps=steps, ended_s=time.time())
-        errors = (*dict.fromkeys(folding.errors.values()), *folding.losses.described)
+        errors = (*dict.fromkeys(folding.errors.values()), *folding.losses.described, *folding.left_out)
         outcome = Outcome(complete, steps, discarded, folding.late, folding.missing, errors)
         if self._folds:
             # If it dies before all nodes have forgotten the stream, the next one sees that there is nothing left to do.

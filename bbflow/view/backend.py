@@ -13,6 +13,7 @@ from xarray.core import indexing
 
 from bbflow.cf import OWN, STEP, StreamAttributes
 from bbflow.errors import StreamError, nearest
+from bbflow.operators.windows.calendars import dated
 from bbflow.view.layout import Field, Series, by_dimension, lay_out
 from bbflow.view.opening import Opening, stream_names
 from bbflow.view.source import Source
@@ -146,7 +147,10 @@ def dataset_of(opening: Opening, source: Source, stream: str, time: str, dropped
     }
     for name, item in found.items():
         own = attributes.of(name)
-        if isinstance(item, Series):
+        if name == axis and isinstance(item, Series) and item.values.dtype.kind in "iuf":
+            times = dated(item.values.tolist(), own, attributes.encoding(name).missing)
+            variables[name] = xr.Variable((axis,), times if np.isnan(times).any() else item.values, own)
+        elif isinstance(item, Series):
             fill = {} if item.fill is None or item.values.dtype.kind not in "iuf" else {"_FillValue": item.fill}
             variables[name] = xr.Variable((axis, *item.dims), item.values, own | fill)
         elif item.dims == (name,):

@@ -6,7 +6,7 @@ from functools import lru_cache
 from bbflow.cf import StreamAttributes
 from bbflow.config import TimeConfig
 from bbflow.errors import ConfigError, nearest
-from bbflow.operators.windows.calendars import SECONDS_SINCE, Clock
+from bbflow.operators.windows.calendars import SECONDS_SINCE, SINCE, Clock
 from bbflow.operators.windows.date_texts import read_date
 from bbflow.records import Layout, Step, ToldTime
 
@@ -116,14 +116,17 @@ def clock_of(time: TimeConfig, attributes: StreamAttributes, told: ToldTime | No
     Raises
     ------
     ConfigError
-        If units or calendar are unknown.
+        If units or calendar are unknown, or times are packed.
     """
-    own = attributes.of(time.attribute or time.variable)
-    units, calendar = time.units or own.get("units"), time.calendar or own.get("calendar", "standard")
+    name = time.attribute or time.variable
+    own, encoding = attributes.of(name), attributes.encoding(name)
+    units, calendar = time.units or own.get("units"), str(time.calendar or own.get("calendar", "standard"))
     if time.start is not None or (told is not None and isinstance(told.value, str)):
-        is_axis = time.units is not None or " since " in str(units)
-        return Clock(str(units) if is_axis else SECONDS_SINCE, calendar)
-    return None if units is None else Clock(units, calendar)
+        is_axis = time.units is not None or SINCE.fullmatch(str(units)) is not None
+        return Clock.of(str(units) if is_axis else SECONDS_SINCE, calendar)
+    if units is not None and encoding.is_packed:
+        raise ConfigError(f"{name} is packed by scale_factor or add_offset: let the program write plain times")
+    return None if units is None else Clock.of(str(units), calendar, encoding.missing)
 
 
 def told_by(parts: Parts, variable: str) -> ToldTime | None:

@@ -69,10 +69,10 @@ def evaluate(means, values):
     return np.stack([statistic(operator, days[steps]) for steps in outer.values()])
 
 
-def write(path, values, units):
+def write(path, values, units, times=TIMES):
     place = {"lat": ("lat", [0.0], {"units": "degrees_north"}),
              "lon": ("lon", np.arange(POINTS) * 1.0, {"units": "degrees_east"})}  # fmt: skip
-    time = ("time", TIMES, {"units": CLOCK.units, "calendar": CLOCK.calendar, "standard_name": "time"})
+    time = ("time", times, {"units": CLOCK.units, "calendar": CLOCK.calendar, "standard_name": "time"})
     field = (("time", "lat", "lon"), values.reshape(-1, 1, POINTS), {"units": units})
     xr.Dataset({"v": field}, {"time": time, **place}).to_netcdf(path, engine="scipy")
 
@@ -200,3 +200,73 @@ def test_every_name_means_a_diagnostic(name):
     (diagnostic,) = parse_diagnostics({"tas": operators}, ["month"]).values()
     assert len(diagnostic.operators) >= 1
     assert len(diagnostic.windows) == 1
+
+
+def longest(met):
+    """Longest run of days along the first axis."""
+    best = run = np.zeros(met.shape[1:], int)
+    for day in met:
+        run = np.where(day, run + 1, 0)
+        best = np.maximum(best, run)
+    return best
+
+
+def five_days(rain):
+    return np.stack([rain[at : at + 5].sum(axis=0) for at in range(len(rain) - 4)])
+
+
+def largest(days):
+    return np.nanmax(days, axis=0)
+
+
+def smallest(days):
+    return np.nanmin(days, axis=0)
+
+
+LAND, SEA, DRY, PARTLY, EVEN = range(5)
+"""Points of a daily field: ordinary, without any value, below every threshold, with gaps, and at 1 mm each day."""
+DEFINITIONS = {
+    "TXx": (largest, None), "TNx": (largest, None), "TXn": (smallest, None), "TNn": (smallest, None),
+    "SU": (lambda x: (x > 298.15).sum(0), "eca_su"), "FD": (lambda x: (x < 273.15).sum(0), "eca_fd"),
+    "TR": (lambda x: (x > 293.15).sum(0), "eca_tr"), "ID": (lambda x: (x < 273.15).sum(0), "eca_id"),
+    "Rx1day": (largest, "eca_rx1day"), "Rx5day": (lambda x: largest(five_days(x)), None),
+    "R1mm": (lambda x: (x >= 1).sum(0), "eca_r1mm"), "R10mm": (lambda x: (x >= 10).sum(0), "eca_r10mm"),
+    "R20mm": (lambda x: (x >= 20).sum(0), "eca_r20mm"), "CDD": (lambda x: longest(x < 1), "eca_cdd"),
+    "CWD": (lambda x: longest(x >= 1), "eca_cwd"),
+    "PRCPTOT": (lambda x: np.nansum(np.where(x >= 1, x, 0), axis=0), None),
+    "SDII": (lambda x: np.nanmean(np.where(x >= 1, x, np.nan), axis=0), "eca_sdii"),
+}  # fmt: skip
+"""What the ETCCDI defines, of one year; and the name in CDO, where that has the same input."""
+
+
+@pytest.mark.filterwarnings("ignore:All-NaN", "ignore:Mean of empty slice", "ignore:invalid value")
+def test_every_index_is_missing_over_the_sea_and_counts_what_there_is_elsewhere(tmp_path):
+    assert {*INDICES} == {*DEFINITIONS}
+    random = np.random.default_rng(8)
+    warm = 283 + 15 * np.sin(2 * np.pi * np.arange(DAYS) / 365)[:, None] + random.normal(0, 5, (DAYS, POINTS))
+    wet = np.where(random.random((DAYS, POINTS)) < 0.4, random.exponential(12, (DAYS, POINTS)), 0.0)
+    warm[:, DRY], wet[:, DRY], wet[:, EVEN] = 280.0, 0.5, 1.0
+    for field in (warm, wet):
+        field[:, SEA], field[100:160, PARTLY] = np.nan, np.nan
+    year = slice(88, 88 + 365)  # 2000
+    for name, (define, theirs) in DEFINITIONS.items():
+        field, units = (warm, "K") if INDICES[name].day != "rain" else (wet, "mm/day")
+        ours = evaluate({name: {"units": units}}, np.repeat(field, STEPS_A_DAY, axis=0))
+        own = field[year] if name != "Rx5day" else field[year.start - 4 : year.stop]
+        expected = np.where(np.isnan(field[year]).all(axis=0), np.nan, define(own))
+        np.testing.assert_allclose(ours[1], expected, rtol=1e-9, err_msg=name)
+        assert np.isnan(ours[1][SEA]), name
+        assert np.isnan(ours[1][DRY]) == (name == "SDII"), name
+        if theirs and shutil.which("cdo"):
+            write(tmp_path / "in.nc", field[year], "K" if units == "K" else "mm", np.arange(365.0))
+            found = cdo(f"{theirs} {tmp_path / 'in.nc'}", tmp_path / "out.nc")[0]
+            np.testing.assert_allclose(ours[1], found, rtol=1e-6, err_msg=theirs)
+
+
+def test_an_index_may_need_a_number_of_days():
+    values = np.full((len(TIMES), POINTS), 300.0)
+    values[STEPS_A_DAY * 100 : STEPS_A_DAY * 110, 1] = np.nan
+    (first, whole, _) = evaluate({"SU": {"min_count": 360}}, values)
+    assert np.isnan(first).all()  # 88 days of 1999
+    assert whole[0] == 365
+    assert np.isnan(whole[1])

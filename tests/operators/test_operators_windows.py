@@ -64,6 +64,8 @@ def test_every_calendar_gives_numbers_back(calendar):
         ("days", "standard", "no reference date"),
         ("days since yesterday", "standard", "can't be read"),
         ("days since 2000-02-30", "noleap", "can't be read"),
+        ("days since 2000-01-01", "none", "has no dates: set time: calendar"),
+        ("months since 2000-01-01", "standard", "months differ in length there; let the program write days or hours"),
     ],
 )
 def test_a_wrong_time_axis_is_named(units, calendar, message):

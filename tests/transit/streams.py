@@ -111,6 +111,13 @@ def analyse(folder, config, *, ranks=1, nodes=1, capacity="64MiB", modules=None)
 
     Modules is a directory with users' operators.
     """
+    outcome, results = analysed(folder, config, ranks=ranks, nodes=nodes, capacity=capacity, modules=modules)
+    assert outcome.complete
+    return results
+
+
+def analysed(folder, config, *, ranks=1, nodes=1, capacity="64MiB", modules=None):
+    """Do the same with a stream that need not be complete; gives the outcome too."""
     if modules is not None:
         look_in(str(modules))
     config = {"stream": "fields", "output": str(folder / "out"), "workers": {"processes": 0, "threads": 1}} | config
@@ -120,6 +127,5 @@ def analyse(folder, config, *, ranks=1, nodes=1, capacity="64MiB", modules=None)
         with writing(folder, burst_buffer.contact, ranks):
             outcome = analysis.wait(300)
     assert outcome is not None
-    assert outcome.complete
     with open_results(folder / "out" / "results.zarr") as results:
-        return results.load()
+        return outcome, results.load()

@@ -2,12 +2,12 @@
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bbflow.errors import ConfigError
-from bbflow.operators.windows.calendars import CALENDARS, STEP_CLOCK, UNITS, Clock
+from bbflow.operators.windows.calendars import CALENDARS, STEP_CLOCK, UNITS, Clock, dated
 from bbflow.transit.folding.dates import StepDates
 
 CLOCKS = st.one_of(
@@ -32,9 +32,18 @@ def test_a_date_is_that_of_its_step_whatever_comes_next(times, count):
         assert dates.of(time, clock, ahead) == clock.date(time)
 
 
-def test_a_time_that_has_no_date_is_an_error_when_its_turn_comes():
-    clock, dates = Clock("hours since 2000-01-01", "noleap"), StepDates()
-    assert dates.of(1.0, clock, [2.0, 1e300]) == clock.date(1.0)
-    assert dates.of(2.0, clock, [1e300]) == clock.date(2.0)
-    with pytest.raises(ConfigError, match="is no date"):
-        dates.of(1e300, clock, [])
+def test_a_time_that_stands_for_no_date_has_none_and_the_others_have_theirs():
+    clock, dates = Clock("hours since 2000-01-01", "noleap", (-999.0,)), StepDates()
+    times = [1.0, 2.0, 1e300, -999.0, math.nan, 9.969209968386869e36, 3.0]
+    found = [dates.of(time, clock, times[at + 1 :]) for at, time in enumerate(times)]
+    assert found == [clock.date(1.0), clock.date(2.0), None, None, None, None, clock.date(3.0)]
+    own = {"units": clock.units, "calendar": clock.calendar}
+    assert np.isfinite(dated(times, own, (-999.0,))).tolist() == [date is not None for date in found]
+    assert np.isfinite(dated([1.0, -999.0], own, (-999.0,))).tolist() == [True, False]
+    assert dated([], own).size == 0
+    assert dated([1e300], {}).tolist() == [1e300]
+
+
+@pytest.mark.parametrize("units", ["Days Since 2000-01-01", "days  since 2000-01-01", " DAYS since 2000-01-01 "])
+def test_units_may_be_spelt_in_any_case(units):
+    assert Clock.of(units, "standard") == Clock("days since 2000-01-01")

@@ -5,8 +5,13 @@ import numpy as np
 import pytest
 import streams
 import xarray as xr
+import yaml
 
-from bbflow.errors import ConfigError, StreamError
+from bbflow.errors import StreamError
+from bbflow.operators.windows import parse_window
+from bbflow.operators.windows.frequencies import EXAMPLES, GROUPS
+from bbflow.operators.windows.kinds import KINDS
+from bbflow.report.results import read_results
 
 UNITS = "hours since 2000-11-15"
 MONDAY = cftime.datetime(2000, 11, 13, calendar="standard")
@@ -178,14 +183,16 @@ def test_a_week_belongs_to_the_month_in_which_it_ends(fast):
     assert_same(results["weekly_month_count"], weekly.count())
 
 
-NOT_A_TIME = [np.nan, 0.0, np.inf, 24.0]
+NOT_A_TIME = [np.nan, 0.0, np.inf, 9.969209968386869e36, 24.0, -999.0, 1e20]
+"""Besides NaN and infinity fill values: netCDF's, one that the stream names, and one that models like."""
 LATE = [0.0, 24.0, 48.0, 48.0, 12.0, 72.0, 144.0, 100.0, 168.0]
+SKIP = {"time": {"late": "skip"}}
 
 
 def test_late_steps_are_left_out_and_gaps_are_counted(tmp_path):
     values = {"tas": np.arange(9.0)[:, None, None] * np.ones((9, 2, 3))}
     streams.store(tmp_path, values, LATE, attributes("noleap"))
-    results = streams.analyse(tmp_path, {"operators": {"tas": ["mean", "count"]}, "windows": ["run"]})
+    results = streams.analyse(tmp_path, {"operators": {"tas": ["mean", "count"]}, "windows": ["run"]} | SKIP)
     assert results["tas_run_count"].values.tolist() == [[[6] * 3] * 2]
     assert results["tas_run_mean"].values.ravel().tolist() == [np.mean([0, 1, 2, 5, 6, 8])] * 6
     assert results["steps_run"].values.tolist() == [6]
@@ -193,19 +200,37 @@ def test_late_steps_are_left_out_and_gaps_are_counted(tmp_path):
     assert (results.attrs["bbflow_late_steps"], results.attrs["bbflow_missing_steps"]) == (3, 2)
 
 
-def test_a_step_without_a_number_for_its_time_is_left_out(tmp_path):
-    streams.store(
-        tmp_path, {"tas": np.arange(4.0)[:, None, None] * np.ones((4, 2, 3))}, NOT_A_TIME, attributes("noleap")
-    )
-    results = streams.analyse(tmp_path, {"operators": {"tas": ["mean"]}, "windows": ["run"]})
-    assert results["tas_run_mean"].values.ravel().tolist() == [2.0] * 6
-    assert results.attrs["bbflow_late_steps"] == 2
+@pytest.mark.parametrize("late", ["incomplete", "skip"])
+def test_a_step_whose_time_is_no_date_is_left_out_and_said(tmp_path, late):
+    steps = len(NOT_A_TIME)
+    values = {"tas": np.arange(float(steps))[:, None, None] * np.ones((steps, 2, 3))}
+    streams.store(tmp_path, values, NOT_A_TIME, attributes("standard") | {"time/_FillValue": -999.0})
+    config = {"operators": {"tas": ["mean"]}, "windows": ["run"], "time": {"late": late}, "raw": {"variables": ["tas"]}}
+    outcome, results = streams.analysed(tmp_path, config)
+    assert results["tas_run_mean"].values.ravel().tolist() == [2.5] * 6
+    assert (outcome.steps, outcome.late, outcome.complete) == (2, 5, late == "skip")
+    assert results.attrs["bbflow_status"] == ("complete" if late == "skip" else "incomplete")
+    (said,) = outcome.errors
+    assert "5 of 7 steps were left out" in said
+    assert "the first is step 0, whose time nan is no date" in said
+    assert ("let the program write" in said) is (late == "incomplete")
+    assert results.attrs["bbflow_left_out"] == [said]
+    with xr.open_zarr(tmp_path / "out" / "raw.zarr") as raw:
+        assert raw.tas[:, 0, 0].values.tolist() == list(range(steps))
 
 
-def test_a_time_that_is_no_date_is_an_error(tmp_path):
-    streams.store(tmp_path, {"tas": np.zeros((2, 2, 3))}, [0.0, 9.97e36], attributes("noleap"))
-    with pytest.raises(ConfigError, match=r"9.97e\+36 hours since .* is no date"):
-        streams.analyse(tmp_path, {"operators": {"tas": ["mean"]}})
+def test_one_date_that_is_far_ahead_makes_the_results_incomplete(tmp_path):
+    times = np.arange(40.0)
+    times[10] = 2921938.0  # 9999-12-31
+    values = {"tas": np.arange(40.0)[:, None, None] * np.ones((40, 2, 3))}
+    streams.store(tmp_path, values, times, {"time/units": "Days Since 2000-01-01", "time/calendar": "Standard"})
+    outcome, results = streams.analysed(tmp_path, {"operators": {"tas": ["count"]}, "windows": ["month"]})
+    assert results["tas_month_count"].values[:, 0, 0].tolist() == [10, 1]
+    assert [str(time)[:4] for time in results.time_month.values] == ["2000", "9999"]
+    assert not outcome.complete
+    assert "29 of 40 steps were left out" in outcome.errors[0]
+    assert "step 11, whose time 11 follows 2.92194e+06" in outcome.errors[0]
+    assert "29 of 40 steps" in read_results(tmp_path / "out" / "results.zarr").notes[0]
 
 
 def test_a_late_step_may_be_an_error(tmp_path):
@@ -214,3 +239,26 @@ def test_a_late_step_may_be_an_error(tmp_path):
     config = {"operators": {"tas": ["mean"]}, "windows": ["run"], "time": {"late": "error"}}
     with pytest.raises(StreamError, match="step 3 has the time 48, which isn't later"):
         streams.analyse(tmp_path, config)
+
+
+def test_every_window_that_can_be_named_runs(tmp_path):
+    """Those of xarray's groupby give what xarray gives."""
+    times = 24.0 * np.array(
+        [*range(8), *range(8, 430, 13)]
+    )  # the first for running windows, the others for climatologies
+    values = np.random.default_rng(3).normal(size=(len(times), 3))
+    streams.store(tmp_path, {"v": values}, times, {"time/units": UNITS})
+    own = [yaml.safe_load(kind.example or kind.name) for kind in KINDS.values()]
+    familiar = [{"groupby": name} for name in GROUPS] + [{"resample": name} for name in EXAMPLES]
+    windows = {parse_window(item).name: item for item in own + familiar}
+    operators = {"v": {"operators": ["mean", "count"], "windows": list(windows.values())}}
+    results = streams.analyse(tmp_path, {"operators": operators})
+    assert {name.removeprefix("v_").removesuffix("_mean") for name in results if name.endswith("_mean")} == {*windows}
+    of_parts = [name for name in windows if "running" not in name and "season_" not in name]
+    assert {int(results[f"v_{name}_count"][:, 0].sum()) for name in of_parts} == {len(times)}
+    dates = cftime.num2date(times, UNITS, "standard")
+    whole = xr.DataArray(values, {"time": dates}, ("time", "x"), name="v")
+    for key in GROUPS:
+        theirs = whole.groupby(key).mean()
+        ours = results[f"v_{parse_window({'groupby': key}).name}_mean"]
+        np.testing.assert_allclose(np.sort(ours.values, axis=0), np.sort(theirs.values, axis=0), rtol=1e-9, err_msg=key)

@@ -2,7 +2,8 @@
 
 Definitions: Zhang et al. (2011), WIREs Climate Change 2, table 1; http://etccdi.pacificclimate.org/list_27_indices.shtml.
 Each day's extreme temperature, or amount of rain, is the step of the outer statistic. Spells (CDD, CWD) begin anew
-with each span of the window, and the five days of Rx5day belong to the span that their last day is in.
+with each span of the window, and the five days of Rx5day belong to the span that their last day is in. Days that are
+missing are left out, as in CDO; where all are, as over the sea, so is the index.
 """
 
 from collections.abc import Iterator, Mapping
@@ -84,11 +85,15 @@ SAME_IN_CDO: Mapping[str, str] = {
 """CDO's names after eca_ (over all steps) and etccdi_ (of each year)."""
 DEFAULT_UNITS = {"max": "K", "min": "K", "rain": "kg m-2 s-1"}
 """The CF conventions' canonical ones of air_temperature and precipitation_flux."""
-PARAMETERS = ("threshold", "units", "window", "name")
+PARAMETERS = ("threshold", "units", "window", "name", "min_count")
 
 
 def index_meaning(
-    index: ClimateIndex, units: str | None = None, window: Any = "year", name: str | None = None
+    index: ClimateIndex,
+    units: str | None = None,
+    window: Any = "year",
+    name: str | None = None,
+    min_count: int | None = None,
 ) -> Meaning:
     """Give an index in the terms of a diagnostic.
 
@@ -102,6 +107,8 @@ def index_meaning(
         Over which the days are counted.
     name
         What the result is called; by default as the index.
+    min_count
+        Points with fewer valid days are missing (SDII: with fewer wet ones); by default those without any.
 
     Raises
     ------
@@ -111,17 +118,21 @@ def index_meaning(
     matters = index.day == "rain" or index.limit is not None
     taken = DEFAULT_UNITS[index.day] if units is None and matters else None
     units = units or DEFAULT_UNITS[index.day]
-    called = {"name": name or index.name}
+    least = 1 if min_count is None and index.limit is not None else min_count  # extremes, sums and means have it so
+    called: dict[str, Any] = {"name": name or index.name} | ({} if least is None else {"min_count": least})
     if index.day != "rain":
         zero = _known(units, TEMPERATURES)
         limits = _limits(index, zero)
         return Meaning({index.statistic: called | limits}, window, each=_each("day", index.day), units=taken)
     factor = _known(units, {**RATES, **AMOUNTS})
-    per_day = "mean" if units in RATES else "sum"
-    inner = "day" if index.days == 1 else {"running": {"days": index.days}}
+    per_day: Any = "mean" if units in RATES else "sum"
+    inner: Any = "day"
+    if index.days > 1:  # what is missing of some days can't be made good by the others, as it can in one day
+        inner, per_day = {"running": {"days": index.days}}, {per_day: {"skipna": False}}
     factor *= index.days if units in RATES else 1
     rain = "value" if factor == 1 else f"value * {factor!r}"
-    then = rain if index.wet is None else f"where({rain} >= {index.wet!r}, {rain}, nan)"
+    dry = "0" if index.statistic == "sum" else "nan"  # a year without a wet day has no rain, but no mean of wet days
+    then = rain if index.wet is None else f"where({rain} >= {index.wet!r}, {rain}, {dry})"
     return Meaning(
         {index.statistic: called | _limits(index, 0.0)},
         window,
@@ -139,7 +150,7 @@ def _limits(index: ClimateIndex, zero: float) -> dict[str, Any]:
     return limit | ({"inclusive": True} if index.inclusive else {})
 
 
-def _each(window: Any, operator: str) -> dict[str, Any]:
+def _each(window: Any, operator: Any) -> dict[str, Any]:
     return {"window": window, "operator": operator}
 
 

@@ -1,13 +1,17 @@
 """Calendars: numbers on a time axis and the dates that they stand for."""
 
+import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
 
 import cftime  # type: ignore[import-untyped]
 import numpy as np
 
 from bbflow.errors import ConfigError, nearest
+from bbflow.operators.family import Array
 
 CALENDARS = (
     "standard",
@@ -32,6 +36,9 @@ UNIT_SECONDS = {
 """Seconds of the units of time, as cftime knows them."""
 SECONDS_SINCE = "seconds since 1970-01-01 00:00:00"
 """Units of times that are told as dates: whole seconds are exact, as fractions of days aren't."""
+UNEVEN = ("months", "month", "years", "year", "common_years", "common_year")
+"""Units that are of one length in some calendars only."""
+SINCE = re.compile(r"\s*(\S+)\s+since\s+(.*?)\s*", re.IGNORECASE)
 NONE = "none"
 """The calendar of a clock without dates."""
 
@@ -44,30 +51,43 @@ class Clock:
     """Such as 'days since 2000-01-01'."""
     calendar: str = "standard"
     """One of `CALENDARS`, or `NONE`."""
+    missing: tuple[float, ...] = field(default=(), compare=False)
+    """Numbers that stand for no time: fill values of the stream's time."""
 
     def __post_init__(self) -> None:
         if self.by_steps:
             return
+        if self.calendar.lower() == NONE:
+            raise ConfigError(
+                f"the calendar {self.calendar!r} has no dates: set time: calendar, such as standard, or count steps "
+                "with time: steps"
+            )
         if self.calendar.lower() not in CALENDARS:
             raise ConfigError(f"unknown calendar {self.calendar!r}; {nearest(self.calendar.lower(), CALENDARS)}")
-        unit, since, _ = self.units.strip().partition(" since ")
-        if not since:
-            raise ConfigError(
-                f"time units {self.units!r} name no reference date; write '<unit> since <date>', such as "
-                "'days since 2000-01-01'"
-            )
+        unit = _unit(self.units)
         try:
             self.date(0.0)
-        except ValueError as error:
-            hint = "" if unit.lower() in UNITS else f"; {nearest(unit.lower(), UNITS)}"
+        except (ConfigError, ValueError) as error:
             raise ConfigError(
-                f"time units {self.units!r} can't be read in the calendar {self.calendar!r}: {error}{hint}"
+                f"time units {self.units!r} can't be read in the calendar {self.calendar!r}: {_why(unit, error)}"
             ) from None
+
+    @classmethod
+    def of(cls, units: str, calendar: str, missing: tuple[float, ...] = ()) -> "Clock":
+        """Read an axis as people write it: 'Days Since 2000-01-01' is what cftime and UDUNITS take it for.
+
+        Raises
+        ------
+        ConfigError
+            If it is none.
+        """
+        found = SINCE.fullmatch(units)
+        return cls(f"{found[1].lower()} since {found[2]}" if found else units, calendar, missing)
 
     @property
     def by_steps(self) -> bool:
         """Whether it counts steps, since these have no time."""
-        return self.calendar == NONE
+        return (self.units, self.calendar) == ("1", NONE)
 
     @property
     def attributes(self) -> dict[str, str]:
@@ -92,6 +112,15 @@ class Clock:
         except OverflowError:
             raise ConfigError(f"{value:g} {self.units} is no date: let the program write each step's time") from None
 
+    def find_date(self, value: float) -> cftime.datetime | None:
+        """Give the date that a number stands for; None if it is missing, or 290,000 years away, as fill values are."""
+        if not math.isfinite(value) or value in self.missing:
+            return None
+        try:
+            return self.date(value)
+        except (ConfigError, ValueError):
+            return None
+
     def dates(self, values: Sequence[float]) -> list[cftime.datetime]:
         """Give the dates of finite numbers; a hundred take hardly longer than two."""
         return list(cftime.num2date(np.array(values, "f8"), *self._reckoning))
@@ -103,6 +132,52 @@ class Clock:
     @property
     def _reckoning(self) -> tuple[str, str]:
         return ("seconds since 1-1-1", "360_day") if self.by_steps else (self.units, self.calendar)
+
+
+def dated(times: Sequence[float], attributes: Mapping[str, Any], missing: tuple[float, ...] = ()) -> Array:
+    """Give times with NaN for those that stand for no date: readers can't open an axis that has such a number.
+
+    Parameters
+    ----------
+    times
+        In the stream's units.
+    attributes
+        The CF attributes of the axis; without units that can be read all times stay as they are.
+    missing
+        Numbers that stand for no time.
+
+    Returns
+    -------
+    numpy.ndarray
+        float64 of the same length.
+    """
+    values = np.array(times, "f8")
+    with suppress(ConfigError):
+        clock = Clock.of(str(attributes.get("units", "")), str(attributes.get("calendar", "standard")), missing)
+        try:
+            clock.dates(values[np.isfinite(values)].tolist())
+            unknown = np.isin(values, missing)
+        except (OverflowError, ValueError):
+            unknown = np.array([clock.find_date(value) is None for value in values.tolist()])
+        values[unknown] = np.nan
+    return values
+
+
+def _unit(units: str) -> str:
+    """Give the unit of '<unit> since <date>'."""
+    found = SINCE.fullmatch(units)
+    if found is None:
+        raise ConfigError(
+            f"time units {units!r} name no reference date; write '<unit> since <date>', such as 'days since 2000-01-01'"
+        )
+    return found[1].lower()
+
+
+def _why(unit: str, error: Exception) -> str:
+    """Say what is wrong with units that cftime doesn't take."""
+    if unit in UNEVEN:
+        return f"{unit} differ in length there; let the program write days or hours since a date"
+    return f"{error}{'' if unit in UNITS else f'; {nearest(unit, UNITS)}'}"
 
 
 STEP_CLOCK = Clock("1", NONE)

@@ -42,6 +42,8 @@ class Batch:
     """Where the blocks lie."""
     torn: tuple[int, ...] = ()
     """Steps that are left out since a node lost their time, or a part of them."""
+    untimely: tuple[str, ...] = ()
+    """Why steps are left out whose times can't be used."""
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -74,6 +76,8 @@ class OpenBatch:
     """Steps that are left out."""
     torn: list[int] = field(default_factory=list)
     """Those of them that a node lost, or a part of them."""
+    untimely: list[str] = field(default_factory=list)
+    """Why others of them are, whose times can't be used."""
     steps: list[int] = field(default_factory=list)
     """Numbers of those that are in it."""
     times: list[float] = field(default_factory=list)
@@ -109,4 +113,5 @@ class OpenBatch:
     def batch(self, offset: int) -> Batch:
         """Give what was gathered."""
         steps, times, laid, torn = tuple(self.steps), tuple(self.times), tuple(self.laid), tuple(self.torn)
-        return Batch(steps, times, self.keys, self.through, self.late, offset, laid, self.places, torn)
+        untimely = tuple(self.untimely)
+        return Batch(steps, times, self.keys, self.through, self.late, offset, laid, self.places, torn, untimely)

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import astuple, replace
 from itertools import islice
 from typing import Any
 
@@ -22,7 +22,7 @@ from bbflow.transit.folding.inherited import Before, Inherited, Origins
 from bbflow.transit.folding.inputs import Inputs
 from bbflow.transit.folding.kept import Kept
 from bbflow.transit.folding.lanes import Lanes, NodeLane
-from bbflow.transit.folding.losses import Losses
+from bbflow.transit.folding.losses import Losses, Untimely
 from bbflow.transit.folding.packing import Alike, Roster, unpack
 from bbflow.transit.folding.patterns import Pattern, Patterns, parts_of
 from bbflow.transit.folding.planning import FoldSite, Planning
@@ -78,6 +78,8 @@ class Folding:
         """The states that count."""
         self.losses = Losses()
         """What nodes that are gone have cost."""
+        self.untimely = Untimely()
+        """What times that can't be used have cost."""
         self.placements: Mapping[str, Placement] = {}
         """Diagnostic to where its field lies, of those that have a `space`."""
         diagnostics = config.diagnostics.values()
@@ -116,6 +118,28 @@ class Folding:
         return self.timeline.late - (self._before.late if self._before else 0)
 
     @property
+    def has_all(self) -> bool:
+        """Whether the results have all steps whose times can be used, or the configuration wants no others."""
+        return self._skips_late or not self._lacking.steps
+
+    @property
+    def left_out(self) -> list[str]:
+        """Say what was left out for its time."""
+        lacking = self._lacking
+        return [lacking.described(self.cursor + 1, wanted=self._skips_late)] if lacking.steps else []
+
+    @property
+    def _skips_late(self) -> bool:
+        return self.config.time.late == "skip"
+
+    @property
+    def _lacking(self) -> Untimely:
+        """What the results lack, which is all if nothing is later than the run before: times may have begun anew."""
+        if self._offset is None and self.late and not (self.untimely.steps or self.losses):
+            return Untimely(self.late, f"step 0, since the run before has later ones (up to {self.timeline.last:g})")
+        return self.untimely
+
+    @property
     def missing(self) -> int:
         """Steps that were expected in gaps of this run, or between it and the one before."""
         return self.timeline.missing - (self._before.missing if self._before else 0)
@@ -126,7 +150,7 @@ class Folding:
         Raises
         ------
         StreamError
-            If a step isn't later than the one before, and the configuration makes that an error.
+            If a step isn't later than the one before, or has no date, and the configuration makes that an error.
         ConfigError
             If a variable has blocks without a place in a global array, blocks overlap, or those of an expression's
             variables don't cover the same regions.
@@ -141,14 +165,14 @@ class Folding:
                 found.torn.append(number)
                 continue
             time = times.of(self.in_chain(number), parts)
-            if self.timeline.is_late(time, found.times[-1] if found.times else None):
-                self._refuse_late(number, time)
+            date = self._dates.of(time, clock, self._times(islice(numbers, at + 1, None), view, times))
+            if date is None or self.timeline.is_late(time, found.times[-1] if found.times else None):
                 found.leave_out(number)
+                found.untimely += self._refused(number, time, found, is_date=date is not None)
                 continue
             if self._offset is None:
                 self._offset = self._offset_from(number)
-            offset, ahead = self._offset, islice(numbers, at + 1, None)
-            date = self._dates.of(time, clock, self._times(ahead, view, times))
+            offset = self._offset
             keys = {window.name: window.key(date, number + offset) for window in windows}
             pattern = self._patterns.of(number, parts, whole=not self.losses or view.is_whole(number))
             if not found.fits(keys, pattern):
@@ -242,12 +266,18 @@ class Folding:
             states.setdefault(held.diagnostic, []).append(held)
         return Kept(self.config, states, self.origins, dict(self.errors), self.timeline, self.last_number)
 
-    def _refuse_late(self, number: int, time: float) -> None:
+    def _refused(self, number: int, time: float, found: OpenBatch, *, is_date: bool) -> list[str]:
+        """Say why a step is left out; nothing if a run that goes on from another one writes its last steps again."""
         if self.config.time.late == "error":
+            why = "isn't later than the step before" if is_date else "is no date"
             raise StreamError(
-                f"step {number} has the time {time:g}, which isn't later than the step before: let the simulation "
+                f"step {number} has the time {time:g}, which {why}: let the simulation "
                 "write ascending times, or set time: late: skip to leave such steps out"
             )
+        if is_date and self._offset is None:
+            return []
+        last = found.times[-1] if found.times else self.timeline.last
+        return [f"step {number}, whose time {time:g} {f'follows {last:g}' if is_date else 'is no date'}"]
 
     def works(self, batch: Batch, site: FoldSite) -> dict[NodeLane, tuple[LaneWork, tuple[FoldPlan, ...]]]:
         """Cut a batch into the work of each lane, with the plans that it is done by."""
@@ -338,6 +368,7 @@ class Folding:
             there = pattern.regions.items()
             self.losses.take(number, {key: [self._planning.region(shard) for shard in own] for key, own in there})
         self.losses.leave_out(batch.torn)
+        self.untimely = self.untimely.with_more(batch.untimely)
         self._rosters = {}
         self.timeline.take(batch.times, batch.keys, batch.late)
         self.last_number = max((*batch.numbers, self.last_number))
@@ -376,6 +407,7 @@ class Folding:
                 "timeline": self.timeline.to_wire(),
                 "errors": self.errors,
                 "numbers": [self._offset, self.last_number],
+                "untimely": astuple(self.untimely),
                 "lost": self.losses.to_wire(),
                 "settled": {key: [item.number, item.path] for key, item in self.origins.settled.items()},
             }
@@ -390,6 +422,7 @@ class Folding:
                 self.losses.restore(checkpoint["lost"])
                 self.errors.update(checkpoint["errors"])
                 self._offset, self.last_number = checkpoint["numbers"]
+                self.untimely = Untimely(*checkpoint["untimely"])
 
     def _restore_shards(self, checkpoint: Mapping[str, Any], rosters: Mapping[str, Roster]) -> None:
         """Take a node's shards, but for those that have gone into what was settled after its commit."""

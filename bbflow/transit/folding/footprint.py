@@ -19,7 +19,7 @@ from bbflow.units import format_bytes
 
 FILES = 2
 """A worker process writes each state into one of two files, in turn."""
-RECURRING = {"month": 12, "season": 4, "day": 31, "hour": 24}
+RECURRING = {"month": 12, "season": 4, "day": 31, "hour": 24, "dayofyr": 366}
 """How many values each part of a climatology's key has."""
 PAGE_BYTES = 4096
 

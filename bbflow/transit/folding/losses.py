@@ -36,6 +36,28 @@ class Loss:
         return f"{self.diagnostic}[{where}] lacks the steps from {self.after + 1} {last}: BB node {self.node} was lost"
 
 
+@dataclass(frozen=True, slots=True)
+class Untimely:
+    """Steps that the results lack since their times can't be used."""
+
+    steps: int = 0
+    """How many."""
+    first: str = ""
+    """The first one, and what is wrong with its time."""
+
+    def with_more(self, told: Sequence[str]) -> "Untimely":
+        """Count further ones, of which it is told what is wrong."""
+        return Untimely(self.steps + len(told), self.first or next(iter(told), ""))
+
+    def described(self, of: int, *, wanted: bool) -> str:
+        """Say so, of so many steps in all; whether the configuration wants it tells what to do."""
+        remedy = "" if wanted else ": let the program write ascending times, or set time: late: skip if this is right"
+        return (
+            f"{self.steps} of {of} steps were left out, since their times don't ascend or are no dates; the first is "
+            f"{self.first}{remedy}"
+        )
+
+
 class Losses:
     """Keeps what was lost, through checkpoints."""
 

@@ -3,7 +3,10 @@
 from pathlib import Path
 
 import xarray as xr
+from xarray.coders import CFDatetimeCoder
 
+DATES = CFDatetimeCoder(time_unit="us")
+"""Takes dates of all years: nanoseconds, xarray's default, end with 2262, and it warns of later ones."""
 STANDARD = ("standard", "gregorian", "proleptic_gregorian")
 """Calendars of which xarray has a value for a missing date."""
 
@@ -26,7 +29,8 @@ def decoded(raw: xr.Dataset) -> xr.Dataset:
     left = {
         name
         for name, array in raw.data_vars.items()
-        if "bbflow_operator" in array.attrs and array.attrs.get("calendar", STANDARD[0]) not in STANDARD
+        if "bbflow_operator" in array.attrs and str(array.attrs.get("calendar", STANDARD[0])).lower() not in STANDARD
     }
-    found: xr.Dataset = xr.decode_cf(raw, decode_times={str(name): name not in left for name in raw.variables})
+    dates = {str(name): False if name in left else DATES for name in raw.variables}
+    found: xr.Dataset = xr.decode_cf(raw, decode_times=dates)
     return found
