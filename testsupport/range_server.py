@@ -9,6 +9,7 @@ from email.utils import formatdate
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import unquote
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -26,7 +27,7 @@ class Handler(BaseHTTPRequestHandler):
         self.answer(body=True)
 
     def answer(self, body):
-        path = self.directory / self.path.lstrip("/").partition("?")[0]
+        path = self.directory / unquote(self.path.lstrip("/").partition("?")[0])
         if "forbidden" in self.path or not path.is_file():
             self.send_response(403 if "forbidden" in self.path else 404)
             self.send_header("Content-Length", "0")

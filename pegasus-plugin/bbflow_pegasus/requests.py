@@ -1,14 +1,13 @@
 """What Pegasus asks a transfer job for: the JSON list on its standard input."""
 
 import json
-import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from bbflow.errors import ConfigError
 from bbflow.staging.checksums import ALGORITHMS
+from bbflow_pegasus.urls import is_local, path_of, url_of
 
 SOURCES = ("file", "http", "https", "s3", "s3s")
 """Protocols that bbflow reads itself."""
@@ -21,7 +20,7 @@ class TransferPlace:
     """A file at a site."""
 
     url: str
-    """A path for local files, with its variables expanded; else as Pegasus wrote it."""
+    """A path for local files, with its variables expanded; decoded, but for HTTP."""
     site: str
     """Name of the site."""
     protocol: str
@@ -90,8 +89,9 @@ def request_of(entry: Mapping[str, Any], environment: Mapping[str, str]) -> Requ
     if entry.get("type") != "transfer" or entry.get("verify_checksum_remote"):
         return None
     try:
-        sources = [place_of(each, environment) for each in entry["src_urls"]]
-        targets = [place_of(each, environment) for each in entry["dest_urls"]]
+        lfn = str(entry.get("lfn", ""))
+        sources = [place_of(each, environment, lfn) for each in entry["src_urls"]]
+        targets = [place_of(each, environment, lfn) for each in entry["dest_urls"]]
     except (KeyError, TypeError, ValueError):
         raise ConfigError(f"an entry of the transfer list isn't as Pegasus writes it: {json.dumps(entry)}") from None
     if len(targets) != 1 or not sources or any("type" in each for each in (*entry["src_urls"], *entry["dest_urls"])):
@@ -100,7 +100,7 @@ def request_of(entry: Mapping[str, Any], environment: Mapping[str, str]) -> Requ
         return None
     attributes = entry.get("attributes", {})
     return Request(
-        lfn=str(entry.get("lfn", "")),
+        lfn=lfn,
         sources=tuple(sorted(sources, key=lambda place: -place.priority)),
         target=targets[0],
         size_bytes=_size(attributes.get("size")),
@@ -116,34 +116,12 @@ def _is_ours(sources: list[TransferPlace], target: TransferPlace) -> bool:
     return target.protocol == "file" or all(place.protocol == "file" for place in sources)
 
 
-def place_of(content: Mapping[str, Any], environment: Mapping[str, str]) -> TransferPlace:
-    """Read where a file is, as an entry says it."""
-    url, site = str(content["url"]), str(content["site_label"])
-    protocol, mark, _ = url.partition(":")
-    if mark and protocol != "file":
-        return TransferPlace(url, site, protocol, int(content.get("priority", 0)))
-    path = re.sub(r"^file:(//(localhost)?)?", "", url)
-    return TransferPlace(os.path.abspath(expand(path, environment)), site, "file", int(content.get("priority", 0)))
-
-
-def expand(path: str, environment: Mapping[str, str]) -> str:
-    """Put in the values of ``$VARIABLE`` and ``${VARIABLE}``.
-
-    Raises
-    ------
-    ConfigError
-        If one isn't set.
-    """
-
-    def value(match: re.Match[str]) -> str:
-        name = match.group(1) or match.group(2)
-        if name not in environment:
-            raise ConfigError(
-                f"{path}: the variable {name} isn't set where the transfer runs; set it in the site catalog"
-            )
-        return environment[name]
-
-    return re.sub(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))", value, path)
+def place_of(content: Mapping[str, Any], environment: Mapping[str, str], lfn: str = "") -> TransferPlace:
+    """Read where a file is, as an entry says it, whose logical name is `lfn` if it says that too."""
+    url, site, priority = str(content["url"]), str(content["site_label"]), int(content.get("priority", 0))
+    if is_local(url):
+        return TransferPlace(path_of(url, environment, lfn), site, "file", priority)
+    return TransferPlace(url_of(url, lfn), site, url.partition(":")[0], priority)
 
 
 def _size(text: object) -> int | None:

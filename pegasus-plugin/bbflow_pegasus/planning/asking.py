@@ -5,12 +5,13 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from urllib.parse import unquote, urlsplit
 
+from bbflow.errors import ConfigError
 from bbflow.staging.probes import Answers, Probes
 from bbflow_pegasus.credentials import SiteCredentials
 from bbflow_pegasus.planning.facts import PlanFacts
 from bbflow_pegasus.requests import SOURCES, TransferPlace
+from bbflow_pegasus.urls import is_local, path_of, url_of
 
 PATIENCE_S = 30.0
 """What hasn't been told by then stays unknown: a server that doesn't answer must not hold planning back."""
@@ -26,20 +27,22 @@ def with_sizes(facts: PlanFacts, environment: Mapping[str, str]) -> PlanFacts:
     environment
         Variables that name credentials.
     """
-    unknown = {source.url for source in facts.sources.values() if source.size_bytes is None}
-    local = {url for url in unknown if urlsplit(url).scheme in ("", "file")}
-    sizes = {url: _on_this_host(url) for url in local}
-    sizes |= _asked({url for url in unknown - local if _protocol(url) in SOURCES}, SiteCredentials(environment))
+    unknown = {name: source.url for name, source in facts.sources.items() if source.size_bytes is None}
+    sizes = {name: _on_this_host(url, name, environment) for name, url in unknown.items() if is_local(url)}
+    elsewhere = {name: url_of(url, name) for name, url in unknown.items() if _protocol(url) in SOURCES[1:]}
+    asked = _asked(set(elsewhere.values()), SiteCredentials(environment))
+    sizes |= {name: asked.get(url) for name, url in elsewhere.items()}
     sources = {
-        name: replace(each, size_bytes=sizes.get(each.url, each.size_bytes)) for name, each in facts.sources.items()
+        name: each if sizes.get(name) is None else replace(each, size_bytes=sizes[name])
+        for name, each in facts.sources.items()
     }
     return replace(facts, sources=sources)
 
 
-def _on_this_host(url: str) -> int | None:
+def _on_this_host(url: str, lfn: str, environment: Mapping[str, str]) -> int | None:
     try:
-        return os.stat(unquote(urlsplit(url).path)).st_size
-    except OSError:
+        return os.stat(path_of(url, environment, lfn)).st_size
+    except (OSError, ConfigError):  # a variable may be set where the transfer runs only
         return None
 
 

@@ -1,8 +1,10 @@
 """Which bytes lay on the burst buffer when: as it was, and as the plain plan would have had it. Pure."""
 
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
 
 from bbflow_pegasus.dag.planned import Planned
 from bbflow_pegasus.dag.transferlists import removed_url
@@ -98,7 +100,7 @@ def _came(planned: Planned, records: Records) -> dict[str, tuple[float, bool]]:
     for job_name, entries in planned.stage_ins.items():
         ran = records.jobs.get(job_name)
         for entry in entries if ran is not None else ():
-            arrived = [records.arrivals[url] for url in map(_local, _urls(entry)) if url in records.arrivals]
+            arrived = [records.arrivals[url] for url in _urls(entry) if url in records.arrivals]
             if arrived or (ran is not None and not ran.failed):
                 came[str(entry["lfn"])] = (arrived[0] if arrived else ran.ended_s if ran else 0.0, True)
     return came
@@ -117,10 +119,9 @@ def _removed(planned: Planned, jobs: Mapping[str, Ran]) -> dict[str, float]:
     return removed
 
 
-def _urls(entry: Mapping[str, object]) -> list[str]:
-    return [str(each["url"]) for each in entry["src_urls"]]  # type: ignore[attr-defined]
-
-
-def _local(url: str) -> str:
-    """Give a URL as the transfers note it: local files by their path."""
-    return str(Path(url.removeprefix("file://"))) if url.startswith("file://") else url
+def _urls(entry: Mapping[str, Any]) -> Iterator[str]:
+    """Go through the names by which transfers may have noted a file's sources: as they stand, and decoded."""
+    for each in entry["src_urls"]:
+        url = str(each["url"])
+        plain = os.path.normpath(url.removeprefix("file://")) if url.startswith("file://") else url
+        yield from (plain, unquote(plain))
