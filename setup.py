@@ -15,8 +15,13 @@ from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).parent.resolve()
 
-# library (as CMake names it) -> package that carries it
-LIBRARIES = {"bbflow_adios2": "bbflow_adios2", "bbflow_preload": "bbflow_adios2", "bbflow_fold": "bbflow.operators"}
+# library (as CMake names it) -> package that carries it; the engine's name goes on with the version of ADIOS2
+LIBRARIES = {
+    "bbflow_adios2": "bbflow_adios2",
+    "bbflow_engine": "bbflow_adios2",
+    "bbflow_preload": "bbflow_adios2",
+    "bbflow_fold": "bbflow.operators",
+}
 # the same of programs
 PROGRAMS = {"bbflow-mount": "bbflow.mount"}
 
@@ -62,11 +67,11 @@ class CMakeBuild(build_ext):
 
     def build_extension(self, ext):
         name = ext.name.rpartition(".")[2]
-        made = Path("bin", name) if name in PROGRAMS else Path("lib", f"lib{name}.so")
-        built = Path(self.build_temp).resolve() / made
-        target = Path(self.get_ext_fullpath(ext.name))
-        target.parent.mkdir(parents=True, exist_ok=True)
-        self.copy_file(str(built), str(target))
+        made = f"bin/{name}" if name in PROGRAMS else f"lib/lib{name}*.so"
+        folder = Path(self.get_ext_fullpath(ext.name)).parent
+        folder.mkdir(parents=True, exist_ok=True)
+        for built in Path(self.build_temp).resolve().glob(made):
+            self.copy_file(str(built), str(folder / built.name))
 
 
 @contextmanager

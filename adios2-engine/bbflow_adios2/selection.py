@@ -23,13 +23,17 @@ PARAMETERS = (
     "OpenTimeoutSecs",
     "NodeLossTimeoutSecs",
     "Pin",
+    "KeepOpen",
+    "ArrayOrder",
     "PluginName",
     "PluginLibrary",
     "verbose",
 )
 """What the engine knows; names don't depend on case."""
-SLIP = 0.75
-"""Names at least so much alike are one with a slip of the pen; others belong to other engines."""
+SLIP = 0.85
+"""Names at least so much alike are one with a slip of the pen; others are other engines', and count for nothing."""
+FEWEST_LETTERS = 4
+"""So many tell a name that is cut short."""
 NAME = "bbflow"
 
 
@@ -127,19 +131,21 @@ def _problems_of(item: Selection) -> list[str]:
 
 
 def unknown_parameters(names: Iterable[str]) -> list[str]:
-    """Say of each name that is no parameter of the engine which one may be meant."""
-    return [_unknown(name) for name in names if name.lower() not in _known()]
+    """Say of each name that is a parameter of the engine with a slip which one may be meant."""
+    unknown = ((name, _meant(name)) for name in names if name.lower() not in _known())
+    return [f"unknown parameter {name}: did you mean {meant}?" for name, meant in unknown if meant]
 
 
 def _known() -> set[str]:
     return {name.lower() for name in PARAMETERS}
 
 
-def _unknown(name: str) -> str:
+def _meant(name: str) -> str:
+    """Return the name that is misspelt or cut short; empty if it is another engine's."""
     close = difflib.get_close_matches(name.lower(), _known(), n=1, cutoff=SLIP)
-    for meant in (known for known in PARAMETERS if known.lower() in close):
-        return f"unknown parameter {name}: did you mean {meant}?"
-    return f"unknown parameter {name}: remove it, it is for another engine, such as BP5"
+    begun = name.lower() if len(name) >= FEWEST_LETTERS else None
+    cut = [known for known in _known() if begun and known.startswith(begun)]
+    return next((known for known in PARAMETERS if known.lower() in (*close, *cut)), "")
 
 
 def _fits(pattern: str, stream: str) -> bool:

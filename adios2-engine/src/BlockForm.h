@@ -2,6 +2,7 @@
 
 #include <adios2.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,7 @@ struct BlockForm
     }
 };
 
-/** What is known of a block when it is Put. */
+/** What is known of a block when it is Put, with dimensions as the program gives them. */
 template <class T>
 BlockForm FormOf(const adios2::Variable<T> &variable)
 {
@@ -32,6 +33,14 @@ BlockForm FormOf(const adios2::Variable<T> &variable)
     const size_t kind = static_cast<size_t>(variable.ShapeID());
     return {variable.Name(),  adios2::GetType<T>(), kinds[kind < 6 ? kind : 0],
             variable.Shape(), variable.Start(),     variable.Count()};
+}
+
+/** Turns round the order of its dimensions. */
+inline void Reverse(BlockForm &form)
+{
+    std::reverse(form.Shape.begin(), form.Shape.end());
+    std::reverse(form.Start.begin(), form.Start.end());
+    std::reverse(form.Count.begin(), form.Count.end());
 }
 
 } // end namespace bbflow

@@ -23,6 +23,9 @@ extern "C"
         const char *language;
         /** Whether arrays of the IO are column-major: 1, 0, or -1 if unknown. */
         int column_major;
+        /** Rank among those of the communicator that run on this host, of how many; 0 and 0 if
+         * unknown. */
+        size_t host_rank, host_size;
     };
 
     /** The preloaded library's one function for the engine, which looks it up by its name: null

@@ -91,6 +91,20 @@ Transport Way(const std::string &name, const std::string &text)
                            : Transport::Auto;
 }
 
+/** Negative is for ever, as other engines take it, whose parameter has the same name. */
+double Patience(const std::string &name, const std::string &text)
+{
+    return !text.empty() && text.front() == '-' && std::strtod(text.c_str(), nullptr) < 0
+               ? Largest
+               : Number(name, text);
+}
+
+std::optional<bool> Order(const std::string &name, const std::string &text)
+{
+    const std::string word = Choice(name, text, {"Auto", "RowMajor", "ColumnMajor"});
+    return word == "Auto" ? std::nullopt : std::optional<bool>(word == "ColumnMajor");
+}
+
 bool YesOrNo(const std::string &name, const std::string &text)
 {
     const std::string word =
@@ -141,12 +155,14 @@ const std::vector<std::pair<std::string, Setter>> Known = {
     set("Transport", Transport, Way(name, text))
     set("QueueFullPolicy", QueueFullPolicy, Choice(name, text, {"Block", "Discard", "Spill"}))
     set("SpillDirectory", SpillDirectory, std::filesystem::absolute(text).string())
-    set("OpenTimeoutSecs", OpenTimeoutSecs, Number(name, text))
+    set("OpenTimeoutSecs", OpenTimeoutSecs, Patience(name, text))
     set("NodeLossTimeoutSecs", NodeLossTimeoutSecs, Number(name, text))
     set("Pin", Pin, YesOrNo(name, text))
+    set("KeepOpen", KeepOpen, YesOrNo(name, text))
+    set("ArrayOrder", IsColumnMajor, Order(name, text))
 // clang-format on
 #undef set
-                                    {"PluginName", nullptr},
+                                            {"PluginName", nullptr},
     {"PluginLibrary", nullptr},
     {"verbose", nullptr}};
 
@@ -159,20 +175,39 @@ std::string Nearest(const std::string &unknown)
         ->first;
 }
 
-Setter SetterOf(const std::string &name)
+/** Which of our names is meant, with a slip of the pen or cut short; empty if it is none of ours.
+ */
+std::string Meant(const std::string &name)
+{
+    constexpr size_t fewest = 4; // letters that tell a name
+    const std::string nearest = Nearest(name);
+    if (3 * Distance(Lower(name), Lower(nearest)) <= nearest.size())
+    {
+        return nearest;
+    }
+    const auto begins = [&](const auto &known)
+    { return Lower(known.first).compare(0, name.size(), Lower(name)) == 0; };
+    const auto longer = std::find_if(Known.begin(), Known.end(), begins);
+    return name.size() >= fewest && longer != Known.end() ? longer->first : "";
+}
+
+/** Takes a parameter in; gives false if it is one of another engine. */
+bool Set(Parameters &parameters, const std::string &name, const std::string &text)
 {
     for (const auto &[known, setter] : Known)
     {
         if (Lower(known) == Lower(name))
         {
-            return setter;
+            setter == nullptr ? void() : setter(parameters, name, text);
+            return true;
         }
     }
-    const std::string nearest = Nearest(name);
-    const bool slip = 3 * Distance(Lower(name), Lower(nearest)) <= nearest.size();
-    throw std::invalid_argument("bbflow: unknown parameter " + name +
-                                (slip ? "; did you mean " + nearest + "?"
-                                      : ": remove it, it is for another engine, such as BP5"));
+    if (const std::string meant = Meant(name); !meant.empty())
+    {
+        throw std::invalid_argument("bbflow: unknown parameter " + name + "; did you mean " +
+                                    meant + "?");
+    }
+    return false;
 }
 
 void CheckTogether(const Parameters &parameters)
@@ -188,23 +223,38 @@ void CheckTogether(const Parameters &parameters)
         throw std::invalid_argument("bbflow: QueueFullPolicy=Spill needs a SpillDirectory: give a "
                                     "directory on the parallel file system");
     }
+    if (parameters.KeepOpen && parameters.Stream.find("{open}") != std::string::npos)
+    {
+        throw std::invalid_argument("bbflow: KeepOpen makes one stream of all Opens, but {open} in "
+                                    "Stream gives each one of its own: take one of them");
+    }
+}
+
+/** What the launcher counts on this host, if it counts the ranks that open. */
+std::optional<RankOf> HostPlace(const Parameters &parameters, const Opened &opened)
+{
+    const RankOf world = RankFromLauncher();
+    const RankOf &place = parameters.Place;
+    const bool isWorld = place.Rank == world.Rank && place.Writers == world.Writers;
+    return opened.OnHost || (opened.Place && !isWorld) ? opened.OnHost : LocalRankFromLauncher();
 }
 
 } // end empty namespace
 
 Parameters ReadParameters(const std::map<std::string, std::string> &given,
-                          const std::string &ioName)
+                          const std::string &ioName, const Opened &opened)
 {
     const char *contact = std::getenv("BBFLOW_CONTACT");
     Parameters parameters;
     parameters.Stream = ioName;
     parameters.Contact = contact == nullptr ? "" : contact;
-    parameters.Place = RankFromLauncher();
+    parameters.Place = opened.Place ? *opened.Place : RankFromLauncher();
+    parameters.OnHost = HostPlace(parameters, opened);
     for (const auto &[name, text] : given)
     {
-        if (const Setter setter = SetterOf(name))
+        if (!Set(parameters, name, text))
         {
-            setter(parameters, name, text);
+            parameters.Ignored.push_back(name);
         }
     }
     CheckTogether(parameters);

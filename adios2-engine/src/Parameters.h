@@ -2,9 +2,12 @@
 
 #include "Contact.h"
 #include "Launcher.h"
+#include "Opened.h"
 
 #include <map>
+#include <optional>
 #include <string>
+#include <vector>
 
 namespace bbflow
 {
@@ -16,6 +19,8 @@ struct Parameters
     std::string Stream;
     std::string Contact;
     RankOf Place;
+    /** The same among the ranks of this host; nothing if nobody knows. */
+    std::optional<RankOf> OnHost;
     size_t Groups = 1;
     /** 0: spread evenly. */
     size_t RanksPerNode = 0;
@@ -27,13 +32,21 @@ struct Parameters
     double NodeLossTimeoutSecs = 60.0;
     /** Readers hold every step until Close. */
     bool Pin = false;
+    /** Close ends a file, and the end of the program the stream. */
+    bool KeepOpen = false;
+    /** Whether the program's arrays are column-major; nothing to ask ADIOS2. */
+    std::optional<bool> IsColumnMajor;
+    /** Names that are not ours, and count for nothing. */
+    std::vector<std::string> Ignored;
 };
 
-/** Reads the parameters of an IO; their names don't depend on case.
+/** Reads the parameters of an IO; their names don't depend on case. Programs set those of other
+ * engines in their code: these are ignored, but none that looks like one of ours.
  *  @param given as adios2::IO::Parameters() has them
  *  @param ioName the stream's name where none is given
- *  @throws std::invalid_argument if a name is unknown or a value is wrong */
+ *  @param opened gives rank and size where no parameter does
+ *  @throws std::invalid_argument if a name is misspelt or a value is wrong */
 Parameters ReadParameters(const std::map<std::string, std::string> &given,
-                          const std::string &ioName);
+                          const std::string &ioName, const Opened &opened);
 
 } // end namespace bbflow

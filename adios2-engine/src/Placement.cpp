@@ -35,15 +35,14 @@ std::vector<size_t> NodesHere(const Contact &contact)
 
 RankOf LocalRank(const Parameters &parameters)
 {
-    const std::optional<RankOf> local = LocalRankFromLauncher();
-    if (!local || local->Rank > parameters.Place.Rank)
+    if (!parameters.OnHost || parameters.OnHost->Rank > parameters.Place.Rank)
     {
         throw std::runtime_error(
             "bbflow: '" + parameters.Contact +
-            "' has BB nodes on several hosts, but the launcher doesn't say how many ranks run on "
-            "this one (with srun give --ntasks-per-node): set RanksPerNode");
+            "' has BB nodes on several hosts, but nobody says how many ranks run on this one (with "
+            "srun give --ntasks-per-node): set RanksPerNode");
     }
-    return *local;
+    return *parameters.OnHost;
 }
 
 Rule RuleFor(const Contact &contact, const Parameters &parameters)

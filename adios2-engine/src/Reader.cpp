@@ -1,9 +1,9 @@
 #include "Reader.h"
 
 #include "IoAttributes.h"
-#include "SelectionOf.h"
 #include "StepReader.h"
 
+#include <algorithm>
 #include <stdexcept>
 
 namespace bbflow
@@ -15,9 +15,9 @@ namespace
 /** Attribute that tells how many elements the step's Gets found in no block. */
 constexpr const char *HolesName = "bbflow/holes";
 
-void CheckSteps(const adios2::core::Selection &selection, const std::string &name)
+void CheckSteps(const Selection &selection, const std::string &name)
 {
-    if (selection.GetStepStart() != 0 || selection.GetStepCount() != 1)
+    if (selection.StepStart != 0 || selection.StepCount != 1)
     {
         throw std::invalid_argument("bbflow: a step was selected for " + name +
                                     ", but a stream is read step by step: take BeginStep and "
@@ -25,11 +25,28 @@ void CheckSteps(const adios2::core::Selection &selection, const std::string &nam
     }
 }
 
+using Variables = std::map<std::string, StoredVariable>;
+
+/** As a program sees them whose arrays are column-major. */
+Variables Reversed(Variables variables)
+{
+    for (auto &[name, variable] : variables)
+    {
+        std::reverse(variable.Shape.begin(), variable.Shape.end());
+        for (StoredBlock &block : variable.Blocks)
+        {
+            std::reverse(block.Place.Start.begin(), block.Place.Start.end());
+            std::reverse(block.Place.Count.begin(), block.Place.Count.end());
+        }
+    }
+    return variables;
+}
+
 } // end empty namespace
 
-Reader::Reader(adios2::IO io, const std::string &name, const adios2::Mode mode,
-               const Parameters &parameters)
-: PluginEngineInterface(io, name, mode), m_Stream(parameters), m_Shown(io)
+Reader::Reader(const Program &program)
+: m_IO(program.Io), m_IsColumnMajor(program.IsColumnMajor), m_Stream(program.Parameters),
+  m_Shown(program.Io)
 {
 }
 
@@ -58,7 +75,11 @@ adios2::StepStatus Reader::BeginStep(const adios2::StepMode mode, const float ti
     }
     m_BlocksInfo.Clear();
     m_Contents = m_Stream.Contents(next.Step);
-    m_Shown.Show(m_Contents);
+    if (m_IsColumnMajor)
+    {
+        m_Reversed = Reversed(m_Contents);
+    }
+    m_Shown.Show(Contents());
     ShowAttributes(m_Stream.TakeAttributes(next.Step));
     ShowHoles(0);
     m_Step = next.Step;
@@ -91,7 +112,7 @@ void Reader::PerformGets()
     }
 }
 
-void Reader::DoClose(const int)
+void Reader::Close()
 {
     if (m_InStep)
     {
@@ -100,17 +121,17 @@ void Reader::DoClose(const int)
     m_Shown.Clear();
 }
 
-adios2::MinVarInfo *Reader::MinBlocksInfo(const std::string &name, const size_t) const
+adios2::MinVarInfo *Reader::MinBlocksInfo(const std::string &name) const
 {
-    const auto variable = m_Contents.find(name);
-    return variable == m_Contents.end()
+    const auto variable = Contents().find(name);
+    return variable == Contents().end()
                ? nullptr
                : m_BlocksInfo.Describe(variable->second, CurrentStep()).release();
 }
 
 template <class T>
-void Reader::Get(const adios2::Variable<T> &variable, T *values,
-                 const adios2::core::Selection &selection, const bool sync)
+void Reader::Get(const adios2::Variable<T> &variable, T *values, const Selection &selection,
+                 const bool sync)
 {
     const std::string name = variable.Name();
     const StoredVariable &stored = Find(name, adios2::GetType<T>());
@@ -123,10 +144,11 @@ void Reader::Get(const adios2::Variable<T> &variable, T *values,
     }
     if constexpr (!std::is_same_v<T, std::string>)
     {
-        auto get = [this, name, &stored, selection, values]
+        const Selection wanted = m_IsColumnMajor ? Reversed(selection) : selection;
+        auto get = [this, name, &stored, wanted, values]
         {
             const StepReader reader(m_Stream, m_Step, stored, name);
-            ShowHoles(m_Holes + reader.Read(selection, values));
+            ShowHoles(m_Holes + reader.Read(wanted, values));
         };
         m_Deferred.push_back(std::move(get));
         if (sync)
@@ -170,26 +192,9 @@ void Reader::ShowHoles(const uint64_t elements)
     }
 }
 
-#define define(T)                                                                                  \
-    void Reader::DoGetSync(adios2::Variable<T> variable, T *values)                                \
-    {                                                                                              \
-        Get(variable, values, SelectionOf(variable), true);                                        \
-    }                                                                                              \
-    void Reader::DoGetDeferred(adios2::Variable<T> variable, T *values)                            \
-    {                                                                                              \
-        Get(variable, values, SelectionOf(variable), false);                                       \
-    }                                                                                              \
-    void Reader::DoGetSync(adios2::Variable<T> variable, T *values,                                \
-                           const adios2::core::Selection &selection)                               \
-    {                                                                                              \
-        Get(variable, values, selection, true);                                                    \
-    }                                                                                              \
-    void Reader::DoGetDeferred(adios2::Variable<T> variable, T *values,                            \
-                               const adios2::core::Selection &selection)                           \
-    {                                                                                              \
-        Get(variable, values, selection, false);                                                   \
-    }
-ADIOS2_FOREACH_STDTYPE_1ARG(define)
-#undef define
+#define instantiate(T)                                                                             \
+    template void Reader::Get(const adios2::Variable<T> &, T *, const Selection &, bool);
+ADIOS2_FOREACH_STDTYPE_1ARG(instantiate)
+#undef instantiate
 
 } // end namespace bbflow

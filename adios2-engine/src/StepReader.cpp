@@ -26,9 +26,9 @@ void StepReader::Refuse(const std::string &reason) const
                                 ": " + reason);
 }
 
-const StoredBlock &StepReader::Block(const adios2::core::Selection &selection) const
+const StoredBlock &StepReader::Block(const Selection &selection) const
 {
-    const size_t number = selection.HasBlockSelection() ? selection.GetBlockID() : 0;
+    const size_t number = selection.Block.value_or(0);
     if (number >= m_Variable.Blocks.size())
     {
         Refuse("block " + std::to_string(number) + " was selected, but there are " +
@@ -37,19 +37,19 @@ const StoredBlock &StepReader::Block(const adios2::core::Selection &selection) c
     return m_Variable.Blocks[number];
 }
 
-const Value &StepReader::Single(const adios2::core::Selection &selection) const
+const Value &StepReader::Single(const Selection &selection) const
 {
     return Block(selection).Single;
 }
 
-Box StepReader::GlobalBox(const adios2::core::Selection &selection) const
+Box StepReader::GlobalBox(const Selection &selection) const
 {
     const std::vector<size_t> &shape = m_Variable.Shape;
-    if (selection.GetSelectionType() != adios2::SelectionType::BoundingBox)
+    if (!selection.IsBox)
     {
         return {std::vector<size_t>(shape.size(), 0), shape};
     }
-    Box box{selection.GetStart(), selection.GetCount()};
+    Box box{selection.Start, selection.Count};
     bool fits = box.Start.size() == shape.size() && box.Count.size() == shape.size();
     for (size_t d = 0; fits && d < shape.size(); ++d)
     {
@@ -63,45 +63,45 @@ Box StepReader::GlobalBox(const adios2::core::Selection &selection) const
     return box;
 }
 
-Box StepReader::BoxInBlock(const adios2::core::Selection &selection, const StoredBlock &block) const
+Box StepReader::BoxInBlock(const Selection &selection, const StoredBlock &block) const
 {
-    const bool isPart = selection.GetSelectionType() == adios2::SelectionType::BoundingBox;
+    const bool isPart = selection.IsBox;
     Box box = block.Place;
     if (!isPart)
     {
         return box;
     }
-    bool fits = selection.GetStart().size() == box.Start.size();
+    bool fits = selection.Start.size() == box.Start.size();
     for (size_t d = 0; fits && d < box.Start.size(); ++d)
     {
-        const size_t start = selection.GetStart()[d], count = selection.GetCount()[d];
+        const size_t start = selection.Start[d], count = selection.Count[d];
         fits = start <= box.Count[d] && count <= box.Count[d] - start;
         box.Start[d] += start;
         box.Count[d] = count;
     }
     if (!fits)
     {
-        Refuse("the selection from " + Show(selection.GetStart()) + " with count " +
-               Show(selection.GetCount()) + " is not inside of the block, which has " +
+        Refuse("the selection from " + Show(selection.Start) + " with count " +
+               Show(selection.Count) + " is not inside of the block, which has " +
                Show(block.Place.Count));
     }
     return box;
 }
 
-Box StepReader::MemoryOf(const adios2::core::Selection &selection, const Box &box) const
+Box StepReader::MemoryOf(const Selection &selection, const Box &box) const
 {
-    if (!selection.HasMemorySelection())
+    if (!selection.HasMemory)
     {
         return box;
     }
-    Box memory{box.Start, selection.GetMemoryCount()};
+    Box memory{box.Start, selection.MemoryCount};
     if (memory.Count.size() != box.Count.size())
     {
         Refuse("the memory selection has another number of dimensions");
     }
     for (size_t d = 0; d < box.Start.size(); ++d)
     {
-        memory.Start[d] -= selection.GetMemoryStart()[d]; // may wrap: see Runs
+        memory.Start[d] -= selection.MemoryStart[d]; // may wrap: see Runs
     }
     return memory;
 }

@@ -1,12 +1,10 @@
 #pragma once
 
+#include "Selection.h"
 #include "StepContents.h"
 #include "StreamReader.h"
 #include "Uncovered.h"
 #include "ValueAs.h"
-
-#include <adios2.h>
-#include <adios2/common/Selection.h>
 
 #include <string>
 
@@ -25,13 +23,13 @@ public:
 
     /** Gives a global value, or a text.
      *  @throws std::invalid_argument if the selection asks for a block that isn't there */
-    const Value &Single(const adios2::core::Selection &selection) const;
+    const Value &Single(const Selection &selection) const;
 
     /** Copies what is selected of an array; gives how many elements no block covers: those are left
      * as they were.
      *  @throws std::invalid_argument if the selection doesn't fit the variable */
     template <class T>
-    size_t Read(const adios2::core::Selection &selection, T *values) const;
+    size_t Read(const Selection &selection, T *values) const;
 
 private:
     StreamReader &m_Stream;
@@ -39,21 +37,19 @@ private:
     const StoredVariable &m_Variable;
     const std::string &m_Name;
 
-    const StoredBlock &Block(const adios2::core::Selection &selection) const;
-    Box GlobalBox(const adios2::core::Selection &selection) const;
-    Box BoxInBlock(const adios2::core::Selection &selection, const StoredBlock &block) const;
-    Box MemoryOf(const adios2::core::Selection &selection, const Box &box) const;
+    const StoredBlock &Block(const Selection &selection) const;
+    Box GlobalBox(const Selection &selection) const;
+    Box BoxInBlock(const Selection &selection, const StoredBlock &block) const;
+    Box MemoryOf(const Selection &selection, const Box &box) const;
     void Copy(const StoredBlock &block, const Box &part, const Box &memory, size_t elementBytes,
               char *target) const;
     [[noreturn]] void Refuse(const std::string &reason) const;
 };
 
 template <class T>
-size_t StepReader::Read(const adios2::core::Selection &selection, T *values) const
+size_t StepReader::Read(const Selection &selection, T *values) const
 {
-    const bool isOneBlock = m_Variable.IsLocalArray() ||
-                            (selection.HasBlockSelection() &&
-                             selection.GetSelectionType() != adios2::SelectionType::BoundingBox);
+    const bool isOneBlock = m_Variable.IsLocalArray() || (selection.Block && !selection.IsBox);
     const StoredBlock *only = isOneBlock ? &Block(selection) : nullptr;
     const Box box = isOneBlock ? BoxInBlock(selection, *only) : GlobalBox(selection);
     const Box memory = MemoryOf(selection, box);

@@ -1,8 +1,8 @@
 #include "Writer.h"
 
 #include "Box.h"
+#include "KeptStreams.h"
 #include "Number.h"
-#include "SelectionOf.h"
 
 #include <stdexcept>
 #include <string>
@@ -15,11 +15,10 @@ namespace
 
 /** The part of a program's memory that its memory selection stands for, in one piece. */
 template <class T>
-std::vector<T> Gather(const adios2::core::Selection &selection, const adios2::Dims &count,
-                      const T *values)
+std::vector<T> Gather(const Selection &selection, const std::vector<size_t> &count, const T *values)
 {
-    const Box part{selection.GetMemoryStart(), count};
-    const Box memory{adios2::Dims(part.Start.size(), 0), selection.GetMemoryCount()};
+    const Box part{selection.MemoryStart, count};
+    const Box memory{std::vector<size_t>(part.Start.size(), 0), selection.MemoryCount};
     std::vector<T> gathered(part.Elements());
     const Runs runs(part, memory, part);
     runs.Copy(reinterpret_cast<const char *>(values + runs.SourceBegin()),
@@ -45,24 +44,31 @@ void CheckInShape(const BlockForm &form)
 
 } // end empty namespace
 
-Writer::Writer(adios2::IO io, const std::string &name, const adios2::Mode mode,
-               const Parameters &parameters)
-: PluginEngineInterface(io, name, mode), m_Session(parameters)
+Writer::Writer(const Program &program)
+: m_IO(program.Io), m_IsColumnMajor(program.IsColumnMajor), m_KeepOpen(program.Parameters.KeepOpen),
+  m_Stream(m_KeepOpen ? KeptStreams::Take(program.Parameters)
+                      : std::make_unique<OpenStream>(program.Parameters))
 {
+    m_Stream->BeginFile(program.File, program.Mode == adios2::Mode::Append);
 }
 
 Writer::~Writer()
 {
-    if (!m_Closed)
+    if (m_Closed)
     {
-        try
-        {
-            m_Session.Abort();
-        }
-        catch (const std::exception &)
-        {
-            // The agent is gone: it has seen the end of the connection, which means the same.
-        }
+        return;
+    }
+    try
+    {
+        m_Stream->Abort();
+    }
+    catch (const std::exception &)
+    {
+        // The agent is gone: it has seen the end of the connection, which means the same.
+    }
+    if (m_KeepOpen)
+    {
+        KeptStreams::Forget(m_Stream->Given());
     }
 }
 
@@ -72,27 +78,21 @@ adios2::StepStatus Writer::BeginStep(const adios2::StepMode mode, const float ti
     {
         throw std::invalid_argument("bbflow: BeginStep takes StepMode::Append only");
     }
-    if (m_InStep)
+    if (m_Stream->IsInStep())
     {
         throw std::logic_error("bbflow: BeginStep was called twice without EndStep");
     }
-    Open(timeoutSeconds);
-    return m_InStep ? adios2::StepStatus::OK : adios2::StepStatus::NotReady;
+    return m_Stream->Begin(After(timeoutSeconds)) ? adios2::StepStatus::OK
+                                                  : adios2::StepStatus::NotReady;
 }
-
-void Writer::Open(const float timeoutSeconds)
-{
-    m_InStep = m_Session.Begin(m_Steps, After(timeoutSeconds)) != Admission::NotReady;
-}
-
-size_t Writer::CurrentStep() const { return m_InStep || m_Steps == 0 ? m_Steps : m_Steps - 1; }
 
 template <class T>
-void Writer::Put(const adios2::Variable<T> &variable, const T *values, const When when)
+void Writer::Put(const adios2::Variable<T> &variable, const T *values, const Selection &selection,
+                 const When when)
 {
-    if (!m_InStep)
+    if (!m_Stream->IsInStep())
     {
-        Open(-1.0f); // a program without BeginStep writes one step, which Close ends
+        m_Stream->Begin(std::nullopt); // a program without BeginStep writes one step
     }
     Block block;
     block.Form = FormOf(variable);
@@ -102,14 +102,10 @@ void Writer::Put(const adios2::Variable<T> &variable, const T *values, const Whe
     {
         // Its memory may be gone when this call returns (Python's scalars are temporaries).
         block.Single = NumberOf(*values);
-        m_Session.Put(std::move(block), when);
+        m_Stream->Put(std::move(block), when);
         return;
     }
-    size_t elements = 1;
-    for (const size_t length : variable.Count())
-    {
-        elements *= length;
-    }
+    const size_t elements = ElementsOf(block.Form.Count);
     if constexpr (!std::is_same_v<T, std::string>)
     {
         if (elements > 0)
@@ -118,94 +114,57 @@ void Writer::Put(const adios2::Variable<T> &variable, const T *values, const Whe
             {
                 CheckInShape(block.Form);
             }
+            if (m_IsColumnMajor)
+            {
+                Reverse(block.Form); // as a reader in row-major order sees it
+            }
             block.Bytes = elements * sizeof(T);
             block.Look = MakeScan<T>();
-            const adios2::core::Selection selection = SelectionOf(variable);
-            if (selection.HasMemorySelection())
+            if (selection.HasMemory)
             {
-                const std::vector<T> gathered = Gather(selection, variable.Count(), values);
+                const std::vector<T> gathered = Gather(
+                    m_IsColumnMajor ? Reversed(selection) : selection, block.Form.Count, values);
                 block.Source = reinterpret_cast<const char *>(gathered.data());
-                m_Session.Put(std::move(block), When::AtOnce);
+                m_Stream->Put(std::move(block), When::AtOnce);
                 return;
             }
             block.Source = reinterpret_cast<const char *>(values);
-            m_Session.Put(std::move(block), when);
+            m_Stream->Put(std::move(block), when);
         }
     }
 }
 
 void Writer::PerformPuts()
 {
-    if (m_InStep)
+    if (m_Stream->IsInStep())
     {
-        m_Session.PerformPuts();
+        m_Stream->PerformPuts();
     }
 }
 
 void Writer::EndStep()
 {
-    if (!m_InStep)
+    if (!m_Stream->IsInStep())
     {
         throw std::logic_error("bbflow: EndStep was called without BeginStep");
     }
-    CollectAttributes();
-    if (m_Session.Commit(m_Unsent))
-    {
-        m_Unsent.clear();
-    }
-    m_InStep = false;
-    ++m_Steps;
+    m_Stream->EndStep(m_IO);
 }
 
-void Writer::CollectAttributes()
+void Writer::Close()
 {
-    if (m_Session.Rank() != 0)
-    {
-        return;
-    }
-    if (m_Session.TakeNewNode())
-    {
-        m_Attributes = {};
-        m_Unsent.clear();
-    }
-    for (Value &attribute : m_Attributes.TakeChanged(m_IO))
-    {
-        m_Unsent.push_back(std::move(attribute));
-    }
-}
-
-void Writer::DoClose(const int)
-{
-    if (m_InStep)
+    if (m_Stream->IsInStep())
     {
         EndStep();
     }
-    CollectAttributes();
-    m_Session.Close(m_Steps, m_Unsent);
+    m_Stream->EndFile(m_IO);
+    m_KeepOpen ? KeptStreams::Keep(std::move(m_Stream)) : m_Stream->Close();
     m_Closed = true;
 }
 
-#define define(T)                                                                                  \
-    void Writer::DoPutSync(adios2::Variable<T> variable, const T *values)                          \
-    {                                                                                              \
-        Put(variable, values, When::AtOnce);                                                       \
-    }                                                                                              \
-    void Writer::DoPutDeferred(adios2::Variable<T> variable, const T *values)                      \
-    {                                                                                              \
-        Put(variable, values, When::Later);                                                        \
-    }
-ADIOS2_FOREACH_STDTYPE_1ARG(define)
-#undef define
-
-#define define(T)                                                                                  \
-    void Writer::DoPut(adios2::Variable<T> variable, typename adios2::Variable<T>::Span &, bool,   \
-                       const T &)                                                                  \
-    {                                                                                              \
-        throw std::invalid_argument("bbflow: " + variable.Name() +                                 \
-                                    " was Put as a span, which a plugin engine can't serve: Put "  \
-                                    "it from your own memory");                                    \
-    }
-ADIOS2_FOREACH_PRIMITIVE_STDTYPE_1ARG(define)
-#undef define
+#define instantiate(T)                                                                             \
+    template void Writer::Put(const adios2::Variable<T> &, const T *, const Selection &, When);
+ADIOS2_FOREACH_STDTYPE_1ARG(instantiate)
+#undef instantiate
 
 } // end namespace bbflow

@@ -1,62 +1,45 @@
 #pragma once
 
-#include "Attributes.h"
-#include "Session.h"
+#include "OpenStream.h"
+#include "Program.h"
+#include "Selection.h"
 
 #include <adios2.h>
-#include <adios2/plugin/PluginEngineInterface.h>
 
-#include <string>
-#include <vector>
-
-#if ADIOS2_PLUGIN_ENGINE_INTERFACE != 2
-#error "bbflow needs ADIOS2 2.12 with plugin engine interface 2"
-#endif
+#include <memory>
 
 namespace bbflow
 {
 
-/** The engine that an application selects: lands each step on a BB node. */
-class Writer : public adios2::plugin::PluginEngineInterface
+/** The engine of a program that writes: lands each step on a BB node. */
+class Writer
 {
 public:
     /** @throws std::runtime_error if no BB node takes the stream */
-    Writer(adios2::IO io, const std::string &name, adios2::Mode mode, const Parameters &parameters);
+    explicit Writer(const Program &program);
 
     /** Without Close the stream ends as aborted. */
-    ~Writer() override;
+    ~Writer();
+    Writer(const Writer &) = delete;
+    Writer &operator=(const Writer &) = delete;
 
-    adios2::StepStatus BeginStep(adios2::StepMode mode, float timeoutSeconds = -1.0f) override;
-    size_t CurrentStep() const override;
-    void EndStep() override;
-    void PerformPuts() override;
-    void DoClose(int transportIndex = -1) override;
+    adios2::StepStatus BeginStep(adios2::StepMode mode, float timeoutSeconds);
+    size_t CurrentStep() const { return m_Stream->StepOfFile(); }
+    void EndStep();
+    void PerformPuts();
+    void Close();
 
-#define declare(T)                                                                                 \
-    void DoPutSync(adios2::Variable<T> variable, const T *values) override;                        \
-    void DoPutDeferred(adios2::Variable<T> variable, const T *values) override;
-    ADIOS2_FOREACH_STDTYPE_1ARG(declare)
-#undef declare
-
-#define declare(T)                                                                                 \
-    void DoPut(adios2::Variable<T> variable, typename adios2::Variable<T>::Span &span,             \
-               bool initialize, const T &value) override;
-    ADIOS2_FOREACH_PRIMITIVE_STDTYPE_1ARG(declare)
-#undef declare
+    /** @param selection of the variable, as the program has made it */
+    template <class T>
+    void Put(const adios2::Variable<T> &variable, const T *values, const Selection &selection,
+             When when);
 
 private:
-    Session m_Session;
-    Attributes m_Attributes;
-    /** Attributes that changed, but didn't land yet. */
-    Value::Array m_Unsent;
-    size_t m_Steps = 0;
-    bool m_InStep = false;
+    adios2::IO m_IO;
+    const bool m_IsColumnMajor;
+    const bool m_KeepOpen;
+    std::unique_ptr<OpenStream> m_Stream;
     bool m_Closed = false;
-
-    template <class T>
-    void Put(const adios2::Variable<T> &variable, const T *values, When when);
-    void Open(float timeoutSeconds);
-    void CollectAttributes();
 };
 
 } // end namespace bbflow

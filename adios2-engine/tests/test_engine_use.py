@@ -20,7 +20,6 @@ from testsupport.writers import (
     ("mode", "message"),
     [
         ("span", "field was Put as a span"),
-        ("append", "Mode::Write"),
         ("update", "StepMode::Append"),
         ("begin-twice", "BeginStep was called twice"),
         ("end-first", "EndStep was called without BeginStep"),
@@ -65,7 +64,9 @@ with adios2.Stream(io, "out", "w") as s:
     [
         ({"QueueFulPolicy": "Block"}, "unknown parameter QueueFulPolicy; did you mean QueueFullPolicy?"),
         ({"opentimeout": "1"}, "did you mean OpenTimeoutSecs?"),
-        ({"AsyncWrite": "true"}, "unknown parameter AsyncWrite: remove it, it is for another engine, such as BP5"),
+        ({"SpillDir": "/pfs"}, "did you mean SpillDirectory?"),
+        ({"KeepOpne": "yes"}, "did you mean KeepOpen?"),
+        ({"ArrayOrder": "C"}, "must be Auto, RowMajor or ColumnMajor"),
         ({"QueueFullPolicy": "Wait"}, "must be Block, Discard or Spill"),
         ({"OpenTimeoutSecs": "soon"}, "OpenTimeoutSecs=soon must be a number"),
         ({"OpenTimeoutSecs": "inf"}, "OpenTimeoutSecs=inf must be"),
@@ -81,6 +82,36 @@ def test_a_wrong_parameter_is_an_error_that_helps(programs, tmp_path, parameters
     done = run_program(nowhere, programs, "stepless", write_config(tmp_path, **parameters))
     assert done.returncode == 1
     assert message in done.stderr
+
+
+OTHERS = (
+    "AggregationType AggregatorRatio AlwaysProvideLatestTimestep AppendAfterSteps AsyncOpen AsyncWrite "
+    "BeginStepPollingFrequencySecs BufferChunkSize BufferVType BurstBufferDrain BurstBufferPath "
+    "CollectiveMetadata CombiningSteps CompressionMethod ControlModule ControlTransport CPCommPattern "
+    "DataInterface DataTransport DirectIO EngineMode FirstTimestepPrecious FlattenSteps FloatAccuracy "
+    "GrowthFactor IPAddress IgnoreFlattenSteps InitialBufferSize MarshalMethod MaxBufferSize "
+    "MaxOpenFilesAtOnce MaxShmSize MaxStepBufferSize MetadataThreads MinDeferredSize Monitor NetworkInterface "
+    "NodeLocal NumAggregators NumSubFiles NumSubStreams Port Profile ProfileUnits QueueLimit "
+    "ReaderShortCircuitReads RegistrationMethod RemoteDataPath RemoteHost RendezvousReaderCount "
+    "ReserveQueueLimit SelectSteps SpecAutoNodeThreshold SpeculativePreloadMode StatsBlockSize StatsLevel "
+    "StreamReader StripeSize SubStreams TarInfo Threading Threads Tiers Timeout TransportMode UUID "
+    "UseOneTimeAttributes WANDataTransport "
+)
+"""What ADIOS2's own engines know, as their documentation and sources name it."""
+
+
+def test_parameters_of_other_engines_are_ignored_and_named_in_one_line(node, tmp_path):
+    code = f"""
+io.set_parameters({{name: "1" for name in {OTHERS.split()}}} | {{"OpenTimeoutSecs": "-1"}})
+for _ in range(2):
+    with adios2.Stream(io, "out", "w") as s:
+        s.begin_step()
+        s.write("x", np.ones(4), [4], [0], [4])
+"""
+    returncode, said = run_writer(node.contact, code, write_config(tmp_path, KeepOpen="yes"))
+    assert returncode == 0, said
+    (line,) = [line for line in said.splitlines() if line.startswith("bbflow:")]
+    assert sorted(line.rpartition(": ")[2].split(", ")) == sorted(OTHERS.split())
 
 
 def test_parameter_names_and_policies_do_not_depend_on_case(node, programs, tmp_path):

@@ -20,6 +20,7 @@ def test_a_wheel_built_from_the_sdist_has_everything(tmp_path):
     needed = {
         "bbflow_adios2/libbbflow_adios2.so",
         "bbflow_adios2/libbbflow_preload.so",
+        "bbflow_adios2/libbbflow_engine_2.12.so",
         "bbflow/operators/libbbflow_fold.so",
         "bbflow/mount/bbflow-mount",
         "bbflow/report/report.html",

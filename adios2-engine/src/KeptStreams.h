@@ -1,0 +1,28 @@
+#pragma once
+
+#include "OpenStream.h"
+
+#include <memory>
+
+namespace bbflow
+{
+
+/** Streams that go on when their files are closed (parameter KeepOpen): they end with the process.
+ * If that exits with status 0 they are closed, else aborted; a process that is killed aborts them
+ * as any other stream. */
+class KeptStreams
+{
+public:
+    /** Gives the stream that parameters name to whoever writes on; opens it the first time.
+     *  @throws std::runtime_error if someone writes it already, if other ranks did before, or no BB
+     *  node takes it */
+    static std::unique_ptr<OpenStream> Take(const Parameters &parameters);
+
+    /** Takes a stream back when its file has ended. */
+    static void Keep(std::unique_ptr<OpenStream> stream);
+
+    /** A stream that was taken has ended, and doesn't come back. */
+    static void Forget(const Parameters &parameters);
+};
+
+} // end namespace bbflow
