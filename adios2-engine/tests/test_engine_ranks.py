@@ -2,6 +2,8 @@ import shutil
 from contextlib import ExitStack
 from types import SimpleNamespace
 
+import pytest
+
 from bbflow.landing.contact import NodeAddress, add_node, contact_key
 from bbflow.landing.embedded import EmbeddedNodes
 from testsupport.processes import finish
