@@ -53,6 +53,7 @@ def test_a_run_that_can_go_well_has_nothing_wrong(bbflow, written):
     ("xml", "says"),
     [
         (bbflow_adios2.engine_xml("weather", Writer="2"), "unknown parameter Writer: did you mean Writers?"),
+        (bbflow_adios2.engine_xml("weather", DataTransport="WAN"), "unknown parameter DataTransport: remove it"),
         (bbflow_adios2.engine_xml("wether"), "its streams are wether, but the configuration's is 'weather'"),
         (bbflow_adios2.engine_xml("a", stream="weather-{open}"), "its streams are weather-{open}"),
         (bbflow_adios2.engine_xml("weather").replace('"bbflow"', '"bbflov"'), "PluginName is 'bbflov'"),
