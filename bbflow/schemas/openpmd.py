@@ -30,9 +30,9 @@ _MOST_CUTS = 64
 class OpenPmd:
     """Series of openPMD-api, or of programs that name variables as it does, in any of the three iteration encodings.
 
-    Of the standard 1.1.0 (https://github.com/openPMD/openPMD-standard): `axisLabels` of a mesh are the dimensions of its
-    components, `unitSI` and `unitDimension` together are the unit of their values, and `time` times `timeUnitSI` is the
-    time of an iteration in seconds.
+    By the standard 1.1.0 (https://github.com/openPMD/openPMD-standard), `axisLabels` of a mesh are the dimensions of
+    its components, `unitSI` and `unitDimension` together are the unit of their values, and `time` times `timeUnitSI` is
+    the time of an iteration in seconds.
     """
 
     name: str = "openpmd"
