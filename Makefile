@@ -10,7 +10,7 @@ BUILD := $(CURDIR)/$(VENV)/climate
 SOURCES := setup.cfg setup.py pyproject.toml CMakeLists.txt \
 	$(wildcard adios2-engine/CMakeLists.txt adios2-engine/src/* bbflow/operators/native/* bbflow/mount/native/*)
 
-.PHONY: demo test docs fuzz chaos lint bench cloud conformance test-mpi chaos-mount parsl-suite pegasus-suite spark-suite slurm-suite test-install clean check-tools structure
+.PHONY: demo test docs fuzz chaos lint bench cloud conformance test-mpi test-versions chaos-mount parsl-suite pegasus-suite spark-suite slurm-suite test-install clean check-tools structure
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -68,6 +68,10 @@ test-mpi: $(MPI)/.installed
 	$(TOOLS) cmake -S adios2-engine/mpi -B $(MPI)/program -G Ninja -DCMAKE_PREFIX_PATH=$(MPI)/adios2
 	$(TOOLS) cmake --build $(MPI)/program
 	$(BIN)/python -m pytest adios2-engine/mpi --built $(MPI)
+
+# The engine built for each version of ADIOS2 that PyPI has, and the same program with each.
+test-versions: $(VENV)/.test
+	$(TOOLS) $(BIN)/python -m pytest adios2-engine/versions
 
 # A master, an IOnode or the mount is killed at a random moment under a writing load, RUNS times.
 RUNS ?= 50

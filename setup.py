@@ -50,6 +50,17 @@ class CMakeBuild(build_ext):
             self._configure(build)
             subprocess.run(["cmake", "--build", build], check=True)
             super().run()
+        if not self.inplace:
+            self._copy_sources(Path(self.build_lib, "bbflow_adios2", "source"))
+
+    def _copy_sources(self, target):
+        """Let an installed bbflow build its engine for another ADIOS2; a checkout has the sources beside it."""
+        for name in ("adios2-engine/CMakeLists.txt", "adios2-engine/src", "adios2-engine/preload", "bbflow/phases"):
+            for file in [ROOT / name, *(ROOT / name).rglob("*")]:
+                if file.suffix in (".cpp", ".h", ".map", ".txt"):
+                    copy = target / file.relative_to(ROOT)
+                    copy.parent.mkdir(parents=True, exist_ok=True)
+                    self.copy_file(str(file), str(copy))
 
     def _configure(self, build):
         adios2 = Path(importlib.util.find_spec("adios2").origin).parent

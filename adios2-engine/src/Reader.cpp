@@ -1,5 +1,6 @@
 #include "Reader.h"
 
+#include "DeviceMemory.h"
 #include "IoAttributes.h"
 #include "StepReader.h"
 
@@ -136,6 +137,12 @@ void Reader::Get(const adios2::Variable<T> &variable, T *values, const Selection
     const std::string name = variable.Name();
     const StoredVariable &stored = Find(name, adios2::GetType<T>());
     CheckSteps(selection, name);
+    if (IsOnDevice(values))
+    {
+        throw std::invalid_argument("bbflow: " + name +
+                                    " can't be read into a GPU's memory: Get it into the "
+                                    "host's, and copy it");
+    }
     if (stored.IsSingle() && !stored.IsGlobalArray())
     {
         // ADIOS2 drops the mode of these Gets: the program may look at the value at once.

@@ -1,6 +1,7 @@
 #include "Writer.h"
 
 #include "Box.h"
+#include "DeviceMemory.h"
 #include "KeptStreams.h"
 #include "Number.h"
 
@@ -40,6 +41,46 @@ void CheckInShape(const BlockForm &form)
                 std::to_string(count) + ", but the shape's length is " + std::to_string(length));
         }
     }
+}
+
+/** ADIOS2's MemorySpace::GPU, which only its builds for GPUs declare. */
+constexpr auto Gpu = static_cast<adios2::MemorySpace>(2);
+
+/** Memory that a variable is said to have on a GPU can't be read unless there is who copies it. */
+template <class T>
+bool NeedsCopy(adios2::Variable<T> variable, const T *values)
+{
+    if (IsOnDevice(values))
+    {
+        return true;
+    }
+    if (variable.GetMemorySpace() == Gpu && !HasDevices())
+    {
+        throw std::invalid_argument("bbflow: " + variable.Name() +
+                                    " is in a GPU's memory, but the program has loaded neither "
+                                    "CUDA nor HIP to copy it: Put it from the host's memory");
+    }
+    return false;
+}
+
+/** The values of a variable's block, copied from a GPU. There ADIOS2 turns the dimensions of a
+ * row-major variable round as soon as it knows where its memory is, if it is built for GPUs. */
+template <class T>
+std::vector<T> FromDevice(adios2::Variable<T> variable, const T *values, const Selection &selection)
+{
+    if (selection.HasMemory)
+    {
+        throw std::invalid_argument("bbflow: " + variable.Name() +
+                                    " is Put from a part of a GPU's memory: Put the whole, or from "
+                                    "the host's memory");
+    }
+    if (variable.GetMemorySpace() == adios2::MemorySpace::Detect)
+    {
+        variable.SetMemorySpace(Gpu);
+    }
+    std::vector<T> copied(ElementsOf(variable.Count()));
+    CopyFromDevice(copied.data(), values, copied.size() * sizeof(T));
+    return copied;
 }
 
 } // end empty namespace
@@ -89,6 +130,22 @@ adios2::StepStatus Writer::BeginStep(const adios2::StepMode mode, const float ti
 template <class T>
 void Writer::Put(const adios2::Variable<T> &variable, const T *values, const Selection &selection,
                  const When when)
+{
+    if constexpr (!std::is_same_v<T, std::string>)
+    {
+        if (NeedsCopy(variable, values))
+        {
+            const std::vector<T> copied = FromDevice(variable, values, selection);
+            Land(variable, copied.data(), selection, When::AtOnce);
+            return;
+        }
+    }
+    Land(variable, values, selection, when);
+}
+
+template <class T>
+void Writer::Land(const adios2::Variable<T> &variable, const T *values, const Selection &selection,
+                  const When when)
 {
     if (!m_Stream->IsInStep())
     {

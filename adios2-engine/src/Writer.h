@@ -29,7 +29,8 @@ public:
     void PerformPuts();
     void Close();
 
-    /** @param selection of the variable, as the program has made it */
+    /** @param values may be in a GPU's memory
+     *  @param selection of the variable, as the program has made it */
     template <class T>
     void Put(const adios2::Variable<T> &variable, const T *values, const Selection &selection,
              When when);
@@ -40,6 +41,11 @@ private:
     const bool m_KeepOpen;
     std::unique_ptr<OpenStream> m_Stream;
     bool m_Closed = false;
+
+    /** Lands what the CPU can read. */
+    template <class T>
+    void Land(const adios2::Variable<T> &variable, const T *values, const Selection &selection,
+              When when);
 };
 
 } // end namespace bbflow

@@ -21,6 +21,8 @@ def test_a_wheel_built_from_the_sdist_has_everything(tmp_path):
         "bbflow_adios2/libbbflow_adios2.so",
         "bbflow_adios2/libbbflow_preload.so",
         "bbflow_adios2/libbbflow_engine_2.12.so",
+        "bbflow_adios2/source/adios2-engine/CMakeLists.txt",
+        "bbflow_adios2/source/adios2-engine/src/interface1/Plugin.cpp",
         "bbflow/operators/libbbflow_fold.so",
         "bbflow/mount/bbflow-mount",
         "bbflow/report/report.html",

@@ -64,14 +64,12 @@ std::string VersionOf(const std::string &name)
 
 Core CoreAt(const std::string &path)
 {
-    Core core{FolderOf(path), path.substr(path.rfind('/') + 1), VersionOf(path)};
-    char *real = core.Version.empty() ? realpath(path.c_str(), nullptr) : nullptr;
-    if (real != nullptr)
-    {
-        core.Version = VersionOf(real);
-        std::free(real);
-    }
-    return core;
+    char *resolved = realpath(path.c_str(), nullptr);
+    const std::string real = resolved == nullptr ? path : resolved;
+    std::free(resolved);
+    const std::string name = path.substr(path.rfind('/') + 1);
+    const std::string version = VersionOf(name);
+    return {FolderOf(real), name, version.empty() ? VersionOf(real) : version};
 }
 
 /** The loader's own folder, and those in which ADIOS2 looks for plugins. */

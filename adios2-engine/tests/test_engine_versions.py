@@ -1,0 +1,63 @@
+"""Which engine a program gets, and what it is told if there is none."""
+
+import shutil
+import sys
+from pathlib import Path
+
+import adios2
+import bbflow_adios2
+import pytest
+from bbflow_adios2.__main__ import find_configuration, main
+
+from testsupport.processes import finish, running
+from testsupport.writers import PREAMBLE, clean_environment, write_config
+
+ADIOS2 = Path(adios2.__file__).parent
+
+
+@pytest.mark.parametrize(("others", "named"), [([], "none"), (["2.9", "2.10"], "2.10, 2.9")])
+def test_a_program_of_another_version_is_told_both_and_the_remedy(node, tmp_path, others, named):
+    shutil.copy(bbflow_adios2.library_path(), tmp_path)
+    for version in others:
+        (tmp_path / f"libbbflow_engine_{version}.so").touch()
+    environment = clean_environment(node.contact) | {"ADIOS2_PLUGIN_PATH": str(tmp_path)}
+    code = PREAMBLE + 'adios2.Stream(io, "out", "w")'
+    with running([sys.executable, "-c", code, write_config(tmp_path), "0", "1"], environment) as process:
+        returncode, said = finish(process)
+    assert returncode == 1
+    assert f"the program has ADIOS2 2.12 ({ADIOS2}/libadios2_core.so.2.12)" in said
+    assert f"engine is built for {named}: run 'python -m bbflow_adios2 build --adios2 {ADIOS2}'" in said
+
+
+def test_an_engine_that_can_t_be_loaded_is_named_with_the_reason(node, tmp_path):
+    shutil.copy(bbflow_adios2.library_path(), tmp_path)
+    (tmp_path / "libbbflow_engine_2.12.so").write_text("no library")
+    environment = clean_environment(node.contact) | {"ADIOS2_PLUGIN_PATH": str(tmp_path)}
+    code = PREAMBLE + 'adios2.Stream(io, "out", "w")'
+    with running([sys.executable, "-c", code, write_config(tmp_path), "0", "1"], environment) as process:
+        returncode, said = finish(process)
+    assert returncode == 1
+    assert "bbflow's engine for it can't be loaded (" in said
+
+
+def test_an_engine_in_another_folder_of_the_plugin_path_is_found(node, tmp_path):
+    mine, other = tmp_path / "mine", tmp_path / "other"
+    mine.mkdir()
+    other.mkdir()
+    shutil.copy(bbflow_adios2.library_path(), mine)
+    shutil.copy(bbflow_adios2.library_path().with_name("libbbflow_engine_2.12.so"), other)
+    environment = clean_environment(node.contact) | {"ADIOS2_PLUGIN_PATH": f"{mine}:{other}"}
+    code = PREAMBLE + 'adios2.Stream(io, "out", "w").close()'
+    with running([sys.executable, "-c", code, write_config(tmp_path), "0", "1"], environment) as process:
+        returncode, said = finish(process)
+    assert returncode == 0, said
+
+
+@pytest.mark.parametrize("where", ["", "cmake/adios2"])
+def test_adios2_is_found_where_it_is_installed_or_its_libraries_are(where):
+    assert find_configuration(ADIOS2 / where) == ADIOS2 / "cmake" / "adios2"
+
+
+def test_an_adios2_without_headers_is_refused(tmp_path, capsys):
+    assert main(["build", "--adios2", str(tmp_path)]) == 1
+    assert "has no adios2-config.cmake" in capsys.readouterr().err
