@@ -18,7 +18,6 @@ LAYERS = (
     {"staging", "view"},
     {"drain", "files"},
     {"transit", "registered", "simulate"},
-    {"strays"},
     {"api", "checks", "mount", "report", "progress", "supervise", "ending"},
     {"cli"},
 )

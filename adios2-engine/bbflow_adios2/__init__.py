@@ -13,7 +13,7 @@ OPENS_VARIABLE = "BBFLOW_OPENS"
 PLUGIN_PATH_VARIABLE = "ADIOS2_PLUGIN_PATH"
 PRELOAD_VARIABLE = "LD_PRELOAD"
 SELECT_VARIABLE = "BBFLOW_SELECT"
-SELECTED = {"PluginName": "bbflow", "PluginLibrary": LIBRARY}
+SELECTED = {"PluginName": "bbflow", "PluginLibrary": LIBRARY, "KeepOpen": "yes"}
 """Parameters of an IO that a rule selects, unless the rule says otherwise."""
 
 

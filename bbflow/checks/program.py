@@ -25,6 +25,7 @@ CORE = b"N6adios24core6EngineE"
 OPEN = b"_ZN6adios24core2IO4Open"
 """How the names of the function begin that the preloaded library stands in front of."""
 PRIVILEGES = "security.capability"
+IMPORTED = "what it imports can't be told before it runs"
 UNTOLD = "what it starts can't be told before it runs"
 LDD_S = 20.0
 SYMBOLS, DYNAMIC, INTERPRETER = 11, 2, 3
@@ -180,8 +181,16 @@ def _script(path: Path) -> Finding:
 
 
 def _python(path: Path) -> Finding:
-    text = f"{path} runs Python: what it imports can't be told before it runs; a package with an ADIOS2 of its own, "
-    return Finding(NOTE, "program", f"{text}such as PyPI's openpmd-api, can't be reached")
+    """Look at the packages of a Python, of which any may be imported."""
+    sites = [site for site in path.parent.parent.glob("lib/python3*/site-packages") if site.is_dir()]
+    versions = [found.name.split("-")[1] for site in sites for found in site.glob("adios2-*.dist-info")]
+    beside = f", which has the package adios2 {versions[0].removesuffix('.dist')}" if versions else ""
+    text = f"{path} runs Python{beside}: {IMPORTED}"
+    for library in (found for site in sites for found in site.glob("openpmd_api/*.so")):
+        elf = read_elf(library)
+        if elf is not None and elf.has_core and not elf.exports_open:
+            text += f"; {library} has ADIOS2 linked statically, which loads no plugin"
+    return Finding(NOTE, "program", text)
 
 
 def _linked(path: Path) -> Finding:

@@ -111,7 +111,8 @@ class Adapting:
 
 
 def _renamed(schema: Schema, attributes: Mapping[str, Any]) -> dict[str, Any]:
-    return dict(item for name, value in attributes.items() for item in schema.attributes(name, value))
+    found = (schema.attribute(name, value) for name, value in attributes.items())
+    return dict(item for item in found if item is not None)
 
 
 def _without_steps(news: News) -> News:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import adios2
+import numpy as np
 import pytest
 import xarray as xr
 import yaml
@@ -21,6 +22,7 @@ adios = adios2.Adios()
 for name in ("history", "restart"):
     io = adios.declare_io(name)
     io.set_engine("BP5")
+    io.set_parameter("StatsLevel", "0")
     io.define_attribute("time/units", "days since 2000-01-01")
     with adios2.Stream(io, name + ".bp", "w") as stream:
         for step in stream.steps(40):
@@ -29,6 +31,41 @@ for name in ("history", "restart"):
             stream.write("tas", np.full((4, 6), 280.0 + n), [4, 6], [0, 0], [4, 6])
 """
 """Selects BP5 in its code and reads no XML, as SCORPIO, adios4dolfinx and ADIOS2's smaller examples do."""
+
+
+FILES = 200
+MANY_FILES = """
+import sys
+import adios2
+import numpy as np
+
+adios = adios2.Adios()
+
+def write(io, name, first, days, mode="w"):
+    with adios2.Stream(io, name, mode) as stream:
+        for day in range(first, first + days):
+            stream.begin_step()
+            stream.write("time", np.float64(day))
+            stream.write("tas", np.arange(24.0).reshape(4, 6) + np.sin(day), [4, 6], [0, 0], [4, 6])
+            stream.end_step()
+
+def declare(name):
+    io = adios.declare_io(name)
+    io.set_engine("BP5")
+    io.set_parameter("NumAggregators", "0")
+    io.define_attribute("time/units", "days since 2000-01-01")
+    return io
+
+for n in range(FILES):
+    name = f"h0.{n:03}.nc"
+    io = declare(name + str(n))
+    write(io, name, 2 * n, 2)
+write(io, name, 2 * FILES, 3, "a")
+restarts = declare("restarts")
+write(restarts, "r.nc", 0, 1)
+write(declare("again"), "h0.again.nc", 2 * FILES - 2, 7)
+""".replace("FILES", str(FILES))
+"""Opens an IO for each file, as SCORPIO, WRF and LAMMPS do; appends to the last, and repeats days as a restart does."""
 
 
 @pytest.fixture
@@ -57,6 +94,34 @@ def test_a_program_that_sets_its_engine_in_code_lands_what_is_selected_and_keeps
     assert not (tmp_path / "history.bp").exists()
     with adios2.FileReader(str(tmp_path / "restart.bp")) as file:
         assert file.num_steps() == 40
+
+
+def test_many_files_and_opens_are_one_stream(bbflow, tmp_path):
+    (tmp_path / "model.py").write_text(MANY_FILES)
+    content = yaml.safe_load((tmp_path / "analysis.yml").read_text()) | {"time": {"late": "skip"}}
+    (tmp_path / "analysis.yml").write_text(yaml.safe_dump(content))
+    command = [sys.executable, "-m", "bbflow", "run", "analysis.yml", "--no-report", "--select-file", "h0.*"]
+    done = subprocess.run([*command, "--", sys.executable, "model.py"], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert list(tmp_path.glob("*.nc")) == [tmp_path / "r.nc"]  # what no pattern fits is written as ever
+    subprocess.run([sys.executable, "model.py"], check=True, timeout=300, cwd=tmp_path, capture_output=True)
+    written = xr.concat([read_bp5(path) for path in sorted(tmp_path.glob("h0.*.nc"))], "time")
+    assert written.time.size == 2 * FILES + 10
+    seen, late = written.drop_duplicates("time").sortby("time"), 5
+    with xr.open_zarr(tmp_path / "out/results.zarr") as results:
+        expected = seen.resample(time="MS").mean()
+        assert results.bbflow_late_steps == late
+        assert results.steps_month.sum() == 2 * FILES + 5
+        np.testing.assert_allclose(results.tas_month_mean, expected.tas, rtol=1e-6)
+
+
+def read_bp5(path):
+    with adios2.FileReader(str(path)) as file:
+        steps = [0, file.num_steps()]
+        days = np.atleast_1d(file.read("time", step_selection=steps)).ravel()
+        tas = file.read("tas", step_selection=steps).reshape(days.size, 4, 6)
+    dates = np.datetime64("2000-01-01", "ns") + days.astype("timedelta64[D]")
+    return xr.Dataset({"tas": (("time", "y", "x"), tas)}, {"time": dates})
 
 
 def test_a_program_that_lands_nothing_is_told_what_it_opened(bbflow, tmp_path):
@@ -98,9 +163,20 @@ def test_a_check_finds_what_keeps_the_engine_out_of_a_program(bbflow, compiled):
     privileged = compiled("privileged", C_PROGRAM)
     privileged.chmod(0o4755)
     assert "privileged runs with another user's rights" in said(privileged, code=os.EX_USAGE)
-    assert "runs Python: what it imports can't be told" in said("mpiexec", "-n", 2, sys.executable, "model.py")
+    python = said("mpiexec", "-n", 2, sys.executable, "model.py")
+    assert f"runs Python, which has the package adios2 {adios2.__version__}: what it imports can't be told" in python
     assert "sh is a shell: what it starts can't be told" in said("sh", "run.sh")
     assert "'./none' names no program that can be started here" in said("./none", code=os.EX_USAGE)
+
+
+def test_a_check_names_a_package_with_an_adios2_of_its_own(bbflow, compiled, tmp_path):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/python3").symlink_to(sys.executable)
+    package = tmp_path / "lib/python3.11/site-packages/openpmd_api"
+    package.mkdir(parents=True)
+    shutil.copy(compiled("within.so", CORE_WITHIN, "-shared", "-fPIC"), package / "openpmd_api_cxx.so")
+    said = bbflow("check", "analysis.yml", "--", tmp_path / "bin/python3", "model.py")
+    assert f"{package}/openpmd_api_cxx.so has ADIOS2 linked statically, which loads no plugin" in said
 
 
 def test_a_check_tells_the_adios2_that_a_program_loads(bbflow, compiled):

@@ -63,7 +63,6 @@ print("read", steps)
 """
 
 
-pytestmark = pytest.mark.xdist_group("network namespaces")
 hosts = hosts_with(ADDRESSES)
 
 
