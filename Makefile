@@ -16,8 +16,9 @@ SOURCES := setup.cfg setup.py pyproject.toml CMakeLists.txt \
 demo: $(VENV)/.installed
 	$(BIN)/bbflow demo --output $(OUT) --build $(BUILD) --overwrite
 
+# In as many processes as there are CPUs; what a file's tests share, or what a machine has once, stays in one of them.
 test: $(VENV)/.test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadgroup
 
 # The site, with the tutorial run as it stands; a link that leads nowhere is an error.
 docs: $(VENV)/.docs

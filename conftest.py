@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from testsupport.mounts import unmount_dead
+from testsupport.once import directory_of_run
 
 pytest_plugins = ["testsupport.nodes"]
 
@@ -18,8 +19,19 @@ settings.register_profile(
 settings.load_profile("steady")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Let one process run the tests of a file, which share what they set up, where several share the suite.
+
+    Files that need what the machine has once name a common group.
+    """
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _no_dead_mounts(tmp_path_factory):
     """Pytest clears directories of earlier runs away, which a dead mount prevents."""
     if os.geteuid() == 0:
-        unmount_dead(tmp_path_factory.getbasetemp().parent)
+        unmount_dead(directory_of_run(tmp_path_factory))

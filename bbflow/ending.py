@@ -1,7 +1,7 @@
 """The end of a run in words: what there is, what is missing, and how to get it."""
 
 import shlex
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -113,7 +113,9 @@ def _again(config: Path, before: Path | None, store: Path, stream: str, last_ste
     return shlex.join(["bbflow", "run", str(config), *begins, "--", *replay])
 
 
-def describe_held(config: Path, stream: str, contact: Path, course: Course) -> list[str]:
+def describe_held(
+    config: Path, stream: str, contact: Path, course: Course, others: Sequence[str] = ()
+) -> list[str]:  # fmt: skip
     """Say how to get what was neither published nor rescued: it lies where the BB nodes keep it.
 
     Parameters
@@ -124,8 +126,11 @@ def describe_held(config: Path, stream: str, contact: Path, course: Course) -> l
         The nodes' contact file.
     course
         As it ended.
+    others
+        Further streams that could not be rescued.
     """
-    if course.keeping is not KeepsRun.HELD:
+    is_held = course.keeping is KeepsRun.HELD
+    if not is_held and not others:
         return []
     where = ["--contact", str(contact)]
     again = [
@@ -134,10 +139,11 @@ def describe_held(config: Path, stream: str, contact: Path, course: Course) -> l
         if not is_running(node)
     ]
     publish = [] if course.published else [shlex.join(["bbflow", "fold", str(config), *where, "--finish"])]
-    rescue = shlex.join(["bbflow", "rescue", stream, *where, "--output", "rescued", "--take-over"])
+    names = [*([stream] if is_held else []), *others]
+    rescues = [["bbflow", "rescue", name, *where, "--output", "rescued", "--take-over"] for name in names]
     return [
         "STEPS ARE STILL ON THE BB NODES: neither results nor rescue could be written. When the cause is mended:",
-        *(f"  {line}" for line in [*(f"{command} &" for command in again), *publish, rescue]),
+        *(f"  {line}" for line in [*(f"{command} &" for command in again), *publish, *map(shlex.join, rescues)]),
     ]
 
 

@@ -21,7 +21,10 @@ from contextlib import suppress
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 PARENT_GONE = signal.SIGUSR1
 ENDING = {signal.SIGINT, signal.SIGTERM}
-"""They reach the program's process group, as from a terminal: a script that dies of one would leave what it runs."""
+"""They reach the program's process group, as from a terminal: a script that dies of one would leave what it runs.
+
+The program doesn't ignore them from its start, as what a shell starts in the background does with SIGINT.
+"""
 FORWARDED = {*ENDING, signal.SIGHUP, signal.SIGUSR2}
 MEMORY = "/dev/shm"
 LAUNCHERS = ("mpiexec", "mpirun")
@@ -57,6 +60,8 @@ def keep(parent: int, told: int, command: list[str]) -> int:
     libc.prctl(PR_SET_PDEATHSIG, PARENT_GONE, 0, 0, 0)
 
     def prepare() -> None:
+        for number in ENDING:
+            signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 

@@ -29,6 +29,7 @@ from bbflow.course import (
     exit_code,
 )
 from bbflow.errors import BbflowError, ConfigError, StreamError, describe_end
+from bbflow.landing.absent import give_up_absent
 from bbflow.landing.client import status_of
 from bbflow.landing.contact import read_contact
 from bbflow.landing.replies import StatusReply, StreamStatus
@@ -64,7 +65,9 @@ class Supervisor:
     commands
         Start the next ones, and what rescues the steps of one that failed.
     show
-        Gets the nodes' status again and again.
+        Gets the nodes' status as long as the stream is there.
+    look
+        Gets it to the end.
     on_failure
         What becomes of the simulation when its analysis fails for good: continue or stop.
     is_complete
@@ -83,6 +86,7 @@ class Supervisor:
         prepared: PreparedAnalysis,
         commands: Mapping[Part, Sequence[str]],
         show: Callable[[list[StatusReply]], object],
+        look: Callable[[list[StatusReply]], object],
         on_failure: str,
         is_complete: Callable[[], bool],
         node_back_s: float = NODE_BACK_S,
@@ -92,11 +96,12 @@ class Supervisor:
         self._nodes = read_contact(contact)
         self._stream = stream
         self._commands = commands
-        self._show = show
+        self._show, self._look_at = show, look
         self._says_complete = is_complete
         self._node_back_s, self._why_no_stream = node_back_s, why_no_stream
         self._silent: set[str] = set()
         self._lost: set[str] = set()
+        self._statuses: list[StatusReply] = []
         self._opened = self._forgotten = False
         self._name, self._prepared = name, prepared
         self._step = -1
@@ -171,6 +176,8 @@ class Supervisor:
         answered = self._look()  # after that: what the nodes have forgotten tells what the end of a process means
         if ended and not self.course.simulation_ended:
             self._take(SimulationEnded())
+        if ended:
+            give_up_absent(self._nodes, self._statuses, self._stream)
         if beside is not None and self._due is None:
             if self.course.part is not Part.NONE:
                 self._take(Ended(beside, self._step, answered and self._forgotten))
@@ -240,7 +247,7 @@ class Supervisor:
 
     def _look(self) -> bool:
         """Show the nodes' status; False if one doesn't answer that isn't lost."""
-        statuses = self._ask()
+        self._statuses = statuses = self._ask()
         if self._silent - self._lost or not statuses:
             with suppress(BbflowError):  # an agent that was started again may have another address
                 self._nodes = read_contact(self._contact)
@@ -251,6 +258,7 @@ class Supervisor:
         self._step = _step_of(streams, CONSUMERS.get(self.course.part, ""))
         if streams or not self._opened:  # at the end the nodes have forgotten it: its last numbers stay
             self._show(statuses)
+        self._look_at(statuses)
         return True
 
 

@@ -41,11 +41,16 @@ int main(int argc, char **argv)
 BIN = Path(sys.executable).parent
 
 
-def keep(*command, **options):
+def ignore_sigint():
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def keep(*command):
+    """Start a keeper as a script does in the background: with SIGINT ignored."""
     told = os.open(os.devnull, os.O_WRONLY)
     words = [sys.executable, "-I", "-S", keeper.__file__, str(os.getpid()), str(told), *map(str, command)]
     try:
-        return subprocess.Popen(words, stdout=subprocess.PIPE, text=True, pass_fds=[told], **options)
+        return subprocess.Popen(words, stdout=subprocess.PIPE, text=True, pass_fds=[told], preexec_fn=ignore_sigint)
     finally:
         os.close(told)
 

@@ -18,6 +18,7 @@ LAYERS = (
     {"staging", "view"},
     {"drain", "files"},
     {"transit", "registered", "simulate"},
+    {"strays"},
     {"api", "checks", "mount", "report", "progress", "supervise", "ending"},
     {"cli"},
 )

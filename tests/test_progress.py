@@ -18,6 +18,7 @@ def stream(landed=10, local_writers=2, fold=None, drain=None, **changes):
         "landed": landed,
         "landed_bytes": landed * 1024,
         "held": 2,
+        "unclaimed": 0,
         "discarded": 0,
         "readers": 0,
         "waiting": 0,

@@ -101,11 +101,12 @@ def unmount(where):
     subprocess.run(["umount", "--lazy", where], check=True)
 
 
-def unmount_dead(directory):
-    """Unmount what a run of tests that was killed has left below a directory: nobody could clear it away."""
+def unmount_dead(own):
+    """Unmount what runs of tests that were killed have left beside this one's directory: nobody could clear it away."""
     for each in psutil.disk_partitions(all=True):
         where = Path(each.mountpoint)
-        if each.fstype == "fuse.bbflow" and where.is_relative_to(directory) and errno_of(os.stat, where) in DEAD:
+        is_left = where.is_relative_to(own.parent) and not where.is_relative_to(own)
+        if each.fstype == "fuse.bbflow" and is_left and errno_of(os.stat, where) in DEAD:
             unmount(where)
 
 

@@ -142,7 +142,9 @@ def _known() -> set[str]:
 
 def _meant(name: str) -> str:
     """Return the name that is misspelt or cut short; empty if it is another engine's."""
-    close = difflib.get_close_matches(name.lower(), _known(), n=1, cutoff=SLIP)
+    # A word more is no slip: SST has a DataTransport.
+    near = {known for known in _known() if 3 * abs(len(known) - len(name)) <= len(known)}
+    close = difflib.get_close_matches(name.lower(), near, n=1, cutoff=SLIP)
     begun = name.lower() if len(name) >= FEWEST_LETTERS else None
     cut = [known for known in _known() if begun and known.startswith(begun)]
     return next((known for known in PARAMETERS if known.lower() in (*close, *cut)), "")

@@ -5,20 +5,22 @@ from pathlib import Path
 import pytest
 from badnetwork import BadNetwork
 
+from testsupport.once import BUILD_S, built_once
+
 SOURCES = Path(__file__).parent / "program"
 
 
 @pytest.fixture(scope="session")
 def programs(tmp_path_factory):
     """Folder of the C++ programs, built once."""
-    build = tmp_path_factory.mktemp("programs")
     adios2 = Path(importlib.util.find_spec("adios2").origin).parent / "cmake" / "adios2"
-    for command in (
-        ["cmake", "-S", SOURCES, "-B", build, "-G", "Ninja", f"-DADIOS2_DIR={adios2}"],
-        ["cmake", "--build", build],
-    ):
-        done = subprocess.run(command, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
+    with built_once(tmp_path_factory, "programs") as build:
+        for command in (
+            ["cmake", "-S", SOURCES, "-B", build, "-G", "Ninja", f"-DADIOS2_DIR={adios2}"],
+            ["cmake", "--build", build],
+        ):
+            done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_S, check=False)
+            assert done.returncode == 0, done.stdout + done.stderr
     return build
 
 

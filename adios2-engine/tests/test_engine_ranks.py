@@ -2,6 +2,8 @@ import shutil
 from contextlib import ExitStack
 from types import SimpleNamespace
 
+import pytest
+
 from bbflow.landing.contact import NodeAddress, add_node, contact_key
 from bbflow.landing.embedded import EmbeddedNodes
 from testsupport.processes import finish
@@ -109,7 +111,7 @@ def test_rank_and_size_come_from_any_launcher(node, programs, tmp_path):
         "Open MPI": ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
         "MVAPICH": ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
         "PMIx": ("PMIX_RANK", "PMIX_SIZE"),
-        "Slurm": ("SLURM_PROCID", "SLURM_NTASKS"),
+        "Slurm": ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
     }
     for launcher, (rank, size) in names.items():
         config = write_config(tmp_path, stream=launcher)
@@ -120,10 +122,21 @@ def test_rank_and_size_come_from_any_launcher(node, programs, tmp_path):
 
 
 def test_an_mpiexec_inside_a_slurm_allocation_counts_its_own_ranks(node, programs, tmp_path):
-    slurm = {"SLURM_PROCID": "0", "SLURM_NTASKS": "1"}
+    slurm = {"SLURM_PROCID": "0", "SLURM_NTASKS": "1", "SLURM_STEP_NUM_TASKS": "1"}
     done = run_program(node, programs, "stepless", write_config(tmp_path), PMI_RANK="1", PMI_SIZE="4", **slurm)
     assert done.returncode == 0, done.stderr
     assert watch(node)["writers"] == 4
+
+
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_a_batch_script_s_process_without_srun_is_one_writer(node, programs, tmp_path, hosts):
+    """Slurm's variables tell it of the allocation, which has four tasks."""
+    where = two_hosts(node, tmp_path) if hosts == 2 else node
+    slurm = {"SLURM_JOB_ID": "1", "SLURM_NTASKS": "4", "SLURM_NTASKS_PER_NODE": "4", "SLURM_PROCID": "0"}
+    done = run_program(where, programs, "stepless", write_config(tmp_path), SLURM_LOCALID="0", **slurm)
+    assert done.returncode == 0, done.stderr
+    shown = watch(node)
+    assert (shown["writers"], shown["local_writers"], shown["status"]) == (1, 1, "closed")
 
 
 def two_hosts(node, folder):

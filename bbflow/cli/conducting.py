@@ -12,7 +12,7 @@ from bbflow.cli.check import tell_before
 from bbflow.cli.fold import command_of, configured
 from bbflow.cli.selecting import noted_opens, simulation_environment, with_selected
 from bbflow.config import Config, written_time
-from bbflow.course import Course, KeepsRun, Part
+from bbflow.course import INCOMPLETE, Course, KeepsRun, Part
 from bbflow.drain.stores import rescued_stores
 from bbflow.ending import Left, begin_in, describe_ending, describe_held, is_complete, mark_incomplete
 from bbflow.errors import NodeError, describe
@@ -22,6 +22,7 @@ from bbflow.landing.embedded import EmbeddedNodes
 from bbflow.prepared import PreparedAnalysis
 from bbflow.progress import Progress
 from bbflow.report import REPORT_FILES
+from bbflow.strays import Strays
 from bbflow.supervise import Supervisor
 from bbflow.transit.output.claiming import RESCUED_DIRECTORY, claim_output, clear_output, held_output
 from bbflow.transit.policy import check_policy
@@ -70,6 +71,7 @@ def conduct(
         Progress() as progress,
         noted_opens(contact, command, selects=bool(config.select)) as opens,
     ):
+        strays = Strays(options.config, config, contact, embedded)
         analysis = command_of(options, str(contact))
         others = rescued_stores(config.output / RESCUED_DIRECTORY)
         rescue = [sys.executable, "-m", "bbflow", "rescue", config.stream, "--contact", str(contact)]
@@ -82,18 +84,33 @@ def conduct(
             prepared,
             {Part.FOLD: analysis, Part.FINISH: [*analysis, "--finish"], Part.RESCUE: rescue},
             lambda s: progress.update(s, config.stream),
+            strays.look,
             config.on_failure,
             lambda: is_complete(config.output),
             config.nodes.back_s,
             opens.why_no_stream,
         )
-        code = supervisor.run(command, simulation_environment(config, contact, opens, before))
+        environment = simulation_environment(config, contact, opens, before)
+        try:
+            code = supervisor.run(command, environment)
+        finally:
+            has_strays = _tell_strays(strays, supervisor.course)
         if supervisor.course.keeping is KeepsRun.RESULTS and is_complete(config.output):
             progress.settle(config.stream, Left.of(config.output, others).last_step + 1)
-        if embedded is not None and supervisor.course.keeping is KeepsRun.HELD:
+        if embedded is not None and (strays.held or supervisor.course.keeping is KeepsRun.HELD):
             embedded.leave()
-    _tell_ending(options.config, config, contact, supervisor.course, others, draws_report=not options.no_report)
-    return code
+    _tell_ending(options.config, config, supervisor.course, others, draws_report=not options.no_report)
+    for line in describe_held(options.config, config.stream, contact, supervisor.course, strays.held):
+        print(f"bbflow: {line}", flush=True)
+    return code or (INCOMPLETE if has_strays else 0)
+
+
+def _tell_strays(strays: Strays, course: Course) -> bool:
+    """Say what becomes of streams that nobody has taken; false if there are none."""
+    lines = strays.end(course)
+    for line in lines:
+        print(f"bbflow: {line}", flush=True)
+    return bool(lines)
 
 
 def _goes_on(config: Config, before: Path) -> bool:
@@ -115,14 +132,12 @@ def _claimed(config: Config, contact: Path, owner: str, *, take_over: bool, pati
             time.sleep(POLL_S)
 
 
-def _tell_ending(
-    file: Path, config: Config, contact: Path, course: Course, others: Sequence[Path], *, draws_report: bool
-) -> None:
+def _tell_ending(file: Path, config: Config, course: Course, others: Sequence[Path], *, draws_report: bool) -> None:
     """Say how the run ended; what can't be written any more must not change its exit code.
 
     Parameters
     ----------
-    file, config, contact, course
+    file, config, course
         The run's.
     others
         Stores of rescued steps that were there before it.
@@ -136,8 +151,7 @@ def _tell_ending(
         report = [f"report in {_drawn(output)}"] if draws_report and left.spans else []
     except OSError as error:
         left, report = Left.of(output, others), [f"there is no report: {describe(error)}"]
-    held = describe_held(file, config.stream, contact, course)
-    for line in [*describe_ending(file, config.stream, output, course, left, config.continued), *held, *report]:
+    for line in [*describe_ending(file, config.stream, output, course, left, config.continued), *report]:
         print(f"bbflow: {line}", flush=True)
 
 

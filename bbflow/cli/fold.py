@@ -7,6 +7,7 @@ Example:
 import argparse
 import gc
 import sys
+from collections.abc import Collection
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -90,6 +91,7 @@ def run(options: argparse.Namespace) -> int:
     gc.disable()  # what is imported stays: looking for garbage in it takes a tenth of the time
     from bbflow.api import connect
     from bbflow.course import INCOMPLETE
+    from bbflow.strays import names_on
     from bbflow.transit.cluster import local_cluster
 
     gc.freeze()
@@ -107,11 +109,23 @@ def run(options: argparse.Namespace) -> int:
         contact = _told_contact() if is_told else options.contact
         if contact is None:
             return 0
+        before = set[str]() if options.output_held else names_on(contact)
         analysis = connect(contact).analyse(config, dask, folds=not options.finish, **asked)
         outcome = stack.enter_context(analysis).wait()
     for error in outcome.errors if outcome else ():
         print(f"bbflow: {error}", file=sys.stderr)
-    return 0 if outcome is not None and outcome.complete else INCOMPLETE
+    came = 0 if options.output_held else _tell_strays(contact, before)  # 'bbflow run' looks for them itself
+    return 0 if outcome is not None and outcome.complete and not came else INCOMPLETE
+
+
+def _tell_strays(contact: Path, before: Collection[str]) -> int:
+    """Name the ended streams that nobody has taken, and say how many of them have come meanwhile."""
+    from bbflow.strays import describe_left, statuses_of, strays_of  # late, as all above
+
+    strays = [stray for stray in strays_of(statuses_of(contact)) if not stray.is_open]
+    for stray in strays:
+        print(f"bbflow: {describe_left(stray, contact)}", file=sys.stderr)
+    return sum(stray.name not in before for stray in strays)
 
 
 def _told_contact() -> Path | None:

@@ -68,8 +68,10 @@ def run_simulation(options: argparse.Namespace, command: Sequence[str]) -> int:
     int
         The exit code.
     """
-    # A batch system ends a job with SIGTERM: what was committed is published as after Ctrl-C.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # A batch system ends a job with SIGTERM: what was committed is published as after Ctrl-C. A shell lets what it
+    # starts in the background ignore SIGINT.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     before = with_one_thread()
     analysis = command_of(options, TOLD)
     with run_name() as name, PreparedAnalysis(analysis, os.environ | {VARIABLE: name}) as prepared:

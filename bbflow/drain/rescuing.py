@@ -29,6 +29,7 @@ from bbflow.records import Step
 from bbflow.view.adapting import Adapting, StreamConfig
 from bbflow.view.blocks import Array, BlockReader
 from bbflow.view.consumers import RESCUE, Consumers
+from bbflow.view.forsaken import Forsaken
 from bbflow.view.layout import PlacedBlock
 from bbflow.view.stream import StreamView
 from bbflow.view.times import StepTimes, clock_of, told_by
@@ -117,6 +118,7 @@ class Rescue:
         names = [node.name for node in nodes]
         cursors = {node: step for node, (step, _) in self._consumers.of(RESCUE).items()}
         self._view = StreamView(names, dict.fromkeys(names, -1), whole=len(nodes) == len(known))
+        self._forsaken = Forsaken(self._view, self._consumers)
         self._news: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self._watchers = [Watcher(node, stream, -1, self._news) for node in nodes]
         config = Config(stream, {}, output, time, raw=RawConfig())
@@ -142,8 +144,9 @@ class Rescue:
         try:
             while not (self._view.ended and self._draining.cursor >= self._view.frontier):
                 self._take_news()
+                self._forsaken.look()
                 self._drain()
-            self._consumers.drop()
+            self._consumers.drop(self._view.unaware)
             steps = shown_shapes(self._store).get(STEP, (0,))[0]  # it may all have been done before this was started
             return Rescued(self._store, steps, left_out_of(self._store), self._view.status == "closed")
         finally:

@@ -238,6 +238,7 @@ class Agent:
             landed=stream.landed_steps,
             landed_bytes=stream.landed_bytes,
             held=len(stream.steps),
+            unclaimed=stream.unclaimed,
             discarded=len(stream.discarded),
             readers=len(stream.holds),
             waiting=self._writing.count(stream.name, [w.peer for w in self._waiting]),

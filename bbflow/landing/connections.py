@@ -10,6 +10,7 @@ from bbflow.landing.requests import (
     BeginRequest,
     CloseRequest,
     CommitRequest,
+    GiveUpRequest,
     OpenRequest,
     RoomRequest,
     SkipRequest,
@@ -90,6 +91,7 @@ class WriterConnections:
             SkipRequest: self._skip,
             CloseRequest: self._close,
             AbortRequest: self._abort,
+            GiveUpRequest: self._give_up,
         }
         """What answers at once."""
 
@@ -266,6 +268,11 @@ class WriterConnections:
         self._part_from(writer)
         writer.writers.abort(writer.rank)
 
+    def _give_up(self, peer: int, asked: GiveUpRequest) -> DoneReply:
+        if writers := self.of(asked.stream):
+            writers.give_up()
+        return DoneReply()
+
     def disconnect(self, peer: int, *, by_itself: bool) -> bool:
         """Take in that a connection is gone; give whether a writer's."""
         writer = self._peers.pop(peer, None)
@@ -286,22 +293,30 @@ class WriterConnections:
             self._away[stream, rank] = Away(writers, self._clock() + timeout_s + unaware_s, offer)
 
     def expire(self) -> bool:
-        """Give up on the ranks that were away for too long; give whether there was one."""
+        """Give up on the ranks that were away, or have not come, for too long; give whether there was one."""
         now_s = self._clock()
         lost = {key: away for key, away in self._away.items() if away.until_s <= now_s}
         for (_, rank), away in lost.items():
             self._offers.forget(away.offer)
             away.writers.abort(rank)
         self._away = {key: away for key, away in self._away.items() if key not in lost}
-        return bool(lost)
+        given_up = [writers for writers, end_s in self._given_up_s() if end_s <= now_s]
+        for writers in given_up:
+            writers.give_up()
+        return bool(lost or given_up)
 
     def deadlines_s(self) -> list[float]:
         """When something is decided by the clock alone, in seconds since the epoch."""
         now_s = self._clock()
         return [
             *(away.until_s for away in self._away.values()),
+            *(end_s for _, end_s in self._given_up_s()),
             *(end_s for end_s in self._patience_ends_s() if end_s > now_s),
         ]
+
+    def _given_up_s(self) -> list[tuple[Writers, float]]:
+        ends_s = ((writers, writers.given_up_s()) for writers in self._writers.values())
+        return [(writers, end_s) for writers, end_s in ends_s if end_s is not None]
 
     def _patience_ends_s(self) -> list[float]:
         return [end_s for writers in self._writers.values() for end_s in writers.patience_ends_s()]

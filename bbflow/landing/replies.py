@@ -115,6 +115,8 @@ class StreamStatus(Struct, frozen=True, kw_only=True):
     landed_bytes: int
     held: int
     """Steps that are kept."""
+    unclaimed: int
+    """Those of them that no analysis has asked for, and no reader has passed or needs."""
     discarded: int
     readers: int
     waiting: int

@@ -128,6 +128,12 @@ class DropRequest(Struct, frozen=True, tag_field="op", tag="drop", kw_only=True)
     """Whether it may be open here: its ranks have moved to other nodes, or one of those knows that it was aborted."""
 
 
+class GiveUpRequest(Struct, frozen=True, tag_field="op", tag="give_up", kw_only=True):
+    """The program has ended: ranks that have not opened the stream never will."""
+
+    stream: str
+
+
 class StatusRequest(Struct, frozen=True, tag_field="op", tag="status", kw_only=True):
     """Somebody asks how the node stands."""
 
@@ -179,7 +185,7 @@ RoomRequest = BeginRequest | ReserveRequest
 """What is answered when there is room."""
 Request = (
     OpenRequest | RoomRequest | DataRequest | SyncRequest | CommitRequest | SkipRequest | CloseRequest | AbortRequest
-    | AttachRequest | WatchRequest | DoneRequest | DropRequest | StatusRequest | StopRequest
+    | AttachRequest | WatchRequest | DoneRequest | DropRequest | GiveUpRequest | StatusRequest | StopRequest
     | JoinRequest | PassRequest | PinRequest | UnpinRequest | GetRequest
 )  # fmt: skip
 parse_request = parser(Request, "a request")

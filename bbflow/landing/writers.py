@@ -19,6 +19,8 @@ from bbflow.store.streams import ENDED, Stream
 from bbflow.wire import Attribute
 
 Clock = Callable[[], float]
+PATIENCE_S = 60.0
+"""How long an agent that was started again waits for ranks that have not opened the stream."""
 POOL_PATIENCE_S = 10.0
 """So long a rank that would rather discard or spill waits until files have left the pool's room."""
 
@@ -57,6 +59,7 @@ class Writers:
         """Whether a step's blocks go to the PFS: decided at its first rank's begin, for all of them."""
         self._waited_s: dict[int, float] = {}
         self._whole_through: float = math.inf
+        self._began_s = clock()
         self._bound: Stream | None = store.streams.get(name)
         for rank in self._bound.ranks.values() if self._bound else ():
             self._note_closed(rank)
@@ -256,15 +259,46 @@ class Writers:
         if missing and self._clock() >= terms.opened_s + terms.patience_s:
             raise StreamError(
                 f"{missing} of the {stream.local_writers} ranks of stream {self._name!r} that should land on this "
-                f"node did not open it within OpenTimeoutSecs={terms.patience_s:g}: if only some hosts of the job "
-                "have BB nodes, set RanksPerNode"
+                f"node did not open it within OpenTimeoutSecs={terms.patience_s:g}: if only some ranks of the program "
+                "open it, give each of these Rank and Writers; if only some hosts of the job have BB nodes, set "
+                "RanksPerNode"
             )
 
     def patience_ends_s(self) -> list[float]:
         """When each rank stops waiting for ranks that have not opened the stream; none if all are there."""
-        if self.is_stale or len(self._ranks) >= self._stream.local_writers:
+        if self.is_stale or not self.lacks_ranks:
             return []
         return [terms.opened_s + terms.patience_s for terms in self._terms.values()]
+
+    def given_up_s(self) -> float | None:
+        """When the stream ends that the ranks which opened it have closed, and others never opened; None for others."""
+        if self.is_stale or self._stream.status != "open" or not self.lacks_ranks or self._open_ranks:
+            return None
+        ends_s = [terms.opened_s + terms.patience_s for terms in self._terms.values()]
+        return max(ends_s, default=self._began_s + PATIENCE_S)
+
+    @property
+    def lacks_ranks(self) -> bool:
+        """Whether not all ranks that should land on this node have opened the stream."""
+        return len(self._ranks) < self._stream.local_writers
+
+    @property
+    def _open_ranks(self) -> list[int]:
+        return [number for number, rank in self._ranks.items() if not rank.closed]
+
+    def give_up(self) -> None:
+        """End the stream as aborted, since there are ranks which never open it: no step of theirs becomes whole.
+
+        Raises
+        ------
+        StreamError
+            If a rank still writes it.
+        """
+        if self._stream.status in ("expected", "aborted"):
+            return
+        if writing := self._open_ranks:
+            raise StreamError(f"rank {writing[0]} still writes stream {self._name!r}")
+        self._store.abort(self._name, next(iter(self._ranks)))
 
     def holds(self, rank: int, offset: int, size: int) -> bool:
         """Whether a rank may write these bytes of the pool now."""
@@ -359,8 +393,9 @@ def _why_ended(stream: Stream, asked: OpenRequest) -> str:
         return f"stream {stream.name!r} has ended as {stream.status} meanwhile: start the program again"
     if stream.status == "aborted" and asked.rank not in stream.ranks:
         return (
-            f"stream {stream.name!r} was aborted before rank {asked.rank} had opened it: another of its ranks is gone; "
-            f"if that was an earlier run's, forget it with 'bbflow drop {stream.name}'"
+            f"stream {stream.name!r} was aborted before rank {asked.rank} had opened it: another of its ranks is gone, "
+            "or all others had closed it and OpenTimeoutSecs was over; if that was an earlier run's, forget it with "
+            f"'bbflow drop {stream.name}'"
         )
     return (
         f"stream {stream.name!r} was written before and still holds steps or results: fold it with "

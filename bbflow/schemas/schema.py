@@ -53,8 +53,11 @@ class Schema(Protocol):
             Its attributes until then.
         """
 
-    def attribute(self, name: str, value: Any) -> tuple[str, Any] | None:
-        """Give an attribute's name and value by CF's conventions, ``<variable>/<attribute>``; None to leave it out."""
+    def attributes(self, name: str, value: Any) -> Sequence[tuple[str, Any]]:
+        """Return what an attribute is by CF's conventions: ``<variable>/<attribute>`` and value of each, or nothing.
+
+        The variables of a step's attributes are known by then: `steps` has been asked for it.
+        """
 
     def steps(self, landed: LandedStep) -> Sequence[Parts]:
         """Give the steps of the stream that lie in a step that has landed: one, or as many as it has frames.

@@ -35,19 +35,19 @@ class Wrf:
         described = (name.rpartition("/")[2] for name in attributes)
         return TIMES in names and any(name in ("MemoryOrder", "Dims") for name in described)
 
-    def attribute(self, name: str, value: Any) -> tuple[str, Any] | None:
-        """Give names of dimensions as they lie in memory, and CF's name for a description."""
+    def attributes(self, name: str, value: Any) -> Sequence[tuple[str, Any]]:
+        """Return names of dimensions as they lie in memory, and CF's name for a description."""
         variable, _, own = name.rpartition("/")
         if name.startswith(LENGTHS) or own in OWN:
-            return None
+            return []
         if own == "Dims":
             names = [value] if isinstance(value, str) else list(value)
-            return f"{variable}/{DIMENSIONS}", [str(dim).strip() for dim in reversed(names)]
+            return [(f"{variable}/{DIMENSIONS}", [str(dim).strip() for dim in reversed(names)])]
         if isinstance(value, str):
             value = value.strip()
         if own == "description" and variable:
-            return f"{variable}/long_name", value
-        return name, value
+            return [(f"{variable}/long_name", value)]
+        return [(name, value)]
 
     def steps(self, landed: LandedStep) -> Sequence[Parts]:
         """Give the same step with its date as time."""

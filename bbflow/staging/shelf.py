@@ -16,6 +16,7 @@ Only what a note names is ours, and only that is ever removed: the directory may
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -123,6 +124,8 @@ class Shelf:
         for file in (path, self.partial(url)):
             with suppress(FileNotFoundError, IsADirectoryError):
                 file.unlink()
+        if path.is_dir():  # that a task has made in the place of a file
+            shutil.rmtree(path)
         with suppress(OSError):  # another file lies beside it
             path.parent.rmdir()
         self._note_path(_identity(url)).unlink(missing_ok=True)

@@ -24,7 +24,7 @@ from bbflow.staging.shelf import Shelf
 from bbflow.staging.small import SmallBatch, copy_batch
 from bbflow.staging.sources import Sources, local_path
 from bbflow.staging.submissions import Submission, Submissions
-from bbflow.staging.transfers import Transfer, stage_out
+from bbflow.staging.transfers import Transfer, size_of, stage_out
 from bbflow.staging.watching import Watch
 from bbflow.staging.waves import Waves
 
@@ -228,7 +228,7 @@ class Stager:
             return self._waves.is_admitted(key)
 
     def stage_out(self, path: Path, url: str) -> "Future[int]":
-        """Copy a file from the BB to where a URL says; it appears there whole.
+        """Copy a file, or a directory with all files below it, from the BB to where a URL says; files appear whole.
 
         Returns
         -------
@@ -332,10 +332,10 @@ class Stager:
 
     def _note_made(self, url: str) -> _Settled:
         path = self._shelf.path(url)
-        return self._perform(self._waves.made(File(url, path.stat().st_size))) if path.exists() else []
+        return self._perform(self._waves.made(File(url, size_of(path)))) if path.exists() else []
 
     def _stage_out(self, path: Path, url: str) -> int:
-        with self._diary.staging_out(path.stat().st_size):
+        with self._diary.staging_out(size_of(path)):
             return stage_out(path, url, self._sources, self.gate, self._retry, self._sleep)
 
     def _transfer(self, file: File, rank: int) -> int:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -16,7 +17,8 @@ from bbflow.staging.files import File
 from bbflow.staging.gate import Gate
 from bbflow.staging.retry import Retry, persist
 from bbflow.staging.shelf import Note
-from bbflow.staging.sources import Reader, Sources
+from bbflow.staging.sources import Reader, Sources, local_path
+from bbflow.staging.urls import below
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,10 +200,12 @@ def stage_out(
 ) -> int:
     """Copy a file from the burst buffer to where a URL says; it appears there whole.
 
+    Of a directory all files below it are copied, one after the other; what is there already of others stays.
+
     Parameters
     ----------
     path
-        The file.
+        The file, or the directory.
     url
         Where to; what is there is replaced.
     sources, gate, retry
@@ -217,9 +221,34 @@ def stage_out(
     Raises
     ------
     SourceError
-        If it can't be written there.
+        If it can't be written there, or a directory has what is neither a file nor a directory.
     """
-    return persist(lambda: _write(path, url, sources, gate), url, retry, sleep=sleep)
+    size_bytes = 0
+    for file, place in _targets(path, url) if path.is_dir() else [(path, url)]:
+        size_bytes += persist(partial(_write, file, place, sources, gate), place, retry, sleep=sleep)
+    return size_bytes
+
+
+def size_of(path: Path) -> int:
+    """Return the bytes of a file, or of all files below a directory."""
+    if not path.is_dir():
+        return path.stat().st_size
+    return sum(os.stat(os.path.join(folder, name)).st_size for folder, _, names in os.walk(path) for name in names)
+
+
+def _targets(directory: Path, url: str) -> list[tuple[Path, str]]:
+    """Say where each file of a directory goes; directories are made where a URL is a path, since others have none."""
+    found = []
+    for folder, folders, names in os.walk(directory):
+        place = url if folder == str(directory) else below(url, os.path.relpath(folder, directory))
+        if (local := local_path(place)) is not None:
+            local.mkdir(parents=True, exist_ok=True)
+        for path, name in ((Path(folder, name), name) for name in (*names, *folders)):
+            if path.is_file():
+                found.append((path, below(place, name)))
+            elif path.is_symlink() or not path.is_dir():
+                raise SourceError(f"{path} is neither a file nor a directory, so {url} can't have it: write a file")
+    return found
 
 
 def _write(path: Path, url: str, sources: Sources, gate: Gate) -> int:

@@ -255,6 +255,13 @@ class Stream:
         """Whether a reader needs a step."""
         return any(hold.needs(step) for hold in self.holds.values())
 
+    @property
+    def unclaimed(self) -> int:
+        """How many steps are held that no analysis has asked for, and no reader has passed or needs."""
+        if self.consumers:
+            return 0
+        return sum(number > self.read_through and not self.is_read(number) for number in self.steps)
+
     def evictable(self) -> Step | None:
         """Give the oldest step that may go for the sake of a new one: all readers have passed it."""
         if self.consumers:

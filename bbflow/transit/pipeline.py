@@ -15,6 +15,7 @@ from bbflow.config import Config
 from bbflow.drain.coordinates import write_coordinates
 from bbflow.errors import BbflowError, StreamError
 from bbflow.events import EventLog
+from bbflow.landing.absent import absent_ranks
 from bbflow.landing.contact import read_contact
 from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.chain.comparing import check_clock
@@ -34,6 +35,7 @@ from bbflow.transit.stages import FIELDS_DIRECTORY, FoldStage
 from bbflow.view.adapting import Adapting, StreamConfig
 from bbflow.view.blocks import BlockReader
 from bbflow.view.consumers import FOLD, Consumers, consumers_of, owner_of
+from bbflow.view.forsaken import Forsaken
 from bbflow.view.stream import StreamView
 from bbflow.view.times import StepTimes, told_by
 from bbflow.view.watch import Watcher
@@ -114,6 +116,7 @@ class Pipeline:
         reader = BlockReader(contact, config.stream)
         read_as = StreamConfig(config.time, config.schema, is_dated=bool(config.dated_windows))
         self._adapting = Adapting(list(self._nodes), done, read_as, reader.read, whole=not lost)
+        self._forsaken = Forsaken(self._view, self._consumers)
         self._landed, self._forgotten = max(done.values()), -1
         self._ended = ended_before(checkpoint for _, checkpoint in self._consumers.of(FOLD).values())
         self._log = EventLog(config.output)
@@ -210,6 +213,7 @@ class Pipeline:
             if self._is_finished():
                 return self._finish()
             self._take_news()
+            self._forsaken.look()
             if self._view.status == "expected" and time.monotonic() > deadline_s:
                 raise StreamError(
                     f"nobody opened stream {self._config.stream!r} within {self._config.open_timeout_s:.0f} "
@@ -368,9 +372,12 @@ class Pipeline:
         elif self._saved is not None:
             keep_state(self._saved.path, self._config.output / STATE_FILE)
         steps = folding.cursor + 1 - discarded - folding.late
-        waited_s = self._consumers.waited_s()
+        stands = self._consumers.statuses()
+        waited_s = max(part.waited_s for part in stands)
         self._log.add("end", status=status, waited_s=waited_s, discarded=discarded, steps=steps, ended_s=time.time())
-        errors = (*dict.fromkeys(folding.errors.values()), *folding.losses.described, *folding.left_out)
+        absent = absent_ranks(self._config.stream, stands) if self._view.status == "aborted" else None
+        absence = [str(absent)] if absent and absent.is_over else []
+        errors = (*dict.fromkeys(folding.errors.values()), *folding.losses.described, *folding.left_out, *absence)
         outcome = Outcome(complete, steps, discarded, folding.late, folding.missing, errors)
         if self._folds:
             # If it dies before all nodes have forgotten the stream, the next one sees that there is nothing left to do.

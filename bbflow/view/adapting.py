@@ -111,8 +111,7 @@ class Adapting:
 
 
 def _renamed(schema: Schema, attributes: Mapping[str, Any]) -> dict[str, Any]:
-    found = (schema.attribute(name, value) for name, value in attributes.items())
-    return dict(item for item in found if item is not None)
+    return dict(item for name, value in attributes.items() for item in schema.attributes(name, value))
 
 
 def _without_steps(news: News) -> News:

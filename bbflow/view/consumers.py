@@ -8,8 +8,8 @@ from bbflow.config import Config
 from bbflow.errors import StreamError
 from bbflow.landing.client import NodeClient
 from bbflow.landing.contact import NodeAddress
-from bbflow.landing.replies import AttachReply, DoneReply
-from bbflow.landing.requests import AttachRequest, DoneRequest, DropRequest
+from bbflow.landing.replies import AttachReply, DoneReply, StreamStatus
+from bbflow.landing.requests import AttachRequest, DoneRequest, DropRequest, GiveUpRequest
 
 FOLD, DRAIN, RESCUE = "fold", "drain", "rescue"
 
@@ -105,9 +105,20 @@ class Consumers:
         """Bytes of the smallest pool."""
         return min(client.status().capacity for client in self._clients.values())
 
-    def waited_s(self) -> float:
-        """Longest time that a rank of the simulation has waited for room (seconds)."""
-        return max(client.status().streams[self._stream].waited_s for client in self._clients.values())
+    def statuses(self) -> list[StreamStatus]:
+        """Ask each node how the stream is."""
+        return [client.status().streams[self._stream] for client in self._clients.values()]
+
+    def give_up(self) -> None:
+        """Let the nodes end the stream, since ranks that have not opened it never will.
+
+        Raises
+        ------
+        StreamError
+            If a rank still writes it.
+        """
+        for client in self._clients.values():
+            client.request(GiveUpRequest(stream=self._stream), DoneReply)
 
     def drop(self, unaware: Collection[str] = ()) -> None:
         """Let the nodes forget the stream, which is folded and drained.

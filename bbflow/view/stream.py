@@ -131,6 +131,7 @@ class StreamView:
         self.attributes: dict[str, Any] = {}
         """Attributes of the stream, the newest of any node."""
         self._writers = 0
+        self._lacks_ranks = False
 
     def update(self, node: str, news: News) -> None:
         """Take news of a node in."""
@@ -159,6 +160,7 @@ class StreamView:
         opened = sum(view.local_writers for view in nodes.values()) - self._counted_twice
         aborted = any(view.status == "aborted" for view in nodes.values())
         ended = all(view.status in ENDED for view in nodes.values())
+        self._lacks_ranks = self._whole and opened < writers
         return nodes if opened == writers or aborted or (ended and not self._whole) else {}
 
     @property
@@ -183,8 +185,16 @@ class StreamView:
         return [name for name in self.taking_part if name not in landing]
 
     @property
+    def is_forsaken(self) -> bool:
+        """Whether there are ranks that no node has heard of, and all others have closed the stream."""
+        heard = [view.status for view in self._nodes.values() if view.local_writers]
+        return self._lacks_ranks and all(status == "closed" for status in heard)
+
+    @property
     def frontier(self) -> int:
-        """Highest step that is settled on all nodes."""
+        """Highest step that is settled on all nodes; none is where ranks that were announced are on no node."""
+        if self._lacks_ranks:
+            return -1
         landing = self._landing
         return min((view.last for name, view in self.taking_part.items() if name in landing or view.more), default=-1)
 

@@ -22,7 +22,7 @@ from bbflow.staging.policies import NoAction
 from bbflow.staging.retry import persist
 from bbflow.staging.shelf import Shelf
 from bbflow.staging.sources import Sources
-from bbflow.staging.transfers import Transfer, stage_out
+from bbflow.staging.transfers import Transfer, size_of, stage_out
 from bbflow.staging.watched import WatchedGate
 from bbflow.staging.watching import POLL_S
 from bbflow_parsl.locks import one_of
@@ -170,14 +170,14 @@ class WorkerNode:
         return path
 
     def deliver(self, name: str, route: Route) -> None:
-        """Copy an output, if the task made it, to its place for all; it stays here for tasks of this node."""
+        """Copy an output, if the task made it, to its place for all; a file stays here for tasks of this node."""
         path = self.output_path(name, route)
         if not path.exists():
             return
-        self._store.resize(name, path.stat().st_size)
+        self._store.resize(name, size_of(path))
         with self._gate(route) as gate:
             stage_out(path, route.place, self._sources, gate, self._site.retry)
-        for copy in self.look([route]):
+        for copy in () if path.is_dir() else self.look([route]):  # of directories nobody could say whether they changed
             if copy.size_bytes == path.stat().st_size:
                 path.parent.rename(path.parent.with_name(WHOLE))
                 self._store.rename(name, copy.name)

@@ -1,6 +1,7 @@
 """What tasks write to the burst buffer: where each file lies, who reads it, and when it goes to its own place."""
 
 import logging
+import shutil
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -9,6 +10,7 @@ from typing import Any
 
 from bbflow.staging.makings import excess_bytes, has_room, taken_bytes, victims
 from bbflow.staging.room import FileState
+from bbflow.staging.transfers import size_of
 from bbflow.units import format_bytes
 from bbflow_parsl.places import Place
 
@@ -283,12 +285,16 @@ class Outputs:
         place.state = FileState.GONE
         if place in self._known:
             self._known.remove(place)
-        place.path.unlink(missing_ok=True)
+        if place.path.is_dir() and not place.path.is_symlink():
+            shutil.rmtree(place.path)
+        else:
+            place.path.unlink(missing_ok=True)
 
 
 def _version(path: Path) -> tuple[int, int]:
+    """Return bytes and the last change, of a directory those of all that is below it."""
     try:
-        found = path.stat()
+        changed_ns = [path.stat().st_mtime_ns, *(each.lstat().st_mtime_ns for each in path.rglob("*"))]
+        return (size_of(path), max(changed_ns))
     except OSError:
         return (0, 0)
-    return (found.st_size, found.st_mtime_ns)

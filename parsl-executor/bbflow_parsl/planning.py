@@ -71,7 +71,7 @@ class TaskStaging:
         """
         final.add_done_callback(lambda _: self._release())
         for file in self._unstaged:
-            self._deliver_when_ready(file, [], lambda file: None)
+            self._deliver_when_ready(file, [], read_in_place)
         for file, place in self._made:
             self._deliver_when_ready(file, [place.written], partial(_move_to, place))
         if self._fetched:
@@ -100,11 +100,14 @@ class TaskStaging:
             if not is_local:
                 raise
             logger.warning("%s is read directly: %s", url, error)
+            read_in_place(file)
             return
         if not is_local and isinstance(where, str):
             raise ConfigError(f"{url} has no room on the burst buffer, and can't be read directly: give it more room")
         if version_of(url) == self._versions[url]:
             file.file_obj.local_path = str(where)
+        else:
+            read_in_place(file)
 
     def _deliver_when_ready(
         self,
@@ -163,6 +166,13 @@ def version_of(url: str) -> Version | None:
     except OSError:
         return None
     return found and (found.st_size, found.st_mtime_ns)
+
+
+def read_in_place(file: StagedFile) -> None:
+    """Let the task read a file where it is; Parsl itself would end its path at a ``#`` or ``?``."""
+    path = local_path(file.file_obj.url)
+    if path is not None and {"#", "?"} & set(str(path)):
+        file.file_obj.local_path = str(path)
 
 
 def _source(url: str, version: Version | None) -> File:

@@ -130,7 +130,10 @@ class BurstBufferSettings:
 def absolute(url: str) -> str:
     """Give a URL in the one form by which a file is known: local ones as an absolute path, without a scheme."""
     parts = urlsplit(url)
-    return os.path.abspath(parts.path) if parts.scheme in ("", "file") else url
+    if parts.scheme not in ("", "file"):
+        return url
+    # Not parts.path, as Parsl has it: ``#`` and ``?`` belong to the names of files.
+    return os.path.abspath(url[len("file://") + len(parts.netloc) :] if url.startswith("file://") else url)
 
 
 def local_path(url: str) -> Path | None:

@@ -131,7 +131,7 @@ class BurstBufferStaging(Staging, RepresentationMixin):
                 continue
             place.is_stream = any(file is stream for stream in streams)
             if not self.outputs.reserve(place, self.burst_buffer.expected_bytes(place.url)):
-                file.local_path = None
+                file.local_path = place.url if {"#", "?"} & set(place.url) else None
             elif place.is_result:
                 results.append(place)
         return results

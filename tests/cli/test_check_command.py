@@ -67,7 +67,7 @@ def test_what_is_wrong_with_an_xml_is_named(bbflow, written, xml, says):
 
 
 def test_parameters_of_other_engines_are_none_of_our_business(bbflow, written):
-    assert "wrong" not in bbflow("check", *written(bbflow_adios2.engine_xml("weather", **BP5)))
+    assert "wrong" not in bbflow("check", *written(bbflow_adios2.engine_xml("weather", **BP5, DataTransport="WAN")))
 
 
 def test_an_xml_with_a_stream_for_each_open_fits_one_of_them(bbflow, written):

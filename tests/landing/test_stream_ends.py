@@ -2,6 +2,8 @@
 
 from testsupport.peers import ANALYSIS, STREAM, steps_of
 
+READER = 2000
+
 
 def test_a_rank_that_is_gone_aborts_the_stream_and_keeps_what_was_committed(bench):
     for rank in (0, 1):
@@ -81,3 +83,97 @@ def test_a_stream_that_holds_steps_is_not_written_over(bench):
     assert "written before" in bench.open(peer=3)["error"]
     bench.say(ANALYSIS, "drop", stream=STREAM)
     assert bench.open(peer=4)["ok"]
+
+
+def close(bench, rank):
+    assert bench.say(rank, "close", steps=1)["ok"]
+
+
+def open_two_of_four(bench):
+    """Ranks 0 and 2 write a step and close the stream; 1 and 3 never come."""
+    for rank in (0, 2):
+        bench.open(rank, writers=4)
+        bench.land(0, rank=rank)
+
+
+def test_ranks_that_never_come_abort_a_stream_when_the_others_have_closed_it_and_waited(bench):
+    bench.attach("fold")
+    open_two_of_four(bench)
+    close(bench, 0)
+    bench.wait(60.0)
+    assert bench.watch()["status"] == "open"
+    close(bench, 2)
+    bench.expire()
+    reply = bench.watch()
+    assert (reply["status"], steps_of(reply)) == ("aborted", [])
+    assert bench.free_pages() == 16
+    assert "OpenTimeoutSecs was over" in bench.open(1, writers=4)["error"]
+
+
+def test_a_rank_that_comes_within_the_others_patience_is_waited_for(bench):
+    open_two_of_four(bench)
+    for rank in (0, 2):
+        close(bench, rank)
+    bench.wait(9.0)
+    for rank in (1, 3):
+        bench.open(rank, writers=4)
+    bench.wait(60.0)
+    for rank in (1, 3):
+        bench.land(0, rank=rank)
+        close(bench, rank)
+    reply = bench.watch()
+    assert (reply["status"], steps_of(reply)) == ("closed", [0])
+
+
+def test_an_agent_that_was_started_again_gives_up_on_ranks_that_never_come_too(bench):
+    open_two_of_four(bench)
+    for rank in (0, 2):
+        close(bench, rank)
+    bench.reopen()
+    bench.wait(59.0)
+    assert bench.watch()["status"] == "open"
+    bench.wait(2.0)
+    assert bench.watch()["status"] == "aborted"
+
+
+def test_who_knows_that_the_program_has_ended_need_not_wait(bench):
+    open_two_of_four(bench)
+    close(bench, 0)
+    assert "rank 2 still writes" in bench.say(ANALYSIS, "give_up", stream=STREAM)["error"]
+    close(bench, 2)
+    for _ in range(2):
+        assert bench.say(ANALYSIS, "give_up", stream=STREAM)["ok"]
+        assert bench.watch()["status"] == "aborted"
+    bench.reopen()
+    assert bench.watch()["status"] == "aborted"
+
+
+def test_ranks_that_all_closed_here_may_lack_others_on_another_node(bench):
+    bench.attach("fold")
+    assert bench.say(ANALYSIS, "give_up", stream=STREAM)["ok"]
+    assert bench.watch()["status"] == "expected"
+    bench.open(0, writers=2, local_writers=1)
+    bench.land(0)
+    close(bench, 0)
+    assert bench.watch()["status"] == "closed"
+    assert bench.say(ANALYSIS, "give_up", stream=STREAM)["ok"]
+    reply = bench.watch()
+    assert (reply["status"], steps_of(reply)) == ("aborted", [0])
+
+
+def unclaimed(bench):
+    return bench.say(ANALYSIS, "status")["streams"][STREAM]["unclaimed"]
+
+
+def test_a_status_tells_the_steps_that_nobody_has_asked_for(bench):
+    bench.open()
+    for step in range(4):
+        bench.land(step)
+    assert unclaimed(bench) == 4
+    bench.say(READER, "join", stream=STREAM, after=-1, follow=True)
+    assert unclaimed(bench) == 0
+    bench.say(READER, "pass", step=1)
+    bench.hang_up(READER)
+    assert unclaimed(bench) == 2
+    bench.attach("fold")
+    assert unclaimed(bench) == 0

@@ -63,6 +63,7 @@ print("read", steps)
 """
 
 
+pytestmark = pytest.mark.xdist_group("network namespaces")
 hosts = hosts_with(ADDRESSES)
 
 

@@ -31,6 +31,7 @@ SERVERS = 4
 HOLD = "while not Path(sys.argv[2]).exists(): time.sleep(0.05)"
 
 
+pytestmark = pytest.mark.xdist_group("network namespaces")
 hosts = hosts_with(ADDRESSES)
 
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
+import fsspec
 import pytest
 
 from bbflow.errors import CapacityError, ConfigError, SourceError
@@ -282,3 +283,28 @@ def test_a_file_staged_out_appears_whole(make, tmp_path):
 def test_what_cannot_be_staged_out_is_an_error(make):
     with pytest.raises(SourceError):
         stage_out(make("out.dat", 10), "/proc/nowhere/out.dat", Sources(), Gate(1), QUICK)
+
+
+def test_a_directory_is_staged_out_to_a_path_and_to_another_store(tmp_path):
+    (tmp_path / "made" / "deep" / "empty").mkdir(parents=True)
+    for name in ("one", "deep/a#b"):
+        (tmp_path / "made" / name).write_text(name)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "other").write_text("stays")
+    assert stage_out(tmp_path / "made", f"{tmp_path}/out", Sources(), Gate(1), QUICK) == 11
+    assert sorted(path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*")) == [
+        "deep",
+        "deep/a#b",
+        "deep/empty",
+        "one",
+        "other",
+    ]
+    memory = fsspec.filesystem("memory")
+    try:
+        stage_out(tmp_path / "made", "memory://made", Sources(), Gate(1), QUICK)
+        assert memory.cat("/made/deep/a#b") == b"deep/a#b"
+    finally:
+        memory.rm("/made", recursive=True)
+    (tmp_path / "made" / "pipe").symlink_to("nowhere")
+    with pytest.raises(SourceError, match="pipe is neither a file nor a directory"):
+        stage_out(tmp_path / "made", f"{tmp_path}/out", Sources(), Gate(1), QUICK)

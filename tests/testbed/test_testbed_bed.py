@@ -17,7 +17,10 @@ from benchmarks.testbed.shaping import CAP_BYTES_PER_S
 
 ROOT = Path(__file__).parents[2]
 REASON = missing()
-pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
+pytestmark = [
+    pytest.mark.skipif(REASON is not None, reason=str(REASON)),
+    pytest.mark.xdist_group("network namespaces"),
+]
 KEY, SIZE_BYTES = "inputs/one", 8 << 20
 MOST_BYTES_PER_S = 1.05 * CAP_BYTES_PER_S
 """The cap, and what the link's bucket lets through at once; two capacities would be nearly twice the cap."""

@@ -46,13 +46,13 @@ def simulation(program, ranks, steps, config=climate.DEFAULT_CONFIG, **flags):
 
 def start_run(config, command, *options):
     arguments = [sys.executable, "-m", "bbflow", "run", str(config), *options, "--", *command]
-    # A shell that runs the tests in the background has them ignore SIGINT; a run must not inherit that.
+    # As a script starts it in the background: with SIGINT ignored.
     # Dask leaves this behind in a process that had workers, and renames who inherits it.
     environment = {key: value for key, value in os.environ.items() if key != "__DASK_PARENT_PID"}
     return subprocess.Popen(
         arguments,
         env=environment,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

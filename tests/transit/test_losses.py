@@ -9,6 +9,7 @@ from bbflow.transit.folding.packing import Roster, pack
 from bbflow.transit.folding.shards import ShardKey, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, OUTER
 from bbflow.transit.safe import CopyWork, SafeCopies, copy_states, read_safe_copy
+from bbflow.view.forsaken import Forsaken
 from bbflow.view.stream import Arrival, News, StreamView
 
 
@@ -124,6 +125,40 @@ def test_one_nodes_word_for_an_aborted_stream_is_not_its_end():
     view.update("a", reply("aborted", steps=[(0, 1)], last=0))
     assert view.ended
     assert view.steps_after(-1) == [0]
+
+
+def test_where_ranks_are_on_no_node_no_step_is_whole_and_the_stream_is_forsaken_once_the_others_have_closed_it():
+    view = StreamView(["a", "b"], {"a": -1, "b": -1})
+    view.update("a", reply("closed", steps=[(0, 1), (1, 1)], last=1))
+    assert not view.is_forsaken
+    view.update("b", reply("expected", writers=0, local=0))
+    assert (view.is_forsaken, view.ended) == (True, False)
+    view.update("a", reply("aborted", steps=[(0, 1), (1, 1)], last=1))
+    assert (view.is_forsaken, view.ended, view.frontier, view.held_after(-1)) == (False, True, -1, [])
+
+
+class Nodes:
+    """Stands for connections to them."""
+
+    given_up = 0
+
+    def give_up(self):
+        self.given_up += 1
+
+
+def test_a_forsaken_stream_is_given_up_after_a_minute():
+    view, nodes, now = StreamView(["a", "b"], {"a": -1, "b": -1}), Nodes(), [0.0]
+    forsaken = Forsaken(view, nodes, clock=lambda: now[0])
+    view.update("a", reply("closed", last=0))
+    view.update("b", reply("expected", writers=0, local=0))
+    for now[0], expected in ((0.0, 0), (59.0, 0), (60.0, 1)):
+        forsaken.look()
+        assert nodes.given_up == expected
+    view.update("b", reply("open"))
+    forsaken.look()
+    view.update("b", reply("expected", writers=0, local=0))
+    forsaken.look()
+    assert nodes.given_up == 1
 
 
 def test_a_node_may_not_know_yet_that_a_rank_of_another_has_aborted_the_stream():

@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 
 import mainjob
 import numpy as np
+import pytest
 import xarray as xr
 
 from bbflow.errors import NodeError
@@ -27,6 +28,7 @@ OPERATORS = {
 PATIENCE_S = 300.0
 
 
+pytestmark = pytest.mark.xdist_group("network namespaces")
 hosts = hosts_with(ADDRESSES)
 
 

@@ -244,8 +244,7 @@ def test_steps_that_were_discarded_are_left_out_and_counted(tiny_node, opened, t
     assert dataset.field[-1, 0].item() == 5.0
 
 
-def test_the_climate_model_s_stream_is_read_as_its_results_are_named(opened, tmp_path):
-    program = climate.build(tmp_path / "build")
+def test_the_climate_model_s_stream_is_read_as_its_results_are_named(program, opened, tmp_path):
     with EmbeddedNodes(2, 8 << 20) as nodes:
         command = climate.command(program, 2, config=climate.DEFAULT_CONFIG, steps=8, nlat=24, nlon=48, levels=3)
         with running(command, clean_environment(nodes.contact), tmp_path) as model:

@@ -17,6 +17,8 @@ KEPT_FILE = ".inherited.bbflow"
 STORES = frozenset({"results.zarr", "raw.zarr"})
 RESCUED_DIRECTORY = "rescued"
 """In the output: what a rescue drains, claimed on its own."""
+UNFOLDED_DIRECTORY = "unfolded"
+"""In the output: for each stream that nobody took a directory with what a rescue drained of it, claimed on its own."""
 SCRATCH = (
     *(".rows/*.npy", ".rows/.*.part"),
     *(".rosters/*", ".rosters/.*.part"),
@@ -75,7 +77,7 @@ def clear_output(output: Path, *, overwrite: bool) -> None:
     ConfigError
         If there is something that may not be removed. Nothing is removed then.
     """
-    directories = [output / RESCUED_DIRECTORY, output]
+    directories = [output / RESCUED_DIRECTORY, *sorted((output / UNFOLDED_DIRECTORY).glob("*/")), output]
     for path in (path for directory in directories for path in belongings(directory)):
         if not overwrite:
             top = output / path.relative_to(output).parts[0]

@@ -1,0 +1,80 @@
+"""Ranks that should have written a stream and never opened it, as the nodes' statuses tell."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from bbflow.errors import BbflowError
+from bbflow.landing.client import tell_node
+from bbflow.landing.contact import NodeAddress
+from bbflow.landing.replies import StatusReply, StreamStatus
+from bbflow.landing.requests import GiveUpRequest
+
+MOST_NAMED = 8
+"""So many ranks are named one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """Some ranks of a stream have opened it, others have not."""
+
+    stream: str
+    """Its name."""
+    writers: int
+    """How many ranks each of them says that there are."""
+    opened: tuple[int, ...]
+    """Those that have opened it, on whatever node."""
+    is_over: bool
+    """Whether these have all closed it: then the others won't come, if the program has ended."""
+
+    def __str__(self) -> str:
+        count = len(self.opened)
+        named = ", ".join(map(str, self.opened[:MOST_NAMED])) + (", …" if count > MOST_NAMED else "")
+        return (
+            f"stream {self.stream!r} is aborted: {self.writers - count} of {self.writers} ranks never opened it. "
+            f"The launcher's variables, or the parameter Writers, say that there are {self.writers}; {count} opened it "
+            f"({named}). No step is whole without all of them. If only these are to write it, give each of them the "
+            f"engine's parameters Writers={count} and a Rank from 0 to {count - 1}"
+        )
+
+
+def absent_ranks(stream: str, parts: Sequence[StreamStatus]) -> Absent | None:
+    """Find out whether a stream lacks ranks that it was announced to have.
+
+    Parameters
+    ----------
+    stream
+        Its name.
+    parts
+        What each node says of it.
+
+    Returns
+    -------
+    Absent or None
+        None if nobody has opened it, or all have.
+    """
+    opened = {number for part in parts for number, _ in part.ranks}
+    closed = {number for part in parts for number, how in part.ranks if how == "closed"}
+    writers = max((part.writers for part in parts), default=0)
+    return Absent(stream, writers, tuple(sorted(opened)), opened == closed) if 0 < len(opened) < writers else None
+
+
+def give_up_absent(nodes: Sequence[NodeAddress], statuses: Sequence[StatusReply], stream: str) -> None:
+    """End a stream that ranks have never opened, now that its program is over, if those that did have closed it.
+
+    Parameters
+    ----------
+    nodes
+        The BB nodes.
+    statuses
+        What they say.
+    stream
+        Its name.
+    """
+    parts = [status.streams[stream] for status in statuses if stream in status.streams]
+    absent = absent_ranks(stream, parts)
+    if absent is None or not absent.is_over or any(part.status == "aborted" for part in parts):
+        return
+    for node in nodes:
+        with suppress(BbflowError):  # a rank has come after all, or the node is gone: whoever asks looks again
+            tell_node(node, GiveUpRequest(stream=stream))

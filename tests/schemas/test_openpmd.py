@@ -1,0 +1,127 @@
+"""openPMD's three iteration encodings: the same statistics, equal to those of what BP5 has of the same program."""
+
+import os
+import subprocess
+import sys
+
+import adios2
+import bbflow_adios2
+import numpy as np
+import pytest
+
+from bbflow import start_nodes
+from bbflow.layouts import BlockForm, Layout
+from bbflow.records import Step
+from bbflow.schemas.openpmd import OpenPmd, unit_of
+from bbflow.schemas.testing import SchemaTests
+from bbflow.transit.output.decoding import open_results
+
+PROGRAM = """
+import sys
+import adios2
+import numpy as np
+
+encoding, xml, target = sys.argv[1:]
+io = adios2.Adios(xml).declare_io("series")
+with adios2.Stream(io, target, "w") as stream:
+    if encoding != "bare":
+        stream.write_attribute("/openPMD", "1.1.0")
+        stream.write_attribute("/basePath", "/data/%T/")
+        stream.write_attribute("/meshesPath", "meshes/")
+    for n in range(10):
+        base = "/data" if encoding == "variable" else f"/data/{n * 100}"
+        stream.begin_step()
+        for number, component in enumerate("xy"):
+            values = np.full((4, 6), 280.0 + n + 5 * number)
+            stream.write(f"{base}/meshes/E/{component}", values, [4, 6], [0, 0], [4, 6])
+            if encoding != "bare" and (n == 0 or encoding == "group"):
+                stream.write_attribute(f"{base}/meshes/E/{component}/unitSI", 1e-6)
+        if encoding != "bare" and (n == 0 or encoding == "group"):
+            stream.write_attribute(f"{base}/meshes/E/axisLabels", ["lat", "lon"])
+            stream.write_attribute(f"{base}/meshes/E/unitDimension", np.array([1.0, 1, -3, -1, 0, 0, 0]))
+            stream.write_attribute(f"__openPMD_groups{base}", np.uint64(n))
+        if encoding == "group":
+            stream.write_attribute(f"{base}/time", 0.5 * n)
+            stream.write_attribute(f"{base}/timeUnitSI", 86400.0)
+        stream.end_step()
+"""
+
+
+def run(folder, encoding, **more):
+    """Give the results of the program, and what its BP5 file has of the components, step by step."""
+    (folder / "program.py").write_text(PROGRAM)
+    (folder / "bp5.xml").write_text("<adios-config/>")
+    words = [sys.executable, folder / "program.py", encoding]
+    subprocess.run([*words, folder / "bp5.xml", folder / "series.bp"], check=True, timeout=300)
+    (folder / "engine.xml").write_text(bbflow_adios2.engine_xml("series"))
+    base = "/data" if encoding == "variable" else "/data/{iteration}"
+    config = {"stream": "series", "operators": {f"{base}/meshes/E/x": ["mean", "count"], f"{base}/meshes/E/y": ["max"]},
+              "windows": ["run"], "output": str(folder / "out"), "workers": {"processes": 0, "threads": 1}}  # fmt: skip
+    with start_nodes(1, "64MiB") as buffer, buffer.analyse(config | more) as analysis:
+        environment = os.environ | bbflow_adios2.environment(buffer.contact)
+        subprocess.run([*words, folder / "engine.xml", "series"], check=True, timeout=300, env=environment)
+        outcome = analysis.wait(300)
+    assert outcome is not None
+    assert outcome.complete
+    with open_results(folder / "out" / "results.zarr") as found:
+        results = {name: item.load() for name, item in found.items()}
+    names = [f"/data{'' if encoding == 'variable' else f'/{n * 100}'}/meshes/E/" for n in range(10)]
+    with adios2.FileReader(str(folder / "series.bp")) as file:
+        steps = {
+            component: np.stack([
+                file.read(f"{name}{component}", step_selection=[n if encoding == "variable" else 0, 1]).reshape(4, 6)
+                for n, name in enumerate(names)
+            ])
+            for component in "xy"
+        }  # fmt: skip
+    return results, steps
+
+
+def of(results, ending):
+    (found,) = (item for name, item in results.items() if name.endswith(ending))
+    return found
+
+
+@pytest.mark.parametrize("encoding", ["bare", "group", "variable"])
+def test_every_iteration_is_folded(tmp_path, encoding):
+    results, steps = run(tmp_path, encoding)
+    mean = of(results, "E_x2F_x_run_mean")
+    np.testing.assert_allclose(mean.values.reshape(4, 6), steps["x"].mean(0))
+    np.testing.assert_array_equal(of(results, "E_x2F_y_run_max").values.reshape(4, 6), steps["y"].max(0))
+    np.testing.assert_array_equal(of(results, "E_x2F_x_run_count").values, 10)
+    if encoding != "bare":
+        assert mean.dims[-2:] == ("lat", "lon")
+        assert mean.attrs["units"] == "1e-06 m kg s-3 A-1"
+
+
+def test_the_time_of_iterations_can_be_dated(tmp_path):
+    time = {"variable": "time", "units": "seconds since 2000-01-30"}
+    results, steps = run(tmp_path, "group", time=time, windows=["month"])
+    mean = of(results, "E_x2F_x_month_mean")
+    np.testing.assert_allclose(mean.values[:, 0, 0], [steps["x"][:4].mean(), steps["x"][4:].mean()])
+
+
+def test_units_are_those_of_values_as_they_are_written():
+    assert unit_of([1, 1, -3, -1, 0, 0, 0], 1.0) == "m kg s-3 A-1"
+    assert unit_of([1, 0, 0, 0, 0, 0, 0], 0.001) == "0.001 m"
+    assert unit_of([0] * 7, 1.0) == "1"
+
+
+class TestOpenPmd(SchemaTests):
+    """What holds for all schemas."""
+
+    def make(self):
+        return OpenPmd()
+
+    def landed(self):
+        def step(n):
+            form = BlockForm(f"/data/{n}/meshes/E/x", "double", "GlobalArray", (3,), (0,), (3,), 0, 0, 0, 24)
+            return Step(n, Layout.of((form,)), (4096).to_bytes(8, "little"))
+
+        return [{"a": step(n)} for n in range(3)]
+
+    def read(self, node, number, block):
+        raise AssertionError("nothing is read")
+
+    def attributes(self):
+        return {"/openPMD": "1.1.0", "/data/0/time": 1.0, "/data/0/meshes/E/axisLabels": ["x"], "/data/0/dt": 0.5}
