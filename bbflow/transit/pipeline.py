@@ -377,7 +377,8 @@ class Pipeline:
         self._log.add("end", status=status, waited_s=waited_s, discarded=discarded, steps=steps, ended_s=time.time())
         absent = absent_ranks(self._config.stream, stands) if self._view.status == "aborted" else None
         absence = [str(absent)] if absent and absent.is_over else []
-        errors = (*dict.fromkeys(folding.errors.values()), *folding.losses.described, *folding.left_out, *absence)
+        told = (folding.errors.values(), folding.losses.described, folding.left_out, folding.seldom, absence)
+        errors = tuple(dict.fromkeys(line for lines in told for line in lines))
         outcome = Outcome(complete, steps, discarded, folding.late, folding.missing, errors)
         if self._folds:
             # If it dies before all nodes have forgotten the stream, the next one sees that there is nothing left to do.

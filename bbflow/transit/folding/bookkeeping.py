@@ -14,6 +14,7 @@ from bbflow.errors import ConfigError, StreamError
 from bbflow.operators.space import Placement
 from bbflow.operators.windows.calendars import Clock
 from bbflow.records import Layout
+from bbflow.transit.folding.attendance import Attendance
 from bbflow.transit.folding.batches import Batch, OpenBatch
 from bbflow.transit.folding.counted import CountedFiles, CountedStates
 from bbflow.transit.folding.dates import StepDates
@@ -78,6 +79,7 @@ class Folding:
         """The states that count."""
         self.losses = Losses()
         """What nodes that are gone have cost."""
+        self._attendance = Attendance()
         self.untimely = Untimely()
         """What times that can't be used have cost."""
         self.placements: Mapping[str, Placement] = {}
@@ -129,6 +131,11 @@ class Folding:
         return [lacking.described(self.cursor + 1, wanted=self._skips_late)] if lacking.steps else []
 
     @property
+    def seldom(self) -> list[str]:
+        """Say which fields were in some of the steps only."""
+        return self._attendance.described
+
+    @property
     def _skips_late(self) -> bool:
         return self.config.time.late == "skip"
 
@@ -178,6 +185,7 @@ class Folding:
             if not found.fits(keys, pattern):
                 break
             found.add(number, time, keys, pattern, parts)
+            self._attendance.take(pattern.absent)
         return found.batch(self._offset or 0) if found.through > self.cursor else None
 
     def in_chain(self, number: int) -> int:
@@ -209,7 +217,8 @@ class Folding:
             check_apart(number, own)
         # Steps that come in their order, or with those of other ranks.
         bound = [key for key, item in self.config.diagnostics.items() if item.needs_order or key in self.placements]
-        return Pattern(layouts, found, {key: frozenset(found[key]) for key in bound if found[key]})
+        absent = frozenset(key for key, own in found.items() if not own) if whole else frozenset()
+        return Pattern(layouts, found, {key: frozenset(found[key]) for key in bound if found[key]}, absent)
 
     def moved(self, batch: Batch) -> list[str]:
         """Give the diagnostics that need a point's steps in their order, but have a point's state elsewhere."""

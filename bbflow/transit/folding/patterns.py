@@ -27,6 +27,8 @@ class Pattern:
     """Diagnostic to its regions."""
     places: Places
     """Those of diagnostics whose steps must come together."""
+    absent: frozenset[str] = frozenset()
+    """Diagnostics whose variables aren't in the step."""
 
 
 def parts_of(view: StreamView, number: int) -> Parts:
