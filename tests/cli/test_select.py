@@ -115,6 +115,18 @@ def test_many_files_and_opens_are_one_stream(bbflow, tmp_path):
         np.testing.assert_allclose(results.tas_month_mean, expected.tas, rtol=1e-6)
 
 
+def test_what_goes_to_another_stream_is_named_if_nobody_folds_it(bbflow, tmp_path):
+    content = yaml.safe_load((tmp_path / "analysis.yml").read_text())
+    content["select"] = [{"io": "hist*"}, {"file": "rest*.bp", "stream": "again", "parameters": {"Transport": "shm"}}]
+    (tmp_path / "analysis.yml").write_text(yaml.safe_dump(content))
+    command = [sys.executable, "-m", "bbflow", "run", "analysis.yml", "--no-report", "--", sys.executable, "model.py"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "NOBODY FOLDED, DRAINED OR READ STREAM 'again', 40 steps" in done.stdout
+    with xr.open_zarr(tmp_path / "out/results.zarr") as results:
+        assert results.steps_month.values.tolist() == [31, 9]
+
+
 def read_bp5(path):
     with adios2.FileReader(str(path)) as file:
         steps = [0, file.num_steps()]
