@@ -79,6 +79,16 @@ Answers = dict[type[ClientRequest], Callable[[Any], FileReply | None]]
 """What answers a call of each kind of request; None where the format has no reply."""
 
 
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """An object that nobody can open, since the namespace can't have its name."""
+
+    directory: str
+    """Where it was seen."""
+    reason: str
+    """Why."""
+
+
 class CutOff(Struct, frozen=True):
     """No message: its peer is to be cut off."""
 
@@ -123,6 +133,8 @@ class Core:
         """Objects that must go."""
         self.busy: set[str] = set()
         """Objects that IOnodes are at work on: what is there is not known now."""
+        self.hidden: dict[str, Hidden] = {}
+        """Objects that can't be shown, by name; one that ends in ``/`` stands for all below."""
         self.scans = 0
         """How many looks at the shared storage are under way."""
         self.gone: set[str] = set()
@@ -333,6 +345,27 @@ class Core:
             self.database.doom([inode.stored_path])
             inode.stored_path, inode.stored_version = "", 0
             self.happened("storage", 0)
+
+    def check_free(self, path: str) -> None:
+        """Refuse a file whose object would take the place of one that can't be shown.
+
+        Raises
+        ------
+        OSError
+            EEXIST.
+        """
+        above = (f"{path[:at]}/" for at, letter in enumerate(path) if letter == "/")
+        found = next((name for name in (path, *above) if name in self.hidden), None) if self.hidden else None
+        if found is not None:
+            what = f"the shared storage has an object {found!r} that isn't shown here: {self.hidden[found].reason}"
+            raise FileExistsError(errno.EEXIST, f"{what}; rename or remove it there, then 'bbflow files refresh'")
+
+    def uncover(self, path: str) -> bool:
+        """Let objects below a directory be shown that weren't while something else had its name; give whether any are."""
+        found = [name for name in self.hidden if name.startswith(f"{path}/")]
+        for name in found:
+            del self.hidden[name]
+        return bool(found)
 
     def vanished(self, path: str) -> None:
         """Take down that an object is gone."""

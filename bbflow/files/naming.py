@@ -132,7 +132,7 @@ class Naming:
 
     def _made(self, call: Call[MkdirRequest], directory: Inode, name: str) -> AttrReply:
         inode = self._core.image.make(directory, name, DIRECTORY, call.asked.mode, call.who, self._core.now_ns())
-        inode.scanned_s = self._core.clock()
+        inode.scanned_s = 0.0 if self._core.uncover(self._core.image.path(inode)) else self._core.clock()
         self._new(call, directory, inode)
         return self._told(call, inode)
 
@@ -213,12 +213,25 @@ class Naming:
                 if name not in directory.entries:
                     self._scanning.look(call, directory)
             self._look_below(call, old, new)
+            self._check_free(old, new)
+            if flags == "exchange":
+                self._check_free(new, old)
             moved, other = image.rename(old, new, call.who, flags, self._core.now_ns())
         except MissingEntry as error:
             self._scanning.look(call, error.directory)
             raise
         self._renamed(call, old, new, moved, other, flags)
         return self._told(call, moved)
+
+    def _check_free(self, old: tuple[Inode, str], new: tuple[Inode, str]) -> None:
+        """Refuse to give files names of objects that aren't shown."""
+        core, moved = self._core, self._core.image.child(*old)
+        if moved is None or not core.hidden:
+            return
+        was, path = core.image.path(moved), f"{core.image.path(new[0])}/{new[1]}".lstrip("/")
+        for inode in core.image.below(moved):
+            if inode.kind == FILE:
+                core.check_free(path + core.image.path(inode)[len(was) :])
 
     def _look_below(self, call: AnyCall, old: tuple[Inode, str], new: tuple[Inode, str]) -> None:
         """Have all objects known that lie below directories which get another name, or are replaced."""

@@ -228,6 +228,7 @@ class FileOpening:
         if not any(node.peer is not None for node in core.nodes.values()):
             error = OSError(errno.EHOSTDOWN, "no IOnode is up")
             call.wait(("node", ""), error, core.options.node_loss_s, core.clock())
+        core.check_free(f"{core.image.path(directory)}/{name}".lstrip("/"))
         inode = core.image.make(directory, name, FILE, call.asked.mode, call.who, core.now_ns())
         inode.scratch = core.is_scratch(inode)
         core.save(inode)

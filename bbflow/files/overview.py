@@ -93,7 +93,7 @@ class Overview:
         dirty = self._write_back.dirty
         failures = list(self._write_back.failures.items())[:MAX_LISTED]
         unread = list(self._filling.failed.items())[:MAX_LISTED]
-        odd = list(self._scanning.odd)[:MAX_LISTED]
+        hidden = list(core.hidden.items())[:MAX_LISTED]
         return OverviewReply(
             subtree=core.options.subtree,
             storage=core.options.storage,
@@ -112,7 +112,7 @@ class Overview:
                 for ino, error in unread
                 if ino in image.inodes and image.inodes[ino].parent
             )
-            + tuple((repr(name)[1:-1], "the object's name is no path, so it is left out") for name in odd),
+            + tuple((repr(name)[1:-1], f"the object is left out, since {one.reason}") for name, one in hidden),
             lost=tuple(sorted(lost)),
             replicas=core.options.replicas,
             thin=sum(map(self._replicas.is_thin, files)),

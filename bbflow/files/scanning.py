@@ -1,9 +1,10 @@
 """What the shared storage has is seen in the namespace: directories are looked at there when they are first used."""
 
 import errno
+from itertools import chain
 
 from bbflow.files.commands import ScanCommand, TaskAnswer
-from bbflow.files.core import AnyCall, Core
+from bbflow.files.core import AnyCall, Core, Hidden
 from bbflow.files.inodes import DIRECTORY, FILE, Inode, keys_of
 from bbflow.files.names import check_name, check_new_name
 from bbflow.files.sessions import Changes
@@ -24,8 +25,6 @@ class Scanning:
         self._core = core
         self._under_way: dict[int, bool] = {}
         self._errors: dict[int, tuple[float, str]] = {}
-        self.odd: dict[str, None] = {}
-        """Objects whose names are no paths: nobody can open them."""
         self.changes = Changes()
         """What clients must forget after a directory was looked at."""
 
@@ -110,23 +109,51 @@ class Scanning:
         seen: set[str] = set()
         path = self._core.image.path(directory)
         before = f"{path}/" if path else ""
-        if below:
-            self.odd = {name: None for name in self.odd if not name.startswith(before)}
+        self._forget_hidden(path, below=below)
         for name in found.directories:
-            self._directory(directory, name.split("/"))
+            if self._directory(directory, name.split("/")) is None:
+                self._hide(f"{before}{name}/", path)
         for name, size, version, mtime_s in found.objects:
             names = name.split("/")
             seen.add(before + name)
             if not all(map(self._is_name, names)):
-                self.odd[before + name] = None
+                self._hide(before + name, path)
                 continue
             holder = self._directory(directory, names[:-1])
-            if holder is not None:
+            if holder is None:
+                self._hide(before + name, path)
+            else:
                 self._object(holder, names[-1], (size, version), mtime_s, began_s)
         inside = self._core.image.below(directory) if below else iter((directory,))
         for inode in [inode for inode in inside if inode.kind == DIRECTORY]:
             inode.scanned_s = self._core.clock()
             self._remove_gone(inode, seen, began_s)
+
+    def _forget_hidden(self, path: str, *, below: bool) -> None:
+        """Begin anew with what can't be shown of a directory."""
+        hidden, inside = self._core.hidden, f"{path}/" if path else ""
+        for name, one in list(hidden.items()):
+            if one.directory == path or (below and one.directory.startswith(inside)):
+                del hidden[name]
+
+    def _hide(self, name: str, directory: str) -> None:
+        """Take down that an object, or all below a name, can't be shown, unless it is one that goes, or moves."""
+        core, image, names = self._core, self._core.image, name.removesuffix("/").split("/")
+        if not all(map(self._is_name, names)):
+            core.hidden[name] = Hidden(directory, "its name is no path")
+            return
+        own = chain(core.doomed, core.busy, core.gone, core.stored)
+        if any(path == name or (name.endswith("/") and path.startswith(name)) for path in own):
+            return
+        inode = image.root
+        for part in names:
+            child = image.child(inode, part)
+            if child is None:
+                break
+            inode = child
+        if not inode.master:  # else that one shows it
+            what = {DIRECTORY: "a directory", FILE: "a file"}.get(inode.kind, "a symbolic link")
+            core.hidden[name] = Hidden(directory, f"{what} has the name {image.path(inode)!r}")
 
     def _directory(self, start: Inode, names: list[str]) -> Inode | None:
         """Give a directory below another, made if need be; None if a name is no name, or a file has it."""
@@ -168,9 +195,11 @@ class Scanning:
         if known is None:
             known = self._make(directory, name, FILE, core.image.root.mode & 0o666, mtime_s)
             known.expected, known.scratch = False, core.is_scratch(known)
+        elif known.kind != FILE:
+            self._hide(path, core.image.path(directory))
+            return
         elif (
-            known.kind != FILE
-            or known.writer
+            known.writer
             or known.state not in ("clean", "cold")
             or known.stored_s >= began_s
             or known.facts == facts

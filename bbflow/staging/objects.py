@@ -124,9 +124,10 @@ class ObjectStore:
         """List what is directly below a prefix."""
         bucket, key = self._open(url, needs_key=False)
         with self._refusals(url):
-            try:
+            found = None
+            with suppress(self._obstore.exceptions.InvalidPathError):
                 found = self._obstore.list_with_delimiter(bucket, key or None)
-            except self._obstore.exceptions.InvalidPathError:
+            if found is None or "" in found["common_prefixes"]:
                 pages = list(self._keys(url, delimiter="/"))
                 return [file for files, _ in pages for file in files], [name for _, names in pages for name in names]
         names = [prefix.rstrip("/").rpartition("/")[2] for prefix in found["common_prefixes"]]
@@ -172,8 +173,9 @@ class ObjectStore:
         for objects, prefixes in list_keys(partial(self._sign, bucket), before, delimiter=delimiter, after=after):
             files = [_named(url, meta["path"].removeprefix(before), meta) for meta in objects]
             names = [prefix.removeprefix(before).removesuffix("/") for prefix in prefixes]
-            odd = [f"{name}/" for name in names if _is_odd(name)]
-            files += [Listed(f"{url.rstrip('/')}/{name}", name, 0, is_usable=False) for name in odd]
+            odd = [f"{before}{name}/" for name in names if _is_odd(name)]
+            inside = [meta for prefix in odd for meta in next(list_keys(partial(self._sign, bucket), prefix))[0]]
+            files += [_named(url, meta["path"].removeprefix(before), meta) for meta in inside]
             yield [file for file in files if not _is_mark(file)], [name for name in names if not _is_odd(name)]
 
     def _sign(self, bucket: str, query: Mapping[str, str]) -> str:

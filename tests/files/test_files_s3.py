@@ -103,9 +103,55 @@ def test_an_object_whose_name_is_no_path_is_told_of_and_keeps_no_other_from_bein
     assert [client.read("/d/g"), client.read("/h")] == [b"d/g", b"h"]
     client.refresh("/")
     assert [entry.path for entry in client.entries("/d")] == ["/d/g"]
-    assert client.status()[0].unread == ((repr(odd)[1:-1], "the object's name is no path, so it is left out"),)
+    assert client.status()[0].unread == ((repr(odd)[1:-1], "the object is left out, since its name is no path"),)
     client.rename("/d", "/e")
     assert client.flush(wait_s=60).left == 0
+
+
+def test_objects_that_cannot_be_shown_are_named_and_no_file_takes_their_place(servers, bucket, endpoint):
+    hidden = ["both", "a//b", "/lead", "c/d//e", "x/../y"]
+    for key in (*hidden, "both/inside", "ok"):
+        put_object(endpoint, f"hidden/{key}", b"old " + key.encode())
+    client = servers.start(url="s3://bucket/hidden")
+    for path in ("/both", "/a", "/c/d", "/x"):  # each is looked at when it is used
+        assert [entry.path for entry in client.entries(path)] == (["/both/inside"] if path == "/both" else [])
+    assert {path for path, _ in client.status()[0].unread} == set(hidden)
+    client.rename("/both", "/moved")
+    client.write("/new", b"new")
+    client.mkdir("/d/both", parents=True)
+    client.write("/d/both/inside", b"new")
+    client.rename("/d/both", "/both")  # a directory is no object
+    client.rename("/both", "/other")
+    attempts = [
+        lambda: client.write("/both", b"new"),
+        lambda: client.rename("/new", "/both"),
+        lambda: client.rename("/moved/inside", "/both"),
+    ]
+    for attempt in attempts:
+        with pytest.raises(FileExistsError, match="isn't shown here: a directory has the name 'both'"):
+            attempt()
+    assert client.flush(wait_s=60).left == 0
+    assert bytes(obstore.get(bucket, "hidden/both").bytes()) == b"old both"
+    client.refresh("/")
+    assert client.read("/both") == b"old both"
+    assert client.read("/moved/inside") == b"old both/inside"
+
+
+def test_what_lies_below_a_name_that_a_file_has_is_named_and_found_once_it_is_a_directory(servers, bucket, endpoint):
+    client = servers.start(url="s3://bucket/below")
+    client.write("/both", b"mine")
+    assert client.flush(wait_s=60).left == 0
+    put_object(endpoint, "below/both/inside", b"old")
+    client.refresh("/")
+    (((path, reason),),) = (client.status()[0].unread,)
+    assert (path, "a file has the name 'both'" in reason) == ("both/inside", True)
+    client.unlink("/both")
+    client.mkdir("/d")
+    client.write("/d/inside", b"new")
+    with pytest.raises(FileExistsError, match="both/inside"):
+        client.rename("/d", "/both")
+    client.mkdir("/both")
+    assert client.read("/both/inside") == b"old"
 
 
 def test_whoever_waits_for_a_server_that_is_gone_is_told_why_with_the_first_attempt(
