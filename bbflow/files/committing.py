@@ -59,6 +59,7 @@ class Committing:
 
     def _count_later(self, call: Call[CommitFileRequest], handle: Handle, added: dict[str, int]) -> None:
         if handle.number in self._core.handles:  # else its session has ended meanwhile
+            self._core.seq += 1  # others were told meanwhile what was so until now
             with suppress(Deferred):
                 self._core.finished.append((call, self._count(call, handle, added)))
 
@@ -78,7 +79,9 @@ class Committing:
         store_writer(core, handle)
         core.happened("closed", inode.ino)
         core.sessions.hold(call.session, inode.ino)
-        reply = CommitReply(attr=inode.attr(), version=handle.version, append=not inode.is_cut, granted={}, spent=added)
+        reply = CommitReply(
+            attr=inode.attr(), version=handle.version, append=not inode.is_cut, granted={}, spent=added, seq=core.seq
+        )
         if self._write_back.must_wait(inode, sync=asked.sync):
             self._write_back.when_written(inode, lambda: core.finished.append((call, reply)))
             raise Deferred

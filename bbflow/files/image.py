@@ -90,6 +90,8 @@ class Image:
         OSError
             ENOENT, ENOTDIR, ELOOP, EACCES and those of `check_name`.
         """
+        if start not in self.inodes:
+            raise FileNotFoundError(errno.ENOENT, "the directory was removed")
         directory = self.directory(start)
         if "/" not in path and path:  # what a mount asks
             check_access(directory, who, SEARCH)

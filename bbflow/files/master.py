@@ -254,7 +254,7 @@ class Master:
     # What goes out.
 
     def _answer(self, call: AnyCall, reply: FileReply) -> None:
-        told = replace(reply, seq=self._core.seq)
+        told = reply if isinstance(reply.seq, int) else replace(reply, seq=self._core.seq)
         is_change = type(call.asked) in self._changes
         if is_change or isinstance(call.asked, GIVING):
             self._once.keep(call, told, stores=is_change)

@@ -189,7 +189,7 @@ class FileOpening:
         """
         check_size(size)
         writer = self._writer_of(inode)
-        if writer is not None and writer.session != call.session.name:
+        if writer is not None:  # what it commits would undo this
             self._wait_for(call, writer, None)
         if size == 0:
             self._forget_bytes(call, inode)
@@ -298,9 +298,12 @@ class FileOpening:
 
     def _discard(self, handle: Handle) -> None:
         """Let go of what was written and not committed: whole piece files, and what was appended to the last one."""
-        last = len(handle.pieces) - 1
+        last, inode = len(handle.pieces) - 1, handle.inode
         version, size = handle.pieces[last] if handle.pieces else (0, 0)
-        grown = ((key_of(version, last), size),) if version and not handle.inode.is_cut else ()
+        grown = ((key_of(version, last), size),) if version and not inode.is_cut else ()
+        if grown and inode.parent:  # nobody may append there before it is cut off; and who wrote it may write on
+            inode.is_cut = True
+            self._core.save(inode)
         for name in set(handle.layout.ring):
             node = self._core.nodes.get(name)
             if node is not None and node.peer is not None:

@@ -15,7 +15,7 @@ class FileReply(Struct, frozen=True, kw_only=True):
 
     ok: bool = True
     seq: Whole | UnsetType = UNSET
-    """Number of the master's last change; an IOnode says none."""
+    """Number of the master's last change when this was so; an IOnode says none."""
 
 
 class FileRefusal(FileReply, frozen=True, kw_only=True):

@@ -2,8 +2,12 @@
 
 import ctypes
 import errno
+import mmap
 import os
+import subprocess
+import tempfile
 import threading
+import time
 
 import pytest
 
@@ -252,3 +256,87 @@ def test_files_of_the_storage_are_read_and_written_under_their_names(servers, mo
     (where / "out/mosaic").write_bytes(content[::-1])
     assert client.flush(wait_s=60).left == 0
     assert (servers.storage / "out/mosaic").read_bytes() == content[::-1]
+
+
+def append_lines(program_lines):
+    """Let shells append lines, each to its own path of one file; give what they say."""
+    loop = "for i in $(seq {lines}); do echo {name}-$i >> {path} || echo lost; done"
+    shells = [
+        subprocess.Popen(["sh", "-c", loop.format(lines=lines, name=name, path=path)], stdout=subprocess.PIPE, text=True)
+        for name, (path, lines) in enumerate(program_lines)
+    ]
+    return "".join(shell.communicate(timeout=300)[0] for shell in shells)
+
+
+def test_lines_that_programs_of_two_mounts_append_are_all_in_the_file(pair):
+    one, two = pair
+    assert append_lines([(where / "log", 40) for where in (one, two, one, two)]) == ""
+    lines = (one / "log").read_text().splitlines()
+    assert sorted(lines) == sorted(f"{name}-{number}" for name in range(4) for number in range(1, 41))
+
+
+def test_what_a_program_appends_after_another_mount_has_cut_the_file_follows_its_end(pair):
+    one, two = pair
+    (one / "f").write_bytes(b"long " * 10_000)
+    with (one / "f").open("r+b", buffering=0) as cutting:
+        appending = threading.Thread(target=append_lines, args=([(two / "f", 1)],))
+        appending.start()
+        cutting.truncate(0)
+        cutting.write(b"short\n")
+        time.sleep(0.5)  # the other has looked it up, and waits
+    appending.join()
+    assert (one / "f").read_bytes() == b"short\n0-1\n"
+    assert (two / "f").read_bytes() == b"short\n0-1\n"
+
+
+def test_who_reads_what_he_appends_sees_it_where_it_is(pair):
+    one, two = pair
+    (one / "f").write_bytes(b"a" * 5000)
+    with (two / "f").open("a+b", buffering=0) as file:
+        file.write(b"b" * 5000)
+        assert os.pread(file.fileno(), 20_000, 0) == b"a" * 5000 + b"b" * 5000
+        with mmap.mmap(file.fileno(), 0) as mapped:
+            assert mapped[4999:5001] == b"ab"
+            mapped[:1] = b"c"
+    assert (one / "f").read_bytes() == b"c" + b"a" * 4999 + b"b" * 5000
+
+
+def test_a_listing_does_not_take_back_what_was_written_since_its_directory_was_opened(pair):
+    one, _ = pair
+    log = os.open(one / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.write(log, b"1\n")
+    directory = os.open(one, os.O_RDONLY)
+    os.write(log, b"22\n")
+    os.fsync(log)
+    assert os.listdir(directory) == ["log"]
+    os.write(log, b"333\n")
+    for each in (log, directory):
+        os.close(each)
+    assert (one / "log").read_bytes() == b"1\n22\n333\n"
+
+
+@pytest.mark.parametrize("remover", [0, 1])
+def test_a_directory_that_is_removed_while_it_is_open_is_empty_and_has_no_name(pair, remover):
+    where = pair[0] / "d"
+    where.mkdir()
+    directory = os.open(where, os.O_RDONLY)
+    (pair[remover] / "d").rmdir()
+    try:
+        assert (os.fstat(directory).st_nlink, os.listdir(directory)) == (0, [])
+        assert errno_of(os.stat, "f", dir_fd=directory) == errno.ENOENT
+        assert errno_of(os.mkdir, "d", dir_fd=directory) == errno.ENOENT
+        assert errno_of(os.open, "f", os.O_WRONLY | os.O_CREAT, dir_fd=directory) == errno.ENOENT
+        assert errno_of(os.symlink, "to", "l", dir_fd=directory) == errno.ENOENT
+        assert errno_of(os.unlink, "f", dir_fd=directory) == errno.ENOENT
+        assert errno_of(os.rename, "f", "g", src_dir_fd=directory, dst_dir_fd=directory) == errno.ENOENT
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def test_a_file_without_a_name_is_refused_as_programs_expect_it(pair):
+    one, _ = pair
+    assert errno_of(os.open, one, os.O_WRONLY | os.O_TMPFILE) == errno.EOPNOTSUPP
+    with tempfile.TemporaryFile(dir=one) as file:
+        file.write(b"anything")
+    assert os.listdir(one) == []

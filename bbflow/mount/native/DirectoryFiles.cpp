@@ -212,8 +212,8 @@ std::vector<DirectoryEntry> DirectoryFiles::List(const Caller &, const FileId id
         {
             DirectoryEntry entry;
             entry.Name = name;
-            entry.File.Attributes.st_ino = found->d_ino;
-            entry.File.Attributes.st_mode = static_cast<mode_t>(DTTOIF(found->d_type));
+            entry.Number = found->d_ino;
+            entry.Kind = static_cast<mode_t>(DTTOIF(found->d_type));
             entries.push_back(std::move(entry));
         }
     }

@@ -7,6 +7,7 @@
 #include "Request.h"
 
 #include <atomic>
+#include <functional>
 
 namespace bbflow
 {
@@ -15,8 +16,11 @@ namespace bbflow
 class Dispatch
 {
 public:
-    Dispatch(Files &files, Backings &backings, KnownNodes &known)
-    : m_Files(files), m_Backings(backings), m_Known(known)
+    /** Makes the kernel forget the bytes of a file from an offset on, and its attributes. */
+    using Invalidate = std::function<void(FileId, uint64_t)>;
+
+    Dispatch(Files &files, Backings &backings, KnownNodes &known, Invalidate invalidate)
+    : m_Files(files), m_Backings(backings), m_Known(known), m_Invalidate(std::move(invalidate))
     {
     }
 
@@ -35,6 +39,7 @@ private:
     Files &m_Files;
     Backings &m_Backings;
     KnownNodes &m_Known;
+    const Invalidate m_Invalidate;
     bool m_HasDirectWrites = false;
     std::atomic<int64_t> m_Open{0};
 
@@ -71,6 +76,7 @@ private:
     void Release(const Request &request, Reply &reply);
     void Allocate(const Request &request, Reply &reply);
     void Seek(const Request &request, Reply &reply);
+    void WriteToEnd(const Request &request, std::string_view bytes, uint64_t offset);
     fuse_open_out Opened(FileId id, uint32_t flags, std::unique_ptr<OpenFile> file);
 
     // DispatchDirectories.cpp
@@ -79,6 +85,7 @@ private:
     void ReadDirectoryPlus(const Request &request, Reply &reply);
     void ReleaseDirectory(const Request &request, Reply &reply);
     void SyncDirectory(const Request &request, Reply &reply);
+    std::string EncodeWhole(FileId parent, const DirectoryEntry &entry, uint64_t next);
 };
 
 } // end namespace bbflow

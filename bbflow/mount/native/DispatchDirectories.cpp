@@ -17,36 +17,31 @@ void Append(std::string &bytes, const void *part, const size_t size)
     bytes.append(static_cast<const char *>(part), size);
 }
 
-/** Gives an entry in the kernel's form, with its whole attributes in front if these are asked for.
- */
-std::string Encode(const DirectoryEntry &entry, const uint64_t next, const bool withAttributes)
+/** Gives an entry in the kernel's form. */
+std::string Encode(const DirectoryEntry &entry, const uint64_t next)
 {
     std::string bytes;
-    if (withAttributes)
-    {
-        const fuse_entry_out out =
-            entry.IsKnown ? ToKernel(entry.File, 0.0) : fuse_entry_out{}; // 0: it must look it up
-        Append(bytes, &out, sizeof(out));
-    }
     fuse_dirent header{};
-    header.ino = entry.File.Attributes.st_ino;
+    header.ino = entry.Number;
     header.off = next;
     header.namelen = static_cast<uint32_t>(entry.Name.size());
-    header.type = (entry.File.Attributes.st_mode & S_IFMT) >> 12;
+    header.type = (entry.Kind & S_IFMT) >> 12;
     Append(bytes, &header, FUSE_NAME_OFFSET);
     bytes += entry.Name;
     bytes.resize(FUSE_DIRENT_ALIGN(bytes.size()), '\0');
     return bytes;
 }
 
-void SendPart(const Request &request, const bool withAttributes, Reply &reply)
+/** @param encode gives an entry, and the number of the next, in the kernel's form */
+template <class Encoding>
+void SendPart(const Request &request, Reply &reply, const Encoding &encode)
 {
     const auto &in = request.As<fuse_read_in>();
     const Listing &listing = ListingOf(in.fh);
     std::string bytes;
     for (size_t i = in.offset; i < listing.size(); ++i)
     {
-        const std::string one = Encode(listing[i], i + 1, withAttributes);
+        const std::string one = encode(listing[i], i + 1);
         if (bytes.size() + one.size() > in.size)
         {
             break;
@@ -56,14 +51,7 @@ void SendPart(const Request &request, const bool withAttributes, Reply &reply)
     reply.Send(bytes);
 }
 
-DirectoryEntry Dots(const char *name, const FileId id)
-{
-    DirectoryEntry entry;
-    entry.Name = name;
-    entry.File.Attributes.st_ino = id;
-    entry.File.Attributes.st_mode = S_IFDIR;
-    return entry;
-}
+DirectoryEntry Dots(const char *name, const FileId id) { return {name, id, S_IFDIR}; }
 
 } // end empty namespace
 
@@ -81,12 +69,26 @@ void Dispatch::OpenDirectory(const Request &request, Reply &reply)
 
 void Dispatch::ReadDirectory(const Request &request, Reply &reply)
 {
-    SendPart(request, false, reply);
+    SendPart(request, reply, Encode);
 }
 
 void Dispatch::ReadDirectoryPlus(const Request &request, Reply &reply)
 {
-    SendPart(request, true, reply);
+    SendPart(request, reply, [&](const DirectoryEntry &entry, const uint64_t next)
+             { return EncodeWhole(request.Header.nodeid, entry, next); });
+}
+
+/** With attributes as they are now: when the directory was opened, files may have been shorter, and
+ *  the kernel would take that for news. */
+std::string Dispatch::EncodeWhole(const FileId parent, const DirectoryEntry &entry,
+                                  const uint64_t next)
+{
+    const bool isDots = entry.Name == "." || entry.Name == "..";
+    const std::optional<Entry> known = isDots ? std::nullopt : m_Files.Peek(parent, entry);
+    const fuse_entry_out out = known ? ToKernel(*known, 0.0) : fuse_entry_out{};
+    std::string bytes;
+    Append(bytes, &out, sizeof(out));
+    return bytes += Encode(entry, next);
 }
 
 void Dispatch::ReleaseDirectory(const Request &request, Reply &reply)

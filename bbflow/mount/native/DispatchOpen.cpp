@@ -29,6 +29,14 @@ private:
     const FileId m_Id;
 };
 
+/** Who appends does so where this program says, not where the kernel would put it in its pages. */
+bool MayWriteDirectly(const uint32_t flags, const OpenFile &file)
+{
+    const uint32_t access = flags & O_ACCMODE;
+    return (access == O_WRONLY && file.IsWrittenHere()) ||
+           (access != O_RDONLY && (flags & O_APPEND) != 0);
+}
+
 } // end empty namespace
 
 /** @param flags of open(2) */
@@ -44,7 +52,7 @@ fuse_open_out Dispatch::Opened(const FileId id, const uint32_t flags,
         out.open_flags |= FOPEN_PASSTHROUGH | (passage.IsAsked ? FOPEN_DIRECT_IO : 0);
         SetBackingId(out, passage.Backing);
     }
-    else if ((flags & O_ACCMODE) == O_WRONLY && m_HasDirectWrites && file->IsWrittenHere())
+    else if (m_HasDirectWrites && MayWriteDirectly(flags, *file))
     {
         out.open_flags |= FOPEN_DIRECT_IO;
     }
@@ -52,6 +60,7 @@ fuse_open_out Dispatch::Opened(const FileId id, const uint32_t flags,
     {
         out.open_flags |= FOPEN_KEEP_CACHE;
     }
+    file->IsDirect = (out.open_flags & FOPEN_DIRECT_IO) != 0;
     out.fh = reinterpret_cast<uint64_t>(file.release());
     ++m_Open;
     return out;
@@ -104,8 +113,30 @@ void Dispatch::Write(const Request &request, Reply &reply)
     }
     const std::string_view bytes = request.Body().substr(sizeof(in), in.size);
     fuse_write_out out{};
-    out.size = static_cast<uint32_t>(FileOf(in.fh).Write(request.By, bytes, in.offset));
+    if ((in.flags & O_APPEND) != 0)
+    {
+        out.size = in.size;
+        WriteToEnd(request, bytes, in.offset);
+    }
+    else
+    {
+        out.size = static_cast<uint32_t>(FileOf(in.fh).Write(request.By, bytes, in.offset));
+    }
     reply.SendStruct(out);
+}
+
+/** What the kernel takes for the file's end may have been it before another mount wrote: then pages
+ *  from there on lack what that has written. */
+void Dispatch::WriteToEnd(const Request &request, const std::string_view bytes,
+                          const uint64_t offset)
+{
+    const auto &in = request.As<fuse_write_in>();
+    OpenFile &file = FileOf(in.fh);
+    const uint64_t end = file.Append(request.By, bytes, offset);
+    if (end != offset && file.IsDirect)
+    {
+        m_Invalidate(request.Header.nodeid, std::min(end, offset));
+    }
 }
 
 void Dispatch::Flush(const Request &request, Reply &reply)

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <sys/stat.h>
@@ -23,14 +24,12 @@ struct Entry
     struct stat Attributes = {};
 };
 
-/** One name in a directory; Attributes as far as the source knows them, else only mode and inode.
- */
+/** One name in a directory, of which only the inode's number and kind count. */
 struct DirectoryEntry
 {
     std::string Name;
-    Entry File;
-    /** Whether File.Attributes is whole. */
-    bool IsKnown = false;
+    uint64_t Number = 0;
+    mode_t Kind = 0;
 };
 
 /** What of a file's attributes a program changes. */
@@ -52,8 +51,21 @@ class OpenFile
 public:
     virtual ~OpenFile() = default;
 
+    /** Whether the kernel writes it without its pages: it holds none of them then. */
+    bool IsDirect = false;
+
     virtual size_t Read(const Caller &caller, char *target, size_t most, uint64_t offset) = 0;
     virtual size_t Write(const Caller &caller, std::string_view bytes, uint64_t offset) = 0;
+
+    /** Writes to the end, as who opened it with O_APPEND does.
+     *  @param offset where the kernel thinks that it is
+     *  @return where it was */
+    virtual uint64_t Append(const Caller &caller, const std::string_view bytes,
+                            const uint64_t offset)
+    {
+        Write(caller, bytes, offset);
+        return offset;
+    }
 
     /** At each close(2) of a descriptor. */
     virtual void Flush(const Caller &caller) = 0;
@@ -88,6 +100,9 @@ public:
     /** Whether the backing file of a file (`OpenFile::Backing`) takes what is written to it. */
     virtual bool HasWritableBackings() const { return false; }
     virtual Entry Lookup(const Caller &caller, FileId parent, const std::string &name) = 0;
+    /** What is known of an entry of a directory that was listed, without asking anybody; the
+     *  kernel can look it up itself. */
+    virtual std::optional<Entry> Peek(FileId, const DirectoryEntry &) { return std::nullopt; }
     /** The kernel forgets so many lookups of a file. */
     virtual void Forget(FileId, uint64_t) {}
     virtual struct stat Get(const Caller &caller, FileId id, OpenFile *open) = 0;

@@ -32,13 +32,15 @@ constexpr std::chrono::milliseconds EndPause{20};
 constexpr uint64_t Wanted = FUSE_ASYNC_READ | FUSE_ATOMIC_O_TRUNC | FUSE_BIG_WRITES |
                             FUSE_EXPLICIT_INVAL_DATA | FUSE_DO_READDIRPLUS | FUSE_READDIRPLUS_AUTO |
                             FUSE_ASYNC_DIO | FUSE_PARALLEL_DIROPS | FUSE_HANDLE_KILLPRIV_V2 |
-                            FUSE_MAX_PAGES | FUSE_CACHE_SYMLINKS | FUSE_INIT_EXT;
+                            FUSE_MAX_PAGES | FUSE_CACHE_SYMLINKS | FUSE_INIT_EXT |
+                            FUSE_DIRECT_IO_ALLOW_MMAP;
 
 } // end empty namespace
 
 FuseSession::FuseSession(const int device, Files &files, const SessionOptions &options)
 : m_Device(device), m_Options(options), m_Files(files), m_Backings(device),
-  m_Dispatch(files, m_Backings, m_Known)
+  m_Dispatch(files, m_Backings, m_Known,
+             [this](const FileId id, const uint64_t offset) { Invalidate(id, offset); })
 {
     if (options.KeepsAwake)
     {
@@ -281,9 +283,15 @@ void FuseSession::Serve(const fuse_in_header &header, KernelRequests &requests)
 
 void FuseSession::Invalidate(const FileId id)
 {
+    Invalidate(id, -1); // the data stay: each open asks for its version
+}
+
+/** @param offset forgotten are the bytes from there on; -1 for none */
+void FuseSession::Invalidate(const FileId id, const int64_t offset)
+{
     fuse_notify_inval_inode_out what{};
     what.ino = id;
-    what.off = -1; // the data stay: each open asks for its version
+    what.off = offset;
     fuse_out_header header{};
     header.len = sizeof(header) + sizeof(what);
     header.error = FUSE_NOTIFY_INVAL_INODE;

@@ -76,6 +76,7 @@ private:
     bool m_MayEnd = false;
     std::atomic<bool> m_IsOver{false};
 
+    void Invalidate(FileId id, int64_t offset);
     fuse_init_out Agree(const fuse_init_in &offer);
     bool MakeRings();
     std::unique_ptr<KernelRequests> RequestsOf(Lane &lane) const;

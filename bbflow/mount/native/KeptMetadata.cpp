@@ -31,6 +31,7 @@ Forgotten ForgottenFrom(const Value &message)
     for (const Value &name : message.ArrayAt("names"))
     {
         what.Names.emplace_back(name.Items().at(0).AsUnsigned(), name.Items().at(1).Text());
+        what.Files.push_back(name.Items().at(2).AsUnsigned());
     }
     for (const Value &id : message.ArrayAt("directories"))
     {
@@ -86,31 +87,43 @@ bool KeptMetadata::HasNot(const FileId parent, const std::string &name)
            m_Lease >= std::chrono::steady_clock::now() && found->second.All->count(name) == 0;
 }
 
-KeptMetadata::Known &KeptMetadata::KeepLocked(const Attr &attr)
+/** Whether a reply isn't older than what this client had to let go of; with m_Mutex locked. */
+bool KeptMetadata::MayKeep(const uint64_t seq)
 {
+    m_Newest = std::max(m_Newest, seq);
     if (m_Files.size() >= MostFiles)
     {
         m_Files.clear();
         m_Directories.clear();
+        m_Oldest = m_Newest;
     }
-    const bool isDirectory = S_ISDIR(attr.File.Attributes.st_mode);
-    const Time until = isDirectory ? std::chrono::steady_clock::now() + DirectoryTime : Time::max();
+    return seq >= m_Oldest;
+}
+
+KeptMetadata::Known &KeptMetadata::KeepLocked(const Attr &attr, const uint64_t seq)
+{
     const auto [place, isNew] = m_Files.try_emplace(attr.File.Id);
-    place->second.File = attr;
-    place->second.Until = until;
+    Known &known = place->second;
     if (isNew)
     {
-        place->second.Stamp = ++m_Stamps;
+        known.Stamp = ++m_Stamps;
     }
-    return place->second;
+    if (seq >= known.Seq)
+    {
+        const bool isDirectory = S_ISDIR(attr.File.Attributes.st_mode);
+        known.File = attr;
+        known.Until = isDirectory ? std::chrono::steady_clock::now() + DirectoryTime : Time::max();
+        known.Seq = seq;
+    }
+    return known;
 }
 
 void KeptMetadata::Keep(const Attr &attr, const uint64_t seq)
 {
     const Lock lock(m_Mutex);
-    if (seq >= m_Forgotten)
+    if (MayKeep(seq))
     {
-        KeepLocked(attr);
+        KeepLocked(attr, seq);
     }
 }
 
@@ -118,14 +131,15 @@ void KeptMetadata::Keep(const FileId parent, const std::string &name, const Attr
                         const uint64_t seq)
 {
     const Lock lock(m_Mutex);
-    if (seq < m_Forgotten)
+    if (!MayKeep(seq))
     {
         m_Directories.erase(parent);
         return;
     }
-    const Known &known = KeepLocked(attr);
+    const Known &known = KeepLocked(attr, seq);
     Directory &directory = m_Directories[parent];
     directory.Names[name] = {attr.File.Id, known.Stamp};
+    directory.Seq = std::max(directory.Seq, seq);
     if (directory.All)
     {
         directory.All->insert(name);
@@ -136,15 +150,17 @@ void KeptMetadata::KeepList(const FileId directory, const std::vector<std::strin
                             const uint64_t seq)
 {
     const Lock lock(m_Mutex);
-    if (seq >= m_Forgotten)
+    if (MayKeep(seq) && seq >= m_Directories[directory].Seq)
     {
         m_Directories[directory].All.emplace(names.begin(), names.end());
+        m_Directories[directory].Seq = seq;
     }
 }
 
-void KeptMetadata::Drop(const FileId parent, const std::string &name)
+void KeptMetadata::Drop(const FileId parent, const std::string &name, const uint64_t seq)
 {
     const Lock lock(m_Mutex);
+    m_Oldest = std::max(m_Oldest, seq); // a lookup from before still had it
     const auto directory = m_Directories.find(parent);
     if (directory == m_Directories.end())
     {
@@ -156,15 +172,20 @@ void KeptMetadata::Drop(const FileId parent, const std::string &name)
         m_Files.erase(found->second.Id);
         directory->second.Names.erase(found);
     }
-    if (directory->second.All)
+    if (directory->second.Seq > seq)
+    {
+        directory->second.All.reset(); // it may be there again
+    }
+    else if (directory->second.All)
     {
         directory->second.All->erase(name);
     }
 }
 
-void KeptMetadata::DropDirectory(const FileId directory)
+void KeptMetadata::DropDirectory(const FileId directory, const uint64_t seq)
 {
     const Lock lock(m_Mutex);
+    m_Oldest = std::max(m_Oldest, seq);
     m_Files.erase(directory);
     m_Directories.erase(directory);
 }
@@ -184,7 +205,7 @@ void KeptMetadata::Touch(const FileId directory, const int directories)
 void KeptMetadata::Forget(const Forgotten &what)
 {
     const Lock lock(m_Mutex);
-    m_Forgotten = std::max(m_Forgotten, what.Seq);
+    m_Oldest = std::max(m_Oldest, what.Seq);
     for (const FileId id : what.Files)
     {
         m_Files.erase(id);
@@ -211,7 +232,7 @@ void KeptMetadata::Restart(const uint64_t seq)
     m_Files.clear();
     m_Directories.clear();
     m_Lease = {};
-    m_Forgotten = seq;
+    m_Oldest = m_Newest = seq;
 }
 
 } // end namespace bbflow

@@ -46,6 +46,11 @@ size_t NodeFile::Write(const Caller &caller, const std::string_view bytes, const
     return bytes.size();
 }
 
+uint64_t NodeFile::Append(const Caller &caller, const std::string_view bytes, const uint64_t offset)
+{
+    return m_State->Append(caller, bytes, offset);
+}
+
 void NodeFile::Flush(const Caller &caller)
 {
     if (m_IsForWriting)
@@ -71,7 +76,7 @@ void NodeFile::Allocate(const Caller &caller, const int mode, const uint64_t off
     }
     if (m_State->Size() < offset + bytes)
     {
-        m_State->Truncate(caller, offset + bytes);
+        m_State->TryTruncate(caller, offset + bytes);
     }
 }
 

@@ -15,6 +15,7 @@ public:
 
     size_t Read(const Caller &caller, char *target, size_t most, uint64_t offset) override;
     size_t Write(const Caller &caller, std::string_view bytes, uint64_t offset) override;
+    uint64_t Append(const Caller &caller, std::string_view bytes, uint64_t offset) override;
     void Flush(const Caller &caller) override;
     void Sync(const Caller &caller) override;
     void Allocate(const Caller &caller, int mode, uint64_t offset, uint64_t bytes) override;

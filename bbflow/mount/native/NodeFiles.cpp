@@ -79,14 +79,12 @@ Volume &NodeFiles::VolumeOf(const FileId id)
     return *volume;
 }
 
-Entry NodeFiles::Shown(Volume &volume, const Attr &attr)
+/** What a master has told of, as programs here see it. */
+Entry NodeFiles::Shown(const Caller &caller, const Attr &attr)
 {
-    Entry entry = attr.File;
-    if (const std::shared_ptr<OpenInode> state = volume.FindState(entry.Id))
-    {
-        state->Show(entry.Attributes);
-    }
-    return entry;
+    Note(attr);
+    const bool isFile = S_ISREG(attr.File.Attributes.st_mode);
+    return isFile ? Entry{attr.File.Id, Get(caller, attr.File.Id, nullptr)} : attr.File;
 }
 
 Entry NodeFiles::Lookup(const Caller &caller, const FileId parent, const std::string &name)
@@ -94,7 +92,7 @@ Entry NodeFiles::Lookup(const Caller &caller, const FileId parent, const std::st
     Volume &volume = VolumeOf(parent);
     if (const std::optional<Attr> kept = volume.Kept().Find(parent, name))
     {
-        return Shown(volume, *kept);
+        return Shown(caller, *kept);
     }
     if (volume.Kept().HasNot(parent, name))
     {
@@ -104,20 +102,62 @@ Entry NodeFiles::Lookup(const Caller &caller, const FileId parent, const std::st
         volume.Ask(caller, By(caller, {{"op", "lookup"}, {"parent", parent}, {"name", Fit(name)}}));
     const Attr attr = AttrIn(reply);
     volume.Kept().Keep(parent, name, attr, reply.UnsignedAt("seq"));
-    return Shown(volume, attr);
+    return Shown(caller, attr);
 }
 
 struct stat NodeFiles::Get(const Caller &caller, const FileId id, OpenFile *)
 {
     Volume &volume = VolumeOf(id);
-    if (const std::optional<Attr> kept = volume.Kept().Find(id))
+    const Unwritten unwritten = volume.UnwrittenOf(id);
+    const std::optional<Attr> kept = volume.Kept().Find(id);
+    struct stat attributes = (kept ? *kept : AskForAttr(caller, id)).File.Attributes;
+    unwritten.Show(attributes);
+    return attributes;
+}
+
+Attr NodeFiles::AskForAttr(const Caller &caller, const FileId id)
+{
+    Volume &volume = VolumeOf(id);
+    try
     {
-        return Shown(volume, *kept).Attributes;
+        const Value reply = volume.Ask(caller, {{"op", "stat"}, {"ino", id}});
+        const Attr attr = AttrIn(reply);
+        volume.Kept().Keep(attr, reply.UnsignedAt("seq"));
+        Note(attr);
+        return attr;
     }
-    const Value reply = volume.Ask(caller, {{"op", "stat"}, {"ino", id}});
-    const Attr attr = AttrIn(reply);
-    volume.Kept().Keep(attr, reply.UnsignedAt("seq"));
-    return Shown(volume, attr).Attributes;
+    catch (const Errno &error)
+    {
+        const std::optional<struct stat> removed = m_Seen.Removed(id);
+        if (error.Number() != ESTALE || !removed)
+        {
+            throw;
+        }
+        return {{id, *removed}, 0};
+    }
+}
+
+/** What a master has told of, if that is a directory. */
+void NodeFiles::Note(const Attr &attr)
+{
+    if (S_ISDIR(attr.File.Attributes.st_mode))
+    {
+        m_Seen.Note(attr.File.Id, attr.File.Attributes);
+    }
+}
+
+std::optional<Entry> NodeFiles::Peek(const FileId parent, const DirectoryEntry &entry)
+{
+    Volume &volume = VolumeOf(parent);
+    const Unwritten unwritten = volume.UnwrittenOf(entry.Number);
+    const std::optional<Attr> attr = volume.Kept().Find(entry.Number);
+    if (!attr)
+    {
+        return std::nullopt;
+    }
+    Entry known = attr->File;
+    unwritten.Show(known.Attributes);
+    return known;
 }
 
 struct stat NodeFiles::Set(const Caller &caller, const FileId id, const Change &change,
@@ -127,7 +167,6 @@ struct stat NodeFiles::Set(const Caller &caller, const FileId id, const Change &
     Value::Map request = By(caller, {{"op", "setattr"}, {"ino", id}});
     const size_t empty = request.size();
     const std::shared_ptr<OpenInode> state = volume.FindState(id);
-    const bool isOpen = state && state->IsOpenForWriting();
     const auto add = [&](const uint32_t flag, const char *key, const Value &value)
     {
         if ((change.Valid & flag) != 0)
@@ -135,15 +174,12 @@ struct stat NodeFiles::Set(const Caller &caller, const FileId id, const Change &
             request.emplace_back(key, value);
         }
     };
-    if ((change.Valid & FATTR_SIZE) != 0 && isOpen)
-    {
-        state->Truncate(caller, change.Size);
-    }
-    else
+    const bool hasSize = (change.Valid & FATTR_SIZE) != 0;
+    if (!(hasSize && state && state->TryTruncate(caller, change.Size)))
     {
         add(FATTR_SIZE, "size", change.Size);
     }
-    if (isOpen && (change.Valid & FATTR_MTIME) != 0)
+    if (state && (change.Valid & FATTR_MTIME) != 0)
     {
         state->Commit(caller, false); // else its time would count later
     }
@@ -159,7 +195,7 @@ struct stat NodeFiles::Set(const Caller &caller, const FileId id, const Change &
     const Value reply = volume.Ask(caller, request);
     const Attr attr = AttrIn(reply);
     volume.Kept().Keep(attr, reply.UnsignedAt("seq"));
-    return Shown(volume, attr).Attributes;
+    return Shown(caller, attr).Attributes;
 }
 
 /** Makes something with a name, and keeps what the master says of it. */
@@ -172,6 +208,7 @@ Entry NodeFiles::AskForEntry(const Caller &caller, const FileId parent, const st
     const Value reply = volume.Ask(caller, By(caller, std::move(request)));
     const Attr attr = AttrIn(reply);
     const bool isDirectory = S_ISDIR(attr.File.Attributes.st_mode);
+    Note(attr);
     volume.Kept().Touch(parent, isDirectory ? 1 : 0);
     volume.Kept().Keep(parent, name, attr, reply.UnsignedAt("seq"));
     if (isDirectory)
@@ -221,12 +258,13 @@ void NodeFiles::Remove(const Caller &caller, const std::string &operation, const
 {
     Volume &volume = VolumeOf(parent);
     const std::optional<Attr> kept = volume.Kept().Find(parent, name);
-    volume.Ask(caller, By(caller, {{"op", operation}, {"parent", parent}, {"name", Fit(name)}}));
+    const Value reply = volume.Ask(
+        caller, By(caller, {{"op", operation}, {"parent", parent}, {"name", Fit(name)}}));
     if (kept)
     {
         volume.Lingering().Close(kept->File.Id);
     }
-    volume.Kept().Drop(parent, name);
+    volume.Kept().Drop(parent, name, reply.UnsignedAt("seq"));
     volume.Kept().Touch(parent, operation == "rmdir" ? -1 : 0);
 }
 
@@ -255,15 +293,16 @@ void NodeFiles::Rename(const Caller &caller, const FileId from, const std::strin
                                                        {"to_name", Fit(newName)},
                                                        {"flags", RenameFlags(flags)}}));
     const Attr attr = AttrIn(reply);
-    volume.Kept().Drop(from, name);
-    volume.Kept().Drop(to, newName);
+    const uint64_t seq = reply.UnsignedAt("seq");
+    volume.Kept().Drop(from, name, seq);
+    volume.Kept().Drop(to, newName, seq);
     if (S_ISDIR(attr.File.Attributes.st_mode) || flags == RENAME_EXCHANGE)
     {
-        volume.Kept().DropDirectory(from);
-        volume.Kept().DropDirectory(to);
+        volume.Kept().DropDirectory(from, seq);
+        volume.Kept().DropDirectory(to, seq);
         return;
     }
-    volume.Kept().Keep(to, newName, attr, reply.UnsignedAt("seq"));
+    volume.Kept().Keep(to, newName, attr, seq);
     volume.Kept().Touch(from, 0);
     volume.Kept().Touch(to, 0);
 }
@@ -282,7 +321,7 @@ std::unique_ptr<OpenFile> NodeFiles::Open(const Caller &caller, const FileId id,
             auto file = std::make_unique<NodeFile>(volume, id, state, *shared, true);
             if (isTruncated)
             {
-                state->Truncate(caller, 0);
+                state->TryTruncate(caller, 0);
             }
             return file;
         }
@@ -329,11 +368,27 @@ std::unique_ptr<OpenFile> NodeFiles::Create(const Caller &caller, const FileId p
     const int64_t handle = state->TakeOpened(reply, true, isEmptied);
     volume.Kept().Touch(parent, 0);
     volume.Kept().Keep(parent, name, attr, reply.UnsignedAt("seq"));
-    made = Shown(volume, attr);
+    made = Shown(caller, attr);
     return std::make_unique<NodeFile>(volume, attr.File.Id, state, handle, true);
 }
 
 std::vector<DirectoryEntry> NodeFiles::List(const Caller &caller, const FileId id)
+{
+    try
+    {
+        return AskForList(caller, id);
+    }
+    catch (const Errno &error)
+    {
+        if (error.Number() != ESTALE || !m_Seen.Removed(id))
+        {
+            throw;
+        }
+        return {};
+    }
+}
+
+std::vector<DirectoryEntry> NodeFiles::AskForList(const Caller &caller, const FileId id)
 {
     Volume &volume = VolumeOf(id);
     std::vector<DirectoryEntry> entries;
@@ -351,7 +406,7 @@ std::vector<DirectoryEntry> NodeFiles::List(const Caller &caller, const FileId i
         {
             const Attr attr = AttrFrom(item.Items().at(1));
             names.push_back(item.Items().at(0).Text());
-            entries.push_back({names.back(), Shown(volume, attr), true});
+            entries.push_back({names.back(), attr.File.Id, attr.File.Attributes.st_mode});
             volume.Kept().Keep(id, names.back(), attr, reply.UnsignedAt("seq"));
         }
         hasMore = reply.BoolAt("more");

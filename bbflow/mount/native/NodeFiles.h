@@ -1,6 +1,7 @@
 #pragma once
 
 #include "Files.h"
+#include "SeenDirectories.h"
 #include "Volume.h"
 
 namespace bbflow
@@ -19,6 +20,7 @@ public:
 
     double AttributesSecs() const override { return 1.0; }
     Entry Lookup(const Caller &caller, FileId parent, const std::string &name) override;
+    void Forget(FileId id, uint64_t) override { m_Seen.Drop(id); }
     struct stat Get(const Caller &caller, FileId id, OpenFile *open) override;
     struct stat Set(const Caller &caller, FileId id, const Change &change, OpenFile *open) override;
     Entry MakeDirectory(const Caller &caller, FileId parent, const std::string &name,
@@ -37,6 +39,7 @@ public:
     std::unique_ptr<OpenFile> Create(const Caller &caller, FileId parent, const std::string &name,
                                      uint32_t mode, uint32_t flags, Entry &made) override;
     std::vector<DirectoryEntry> List(const Caller &caller, FileId id) override;
+    std::optional<Entry> Peek(FileId parent, const DirectoryEntry &entry) override;
     struct statvfs Statistics(const Caller &caller) override;
 
 private:
@@ -45,9 +48,13 @@ private:
     Volume::Invalidate m_Invalidate = [](FileId) {};
     std::mutex m_Mutex;
     std::map<uint64_t, std::unique_ptr<Volume>> m_Volumes;
+    SeenDirectories m_Seen;
 
     Volume &VolumeOf(FileId id);
-    Entry Shown(Volume &volume, const Attr &attr);
+    void Note(const Attr &attr);
+    Attr AskForAttr(const Caller &caller, FileId id);
+    Entry Shown(const Caller &caller, const Attr &attr);
+    std::vector<DirectoryEntry> AskForList(const Caller &caller, FileId id);
     Entry AskForEntry(const Caller &caller, FileId parent, const std::string &name,
                       Value::Map request);
     void Remove(const Caller &caller, const std::string &operation, FileId parent,

@@ -38,7 +38,9 @@ void OpenInode::DropHandle(std::vector<int64_t> &handles, const int64_t handle)
     handles.erase(std::find(handles.begin(), handles.end(), handle));
     if (std::find(handles.begin(), handles.end(), handle) == handles.end())
     {
-        m_Volume.CloseHandle(handle, &handles == &m_Writers && (m_IsDirty || m_HasFailed));
+        const bool isWriter = &handles == &m_Writers;
+        m_Volume.CloseHandle(handle, isWriter && (m_IsDirty || m_HasFailed));
+        m_HasFailed = m_HasFailed && !isWriter; // the master lets go of what it left behind
     }
 }
 
@@ -97,6 +99,7 @@ int64_t OpenInode::TakeOpened(const Value &reply, const bool isForWriting, const
     if (m_Readers.empty() && m_Writers.empty())
     {
         m_Generation = m_Volume.Link().Generation();
+        m_Newest = 0;
     }
     const bool isKept = isForWriting ? m_IsDirty : HasOwnLayout();
     std::vector<int64_t> &handles = isForWriting ? m_Writers : m_Readers;
@@ -105,7 +108,7 @@ int64_t OpenInode::TakeOpened(const Value &reply, const bool isForWriting, const
     {
         try
         {
-            TakeLayout(reply);
+            TakeLayout(reply, isForWriting);
         }
         catch (...)
         {
@@ -132,9 +135,16 @@ int64_t OpenInode::TakeOpened(const Value &reply, const bool isForWriting, const
 /** What a writer has is newer than what the master tells others, and lies where its handle says. */
 bool OpenInode::HasOwnLayout() const { return m_IsDirty || !m_Writers.empty(); }
 
-void OpenInode::TakeLayout(const Value &reply)
+/** @param isForWriting the newest then: nobody else has written since it was given */
+void OpenInode::TakeLayout(const Value &reply, const bool isForWriting)
 {
     Layout layout = LayoutFrom(reply);
+    const uint64_t version = reply.Find("attr")->UnsignedAt("version");
+    if (!isForWriting && version < m_Newest)
+    {
+        return;
+    }
+    m_Newest = version;
     const size_t both = std::min(layout.Pieces.size(), m_Layout.Pieces.size());
     for (size_t i = 0; i < both; ++i)
     {
@@ -146,7 +156,7 @@ void OpenInode::TakeLayout(const Value &reply)
     layout.Version = m_Layout.Version;
     layout.MayAppend = m_Layout.MayAppend;
     m_Layout = std::move(layout);
-    m_Committed = reply.Find("attr")->UnsignedAt("version");
+    m_Committed = version;
     m_Ready.clear();
 }
 
@@ -192,7 +202,7 @@ void OpenInode::LoseWritten()
     m_Committed.reset();
     m_Pages.reset();
     const std::lock_guard<std::mutex> lock(m_ShownMutex);
-    m_ShownSize.reset();
+    m_Shown.Size.reset();
 }
 
 bool OpenInode::TryCloseReading(const int64_t handle)
@@ -211,16 +221,21 @@ bool OpenInode::IsCold()
     return m_Layout.IsCold;
 }
 
-void OpenInode::Show(struct stat &attributes)
+void Unwritten::Show(struct stat &attributes) const
+{
+    if (Size)
+    {
+        attributes.st_size = static_cast<off_t>(*Size);
+        attributes.st_blocks = (attributes.st_size + 511) / 512;
+        attributes.st_mtim = Time;
+        attributes.st_ctim = Time;
+    }
+}
+
+Unwritten OpenInode::NotCommitted()
 {
     const std::lock_guard<std::mutex> lock(m_ShownMutex);
-    if (m_ShownSize)
-    {
-        attributes.st_size = static_cast<off_t>(*m_ShownSize);
-        attributes.st_blocks = (attributes.st_size + 511) / 512;
-        attributes.st_mtim = m_ShownTime;
-        attributes.st_ctim = m_ShownTime;
-    }
+    return m_Shown;
 }
 
 /** With the layout as it is now. */
@@ -233,14 +248,8 @@ void OpenInode::MarkDirty()
     m_IsDirty = true;
     m_IsClosing = false;
     const std::lock_guard<std::mutex> lock(m_ShownMutex);
-    m_ShownSize = m_Layout.Size;
-    clock_gettime(CLOCK_REALTIME, &m_ShownTime);
-}
-
-bool OpenInode::IsOpenForWriting()
-{
-    const Reading lock(m_Mutex);
-    return !m_Writers.empty();
+    m_Shown.Size = m_Layout.Size;
+    clock_gettime(CLOCK_REALTIME, &m_Shown.Time);
 }
 
 uint64_t OpenInode::Size()

@@ -10,6 +10,17 @@
 namespace bbflow
 {
 
+/** Size and time of a file that its master doesn't know yet, if there are such. Who tells of a file
+ *  takes this first and what the master says then: a commit in between is in both, not in neither.
+ */
+struct Unwritten
+{
+    std::optional<uint64_t> Size;
+    timespec Time = {};
+
+    void Show(struct stat &attributes) const;
+};
+
 /** A file that is open here, once or several times: all who have it open see one state, with what
  *  was written and not committed yet. Methods throw Errno. */
 class OpenInode
@@ -54,16 +65,21 @@ public:
     size_t Read(const Caller &caller, char *target, size_t most, uint64_t offset);
     void Write(const Caller &caller, std::string_view bytes, uint64_t offset);
 
-    /** Changes the size; counts for others with the next commit. */
-    void Truncate(const Caller &caller, uint64_t size);
+    /** Writes to the file's end, as programs of this mount see it.
+     *  @param offset where the kernel thinks that it is: it doesn't know what another mount has
+     *  written since it last asked
+     *  @return where it was */
+    uint64_t Append(const Caller &caller, std::string_view bytes, uint64_t offset);
+
+    /** Changes the size; counts for others with the next commit.
+     *  @return false if nobody has it open for writing: then nothing has happened */
+    bool TryTruncate(const Caller &caller, uint64_t size);
 
     /** Makes what was written count on all clients, if there is anything. */
     void Commit(const Caller &caller, bool isSync);
 
-    /** Puts size and time of what isn't committed yet into attributes. */
-    void Show(struct stat &attributes);
+    Unwritten NotCommitted();
 
-    bool IsOpenForWriting();
     uint64_t Size();
 
     /** Whether the file's beginning, or all of it, lies on this host or will. */
@@ -87,6 +103,8 @@ private:
     /** What the master called the bytes of the layout; nothing if it must be asked for them again.
      */
     std::optional<uint64_t> m_Committed;
+    /** The newest version that the layout was: a reply that comes late may have an older one. */
+    uint64_t m_Newest = 0;
     uint64_t m_Generation = 0;
     /** Handles; one of the readers' may have been opened to find pieces that moved. */
     std::vector<int64_t> m_Readers;
@@ -98,13 +116,14 @@ private:
     /** Whether a writer closed it, and nothing was written since. */
     bool m_IsClosing = false;
     std::condition_variable_any m_WriterLeft;
+    /** Somebody has written. */
+    std::condition_variable_any m_Grown;
     /** What the kernel's pages were when it was last opened, if it has any. */
     std::optional<Content> m_Pages;
 
     /** What stat(2) shows, so that it needn't wait for a write. */
     std::mutex m_ShownMutex;
-    std::optional<uint64_t> m_ShownSize;
-    timespec m_ShownTime = {};
+    Unwritten m_Shown;
 
     /** Parts of a cold file that are known to have come: piece and number of the part. */
     std::mutex m_ReadyMutex;
@@ -112,7 +131,7 @@ private:
 
     void CheckGeneration() const;
     bool HasOwnLayout() const;
-    void TakeLayout(const Value &reply);
+    void TakeLayout(const Value &reply, bool isForWriting);
     void DropHandle(std::vector<int64_t> &handles, int64_t handle);
     void LeaveWriting(int64_t handle);
     void LoseWritten();

@@ -31,7 +31,7 @@ void OpenInode::Reopen(const Caller &caller)
         {
             piece.File.reset();
         }
-        TakeLayout(reply);
+        TakeLayout(reply, false);
     }
 }
 

@@ -11,6 +11,9 @@ using Writing = std::unique_lock<std::shared_mutex>;
 namespace
 {
 
+/** The kernel sends one append in parts if it is large; they come within this time. */
+constexpr std::chrono::milliseconds PartsTime{20};
+
 /** @throws Errno if a file can't be so large */
 void CheckSize(const uint64_t bytes)
 {
@@ -120,6 +123,7 @@ std::optional<OpenInode::Lack> OpenInode::TryWritePart(const Caller &caller, con
     piece.Bytes = std::max(piece.Bytes, offset + bytes.size());
     m_Layout.Size = std::max(m_Layout.Size, index * m_Layout.PieceBytes + piece.Bytes);
     MarkDirty();
+    m_Grown.notify_all();
     return std::nullopt;
 }
 
@@ -153,13 +157,31 @@ void OpenInode::Write(const Caller &caller, const std::string_view bytes, const 
     }
 }
 
-void OpenInode::Truncate(const Caller &caller, const uint64_t size)
+uint64_t OpenInode::Append(const Caller &caller, const std::string_view bytes,
+                           const uint64_t offset)
+{
+    uint64_t end = 0;
+    {
+        std::unique_lock<std::shared_mutex> lock(m_Mutex);
+        // Part of a large append may have overtaken the one before it; else the file was longer.
+        m_Grown.wait_for(lock, PartsTime, [&] { return m_Layout.Size >= offset; });
+        end = m_Layout.Size;
+    }
+    Write(caller, bytes, end); // the kernel lets one program append at a time
+    return end;
+}
+
+bool OpenInode::TryTruncate(const Caller &caller, const uint64_t size)
 {
     CheckSize(size);
     const uint64_t index = size / m_Layout.PieceBytes;
     const uint64_t rest = size % m_Layout.PieceBytes;
     const size_t kept = index + (rest > 0 ? 1 : 0);
     const Writing lock(m_Mutex);
+    if (m_Writers.empty())
+    {
+        return false;
+    }
     CheckGeneration();
     std::vector<Piece> &pieces = m_Layout.Pieces;
     if (rest > 0 && index < pieces.size() && pieces[index].Bytes > rest)
@@ -179,6 +201,7 @@ void OpenInode::Truncate(const Caller &caller, const uint64_t size)
     pieces.resize(std::min(kept, pieces.size()));
     m_Layout.Size = size;
     MarkDirty();
+    return true;
 }
 
 Value::Array OpenInode::PiecesForCommit() const
@@ -205,7 +228,7 @@ void OpenInode::Commit(const Caller &caller, const bool isSync)
     int64_t modified = 0;
     {
         const std::lock_guard<std::mutex> shown(m_ShownMutex);
-        modified = int64_t{m_ShownTime.tv_sec} * 1000000000 + m_ShownTime.tv_nsec;
+        modified = int64_t{m_Shown.Time.tv_sec} * 1000000000 + m_Shown.Time.tv_nsec;
     }
     const Value reply = m_Volume.Ask(caller, {{"op", "commit"},
                                               {"handle", m_Writers.front()},
@@ -226,9 +249,11 @@ void OpenInode::Commit(const Caller &caller, const bool isSync)
     }
     Settle();
     m_IsDirty = false;
-    m_Volume.Kept().Keep(AttrFrom(*reply.Find("attr")), reply.UnsignedAt("seq"));
+    const Attr attr = AttrFrom(*reply.Find("attr"));
+    m_Newest = attr.Version;
+    m_Volume.Kept().Keep(attr, reply.UnsignedAt("seq")); // before it is shown no more as unwritten
     const std::lock_guard<std::mutex> shown(m_ShownMutex);
-    m_ShownSize.reset();
+    m_Shown.Size.reset();
 }
 
 /** Room that was taken for the pieces, and isn't committed, is free again. */

@@ -149,6 +149,12 @@ std::shared_ptr<OpenInode> Volume::FindState(const FileId id)
     return found == m_Open.end() ? nullptr : found->second.State.lock();
 }
 
+Unwritten Volume::UnwrittenOf(const FileId id)
+{
+    const std::shared_ptr<OpenInode> state = FindState(id);
+    return state ? state->NotCommitted() : Unwritten{};
+}
+
 bool Volume::HasPages(const FileId id, const Content &bytes)
 {
     const std::lock_guard<std::mutex> lock(m_Mutex);

@@ -12,6 +12,7 @@ namespace bbflow
 {
 
 class OpenInode;
+struct Unwritten;
 
 /** A file that is open at the master. */
 struct OpenHandle
@@ -51,6 +52,9 @@ public:
 
     /** The same, or nullptr if nobody has it open. */
     std::shared_ptr<OpenInode> FindState(FileId id);
+
+    /** What programs here have written to a file and its master doesn't know yet. */
+    Unwritten UnwrittenOf(FileId id);
 
     /** Whether the kernel's pages of a file, from when it was last open, are these bytes. */
     bool HasPages(FileId id, const Content &bytes);
