@@ -1,4 +1,4 @@
-"""Programs that take turns: each order in which their steps can happen is tried, up to a number of turns out of turn."""
+"""Programs that take turns: each order of their steps is tried, up to a number of turns out of turn."""
 
 from itertools import count
 

@@ -361,7 +361,7 @@ class Core:
             raise FileExistsError(errno.EEXIST, f"{what}; rename or remove it there, then 'bbflow files refresh'")
 
     def uncover(self, path: str) -> bool:
-        """Let objects below a directory be shown that weren't while something else had its name; give whether any are."""
+        """Let objects be shown that a file hid which had their directory's name; give whether there are any."""
         found = [name for name in self.hidden if name.startswith(f"{path}/")]
         for name in found:
             del self.hidden[name]

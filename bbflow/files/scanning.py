@@ -198,12 +198,7 @@ class Scanning:
         elif known.kind != FILE:
             self._hide(path, core.image.path(directory))
             return
-        elif (
-            known.writer
-            or known.state not in ("clean", "cold")
-            or known.stored_s >= began_s
-            or known.facts == facts
-        ):
+        elif known.writer or known.state not in ("clean", "cold") or known.stored_s >= began_s or known.facts == facts:
             return
         self._take_over(known, path, facts, mtime_s)
 

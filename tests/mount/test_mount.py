@@ -4,6 +4,7 @@ import ctypes
 import errno
 import mmap
 import os
+import signal
 import subprocess
 import tempfile
 import threading
@@ -258,11 +259,36 @@ def test_files_of_the_storage_are_read_and_written_under_their_names(servers, mo
     assert (servers.storage / "out/mosaic").read_bytes() == content[::-1]
 
 
+def test_programs_of_one_mount_that_begin_to_write_a_file_at_once_share_it(servers, mounts):
+    servers.start(storage=False)
+    where = mounts.start("m", contact=servers.contact)
+    (where / "f").touch()
+    master, opened = servers.processes["master"][0], []
+    programs = [
+        threading.Thread(target=lambda: opened.append(os.open(where / "f", os.O_WRONLY | os.O_APPEND)))
+        for _ in range(3)
+    ]
+    master.send_signal(signal.SIGSTOP)
+    for program in programs:
+        program.start()
+    time.sleep(0.5)  # all have looked it up, and ask
+    master.send_signal(signal.SIGCONT)
+    for program in programs:
+        program.join(60)
+    assert len(opened) == 3  # the first one keeps it
+    for each in opened:
+        os.write(each, b"line\n")
+        os.close(each)
+    assert (where / "f").read_bytes() == b"line\n" * 3
+
+
 def append_lines(program_lines):
-    """Let shells append lines, each to its own path of one file; give what they say."""
+    """Let shells append lines, each by its own path; give what they say."""
     loop = "for i in $(seq {lines}); do echo {name}-$i >> {path} || echo lost; done"
     shells = [
-        subprocess.Popen(["sh", "-c", loop.format(lines=lines, name=name, path=path)], stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            ["sh", "-c", loop.format(lines=lines, name=name, path=path)], stdout=subprocess.PIPE, text=True
+        )
         for name, (path, lines) in enumerate(program_lines)
     ]
     return "".join(shell.communicate(timeout=300)[0] for shell in shells)

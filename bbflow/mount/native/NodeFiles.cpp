@@ -311,12 +311,11 @@ std::unique_ptr<OpenFile> NodeFiles::Open(const Caller &caller, const FileId id,
                                           const uint32_t flags)
 {
     Volume &volume = VolumeOf(id);
-    const bool isForWriting = IsForWriting(flags);
-    const bool isTruncated = (flags & O_TRUNC) != 0 && isForWriting;
     const std::shared_ptr<OpenInode> state = volume.StateOf(id);
-    if (isForWriting)
+    if (IsForWriting(flags))
     {
-        if (const std::optional<int64_t> shared = state->ShareWriting())
+        const bool isTruncated = (flags & O_TRUNC) != 0;
+        if (const std::optional<int64_t> shared = state->ShareWriting(caller))
         {
             auto file = std::make_unique<NodeFile>(volume, id, state, *shared, true);
             if (isTruncated)
@@ -325,18 +324,47 @@ std::unique_ptr<OpenFile> NodeFiles::Open(const Caller &caller, const FileId id,
             }
             return file;
         }
+        return AskToWrite(caller, id, state, isTruncated);
     }
-    else
+    state->WaitForClosing();
+    const std::optional<Attr> kept = volume.Kept().Find(id);
+    const std::optional<int64_t> shared =
+        kept ? state->ShareReading(*kept) : std::optional<int64_t>();
+    if (shared)
     {
-        state->WaitForClosing();
-        const std::optional<Attr> kept = volume.Kept().Find(id);
-        const std::optional<int64_t> shared =
-            kept ? state->ShareReading(*kept) : std::optional<int64_t>();
-        if (shared)
-        {
-            return std::make_unique<NodeFile>(volume, id, state, *shared, false);
-        }
+        return std::make_unique<NodeFile>(volume, id, state, *shared, false);
     }
+    return AskToOpen(caller, id, state, false, false);
+}
+
+/** As AskToOpen; others of this mount wait for what comes of it. */
+std::unique_ptr<OpenFile> NodeFiles::AskToWrite(const Caller &caller, const FileId id,
+                                                const std::shared_ptr<OpenInode> &state,
+                                                const bool isTruncated)
+{
+    try
+    {
+        std::unique_ptr<OpenFile> file = AskToOpen(caller, id, state, true, isTruncated);
+        state->EndAsking(0);
+        return file;
+    }
+    catch (const Errno &error)
+    {
+        state->EndAsking(error.Number());
+        throw;
+    }
+    catch (...)
+    {
+        state->EndAsking(EIO);
+        throw;
+    }
+}
+
+std::unique_ptr<OpenFile> NodeFiles::AskToOpen(const Caller &caller, const FileId id,
+                                               const std::shared_ptr<OpenInode> &state,
+                                               const bool isForWriting, const bool isTruncated)
+{
+    Volume &volume = VolumeOf(id);
     const Value reply = volume.Ask(
         caller,
         By(caller,

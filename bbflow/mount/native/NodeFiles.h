@@ -52,6 +52,11 @@ private:
 
     Volume &VolumeOf(FileId id);
     void Note(const Attr &attr);
+    std::unique_ptr<OpenFile> AskToWrite(const Caller &caller, FileId id,
+                                         const std::shared_ptr<OpenInode> &state, bool isTruncated);
+    std::unique_ptr<OpenFile> AskToOpen(const Caller &caller, FileId id,
+                                        const std::shared_ptr<OpenInode> &state, bool isForWriting,
+                                        bool isTruncated);
     Attr AskForAttr(const Caller &caller, FileId id);
     Entry Shown(const Caller &caller, const Attr &attr);
     std::vector<DirectoryEntry> AskForList(const Caller &caller, FileId id);

@@ -16,6 +16,8 @@ using Writing = std::lock_guard<std::shared_mutex>;
 
 /** The kernel tells of a last close(2) within this time, if it was one. */
 constexpr std::chrono::milliseconds ClosingTime{20};
+/** Who waits looks so often whether a signal has come. */
+constexpr std::chrono::milliseconds InterruptTime{100};
 
 } // end empty namespace
 
@@ -44,16 +46,38 @@ void OpenInode::DropHandle(std::vector<int64_t> &handles, const int64_t handle)
     }
 }
 
-std::optional<int64_t> OpenInode::ShareWriting()
+std::optional<int64_t> OpenInode::ShareWriting(const Caller &caller)
 {
-    const Writing lock(m_Mutex);
+    std::unique_lock<std::shared_mutex> lock(m_Mutex);
+    for (const uint64_t asked = m_Asked; m_IsAsking;)
+    {
+        m_WritersChanged.wait_for(lock, InterruptTime);
+        if (m_Asked > asked + 1 && m_Refusal == EBUSY)
+        {
+            throw Errno(EBUSY); // who asked after this one came has waited for it, too
+        }
+        if (caller.IsInterrupted)
+        {
+            throw Errno(EINTR);
+        }
+    }
     if (m_Writers.empty() || m_Generation != m_Volume.Link().Generation())
     {
+        m_IsAsking = true;
         return std::nullopt;
     }
     m_Writers.push_back(m_Writers.front());
     m_IsClosing = false;
     return m_Writers.front();
+}
+
+void OpenInode::EndAsking(const int error)
+{
+    const Writing lock(m_Mutex);
+    m_IsAsking = false;
+    ++m_Asked;
+    m_Refusal = error;
+    m_WritersChanged.notify_all();
 }
 
 void OpenInode::Flush(const Caller &caller)
@@ -66,7 +90,8 @@ void OpenInode::Flush(const Caller &caller)
 void OpenInode::WaitForClosing()
 {
     std::unique_lock<std::shared_mutex> lock(m_Mutex);
-    m_WriterLeft.wait_for(lock, ClosingTime, [this] { return m_Writers.empty() || !m_IsClosing; });
+    m_WritersChanged.wait_for(lock, ClosingTime,
+                              [this] { return m_Writers.empty() || !m_IsClosing; });
     m_IsClosing = false; // who has it open still is no longer waited for
 }
 
@@ -190,7 +215,7 @@ void OpenInode::LeaveWriting(const int64_t handle)
     {
         LoseWritten();
     }
-    m_WriterLeft.notify_all();
+    m_WritersChanged.notify_all();
 }
 
 /** What was written and not committed went with the last handle for writing: who still reads opens

@@ -38,8 +38,15 @@ public:
     int64_t TakeOpened(const Value &reply, bool isForWriting, bool isTruncated);
 
     /** Opens it for writing once more, if it is: the handle is shared, the master isn't asked.
-     *  @return the handle */
-    std::optional<int64_t> ShareWriting();
+     *  Waits for a program that is just asking it: else this one's own question would wait there
+     *  until nobody here writes any more.
+     *  @return the handle; if there is none, whoever calls is to ask, and to say when that is over
+     *  @throws Errno EBUSY if that is the answer again and again */
+    std::optional<int64_t> ShareWriting(const Caller &caller);
+
+    /** The master was asked to open it for writing.
+     *  @param error by which it has refused; 0 if it hasn't */
+    void EndAsking(int error);
 
     /** At each close(2) of a writer's descriptor: commits what was written. */
     void Flush(const Caller &caller);
@@ -115,7 +122,12 @@ private:
     bool m_HasFailed = false;
     /** Whether a writer closed it, and nothing was written since. */
     bool m_IsClosing = false;
-    std::condition_variable_any m_WriterLeft;
+    std::condition_variable_any m_WritersChanged;
+    /** Whether the master is being asked to open it for writing; how often it has been, and what
+     *  came of it last. */
+    bool m_IsAsking = false;
+    uint64_t m_Asked = 0;
+    int m_Refusal = 0;
     /** Somebody has written. */
     std::condition_variable_any m_Grown;
     /** What the kernel's pages were when it was last opened, if it has any. */
