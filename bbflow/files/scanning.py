@@ -142,8 +142,9 @@ class Scanning:
         if not all(map(self._is_name, names)):
             core.hidden[name] = Hidden(directory, "its name is no path")
             return
-        own = chain(core.doomed, core.busy, core.gone, core.stored)
-        if any(path == name or (name.endswith("/") and path.startswith(name)) for path in own):
+        own = (core.doomed, core.busy, core.gone, core.stored)
+        is_above = name.endswith("/") and any(path.startswith(name) for path in chain(*own))
+        if is_above or any(name in paths for paths in own):
             return
         inode = image.root
         for part in names:
