@@ -13,7 +13,8 @@ SOURCES := setup.cfg setup.py pyproject.toml CMakeLists.txt \
 .PHONY: demo test docs fuzz chaos lint bench cloud conformance test-mpi test-versions chaos-mount parsl-suite pegasus-suite spark-suite slurm-suite test-install clean check-tools structure
 .DELETE_ON_ERROR:
 
-demo: $(VENV)/.installed
+# The demo needs neither the clients of other tools nor the mount; an environment that has all will do.
+demo: $(if $(wildcard $(VENV)/.installed),$(VENV)/.installed,$(VENV)/.demo)
 	$(BIN)/bbflow demo --output $(OUT) --build $(BUILD) --overwrite
 
 # In as many processes as there are CPUs; what a file's tests share, or what a machine has once, stays in one of them.
@@ -124,6 +125,11 @@ check-tools:
 $(VENV)/bin/python: | check-tools
 	python3 -m venv $(VENV)
 	$(BIN)/python -m pip install -q --upgrade pip
+
+# Of what pip would compile to bytecode the demo imports a tenth.
+$(VENV)/.demo: $(SOURCES) | $(VENV)/bin/python
+	BBFLOW_MOUNT=OFF $(BIN)/python -m pip install -q --no-compile -e '.[demo]'
+	@touch $@
 
 $(VENV)/.installed: $(SOURCES) | $(VENV)/bin/python
 	$(BIN)/python -m pip install -q -e '.[all]'

@@ -5,6 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.timeout(600)  # the site is built, and the tutorial in it runs
+
 ROOT = Path(__file__).parents[1]
 BUILD = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "dummy", "-c", "docs"]
 

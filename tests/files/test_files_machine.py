@@ -12,6 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from testsupport.files_servers import Servers
 
+pytestmark = pytest.mark.timeout(600)  # a search
+
 NAMES = st.sampled_from(["a", "b", "d/a", "d/b", "d/e/a", "d", "d/e"])
 CLIENTS = st.integers(0, 1)
 OFFSETS = st.integers(0, 30)

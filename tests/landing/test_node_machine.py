@@ -17,6 +17,8 @@ from bbflow.store.extents import Extents
 from bbflow.store.ranks import Needs
 from testsupport.peers import ANALYSIS, PAGE, STREAM, Bench
 
+pytestmark = pytest.mark.timeout(600)  # a search
+
 PAGES = 12
 whole_records = st.integers(0, 2)
 shares = st.floats(0, 1)

@@ -15,6 +15,8 @@ from bbflow.store.room import NodeRoom
 from bbflow.store.shared_pool import KEEP_S
 from testsupport.peers import ANALYSIS, PAGE, STREAM, Bench
 
+pytestmark = pytest.mark.timeout(600)  # a search
+
 POOL, ALL = 16 * PAGE, 40 * PAGE
 
 

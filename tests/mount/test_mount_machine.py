@@ -12,6 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from testsupport.files_servers import Servers
 from testsupport.mounts import Mounts
 
+pytestmark = pytest.mark.timeout(600)  # a search
+
 NAMES = st.sampled_from(["a", "b", "d", "d/a", "d/b", "d/e", "d/e/a"])
 MOUNTS = st.integers(0, 1)
 OFFSETS = st.integers(0, 100_000)
