@@ -40,6 +40,8 @@ class Stray:
     """Whether a rank waits for room, and there is no reader who could make it."""
     store: Path | None = None
     """Where its steps are, if they were rescued."""
+    left_out: tuple[str, ...] = ()
+    """Variables that the store can't have, at least of some steps, each with the reason."""
 
 
 def strays_of(statuses: Sequence[StatusReply], before: Collection[str] = ()) -> list[Stray]:
@@ -123,7 +125,8 @@ class StrayRescue(threading.Thread):
         except Exception as error:  # whatever it is, the steps stay on the nodes, and the run must come to its end
             self.failure = describe(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
         else:
-            self.stray = replace(self.stray, steps=rescued.steps, store=rescued.store if rescued.steps else None)
+            store = rescued.store if rescued.steps else None
+            self.stray = replace(self.stray, steps=rescued.steps, store=store, left_out=rescued.left_out)
 
 
 class Strays:
@@ -203,8 +206,9 @@ class Strays:
         if stray.store is None:
             return f"{_named(stray)}: there was nothing to rescue"
         replay = ["--", "bbflow", "replay", str(stray.store), "--stream", self._stream]
+        but = f" but for {'; '.join(stray.left_out)}" if stray.left_out else ""
         return (
-            f"{_named(stray)}: they are in {stray.store}; to have their statistics, give another output and run "
+            f"{_named(stray)}: they are in {stray.store}{but}; to have their statistics, give another output and run "
             f"'{shlex.join(['bbflow', 'run', str(self._file), *replay])}'"
         )
 

@@ -11,6 +11,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from bbflow.course import INCOMPLETE
 from bbflow.origin import look_in
 from bbflow.transit.chain.merging import merge_states
 
@@ -30,4 +31,4 @@ def run(options: argparse.Namespace) -> int:
     for span in merged.left_out:
         print(f"bbflow: {span} is left out: some run had steps in it, but has published it", file=sys.stderr)
     print(f"bbflow: {merged.state.runs} runs in {options.output / 'results.zarr'}")
-    return 0
+    return INCOMPLETE if merged.left_out else 0

@@ -9,6 +9,7 @@ import xarray as xr
 
 from bbflow.cli import main
 from bbflow.config import parse_config
+from bbflow.course import INCOMPLETE
 from bbflow.errors import BbflowError, ConfigError, DamagedError
 from bbflow.transit.chain.merging import merge_states
 from bbflow.transit.chain.saved import read_state
@@ -82,6 +83,8 @@ def test_runs_that_follow_each_other_merge_where_all_of_a_span_is_there(tmp_path
     shards.run(tmp_path / "first", CONFIG, field[:14], HOURS[:14], ONE)
     shards.run(tmp_path / "second", CONFIG, field[14:], HOURS[14:], TWO)
     merged = merge_states([tmp_path / "second", tmp_path / "first"], tmp_path / "both")
+    words = ["merge", str(tmp_path / "first"), str(tmp_path / "second"), "--output", str(tmp_path / "told")]
+    assert main(words) == INCOMPLETE
     found = shards.statistics(merged.state)
     np.testing.assert_allclose(found["x", "run", (), "mean"], field.mean(0).reshape(-1))
     np.testing.assert_allclose(found["x", "clim_dayofyear", (1, 31), "max"], field[12:16].max(0).reshape(-1))
