@@ -60,7 +60,7 @@ void OpenStream::CollectAttributes(adios2::IO &io)
     {
         m_Unsent.push_back(std::move(attribute));
     }
-    if (m_InStep && m_File != m_FileSent)
+    if (m_Parameters.KeepOpen && m_InStep && m_File != m_FileSent)
     {
         m_Unsent.push_back(Value::Map{{"name", FileName}, {"type", "string"}, {"value", m_File}});
         m_FileSent = m_File;

@@ -1,12 +1,17 @@
-/* A stand-in for a GPU and its runtime: memory that crashes whoever reads it without the runtime. With -DHIP it is
- * called as AMD's library is, else as CUDA's driver. */
+/* A stand-in for a GPU and its runtime: memory that crashes whoever reads it without the runtime.
+ * With -DHIP it is called as AMD's library is, else as CUDA's driver. */
 
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
 
-enum { fine = 0, invalid_value = 1, most = 1 << 20 };
+enum
+{
+    fine = 0,
+    invalid_value = 1,
+    most = 1 << 20
+};
 
 static char shadow[most]; /* what the device has */
 static char *device;      /* where the program sees it */
