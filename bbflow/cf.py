@@ -6,6 +6,7 @@ from typing import Any
 
 from bbflow.attributes import DIMENSIONS as DIMENSIONS
 from bbflow.attributes import as_cf, items_of, numbers_of
+from bbflow.point_maps import PointMap
 
 CF_VERSION = "CF-1.11"
 OWN = "bbflow_"
@@ -54,6 +55,8 @@ class StreamAttributes:
     """Lengths of dimensions: a variable that would give one another length has a dimension of its own there."""
     variables: Collection[str] | None = None
     """The stream's, by which attributes of other paths are told from theirs; None: those without a slash are global."""
+    maps: Mapping[str, PointMap] = field(default_factory=dict)
+    """Variable to where its points lie, if its blocks have them in an order of their own."""
 
     def of(self, variable: str) -> dict[str, Any]:
         """Return a variable's CF attributes, in CF's types, without what only describes its storage.
@@ -88,9 +91,15 @@ class StreamAttributes:
         value = self.values.get(f"{variable}/{name}")
         return [] if value is None else numbers_of(value) or []
 
+    def grid(self, variable: str, shape: Sequence[int]) -> tuple[int, ...]:
+        """Return the shape of a variable's field, of which its blocks may have the points in an order of their own."""
+        own = self.maps.get(variable)
+        return tuple(shape) if own is None else own.shape
+
     def agreeing(self, shapes: Mapping[str, Sequence[int]]) -> "StreamAttributes":
         """Return the same where dimensions have the lengths that some variables give them, and bounds two ends."""
-        laid = {name: (self.dimensions(name, shape), shape) for name, shape in shapes.items()}
+        grids = {name: self.grid(name, shape) for name, shape in shapes.items()}
+        laid = {name: (self.dimensions(name, shape), shape) for name, shape in grids.items()}
         return replace(self, sizes=dimension_sizes(laid) | {BOUNDS: 2})
 
     def dimensions(self, variable: str, shape: Sequence[int]) -> tuple[str, ...]:

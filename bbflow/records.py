@@ -150,12 +150,19 @@ class Step:
     """Attributes that came with it."""
     time: ToldTime | None = None
     """What tells its time; None if a single value does, nothing does, or nobody has looked."""
+    landed: int | None = None
+    """ADIOS2's number of the step in which it lies, if that isn't its own: several frames may have landed in one."""
     _blocks: list[tuple[Block, ...]] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __reduce__(self) -> tuple[type["Step"], tuple[Any, ...]]:
         # Tasks get thousands of steps: as a dataclass pickles itself, each costs several times as much.
         known = self.number, self.layout, self.sources, self.files, self.values, self.extremes
-        return Step, (*known, self.began_s, self.committed_s, self.ranks, self.attributes)
+        return Step, (*known, self.began_s, self.committed_s, self.ranks, self.attributes, None, self.landed)
+
+    @property
+    def landed_in(self) -> int:
+        """The number by which its node knows it."""
+        return self.number if self.landed is None else self.landed
 
     @classmethod
     def of_parts(cls, number: int, parts: Sequence["Step"]) -> "Step":

@@ -39,7 +39,9 @@ def write_coordinates(first: CoordinateStep, stores: Sequence[CoordinateStore], 
     for block in arrays:
         forms.setdefault(block.name, set()).add((block.type, block.shape))
     axes = {name for name, own in forms.items() if len(own) == 1 and all(len(shape) == 1 for _, shape in own)}
-    dims = {dim for block in arrays for dim in attributes.dimensions(block.name, block.shape)}
+    dims = {
+        dim for block in arrays for dim in attributes.dimensions(block.name, attributes.grid(block.name, block.shape))
+    }
     lacking = {dim: [store for store in stores if not store.is_coordinate(dim)] for dim in sorted(dims & axes)}
     wanted = [dim for dim, those in lacking.items() if those]
     for dim, values in zip(wanted, first.whole(wanted), strict=True):

@@ -208,7 +208,9 @@ class Draining:
             name: how for name, (form, _) in found.items() if name not in unlike and (how := self._store.admit(form))
         }
         kept = {name: own for name, own in found.items() if name not in unlike}
-        whole = frozenset(name for name, (form, _) in kept.items() if points[name] >= prod(form.shape))
+        whole = frozenset(
+            name for name, (form, _) in kept.items() if points[name] >= prod(form.shape) and self._store.is_filled(name)
+        )
         return Chosen(kept, placeless, unlike, whole)
 
     def _is_coordinate(self, form: BlockForm) -> bool:
@@ -236,4 +238,4 @@ def _value(chosen: tuple[BlockForm, tuple[str, int]] | None, step: RawStep) -> A
 
 def _bare(part: Step) -> Step:
     """Give what tasks need of a step: its blocks, without what is told of them."""
-    return Step(part.number, part.layout, part.sources, part.files, part.values)
+    return Step(part.number, part.layout, part.sources, part.files, part.values, landed=part.landed)

@@ -14,6 +14,7 @@ from bbflow.config import RawConfig
 from bbflow.drain.encoding import BYTES, Codec, codec_of
 from bbflow.drain.shards import LARGE, PAGE, Shard, Single
 from bbflow.errors import ConfigError
+from bbflow.point_maps import PointMap
 from bbflow.records import BlockForm
 from bbflow.stored_names import stored_name
 
@@ -43,6 +44,8 @@ class Form:
     """What stands for a missing value, besides NaN."""
     dedup: bool = False
     """Whether a step that is the same as the one before is stored once."""
+    map: PointMap | None = None
+    """Where the values lie in the array, if the blocks have them in an order of their own."""
 
     @property
     def is_plain(self) -> bool:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +123,7 @@ class RawStore:
 
     def admit(self, like: BlockForm) -> str:
         """Make a variable's array, if it isn't there; say how a block differs from one that is, if it does."""
-        name = stored_name(like.name)
+        like, name = self._in_grid(like), stored_name(like.name)
         if name not in self._store:
             self._create(like)
             return ""
@@ -153,11 +154,20 @@ class RawStore:
         filled = [chunks.fill if value is None else value for value in values]
         self._store.write(name, start, np.array(filled, chunks.dtype))
 
+    def _in_grid(self, like: BlockForm) -> BlockForm:
+        return replace(like, shape=self._attributes.grid(like.name, like.shape))
+
+    def is_filled(self, name: str) -> bool:
+        """Whether a field whose blocks have all their points has all places of its grid."""
+        return name not in self._attributes.maps or self._attributes.maps[name].is_whole
+
     def _form(self, like: BlockForm) -> Form:
         if like.name not in self._forms:
+            like = self._in_grid(like)
             name = stored_name(like.name)
             metadata, fill = self._store.metadata(name), self._store.chunks(name).fill
-            self._forms[like.name] = form_of(like, self._raw, metadata, fill)
+            form = form_of(like, self._raw, metadata, fill)
+            self._forms[like.name] = replace(form, map=self._attributes.maps.get(like.name))
         return self._forms[like.name]
 
     def _create(self, like: BlockForm) -> None:

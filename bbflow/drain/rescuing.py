@@ -125,7 +125,8 @@ class Rescue:
         self._draining = Draining(config, contact, cursors)
         read_as, read = StreamConfig(time, schema, is_dated=True), BlockReader(contact, stream).read
         done = dict.fromkeys(names, -1)
-        self._adapting = Adapting(names, done, read_as, read, whole=len(nodes) == len(known))
+        whole = len(nodes) == len(known)
+        self._adapting = Adapting(names, done, read_as, read, self._consumers.numbering, whole=whole)
         self._times: StepTimes | None = None
         self._is_open = False
 
@@ -199,7 +200,8 @@ class Rescue:
         shapes = {block.name: block.shape for block in blocks if block.kind == "GlobalArray"}
         reserved = frozenset({self._time.variable if has_time else STEP})
         names = {block.name for block in blocks}
-        attributes = StreamAttributes(self._view.attributes, reserved, variables=names).agreeing(shapes)
+        maps = self._adapting.maps
+        attributes = StreamAttributes(self._view.attributes, reserved, variables=names, maps=maps).agreeing(shapes)
         claim(self._store.parent, *zarr_files(self._store.name))
         store = self._draining.open(self._store, attributes, clock if has_time else None)
         reader = BlockReader(self._contact, self._stream)

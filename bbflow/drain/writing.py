@@ -56,10 +56,12 @@ class DrainWork:
     def gone(self, lease: Lease) -> set[int]:
         """Let a lease hold its steps, and give those that are there no more."""
         steps: dict[str, set[int]] = {}
-        for number, parts in zip(self.numbers, self.steps, strict=True):
-            for node in parts:
-                steps.setdefault(node, set()).add(number)
-        return {number for node, own in steps.items() for number in own - lease.pin(node, own)}
+        for parts in self.steps:
+            for node, part in parts.items():
+                steps.setdefault(node, set()).add(part.landed_in)
+        lost = {(node, landed) for node, own in steps.items() for landed in own - lease.pin(node, own)}
+        numbered = zip(self.numbers, self.steps, strict=True)
+        return {number for number, parts in numbered if any((node, parts[node].landed_in) in lost for node in parts)}
 
     def rows(self, form: Form) -> dict[int, list[int]]:
         """Give the rows of an array that this task writes, by the index of their file."""
@@ -218,8 +220,9 @@ class _Making:
                 values += [[] for _ in alike]
                 continue
             own = slice(alike[0], alike[-1] + 1)
-            steps_alike = self._work.numbers[own], self._work.steps[own], self._offsets[own]
-            values += self._reader.bytes_of(*steps_alike, place, self._form.fill)
+            values += self._reader.bytes_of(
+                self._work.steps[own], self._offsets[own], place, self._form.fill, self._form.map
+            )
         return values
 
     def _rounded(self, values: list[Array]) -> list[Array]:

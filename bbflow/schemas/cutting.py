@@ -21,6 +21,8 @@ class Cut:
     """How the new steps lie: each block has a source of its own, so frames that follow each other lie alike."""
     blocks: Numbers
     """Which of the old forms each block in the pool is."""
+    skipped: Numbers
+    """How many bytes of that it leaves out at the beginning."""
     files: tuple[int, ...]
     """Which of the old files those of spilled blocks are."""
     values: tuple[int, ...]
@@ -38,11 +40,11 @@ class Cut:
             How they lie.
         chosen
             For each new form the position of the old one, and what it is now: name, kind, shape, start and count may
-            differ. `NEW` adds a single value.
+            differ, and its bytes be a part of the old one's, from a later `place` on. `NEW` adds a single value.
         """
         chosen = sorted(chosen, key=lambda item: item[1].rank)
         forms: list[BlockForm] = []
-        blocks, files, values = [], [], []
+        blocks, skipped, files, values = [], [], [], []
         singles = {at: number for number, at in enumerate(layout.singles)}
         for at, form in chosen:
             extent, place = 0, 0
@@ -52,11 +54,18 @@ class Cut:
             elif form.bytes:
                 extent = sum(own.rank == form.rank and bool(own.bytes) and not own.spilled for own in forms)
                 blocks.append(at)
+                skipped.append(form.place - layout.forms[at].place)
             else:
                 values.append(singles.get(at, NEW))
             forms.append(replace(form, extent=extent, place=place))
-        positions = np.array([at for at, _ in chosen], np.int64)
-        return cls(Layout.of(tuple(forms)), np.array(blocks, np.int64), tuple(files), tuple(values), positions)
+        return cls(
+            Layout.of(tuple(forms)),
+            np.array(blocks, np.int64),
+            np.array(skipped, np.int64),
+            tuple(files),
+            tuple(values),
+            np.array([at for at, _ in chosen], np.int64),
+        )
 
     def step(self, old: Step, added: Sequence[Any] = ()) -> Step:
         """Give what a step becomes.
@@ -72,11 +81,17 @@ class Cut:
         return replace(
             old,
             layout=self.layout,
-            sources=old.layout.offsets(old.sources)[self.blocks].astype("<i8").tobytes() if self.blocks.size else b"",
+            sources=self._sources(old),
             files=tuple(old.files[at] for at in self.files),
             values=tuple(next(more) if at == NEW else old.values[at] for at in self.values),
             extremes=self._extremes(old.extremes),
         )
+
+    def _sources(self, old: Step) -> bytes:
+        if not self.blocks.size:
+            return b""
+        offsets = old.layout.offsets(old.sources)[self.blocks] + self.skipped
+        return bytes(offsets.astype("<i8").tobytes())
 
     def _extremes(self, extremes: bytes) -> bytes:
         if not extremes:

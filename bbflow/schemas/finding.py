@@ -7,13 +7,14 @@ from typing import Any
 from bbflow.errors import ConfigError, nearest
 from bbflow.schemas.openpmd import OpenPmd
 from bbflow.schemas.schema import Schema
+from bbflow.schemas.scorpio import Scorpio
 from bbflow.schemas.wrf import Wrf
 
 ENTRY_POINTS = "bbflow.schemas"
 """Entry points of this group name schemas of installed packages: what makes one, called without arguments."""
 NONE = "none"
 """In the configuration: the stream is taken as it is."""
-OWN: Mapping[str, Callable[[], Schema]] = {"openpmd": OpenPmd, "wrf": Wrf}
+OWN: Mapping[str, Callable[[], Schema]] = {"openpmd": OpenPmd, "scorpio": Scorpio, "wrf": Wrf}
 """Those of bbflow."""
 
 

@@ -10,7 +10,7 @@ from bbflow.cf import DIMENSIONS
 from bbflow.layouts import BlockForm, Layout
 from bbflow.records import Step
 from bbflow.schemas.cutting import NEW, Cut
-from bbflow.schemas.schema import TIME, LandedStep, Parts
+from bbflow.schemas.schema import TIME, LandedStep, Parts, Stateless
 
 NUMBERED = re.compile(r"(/data/)(\d+)(/.+)")
 """A name in an iteration's group, as the group-based and the file-based encoding have it (basePath ``/data/%T/``)."""
@@ -27,7 +27,7 @@ _MOST_CUTS = 64
 
 
 @dataclass(slots=True)
-class OpenPmd:
+class OpenPmd(Stateless):
     """Series of openPMD-api, or of programs that name variables as it does, in any of the three iteration encodings.
 
     By the standard 1.1.0 (https://github.com/openPMD/openPMD-standard), `axisLabels` of a mesh are the dimensions of

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
+from bbflow.point_maps import PointMap
 from bbflow.records import Block, Step
 
 Array = np.ndarray[Any, Any]
@@ -25,6 +27,8 @@ class LandedStep:
     """Reads an array block: the node's name, ADIOS2's number of the step, the block."""
     attributes: Mapping[str, Any]
     """Attributes of the stream as they are known, as the program has named them."""
+    folder: Path | None = None
+    """Where maps of points are kept."""
     time: str = TIME
     """The variable that is to tell the time; another one than `TIME` if the configuration says so."""
 
@@ -36,11 +40,20 @@ class Schema(Protocol):
     in all steps that lie alike, if it keeps that by their layouts (`Layout` objects are the same for steps that do).
     """
 
-    name: str
-    """In the configuration, as ``schema: NAME``."""
-    needs_all: bool
-    """Whether it must see the parts of all nodes together: frames that one rank numbers, blocks that follow each other
-    over the ranks."""
+    @property
+    def name(self) -> str:
+        """In the configuration, as ``schema: NAME``."""
+
+    @property
+    def needs_all(self) -> bool:
+        """Whether it must see the parts of all nodes together.
+
+        So it is with frames that one rank numbers, and blocks that follow each other over the ranks.
+        """
+
+    @property
+    def maps(self) -> Mapping[str, PointMap]:
+        """Variable to where its points lie, of those whose blocks have them in an order of their own."""
 
     def recognises(self, names: Collection[str], attributes: Mapping[str, Any]) -> bool:
         """Say whether a stream is written by these conventions.
@@ -53,11 +66,20 @@ class Schema(Protocol):
             Its attributes until then.
         """
 
+    def call(self, names: Collection[str]) -> None:
+        """Learn which variables the configuration names: one that it names as the program does keeps that name."""
+
     def attributes(self, name: str, value: Any) -> Sequence[tuple[str, Any]]:
         """Return what an attribute is by CF's conventions: ``<variable>/<attribute>`` and value of each, or nothing.
 
         The variables of a step's attributes are known by then: `steps` has been asked for it.
         """
+
+    def memory(self) -> bytes:
+        """Return what later steps don't tell again, for an analysis that goes on after a crash."""
+
+    def remember(self, memory: bytes) -> None:
+        """Go on with the `memory` of another object of the same stream."""
 
     def steps(self, landed: LandedStep) -> Sequence[Parts]:
         """Give the steps of the stream that lie in a step that has landed: one, or as many as it has frames.
@@ -70,3 +92,24 @@ class Schema(Protocol):
         StreamError
             If the step isn't as the conventions have it.
         """
+
+
+class Stateless:
+    """What schemas have in common whose steps each tell all, and whose blocks have their points in order."""
+
+    __slots__ = ()
+
+    @property
+    def maps(self) -> Mapping[str, PointMap]:
+        """Return nothing: points lie where their blocks say."""
+        return {}
+
+    def call(self, names: Collection[str]) -> None:
+        """Take nothing: each variable has one name."""
+
+    def memory(self) -> bytes:
+        """Return nothing."""
+        return b""
+
+    def remember(self, memory: bytes) -> None:
+        """Take nothing."""

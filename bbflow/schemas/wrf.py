@@ -8,7 +8,7 @@ from bbflow.cf import DIMENSIONS
 from bbflow.layouts import BlockForm, Layout
 from bbflow.records import Step
 from bbflow.schemas.cutting import NEW, Cut
-from bbflow.schemas.schema import TIME, LandedStep, Parts
+from bbflow.schemas.schema import TIME, LandedStep, Parts, Stateless
 
 TIMES = "Times"
 """The variable with the date of a step."""
@@ -19,7 +19,7 @@ LENGTHS = "_DIM_"
 
 
 @dataclass(slots=True)
-class Wrf:
+class Wrf(Stateless):
     """WRF's history and restart files.
 
     `Times` is a text; each variable has the attributes `Dims` (names of its dimensions, the fastest one first, with

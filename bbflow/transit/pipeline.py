@@ -114,8 +114,19 @@ class Pipeline:
         if lost:
             self._view.attributes.update(read_safe_copy(config.output).attributes)
         reader = BlockReader(contact, config.stream)
-        read_as = StreamConfig(config.time, config.schema, is_dated=bool(config.dated_windows))
-        self._adapting = Adapting(list(self._nodes), done, read_as, reader.read, whole=not lost)
+        named = {name for item in config.diagnostics.values() for name in item.variables}
+        names = frozenset({*named, config.time.variable, *(config.raw.variables or ())})
+        read_as = StreamConfig(config.time, config.schema, is_dated=bool(config.dated_windows), names=names)
+        landed = self._consumers.landed_before()
+        self._adapting = Adapting(
+            list(self._nodes),
+            landed,
+            read_as,
+            reader.read,
+            self._consumers.numbering,
+            whole=not lost,
+            folder=config.output / FIELDS_DIRECTORY,
+        )
         self._forsaken = Forsaken(self._view, self._consumers)
         self._landed, self._forgotten = max(done.values()), -1
         self._ended = ended_before(checkpoint for _, checkpoint in self._consumers.of(FOLD).values())
@@ -138,7 +149,8 @@ class Pipeline:
         self._drain = DrainStage(running) if config.raw.wanted else None
         filters = any(item.filters for item in config.diagnostics.values())
         self._watchers = [
-            Watcher(node, config.stream, done[node.name], self._news, extremes=filters, rest_s=REST_S) for node in nodes
+            Watcher(node, config.stream, landed[node.name], self._news, extremes=filters, rest_s=REST_S)
+            for node in nodes
         ]
 
     def _check_nodes_are_whole(self) -> None:
@@ -232,6 +244,7 @@ class Pipeline:
         if self._cursor > self._forgotten:
             self._forgotten = self._cursor
             self._view.forget(self._forgotten)
+            self._consumers.numbering.let_go(self._forgotten)
         if self._asked and self._fold.folding.timeline.begun:
             dataset = self._live_dataset(self._clock)
             for answer in self._asked:
@@ -283,7 +296,9 @@ class Pipeline:
 
     @property
     def _attributes(self) -> StreamAttributes:
-        return StreamAttributes(self._view.attributes, self._reserved, self._sizes, self._variables)
+        return StreamAttributes(
+            self._view.attributes, self._reserved, self._sizes, self._variables, self._adapting.maps
+        )
 
     def _is_open(self) -> bool:
         """Open the stores when the first step is there; False before that."""
@@ -299,7 +314,7 @@ class Pipeline:
             check_variables(self._config, (block.name for _, block in blocks))
         self._clock = self._make_clock(parts_of(self._view, ready[0]) if ready else {})
         self._reserved = own_names(self._config, self._clock)
-        number = ready[0] if ready else -1
+        number = next((part.landed_in for part in parts_of(self._view, ready[0]).values()), -1) if ready else -1
         first = FirstStep(number, blocks, self._contact, self._config.stream, self._nodes, self._cluster)
         arrays = self._fold.arrays(first)
         self._variables = frozenset(arrays.blocks)
@@ -314,8 +329,8 @@ class Pipeline:
             stores.append(self._drain.draining.open(self._config.output / "raw.zarr", attributes, time))
         write_coordinates(first, stores, attributes)
         self._fold.open(arrays, attributes, self._clock, results)
-        if self._saved is not None:
-            results.commit(bbflow_status="running", bbflow_failure="")
+        # Coordinates are only in steps that may be done with before the first window ends.
+        results.commit(**{} if self._saved is None else {"bbflow_status": "running", "bbflow_failure": ""})
         return True
 
     def _make_clock(self, parts: Parts) -> Clock:
@@ -357,7 +372,10 @@ class Pipeline:
             self._fold.publish(timeline.closing(None))
             if timeline.begun:
                 assert self._clock is not None
-                self._fold.save(self._attributes, self._clock)
+                if (
+                    not self._adapting.maps
+                ):  # a state has points in the order of its run, which another one may not have
+                    self._fold.save(self._attributes, self._clock)
             counted: dict[str, Any] = {"bbflow_late_steps": timeline.late, "bbflow_missing_steps": timeline.missing}
             if folding.losses:
                 counted["bbflow_lost"] = folding.losses.described

@@ -121,6 +121,11 @@ def place_diagnostics(
 def _place(diagnostic: Diagnostic, arrays: StreamArrays, attributes: StreamAttributes) -> Placement:
     assert diagnostic.space is not None
     blocks = [arrays.block(name) for name in diagnostic.of.variables]
+    if ordered := [block.name for block in blocks if block.name in attributes.maps]:
+        raise ConfigError(
+            f"{ordered[0]} has its points in an order of its own, by a decomposition: parts and means of space can't "
+            "be had of it; take 'space' out"
+        )
     # Inputs of an expression broadcast: the one with most dimensions has the shape of the result.
     like = max(blocks, key=lambda block: len(block.shape))
     dims = attributes.dimensions(like.name, like.shape)

@@ -116,7 +116,8 @@ class Reducing:
         shards = tuple(self._shards[key].get(node, ()))
         rest = self._wanted[key] if node == home else None
         directory = self._nodes[node].state_directory
-        return FieldWork(diagnostic, self._fields[key].shape, span, shards, self._order[node], directory, rest)
+        field = self._fields[key]
+        return FieldWork(diagnostic, field.shape, span, shards, self._order[node], directory, rest, spread=field.map)
 
     def submit(
         self, function: Callable[..., Any], targets: Mapping[str, Mapping[str, Chunk]] | None = None

@@ -3,19 +3,29 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+from bbflow.atomic import write_whole
 from bbflow.attributes import meant
 from bbflow.config import TimeConfig
+from bbflow.errors import StreamError
+from bbflow.point_maps import PointMap
 from bbflow.records import Block, Step
 from bbflow.schemas import LandedStep, Schema
 from bbflow.schemas.finding import named, recognised
-from bbflow.view.stream import News, StreamView
+from bbflow.schemas.schema import Parts
+from bbflow.store.streams import ENDED
+from bbflow.view.numbering import Numbering
+from bbflow.view.stream import Arrival, News, StreamView
 from bbflow.view.telling import TimeTelling
 from bbflow.wire import Attribute
 
 ReadOn = Callable[[str, int, Block], Any]
-"""Reads an array block: the node's name, the number of its step, the block."""
+"""Reads an array block: the node's name, ADIOS2's number of its step, the block."""
+MEMORY_FILE = "schema"
+"""What a schema must know of earlier steps, beside its maps of points."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +38,8 @@ class StreamConfig:
     """By which conventions it is written; None: by those that recognise it."""
     is_dated: bool = False
     """Whether dates are needed."""
+    names: frozenset[str] = frozenset()
+    """The variables that the configuration names."""
 
 
 class Adapting:
@@ -40,13 +52,17 @@ class Adapting:
     nodes
         Their names.
     done
-        For each node, the step up to which an earlier analysis has folded and drained it.
+        For each node, the landed step up to which an earlier analysis has folded and drained it.
     config
         What is said of the stream.
     read
         Reads blocks.
+    numbering
+        Learns which of the stream's steps lie in which landed ones.
     whole
         Whether all nodes of the stream are among them.
+    folder
+        For what must outlive a crash: maps of points, and the memory of a schema; by default it ends with this object.
     """
 
     def __init__(
@@ -55,42 +71,87 @@ class Adapting:
         done: Mapping[str, int],
         config: StreamConfig,
         read: ReadOn,
+        numbering: Numbering,
         *,
         whole: bool = True,
+        folder: Path | None = None,
     ) -> None:
-        self._config, self._read = config, read
+        self._config, self._read, self._whole, self._numbering = config, read, whole, numbering
+        self._temporary = TemporaryDirectory() if folder is None else None
+        self._folder = folder or Path(self._temporary.name if self._temporary else "")
         self._landed: StreamView | None = StreamView(nodes, done, whole=whole)
-        self._first = max(done.values(), default=-1)
+        self._seen = max(done.values(), default=-1)
         self._held: list[tuple[str, News]] = []
         self._schema: Schema | None = None
+        self._is_found = False
         self._known: dict[str, dict[str, Any]] = {node: {} for node in nodes}
         self._telling = {
             node: TimeTelling(config.time, partial(read, node), is_dated=config.is_dated) for node in nodes
         }
+        self._latest: dict[str, News] = {}
+        self._discarded: set[int] = set()
+        self._firsts: dict[int, int] = {}
+        self._memory = b""
+        self._added: dict[str, Any] = {}
+        self.maps: dict[str, PointMap] = {}
+        """Variable to where its points lie, of those whose blocks have them in an order of their own; it grows."""
 
     def take(self, node: str, news: News) -> Iterator[tuple[str, News]]:
-        """Take news of a node in; gives what the stream's view is to take in, as far as that is known."""
-        if self._landed is None:
-            yield node, self._adapted(node, news)
-            return
-        self._landed.update(node, news)
-        self._held.append((node, news))
-        ready = self._landed.steps_after(self._first, 1)
-        if not ready and not self._landed.ended:
-            yield node, _without_steps(news)
-            return
-        self._schema = self._find(ready)
-        held, self._held, self._landed = self._held, [], None
-        for name, own in held:
-            yield name, self._adapted(name, own)
+        """Take news of a node in; gives what the stream's view is to take in, as far as that is known.
 
-    def _find(self, ready: Sequence[int]) -> Schema | None:
+        Raises
+        ------
+        StreamError
+            If a step isn't as its schema has it.
+        ConfigError
+            If several schemas recognise the stream.
+        """
+        if self._landed is not None:
+            self._landed.update(node, news)
+        if not self._is_found:
+            self._held.append((node, news))
+            assert self._landed is not None
+            ready = self._landed.steps_after(self._seen, 1)
+            if not ready and not self._landed.ended:
+                yield node, replace(news, steps=(), last=-1, base={}, attributes={})
+                return
+            self._find(ready)
+        held, self._held = [*self._held] or [(node, news)], []
+        if self._landed is None:
+            for name, own in held:
+                yield name, self._adapted(name, own)
+        else:
+            self._latest.update(held)
+            yield from self._together()
+
+    def _find(self, ready: Sequence[int]) -> None:
         """Find the schema by which the stream is written."""
         assert self._landed is not None
+        self._is_found = True
         if self._config.schema is not None:
-            return named(self._config.schema)
-        names = {block.name for number in ready for _, block in self._landed.blocks(number)}
-        return recognised(names, self._landed.attributes)
+            self._schema = named(self._config.schema)
+        else:
+            names = {block.name for number in ready for _, block in self._landed.blocks(number)}
+            self._schema = recognised(names, self._landed.attributes)
+        if self._schema is not None:
+            self._schema.call(self._config.names)
+        if self._schema is None or not self._schema.needs_all:
+            self._landed = None
+            return
+        if not self._whole:
+            raise StreamError(
+                f"the stream is written as {self._schema.name} does, whose fields lie over all ranks: it can't go on "
+                "without a BB node"
+            )
+        if not self._numbering.is_framed:
+            self._numbering.begin(self._seen, self._seen)
+        file = self._folder / MEMORY_FILE
+        if file.exists():
+            self._memory = file.read_bytes()
+            self._schema.remember(self._memory)
+            self.maps.update(self._schema.maps)
+
+    # Each node by itself
 
     def _adapted(self, node: str, news: News) -> News:
         schema = self._schema
@@ -105,15 +166,78 @@ class Adapting:
     def _step(self, schema: Schema, node: str, step: Step) -> Step:
         known = self._known[node]
         known.update((item.name, meant(item)) for item in step.attributes)
-        (parts,) = schema.steps(LandedStep({node: step}, self._read, known, self._config.time.variable))
-        told = _renamed(schema, {item.name: meant(item) for item in step.attributes})
-        return replace(parts[node], attributes=tuple(Attribute(name, "", value) for name, value in told.items()))
+        landed = LandedStep({node: step}, self._read, known, self._folder, self._config.time.variable)
+        (parts,) = schema.steps(landed)
+        return _with_renamed(schema, parts[node])
+
+    # All nodes together
+
+    def _together(self) -> Iterator[tuple[str, News]]:
+        """Give what has become whole on all nodes, as news of each."""
+        assert self._landed is not None
+        assert self._schema is not None
+        landed, schema = self._landed, self._schema
+        found: dict[str, list[Step]] = {node: [] for node in self._latest}
+        whole = set(landed.steps_after(self._seen))
+        for number in range(self._seen + 1, landed.frontier + 1):
+            frames, last = self._frames(number) if number in whole else None, self._numbering.last
+            self._firsts[number] = last + 1
+            for parts in frames or ():
+                last += 1
+                for node, step in parts.items():
+                    own = replace(_with_renamed(schema, step), number=last, landed=number)
+                    found.setdefault(node, []).append(own)
+            if frames is None:  # one that was dropped, or is torn, counts as one
+                last += 1
+            if number in landed.discarded:
+                self._discarded.add(last)
+            self._numbering.add(number, last)
+            self._seen = number
+        landed.forget(self._seen)
+        for node, news in self._latest.items():
+            yield node, self._telling[node].told(self._news(schema, news, found.get(node, ())))
+
+    def _news(self, schema: Schema, news: News, steps: Sequence[Step]) -> News:
+        more = any(own.more for own in self._latest.values())
+        return replace(
+            news,
+            status="open" if more and news.status in ENDED else news.status,
+            steps=tuple(steps),
+            last=self._numbering.last,
+            more=False,
+            discarded=frozenset(self._discarded),
+            arrivals=tuple(
+                Arrival(item.rank, item.origin, self._firsts.get(item.first, self._numbering.last + 1))
+                for item in news.arrivals
+            ),
+            base=_renamed(schema, news.base),
+            attributes=_renamed(schema, news.attributes) | self._added,
+        )
+
+    def _frames(self, number: int) -> Sequence[Parts]:
+        """Give the steps that lie in one that has landed; what later ones need of it is kept first."""
+        assert self._landed is not None
+        assert self._schema is not None
+        steps = ((node, self._landed.step(node, number)) for node in self._landed.taking_part)
+        parts = {node: step for node, step in steps if step is not None}
+        landed = LandedStep(parts, self._read, self._landed.attributes, self._folder, self._config.time.variable)
+        frames = self._schema.steps(landed)
+        told = (item for frame in frames for step in frame.values() for item in step.attributes)
+        added = {item.name: meant(item) for item in told if item.name not in self._landed.attributes}
+        self._added.update(_renamed(self._schema, added))
+        self.maps.update(self._schema.maps)
+        if (memory := self._schema.memory()) != self._memory:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            write_whole(self._folder / MEMORY_FILE, memory)
+            self._memory = memory
+        return frames
 
 
 def _renamed(schema: Schema, attributes: Mapping[str, Any]) -> dict[str, Any]:
     return dict(item for name, value in attributes.items() for item in schema.attributes(name, value))
 
 
-def _without_steps(news: News) -> News:
-    """Give how the stream stands on a node, as if no step had landed yet."""
-    return replace(news, steps=(), last=-1, base={}, attributes={})
+def _with_renamed(schema: Schema, step: Step) -> Step:
+    """Give a step whose attributes have their names by the CF conventions."""
+    told = _renamed(schema, {item.name: meant(item) for item in step.attributes})
+    return replace(step, attributes=tuple(Attribute(name, "", value) for name, value in told.items()))

@@ -141,7 +141,7 @@ def dataset_of(opening: Opening, source: Source, stream: str, time: str, dropped
     axis = time if has_time else STEP
     there = {block.name for _, block in view.blocks(numbers[-1])} | {block.name for own in placed for _, block in own}
     attributes = StreamAttributes(view.attributes_at(numbers[-1]), frozenset({axis}), variables=there)
-    found = lay_out(placed, numbers, attributes)
+    found = lay_out(placed, [opening.landed_in(number) for number in numbers], attributes)
     variables: dict[str, xr.Variable] = {
         STEP: xr.Variable((axis,), np.asarray(numbers, np.int64), {"long_name": "step of the simulation"})
     }

@@ -10,6 +10,7 @@ from bbflow.landing.client import NodeClient
 from bbflow.landing.contact import NodeAddress
 from bbflow.landing.replies import AttachReply, DoneReply, StreamStatus
 from bbflow.landing.requests import AttachRequest, DoneRequest, DropRequest, GiveUpRequest
+from bbflow.view.numbering import NO_STEP, Landed, Numbering, packed, unpacked
 
 FOLD, DRAIN, RESCUE = "fold", "drain", "rescue"
 
@@ -54,6 +55,10 @@ class Consumers:
         self._epochs: dict[str, int] = {}
         self.cursors: dict[str, dict[str, Cursor]] = {}
         """Node to consumer to where an earlier analysis had come, and its checkpoint."""
+        self.numbering = Numbering()
+        """Which landed step is done with which step of the stream."""
+        self._told: dict[str, dict[str, Landed]] = {}
+        frames: list[tuple[Landed, str]] = []
         asked = AttachRequest(stream=stream, consumers=tuple(names), owner=owner, take_over=take_over)
         for node, client in self._clients.items():
             try:
@@ -62,7 +67,23 @@ class Consumers:
                 self.close()
                 raise
             self._epochs[node] = reply.epoch
-            self.cursors[node] = dict(reply.cursors)
+            told = {name: unpacked(*cursor) for name, cursor in reply.cursors.items()}
+            self.cursors[node] = {name: (step, kept) for name, (step, _, kept) in told.items()}
+            self._told[node] = {
+                name: (reply.cursors[name][0], last) for name, (_, last, _) in told.items() if last is not None
+            }
+            frames += [(landed, name) for name, landed in self._told[node].items()]
+        self._begin(frames)
+
+    def _begin(self, frames: Sequence[tuple[Landed, str]]) -> None:
+        """Go on where a stream with frames was: after the landed step up to which all its consumers are done.
+
+        What any node was told of a consumer holds for all: it is told only after all have the consumer's checkpoint.
+        """
+        furthest = {name: landed for landed, name in sorted(frames)}
+        names = {name for cursors in self.cursors.values() for name in cursors}
+        if furthest:
+            self.numbering.begin(*min(furthest.get(name, NO_STEP) for name in names))
 
     def of(self, consumer: str) -> dict[str, Cursor]:
         """Give a consumer's cursor on each node."""
@@ -70,12 +91,20 @@ class Consumers:
 
     def done_before(self) -> dict[str, int]:
         """Give for each node the step that every consumer was past at the start."""
+        if self.numbering.is_framed:
+            return dict.fromkeys(self.cursors, self.numbering.done(-1)[1])
         return {node: min(step for step, _ in cursors.values()) for node, cursors in self.cursors.items()}
 
     @property
     def new(self) -> list[str]:
         """Nodes that had not heard of any analysis of the stream."""
         return [node for node, epoch in self._epochs.items() if epoch == 1]
+
+    def landed_before(self) -> dict[str, int]:
+        """Return for each node the landed step that every consumer was past at the start."""
+        if self.numbering.is_framed:
+            return dict.fromkeys(self.cursors, self.numbering.done(-1)[0])
+        return self.done_before()
 
     def commit(self, consumer: str, step: int, nodes: Iterable[str], checkpoint: Callable[[str], bytes]) -> None:
         """Say that a consumer is past a step, on some nodes in their order.
@@ -85,15 +114,25 @@ class Consumers:
         StreamError
             If another analysis has taken over.
         """
+        nodes = list(nodes)
+        if not self.numbering.is_framed:
+            for node in nodes:
+                self._commit(consumer, step, node, checkpoint(node))
+            return
+        done, checkpoints = self.numbering.done(step), {node: checkpoint(node) for node in nodes}
+        # A node must not let go of frames before all know that they are done: another one's part alone says nothing.
+        for node in nodes if len(self._clients) > 1 else ():
+            landed, last = self._told[node].get(consumer, NO_STEP)
+            self._commit(consumer, landed, node, packed(step, last, checkpoints[node]))
         for node in nodes:
-            done = DoneRequest(
-                stream=self._stream,
-                consumer=consumer,
-                epoch=self._epochs[node],
-                step=step,
-                checkpoint=checkpoint(node),
-            )
-            self._clients[node].request(done, DoneReply)
+            self._commit(consumer, done[0], node, packed(step, done[1], checkpoints[node]))
+            self._told[node][consumer] = done
+
+    def _commit(self, consumer: str, landed: int, node: str, checkpoint: bytes) -> None:
+        done = DoneRequest(
+            stream=self._stream, consumer=consumer, epoch=self._epochs[node], step=landed, checkpoint=checkpoint
+        )
+        self._clients[node].request(done, DoneReply)
 
     def forget_checkpoints(self) -> None:
         """Begin as if there had been no earlier analysis."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from bbflow.point_maps import PointMap
 from bbflow.records import BlockForm, Layout, Step
 from bbflow.view.blocks import BlockReader
 
@@ -76,18 +77,16 @@ class FieldReader:
 
     def bytes_of(
         self,
-        numbers: Sequence[int],
         steps: Sequence[Parts],
         offsets: Sequence[Mapping[str, Sequence[int]]],
         place: FieldPlace,
         fill: Any,
+        spread: PointMap | None = None,
     ) -> list[list[Array]]:
         """Give a field of steps that lie alike, each as arrays of bytes, which are the field one behind the other.
 
         Parameters
         ----------
-        numbers
-            The steps.
         steps
             For each what lies on the nodes.
         offsets
@@ -96,6 +95,8 @@ class FieldReader:
             The field's, in the layouts of these steps.
         fill
             What stands in holes.
+        spread
+            Where the points lie in the field's grid, if not as they are.
 
         Returns
         -------
@@ -109,15 +110,17 @@ class FieldReader:
         """
         blocks = [
             (pool, node, at, steps[0][node].layout.forms[at].bytes)
-            for node, at in (place.pieces if place.is_stacked else ())
+            for node, at in (place.pieces if place.is_stacked and spread is None else ())
             if (pool := self._pool(node)) is not None
         ]
         if len(blocks) == len(place.pieces):
             return [[pool[own[node][at] : own[node][at] + size] for pool, node, at, size in blocks] for own in offsets]
-        return [[self._assembled(*step, place, fill)] for step in zip(numbers, steps, strict=True)]
+        return [[self._assembled(parts, place, fill, spread)] for parts in steps]
 
-    def _assembled(self, number: int, parts: Parts, place: FieldPlace, fill: Any) -> Array:
-        field = self._reader.assemble(number, [(node, parts[node].blocks[at]) for node, at in place.pieces], fill)
+    def _assembled(self, parts: Parts, place: FieldPlace, fill: Any, spread: PointMap | None) -> Array:
+        landed = next(parts[node].landed_in for node, _ in place.pieces)
+        field = self._reader.assemble(landed, [(node, parts[node].blocks[at]) for node, at in place.pieces], fill)
+        field = field if spread is None else spread.spread(field, fill)
         return np.ascontiguousarray(field).reshape(-1).view("u1")
 
     def _pool(self, node: str) -> Array | None:

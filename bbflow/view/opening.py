@@ -14,6 +14,7 @@ from bbflow.units import format_bytes
 from bbflow.view.adapting import Adapting, StreamConfig
 from bbflow.view.blocks import BlockReader
 from bbflow.view.lease import Lease
+from bbflow.view.numbering import Numbering
 from bbflow.view.stream import StreamView
 from bbflow.view.watch import POLL_S, Watcher
 
@@ -42,7 +43,7 @@ class Opening:
         self.view = StreamView(names, done)
         # An array isn't read for its time: its step may be gone by then.
         read_as = StreamConfig(TimeConfig(by="steps"), schema)
-        self._adapting = Adapting(names, done, read_as, BlockReader(contact, stream).read)
+        self._adapting = Adapting(names, done, read_as, BlockReader(contact, stream).read, Numbering())
         self.lease = Lease(contact, stream)
         self.steps: list[int] = []
         """Those that are pinned on all their nodes, oldest first."""
@@ -109,12 +110,18 @@ class Opening:
         if not new:
             return False
         self._seen = new[-1]
-        held = {node: self.lease.pin(node, new) for node in self._parts(new)}
-        kept = [step for step in new if all(step in held[node] for node in self._parts([step]))]
+        landed = {step: self.landed_in(step) for step in new}
+        held = {node: self.lease.pin(node, {*landed.values()}) for node in self._parts(new)}
+        kept = [step for step in new if all(landed[step] in held[node] for node in self._parts([step]))]
         for node, steps in held.items():
-            self.lease.unpin(node, steps - set(kept))  # its other parts are gone already
+            self.lease.unpin(node, steps - {landed[step] for step in kept})  # its other parts are gone already
         self.steps += kept
         return True
+
+    def landed_in(self, step: int) -> int:
+        """Return ADIOS2's number of the step in which one lies."""
+        parts = (self.view.step(node, step) for node in self.view.taking_part)
+        return next(part.landed_in for part in parts if part is not None)
 
     def _parts(self, steps: list[int]) -> list[str]:
         """Nodes that have a part of any of these steps."""

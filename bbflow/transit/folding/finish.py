@@ -86,6 +86,12 @@ class Finishing:
         self._fill((0, self._shape[0]), arrays)
         return {item.name: arrays[item.name].reshape((*lead(item), *self.shape)) for item in self._operators}
 
+    def without_values(self) -> dict[str, Array]:
+        """Return what a point of a row comes to that has no value, by operator: of shape (axis, 1), or (1,)."""
+        arrays = self._arrays(1)
+        self._fill_empty(arrays)
+        return {item.name: arrays[item.name].reshape(*lead(item), 1) for item in self._operators}
+
     def _arrays(self, rows: int) -> dict[str, Array]:
         shapes = {item.name: (prod(lead(item)), rows, *self._shape[1:]) for item in self._operators}
         return {item.name: np.empty(shapes[item.name], item.dtype(self._point.dtype)) for item in self._operators}

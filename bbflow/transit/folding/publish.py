@@ -10,6 +10,7 @@ from bbflow.chunks import Chunk
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.family import Array
 from bbflow.operators.own.guard import collecting
+from bbflow.point_maps import PointMap
 from bbflow.transit.folding.finish import Finishing
 from bbflow.transit.folding.held import AlikeShards
 from bbflow.transit.folding.inherited import Inherited
@@ -36,6 +37,8 @@ class FieldWork:
     """What an earlier run has left, where it is this node that reads it."""
     targets: Mapping[str, Chunk] = field(default_factory=dict)
     """Operator name to where its result goes, where it is this node that writes."""
+    spread: PointMap | None = None
+    """Where its points lie in the grid of the results, if not as they are."""
 
     def parts(self) -> Iterator[Partial]:
         """Give what the node has of it, mapped."""
@@ -95,7 +98,10 @@ def publish_fields(works: Sequence[FieldWork], *others: Handed) -> PublishReceip
 def reduce_fields(works: Sequence[FieldWork], *others: Handed) -> tuple[list[dict[str, Array]], Mapping[str, str]]:
     """Give the results of some fields in memory, by operator, and what failed in users' operators."""
     with _all_errors(works, others) as errors:
-        results = [finishing.whole() for _, finishing in _finishing(works, others)]
+        results = [
+            _spread(work, finishing) if work.spread else finishing.whole()
+            for work, finishing in _finishing(works, others)
+        ]
     return results, errors
 
 
@@ -116,8 +122,25 @@ def _write(work: FieldWork, finishing: Finishing) -> int:
         files = {
             name: stack.enter_context(target.chunks.replacing(target.index)) for name, target in work.targets.items()
         }
-        for (first, _), results in finishing.bands():
+        if work.spread is not None:
+            bands = iter([(0, {name: _as_rows(work, values) for name, values in _spread(work, finishing).items()})])
+        else:
+            bands = ((first, results) for (first, _), results in finishing.bands())
+        for first, results in bands:
             for name, values in results.items():
                 work.targets[name].chunks.write_rows(files[name], first, values)
                 size += values.nbytes
     return size
+
+
+def _spread(work: FieldWork, finishing: Finishing) -> dict[str, Array]:
+    """Return results in their grid; where the map has no point they are as without any value."""
+    assert work.spread is not None
+    empty = finishing.without_values()
+    return {name: work.spread.spread(values, empty[name]) for name, values in finishing.whole().items()}
+
+
+def _as_rows(work: FieldWork, values: Array) -> Array:
+    """Return a result as chunks are written: of shape (axis, rows, …)."""
+    assert work.spread is not None
+    return values.reshape(-1, *work.spread.shape)

@@ -22,7 +22,7 @@ UNFOLDED_DIRECTORY = "unfolded"
 SCRATCH = (
     *(".rows/*.npy", ".rows/.*.part"),
     *(".rosters/*", ".rosters/.*.part"),
-    *(".fields/*.npy", ".fields/blocks", ".fields/clock", ".fields/.*.part"),
+    *(".fields/*.npy", ".fields/blocks", ".fields/clock", ".fields/schema", ".fields/.*.part"),
     *(".settled/*.bbflow", ".settled/*.new"),
     *(".safe/latest", ".safe/.*.part", ".safe/*/*/*"),
 )

@@ -15,6 +15,7 @@ from bbflow.operators.family import DType
 from bbflow.operators.names.indices import same_units
 from bbflow.operators.space import Placement
 from bbflow.operators.windows.calendars import Clock
+from bbflow.point_maps import PointMap
 from bbflow.records import Block, BlockForm
 from bbflow.stored_names import stored_name
 from bbflow.transit.folding.regions import check_foldable
@@ -48,6 +49,13 @@ class ResultField:
     """CF attributes of the field itself."""
     other_units: Mapping[str, str]
     """Units of the operators' further inputs, by their text."""
+    map: PointMap | None = None
+    """Where its points lie in the stores' grid, if its states have them in an order of their own."""
+
+    @property
+    def stored_shape(self) -> tuple[int, ...]:
+        """Its shape in stores, of which `dims` are the dimensions."""
+        return self.shape if self.map is None else self.map.shape
 
 
 def field_of(
@@ -86,10 +94,29 @@ def field_of(
     placement = placements.get(diagnostic.key)
     if placement is not None:
         return _placed(diagnostic, placement, placement.dtype(dtype), attributes, clock)
-    dims = tuple(map(stored_name, attributes.dimensions(like.name, like.shape)))
+    places = _map_of(diagnostic, attributes)
+    dims = tuple(map(stored_name, attributes.dimensions(like.name, attributes.grid(like.name, like.shape))))
     others = _other_units(diagnostic, attributes)
     own = _after_each(diagnostic, _attributes(diagnostic, attributes), others, clock)
-    return ResultField(diagnostic.name, _folded(diagnostic, dtype), like.shape, dims, own, others)
+    return ResultField(diagnostic.name, _folded(diagnostic, dtype), like.shape, dims, own, others, places)
+
+
+def _map_of(diagnostic: Diagnostic, attributes: StreamAttributes) -> PointMap | None:
+    """Return where a field's points lie, if not as they are; its variables must agree about that."""
+    found = {name: attributes.maps.get(name) for name in diagnostic.variables}
+    (first, places), *others = found.items()
+    for name, other in others:
+        if other != places:
+            raise ConfigError(
+                f"operators of {diagnostic.name}: the points of {first} and {name} lie in different orders: variables "
+                "of one expression must have one decomposition"
+            )
+    if places is not None and diagnostic.filters:
+        raise ConfigError(
+            f"operators of {diagnostic.name}: {first} has its points in an order of its own, and a filter can't say "
+            "where they lie: take the filter out"
+        )
+    return places
 
 
 def _placed(

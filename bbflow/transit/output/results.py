@@ -185,7 +185,7 @@ class Results:
             self._store.create(name, (time,), (0,), "i8", told, (512,))
 
     def _create(self, name: str, field: ResultField, window: Window, operator: Operator) -> None:
-        dims, shape = field.dims, field.shape
+        dims, shape = field.dims, field.stored_shape
         if operator.axis is not None:
             axis = self._create_operator_axis(field, operator, operator.axis)
             dims, shape = (axis, *dims), (len(operator.axis.values), *shape)
