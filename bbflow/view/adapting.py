@@ -4,8 +4,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import Any
+from weakref import finalize
 
 from bbflow.atomic import write_whole
 from bbflow.attributes import meant
@@ -77,8 +79,7 @@ class Adapting:
         folder: Path | None = None,
     ) -> None:
         self._config, self._read, self._whole, self._numbering = config, read, whole, numbering
-        self._temporary = TemporaryDirectory() if folder is None else None
-        self._folder = folder or Path(self._temporary.name if self._temporary else "")
+        self._folder = folder
         self._landed: StreamView | None = StreamView(nodes, done, whole=whole)
         self._seen = max(done.values(), default=-1)
         self._held: list[tuple[str, News]] = []
@@ -145,6 +146,9 @@ class Adapting:
             )
         if not self._numbering.is_framed:
             self._numbering.begin(self._seen, self._seen)
+        if self._folder is None:
+            self._folder = Path(mkdtemp(prefix="bbflow-"))
+            finalize(self, rmtree, self._folder, ignore_errors=True)
         file = self._folder / MEMORY_FILE
         if file.exists():
             self._memory = file.read_bytes()
@@ -226,7 +230,8 @@ class Adapting:
         added = {item.name: meant(item) for item in told if item.name not in self._landed.attributes}
         self._added.update(_renamed(self._schema, added))
         self.maps.update(self._schema.maps)
-        if (memory := self._schema.memory()) != self._memory:
+        memory = self._schema.memory()
+        if memory != self._memory and self._folder is not None:
             self._folder.mkdir(parents=True, exist_ok=True)
             write_whole(self._folder / MEMORY_FILE, memory)
             self._memory = memory
