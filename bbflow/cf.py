@@ -32,10 +32,16 @@ class Encoding:
     """A packed value times this …"""
     offset: float = 0.0
     """… and plus this is what is meant."""
+    unsigned: bool | None = None
+    """Whether integers are meant as unsigned, or signed, ones, whatever their type says; None if it says so."""
+    lowest: float | int | None = None
+    """Smallest valid value, as it is written; less is missing."""
+    highest: float | int | None = None
+    """Largest valid value."""
 
     @property
     def is_packed(self) -> bool:
-        """Whether what is written isn't what is meant."""
+        """Whether a value times the scale and plus the offset is what is meant."""
         return (self.scale, self.offset) != (1.0, 0.0)
 
 
@@ -76,15 +82,21 @@ class StreamAttributes:
         owner, slash, _ = name.rpartition("/")
         return not slash or (self.variables is not None and owner not in self.variables)
 
-    def fill_value(self, variable: str) -> float | int | None:
-        """Give the value that stands for 'missing', if there is one; the first if there are several."""
-        return next(iter(self.encoding(variable).missing), None)
-
     def encoding(self, variable: str) -> Encoding:
-        """Give how a variable's values are written: its `_FillValue` and `missing_value`, and how they are packed."""
+        """Return how a variable's values are written: what is missing or valid of them, and how they are packed."""
         missing = [value for name in ("_FillValue", "missing_value") for value in self._numbers(variable, name)]
         scale, offset = (next(iter(self._numbers(variable, name)), default) for name, default in PACKING.items())
-        return Encoding(tuple(dict.fromkeys(missing)), float(scale), float(offset))
+        told = self.values.get(f"{variable}/_Unsigned")
+        unsigned = None if told is None else as_cf("_Unsigned", told) == "true"
+        return Encoding(tuple(dict.fromkeys(missing)), float(scale), float(offset), unsigned, *self._valid(variable))
+
+    def _valid(self, variable: str) -> tuple[float | int | None, float | int | None]:
+        """Return the smallest and the largest valid value; a range counts more than its ends alone."""
+        both = self._numbers(variable, "valid_range")
+        if len(both) == 2:
+            return both[0], both[1]
+        lowest, highest = (next(iter(self._numbers(variable, name)), None) for name in ("valid_min", "valid_max"))
+        return lowest, highest
 
     def _numbers(self, variable: str, name: str) -> list[float | int]:
         """Return the numbers of an attribute, also of one that is written as text; none if it has others."""

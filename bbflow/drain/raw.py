@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.cf import CF_VERSION, OWN, STEP, StreamAttributes
+from bbflow.cf import CF_VERSION, OWN, STEP, Encoding, StreamAttributes
 from bbflow.config import RawConfig
 from bbflow.drain.forms import Form, form_of, storage_of
 from bbflow.drain.stores import LEFT_OUT, NAME
 from bbflow.errors import ConfigError
 from bbflow.growing import GrowingZarr, fill_in_metadata
-from bbflow.operators.decoding import fills_of
+from bbflow.operators.decoding import fills_of, meant_dtype, written_fill
 from bbflow.operators.windows.calendars import dated
 from bbflow.records import BlockForm
 from bbflow.stored_names import stored_name
@@ -173,7 +173,7 @@ class RawStore:
     def _create(self, like: BlockForm) -> None:
         dims = (self._axis, *map(stored_name, self._attributes.dimensions(like.name, like.shape)))
         missing = self._missing(like)
-        fill = fill_of(next(iter(missing), None), like.dtype)
+        fill = fill_of(written_fill(self._attributes.encoding(like.name), like.dtype), like.dtype)
         named = {"missing_value": missing[0] if len(missing) == 1 else missing} if missing else {}
         attributes = self._attributes.of(like.name) | named | _called(like.name)
         chunks, storage = (None, storage_of(like, self._raw)) if like.shape else ((512,), {})
@@ -182,7 +182,7 @@ class RawStore:
         self._store.create(name, dims, shape, like.dtype, attributes, chunks, storage=filled)
 
     def _missing(self, like: BlockForm) -> list[Any]:
-        """Give what stands for a missing value, in the variable's own type: readers compare exactly.
+        """Return what stands for a missing value, in the type that is meant: readers compare exactly.
 
         JSON has no infinity. So one stands as text, where it is all that there is: readers compare numbers or nothing.
         """
@@ -202,7 +202,10 @@ class RawStore:
         for name in (there - frozenset(map(stored_name, whole))) | late:
             node = self._store.metadata(name)
             if np.dtype(node["data_type"]).kind in "iu" and "missing_value" not in node["attributes"]:
-                self._store.describe(name, missing_value=node["fill_value"])
+                unsigned = {"true": True, "false": False}.get(node["attributes"].get("_Unsigned", ""))
+                dtype = np.dtype(node["data_type"])
+                fill = np.asarray(node["fill_value"], dtype).view(meant_dtype(Encoding(unsigned=unsigned), dtype))
+                self._store.describe(name, missing_value=fill.item())
 
     def commit(
         self,

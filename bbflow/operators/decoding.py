@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -11,21 +12,73 @@ from bbflow.operators.blocks import as_fill
 from bbflow.operators.family import Array, DType, Steps
 
 
+def meant_dtype(encoding: Encoding, dtype: DType) -> DType:
+    """Return the type of which a variable's numbers are, before they are unpacked: that of `_Unsigned` comes first."""
+    if encoding.unsigned is None or dtype.kind not in "iu":
+        return dtype
+    return np.dtype(f"{'u' if encoding.unsigned else 'i'}{dtype.itemsize}")
+
+
 @lru_cache(maxsize=1024)
 def fills_of(encoding: Encoding, dtype: DType) -> tuple[Array, ...]:
-    """Give what stands for 'missing' in a variable's own type; asked for each shard, so it is kept."""
-    found = (as_fill(value, dtype) for value in encoding.missing)
+    """Return what stands for 'missing' in the type that a variable's numbers are meant to be of.
+
+    It is asked for each shard, so it is kept.
+    """
+    meant = meant_dtype(encoding, dtype)
+    found = (_in_type(value, dtype, meant) for value in encoding.missing if meant.kind in "iuf")
     return tuple({fill.item(): fill for fill in found if fill is not None}.values())
+
+
+def written_fill(encoding: Encoding, dtype: DType) -> Any:
+    """Return the first value that stands for 'missing', in the type that is written; None if there is none."""
+    fills = fills_of(encoding, dtype)
+    return fills[0].view(dtype)[()] if fills else None
+
+
+@lru_cache(maxsize=1024)
+def valid_of(encoding: Encoding, dtype: DType) -> tuple[Array | None, Array | None]:
+    """Return the smallest and the largest valid number, of the type of which they are meant.
+
+    As in netCDF4, a limit that the type hasn't, such as a fraction where numbers are whole, counts for nothing.
+    """
+    meant = meant_dtype(encoding, dtype)
+    told = (encoding.lowest, encoding.highest) if meant.kind in "iuf" else (None, None)
+    lowest, highest = (None if value is None else _in_type(value, dtype, meant) for value in told)
+    return lowest, highest
+
+
+def _marker(encoding: Encoding, dtype: DType) -> Array | None:
+    """Return what stands for 'missing' when values have been decoded; None for NaN alone."""
+    fills, meant = fills_of(encoding, dtype), meant_dtype(encoding, dtype)
+    if fills or meant.kind not in "iu":
+        return fills[0] if fills else None
+    lowest, highest = valid_of(encoding, dtype)
+    ends = np.iinfo(meant)  # one of them isn't valid, or all values are
+    if lowest is not None and lowest > ends.min:
+        return np.asarray(ends.min, meant)
+    return np.asarray(ends.max, meant) if highest is not None and highest < ends.max else None
+
+
+def _in_type(value: float, written: DType, meant: DType) -> Array | None:
+    """Return a number in the type that is meant; it may be told in the one that is written, as -1 for 255."""
+    found = as_fill(value, meant)
+    if found is None and written != meant:
+        own = as_fill(value, written)
+        found = None if own is None else own.view(meant)
+    return found
 
 
 def is_bare(encoding: Encoding, dtype: DType) -> bool:
     """Whether values of a type are folded as they are: they aren't packed, and one at most stands for 'missing'."""
-    return not encoding.is_packed and len(fills_of(encoding, dtype)) < 2
+    plain = not encoding.is_packed and meant_dtype(encoding, dtype) == dtype
+    has_limits = any(limit is not None for limit in valid_of(encoding, dtype))
+    return plain and not has_limits and len(fills_of(encoding, dtype)) < 2
 
 
 def decoded_dtype(encoding: Encoding, dtype: DType) -> DType:
     """Give the type of the decoded values: packed ones become float64."""
-    return np.dtype("f8") if encoding.is_packed else dtype
+    return np.dtype("f8") if encoding.is_packed else meant_dtype(encoding, dtype)
 
 
 def decoded(values: Array, encoding: Encoding) -> tuple[Array, Array | None]:
@@ -33,16 +86,38 @@ def decoded(values: Array, encoding: Encoding) -> tuple[Array, Array | None]:
 
     Values are as they were if they are bare; what packed ones lack is NaN.
     """
-    fills = fills_of(encoding, values.dtype)
+    dtype = values.dtype
+    fills = fills_of(encoding, dtype)
+    values = values.view(meant_dtype(encoding, dtype))
+    outside = _is_outside(values, *valid_of(encoding, dtype))
     if encoding.is_packed:
         made = values.astype("f8")
         made *= encoding.scale
         made += encoding.offset
-        np.copyto(made, np.nan, where=_is_any(values, fills))
+        np.copyto(made, np.nan, where=_is_any(values, fills) | outside)
         return made, None
-    if len(fills) > 1:
-        values = np.where(_is_any(values, fills[1:]), fills[0], values)
-    return values, fills[0] if fills else None
+    fill = _marker(encoding, dtype)
+    if len(fills) > 1 or outside.any():
+        missing = outside | _is_any(values, fills[1:])
+        values = np.where(missing, np.asarray(np.nan, values.dtype) if fill is None else fill, values)
+    return values, fill
+
+
+def without_missing(values: Array, encoding: Encoding) -> Array:
+    """Return what values mean, NaN where they are missing; they stay as they are if nothing is."""
+    made, fill = decoded(values, encoding)
+    lacking = np.zeros(made.shape, bool) if fill is None else made == fill
+    return np.where(lacking, np.nan, made) if lacking.any() else made
+
+
+def _is_outside(values: Array, lowest: Array | None, highest: Array | None) -> Array:
+    """Say which values aren't valid."""
+    found: Array = np.zeros(values.shape, bool)
+    if lowest is not None:
+        found |= values < lowest
+    if highest is not None:
+        found |= values > highest
+    return found
 
 
 def _is_any(values: Array, fills: Sequence[Array]) -> Array:

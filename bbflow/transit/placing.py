@@ -11,7 +11,7 @@ import numpy as np
 from bbflow.atomic import replacing, write_whole
 from bbflow.cf import PACKING, StreamAttributes
 from bbflow.errors import ConfigError, nearest
-from bbflow.operators.decoding import decoded
+from bbflow.operators.decoding import without_missing
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.family import Array
 from bbflow.operators.space import Placement
@@ -137,9 +137,8 @@ def _place(diagnostic: Diagnostic, arrays: StreamArrays, attributes: StreamAttri
 
 
 def _meant(name: str, arrays: StreamArrays, attributes: StreamAttributes) -> Array:
-    """Give a variable's values, unpacked if they are packed."""
-    encoding = attributes.encoding(name)
-    return decoded(arrays[name], encoding)[0] if encoding.is_packed else arrays[name]
+    """Return what a variable's values mean, NaN where they are missing."""
+    return without_missing(arrays[name], attributes.encoding(name))
 
 
 def write_referenced(arrays: StreamArrays, attributes: StreamAttributes, results: Results) -> None:

@@ -13,6 +13,7 @@ from xarray.core import indexing
 
 from bbflow.cf import OWN, STEP, StreamAttributes
 from bbflow.errors import StreamError, nearest
+from bbflow.operators.decoding import fills_of
 from bbflow.operators.windows.calendars import dated
 from bbflow.view.layout import Field, Series, by_dimension, lay_out
 from bbflow.view.opening import Opening, stream_names
@@ -156,7 +157,9 @@ def dataset_of(opening: Opening, source: Source, stream: str, time: str, dropped
         elif item.dims == (name,):
             variables[name] = _coordinate(item, source, own)
         else:
-            variables[name] = _lazy(item, source, axis, own, attributes.fill_value(name) is not None)
+            fills = [fill.item() for fill in fills_of(attributes.encoding(name), item.dtype)]
+            several = {"missing_value": fills} if len(fills) > 1 else {}
+            variables[name] = _lazy(item, source, axis, own | several, bool(fills))
     discarded = [step for step in view.discarded if numbers[0] < step < numbers[-1]]
     own_attributes = {"bbflow_stream": stream, "bbflow_status": view.status, "bbflow_discarded_steps": len(discarded)}
     dataset = xr.Dataset(variables, attrs=attributes.of_stream | own_attributes).set_coords(STEP)

@@ -12,6 +12,7 @@ import numpy as np
 from bbflow.cf import OWN, StreamAttributes, dimension_sizes, fitting
 from bbflow.errors import StreamError
 from bbflow.operators.blocks import as_fill
+from bbflow.operators.decoding import written_fill
 from bbflow.records import Block
 
 SMALL_BYTES = 4 << 20
@@ -176,7 +177,7 @@ def _variable(
     dtype = next(block.dtype for blocks in steps for _, block in blocks)
     whole = int(np.prod(shape, dtype=object))
     has_holes = any(sum(piece.block.points for piece in pieces) < whole for _, pieces in laid)
-    fill = fill_of(attributes.fill_value(name), dtype)
+    fill = fill_of(written_fill(attributes.encoding(name), dtype), dtype)
     return Field(
         name, dtype, _dims(name, kind, shape, attributes), shape, tuple(StepPieces(p) for _, p in laid), fill, has_holes
     )
@@ -259,7 +260,7 @@ def _filled(
     table = np.array(values, dtype=object)
     missing = np.array([value is None for value in table.flat], bool).reshape(table.shape)
     is_text = first.type == "string"
-    fill = "" if is_text else fill_of(attributes.fill_value(name), first.dtype)
+    fill = "" if is_text else fill_of(written_fill(attributes.encoding(name), first.dtype), first.dtype)
     table[missing] = fill
     return Series(name, dims, table.astype(str if is_text else first.dtype), fill if missing.any() else None)
 

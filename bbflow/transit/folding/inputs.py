@@ -148,5 +148,5 @@ def partials(inputs: Inputs, diagnostic: Diagnostic, local: Local) -> Array:
 def extremes_of(inputs: Inputs, diagnostic: Diagnostic, local: Local | None) -> list[Extremes]:
     """Give each step's smallest and largest value, where the blocks tell those of what is folded."""
     same = diagnostic.of.is_plain and local is None and not diagnostic.transforms and diagnostic.then is None
-    same = same and not any(encoding.is_packed for encoding in inputs.encodings.values())
+    same = same and not any(item.is_packed or item.unsigned is not None for item in inputs.encodings.values())
     return list(inputs.extremes) if same and inputs.extremes else [None] * len(inputs.numbers)
