@@ -42,8 +42,8 @@ class StreamArrays:
         self.first = first
         """The step."""
         self._there = {block.name: block for _, block in first.placed}
-        self.blocks = self._known() | self._there
-        """One block of each variable that was seen so far."""
+        self.blocks = self._there | self._known()
+        """One block of each variable that was seen so far, as it was at first: by that a change of shape is noticed."""
         self._keep()
 
     def _known(self) -> dict[str, Block]:

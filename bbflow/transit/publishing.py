@@ -10,7 +10,6 @@ import numpy as np
 from distributed import Future
 
 from bbflow.cf import StreamAttributes
-from bbflow.errors import ConfigError
 from bbflow.operators.filter import Filter
 from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.chain.saved import SavedState
@@ -21,7 +20,7 @@ from bbflow.transit.folding.publish import PublishReceipt, publish_fields, reduc
 from bbflow.transit.folding.shards import ShardState
 from bbflow.transit.folding.timeline import Closing
 from bbflow.transit.output.claiming import STATE_FILE
-from bbflow.transit.output.fields import ResultField
+from bbflow.transit.output.fields import ResultField, check_shape
 from bbflow.transit.output.results import Prepared, Published, Results
 from bbflow.transit.reducing import Reducing
 from bbflow.transit.running import Running
@@ -84,11 +83,7 @@ class Publishing:
         """
         for name, field in fields.items():
             known = self.fields.setdefault(name, field)
-            if known.shape != field.shape:
-                raise ConfigError(
-                    f"the shape of {name} changed from {known.shape} to {field.shape}: its statistics can't go on; "
-                    "take it out of 'operators'"
-                )
+            check_shape(name, known.shape, field.shape)
 
     def publish(self, closings: Sequence[Closing], kept: Kept) -> dict[str, str]:
         """Write windows' spans, and show all of them at once; gives what failed in users' operators."""

@@ -124,6 +124,8 @@ class Placement:
     """Where each dimension comes from, those that are reduced to nothing included."""
     factors: tuple[Array, ...] = ()
     """Masks and weights, of the variable's rank; axes of length 1 stand for any length."""
+    source: tuple[int, ...] | None = None
+    """Shape of the variable, of which alone all of this is; None if nobody has said it."""
 
     @property
     def components(self) -> int:

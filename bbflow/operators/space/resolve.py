@@ -200,6 +200,7 @@ class Draft:
             how=self.reduction.how if self.reduction else "select",
             tracks=self.tracks,
             factors=self.factors,
+            source=self.grid.shape,
         )
 
 

@@ -83,7 +83,8 @@ def field_of(
     Raises
     ------
     ConfigError
-        If a variable has other units than the diagnostic takes it to have, or can't be folded.
+        If a variable has other units than the diagnostic takes it to have, can't be folded, or has another shape than
+        its points were chosen from.
     """
     _check_units(diagnostic, attributes)
     for name in diagnostic.variables:
@@ -93,6 +94,8 @@ def field_of(
     dtype = types[like.name] if diagnostic.of.is_plain else diagnostic.of.dtype(types)
     placement = placements.get(diagnostic.key)
     if placement is not None:
+        if placement.source is not None:
+            check_shape(diagnostic.name, placement.source, like.shape)
         return _placed(diagnostic, placement, placement.dtype(dtype), attributes, clock)
     places = _map_of(diagnostic, attributes)
     dims = tuple(map(stored_name, attributes.dimensions(like.name, attributes.grid(like.name, like.shape))))
@@ -117,6 +120,20 @@ def _map_of(diagnostic: Diagnostic, attributes: StreamAttributes) -> PointMap | 
             "where they lie: take the filter out"
         )
     return places
+
+
+def check_shape(name: str, known: tuple[int, ...], now: tuple[int, ...]) -> None:
+    """See that a field has kept its shape: states, coordinates, masks and weights are of one.
+
+    Raises
+    ------
+    ConfigError
+        If not.
+    """
+    if known != now:
+        raise ConfigError(
+            f"the shape of {name} changed from {known} to {now}: its statistics can't go on; take it out of 'operators'"
+        )
 
 
 def _placed(
