@@ -46,7 +46,7 @@ def of_cdo(path, *operators):
 
 
 def of_ours(space, values):
-    placement = parse_space(space).resolve(DIMS, values.shape, COORDINATES, dict)
+    placement = parse_space(space).resolve(DIMS, values.shape, COORDINATES, {}.__getitem__)
     local = placement.local((0, 0, 0), values.shape)
     (result,) = local.values(Steps([values.reshape(-1)]))
     return placement, result.reshape(placement.shape)

@@ -28,13 +28,17 @@ UNITS = {
 }
 """CF conventions, sections 4.1 and 4.2."""
 
+RADIANS = ("radian", "radians", "rad")
+DEGREES = ("", "deg", "degs", "degree", "degrees", "1", *(units.lower() for units in UNITS))
+"""Other units of latitudes and longitudes, in small letters."""
+
 NEAR_POLE = 88.0
 """Degrees."""
 
 
 def kind_of(name: str, attributes: Mapping[str, Any]) -> str | None:
     """Tell latitude, longitude and levels by CF attributes (CF conventions, chapter 4), else by name."""
-    units = str(attributes.get("units", ""))
+    units = next((known for known in UNITS if known.lower() == str(attributes.get("units", "")).lower()), "")
     standard = str(attributes.get("standard_name", "")).lower()
     if units in UNITS or standard in STANDARD_NAMES:
         return UNITS.get(units) or STANDARD_NAMES[standard]
@@ -83,10 +87,42 @@ class Grid:
         others = [name for name in self.coordinates if kind_of(name, self.attributes.get(name, {})) == kind]
         if kind not in (LAT, LON) or not others:
             return ""
-        return f"; {others[0]!r} is not one of its dimensions: use a mask, such as mask: '{others[0]} > 0', and weights"
+        return (
+            f"; {others[0]!r} has the shape {self.coordinates[others[0]].shape} and is none of its dimensions, "
+            f"{', '.join(self.dims)}: name these, and a variable of cell areas, such as mean: [{', '.join(self.dims)}] "
+            f"and weights: areacella; or use a mask, such as mask: '{others[0]} > 0'"
+        )
+
+    def to_degrees(self, axis: int) -> float:
+        """Return what makes degrees of a dimension's coordinate, which may be a latitude or longitude in radians."""
+        units = str(self.attributes.get(self.dims[axis], {}).get("units", "")).lower()
+        return float(np.rad2deg(1.0)) if units in RADIANS and self.kind(axis) in (LAT, LON) else 1.0
+
+    def check_degrees(self, axis: int) -> None:
+        """See that areas can be had of a latitude or longitude.
+
+        Raises
+        ------
+        ConfigError
+            If it is neither in degrees nor in radians, or beyond a pole.
+        """
+        if self.kind(axis) not in (LAT, LON):
+            return
+        units = str(self.attributes.get(self.dims[axis], {}).get("units", ""))
+        if units.lower() not in (*DEGREES, *RADIANS):
+            raise ConfigError(
+                f"{self.dims[axis]!r} is in {units!r}, neither degrees nor radians, so the cells' areas aren't known: "
+                "name a variable of weights, or none"
+            )
+        most = float(np.abs(self.coordinate(axis)).max(initial=0.0))
+        if self.kind(axis) == LAT and most > 90 + CLOSE:
+            raise ConfigError(
+                f"{self.dims[axis]!r} has a latitude of {most:g} degrees, beyond a pole: name a variable of weights, "
+                "or none"
+            )
 
     def coordinate(self, axis: int) -> Array:
-        """Give a dimension's coordinate, of shape (size,).
+        """Return a dimension's coordinate, of shape (size,); latitudes and longitudes in degrees.
 
         Raises
         ------
@@ -101,10 +137,11 @@ class Grid:
             raise ConfigError(
                 f"coordinate {name!r} has the shape {values.shape}, the dimension the size {self.shape[axis]}"
             )
-        return np.asarray(values)
+        factor = self.to_degrees(axis)
+        return np.asarray(values) if factor == 1 else np.asarray(values, "f8") * factor
 
     def edges(self, axis: int) -> Array:
-        """Give the edges of a dimension's cells, float64 of shape (size, 2).
+        """Return the edges of a dimension's cells, float64 of shape (size, 2); of latitudes and longitudes in degrees.
 
         They are the coordinate's bounds if the stream has them, else midpoints; the outer edges are as far from
         their points as the inner ones, but those of latitude that are beyond 88 degrees are the poles, as in CDO.
@@ -114,12 +151,39 @@ class Grid:
         for candidate in (named, f"{name}_bnds", f"{name}_bounds"):
             bounds = self.coordinates.get(candidate) if candidate else None
             if bounds is not None and bounds.shape == (self.shape[axis], 2):
-                return np.asarray(bounds, "f8")
+                return self._bounds(axis, np.asarray(bounds, "f8") * self.to_degrees(axis))
         values = np.asarray(self.coordinate(axis), "f8")
         if self.kind(axis) == LON:
             values = np.unwrap(values, period=360)
         edges = midpoints(values)
         return to_poles(edges) if self.kind(axis) == LAT else edges
+
+    def _bounds(self, axis: int, bounds: Array) -> Array:
+        """Return bounds without jumps: those of longitude around their points, of latitude up to the poles."""
+        if self.kind(axis) == LAT:
+            return np.clip(bounds, -90, 90)
+        return unwrapped(np.asarray(self.coordinate(axis), "f8"), bounds) if self.kind(axis) == LON else bounds
+
+
+def unwrapped(points: Array, bounds: Array) -> Array:
+    """Return bounds of longitudes between which their points lie, in the order that they have.
+
+    Parameters
+    ----------
+    points
+        Degrees, of shape (size,), of any range of 360.
+    bounds
+        Of shape (size, 2). A cell such as 357.5 to 2.5 crosses a meridian where numbers begin anew if its point isn't
+        between them; if the point is on its edge, or nowhere, the cell is the narrower of the two.
+    """
+    least, most = bounds.min(axis=1), bounds.max(axis=1)
+    from_least = (points - least) % 360  # how far east of the lesser one the point is
+    width = most - least
+    inside = (from_least > ROUNDING) & (from_least < width - ROUNDING)
+    on_edge = (from_least <= ROUNDING) | (np.abs(from_least - width) <= ROUNDING) | (from_least >= 360 - ROUNDING)
+    wraps = (width < 360 - ROUNDING) & ((~inside & ~on_edge) | (on_edge & (width > 180)))
+    is_most = bounds == most[:, np.newaxis]
+    return np.where(wraps[:, np.newaxis] & is_most, bounds - 360, bounds)
 
 
 def to_poles(edges: Array) -> Array:
@@ -245,6 +309,7 @@ def area_weights(grid: Grid, axis: int) -> Array:
     latitude's share is R (sin(north) - sin(south)), longitude's R (east - west). Other dimensions have 1; a single
     point without bounds has 0, since its width is not known.
     """
+    grid.check_degrees(axis)
     edges = np.deg2rad(grid.edges(axis))
     if grid.kind(axis) == LAT:
         weights = np.abs(np.diff(np.sin(edges), axis=1))[:, 0]

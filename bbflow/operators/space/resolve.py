@@ -86,7 +86,10 @@ def result_coordinates(
 def _of_track(grid: Grid, track: Track, shifted: Array | None) -> list[Described]:
     if len(track.axes) > 1:
         pairs = zip(track.axes, track.indices, strict=True)
-        return [(grid.dims[axis], (track.name,), grid.coordinate(axis)[indices]) for axis, indices in pairs]
+        return [
+            (grid.dims[axis], (track.name,), grid.coordinate(axis)[indices] / grid.to_degrees(axis))
+            for axis, indices in pairs
+        ]
     (axis,), (indices,) = track.axes, track.indices
     unchanged = track.factor == 1 and np.array_equal(indices, np.arange(grid.shape[axis]))
     if unchanged or track.name not in grid.coordinates:
@@ -99,8 +102,11 @@ def _of_track(grid: Grid, track: Track, shifted: Array | None) -> list[Described
         ends = np.minimum(starts + track.factor, track.places)
         values = np.add.reduceat(np.asarray(values, "f8"), starts) / (ends - starts)
         edges = np.stack([edges[starts, 0], edges[ends - 1, 1]], axis=1)
+    if (factor := grid.to_degrees(axis)) != 1:
+        values, edges = values / factor, edges / factor
     found: list[Described] = [(track.name, (track.name,), values)]
-    has_bounds = f"{track.name}_bnds" in grid.coordinates or f"{track.name}_bounds" in grid.coordinates
+    named = grid.attributes.get(track.name, {}).get("bounds")
+    has_bounds = any(name in grid.coordinates for name in (named, f"{track.name}_bnds", f"{track.name}_bounds"))
     if track.factor > 1 or has_bounds:
         found.append((f"{track.name}_bnds", (track.name, "bnds"), edges))
     return found
@@ -147,6 +153,14 @@ class Draft:
         """Give what keeps all points."""
         every = enumerate(zip(grid.dims, grid.shape, strict=True))
         return cls(grid, variables, tuple(Track(dim, (axis,), (np.arange(size),)) for axis, (dim, size) in every), {})
+
+    def has(self, name: str) -> bool:
+        """Whether the stream has a variable."""
+        try:
+            self.variables(name)
+        except (ConfigError, KeyError):
+            return False
+        return True
 
     def find(self, name: str) -> int:
         """Find a track by the name of its dimension; it must not be reduced yet."""
@@ -285,6 +299,11 @@ def _chosen_weights(draft: Draft, move: Reduce, places: Sequence[int]) -> str:
     if move.weights is None:
         return "area" if move.how == "mean" and LAT in kinds else "none"
     needed = {LAT, LON} if move.how == "sum" else {LAT}
+    if move.weights == "area" and draft.has("area"):
+        raise ConfigError(
+            "weights: area may mean the areas of the cells or the stream's variable 'area': name that otherwise (a "
+            "mean over latitudes without weights has those of the cells)"
+        )
     if move.weights == "area" and not (needed & kinds if move.how == "mean" else needed <= kinds):
         raise ConfigError(f"{move.how} over {', '.join(move.dims)} has no area: take out weights, or name a variable")
     return move.weights
