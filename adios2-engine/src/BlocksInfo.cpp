@@ -39,7 +39,9 @@ std::unique_ptr<adios2::MinVarInfo> BlocksInfo::Describe(const StoredVariable &v
     const bool isLocalValue = variable.Kind == "LocalValue" && variable.Type != "string";
     const size_t rank =
         variable.IsLocalArray() ? variable.Blocks.at(0).Place.Count.size() : variable.Shape.size();
-    const size_t *shape = variable.IsGlobalArray() ? variable.Shape.data() : nullptr;
+    // ADIOS2 before 2.10 takes these pointers as if it would write there, which it doesn't.
+    const auto changing = [](const size_t *dims) { return const_cast<size_t *>(dims); };
+    size_t *shape = variable.IsGlobalArray() ? changing(variable.Shape.data()) : nullptr;
     auto info = std::make_unique<adios2::MinVarInfo>(
         variable.IsSingle() && !isLocalValue ? 0 : static_cast<int>(rank), shape);
     info->Step = step;
@@ -51,10 +53,10 @@ std::unique_ptr<adios2::MinVarInfo> BlocksInfo::Describe(const StoredVariable &v
         described.WriterID = static_cast<int>(block.Rank);
         described.BlockID = info->BlocksInfo.size();
         // ADIOS2 takes these two of a local value for numbers, not for pointers.
-        described.Start =
-            isLocalValue ? reinterpret_cast<const size_t *>(block.Rank) : block.Place.Start.data();
-        described.Count =
-            isLocalValue ? reinterpret_cast<const size_t *>(size_t{1}) : block.Place.Count.data();
+        described.Start = isLocalValue ? reinterpret_cast<size_t *>(block.Rank)
+                                       : changing(block.Place.Start.data());
+        described.Count = isLocalValue ? reinterpret_cast<size_t *>(size_t{1})
+                                       : changing(block.Place.Count.data());
 #define set(T)                                                                                     \
     if (variable.Type == adios2::GetType<T>())                                                     \
     {                                                                                              \

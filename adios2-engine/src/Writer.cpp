@@ -43,7 +43,8 @@ void CheckInShape(const BlockForm &form)
     }
 }
 
-/** ADIOS2's MemorySpace::GPU, which only its builds for GPUs declare. */
+/** ADIOS2's MemorySpace::Detect and GPU, which not all of its builds declare. */
+constexpr auto Unknown = static_cast<adios2::MemorySpace>(0);
 constexpr auto Gpu = static_cast<adios2::MemorySpace>(2);
 
 /** Memory that a variable is said to have on a GPU can't be read unless there is who copies it. */
@@ -74,7 +75,7 @@ std::vector<T> FromDevice(adios2::Variable<T> variable, const T *values, const S
                                     " is Put from a part of a GPU's memory: Put the whole, or from "
                                     "the host's memory");
     }
-    if (variable.GetMemorySpace() == adios2::MemorySpace::Detect)
+    if (variable.GetMemorySpace() == Unknown)
     {
         variable.SetMemorySpace(Gpu);
     }
