@@ -133,7 +133,7 @@ def _claimed(config: Config, contact: Path, owner: str, *, take_over: bool, pati
 
 
 def _tell_ending(file: Path, config: Config, course: Course, others: Sequence[Path], *, draws_report: bool) -> None:
-    """Say how the run ended; what can't be written any more must not change its exit code.
+    """Say how the run ended; what can't be written or drawn any more must not change its exit code.
 
     Parameters
     ----------
@@ -147,18 +147,21 @@ def _tell_ending(file: Path, config: Config, course: Course, others: Sequence[Pa
     output = config.output
     try:
         mark_incomplete(output, course)
-        left = Left.of(output, others)
-        report = [f"report in {_drawn(output)}"] if draws_report and left.spans else []
     except OSError as error:
-        left, report = Left.of(output, others), [f"there is no report: {describe(error)}"]
+        print(f"bbflow: {describe(error)}", flush=True)
+    left = Left.of(output, others)
+    report = _drawn(output) if draws_report and left.spans else []
     for line in [*describe_ending(file, config.stream, output, course, left, config.continued), *report]:
         print(f"bbflow: {line}", flush=True)
 
 
-def _drawn(output: Path) -> Path:
+def _drawn(output: Path) -> list[str]:
     from bbflow.report.writing import write_report  # late: what draws takes half a second to import
 
-    return write_report(output)
+    try:
+        return [f"report in {write_report(output)}"]
+    except Exception as error:  # results may be anything, and they are there: no picture of them is worth their run
+        return [f"there is no report: {describe(error) if isinstance(error, OSError) else error!r}"]
 
 
 @contextmanager

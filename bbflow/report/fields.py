@@ -115,7 +115,9 @@ def area_mean(values: Array, axes: tuple[DrawnAxis, ...]) -> float:
     for position, axis in enumerate(axes):
         if axis.kind == "lat" and axis.units:
             shape = [-1 if number == position else 1 for number in range(len(axes))]
-            weights = weights * np.cos(np.deg2rad(axis.values.astype("f8"))).clip(0).reshape(shape)
+            is_latitude = np.abs(axis.values) <= 90.0 + 1e-6  # of cells elsewhere nobody knows how large they are
+            angles = np.where(is_latitude, axis.values, 90.0).astype("f8")
+            weights = weights * np.cos(np.deg2rad(angles)).clip(0).reshape(shape)
     present = np.isfinite(values)
     total = float(weights[present].sum())
     return float((values[present] * weights[present]).sum()) / total if total > 0 else float("nan")

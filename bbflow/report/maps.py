@@ -7,8 +7,9 @@ import numpy as np
 
 from bbflow.report.canvas import Array, Axes, add_scale, bands, draw_bands, figure, to_png
 from bbflow.report.fields import DrawnAxis, Statistic, degrees
-from bbflow.report.picture import Picture
+from bbflow.report.picture import Picture, attempt
 from bbflow.report.quantities import Display, choose_display, pretty_units
+from bbflow.stored_names import stored_name
 
 OPERATORS = ("mean", "std", "min", "max", "sum", "count")
 """The order of rows; others follow."""
@@ -17,10 +18,11 @@ _OWN_SCALE = ("sum", "count")  # grow with the window's length
 _WINDOWS = ("run", "month", "year", "season", "day", "clim_month")
 """The ones that come first where there are too many; others follow."""
 _MOST_WINDOWS = 3
+_MOST_DEGREES = 1e4
 _MOST_ROWS = 4  # of a figure: more would not fit a page
 
 
-def draw_maps(statistics: Sequence[Statistic]) -> list[Picture]:
+def draw_maps(statistics: Sequence[Statistic], left_out: list[str]) -> list[Picture]:
     """Draw every statistic that has a place, one picture a variable; more than four rows take two.
 
     Parameters
@@ -28,8 +30,10 @@ def draw_maps(statistics: Sequence[Statistic]) -> list[Picture]:
     statistics
         Of all variables and windows. Those without a dimension are left to the time series,
         those with the same value everywhere are told in the caption.
+    left_out
+        Gets a sentence for each picture that can't be drawn.
     """
-    pictures = []
+    pictures: list[Picture] = []
     for variable in dict.fromkeys(statistic.variable for statistic in statistics):
         placed = _shown([item for item in statistics if item.variable == variable and item.axes and not item.places])
         operators = in_order({item.operator for item in placed if not item.uniform})
@@ -37,7 +41,8 @@ def draw_maps(statistics: Sequence[Statistic]) -> list[Picture]:
             part = operators[first : first + _MOST_ROWS]
             suffix = "" if first == 0 else f"_{first // _MOST_ROWS + 1}"
             uniform = [item for item in placed if item.uniform] if first == 0 else []
-            pictures.append(_draw_variable(variable, placed, part, uniform, suffix))
+            drawn = variable, placed, part, uniform, suffix
+            pictures += attempt(left_out, f"the map of {variable} ({', '.join(part)})", _draw_variable, *drawn)
     return pictures
 
 
@@ -98,6 +103,8 @@ def _draw_variable(
     shown = {(item.operator, item.window): item for item in placed if not item.uniform}
     display = displays(placed)
     own_scales = any(operator in _OWN_SCALE for operator in operators)
+    for axis in {axis.name: axis for item in placed for axis in item.axes}.values():
+        _check_drawable(axis)
     with figure(_row_height(placed[0].axes, len(windows)) * len(operators) + 0.25) as drawing:
         grid = drawing.subplots(len(operators), len(windows), squeeze=False)
         for row, operator in enumerate(operators):
@@ -117,7 +124,7 @@ def _draw_variable(
             if mesh is not None and not own_scales:
                 add_scale(drawing, mesh, list(grid[row]), display[operator].units)
         png = to_png(drawing)
-    name = f"maps_{variable}{suffix}"
+    name = stored_name(f"maps_{variable}{suffix}")
     return Picture(name, describe_at_length(placed), _caption(placed, operators, uniform), png)
 
 
@@ -141,6 +148,20 @@ def _draw_panel(axes: Axes, item: Statistic, display: Display, limits: Array) ->
     _label(axes, "y", rows)
     axes.set_xlim(x_edges[0], x_edges[-1])
     return mesh
+
+
+def _check_drawable(axis: DrawnAxis) -> None:
+    """See that a coordinate is one: a fill value among latitudes would make a map of nothing else.
+
+    Raises
+    ------
+    ValueError
+        If not.
+    """
+    if not np.isfinite(axis.values).all():
+        raise ValueError(f"the coordinate {axis.name} has values that are not finite")
+    if axis.kind in ("lat", "lon") and np.abs(axis.values).max(initial=0.0) > _MOST_DEGREES:
+        raise ValueError(f"the coordinate {axis.name} has values that are no angles")
 
 
 def _limits(items: Sequence[Statistic], display: Display) -> Array:

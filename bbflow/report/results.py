@@ -11,6 +11,7 @@ import zarr
 
 from bbflow.report.canvas import Array
 from bbflow.report.fields import DrawnAxis, Statistic, area_mean, axis_kind, choose_level, degrees
+from bbflow.report.picture import describe_failure
 from bbflow.transit.output.decoding import DATES
 
 MOST_PLACES = 8
@@ -70,7 +71,7 @@ def read_results(path: Path) -> DrawnResults:
         with _open(path) as dataset:
             return _read(path, dataset)
     except Exception as error:  # whatever Zarr's codecs and xarray's decoding meet in a broken store
-        return DrawnResults(notes=(f"results.zarr can't be read: {_line(error)}.",))
+        return DrawnResults(notes=(f"results.zarr can't be read: {describe_failure(error)}.",))
 
 
 def _open(path: Path) -> xr.Dataset:
@@ -94,8 +95,8 @@ def _read(path: Path, dataset: xr.Dataset) -> DrawnResults:
         try:
             statistics.append(_statistic(dataset, str(name)))
         except Exception as error:  # one broken chunk must not cost the other variables
-            notes.append(f"{name} can't be read and is left out: {_line(error)}.")
-    notes += [f"{_line(text)}." for text in dataset.attrs.get("bbflow_left_out", ())]
+            notes.append(f"{name} can't be read and is left out: {describe_failure(error)}.")
+    notes += [f"{describe_failure(text)}." for text in dataset.attrs.get("bbflow_left_out", ())]
     if not statistics:
         notes.append("results.zarr holds no statistics yet.")
     return DrawnResults(
@@ -208,7 +209,3 @@ def _tables(path: Path) -> Iterator[FilterTable]:
 
 def _text(value: Any) -> str | None:
     return None if value is None else str(value)
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split()).rstrip(".") or type(error).__name__

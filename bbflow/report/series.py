@@ -8,7 +8,7 @@ import numpy as np
 from bbflow.report.canvas import BLUE, GREY, Array, Axes, figure, to_png
 from bbflow.report.fields import Statistic
 from bbflow.report.maps import describe, displays, in_order
-from bbflow.report.picture import Picture
+from bbflow.report.picture import Picture, attempt
 from bbflow.report.quantities import Display
 
 SEVERAL = (BLUE, "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#24303c", GREY)
@@ -25,7 +25,9 @@ _TITLES = {
 }
 
 
-def draw_series(statistics: Sequence[Statistic], steps: Mapping[str, Sequence[int]]) -> list[Picture]:
+def draw_series(
+    statistics: Sequence[Statistic], steps: Mapping[str, Sequence[int]], left_out: list[str]
+) -> list[Picture]:
     """Draw a row of panels for each variable, a panel for each statistic, one picture for each window.
 
     Parameters
@@ -34,6 +36,8 @@ def draw_series(statistics: Sequence[Statistic], steps: Mapping[str, Sequence[in
         Of all variables and windows but the whole run. A count that stays the same all over is left out.
     steps
         Steps in each span, by window, where known.
+    left_out
+        Gets a sentence for each picture that can't be drawn.
 
     Returns
     -------
@@ -42,7 +46,7 @@ def draw_series(statistics: Sequence[Statistic], steps: Mapping[str, Sequence[in
     """
     drawn = [item for item in statistics if item.window != "run" and (item.operator != "count" or not item.uniform)]
     windows = sorted({item.window for item in drawn}, key=lambda name: (name != "month", name))
-    pictures = []
+    pictures: list[Picture] = []
     for window in windows:
         own = [item for item in drawn if item.window == window]
         operators = in_order({item.operator for item in own})
@@ -50,7 +54,9 @@ def draw_series(statistics: Sequence[Statistic], steps: Mapping[str, Sequence[in
             part = [item for item in own if item.operator in operators[first : first + _MOST_COLUMNS]]
             number = "" if first == 0 else f"_{first // _MOST_COLUMNS + 1}"
             name = f"series{'' if window == 'month' else f'_{window}'}{number}"
-            pictures.append(_draw_window(name, part, statistics, steps.get(window, ())))
+            drawn_of = name, part, statistics, steps.get(window, ())
+            what = f"the picture of means of {', '.join(operators[first : first + _MOST_COLUMNS])} in each {window}"
+            pictures += attempt(left_out, what, _draw_window, *drawn_of)
     return pictures
 
 

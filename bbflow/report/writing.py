@@ -12,7 +12,7 @@ from bbflow.report.events import Events, read_events
 from bbflow.report.fields import Statistic
 from bbflow.report.maps import draw_maps
 from bbflow.report.page import Page, render_page
-from bbflow.report.picture import Picture
+from bbflow.report.picture import Picture, attempt
 from bbflow.report.results import read_results
 from bbflow.report.series import draw_series
 from bbflow.report.summary import summarise
@@ -60,14 +60,15 @@ def page_of(output: Path) -> Page:
         raise ConfigError(f"there is no directory {output}: give the output directory of a run")
     events = read_events(output / "events.jsonl")
     results = read_results(output / "results.zarr")
-    drawn = _first_variables(results.statistics)
+    drawn, undrawn = _first_variables(results.statistics), list[str]()
+    timeline = attempt(undrawn, "the timeline", draw_timeline, events or Events())
     return Page(
         summary=summarise(events or Events(), results.status),
         results=results,
-        maps=draw_maps(drawn),
-        series=draw_series(drawn, results.steps),
-        timeline=draw_timeline(events or Events()),
-        notes=(*_notes(events), *results.notes, *_left_out(drawn, results.statistics)),
+        maps=draw_maps(drawn, undrawn),
+        series=draw_series(drawn, results.steps, undrawn),
+        timeline=next(iter(timeline), None),
+        notes=(*_notes(events), *results.notes, *_left_out(drawn, results.statistics), *undrawn),
     )
 
 

@@ -1,9 +1,11 @@
 """NetCDF-4 copies of ``results.zarr``: one file for each window."""
 
+import json
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 import dask
 import numpy as np
@@ -12,6 +14,8 @@ import xarray as xr
 from bbflow.atomic import replacing
 from bbflow.belongings import is_ours
 from bbflow.errors import ConfigError
+from bbflow.log import log
+from bbflow.stored_names import netcdf_attribute
 
 DEFLATE = {"zlib": True, "complevel": 1, "shuffle": True}
 """What every reader of NetCDF-4 can read, at the level that costs least."""
@@ -80,7 +84,16 @@ def window_dataset(dataset: xr.Dataset, window: str) -> xr.Dataset:
             if key in found["time"].attrs:
                 found["time"].attrs[key] = "time_bnds"
     found.attrs = {key: value for key, value in found.attrs.items() if not key.endswith("_committed")}
-    return found
+    return _with_known_types(found, window)
+
+
+def _with_known_types(dataset: xr.Dataset, window: str) -> xr.Dataset:
+    """Return what NetCDF has types for: float16 becomes float32, and complex coordinates are left out by name."""
+    complex_ones = [name for name, array in dataset.variables.items() if array.dtype.kind == "c"]
+    for name in complex_ones:
+        log(f"bbflow: netcdf: {name} is complex, which NetCDF has no type for: results_{window}.nc lacks it")
+    half = {name: array.astype("f4") for name, array in dataset.variables.items() if array.dtype == "f2"}
+    return dataset.assign(half).drop_vars(complex_ones)
 
 
 def _referenced(dataset: xr.Dataset, names: set[str]) -> set[str]:
@@ -100,12 +113,30 @@ def _write(dataset: xr.Dataset, path: Path) -> None:
         if is_ours(path.parent, left):
             left.unlink()
     encoding = {str(name): encoding_of(array) for name, array in dataset.variables.items()}
+    dataset.attrs = _attributes(dataset.attrs)
     for array in dataset.variables.values():
-        array.encoding = {}
+        array.encoding, array.attrs = {}, _attributes(array.attrs)
     unlimited = [dim for dim in dataset.dims if str(dim).startswith("time")]
     # a worker of the run's cluster would write one file from afar
     with replacing(path) as temporary, dask.config.set(scheduler="synchronous"):
         dataset.to_netcdf(temporary, engine="netcdf4", format="NETCDF4", encoding=encoding, unlimited_dims=unlimited)
+
+
+def _attributes(own: Mapping[str, Any]) -> dict[str, Any]:
+    """Return attributes as NetCDF may have them: not without a value, and of two names that become one the first."""
+    found: dict[str, Any] = {}
+    for name, value in own.items():
+        if not isinstance(value, list) or value:
+            found.setdefault(normalize("NFC", netcdf_attribute(str(name))), _held(value))
+    return found
+
+
+def _held(value: Any) -> Any:
+    """Return a value as NetCDF may have it: what the configuration gives may be any of YAML."""
+    if isinstance(value, bool):
+        return int(value)
+    items = value if isinstance(value, list) else [value]
+    return value if all(isinstance(item, str | int | float) for item in items) else json.dumps(value)
 
 
 def encoding_of(array: xr.Variable) -> Mapping[str, Any]:
