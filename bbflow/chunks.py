@@ -13,18 +13,20 @@ from bbflow.atomic import replacing
 from bbflow.errors import naming
 
 Array = np.ndarray[Any, Any]
+TEXT = "string"
+"""Zarr's name of the type of texts of any length."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunks:
-    """The files of an array that is chunked along its first dimension alone (Zarr 3, codec 'bytes' alone)."""
+    """The files of an array that is chunked along its first dimension alone (Zarr 3, codec 'bytes', or 'vlen-utf8')."""
 
     directory: Path
     """The array's."""
     shape: tuple[int, ...]
     """Of one chunk."""
     dtype: str
-    """NumPy's name of the type, in whichever byte order; files are little-endian."""
+    """NumPy's name of the type, in whichever byte order, or `TEXT`; files are little-endian."""
     separator: str
     """Between the parts of a file's name: with ``/`` there is a directory for each."""
     fill: Any
@@ -32,8 +34,8 @@ class Chunks:
 
     @property
     def stored(self) -> np.dtype[Any]:
-        """The type as files have it."""
-        return np.dtype(self.dtype).newbyteorder("<")
+        """The type as files have it; of texts that in memory."""
+        return np.dtype(object) if self.dtype == TEXT else np.dtype(self.dtype).newbyteorder("<")
 
     def path(self, index: int) -> Path:
         """Give the file of a chunk."""
@@ -49,7 +51,11 @@ class Chunks:
 
     def write(self, index: int, values: Array) -> None:
         """Write a whole chunk."""
-        content = np.ascontiguousarray(values, self.stored).reshape(-1).view("u1").data
+        content: Any
+        if self.dtype == TEXT:
+            content = _texts().encode(np.array(values, object).reshape(-1))
+        else:
+            content = np.ascontiguousarray(values, self.stored).reshape(-1).view("u1").data
         with self.replacing(index) as file:
             file.write(content)
 
@@ -77,6 +83,9 @@ class Chunks:
             content = self.path(index).read_bytes()
         except FileNotFoundError:
             return np.full(self.shape, self.fill, self.stored)
+        if self.dtype == TEXT:
+            found: Array = _texts().decode(content)
+            return found.reshape(self.shape)
         return np.frombuffer(content, self.stored, prod(self.shape)).reshape(self.shape)
 
 
@@ -92,3 +101,10 @@ class Chunk:
     def write(self, values: Array) -> None:
         """Write it whole."""
         self.chunks.write(self.index, values)
+
+
+def _texts() -> Any:
+    """Give what encodes texts: Zarr's codec vlen-utf8."""
+    from numcodecs import VLenUTF8  # late: what has no texts needs none
+
+    return VLenUTF8()

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from bbflow.attributes import in_json
-from bbflow.chunks import Chunks
+from bbflow.chunks import TEXT, Chunks
 
 Array = np.ndarray[Any, Any]
 DType = np.dtype[Any]
@@ -71,14 +71,14 @@ class GrowingZarr:
         chunks: Sequence[int] | None = None,
         storage: Mapping[str, Any] | None = None,
     ) -> None:
-        """Make an array; floating-point values that are never written read as NaN.
+        """Make an array; floating-point values that are never written read as NaN, texts as empty ones.
 
         Parameters
         ----------
         name
             Its path in the store.
         dims, shape, dtype
-            Dimension names, lengths now, and type.
+            Dimension names, lengths now, and type: NumPy's, or `TEXT`.
         attributes
             CF attributes.
         chunks
@@ -90,7 +90,7 @@ class GrowingZarr:
         for parent in PurePosixPath(name).parents:
             if str(parent) != "." and str(parent) not in self:
                 self._keep(str(parent), deepcopy(GROUP))
-        node = _array_node(np.dtype(dtype))
+        node = _text_node() if dtype == TEXT else _array_node(np.dtype(dtype))
         grid = [max(size, 1) for size in (chunks or (1, *shape[1:]))]
         node["chunk_grid"]["configuration"]["chunk_shape"] = grid
         assert grid[1:] == [max(size, 1) for size in shape[1:]], f"{name} is chunked along its first dimension alone"
@@ -153,7 +153,7 @@ class GrowingZarr:
         chunks, shape = self.chunks(name), tuple(self._nodes[name]["shape"])
         parts = [chunks.read(index) for index in range(-(-shape[0] // chunks.shape[0]))]
         found = np.concatenate(parts)[: shape[0]] if parts else np.empty(shape, chunks.stored)
-        return found.astype(chunks.dtype, copy=False)
+        return found if chunks.dtype == TEXT else found.astype(chunks.dtype, copy=False)
 
     def attribute(self, name: str, default: Any = None) -> Any:
         """Give an attribute of the store."""
@@ -198,6 +198,11 @@ class GrowingZarr:
         self._changed[name] = None
 
 
+def _text_node() -> Node:
+    """Describe an array of texts as zarr does."""
+    return _array_node(np.dtype("u1")) | {"data_type": TEXT, "fill_value": "", "codecs": [{"name": "vlen-utf8"}]}
+
+
 def _array_node(dtype: DType) -> Node:
     """Describe an array of a type as zarr does, which takes a third of a second to import."""
     endian = {"configuration": {"endian": "little"}} if dtype.itemsize > 1 else {}
@@ -225,7 +230,9 @@ def fill_in_metadata(fill: Any) -> Any:
 
 def _fill_of(told: Any) -> Any:
     """Take a fill value out of the metadata of an array."""
-    return complex(*map(float, told)) if isinstance(told, list) else float(told) if isinstance(told, str) else told
+    if isinstance(told, list):
+        return complex(*map(float, told))
+    return float(told) if isinstance(told, str) and told else told
 
 
 def _json(value: Any) -> str:

@@ -10,12 +10,16 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bbflow.cf import StreamAttributes
 from bbflow.config import Config
-from bbflow.drain.raw import RawStore, is_asked_for, wanted, why_not
+from bbflow.drain.raw import RawStore, is_asked_for, type_of, wanted, why_not
+from bbflow.drain.tables import LandedBlock, needs_table
 from bbflow.drain.writing import DrainWork
 from bbflow.errors import StreamError
-from bbflow.records import BlockForm, Step
+from bbflow.records import Block, BlockForm, Step
+from bbflow.view.blocks import BlockReader
 from bbflow.view.fields import Layouts, layouts_of
 from bbflow.view.layout import number_of
 
@@ -31,6 +35,10 @@ class Chosen:
     """Name to one block, its node, and its place among the single values there."""
     placeless: Mapping[str, str]
     """Variables that no store can have, and why."""
+    tabled: Mapping[str, Sequence[tuple[str, int]]]
+    """Variables whose blocks go into a table: for each its node, and its place in the node's layout."""
+    reshaped: frozenset[str]
+    """Those of `unlike` that differ in their shape alone."""
     unlike: Mapping[str, str]
     """Those whose blocks differ from each other, or from what the store has of them, and how."""
     whole: frozenset[str]
@@ -61,6 +69,8 @@ class DrainBatch:
     """Their times."""
     values: Mapping[str, Sequence[Any]]
     """Name to single values of these steps, None where a step lacks it."""
+    tabled: Mapping[str, Sequence[tuple[int, str, Block]]]
+    """Variables whose blocks go into a table: for each its step, its node, and what is known of it."""
     whole: frozenset[str]
     """Variables that have all their values in each of these steps."""
     through: int
@@ -92,6 +102,9 @@ class Draining:
         """Every step up to this one is drained, or not kept."""
         self._begun: deque[DrainBatch] = deque()
         self._chosen = lru_cache(maxsize=16)(self._choose)
+        self._to_tables: set[str] = set()
+        """Variables that go into tables from now on, since they have changed their shape."""
+        self._reader: BlockReader | None = None
 
     def open(self, path: Path, attributes: StreamAttributes, time: Mapping[str, str] | None) -> RawStore:
         """Open ``raw.zarr``, or make it; with the CF attributes of its time, None if the steps have no time."""
@@ -127,7 +140,10 @@ class Draining:
         return list(ready[: max(fits, first + 1)])
 
     def fitting(self, steps: Sequence[RawStep]) -> Sequence[RawStep]:
-        """Leave out from the first of some steps on what the store can't have; give the steps that fit then."""
+        """Give the first of some steps, that fit together; from there on what the store can't have is left out.
+
+        What has changed its shape goes into a table from then on.
+        """
         assert self._store is not None
         for at, step in enumerate(steps):
             chosen = self._chosen(layouts_of(step.parts))
@@ -138,8 +154,12 @@ class Draining:
             }
             if unfit and at:
                 return steps[:at]
-            for name, why in unfit.items():
-                self._store.leave_out(name, why)
+            reshaped = chosen.reshaped - known
+            self._to_tables |= reshaped
+            if reshaped:
+                self._chosen.cache_clear()
+            for name in unfit.keys() - reshaped:
+                self._store.leave_out(name, unfit[name])
         return steps
 
     def next_batch(self, steps: Sequence[RawStep], through: int, shares: int) -> DrainBatch:
@@ -182,7 +202,8 @@ class Draining:
         parts = tuple({node: _bare(part) for node, part in step.parts.items()} for step in new)
         work = DrainWork(path, start, numbers, parts, forms, self._contact, self._config.stream)
         whole = frozenset[str]().union(*(one.whole for one in chosen)).intersection(*(one.whole for one in chosen))
-        batch = DrainBatch(start, numbers, times, values, whole - left_out, through, tuple(work.parts(shares)))
+        works, tabled = tuple(work.parts(shares)), _tabled(new, chosen, left_out)
+        batch = DrainBatch(start, numbers, times, values, tabled, whole - left_out, through, works)
         self._begun.append(batch)
         return batch
 
@@ -190,19 +211,26 @@ class Draining:
         assert self._store is not None
         found: dict[str, tuple[BlockForm, tuple[str, int]]] = {}
         placeless, unlike = {}, {}
+        tabled: dict[str, list[tuple[str, int]]] = {}
         points: Counter[str] = Counter()
         for node, layout in layouts:
             singles = {at: place for place, at in enumerate(layout.singles)}
             for at, form in enumerate(layout.forms):
                 if not is_asked_for(form, self._config.raw, self._time) or self._is_coordinate(form):
                     continue
-                if why := why_not(form):
+                is_tabled = needs_table(form) or form.name in self._to_tables
+                if why := why_not(form) or (self._store.tables.why_not(form) if is_tabled else ""):
                     placeless[form.name] = why
+                    continue
+                if is_tabled:
+                    tabled.setdefault(form.name, []).append((node, at))
                     continue
                 points[form.name] += prod(form.count)
                 first, _ = found.setdefault(form.name, (form, (node, singles.get(at, -1))))
                 if (form.type, form.shape) != (first.type, first.shape):
-                    one, other = (f"{each.dtype} of shape {each.shape} from rank {each.rank}" for each in (first, form))
+                    one, other = (
+                        f"{type_of(each)} of shape {each.shape} from rank {each.rank}" for each in (first, form)
+                    )
                     unlike[form.name] = f"{one}, and {other}"
         unlike |= {
             name: how for name, (form, _) in found.items() if name not in unlike and (how := self._store.admit(form))
@@ -211,11 +239,21 @@ class Draining:
         whole = frozenset(
             name for name, (form, _) in kept.items() if points[name] >= prod(form.shape) and self._store.is_filled(name)
         )
-        return Chosen(kept, placeless, unlike, whole)
+        tables = {name: own for name, own in tabled.items() if name not in placeless}
+        reshaped = frozenset(name for name in unlike if self._store.is_reshaped(found[name][0]))
+        return Chosen(kept, placeless, tables, reshaped, unlike, whole)
 
     def _is_coordinate(self, form: BlockForm) -> bool:
         assert self._store is not None
         return len(form.shape) == 1 and self._store.is_coordinate(form.name)
+
+    def _landed(self, number: int, node: str, block: Block) -> LandedBlock:
+        """Read a block that goes into a table: here, since how long the tables are is known here alone."""
+        if block.kind.endswith("Value"):
+            dtype = object if block.type == "string" else block.dtype
+            return LandedBlock(number, block, np.array([number_of(block.value)], dtype))
+        self._reader = self._reader or BlockReader(self._contact, self._config.stream)
+        return LandedBlock(number, block, self._reader.read(node, number, block))
 
     def take(self, batch: DrainBatch) -> None:
         """Let a batch count that was written: the oldest one that was begun."""
@@ -223,10 +261,24 @@ class Draining:
         oldest = self._begun[0]
         assert batch is oldest, f"steps up to {oldest.through} come before those up to {batch.through}"
         self._begun.popleft()
+        for name, blocks in batch.tabled.items():
+            self._store.add_blocks(name, [self._landed(*item) for item in blocks])
         if batch.numbers:
             self._store.commit(batch.start, batch.numbers, batch.times, batch.values, batch.whole)
             self._there.update(batch.numbers)
         self.cursor = batch.through
+
+
+def _tabled(
+    steps: Sequence[RawStep], chosen: Sequence[Chosen], left_out: frozenset[str]
+) -> dict[str, list[tuple[int, str, Block]]]:
+    found: dict[str, list[tuple[int, str, Block]]] = {}
+    for step, one in zip(steps, chosen, strict=True):
+        for name in one.tabled.keys() - left_out:
+            places = one.tabled[name]
+            own = [(step.number, node, step.parts[node].blocks[at]) for node, at in places]
+            found.setdefault(name, []).extend(sorted(own, key=lambda item: item[2].rank))
+    return found
 
 
 def _value(chosen: tuple[BlockForm, tuple[str, int]] | None, step: RawStep) -> Any:

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from bbflow.cf import CF_VERSION, OWN, STEP, Encoding, StreamAttributes
+from bbflow.chunks import TEXT
 from bbflow.config import RawConfig
 from bbflow.drain.forms import Form, form_of, storage_of
 from bbflow.drain.stores import LEFT_OUT, NAME
+from bbflow.drain.tables import BlockTables, LandedBlock, table_name
 from bbflow.errors import ConfigError
 from bbflow.growing import GrowingZarr, fill_in_metadata
 from bbflow.operators.decoding import fills_of, meant_dtype, written_fill
@@ -21,14 +23,6 @@ from bbflow.stored_names import stored_name
 from bbflow.view.layout import fill_of
 
 Array = np.ndarray[Any, Any]
-PLACELESS = {
-    "LocalArray": "a local array",
-    "LocalValue": "a value of each rank's own",
-    "JoinedArray": "a joined array",
-}
-"""Kinds of variables without a place in the logical file that is the same in each step, and what they are called."""
-TYPELESS = {"string": "text", "long double": "long double, which Zarr has no type for"}
-"""ADIOS2's types that no store has, and what they are called."""
 
 
 def wanted(raw: RawConfig, number: int) -> bool:
@@ -45,10 +39,13 @@ def is_asked_for(form: BlockForm, raw: RawConfig, time_variable: str | None) -> 
 
 
 def why_not(form: BlockForm) -> str:
-    """Say why variables of a kind can't be in a store; nothing if they can: arrays and numbers with one place."""
-    if form.name.startswith(OWN):
-        return f"names that begin with {OWN} are for what bbflow adds"
-    return TYPELESS.get(form.type) or PLACELESS.get(form.kind, "")
+    """Say why a variable can't be in a store; nothing if it can."""
+    return f"names that begin with {OWN} are for what bbflow adds" if form.name.startswith(OWN) else ""
+
+
+def type_of(form: BlockForm) -> str:
+    """Name a type as arrays of a store have it."""
+    return TEXT if form.type == "string" else form.dtype.name
 
 
 def _called(name: str) -> dict[str, str]:
@@ -84,6 +81,8 @@ class RawStore:
         self._attributes = attributes
         self._axis = STEP if time is None else stored_name(time[0])
         self._forms: dict[str, Form] = {}
+        self.tables = BlockTables(self._store)
+        """What has no array."""
         self._shown = self._variables
         """What was there at the last commit."""
         self._left_out: list[str] = list(self._store.attribute(LEFT_OUT, ()))
@@ -130,9 +129,21 @@ class RawStore:
         node = self._store.metadata(name)
         if (other := node["attributes"].get(NAME, name)) != like.name:
             return f"one name in stores with {other}"
-        dtype, shape = np.dtype(node["data_type"]), tuple(node["shape"][1:])
-        is_alike = (like.dtype, like.shape) == (dtype, shape)
-        return "" if is_alike else f"{like.dtype} of shape {like.shape} after {dtype} of shape {shape}"
+        dtype, shape = node["data_type"], tuple(node["shape"][1:])
+        is_alike = (type_of(like), like.shape) == (dtype, shape)
+        return "" if is_alike else f"{type_of(like)} of shape {like.shape} after {dtype} of shape {shape}"
+
+    def is_reshaped(self, like: BlockForm) -> bool:
+        """Whether a block differs from its variable's array in the shape alone."""
+        name = stored_name(like.name)
+        node: Mapping[str, Any] = self._store.metadata(name) if name in self._store else {"attributes": {NAME: None}}
+        is_own = node["attributes"].get(NAME, name) == like.name and node.get("data_type") == type_of(like)
+        return is_own and tuple(node["shape"][1:]) != like.shape
+
+    def add_blocks(self, name: str, landed: Sequence[LandedBlock]) -> None:
+        """Add blocks of a variable to its table; they are shown with the next commit."""
+        self.tables.add(name, self._attributes.of(name), landed)
+        self._store.describe(table_name(name), **{NAME: name})
 
     def forms(self, likes: Mapping[str, BlockForm]) -> tuple[Form, ...]:
         """Give how the arrays of some steps, which were admitted, lie in files.
@@ -152,7 +163,7 @@ class RawStore:
     def _write_values(self, name: str, start: int, values: Sequence[Any]) -> None:
         chunks = self._store.chunks(name)
         filled = [chunks.fill if value is None else value for value in values]
-        self._store.write(name, start, np.array(filled, chunks.dtype))
+        self._store.write(name, start, np.array(filled, chunks.stored))
 
     def _in_grid(self, like: BlockForm) -> BlockForm:
         return replace(like, shape=self._attributes.grid(like.name, like.shape))
@@ -172,6 +183,10 @@ class RawStore:
 
     def _create(self, like: BlockForm) -> None:
         dims = (self._axis, *map(stored_name, self._attributes.dimensions(like.name, like.shape)))
+        if like.type == "string":
+            described = self._attributes.of(like.name) | _called(like.name)
+            self._store.create(stored_name(like.name), dims, (0,), TEXT, described, (512,))
+            return
         missing = self._missing(like)
         fill = fill_of(written_fill(self._attributes.encoding(like.name), like.dtype), like.dtype)
         named = {"missing_value": missing[0] if len(missing) == 1 else missing} if missing else {}
@@ -201,6 +216,8 @@ class RawStore:
         self._shown = there
         for name in (there - frozenset(map(stored_name, whole))) | late:
             node = self._store.metadata(name)
+            if node["data_type"] == TEXT:
+                continue
             if np.dtype(node["data_type"]).kind in "iu" and "missing_value" not in node["attributes"]:
                 unsigned = {"true": True, "false": False}.get(node["attributes"].get("_Unsigned", ""))
                 dtype = np.dtype(node["data_type"])

@@ -1,6 +1,7 @@
 """Steps of a raw.zarr written again through ADIOS2, as the simulation did: for statistics that are missing."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ from adios2.bindings import Mode
 
 from bbflow.cf import DIMENSIONS, OWN, STEP
 from bbflow.drain.stores import NAME
+from bbflow.drain.tables import KIND
 from bbflow.errors import ConfigError
+from bbflow.log import log
 
 ENGINE = {"PluginName": "bbflow", "PluginLibrary": "bbflow_adios2"}
 
@@ -54,6 +57,9 @@ def replay(raw: Path, stream: str, after: int = -1) -> int:
     _describe(io, of_stream, arrays, set(along), names)
     rows = [row for row, number in enumerate(numbers) if number > after]
     variables: dict[str, Any] = {}
+    tables = [_Table.of(table) for _, table in sorted(group.groups()) if KIND in table.attrs]
+    for table in tables:
+        table.describe(io)
     engine = io.open(stream, Mode.Write)
     for row in rows:
         engine.begin_step()
@@ -63,6 +69,8 @@ def replay(raw: Path, stream: str, after: int = -1) -> int:
             values = np.asarray(array[row])
             if not _is_missing(values, np.atleast_1d(array.attrs.get("missing_value", ()))):
                 _put(io, engine, variables, names[name], values)
+        for table in tables:
+            table.put(io, engine, variables, int(numbers[row]))
         engine.end_step()
     engine.close()
     return len(rows)
@@ -75,6 +83,8 @@ def _is_own(attribute: str) -> bool:
 
 def _is_missing(values: np.ndarray[Any, Any], missing: np.ndarray[Any, Any]) -> bool:
     """Whether nothing of a field is there: then the step lacked it."""
+    if values.dtype.kind not in "iufcb":  # a text
+        return not str(values)
     lacking = np.isin(values, missing.astype(values.dtype))
     if values.dtype.kind in "fc":
         lacking |= np.isnan(values)
@@ -86,10 +96,18 @@ def _is_text(value: Any) -> bool:
 
 
 def _put(io: Any, engine: Any, variables: dict[str, Any], name: str, values: np.ndarray[Any, Any]) -> None:
+    if values.dtype.kind not in "iufcb":
+        if name not in variables:
+            variables[name] = io.define_variable(name, "")
+        engine.put(variables[name], str(values))
+        return
     if name not in variables:
         shape = list(values.shape)
         place = (shape, [0] * len(shape), shape) if shape else ()
         variables[name] = io.define_variable(name, np.empty(0 if shape else 1, values.dtype), *place)
+    if values.shape and name in variables:
+        variables[name].set_shape(list(values.shape))
+        variables[name].set_selection([[0] * values.ndim, list(values.shape)])
     engine.put(variables[name], np.ascontiguousarray(values).reshape(values.shape or (1,)), Mode.Sync)
 
 
@@ -102,6 +120,94 @@ def _describe(
         dims = array.metadata.dimension_names[1 if name in along else 0 :]
         if dims:
             io.define_attribute(f"{names[name]}/{DIMENSIONS}", [names.get(dim, dim) for dim in dims])
-        for key, value in array.attrs.items():
-            if not _is_own(key):
-                io.define_attribute(f"{names[name]}/{key}", value if _is_text(value) else np.array(value))
+        _describe_variable(io, names[name], array.attrs)
+
+
+def _describe_variable(io: Any, name: str, attributes: Mapping[str, Any]) -> None:
+    for key, value in attributes.items():
+        if not _is_own(key) and not io.inquire_attribute(f"{name}/{key}"):
+            io.define_attribute(f"{name}/{key}", value if _is_text(value) else np.array(value))
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """The blocks of a variable that has no array, or none of all its steps."""
+
+    name: str
+    """The variable."""
+    kind: str
+    """ADIOS2's, of the variable."""
+    attributes: Mapping[str, Any]
+    """The variable's."""
+    values: Any
+    """Zarr's array of all of them."""
+    columns: Mapping[str, np.ndarray[Any, Any]]
+    """What is known of the blocks, each of shape (blocks, …)."""
+
+    @classmethod
+    def of(cls, group: Any) -> "_Table":
+        arrays = dict(group.arrays())
+        values = arrays.pop("value")
+        columns = {name: np.asarray(array[...]) for name, array in arrays.items()}
+        return cls(str(group.attrs[NAME]), str(group.attrs[KIND]), values.attrs, values, columns)
+
+    def describe(self, io: Any) -> None:
+        """Define the variable's attributes, and say what becomes of it that it wasn't."""
+        _describe_variable(io, self.name, self.attributes)
+        if self._is_long:
+            log(f"bbflow: {self.name} is long double, and is written again as double")
+        if self.kind == "LocalValue":
+            log(f"bbflow: {self.name} is a value of each rank's own, and is written again as one array of them")
+
+    def put(self, io: Any, engine: Any, variables: dict[str, Any], number: int) -> None:
+        """Put the blocks of a step; values of each rank's own become one array, as ADIOS2 shows them to readers."""
+        rows = np.flatnonzero(self.columns["step"] == number)
+        if self.kind.endswith("Value"):
+            if len(rows):
+                values = self._values_of_ranks(rows)
+                _put(io, engine, variables, self.name, values[0] if self.kind == "GlobalValue" else values)
+            return
+        for row in rows.tolist():
+            values = self._values(row).reshape(self.columns["count"][row].astype(int))
+            _put_block(io, engine, variables, self.name, values, *self._place(row))
+
+    def _values_of_ranks(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Give the values in the order of their ranks; of texts, which ADIOS2 has no arrays of, all of them in one."""
+        found = [self._values(row)[0] for row in rows[np.argsort(self.columns["rank"][rows], kind="stable")].tolist()]
+        is_text = np.asarray(self.values[:1]).dtype.kind not in "iufcb"
+        return np.array("\n".join(map(str, found))) if is_text else np.array(found)
+
+    def _values(self, row: int) -> np.ndarray[Any, Any]:
+        begin, size = int(self.columns["begin"][row]), int(self.columns["size"][row])
+        values = np.asarray(self.values[begin : begin + size])
+        # ADIOS2's Python has no long double.
+        return values.view(np.longdouble).astype("f8") if self._is_long else values
+
+    @property
+    def _is_long(self) -> bool:
+        return bool(self.values.metadata.dimension_names == ("byte",))
+
+    def _place(self, row: int) -> tuple[list[int], list[int]]:
+        """Give the shape of the whole, and where a block begins in it; of what has no place nothing."""
+        shape, start = (self.columns[name][row].tolist() for name in ("shape", "start"))
+        if self.kind == "GlobalArray":
+            return shape, start
+        return (shape, []) if self.kind == "JoinedArray" else ([], [])
+
+
+def _put_block(
+    io: Any,
+    engine: Any,
+    variables: dict[str, Any],
+    name: str,
+    values: np.ndarray[Any, Any],
+    shape: list[int],
+    start: list[int],
+) -> None:
+    count = list(values.shape)
+    if name not in variables:
+        variables[name] = io.define_variable(name, np.empty(0, values.dtype), shape, start, count)
+    if shape and start:
+        variables[name].set_shape(shape)
+    variables[name].set_selection([start, count])
+    engine.put(variables[name], np.ascontiguousarray(values), Mode.Sync)

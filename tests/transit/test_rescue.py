@@ -1,5 +1,7 @@
 """A rescue that is killed goes on where it was, whatever the nodes have let go of; each stream has its own store."""
 
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -15,7 +17,7 @@ from bbflow.drain.rescuing import Rescue
 from bbflow.drain.stores import rescued_stores
 from bbflow.landing.contact import read_contact
 from bbflow.view.consumers import RESCUE, Consumers
-from testsupport.writers import write, write_config
+from testsupport.writers import clean_environment, write, write_config
 
 STEPS, LATS, LONS = 6, 4, 3
 TIMES = 6.0 * np.arange(STEPS)
@@ -101,18 +103,74 @@ engine.close()
 """
 
 
-def test_a_variable_that_changes_its_shape_is_left_out_and_the_simulation_is_not_held_up(tmp_path):
+def test_a_variable_that_changes_its_shape_goes_into_a_table_and_the_simulation_is_not_held_up(tmp_path):
     with start_nodes(1, "1MiB") as nodes:
         Consumers(read_contact(nodes.contact), "model", [RESCUE]).close()
         with ThreadPoolExecutor() as pool:
             writing = pool.submit(write, nodes.contact, CHANGING, write_config(tmp_path))
             rescued = Rescue(nodes.contact, "model", tmp_path / "out", TimeConfig()).run()
             writing.result()
-    assert (rescued.steps, rescued.complete) == (40, True)
-    assert rescued.left_out == ("particles: float32 of shape (5,) after float32 of shape (3,), from step 4 on",)
+    assert (rescued.steps, rescued.complete, rescued.left_out) == (40, True, ())
     with xr.open_zarr(rescued.store) as raw:
         np.testing.assert_array_equal(raw.same[:, -1], range(40))
         np.testing.assert_array_equal(raw.particles[:, 0], [0, 1, 2, 3, *[np.nan] * 36])
+    with xr.open_zarr(rescued.store, group="particles_blocks") as table:
+        np.testing.assert_array_equal(table.step, range(4, 40))
+        np.testing.assert_array_equal(table["size"], [1 + step % 7 for step in range(4, 40)])
+        np.testing.assert_array_equal(table.value, np.repeat(table.step, table["size"]))
+
+
+ALL_KINDS = """
+io.define_attribute("own/units", ["K"])
+io.define_attribute("odd/units", np.array([1 + 2j]))
+own = io.define_variable("own", np.empty(0), [], [], [2])
+joined = io.define_variable("joined", np.empty(0, "i4"), [adios2.JoinedDim, 2], [], [1, 2])
+growing = io.define_variable("growing", np.empty(0, "f4"), [1, 2], [0, 0], [1, 2])
+mine = io.define_variable("mine", np.empty(0, "i4"), [adios2.LocalValueDim])
+said = io.define_variable("said", "")
+fixed = io.define_variable("fixed", np.empty(0), [3], [0], [3])
+engine = io.open("out", Mode.Write)
+for step in range(4):
+    engine.begin_step()
+    engine.put(said, f"2000-01-{step + 1:02d} \u00fc")
+    engine.put(fixed, np.arange(3.0) + step, Mode.Sync)
+    for block in range(step + 1):
+        own.set_selection([[], [block + 1]])
+        engine.put(own, np.full(block + 1, 10.0 * step + block), Mode.Sync)
+        engine.put(joined, np.array([[step, block]], "i4"), Mode.Sync)
+    growing.set_shape([step + 1, 2])
+    growing.set_selection([[0, 0], [step + 1, 2]])
+    engine.put(growing, np.full((step + 1, 2), step, "f4"), Mode.Sync)
+    engine.put(mine, np.array([step], "i4"), Mode.Sync)
+    engine.end_step()
+engine.close()
+"""
+
+
+def test_all_kinds_of_variables_are_rescued_and_replayed(tmp_path):
+    with start_nodes(1, "4MiB") as nodes:
+        Consumers(read_contact(nodes.contact), "model", [RESCUE]).close()
+        write(nodes.contact, ALL_KINDS, write_config(tmp_path))
+        rescued = Rescue(nodes.contact, "model", tmp_path / "out", TimeConfig()).run()
+    assert (rescued.steps, rescued.complete, rescued.left_out) == (4, True, ())
+    with xr.open_zarr(rescued.store) as raw:
+        assert raw.said.values.tolist() == [f"2000-01-{day:02d} \u00fc" for day in (1, 2, 3, 4)]
+    with xr.open_zarr(rescued.store, group="own_blocks") as own:
+        assert own["value"].units == "K"
+        assert own["size"].values.tolist() == [1, 1, 2, 1, 2, 3, 1, 2, 3, 4]
+    with start_nodes(1, "4MiB") as nodes:
+        command = [sys.executable, "-m", "bbflow", "replay", rescued.store, "--stream", "model"]
+        subprocess.run(command, env=clean_environment(nodes.contact), check=True, timeout=300)
+        with xr.open_dataset(nodes.contact, engine="bbflow") as back:
+            assert back.said.values.tolist() == [f"2000-01-{day:02d} \u00fc" for day in (1, 2, 3, 4)]
+            np.testing.assert_array_equal(back.fixed, np.arange(3.0) + np.arange(4.0)[:, None])
+            np.testing.assert_array_equal(back.mine[:, 0], range(4))
+            np.testing.assert_array_equal(back.growing[3], np.full((4, 2), 3.0))
+            np.testing.assert_array_equal(back.growing[1], [[1.0, 1.0], [1.0, 1.0], [np.nan] * 2, [np.nan] * 2])
+            np.testing.assert_array_equal(back.joined[3], [[3, block] for block in range(4)])
+            np.testing.assert_array_equal(back.own[3, 3], np.full(4, 33.0))
+            np.testing.assert_array_equal(back.own[2, 1], [21.0, 21.0, np.nan, np.nan])
+            assert (back.own.units, back.attrs["odd/units"]) == ("K", "1+2j")
 
 
 def interrupted(*_):
