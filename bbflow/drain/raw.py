@@ -135,7 +135,7 @@ class RawStore:
 
     def is_reshaped(self, like: BlockForm) -> bool:
         """Whether a block differs from its variable's array in the shape alone."""
-        name = stored_name(like.name)
+        like, name = self._in_grid(like), stored_name(like.name)
         node: Mapping[str, Any] = self._store.metadata(name) if name in self._store else {"attributes": {NAME: None}}
         is_own = node["attributes"].get(NAME, name) == like.name and node.get("data_type") == type_of(like)
         return is_own and tuple(node["shape"][1:]) != like.shape
