@@ -155,8 +155,6 @@ class Config:
     """Directory of results.zarr, raw.zarr, report.html and the pictures."""
     time: TimeConfig = field(default_factory=TimeConfig)
     """Where a step's time comes from."""
-    schema: str | None = None
-    """Name of the conventions that the program writes by, or none; found out if None."""
     raw: RawConfig = field(default_factory=lambda: RawConfig(variables=()))
     """Which raw steps are kept."""
     nodes: NodesConfig = field(default_factory=NodesConfig)
@@ -173,6 +171,8 @@ class Config:
     """What becomes of the simulation when its analysis fails for good: continue or stop."""
     continued: Path | None = None
     """State of an earlier run, or the output that has it, with which this run goes on (the key 'continue')."""
+    schema: str | None = None
+    """Name of the conventions that the program writes by, or none; found out if None."""
     content: Mapping[str, Any] = field(default_factory=dict)
     """The keys 'operators' and 'windows' as they were written."""
     select: tuple[SelectConfig, ...] = ()
