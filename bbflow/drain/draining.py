@@ -69,8 +69,9 @@ class DrainBatch:
     """Their times."""
     values: Mapping[str, Sequence[Any]]
     """Name to single values of these steps, None where a step lacks it."""
-    tabled: Mapping[str, Sequence[tuple[int, str, Block]]]
-    """Variables whose blocks go into a table: for each its step, its node, and what is known of it."""
+    tabled: Mapping[str, Sequence[tuple[int, int, str, Block]]]
+    """Variables whose blocks go into a table: for each its step, the landed one in which it lies, its node, and what is
+    known of it."""
     whole: frozenset[str]
     """Variables that have all their values in each of these steps."""
     through: int
@@ -247,13 +248,13 @@ class Draining:
         assert self._store is not None
         return len(form.shape) == 1 and self._store.is_coordinate(form.name)
 
-    def _landed(self, number: int, node: str, block: Block) -> LandedBlock:
+    def _landed(self, number: int, landed: int, node: str, block: Block) -> LandedBlock:
         """Read a block that goes into a table: here, since how long the tables are is known here alone."""
         if block.kind.endswith("Value"):
             dtype = object if block.type == "string" else block.dtype
             return LandedBlock(number, block, np.array([number_of(block.value)], dtype))
         self._reader = self._reader or BlockReader(self._contact, self._config.stream)
-        return LandedBlock(number, block, self._reader.read(node, number, block))
+        return LandedBlock(number, block, self._reader.read(node, landed, block))
 
     def take(self, batch: DrainBatch) -> None:
         """Let a batch count that was written: the oldest one that was begun."""
@@ -271,13 +272,14 @@ class Draining:
 
 def _tabled(
     steps: Sequence[RawStep], chosen: Sequence[Chosen], left_out: frozenset[str]
-) -> dict[str, list[tuple[int, str, Block]]]:
-    found: dict[str, list[tuple[int, str, Block]]] = {}
+) -> dict[str, list[tuple[int, int, str, Block]]]:
+    found: dict[str, list[tuple[int, int, str, Block]]] = {}
     for step, one in zip(steps, chosen, strict=True):
         for name in one.tabled.keys() - left_out:
             places = one.tabled[name]
-            own = [(step.number, node, step.parts[node].blocks[at]) for node, at in places]
-            found.setdefault(name, []).extend(sorted(own, key=lambda item: item[2].rank))
+            parts = [(node, step.parts[node], at) for node, at in places]
+            own = [(step.number, part.landed_in, node, part.blocks[at]) for node, part, at in parts]
+            found.setdefault(name, []).extend(sorted(own, key=lambda item: item[3].rank))
     return found
 
 
