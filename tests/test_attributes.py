@@ -125,7 +125,7 @@ def test_attributes_of_no_variable_are_the_streams():
     assert attributes.of("/data/E/x") == {"unitSI": 2.0}
 
 
-@pytest.mark.parametrize("named", [[1, 2], 7, ["a", ""], ["a"], "a b c", 1.5])
+@pytest.mark.parametrize("named", [[1, 2], 7, ["a", ""], ["a"], "a b c d", 1.5])
 def test_what_names_no_dimensions_is_left_to_numbers(named):
     assert StreamAttributes({"x/_ARRAY_DIMENSIONS": named}).dimensions("x", (2, 3)) == ("x_dim0", "x_dim1")
 
