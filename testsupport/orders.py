@@ -15,16 +15,14 @@ class Programs:
         self._all, self._background = [], set()
 
     def start(self, program, *, is_background=False):
-        """Start one; those in the background are not waited for."""
+        """Start one; those in the background come last, and may wait for ever."""
         if is_background:
             self._background.add(len(self._all))
         self._all.append([program, None])
 
     def run(self):
         last = 0
-        while not self._are_over():
-            able = [number for number, one in enumerate(self._all) if one is not None and (one[1] is None or one[1]())]
-            assert able, "all wait for each other"
+        while able := self._able():
             order = sorted(able, key=lambda number: (number != last, number in self._background, number))
             chosen = order[self.turns.get(len(self.seen), 0)]
             self.seen.append(len(order))
@@ -33,9 +31,11 @@ class Programs:
                 self._all[chosen][1] = next(self._all[chosen][0])
             except StopIteration:
                 self._all[chosen] = None
+        left = {number for number, one in enumerate(self._all) if one is not None}
+        assert left <= self._background, "all wait for each other"
 
-    def _are_over(self):
-        return all(one is None for number, one in enumerate(self._all) if number not in self._background)
+    def _able(self):
+        return [number for number, one in enumerate(self._all) if one is not None and (one[1] is None or one[1]())]
 
 
 def search(begin, most_turns, most_runs):
