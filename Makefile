@@ -10,7 +10,7 @@ BUILD := $(CURDIR)/$(VENV)/climate
 SOURCES := setup.cfg setup.py pyproject.toml CMakeLists.txt \
 	$(wildcard adios2-engine/CMakeLists.txt adios2-engine/src/* bbflow/operators/native/* bbflow/mount/native/*)
 
-.PHONY: demo test docs fuzz chaos lint bench cloud conformance test-mpi test-versions chaos-mount parsl-suite pegasus-suite spark-suite slurm-suite test-install clean check-tools structure
+.PHONY: demo test docs fuzz fuzz-runs chaos lint bench cloud conformance test-mpi test-versions chaos-mount parsl-suite pegasus-suite spark-suite slurm-suite test-install clean check-tools structure
 .DELETE_ON_ERROR:
 
 # The demo needs neither the clients of other tools nor the mount; an environment that has all will do.
@@ -45,6 +45,12 @@ fuzz: $(VENV)/.test
 		$(VENV)/decoders $$(($(FUZZ_SECONDS) * 5000)) $$$$; \
 	fi
 
+# RUNS small programs from SEED on, through the engine and an analysis into all stores, compared with their BP5 files.
+fuzz-runs: RUNS ?= 2000
+fuzz-runs: SEED ?= 0
+fuzz-runs: $(VENV)/.test
+	PYTHONPATH=.:tests/fuzz $(BIN)/python tests/fuzz/runs.py --runs $(RUNS) --seed $(SEED)
+
 # Harm done to real runs, and what they leave; hours. CHAOS says what: docs/trust.md.
 CHAOS ?= all
 chaos: $(VENV)/.test
@@ -75,7 +81,7 @@ test-versions: $(VENV)/.test
 	$(TOOLS) $(BIN)/python -m pytest adios2-engine/versions
 
 # A master, an IOnode or the mount is killed at a random moment under a writing load, RUNS times.
-RUNS ?= 50
+chaos-mount: RUNS ?= 50
 chaos-mount: $(VENV)/.test
 	$(BIN)/python tests/mount/chaos.py --runs $(RUNS)
 

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from hashlib import sha256
 from unicodedata import normalize
 
-_UNFIT = re.compile(r"[/\x00-\x1f\x7f]|^\W|\s$|(?<=^zarr)\.(?=(?:json|new)$)")
-"""Separators of paths, control characters, a first sign that NetCDF or a file's name can't have, and the dot of the
-files that Zarr and we put beside a store's arrays."""
+_UNFIT = re.compile(r"[/\\\x00-\x1f\x7f]|^\W|\s$|(?<=^zarr)\.(?=(?:json|new)$)")
+"""Separators of paths (zarr takes a backslash for one), control characters, a first sign that NetCDF or a file's name
+can't have, and the dot of the files that Zarr and we put beside a store's arrays."""
 
 MOST_BYTES = 200
 """Of a name in UTF-8: file systems take 255 and NetCDF 256, and some names get an ending."""

@@ -15,6 +15,7 @@ def test_a_name_that_is_fit_stays(name):
     ("name", "stored"),
     [
         ("/data/E", "_x2F_data_x2F_E"),
+        ("a\\b", "a_x5C_b"),
         ("..", "_x2E_."),
         ("a/../b", "a_x2F_.._x2F_b"),
         ("zarr.json", "zarr_x2E_json"),

@@ -1,0 +1,135 @@
+"""What a program's BP5 file says, by ADIOS2, xarray, cftime and numpy: bbflow has no part in it."""
+
+import warnings
+from collections.abc import Hashable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import adios2
+import cftime
+import numpy as np
+import xarray as xr
+from random_programs import Field, Program
+
+Array = np.ndarray[Any, Any]
+DECODING = ("_FillValue", "missing_value", "scale_factor", "add_offset")
+STEP_KEYS = {
+    "month": lambda date: (date.year, date.month),
+    "day": lambda date: (date.year, date.month, date.day),
+    "hour": lambda date: (date.year, date.month, date.day, date.hour),
+    "year": lambda date: (date.year,),
+    "clim_month": lambda date: (date.month,),
+}
+"""What spans of time a date belongs to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """What a program has written, as its BP5 file has it."""
+
+    values: dict[str, list[Array | None]]
+    """Numbers of each variable in each step, decoded by CF, in float64 or complex; holes are NaN."""
+    dates: list[Any] | None
+    """Of each step, None where its time is no date; None if nothing tells the time."""
+
+    @property
+    def accepted(self) -> list[int]:
+        """Return the steps that count: those whose time is later than that of all before."""
+        if self.dates is None:
+            return list(range(len(next(iter(self.values.values())))))
+        found: list[int] = []
+        for step, date in enumerate(self.dates):
+            if date is not None and (not found or date > self.dates[found[-1]]):
+                found.append(step)
+        return found
+
+
+def read(program: Program, file: Path) -> Truth:
+    """Read a BP5 file."""
+    fields = [field for field in program.fields if field.kind in ("array", "value")]
+    values: dict[str, list[Array | None]] = {field.name: [] for field in program.fields}
+    times = []
+    with adios2.Stream(str(file), "r") as stream:
+        for _ in stream.steps():
+            there = stream.available_variables()
+            if program.times is not None:
+                times.append(stream.read("time"))
+            for field in program.fields:
+                found = None
+                if field in fields and field.name in there:
+                    found = _decoded(field, _read(stream, field.name))
+                values[field.name].append(found)
+    return Truth(values, None if program.times is None else [_date(time, program) for time in times])
+
+
+def _read(stream: adios2.Stream, name: str) -> Array:
+    """Read a variable; ADIOS2's own `read` knows no complex numbers."""
+    variable = stream.inquire_variable(name)
+    if not variable.type().endswith("complex"):
+        return np.asarray(stream.read(name))
+    values = np.empty(variable.shape(), "c8")
+    stream.engine.get(variable, values, adios2.bindings.Mode.Sync)
+    return values
+
+
+def _decoded(field: Field, values: Array) -> Array:
+    """Decode by xarray, in double precision; what no block covers is missing."""
+    encoding = {name: np.asarray(field.attributes[name]).item() if np.size(field.attributes[name]) == 1 else None
+                for name in DECODING if name in field.attributes}  # fmt: skip
+    if values.dtype.kind == "f":
+        values = values.astype("f8")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        dataset = xr.Dataset({"values": (tuple(f"d{axis}" for axis in range(values.ndim)), values, encoding)})
+        found = xr.decode_cf(dataset, decode_times=False)["values"].values
+    found = found.astype(complex if found.dtype.kind == "c" else "f8")
+    if field.blocks and not field.changes:
+        covered = np.zeros(values.shape, bool)
+        for _, start, count in field.blocks:
+            covered[tuple(slice(at, at + size) for at, size in zip(start, count, strict=True))] = True
+        found[~covered] = np.nan
+    return found
+
+
+def _date(time: Any, program: Program) -> Any:
+    calendar = program.time_attributes.get("calendar", "standard")
+    if isinstance(time, str):
+        parts = time.replace("T", "-").replace(":", "-").split("-")
+        return cftime.datetime(*map(int, parts), calendar=calendar)
+    number = float(np.asarray(time).item())
+    if not np.isfinite(number) or abs(number) > 1e20:
+        return None
+    return cftime.num2date(number, program.time_attributes["units"], calendar=calendar)
+
+
+def groups(truth: Truth, window: Any) -> dict[Hashable, list[int]]:
+    """Return the steps of each of a window's spans, in the order of the spans."""
+    found: dict[Any, list[int]] = {}
+    for step in truth.accepted:
+        if window == "run":
+            key: Any = 0
+        elif isinstance(window, dict):
+            key = step // window["steps"]
+        else:
+            key = STEP_KEYS[window](truth.dates[step])  # type: ignore[index]
+        found.setdefault(key, []).append(step)
+    return dict(sorted(found.items()))
+
+
+def statistic(name: str, steps: Array) -> Array:
+    """Return a statistic over the first axis, missing values left out."""
+    valid = ~np.isnan(steps)
+    count = valid.sum(0)
+    if name == "count":
+        return count
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        if name in ("first", "last"):
+            where = valid.argmax(0) if name == "first" else len(steps) - 1 - valid[::-1].argmax(0)
+            found = np.take_along_axis(steps, where[None], 0)[0]
+        elif name == "range":
+            found = np.nanmax(steps, 0) - np.nanmin(steps, 0)
+        else:
+            found = getattr(np, f"nan{name}")(steps, axis=0)
+    return np.where(count > 0, found, np.nan)

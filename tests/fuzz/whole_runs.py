@@ -1,0 +1,194 @@
+"""One run of a program through the engine and an analysis, and what it has made, compared with its BP5 file."""
+
+import multiprocessing
+import time
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import cftime
+import numpy as np
+import oracle
+import xarray as xr
+from random_programs import Field, Program, write
+
+from bbflow.api import BurstBuffer
+from bbflow.report.writing import write_report
+from bbflow.stored_names import stored_name
+from testsupport.stores import assert_stores_open
+
+PATIENCE_S = 60.0
+"""So long a run may take; then it hangs."""
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["random_programs"])
+
+
+class RefusedError(Exception):
+    """The run said in one line that it can't be, or that something is left out."""
+
+
+def start(program: Program, target: str, parameters: dict[str, str], rank: int | None, errors: Path) -> BaseProcess:
+    """Start a process that writes a rank's part of a program."""
+    process = PROCESSES.Process(target=write, args=(program, target, parameters, rank, str(errors)), daemon=True)
+    process.start()
+    return process
+
+
+def finish(processes: dict[Path, BaseProcess]) -> None:
+    """Wait for writers, by the files of their errors; what ADIOS2 or the engine refuses is told by the last line."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    for process in processes.values():
+        process.join(max(deadline_s - time.monotonic(), 0))
+    hang = [errors.name for errors, process in processes.items() if process.exitcode is None]
+    for process in processes.values():
+        process.kill()
+    assert not hang, f"writers hang: {hang}"
+    for errors, process in processes.items():
+        said = errors.read_text().strip()
+        assert process.exitcode in (0, 1), f"{errors.name} died with {process.exitcode}: {said}"
+        if process.exitcode:
+            raise RefusedError(f"{errors.name}: {said.splitlines()[-1]}")
+
+
+def run(program: Program, buffer: BurstBuffer, folder: Path) -> None:
+    """Do one run and compare all that it has made.
+
+    Raises
+    ------
+    RefusedError
+        If it wasn't done in full, and says so.
+    AssertionError
+        If it is wrong.
+    """
+    stream, file = f"fuzz{program.seed}", folder / "file.bp"
+    config = program.config | {"stream": stream, "output": str(folder / "out"), "open_timeout_s": PATIENCE_S}
+    parameters = {
+        "PluginName": "bbflow", "PluginLibrary": "bbflow_adios2", "Stream": stream, "Contact": str(buffer.contact),
+        "Writers": str(program.ranks), **({"KeepOpen": "yes"} if program.opens > 1 else {}),
+    }  # fmt: skip
+    with buffer.analyse(config) as analysis:
+        writers = {folder / "bp5": start(program, str(file), {}, None, folder / "bp5")}
+        for rank in range(program.ranks):
+            errors = folder / f"rank{rank}"
+            writers[errors] = start(program, stream, parameters | {"Rank": str(rank)}, rank, errors)
+        finish(writers)
+        outcome = analysis.wait(PATIENCE_S)
+    assert outcome is not None, "the analysis hangs"
+    check(program, oracle.read(program, file), folder / "out", outcome)
+    if program.seed % 5 == 0:
+        write_report(folder / "out")
+    if not outcome.complete:
+        raise RefusedError("; ".join([f"{outcome.late} steps are late", *outcome.errors]))
+
+
+def check(program: Program, truth: oracle.Truth, output: Path, outcome: Any) -> None:
+    """Compare all that a run has made with what its program has written."""
+    assert outcome.steps == len(truth.accepted), f"{outcome.steps} steps are folded of {len(truth.accepted)}"
+    assert outcome.late == program.steps - outcome.steps, f"{outcome.late} late steps"
+    assert outcome.complete == (outcome.late == 0), "the outcome doesn't say whether something is lost"
+    assert_stores_open(output)
+    with xr.open_zarr(output / "results.zarr", decode_times=False) as results:
+        results.load()
+    for field in program.fields:
+        for name in program.config["operators"].get(field.name, ()):
+            for window in program.config["windows"]:
+                check_statistic(field, truth, results, window, name)
+    if program.config["netcdf"]:
+        check_netcdf(program, results, output)
+    check_raw(program, truth, output / "raw.zarr")
+
+
+def name_of(window: Any) -> str:
+    return window if isinstance(window, str) else f"steps{window['steps']}"
+
+
+def check_statistic(field: Field, truth: oracle.Truth, results: xr.Dataset, window: Any, name: str) -> None:
+    """Compare a statistic in all spans of a window."""
+    what = f"{field.name}'s {name} of {window}"
+    own = {"bbflow_variable": field.name, "bbflow_window": name_of(window), "bbflow_operator": name}
+    found = [item for item in results.values() if own.items() <= item.attrs.items()]
+    assert len(found) == 1, f"{what} is there {len(found)} times: {list(results)}"
+    (array,) = found
+    spans = oracle.groups(truth, window)
+    assert array.shape[0] == len(spans), f"{array.name} has {array.shape[0]} spans, not {len(spans)}"
+    steps = [values for values in truth.values[field.name] if values is not None]
+    nothing = np.full(steps[0].shape, np.nan)
+    for at, (span, numbers) in enumerate(spans.items()):
+        own = [truth.values[field.name][number] for number in numbers]
+        stack = np.stack([nothing if values is None else values for values in own])
+        expected = oracle.statistic(name, stack)
+        size = float(np.nanmax(np.abs(np.where(np.isfinite(stack), stack, 0)), initial=0))
+        same(array.values[at], expected, f"{array.name} of {span}", size)
+
+
+def same(found: Any, expected: Any, what: str, size: float) -> None:
+    """See that numbers agree, but for rounding of numbers of some size."""
+    close = np.isclose(found, expected, rtol=1e-6, atol=1e-7 * size, equal_nan=True)
+    assert np.shape(found) == np.shape(expected), f"{what} has the shape {np.shape(found)}, not {np.shape(expected)}"
+    assert np.all(close), f"{what} is {np.asarray(found)[~close][:4]}, not {np.asarray(expected)[~close][:4]}"
+
+
+def check_netcdf(program: Program, results: xr.Dataset, output: Path) -> None:
+    """Compare NetCDF files with the results."""
+    for window in map(name_of, program.config["windows"]):
+        with xr.open_dataset(output / f"results_{window}.nc", decode_times=False) as copied:
+            for name, array in results.items():
+                if "bbflow_operator" in array.attrs and array.dims[0] == f"time_{window}":
+                    same(copied[name].values, array.values, f"NetCDF's {name}", 0)
+
+
+def check_raw(program: Program, truth: oracle.Truth, store: Path) -> None:
+    """Compare raw steps."""
+    with xr.open_zarr(store, decode_times=False) as raw:
+        raw.load()
+    wanted = program.config["raw"]["variables"]
+    numbers = [step for step in range(program.steps) if step % program.config["raw"]["every"] == 0]
+    kept = raw["bbflow_step"].values.tolist()
+    assert kept == numbers, f"raw steps are {kept}, not {numbers}"
+    left_out = [text.rpartition(": ")[0] for text in raw.attrs.get("bbflow_left_out", ())]
+    if truth.dates is not None:
+        check_dates(raw, [truth.dates[number] for number in numbers])
+    arrays = {item.attrs.get("bbflow_name", str(name)): item for name, item in raw.variables.items()}
+    for field in program.fields:
+        own = [number for number in numbers if field.values[number] is not None]
+        if (wanted != "all" and field.name not in wanted) or not own or field.name in left_out:
+            continue
+        if field.kind in ("local", "text"):
+            check_kept(field, raw, store, own)
+            continue
+        there = [value for value in truth.values[field.name] if value is not None]
+        hole = np.full_like(there[0], np.nan)
+        values = [truth.values[field.name][number] for number in numbers]
+        steps = np.stack([hole if value is None else value for value in values])
+        same(arrays[field.name].values, there[0] if field.is_coordinate else steps, f"raw {field.name}", 0)
+        check_attributes(field, arrays[field.name].attrs)
+
+
+def check_kept(field: Field, raw: xr.Dataset, store: Path, numbers: list[int]) -> None:
+    """Compare text, and the table of an array that has no place: bytes as the program has them, not decoded."""
+    if field.kind == "text":
+        (array,) = (item for name, item in raw.items() if item.attrs.get("bbflow_name", name) == field.name)
+        texts = dict(zip(raw["bbflow_step"].values.tolist(), array.values.tolist(), strict=True))
+        assert [texts[number] for number in numbers] == [field.values[number] for number in numbers], field.name
+        return
+    with xr.open_zarr(store, group=stored_name(f"{field.name}_blocks"), decode_cf=False) as table:
+        assert table["step"].values.tolist() == numbers, f"the table of {field.name} has the steps {table.step.values}"
+        values = np.concatenate([field.values[number].ravel() for number in numbers])
+        same(table["value"].values, values, f"the table of {field.name}", 0)
+
+
+def check_dates(raw: xr.Dataset, dates: list[Any]) -> None:
+    """Compare the dates of raw steps."""
+    time = raw["time"]
+    for found, expected in zip(time.values, dates, strict=True):
+        if expected is None:
+            continue
+        date = cftime.num2date(found, time.attrs["units"], calendar=time.attrs.get("calendar", "standard"))
+        assert abs((date - expected).total_seconds()) < 1e-3, f"a raw step is of {date}, not {expected}"
+
+
+def check_attributes(field: Field, found: dict[str, Any]) -> None:
+    """Compare attributes that are a text; xarray takes what it decodes by away."""
+    for name, value in field.attributes.items():
+        if isinstance(value, str) and name not in ("dtype", "coordinates", "grid_mapping"):
+            assert found.get(name) == value, f"{field.name}/{name} is {found.get(name)!r}, not {value!r}"
