@@ -1,6 +1,7 @@
 """Build the engine, the fold kernel and the mount with CMake; everything else is in setup.cfg."""
 
 import fcntl
+import importlib.metadata
 import importlib.util
 import os
 import shutil
@@ -44,7 +45,7 @@ class CMakeBuild(build_ext):
 
     def get_ext_filename(self, fullname):
         package, _, name = fullname.rpartition(".")
-        return str(Path(*package.split("."), name if name in PROGRAMS else f"lib{name}.so"))
+        return str(Path(*package.split("."), file_of(name)))
 
     def run(self):
         build = Path(self.build_temp).resolve()
@@ -81,11 +82,18 @@ class CMakeBuild(build_ext):
 
     def build_extension(self, ext):
         name = ext.name.rpartition(".")[2]
-        made = f"bin/{name}" if name in PROGRAMS else f"lib/lib{name}*.so"
-        folder = Path(self.get_ext_fullpath(ext.name)).parent
-        folder.mkdir(parents=True, exist_ok=True)
-        for built in Path(self.build_temp).resolve().glob(made):
-            self.copy_file(str(built), str(folder / built.name))
+        built = Path(self.build_temp).resolve() / ("bin" if name in PROGRAMS else "lib") / file_of(name)
+        target = Path(self.get_ext_fullpath(ext.name))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        self.copy_file(str(built), str(target))
+
+
+def file_of(name):
+    """Give the file's name of a library or program, as CMake makes it for the ADIOS2 that is there."""
+    if name in PROGRAMS:
+        return name
+    major, minor = importlib.metadata.version("adios2").split(".")[:2]
+    return f"lib{name}_{major}.{minor}.so" if name == "bbflow_engine" else f"lib{name}.so"
 
 
 @contextmanager
