@@ -83,7 +83,7 @@ class Publishing:
         """
         for name, field in fields.items():
             known = self.fields.setdefault(name, field)
-            check_shape(name, known.shape, field.shape)
+            check_shape(known, field)
 
     def publish(self, closings: Sequence[Closing], kept: Kept) -> dict[str, str]:
         """Write windows' spans, and show all of them at once; gives what failed in users' operators."""

@@ -67,5 +67,5 @@ def test_joined_steps_that_are_in_the_state_already_are_not_folded_again(tmp_pat
 def joined(steps):
     """A batch of some steps, and what the only block of a field has contributed to their global means."""
     part = PartialSteps(ShardKey("a", "tas", (0,), (4,)), steps, np.ones((len(steps), 2, 1)))
-    batch = Batch(steps, tuple(map(float, steps)), keys_of(5), steps[-1])
+    batch = Batch(steps, tuple(map(float, steps)), keys_of(5), steps[-1], shapes={"tas": (4,)})
     return batch, [FoldReceipt((), (part,), {}, 0, 0.0, 0.0)]

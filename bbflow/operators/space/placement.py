@@ -10,7 +10,7 @@ import numpy as np
 
 from bbflow.operators.blocks import side_by_side
 from bbflow.operators.family import Array, DType, Steps
-from bbflow.operators.space.tracks import TILE_POINTS, Strip, Track, as_index, take, tiles
+from bbflow.operators.space.tracks import REDUCED, TILE_POINTS, Strip, Track, as_index, take, tiles
 from bbflow.operators.space.ways import WAYS, Way
 
 
@@ -122,10 +122,12 @@ class Placement:
     """What is done with the places, see `WAYS`."""
     tracks: tuple[Track, ...]
     """Where each dimension comes from, those that are reduced to nothing included."""
+    source: tuple[int, ...]
+    """Shape of the variable."""
     factors: tuple[Array, ...] = ()
     """Masks and weights, of the variable's rank; axes of length 1 stand for any length."""
-    source: tuple[int, ...] | None = None
-    """Shape of the variable, of which alone all of this is; None if nobody has said it."""
+    is_joined: bool = False
+    """Whether what blocks have is joined step by step even where one has all: so there is one state for all shapes."""
 
     @property
     def components(self) -> int:
@@ -135,6 +137,32 @@ class Placement:
     def dtype(self, dtype: DType) -> DType:
         """Give the type of the values for the variable's type: its own float type if it is kept, else float64."""
         return WAYS[self.how].dtype(dtype)
+
+    def fits(self, shape: tuple[int, ...]) -> bool:
+        """Whether the variable may have a shape: only what is reduced as a whole may have another length."""
+        return len(shape) == len(self.source) and all(map(self._may_change, self._changed(shape)))
+
+    def of_shape(self, shape: tuple[int, ...]) -> "Placement":
+        """Give the same space of a variable whose shape has changed to one that `fits`."""
+        changed = self._changed(shape)
+        tracks = tuple(
+            replace(track, indices=(np.arange(shape[track.axes[0]]),)) if track.axes[0] in changed else track
+            for track in self.tracks
+        )
+        return replace(self, tracks=tracks, source=shape, is_joined=True) if changed else self
+
+    def _changed(self, shape: tuple[int, ...]) -> list[int]:
+        """Give the axes along which a shape differs from that of the variable."""
+        lengths = zip(self.source, shape, strict=True)
+        return [axis for axis, (before, now) in enumerate(lengths) if before != now]
+
+    def _may_change(self, axis: int) -> bool:
+        """Whether an axis may be of any length: all of it is reduced, and nothing else depends on it."""
+        track = next(track for track in self.tracks if axis in track.axes)
+        is_all = track.factor == REDUCED and not track.is_chosen and track.weights is None and len(track.axes) == 1
+        # An axis of length 1 doesn't tell whether a mask is along it.
+        free = all(item.shape[axis] == 1 < self.source[axis] for item in self.factors)
+        return is_all and free
 
     def local(self, start: tuple[int, ...], count: tuple[int, ...]) -> Local | None:
         """Give what a block has of the result; None if nothing.
@@ -155,7 +183,8 @@ class Placement:
         return Local(
             start=tuple(strip.first for strip in strips if strip.factor),
             count=tuple(strip.size for strip in strips if strip.factor),
-            complete=all(track.has_all_of(strip.first, strip.size, places) for track, strip, places in regions),
+            complete=not self.is_joined
+            and all(track.has_all_of(strip.first, strip.size, places) for track, strip, places in regions),
             block=count,
             how=self.how,
             strips=tuple(_moved(strip, start) for strip in strips),

@@ -196,7 +196,7 @@ class Draft:
             raise ConfigError(f"{what} has no point: {track.name!r} goes from {values.min():g} to {values.max():g}")
         if len(np.unique(chosen)) < len(chosen):
             raise ConfigError(f"{what} has a point of {track.name!r} twice: take one out")
-        kept = replace(track, indices=tuple(indices[chosen] for indices in track.indices))
+        kept = replace(track, indices=tuple(indices[chosen] for indices in track.indices), is_chosen=True)
         shifted = {name: values[chosen] if name == track.name else values for name, values in self.shifted.items()}
         return replace(self, tracks=(*self.tracks[:place], kept, *self.tracks[place + 1 :]), shifted=shifted)
 

@@ -30,6 +30,8 @@ class Track:
     """How many places make one of the result; 1 keeps them, `REDUCED` makes one of all."""
     weights: Array | None = None
     """Weight of each place, float64 of shape (places,); None for 1."""
+    is_chosen: bool = False
+    """Whether the places were chosen, and aren't just all that there are."""
 
     @property
     def places(self) -> int:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from bbflow.transit.folding.patterns import Parts, Pattern, Places
+from bbflow.transit.folding.patterns import Parts, Pattern, Places, Shapes
 from bbflow.transit.folding.shards import ShardKey
 from bbflow.transit.folding.slots import Keys
 
@@ -40,6 +40,8 @@ class Batch:
     """For each step how it lies, and what there is of it on each node."""
     places: Places = field(default_factory=dict)
     """Where the blocks lie."""
+    shapes: Shapes = field(default_factory=dict)
+    """Of what arrays they are."""
     torn: tuple[int, ...] = ()
     """Steps that are left out since a node lost their time, or a part of them."""
     untimely: tuple[str, ...] = ()
@@ -88,19 +90,26 @@ class OpenBatch:
     """Window name to the span that they are in."""
     places: dict[str, frozenset[ShardKey]] = field(default_factory=dict)
     """Where the blocks lie."""
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Of what arrays they are."""
 
     def fits(self, keys: Keys, pattern: Pattern) -> bool:
         """Whether a step can be folded together with those that are there."""
         if not self.steps:
             return True
         return self.keys == keys and (
-            pattern is self.laid[-1][0] or all(self.places.get(key, own) == own for key, own in pattern.places.items())
+            pattern is self.laid[-1][0]
+            or (
+                all(self.places.get(key, own) == own for key, own in pattern.places.items())
+                and all(self.shapes.get(key, own) == own for key, own in pattern.shapes.items())
+            )
         )
 
     def add(self, number: int, time: float, keys: Keys, pattern: Pattern, parts: Parts) -> None:
         """Take a step that fits."""
         if not self.laid or pattern is not self.laid[-1][0]:
             self.places.update(pattern.places)
+            self.shapes.update(pattern.shapes)
         self.steps.append(number)
         self.times.append(time)
         self.laid.append((pattern, parts))
@@ -114,4 +123,5 @@ class OpenBatch:
         """Give what was gathered."""
         steps, times, laid, torn = tuple(self.steps), tuple(self.times), tuple(self.laid), tuple(self.torn)
         untimely = tuple(self.untimely)
-        return Batch(steps, times, self.keys, self.through, self.late, offset, laid, self.places, torn, untimely)
+        places, shapes = self.places, self.shapes
+        return Batch(steps, times, self.keys, self.through, self.late, offset, laid, places, shapes, torn, untimely)

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple, replace
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -25,10 +26,10 @@ from bbflow.transit.folding.kept import Kept
 from bbflow.transit.folding.lanes import Lanes, NodeLane
 from bbflow.transit.folding.losses import Losses, Untimely
 from bbflow.transit.folding.packing import Alike, Roster, unpack
-from bbflow.transit.folding.patterns import Pattern, Patterns, parts_of
+from bbflow.transit.folding.patterns import Pattern, Patterns, Shapes, parts_of
 from bbflow.transit.folding.planning import FoldSite, Planning
 from bbflow.transit.folding.plans import FoldPlan, LaneWork, PlannedSteps
-from bbflow.transit.folding.regions import check_apart, forms_by_name, regions
+from bbflow.transit.folding.regions import array_shape, check_apart, forms_by_name, regions
 from bbflow.transit.folding.series import join_partials
 from bbflow.transit.folding.shards import Region, ShardKey, ShardState, overlapping
 from bbflow.transit.folding.task import FoldReceipt, FoldWork
@@ -218,25 +219,31 @@ class Folding:
         # Steps that come in their order, or with those of other ranks.
         bound = [key for key, item in self.config.diagnostics.items() if item.needs_order or key in self.placements]
         absent = frozenset(key for key, own in found.items() if not own) if whole else frozenset()
-        return Pattern(layouts, found, {key: frozenset(found[key]) for key in bound if found[key]}, absent)
+        shapes = {key: array_shape(self.config.diagnostics[key], forms) for key in self.placements if found[key]}
+        return Pattern(layouts, found, {key: frozenset(found[key]) for key in bound if found[key]}, absent, shapes)
 
     def moved(self, batch: Batch) -> list[str]:
         """Give the diagnostics that need a point's steps in their order, but have a point's state elsewhere."""
         if self._stayed == (batch.patterns, self.states.changes):
             return []
         ordered = {key: own for key, own in batch.places.items() if self.config.diagnostics[key].needs_order}
-        known: dict[str, list[Region]] = {}
+        known: dict[str, dict[ShardKey, Region]] = {}
         for state in self.states.values() if ordered else ():
-            known.setdefault(state.key.diagnostic, []).append(state.region)
-        moved = [key for key, own in ordered.items() if self._are_moved(own, known.get(key, []))]
+            known.setdefault(state.key.diagnostic, {})[state.key] = state.region
+        moved = [key for key, own in ordered.items() if self._are_moved(own, known.get(key, {}), batch.shapes)]
         self._stayed = None if moved else (batch.patterns, self.states.changes)
         return moved
 
-    def _are_moved(self, shards: Collection[ShardKey], known: Sequence[Region]) -> bool:
+    def _are_moved(self, shards: Collection[ShardKey], known: Mapping[ShardKey, Region], shapes: Shapes) -> bool:
         """Whether any of a diagnostic's shards has no state, but points of shards that have one."""
-        new = (key for key in shards if known and key not in self.states and not self._planning.is_joined(key))
-        regions = [region for key in new if (region := self._planning.region(key)) is not None]
-        pairs = overlapping([*known, *regions]) if regions else ()
+        new = [key for key in shards if known and key not in known]
+        joined = {key for key in new if self._planning.is_joined(key, shapes)}
+        if joined and all(key.count for key in known) and not known.keys() <= set(shards):
+            return True  # what was in one block is joined from now on
+        regions = [
+            region for key in new if key not in joined and (region := self._planning.region(key, shapes)) is not None
+        ]
+        pairs = overlapping([*known.values(), *regions]) if regions else ()
         return any(min(pair) < len(known) <= max(pair) for pair in pairs)
 
     def settle(self, saved: Mapping[str, Inherited]) -> list[ShardState]:
@@ -342,7 +349,8 @@ class Folding:
         node = min(site.directories)
         partials = [part for item in receipts for part in item.partials]
         works = []
-        for name, numbers, arrays in join_partials(partials, self.placements, self._planning.local):
+        local = partial(self._planning.local, shapes=batch.shapes)
+        for name, numbers, arrays in join_partials(partials, self.placements, local):
             count = self.placements[name].shape
             key = ShardKey(node, name, (), ())
             state = self.states.get(key) or ShardState(key, (0,) * len(count), count, first_step=numbers[0])
@@ -375,7 +383,8 @@ class Folding:
             self.fail(receipt.errors)
         for number, (pattern, _) in zip(batch.numbers, batch.laid if self.losses else (), strict=False):
             there = pattern.regions.items()
-            self.losses.take(number, {key: [self._planning.region(shard) for shard in own] for key, own in there})
+            region = partial(self._planning.region, shapes=pattern.shapes)
+            self.losses.take(number, {key: [region(shard) for shard in own] for key, own in there})
         self.losses.leave_out(batch.torn)
         self.untimely = self.untimely.with_more(batch.untimely)
         self._rosters = {}

@@ -1,7 +1,7 @@
 """Patterns: what the fold derives from where the blocks of a step lie, once for all steps that lie alike."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bbflow.records import Layout, Step
 from bbflow.transit.folding.regions import Regions
@@ -15,6 +15,8 @@ Parts = Mapping[str, Step]
 """Node name to what lies there of a step."""
 Places = Mapping[str, frozenset[ShardKey]]
 """Diagnostic to where its blocks lie, if their steps must come together."""
+Shapes = Mapping[str, tuple[int, ...]]
+"""Diagnostic to the shape of its variable, if it has a `space`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -29,6 +31,8 @@ class Pattern:
     """Those of diagnostics whose steps must come together."""
     absent: frozenset[str] = frozenset()
     """Diagnostics whose variables aren't in the step."""
+    shapes: Shapes = field(default_factory=dict)
+    """Those of diagnostics that are in the step."""
 
 
 def parts_of(view: StreamView, number: int) -> Parts:

@@ -13,7 +13,7 @@ from bbflow.operators.space import Local, Placement
 from bbflow.records import BlockForm
 from bbflow.transit.folding.lanes import JOINED, Lanes, NodeLane, state_sizes, transformed_dtype
 from bbflow.transit.folding.packing import Roster
-from bbflow.transit.folding.patterns import Pattern
+from bbflow.transit.folding.patterns import Pattern, Shapes
 from bbflow.transit.folding.plans import Directories, FoldPlan, PlannedShard
 from bbflow.transit.folding.regions import Place
 from bbflow.transit.folding.shards import Region, Room, ShardKey
@@ -49,28 +49,34 @@ class Planning:
         self, diagnostics: Mapping[str, Diagnostic], placements: Mapping[str, Placement], lanes: Lanes
     ) -> None:
         self._diagnostics, self._placements, self._lanes = diagnostics, placements, lanes
-        self._locals: dict[ShardKey, Local | None] = {}
+        self._fitted: dict[str, tuple[Placement, dict[ShardKey, Local | None]]] = {}
         self._plans: WeakKeyDictionary[Pattern, tuple[FoldSite, dict[NodeLane, FoldPlan]]] = WeakKeyDictionary()
 
     def isolated(self, diagnostics: Mapping[str, Diagnostic]) -> "Planning":
         """Give the same for diagnostics whose users' code runs elsewhere; a shard stays in its lane."""
         return Planning(diagnostics, self._placements, self._lanes)
 
-    def local(self, key: ShardKey) -> Local | None:
-        """Give which points of a shard's blocks are its field's, if not all."""
+    def local(self, key: ShardKey, shapes: Shapes) -> Local | None:
+        """Give which points of a shard's blocks are its field's, if not all, in steps with variables of some shapes."""
         placement = self._placements.get(key.diagnostic)
-        if placement is not None and key not in self._locals:
-            self._locals[key] = placement.local(key.start, key.count)
-        return self._locals.get(key)
+        if placement is None:
+            return None
+        shape = shapes[key.diagnostic]
+        if key.diagnostic not in self._fitted or self._fitted[key.diagnostic][0].source != shape:
+            self._fitted[key.diagnostic] = placement.of_shape(shape), {}
+        fitted, known = self._fitted[key.diagnostic]
+        if key not in known:
+            known[key] = fitted.local(key.start, key.count)
+        return known[key]
 
-    def is_joined(self, key: ShardKey) -> bool:
+    def is_joined(self, key: ShardKey, shapes: Shapes) -> bool:
         """Whether a shard's blocks are joined step by step with those of other ranks."""
-        local = self.local(key)
+        local = self.local(key, shapes)
         return local is not None and not local.complete
 
-    def region(self, key: ShardKey) -> Region | None:
+    def region(self, key: ShardKey, shapes: Shapes) -> Region | None:
         """Give the part of the field that a shard's states are of; None if it is in no part."""
-        local = self.local(key)
+        local = self.local(key, shapes)
         if local is not None:
             return local.start, local.count
         return None if key.diagnostic in self._placements else (key.start, key.count)
@@ -93,9 +99,9 @@ class Planning:
         by_node: dict[str, list[PlannedShard]] = {}
         for own in pattern.regions.values():
             for key, places in own.items():
-                region = self.region(key)
+                region = self.region(key, pattern.shapes)
                 if region is not None:
-                    shard = PlannedShard(key, region, self.local(key), places)
+                    shard = PlannedShard(key, region, self.local(key, pattern.shapes), places)
                     by_node.setdefault(key.node, []).append(shard)
         count = max(site.threads // len(site.directories), 1)  # the same for all patterns: a shard keeps its lane
         return {

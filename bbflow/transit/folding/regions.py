@@ -67,6 +67,19 @@ def regions(diagnostic: Diagnostic, forms: Mapping[str, Sequence[PlacedForm]]) -
     return {key: own | single for key, own in found.items()}
 
 
+def array_shape(diagnostic: Diagnostic, forms: Mapping[str, Sequence[PlacedForm]]) -> tuple[int, ...]:
+    """Give the shape of what a diagnostic's field is made of: the array of most dimensions, since others broadcast.
+
+    Parameters
+    ----------
+    diagnostic
+        What is computed.
+    forms
+        All blocks of a step that has its variables, by the variables' names.
+    """
+    return max((forms[name][0][1].shape for name in diagnostic.of.variables), key=len)
+
+
 def _check_regions(diagnostic: Diagnostic, found: Mapping[ShardKey, Mapping[str, Place]], single: set[str]) -> None:
     wanted = set(diagnostic.variables) - single
     for key, own in found.items():

@@ -94,8 +94,9 @@ def field_of(
     dtype = types[like.name] if diagnostic.of.is_plain else diagnostic.of.dtype(types)
     placement = placements.get(diagnostic.key)
     if placement is not None:
-        if placement.source is not None:
-            check_shape(diagnostic.name, placement.source, like.shape)
+        if not placement.fits(like.shape):
+            dims = attributes.dimensions(like.name, placement.source)
+            raise _changed_shape(diagnostic.name, placement.source, like.shape, dims)
         return _placed(diagnostic, placement, placement.dtype(dtype), attributes, clock)
     places = _map_of(diagnostic, attributes)
     dims = tuple(map(stored_name, attributes.dimensions(like.name, attributes.grid(like.name, like.shape))))
@@ -122,18 +123,27 @@ def _map_of(diagnostic: Diagnostic, attributes: StreamAttributes) -> PointMap | 
     return places
 
 
-def check_shape(name: str, known: tuple[int, ...], now: tuple[int, ...]) -> None:
-    """See that a field has kept its shape: states, coordinates, masks and weights are of one.
+def check_shape(known: ResultField, now: ResultField) -> None:
+    """See that a field has kept its shape: states are of one.
 
     Raises
     ------
     ConfigError
         If not.
     """
-    if known != now:
-        raise ConfigError(
-            f"the shape of {name} changed from {known} to {now}: its statistics can't go on; take it out of 'operators'"
-        )
+    if known.shape != now.shape:
+        raise _changed_shape(known.name, known.shape, now.shape, known.dims)
+
+
+def _changed_shape(name: str, known: tuple[int, ...], now: tuple[int, ...], dims: tuple[str, ...]) -> ConfigError:
+    pairs = zip(known, now, strict=False)
+    changed = [dim for dim, (before, after) in zip(dims, pairs, strict=False) if before != after]
+    can = f"what each step has of all of it can, as space: {{mean: [{', '.join(changed)}]}}, or sum, min or max"
+    return ConfigError(
+        f"the shape of {name} changed from {known} to {now}: its statistics can't go on; "
+        f"{f'{can}, without selections, masks and weights along it; ' if len(known) == len(now) else ''}"
+        "else take it out of 'operators'"
+    )
 
 
 def _placed(
