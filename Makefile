@@ -8,7 +8,8 @@ CONFORMANCE := $(CURDIR)/$(VENV)/conformance
 MPI := $(CURDIR)/$(VENV)/mpi
 BUILD := $(CURDIR)/$(VENV)/climate
 SOURCES := setup.cfg setup.py pyproject.toml CMakeLists.txt \
-	$(wildcard adios2-engine/CMakeLists.txt adios2-engine/src/* bbflow/operators/native/* bbflow/mount/native/*)
+	$(wildcard adios2-engine/CMakeLists.txt adios2-engine/src/* adios2-engine/src/*/* adios2-engine/preload/* \
+	bbflow/operators/native/* bbflow/mount/native/*)
 
 .PHONY: demo test docs fuzz fuzz-runs chaos lint bench cloud conformance test-mpi test-versions chaos-mount parsl-suite pegasus-suite spark-suite slurm-suite test-install clean check-tools structure
 .DELETE_ON_ERROR:

@@ -55,5 +55,9 @@ def find_kind(name: str, *others: str) -> OperatorKind:
         If there is none, then the message names the nearest, or if the user's own can't be loaded.
     """
     if (kind := KINDS.get(name) or find_own(name)) is None:
-        raise ConfigError(f"unknown operator {name!r}; {nearest(name, [*KINDS, *installed(), *others])}")
+        valid = [*KINDS, *installed(), *others]
+        parts = name.replace(",", " ").split()
+        if len(parts) > 1 and set(parts) <= set(valid):
+            raise ConfigError(f"unknown operator {name!r}: write each one by itself, as [{', '.join(parts)}]")
+        raise ConfigError(f"unknown operator {name!r}; {nearest(name, valid)}")
     return kind

@@ -118,7 +118,7 @@ def check_variables(config: Config, names: Iterable[str]) -> None:
         for name in wanted:
             if name not in there:
                 raise ConfigError(
-                    f"{where}: stream {config.stream!r} has no variable {name!r} in its first step; "
+                    f"{where}: stream {config.stream!r} has no variable {name!r} in its first step, or an empty one; "
                     f"{nearest(name, there)}"
                 )
 

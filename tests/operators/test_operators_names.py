@@ -93,7 +93,7 @@ def test_every_name_has_an_example(name):
         ("monmaen", "unknown name 'monmaen'; did you mean 'monmean'"),
         ("ymonmena", "did you mean 'ymonmean'"),
         ("etccdi_cddd", "did you mean 'etccdi_cdd'"),
-        ("timpctl", "takes percentage, but got 0 values: write it like timpctl,90"),
+        ("timpctl", "takes percentage, but got 0 values: write it like timpctl,90, with quotes around it in a list"),
         ("monmean,5", "takes nothing, but got 1"),
         ("timselmean,10,2", "takes steps, but got 2"),
         ("timpctl,ninety", "'ninety' is not a finite number"),

@@ -35,6 +35,7 @@ def test_a_filter_is_named_after_its_limits_unless_it_has_a_name(item, expected)
     [
         (["maen"], "unknown operator 'maen'; did you mean 'mean'"),
         (["monmaen"], "unknown operator 'monmaen'; did you mean 'monmean'"),
+        (["mean,max"], r"write each one by itself, as \[mean, max\]"),
         (["monmean"], "'monmean' says more than an operator"),
         (["zzz"], "valid are "),
         ([{"std": {"dof": 1}}], "unknown parameter 'dof'; did you mean 'ddof'"),

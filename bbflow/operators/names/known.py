@@ -47,7 +47,8 @@ def meaning(item: Any) -> Meaning:
     given, further = _given(name, item)
     if not len(name.takes) <= len(given) <= len(name.takes) + len(name.may_take):
         wanted = ", ".join(name.takes) or "nothing"
-        raise ConfigError(f"{word!r} takes {wanted}, but got {len(given)} values: write it like {name.example}")
+        quoted = ", with quotes around it in a list, where commas separate" if "," in name.example else ""
+        raise ConfigError(f"{word!r} takes {wanted}, but got {len(given)} values: write it like {name.example}{quoted}")
     try:
         return _with_parameters(name.make(*given), further)
     except ConfigError as error:
