@@ -13,7 +13,7 @@ import xarray as xr
 from random_programs import Field, Program
 
 Array = np.ndarray[Any, Any]
-DECODING = ("_FillValue", "missing_value", "scale_factor", "add_offset")
+DECODING = ("_FillValue", "missing_value", "scale_factor", "add_offset", "_Unsigned")
 STEP_KEYS = {
     "month": lambda date: (date.year, date.month),
     "day": lambda date: (date.year, date.month, date.day),
@@ -75,8 +75,7 @@ def _read(stream: adios2.Stream, name: str) -> Array:
 
 def _decoded(field: Field, values: Array) -> Array:
     """Decode by xarray, in double precision; what no block covers is missing."""
-    encoding = {name: np.asarray(field.attributes[name]).item() if np.size(field.attributes[name]) == 1 else None
-                for name in DECODING if name in field.attributes}  # fmt: skip
+    encoding = {name: np.ravel(field.attributes[name])[0] for name in DECODING if name in field.attributes}
     if values.dtype.kind == "f":
         values = values.astype("f8")
     with warnings.catch_warnings():
@@ -92,6 +91,17 @@ def _decoded(field: Field, values: Array) -> Array:
     return found
 
 
+def valid(field: Field, values: Array) -> Array:
+    """Return decoded values without those that the attributes say are none, of which xarray takes no notice."""
+    lowest, highest = np.ravel(field.attributes.get("valid_range", (-np.inf, np.inf))).astype("f8")
+    lowest = np.ravel(field.attributes.get("valid_min", lowest)).astype("f8")[0]
+    highest = np.ravel(field.attributes.get("valid_max", highest)).astype("f8")[0]
+    scale, offset = field.attributes.get("scale_factor", 1.0), field.attributes.get("add_offset", 0.0)
+    ends = sorted((lowest * scale + offset, highest * scale + offset))
+    room = 1e-9 * max(1.0, *(abs(end) for end in ends if np.isfinite(end)), 0.0)
+    return np.where((values < ends[0] - room) | (values > ends[1] + room), np.nan, values)
+
+
 def _date(time: Any, program: Program) -> Any:
     calendar = program.time_attributes.get("calendar", "standard")
     if isinstance(time, str):
@@ -100,7 +110,11 @@ def _date(time: Any, program: Program) -> Any:
     number = float(np.asarray(time).item())
     if not np.isfinite(number) or abs(number) > 1e20:
         return None
-    return cftime.num2date(number, program.time_attributes["units"], calendar=calendar)
+    units = program.time_attributes["units"]
+    try:
+        return cftime.num2date(number, units, calendar=calendar)
+    except ValueError as error:
+        raise AssertionError(f"cftime refuses {units!r} of the calendar {calendar!r}: {error}") from None
 
 
 def groups(truth: Truth, window: Any) -> dict[Hashable, list[int]]:

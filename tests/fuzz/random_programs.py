@@ -25,6 +25,8 @@ ATTRIBUTES = (
 )  # fmt: skip
 """What an attribute may be called that changes no value."""
 TEXTS = ("", "K", "m s-1", "two words", "größer ±", "NaN", "1", "x\ny", "a" * 300, "{}", "null", "'", '"')
+DIMENSIONS = ("x", "y", "z", "time", "bnds", "a b", "a/b", "x\\y", "time_run", "bbflow_step", "steps_run", "ü", "")
+"""What a dimension may be called; or as any of the variables."""
 CALENDARS = ("standard", "gregorian", "proleptic_gregorian", "julian", "noleap", "365_day", "all_leap", "360_day")
 REFERENCES = (
     "days since 2000-01-01", "hours since 1999-12-30 12:00:00", "seconds since 1970-01-01", "days since 1850-1-1",
@@ -57,11 +59,6 @@ class Field:
     def is_folded(self) -> bool:
         """Whether there can be statistics of it."""
         return self.kind in ("array", "value") and np.asarray(self.values[0]).dtype.kind != "c"
-
-    @property
-    def is_coordinate(self) -> bool:
-        """Whether it is its own dimension's coordinate, which is kept once, as it is in the first step."""
-        return self.attributes.get("_ARRAY_DIMENSIONS") == [self.name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +94,7 @@ def draw(seed: int) -> Program:
     steps = dice.choice((1, 2, 3, 5, 8, 13))
     ranks = dice.choice((1, 1, 1, 2))
     names = dice.sample(NAMES, dice.randint(1, 3))
-    fields = tuple(_field(dice, name, steps, ranks) for name in names)
+    fields = tuple(_field(dice, name, steps, ranks, names) for name in names)
     times, time_attributes = _times(dice, steps)
     attributes = {dice.choice(("title", "history", "source", "made by", "größe", "n")): _value(dice)}
     config = _config(dice, fields, times)
@@ -116,13 +113,14 @@ def _config(dice: random.Random, fields: tuple[Field, ...], times: tuple[Any, ..
             "compression": dice.choice(("none", "zstd", "blosc")), "dedup": dice.random() < 0.2,
         },
         "netcdf": dice.random() < 0.5,
+        "time": {"late": dice.choice(("incomplete", "incomplete", "skip", "error"))},
         "workers": {"processes": 0, "threads": 1, "batch_steps": dice.choice((1, 2, 256))},
     }  # fmt: skip
 
 
 def _times(dice: random.Random, steps: int) -> tuple[tuple[Any, ...] | None, dict[str, Any]]:
-    """Draw what tells the time; sometimes a step has a time that is no date, or not a later one."""
-    kind = dice.choice(("number", "number", "number", "text", "none"))
+    """Draw what tells the time; sometimes a step has a time that is no date, or not a later one, or none has one."""
+    kind = dice.choice(("number", "number", "array", "text", "none"))
     if kind == "none":
         return None, {}
     calendar, reference = dice.choice(CALENDARS), dice.choice(REFERENCES)
@@ -138,10 +136,15 @@ def _times(dice: random.Random, steps: int) -> tuple[tuple[Any, ...] | None, dic
     if dice.random() < 0.1:
         numbers[dice.randrange(steps)] = dice.choice((float("nan"), numbers[0], -1e30))
     named = {} if calendar == "standard" and dice.random() < 0.5 else {"calendar": calendar}
-    return tuple(numbers), {"units": reference} | named
+    if dice.random() < 0.05:
+        named = {"calendar": dice.choice(("none", "martian", ""))}
+    elif dice.random() < 0.05:
+        reference = dice.choice(("fortnights since 2000-01-01", "days since 2001-02-31", "days", "K", ""))
+    times = tuple(numbers) if kind == "number" else tuple(np.array([number]) for number in numbers)
+    return times, {"units": reference} | named
 
 
-def _field(dice: random.Random, name: str, steps: int, ranks: int) -> Field:
+def _field(dice: random.Random, name: str, steps: int, ranks: int, names: list[str]) -> Field:
     kind = dice.choices(("array", "value", "text", "local"), (8, 1.5, 0.5, 0.5))[0]
     extra = {dice.choice(ATTRIBUTES): _value(dice) for _ in range(dice.randint(0, 3))} | {"units": dice.choice(TEXTS)}
     if kind == "text":
@@ -157,7 +160,9 @@ def _field(dice: random.Random, name: str, steps: int, ranks: int) -> Field:
         if dice.random() < 0.02:
             values[step] = None
     if dice.random() < 0.3 and shape:
-        extra["_ARRAY_DIMENSIONS"] = [dice.choice(("x", "y", "z", "time", "bnds", name, "a b")) for _ in shape]
+        extra["_ARRAY_DIMENSIONS"] = [dice.choice((*DIMENSIONS, *names)) for _ in shape]
+    if dice.random() < 0.1:
+        extra[dice.choice(("coordinates", "bounds", "grid_mapping", "ancillary_variables"))] = " ".join(names)
     blocks = () if kind == "value" else _blocks(dice, shape, ranks, whole=changes or kind == "local")
     return Field(name, kind, tuple(values), blocks, extra | packing, changes)
 
@@ -170,6 +175,13 @@ def _packing(dice: random.Random, dtype: np.dtype[Any]) -> dict[str, Any]:
     fills = [fill for fill in fills if dtype.kind == "f" or abs(int(fill)) <= LARGEST]
     found = {name: dice.choice(fills) for name in dice.sample(("_FillValue", "missing_value"), dice.randint(0, 2))}
     made: dict[str, Any] = {name: np.array([fill], dtype) for name, fill in found.items()}
+    if dtype.kind in "iu" and "missing_value" not in made and dice.random() < 0.2:
+        made["_Unsigned"] = dice.choice(("true", "false"))  # xarray leaves a missing_value in the other type
+    elif dice.random() < 0.3:
+        limits = (-3, 3) if dtype.kind == "f" else (int(np.iinfo(dtype).min) // 2, int(np.iinfo(dtype).max) // 2)
+        ends = dict(zip(("valid_min", "valid_max"), np.array(limits, dtype), strict=True))
+        name = dice.choice((*ends, "valid_range"))
+        made[name] = np.array(limits, dtype) if name == "valid_range" else ends[name].reshape(1)
     if dice.random() < 0.4:
         made |= {"scale_factor": dice.choice((0.01, 2.0, -1.0)), "add_offset": dice.choice((0.0, 273.15))}
     return made
@@ -256,7 +268,8 @@ def _write_step(stream: Any, program: Program, step: int, rank: int | None) -> N
         if step == 0:
             _write_attributes(stream, program)
         if program.times is not None:
-            stream.write("time", program.times[step])
+            place = ([1], [0], [1]) if isinstance(program.times[step], np.ndarray) else ()
+            stream.write("time", program.times[step], *place)
     for field in program.fields:
         values = field.values[step]
         if values is not None:
