@@ -8,7 +8,6 @@ run must be refused in one line. Seeds whose runs are neither are printed, with 
 import argparse
 import faulthandler
 import os
-import shutil
 import sys
 import tempfile
 import traceback
@@ -60,11 +59,11 @@ def main() -> int:
     for seeds in rounds(options.seed, options.runs):
         with start_nodes(1, "64MiB") as buffer:
             for seed in seeds:
-                folder = Path(tempfile.mkdtemp(prefix="bbflow-fuzz-"))
-                if wrong := one_run(seed, buffer, folder):
+                with tempfile.TemporaryDirectory(prefix="bbflow-fuzz-") as folder:
+                    wrong = one_run(seed, buffer, Path(folder))
+                if wrong:
                     print(f"{seed}: WRONG\n{wrong}", flush=True)
                     faults.append(seed)
-                shutil.rmtree(folder)
     print(f"{options.runs} runs from seed {options.seed}; wrong are {faults or 'none'}")
     return 1 if faults else 0
 
