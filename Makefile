@@ -11,7 +11,7 @@ SOURCES := setup.cfg setup.py pyproject.toml CMakeLists.txt \
 	$(wildcard adios2-engine/CMakeLists.txt adios2-engine/src/* adios2-engine/src/*/* adios2-engine/preload/* \
 	bbflow/operators/native/* bbflow/mount/native/*)
 
-.PHONY: demo test docs fuzz fuzz-runs chaos lint bench cloud conformance test-mpi test-versions chaos-mount parsl-suite pegasus-suite spark-suite slurm-suite test-install clean check-tools structure
+.PHONY: demo test docs fuzz fuzz-runs chaos lint bench cloud conformance test-mpi test-versions models-suite chaos-mount parsl-suite pegasus-suite spark-suite slurm-suite test-install clean check-tools structure
 .DELETE_ON_ERROR:
 
 # The demo needs neither the clients of other tools nor the mount; an environment that has all will do.
@@ -76,6 +76,14 @@ test-mpi: $(MPI)/.installed
 	$(TOOLS) cmake -S adios2-engine/mpi -B $(MPI)/program -G Ninja -DCMAKE_PREFIX_PATH=$(MPI)/adios2
 	$(TOOLS) cmake --build $(MPI)/program
 	$(BIN)/python -m pytest adios2-engine/mpi --built $(MPI)
+
+# EXAMPLES names a checkout of ADIOS2 that you have: its programs as they are, with BP5 and in transit.
+# ADIOS2_DIR names an ADIOS2 with MPI; MPI_DIR the folder of its MPI's compilers and mpiexec.
+MPI_DIR ?= $(if $(ADIOS2_DIR),$(patsubst %/,%,$(dir $(shell command -v mpicc))),$(BIN))
+models-suite: $(if $(ADIOS2_DIR),$(VENV)/.test,$(MPI)/.installed)
+	$(BIN)/python -m pytest adios2-engine/models --timeout 7200 --built $(VENV)/models --mpi $(MPI_DIR) \
+		--adios2 $(or $(ADIOS2_DIR),$(MPI)/adios2) \
+		--examples='$(EXAMPLES)'
 
 # The engine built for each version of ADIOS2 that PyPI has, and the same program with each.
 test-versions: $(VENV)/.test
