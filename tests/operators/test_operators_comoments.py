@@ -211,7 +211,7 @@ def test_steps_without_the_other_input_are_refused():
         ("covariance", "operator 'covariance' needs 'with': expression of the other variable"),
         ({"correlation": {"with_": "psl"}}, "did you mean 'with'"),
         ({"correlation": {"with": 3}}, "with: 3 is not a text"),
-        ({"trend": {"intercept": "yes"}}, "neither true nor false"),
+        ({"trend": {"intercept": "perhaps"}}, "neither true nor false"),
     ],
 )
 def test_wrong_parameters_are_named(item, message):

@@ -19,7 +19,7 @@ def empty(monkeypatch):
     """A Dask scheduler without workers, and the analysis' side of it."""
     monkeypatch.setattr(cluster_module, "COUNT_EVERY_S", 0.1)
     with (
-        LocalCluster(n_workers=0, threads_per_worker=1, processes=True, dashboard_address=None) as dask,
+        LocalCluster(n_workers=0, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0") as dask,
         connected_cluster(dask.scheduler_address) as cluster,
     ):
         yield dask, cluster
@@ -56,7 +56,7 @@ def test_a_worker_that_is_gone_for_good_while_tasks_wait_is_named(empty, monkeyp
 def test_a_scheduler_without_tls_is_refused_where_there_is_a_certificate(tmp_path):
     certificate = ensure_certificate(tmp_path / "contact.json")
     with (
-        LocalCluster(n_workers=0, threads_per_worker=1, processes=True, dashboard_address=None) as dask,
+        LocalCluster(n_workers=0, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0") as dask,
         pytest.raises(NodeError, match="encryption required"),
     ):
         connected_cluster(dask.scheduler_address, certificate)
@@ -65,7 +65,7 @@ def test_a_scheduler_without_tls_is_refused_where_there_is_a_certificate(tmp_pat
 @pytest.mark.parametrize(("threads", "folding"), [(1, 1), (2, 1), (3, 2)])
 def test_of_several_threads_one_is_left_for_what_does_not_fold(threads, folding):
     with (
-        LocalCluster(n_workers=2, threads_per_worker=threads, processes=False, dashboard_address=None) as dask,
+        LocalCluster(n_workers=2, threads_per_worker=threads, processes=False, dashboard_address="127.0.0.1:0") as dask,
         connected_cluster(dask.scheduler_address) as cluster,
     ):
         assert cluster.threads == 2 * folding
