@@ -363,6 +363,12 @@ class Pipeline:
         return self._view.ended and idle and self._cursor >= self._view.frontier
 
     def _finish(self) -> Outcome:
+        if self._folds and (landed := self._adapting.without_frames):
+            raise StreamError(
+                f"none of the {landed} steps of stream {self._config.stream!r} that landed has a frame, so there is "
+                "nothing to fold: variables without a record dimension have no statistics over time; take them from "
+                "the model's own output, or set schema: none to take the stream as it is"
+            )
         folding, publishing = self._fold.folding, self._fold.publishing
         timeline = folding.timeline
         complete = self._view.status == "closed" and self._folds and not folding.losses and folding.has_all

@@ -155,6 +155,13 @@ class Adapting:
             self._schema.remember(self._memory)
             self.maps.update(self._schema.maps)
 
+    @property
+    def without_frames(self) -> int:
+        """How many steps have landed, if the schema has found no step of the stream in any of them."""
+        if self._landed is None or self._schema is None or self._numbering.last >= 0:
+            return 0
+        return self._landed.frontier + 1
+
     # Each node by itself
 
     def _adapted(self, node: str, news: News) -> News:

@@ -223,7 +223,7 @@ def _remove(paths: Iterable[str]) -> None:
     paths = list(paths)
     for path in paths:
         Path(path).unlink(missing_ok=True)
-    for path, known in tuple(_mapped.items()) if paths else ():
+    for path, known in _mapped.copy().items() if paths else ():  # in one step: others map meanwhile
         if not _is_file(path, known.inode):
             _mapped.pop(path, None)
 
