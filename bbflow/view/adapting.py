@@ -113,7 +113,9 @@ class Adapting:
             self._held.append((node, news))
             assert self._landed is not None
             ready = self._landed.steps_after(self._seen, 1)
-            if not ready and not self._landed.ended:
+            # Steps that are settled and gone tell no names any more: attributes must do.
+            gone = self._landed.is_known and self._landed.frontier > self._seen
+            if not ready and not gone and not self._landed.ended:
                 yield node, replace(news, steps=(), last=-1, base={}, attributes={})
                 return
             self._find(ready)
