@@ -6,6 +6,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -138,6 +139,7 @@ def write_at(path: Path, content: bytes, offset: int) -> None:
 
 
 def let_all_in(folder):
-    """Let other users reach a test's folder: rights are only added, since a parent may be everybody's."""
-    for each in (folder, *folder.parents[:2]):
+    """Let other users reach a test's folder, from the directory of temporary files on: rights are only added."""
+    temporary = Path(tempfile.gettempdir())
+    for each in (folder, *(parent for parent in folder.parents if temporary in parent.parents)):
         each.chmod(stat.S_IMODE(each.stat().st_mode) | 0o055)

@@ -1,15 +1,11 @@
 """The engine's decoders on damaged bytes, with the compiler's sanitizers."""
 
-import importlib.util
 import json
 import re
 import subprocess
-from pathlib import Path
 
 import msgspec
 import pytest
-
-SOURCES = Path(__file__).parents[1] / "src"
 
 
 def test_no_bytes_break_the_engine_s_decoders(programs):
@@ -43,15 +39,3 @@ def test_the_engine_takes_json_for_what_python_has_written(programs):
 )  # fmt: skip
 def test_what_is_no_json_or_would_be_another_number_is_refused(programs, text):
     assert transcoded(programs, text) is None
-
-
-def test_the_engine_is_not_built_with_an_adios2_that_it_was_not_written_for(tmp_path):
-    """It looks into ADIOS2's core for what a program has selected (SelectionOf.h)."""
-    source = tmp_path / "next.cpp"
-    version = "#undef ADIOS2_VERSION_MINOR\n#define ADIOS2_VERSION_MINOR 13\n"
-    source.write_text(f'#include <adios2.h>\n{version}#include "SelectionOf.h"\n')
-    include = Path(importlib.util.find_spec("adios2").origin).parent / "include"
-    words = ["g++", "-std=c++17", "-fsyntax-only", "-I", include, "-I", SOURCES, source]
-    done = subprocess.run(words, text=True, capture_output=True, check=False)
-    assert done.returncode != 0
-    assert "was written for ADIOS2 2.12" in done.stderr
