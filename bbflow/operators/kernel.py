@@ -66,7 +66,8 @@ class Interval:
 
 @cache
 def _library() -> ctypes.CDLL:
-    library = load()
+    library = load(BbflowTask=_Task, BbflowFilter=_FilterTask, BbflowRow=ROW)
+    load(BbflowTask=TASK)
     library.bbflow_fold.argtypes = [ctypes.c_int, ctypes.POINTER(_Task)]
     library.bbflow_fold.restype = ctypes.c_int
     library.bbflow_fold_many.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32]

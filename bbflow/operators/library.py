@@ -3,6 +3,7 @@
 import ctypes
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -22,9 +23,17 @@ LATEST = ("merge_many",)
 """What came to it last."""
 
 
+Mirror = type[ctypes.Structure] | np.dtype[Any]
+
+
 @cache
-def load() -> ctypes.CDLL:
+def load(**mirrors: Mirror) -> ctypes.CDLL:
     """Load the library that was built with the package.
+
+    Parameters
+    ----------
+    **mirrors
+        By the name that a struct has in the library, how it is laid out here.
 
     Raises
     ------
@@ -38,15 +47,31 @@ def load() -> ctypes.CDLL:
     except OSError as error:
         reason = str(error) if path.exists() else "it was not built"
         raise MissingToolError(f"can't load the fold kernel {path}: {reason}; {again}") from None
-    if (found := _names(library)) != (expected := "; ".join(map(" ".join, (FIELDS, RULES, FORMULAS, LATEST)))):
+    expected = "; ".join(map(" ".join, (FIELDS, RULES, FORMULAS, LATEST)))
+    if (found := _said(library, "bbflow_names")) != expected:
         raise MissingToolError(f"the fold kernel {path} has {found!r}, not {expected!r}: {again}")
+    structs = dict(struct.split(" ", 1) for struct in _said(library, "bbflow_structs").split("; ") if struct)
+    for name, mirror in mirrors.items():
+        if (found := structs.get(name, "")) != (expected := layout_of(mirror)):
+            raise MissingToolError(f"the fold kernel {path} lays {name} out as {found!r}, not {expected!r}: {again}")
     return library
 
 
-def _names(library: ctypes.CDLL) -> str:
-    """Ask which names its codes stand for; a library from before it could tell has none."""
+def layout_of(mirror: Mirror) -> str:
+    """Return a struct's size and its fields' offsets as ``bbflow_structs`` tells them: ``16 Step@0 Index@8``."""
+    if isinstance(mirror, np.dtype):
+        size, offsets = mirror.itemsize, {name: field[1] for name, field in (mirror.fields or {}).items()}
+    else:
+        size, offsets = ctypes.sizeof(mirror), {item[0]: getattr(mirror, item[0]).offset for item in mirror._fields_}
+    fields = (f"{name.title().replace('_', '')}@{offset}" for name, offset in offsets.items())
+    return " ".join((str(size), *fields))
+
+
+def _said(library: ctypes.CDLL, function: str) -> str:
+    """Ask for a text about itself; a library from before it could tell has none."""
     try:
-        library.bbflow_names.restype = ctypes.c_char_p
-        return bytes(library.bbflow_names()).decode()
+        ask = getattr(library, function)
     except AttributeError:
         return ""
+    ask.restype = ctypes.c_char_p
+    return bytes(ask()).decode()

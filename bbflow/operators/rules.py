@@ -36,7 +36,7 @@ class _Numbers(ctypes.Structure):
 
 @cache
 def _library() -> ctypes.CDLL:
-    library = load()
+    library = load(BbflowMergeTask=MERGE_TASK, BbflowNumbers=_Numbers)
     numbers, address, size = ctypes.POINTER(_Numbers), ctypes.c_void_p, ctypes.c_uint64
     library.bbflow_merge.argtypes = [ctypes.c_int, ctypes.c_int, numbers, numbers, numbers, size, size]
     library.bbflow_merge_moments.argtypes = [ctypes.c_int, _Pointers, _Pointers, _Pointers, size]

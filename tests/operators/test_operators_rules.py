@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bbflow.errors import BbflowError, MissingToolError
-from bbflow.operators import Operator, StateLayout, library, parse_operators, rules
+from bbflow.operators import Operator, StateLayout, kernel, library, parse_operators, rules
 from bbflow.operators.family import Family, StateField
 
 TYPES = ["f4", "f8", "i1", "u2", "i4", "i8", "u8"]
@@ -180,3 +180,13 @@ def test_a_kernel_of_other_sources_is_refused(monkeypatch):
     monkeypatch.setattr(library, "FIELDS", ("shift", "count", "first", "second", "min", "max"))
     with pytest.raises(MissingToolError, match=r"the fold kernel .* has 'count shift .*install bbflow again"):
         library.load.__wrapped__()
+
+
+def test_a_struct_that_is_laid_out_otherwise_is_refused():
+    assert library.layout_of(kernel.ROW) == "16 Step@0 Index@8"
+    library.load(BbflowRow=kernel.ROW)
+    with pytest.raises(MissingToolError, match=r"lays BbflowRow2 out as '', not '16 Step@0 Index@8'"):
+        library.load(BbflowRow2=kernel.ROW)
+    swapped = np.dtype({"names": ["index", "step"], "formats": ["i8", "i8"]})
+    with pytest.raises(MissingToolError, match=r"lays BbflowRow out as '16 Step@0 Index@8', not '16 Index@0 Step@8'"):
+        library.load(BbflowRow=swapped)

@@ -74,3 +74,7 @@ BBFLOW_EXPORT int bbflow_finish(int formula, int type, const void *const *state,
 /** Gives the names that the codes of fields, rules and formulas stand for, and what came last, as
  * the caller checks. */
 BBFLOW_EXPORT const char *bbflow_names();
+
+/** Gives the size of each struct that a caller lays out, and where its fields are:
+ * `BbflowRow 16 Step@0 Index@8; ...`. */
+BBFLOW_EXPORT const char *bbflow_structs();

@@ -48,7 +48,7 @@ class CellTable:
 
 @cache
 def _function() -> "ctypes._NamedFuncPointer":
-    function = load().bbflow_bins_fold
+    function = load(BbflowBins=_Bins).bbflow_bins_fold
     pointer, number = ctypes.c_void_p, ctypes.c_uint64
     function.argtypes = [
         ctypes.c_int, ctypes.POINTER(_Bins), pointer, number, pointer, number, pointer, number, number, pointer,

@@ -40,7 +40,7 @@ class _Grid(ctypes.Structure):
 
 @cache
 def _library() -> ctypes.CDLL:
-    library = load()
+    library = load(BbflowGrid=_Grid)
     grid, number, pointer = ctypes.POINTER(_Grid), ctypes.c_uint64, ctypes.c_void_p
     library.bbflow_grid_fold.argtypes = [ctypes.c_int, number, grid, pointer, number, number, pointer]
     library.bbflow_grid_fold.restype = ctypes.c_int

@@ -47,7 +47,7 @@ class _State(ctypes.Structure):
 
 @cache
 def _library() -> ctypes.CDLL:
-    library = load()
+    library = load(BbflowSketchShape=_Shape, BbflowSketch=_State)
     shape, state, pointer = ctypes.POINTER(_Shape), ctypes.POINTER(_State), ctypes.c_void_p
     for function, arguments in (
         (library.bbflow_sketch_fold, (state, pointer, ctypes.c_uint64, pointer)),

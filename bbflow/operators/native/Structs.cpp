@@ -1,0 +1,46 @@
+#include "Histogram.h"
+#include "Merge.h"
+#include "Sketch.h"
+
+#include <cstddef>
+#include <sstream>
+#include <string>
+
+namespace
+{
+
+#define STRUCT(type) "; " #type " " << sizeof(type)
+#define FIELD(type, name) " " #name "@" << offsetof(type, name)
+
+std::string Described()
+{
+    std::ostringstream text;
+    text << STRUCT(BbflowTask) << FIELD(BbflowTask, Source) << FIELD(BbflowTask, Target)
+         << FIELD(BbflowTask, Blocks) << FIELD(BbflowTask, Steps) << FIELD(BbflowTask, Points)
+         << FIELD(BbflowTask, Fill) << FIELD(BbflowTask, Filters) << FIELD(BbflowTask, FilterCount);
+    text << STRUCT(BbflowFilter) << FIELD(BbflowFilter, Lowest) << FIELD(BbflowFilter, Highest)
+         << FIELD(BbflowFilter, Skip) << FIELD(BbflowFilter, Rows);
+    text << STRUCT(BbflowRow) << FIELD(BbflowRow, Step) << FIELD(BbflowRow, Index);
+    text << STRUCT(BbflowMergeTask) << FIELD(BbflowMergeTask, Left) << FIELD(BbflowMergeTask, Right)
+         << FIELD(BbflowMergeTask, Target) << FIELD(BbflowMergeTask, Points);
+    text << STRUCT(BbflowNumbers) << FIELD(BbflowNumbers, First) << FIELD(BbflowNumbers, Stride);
+    text << STRUCT(BbflowBins) << FIELD(BbflowBins, Breaks) << FIELD(BbflowBins, Cells)
+         << FIELD(BbflowBins, Start) << FIELD(BbflowBins, CellsPerUnit)
+         << FIELD(BbflowBins, CellCount) << FIELD(BbflowBins, Rows) << FIELD(BbflowBins, OneStep);
+    text << STRUCT(BbflowGrid) << FIELD(BbflowGrid, Counts) << FIELD(BbflowGrid, Stride)
+         << FIELD(BbflowGrid, Origin) << FIELD(BbflowGrid, Exponent) << FIELD(BbflowGrid, Last)
+         << FIELD(BbflowGrid, Below) << FIELD(BbflowGrid, Above);
+    text << STRUCT(BbflowSketch) << FIELD(BbflowSketch, Seen) << FIELD(BbflowSketch, Count)
+         << FIELD(BbflowSketch, Max) << FIELD(BbflowSketch, Values) << FIELD(BbflowSketch, Stride);
+    text << STRUCT(BbflowSketchShape) << FIELD(BbflowSketchShape, Points)
+         << FIELD(BbflowSketchShape, Size) << FIELD(BbflowSketchShape, Top);
+    return text.str().substr(2);
+}
+
+} // end anonymous namespace
+
+const char *bbflow_structs()
+{
+    static const std::string described = Described();
+    return described.c_str();
+}
