@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, settings
 
 from testsupport.mounts import unmount_dead
 from testsupport.once import directory_of_run
+from testsupport.stores import Stores, assert_opens
 
 pytest_plugins = ["testsupport.nodes"]
 
@@ -17,6 +18,21 @@ settings.register_profile(
     "steady", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.load_profile("steady")
+
+
+@pytest.fixture(scope="session")
+def _stores(tmp_path_factory):
+    return Stores(tmp_path_factory.getbasetemp())
+
+
+@pytest.fixture(autouse=True)
+def _stores_open(_stores, request):
+    """See after each test that others' programs read all stores that it has made, unless it is marked `odd_stores`."""
+    yield
+    made = _stores.new(request.module)
+    if request.node.get_closest_marker("odd_stores") is None:
+        for store in made:
+            assert_opens(store)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,6 +1,8 @@
 """Stores that tests have made, as other programs' readers see them."""
 
 import json
+import os
+from pathlib import Path
 
 import xarray as xr
 import zarr
@@ -21,14 +23,47 @@ def _once(pairs):
     return dict(pairs)
 
 
-def assert_stores_open(directory):
-    """All stores in a directory are read by a strict parser of JSON, by zarr, and by xarray with all groups."""
-    for store in sorted(directory.rglob("*.zarr")):
-        if not (store / "zarr.json").exists():  # nothing was committed
-            continue
-        for metadata in store.rglob("zarr.json"):
-            strict(metadata.read_text())
-        root = zarr.open_group(store, mode="r")
-        for group in (None, *sorted(name for name, _ in root.groups())):
-            with xr.open_zarr(store, group=group, decode_cf=False, chunks=None) as found:
-                assert found.sizes is not None
+def assert_opens(store):
+    """See that a strict parser of JSON, zarr, and xarray with all groups read a store."""
+    for metadata in store.rglob("zarr.json"):
+        strict(metadata.read_text())
+    root = zarr.open_group(store, mode="r")
+    for group in (None, *sorted(name for name, _ in root.groups())):
+        with xr.open_zarr(store, group=group, decode_cf=False, chunks=None) as found:
+            assert found.sizes is not None
+
+
+def stores_in(directory):
+    """Find all stores in which something was committed, but none in mounts."""
+    for folder, names, files in os.walk(directory):
+        if folder.endswith(".zarr") and "zarr.json" in files:
+            yield Path(folder)
+            names.clear()
+        names[:] = (name for name in names if not name.startswith(".") and not os.path.ismount(Path(folder, name)))
+
+
+class Stores:
+    """The stores that tests make.
+
+    Parameters
+    ----------
+    directory
+        Below it each test has a directory of its own, or one with others of its module.
+    """
+
+    def __init__(self, directory):
+        self._directory = directory
+        self._module, self._folders, self._settled = None, set(), set()
+        self._seen = {}
+
+    def new(self, module):
+        """Give the stores that were made or changed since this was last asked, after a test of this module."""
+        folders = set(self._directory.iterdir())
+        if module != self._module:
+            self._module, self._settled = module, self._folders
+        self._folders = folders
+        found = [store for folder in folders - self._settled for store in stores_in(folder)]
+        when = {store: (store / "zarr.json").stat().st_mtime_ns for store in found}
+        changed = [store for store in found if self._seen.get(store) != when[store]]
+        self._seen |= when
+        return sorted(changed)

@@ -129,10 +129,9 @@ def _place(diagnostic: Diagnostic, arrays: StreamArrays, attributes: StreamAttri
     # Inputs of an expression broadcast: the one with most dimensions has the shape of the result.
     like = max(blocks, key=lambda block: len(block.shape))
     dims = attributes.dimensions(like.name, like.shape)
-    own = attributes.of(like.name)
-    bounds = [str(attributes.of(dim).get("bounds", "")) for dim in dims]
-    auxiliary = str(own.get("coordinates", "")).split()
-    wanted = [*(name for dim in dims for name in (dim, f"{dim}_bnds", f"{dim}_bounds")), *bounds, *auxiliary]
+    located = [*dims, *str(attributes.of(like.name).get("coordinates", "")).split()]
+    bounds = [str(attributes.of(name).get("bounds", "")) for name in located]
+    wanted = [*(name for own in located for name in (own, f"{own}_bnds", f"{own}_bounds")), *bounds]
     coordinates = {name: _meant(name, arrays, attributes) for name in wanted if name in arrays}
     described: dict[str, dict[str, Any]] = {name: attributes.of(name) for name in coordinates}
     variables = partial(_meant, arrays=arrays, attributes=attributes)

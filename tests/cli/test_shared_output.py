@@ -107,6 +107,7 @@ def run(directory, *options):
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.odd_stores
 def test_runs_replace_what_runs_have_made_one_at_a_time_into_an_output_and_of_a_stream(tmp_path):
     output, go = tmp_path / "out", tmp_path / "go"
     planted = plant(output, map(Path, ["thesis.tex", "data/results.zarr/zarr.json", "rescued/notes.txt"]))
@@ -137,6 +138,7 @@ def test_runs_replace_what_runs_have_made_one_at_a_time_into_an_output_and_of_a_
     assert_untouched(planted)
 
 
+@pytest.mark.odd_stores
 def test_what_has_the_name_of_a_result_and_is_of_others_is_never_replaced(tmp_path):
     planted = plant(tmp_path / "out", map(Path, ["results.zarr/zarr.json", "figures/mine.png"]))
     code, said = run(tmp_path, "--overwrite")

@@ -15,7 +15,7 @@ from random_programs import Field, Program, write
 from bbflow.api import BurstBuffer
 from bbflow.report.writing import write_report
 from bbflow.stored_names import stored_name
-from testsupport.stores import assert_stores_open
+from testsupport.stores import assert_opens, stores_in
 
 PATIENCE_S = 60.0
 """So long a run may take; then it hangs."""
@@ -94,7 +94,8 @@ def check(program: Program, truth: oracle.Truth, output: Path, outcome: Any) -> 
     assert outcome.late == program.steps - outcome.steps, f"{outcome.late} late steps"
     may_skip = program.config["time"]["late"] == "skip"
     assert outcome.complete == (may_skip or not outcome.late), "the outcome doesn't say whether something is lost"
-    assert_stores_open(output)
+    for store in stores_in(output):
+        assert_opens(store)
     check_dates_decode(output)
     with xr.open_zarr(output / "results.zarr", decode_times=False) as results:
         results.load()

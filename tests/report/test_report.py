@@ -106,6 +106,7 @@ def test_a_torn_last_event_is_left_out_and_told(tmp_path):
     assert (tmp_path / "figures" / "timeline.png").exists()
 
 
+@pytest.mark.odd_stores
 def test_an_unreadable_store_is_told(tmp_path):
     (tmp_path / "results.zarr").mkdir()
     (tmp_path / "results.zarr" / "zarr.json").write_text("{")
@@ -156,6 +157,7 @@ def test_months_are_named_in_any_calendar(tmp_path, calendar):
     )
 
 
+@pytest.mark.odd_stores
 def test_fields_without_coordinates_or_without_a_place_are_drawn_as_far_as_they_can(tmp_path):
     def array(dims, shape, variable, window="month", **attrs):
         values = np.random.default_rng(1).normal(size=shape)

@@ -12,7 +12,6 @@ import numpy as np
 from bbflow import start_nodes
 from bbflow.origin import look_in
 from bbflow.transit.output.decoding import open_results
-from testsupport.stores import assert_stores_open
 
 WRITER = """
 import json, sys
@@ -128,6 +127,5 @@ def analysed(folder, config, *, ranks=1, nodes=1, capacity="64MiB", modules=None
         with writing(folder, burst_buffer.contact, ranks):
             outcome = analysis.wait(300)
     assert outcome is not None
-    assert_stores_open(folder / "out")
     with open_results(folder / "out" / "results.zarr") as results:
         return outcome, results.load()

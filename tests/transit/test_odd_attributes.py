@@ -8,7 +8,6 @@ import xarray as xr
 
 from bbflow import start_nodes
 from bbflow.report.writing import write_report
-from testsupport.stores import assert_stores_open
 from testsupport.writers import write, write_config
 
 WRITER = """
@@ -52,7 +51,6 @@ def output(tmp_path_factory):
     with start_nodes(1, "8MiB") as nodes, nodes.analyse(config) as analysis:
         write(nodes.contact, WRITER, write_config(folder))
         assert analysis.wait(300).complete
-    assert_stores_open(folder / "out")
     write_report(folder / "out")
     return folder / "out"
 

@@ -44,6 +44,11 @@ def kind_of(name: str, attributes: Mapping[str, Any]) -> str | None:
         return UNITS.get(units) or STANDARD_NAMES[standard]
     if "positive" in attributes or str(attributes.get("axis", "")).upper() == "Z":
         return LEVEL
+    return common_kind(name)
+
+
+def common_kind(name: str) -> str | None:
+    """Tell the kind of coordinate that a common name stands for."""
     return next((kind for kind, names in NAMES.items() if name.lower() in names), None)
 
 
@@ -74,7 +79,7 @@ class Grid:
         """
         if name in self.dims:
             return self.dims.index(name)
-        wanted = next((kind for kind, names in NAMES.items() if name.lower() in names), "")
+        wanted = common_kind(name) or ""
         found = [axis for axis in range(len(self.dims)) if self.kind(axis) == wanted]
         if len(found) == 1:
             return found[0]
@@ -95,31 +100,40 @@ class Grid:
 
     def to_degrees(self, axis: int) -> float:
         """Return what makes degrees of a dimension's coordinate, which may be a latitude or longitude in radians."""
-        units = str(self.attributes.get(self.dims[axis], {}).get("units", "")).lower()
-        return float(np.rad2deg(1.0)) if units in RADIANS and self.kind(axis) in (LAT, LON) else 1.0
+        return self._factor(self.dims[axis]) if self.kind(axis) in (LAT, LON) else 1.0
 
-    def check_degrees(self, axis: int) -> None:
-        """See that areas can be had of a latitude or longitude.
+    def _factor(self, name: str) -> float:
+        units = str(self.attributes.get(name, {}).get("units", "")).lower()
+        return float(np.rad2deg(1.0)) if units in RADIANS else 1.0
+
+    def in_degrees(self, name: str, values: Array) -> Array:
+        """Return latitudes or longitudes in degrees that are of a coordinate, or of its bounds, in its units.
 
         Raises
         ------
         ConfigError
-            If it is neither in degrees nor in radians, or beyond a pole.
+            If these are neither degrees nor radians, or latitudes lie beyond a pole, so that there are no areas.
         """
-        if self.kind(axis) not in (LAT, LON):
-            return
-        units = str(self.attributes.get(self.dims[axis], {}).get("units", ""))
+        attributes = self.attributes.get(name, {})
+        units = str(attributes.get("units", ""))
         if units.lower() not in (*DEGREES, *RADIANS):
             raise ConfigError(
-                f"{self.dims[axis]!r} is in {units!r}, neither degrees nor radians, so the cells' areas aren't known: "
-                "name a variable of weights, or none"
+                f"{name!r} is in {units!r}, neither degrees nor radians, so the cells' areas aren't known: name a "
+                "variable of weights, or none"
             )
-        most = float(np.abs(self.coordinate(axis)).max(initial=0.0))
-        if self.kind(axis) == LAT and most > 90 + CLOSE:
+        degrees = np.asarray(values, "f8") * self._factor(name)
+        most = float(np.nanmax(np.abs(degrees), initial=0.0))
+        if kind_of(name, attributes) == LAT and most > 90 + CLOSE:
             raise ConfigError(
-                f"{self.dims[axis]!r} has a latitude of {most:g} degrees, beyond a pole: name a variable of weights, "
-                "or none"
+                f"{name!r} has a latitude of {most:g} degrees, beyond a pole: name a variable of weights, or none"
             )
+        return degrees
+
+    def bounds_of(self, name: str, shape: tuple[int, ...]) -> str | None:
+        """Return the name of the bounds of a coordinate's points of some shape, which have one dimension more."""
+        named = self.attributes.get(name, {}).get("bounds")
+        known = (own for own in (named, f"{name}_bnds", f"{name}_bounds") if own in self.coordinates)
+        return next((own for own in known if self.coordinates[own].shape[:-1] == shape), None)
 
     def coordinate(self, axis: int) -> Array:
         """Return a dimension's coordinate, of shape (size,); latitudes and longitudes in degrees.
@@ -146,12 +160,9 @@ class Grid:
         They are the coordinate's bounds if the stream has them, else midpoints; the outer edges are as far from
         their points as the inner ones, but those of latitude that are beyond 88 degrees are the poles, as in CDO.
         """
-        name = self.dims[axis]
-        named = self.attributes.get(name, {}).get("bounds")
-        for candidate in (named, f"{name}_bnds", f"{name}_bounds"):
-            bounds = self.coordinates.get(candidate) if candidate else None
-            if bounds is not None and bounds.shape == (self.shape[axis], 2):
-                return self._bounds(axis, np.asarray(bounds, "f8") * self.to_degrees(axis))
+        bounds = self.bounds_of(self.dims[axis], (self.shape[axis],))
+        if bounds is not None and self.coordinates[bounds].shape[-1] == 2:
+            return self._bounds(axis, np.asarray(self.coordinates[bounds], "f8") * self.to_degrees(axis))
         values = np.asarray(self.coordinate(axis), "f8")
         if self.kind(axis) == LON:
             values = np.unwrap(values, period=360)
@@ -309,7 +320,8 @@ def area_weights(grid: Grid, axis: int) -> Array:
     latitude's share is R (sin(north) - sin(south)), longitude's R (east - west). Other dimensions have 1; a single
     point without bounds has 0, since its width is not known.
     """
-    grid.check_degrees(axis)
+    if grid.kind(axis) in (LAT, LON):
+        grid.in_degrees(grid.dims[axis], grid.coordinates.get(grid.dims[axis], np.zeros(0)))
     edges = np.deg2rad(grid.edges(axis))
     if grid.kind(axis) == LAT:
         weights = np.abs(np.diff(np.sin(edges), axis=1))[:, 0]

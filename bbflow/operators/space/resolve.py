@@ -8,6 +8,7 @@ import numpy as np
 
 from bbflow.errors import ConfigError
 from bbflow.operators.family import Array, Steps
+from bbflow.operators.space.cells import Cells, cells_of
 from bbflow.operators.space.grid import (
     LAT,
     LON,
@@ -16,6 +17,7 @@ from bbflow.operators.space.grid import (
     between,
     between_meridians,
     checked_weights,
+    common_kind,
     equal,
     fitted,
     nearest_points,
@@ -26,12 +28,14 @@ from bbflow.operators.space.tracks import REDUCED, Track
 
 Described = tuple[str, tuple[str, ...], Array]
 """Name, dimensions and values."""
+AREA_VARIABLE = "`area`"
+"""Weights that are the stream's variable of this name."""
 METHODS = {"mean": "mean", "sum": "sum", "min": "minimum", "max": "maximum"}
 """Those of CF (conventions, appendix E)."""
 
 
-def cell_methods(grid: Grid, tracks: Sequence[Track], reduction: Reduce | None) -> str:
-    """Give CF's cell methods of a reduction: 'area' stands for latitude and longitude together.
+def cell_methods(grid: Grid, tracks: Sequence[Track], reduction: Reduce | None, cells: Cells | None) -> str:
+    """Give CF's cell methods of a reduction: 'area' stands for latitude and longitude together, and for all of cells.
 
     Dimensions have their standard names, since those that are reduced to nothing are dimensions no more (CF
     conventions, section 7.3).
@@ -39,10 +43,13 @@ def cell_methods(grid: Grid, tracks: Sequence[Track], reduction: Reduce | None) 
     if reduction is None:
         return ""
     reduced = [track for track in tracks if track.factor != 1]
-    horizontal = [track for track in reduced if len(track.axes) == 1 and grid.kind(track.axes[0]) in (LAT, LON)]
-    names = [_standard_name(grid, track) for track in reduced if len(horizontal) < 2 or track not in horizontal]
-    named = "".join(f"{name}: " for name in (*names, *(["area"] if len(horizontal) == 2 else [])))
-    comment = "" if reduction.weights in (None, "area", "none") else f" (weighted by {reduction.weights})"
+    across = [axis for axis in range(len(grid.dims)) if grid.kind(axis) in (LAT, LON)] if cells is None else cells.axes
+    area = [track for track in reduced if len(track.axes) == 1 and track.axes[0] in across]
+    area = area if len(area) == (2 if cells is None else len(cells.axes)) else []
+    names = [_standard_name(grid, track) for track in reduced if track not in area]
+    named = "".join(f"{name}: " for name in (*names, *(["area"] if area else [])))
+    weights = str(reduction.weights).strip("`")
+    comment = "" if reduction.weights in (None, "area", "none") else f" (weighted by {weights})"
     return f"{named}{METHODS[reduction.how]}{comment}"
 
 
@@ -143,6 +150,8 @@ class Draft:
     """By the first of the axes."""
     shifted: Mapping[str, Array]
     """Longitudes of a box that goes beyond the coordinate's range, by dimension."""
+    cells: Cells | None
+    """What has areas, if latitude and longitude are no dimensions."""
     factors: tuple[Array, ...] = ()
     """Masks and weights, of the grid's rank."""
     reduction: Reduce | None = None
@@ -152,7 +161,8 @@ class Draft:
     def of(cls, grid: Grid, variables: Callable[[str], Array]) -> "Draft":
         """Give what keeps all points."""
         every = enumerate(zip(grid.dims, grid.shape, strict=True))
-        return cls(grid, variables, tuple(Track(dim, (axis,), (np.arange(size),)) for axis, (dim, size) in every), {})
+        tracks = tuple(Track(dim, (axis,), (np.arange(size),)) for axis, (dim, size) in every)
+        return cls(grid, variables, tracks, {}, cells_of(grid))
 
     def has(self, name: str) -> bool:
         """Whether the stream has a variable."""
@@ -209,7 +219,7 @@ class Draft:
             shape=tuple(track.size for track in kept),
             coordinates=coordinates,
             coordinate_dims=coordinate_dims,
-            cell_methods=cell_methods(self.grid, self.tracks, self.reduction),
+            cell_methods=cell_methods(self.grid, self.tracks, self.reduction, self.cells),
             own_units=own_units(self.reduction),
             how=self.reduction.how if self.reduction else "select",
             tracks=self.tracks,
@@ -270,10 +280,18 @@ def _mask(draft: Draft, mask: Mask) -> Draft:
 
 
 def _reduce(draft: Draft, move: Reduce) -> Draft:
+    given = move.weights
+    if draft.cells is not None and not move.factors and set(map(common_kind, move.dims)) >= {LAT, LON}:
+        move = _of_cells(draft.grid, draft.cells, move)
     places = [draft.find(name) for name in move.dims]
     if len(set(places)) < len(places):
         raise ConfigError(f"{move.how}: a dimension of {', '.join(move.dims)} is there twice")
     weights = _chosen_weights(draft, move, places)
+    if weights == given == "area" and draft.has("area"):
+        raise ConfigError(
+            "weights: area may mean the areas of the cells or the stream's variable 'area': write "
+            f"{AREA_VARIABLE!r} for that (a mean over latitudes without weights has those of the cells)"
+        )
     factors = dict(zip(places, move.factors or [REDUCED] * len(places), strict=True))
     tracks = [
         replace(track, factor=factors[place], weights=_track_weights(draft, track, weights, move.how))
@@ -283,30 +301,37 @@ def _reduce(draft: Draft, move: Reduce) -> Draft:
     ]
     reduction = replace(move, weights=weights)
     after = replace(draft, tracks=tuple(tracks), reduction=reduction)
+    if weights == "area" and draft.cells is not None:
+        return replace(after, factors=(*draft.factors, draft.cells.areas()))
     if weights in ("area", "none"):
         return after
-    field = checked_weights(weights, np.asarray(draft.variables(weights)))
-    return replace(after, factors=(*draft.factors, fitted(weights, field, draft.grid)))
+    name = weights.strip("`")
+    field = checked_weights(name, np.asarray(draft.variables(name)))
+    return replace(after, factors=(*draft.factors, fitted(name, field, draft.grid)))
+
+
+def _of_cells(grid: Grid, cells: Cells, move: Reduce) -> Reduce:
+    """Return a reduction over latitude and longitude as one over the dimensions of the cells."""
+    others = [name for name in move.dims if common_kind(name) not in (LAT, LON)]
+    weights = "area" if move.how == "mean" and move.weights is None else move.weights
+    return replace(move, dims=(*(grid.dims[axis] for axis in cells.axes), *others), weights=weights)
 
 
 def _chosen_weights(draft: Draft, move: Reduce, places: Sequence[int]) -> str:
-    kinds = {
-        draft.grid.kind(axis)
-        for place in places
-        for axis in draft.tracks[place].axes
-        if len(draft.tracks[place].axes) == 1
-    }
+    axes = {axis for place in places for axis in draft.tracks[place].axes if len(draft.tracks[place].axes) == 1}
+    kinds = {draft.grid.kind(axis) for axis in axes}
     if move.weights is None:
         return "area" if move.how == "mean" and LAT in kinds else "none"
+    if draft.cells is not None:
+        own = {*draft.cells.axes}
+        kinds |= {LAT, LON} if axes >= own else {LAT} if axes & own else set()
+    if move.weights != "area":
+        return move.weights
     needed = {LAT, LON} if move.how == "sum" else {LAT}
-    if move.weights == "area" and draft.has("area"):
-        raise ConfigError(
-            "weights: area may mean the areas of the cells or the stream's variable 'area': name that otherwise (a "
-            "mean over latitudes without weights has those of the cells)"
-        )
-    if move.weights == "area" and not (needed & kinds if move.how == "mean" else needed <= kinds):
+    has_areas = needed & kinds if move.how == "mean" else needed <= kinds
+    if not has_areas and not draft.has("area"):
         raise ConfigError(f"{move.how} over {', '.join(move.dims)} has no area: take out weights, or name a variable")
-    return move.weights
+    return "area" if has_areas else AREA_VARIABLE
 
 
 def _track_weights(draft: Draft, track: Track, weights: str, how: str) -> Array | None:

@@ -31,7 +31,7 @@ class Space:
             if isinstance(move, Mask):
                 names.extend(move.expression.variables)
             elif isinstance(move, Reduce) and move.weights not in (None, *OWN_WEIGHTS):
-                names.append(str(move.weights))
+                names.append(str(move.weights).strip("`"))
         return tuple(dict.fromkeys(names))
 
     def resolve(
