@@ -45,10 +45,6 @@ class Encoding:
         return (self.scale, self.offset) != (1.0, 0.0)
 
 
-AS_IT_IS = Encoding()
-"""Of a variable that says nothing."""
-
-
 @dataclass(frozen=True, slots=True)
 class StreamAttributes:
     """Attributes by their ADIOS2 names, ``<variable>/<attribute>``; those of no variable are global."""

@@ -1,7 +1,7 @@
 """The records that pass between the layers: blocks, steps and their types."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,59 +56,6 @@ class Block:
     def points(self) -> int:
         """Number of elements."""
         return math.prod(self.count)
-
-    @property
-    def is_well_formed(self) -> bool:
-        """Whether its values are of the types and in the ranges that FORMAT.md gives."""
-        texts = (self.name, self.type, self.kind, self.file or "")
-        counts = (*self.shape, *self.start, *self.count, self.offset, self.bytes, self.rank)
-        return (
-            all(isinstance(text, str) for text in texts)
-            and all(type(count) is int and 0 <= count < 1 << 64 for count in counts)
-            and (self.type in DTYPES or (self.type == "string" and not self.bytes))
-        )
-
-    @classmethod
-    def from_wire(cls, message: Mapping[str, Any]) -> "Block":
-        """Check and take a block out of a commit (FORMAT.md, 'Block').
-
-        Raises
-        ------
-        ProtocolError
-            If a key is missing, a value is wrong, or the lengths don't fit together.
-        """
-        try:
-            block = cls(
-                name=message["name"],
-                type=message["type"],
-                kind=message["kind"],
-                shape=tuple(message.get("shape", ())),
-                start=tuple(message.get("start", ())),
-                count=tuple(message.get("count", ())),
-                offset=message.get("offset", 0),
-                bytes=message.get("bytes", 0),
-                min=message.get("min"),
-                max=message.get("max"),
-                value=message.get("value"),
-                file=message.get("file"),
-                rank=message.get("rank", 0),
-            )
-        except KeyError as error:
-            raise ProtocolError(f"a block without {error} was committed") from None
-        except TypeError as error:
-            raise ProtocolError(f"a block with a list of a wrong type was committed ({error})") from None
-        if not block.is_well_formed:
-            raise ProtocolError(f"block of {str(block.name)[:100]} has a value of a wrong type, or one out of range")
-        if block.bytes and block.points * block.dtype.itemsize != block.bytes:
-            raise ProtocolError(
-                f"block of {block.name} with count {block.count} and type {block.type} can't be {block.bytes} bytes"
-            )
-        return block
-
-    def to_wire(self) -> dict[str, Any]:
-        """Give the map that FORMAT.md describes; keys without a value are left out."""
-        values = {key: getattr(self, key) for key in self.__slots__}
-        return {key: value for key, value in values.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,6 @@ PAGE_BYTES = 4096
 """A piece takes whole pages of a node's memory."""
 MOST_FILE_BYTES = 5 << 40
 """A file is never larger, as an object of S3 isn't (Amazon S3 User Guide, "Uploading objects")."""
-HOLE = (0, 0)
-"""A piece without a file: it reads as zeros."""
 FILE, DIRECTORY, LINK = "f", "d", "l"
 
 Piece = tuple[int, int]

@@ -5,8 +5,6 @@ import re
 from pathlib import PurePosixPath
 
 MAX_NAME_BYTES = 255
-MAX_PATH_BYTES = 1024
-"""The longest name of an object in S3."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 STREAMS_URL = "bbflow-streams:"
 """Begins the URL of a contact file's streams as a shared storage."""

@@ -44,13 +44,6 @@ class GrantRecord(Struct, frozen=True, tag_field="record", tag="grant", kw_only=
     """First byte and length of each."""
 
 
-class WithdrawRecord(Struct, frozen=True, tag_field="record", tag="withdraw", kw_only=True):
-    """A rank that has not begun its step has no room for it any more; agents before 2026-11-26 wrote it."""
-
-    stream: str
-    rank: Count
-
-
 class CommitRecord(Struct, frozen=True, tag_field="record", tag="commit", kw_only=True):
     """A rank has committed its part of a step."""
 
@@ -177,7 +170,7 @@ class StateRecord(Struct, frozen=True, tag_field="record", tag="state", kw_only=
 
 
 OfStream = (
-    OpenRecord | GrantRecord | WithdrawRecord | CommitRecord | LayoutRecord | StepRecord | DiscardRecord | EvictRecord
+    OpenRecord | GrantRecord | CommitRecord | LayoutRecord | StepRecord | DiscardRecord | EvictRecord
     | AttachRecord | DoneRecord | CloseRecord | AbortRecord | DropRecord | StateRecord
 )  # fmt: skip
 """A record of one stream."""

@@ -21,7 +21,6 @@ from bbflow.store.entries import (
     OpenRecord,
     StateRecord,
     StepRecord,
-    WithdrawRecord,
 )
 from bbflow.store.extents import Extent, align
 from bbflow.store.ranks import Hold, Needs, Rank
@@ -113,8 +112,6 @@ class Stream:
                 self._open(record)
             case GrantRecord():
                 self.ranks[record.rank].take(record.extents)
-            case WithdrawRecord():
-                freed = self.ranks[record.rank].keep([])
             case LayoutRecord():
                 self.ranks[record.rank].take_layout(record.layout, record.forms)
             case CommitRecord():

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import msgpack
+import msgspec
 import numpy as np
 
 from bbflow.atomic import replacing, write_whole
@@ -22,6 +22,7 @@ from bbflow.transit.output.fields import coordinate_name, placed_dimension
 from bbflow.transit.output.results import Results
 
 BLOCKS_FILE = "blocks"
+_BLOCKS = msgspec.msgpack.Decoder(list[Block])
 
 
 class StreamArrays:
@@ -51,12 +52,12 @@ class StreamArrays:
             packed = (self._directory / BLOCKS_FILE).read_bytes()
         except FileNotFoundError:
             return {}
-        return {message["name"]: Block.from_wire(message) for message in msgpack.unpackb(packed)}
+        return {block.name: block for block in _BLOCKS.decode(packed)}
 
     def _keep(self) -> None:
         """Keep what is known of the variables: after a crash there may be no step any more to see it in."""
         self._directory.mkdir(parents=True, exist_ok=True)
-        write_whole(self._directory / BLOCKS_FILE, msgpack.packb([block.to_wire() for block in self.blocks.values()]))
+        write_whole(self._directory / BLOCKS_FILE, msgspec.msgpack.encode(list(self.blocks.values())))
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:

@@ -103,13 +103,6 @@ def test_an_index_whose_extents_overlap_is_refused(tmp_path):
         NodeStore(tmp_path, 1 << 16)
 
 
-def test_room_that_an_earlier_agent_took_back_is_free(tmp_path):
-    make(tmp_path, *FILES)
-    first = {"record": "format", "version": 3, "capacity": 1 << 16}
-    write_index(tmp_path / "index", [first, *LIFE[:3], {"record": "withdraw"} | RANK])
-    assert NodeStore(tmp_path, 1 << 16).extents.free_bytes == 1 << 16
-
-
 def test_a_pool_without_an_index_is_made_anew(tmp_path):
     make(tmp_path, *FILES)
     (tmp_path / "pool").write_bytes(b"left by a start that was killed")

@@ -9,7 +9,7 @@ from uuid import uuid4
 import numpy as np
 import zarr
 
-from bbflow.cf import AS_IT_IS, StreamAttributes
+from bbflow.cf import Encoding, StreamAttributes
 from bbflow.config import parse_config
 from bbflow.landing.contact import NodeAddress
 from bbflow.operators.diagnostic import parse_diagnostics
@@ -105,7 +105,7 @@ class Landed:
         with self._pool.open("wb") as file:
             file.truncate(self._step_bytes * len(values))
         directories = Directories(str(self._pool), str(folder / "state"), str(folder))
-        self.site = FoldSite(dict.fromkeys(NODES, directories), 1, {"x": AS_IT_IS})
+        self.site = FoldSite(dict.fromkeys(NODES, directories), 1, {"x": Encoding()})
 
     def pattern(self, diagnostics, placed):
         """Give how steps lie that have these regions."""

@@ -4,7 +4,7 @@ import cftime
 import numpy as np
 import pytest
 
-from bbflow.cf import AS_IT_IS
+from bbflow.cf import Encoding
 from bbflow.config import parse_config
 from bbflow.operators.space import parse_space
 from bbflow.operators.windows import parse_windows
@@ -57,7 +57,7 @@ def test_joined_steps_that_are_in_the_state_already_are_not_folded_again(tmp_pat
     )
     key = ShardKey("a", "tas", (), ())
     folding.states[key] = ShardState(key, (), (), "<f8", 6, 6.0, keys_of(6))
-    site = FoldSite({"a": Directories("", str(tmp_path), str(tmp_path))}, 1, {"tas": AS_IT_IS})
+    site = FoldSite({"a": Directories("", str(tmp_path), str(tmp_path))}, 1, {"tas": Encoding()})
     works = {steps[-1]: folding.series_works(*joined(steps), site)[1] for steps in ((5, 6), (5, 6, 7))}
     assert [work.inputs.numbers for work in works[7]] == [(7,)]
     receipt = fold_joined(works[6])
