@@ -95,13 +95,31 @@ def part_of(module):
     return ".".join(module.split(".")[:2])
 
 
-def rings(found):
-    """Give sets of modules that import each other, directly or over others."""
+def import_graph(found):
+    """Return for each module those that it imports, also inside functions."""
     modules = set(found.imports) | {module for places in found.classes.values() for module in places}
-    graph = {
+    return {
         module: {name if name in modules else name.rpartition(".")[0] for name in names} & modules - {module}
         for module, names in found.imports.items()
     }
+
+
+def longest_chain(found):
+    """Return the modules of the longest chain of imports, in which none stands twice."""
+    graph, chains = import_graph(found), {}
+
+    def chain(module, above):
+        if module not in chains:
+            below = (chain(name, above | {module}) for name in sorted(graph.get(module, ())) if name not in above)
+            chains[module] = [module, *max(below, key=len, default=[])]
+        return chains[module]
+
+    return max((chain(module, frozenset({module})) for module in sorted(graph)), key=len)
+
+
+def rings(found):
+    """Give sets of modules that import each other, directly or over others."""
+    graph = import_graph(found)
     reach = {module: _reachable(graph, module) for module in graph}
     found_rings = {frozenset(other for other in reach[module] if module in reach.get(other, ())) for module in graph}
     return sorted(filter(None, found_rings), key=sorted)
@@ -135,6 +153,7 @@ def figures(found):
         "public names with a docstring": f"{statistics.mean(found.documented):.1%}",
         "imports between parts": len(edges),
         "rings of modules that import each other": len(rings(found)),
+        "modules of the longest chain of imports": len(longest_chain(found)),
         "names that public classes share": len(found.shared_names()),
         "files of tests": len(found.tests),
         "lines of tests": sum(found.tests.values()),

@@ -4,7 +4,8 @@ import ast
 from pathlib import Path
 
 import pytest
-from structure import rings, structure_of
+from structure import longest_chain, rings, structure_of
+from structure import part_of as part_of_module
 
 ROOT = Path(__file__).parents[1]
 LAYERS = (
@@ -28,6 +29,9 @@ ENTRIES = {"__init__.py", "__main__.py"}
 MAX_LINES = 600
 LONG_FILES: dict[str, str] = {}
 """Files above the limit, each with its reason."""
+
+LONGEST_CHAIN = 28
+"""Modules of bbflow and its plugins that import each the next one."""
 
 PAIRS = {
     frozenset({"bbflow.files.core", "bbflow.files.sessions"}),
@@ -162,9 +166,15 @@ def test_every_module_says_what_it_is():
     assert not [path for path in modules if not ast.get_docstring(ast.parse(path.read_text()))]
 
 
-def test_no_two_public_classes_have_one_name(structure):
-    """A word has one meaning: docs/glossary.md."""
-    assert structure.shared_names() == {}
+def test_a_word_has_one_meaning_within_a_part(structure):
+    """Two parts may each have a `Session`; who reads one part meets one of them (docs/glossary.md)."""
+    places = {name: [part_of_module(place) for place in found] for name, found in structure.shared_names().items()}
+    assert [name for name, parts in places.items() if len(set(parts)) < len(parts)] == []
+
+
+def test_chains_of_imports_are_no_longer_than_they_were(structure):
+    """The aim is 16: whoever adds to the longest one looks for a module that it can do without."""
+    assert len(longest_chain(structure)) <= LONGEST_CHAIN
 
 
 def test_no_modules_import_each_other_but_pairs_that_hold_each_other(structure):

@@ -99,7 +99,7 @@ def _figures(application: SparkApplication, events: Events) -> list[Figure]:
     written = sum(task.shuffle_written_bytes for task in _tasks(application))
     shuffles = [event for event in events if event["event"] == "shuffle"]
     return [
-        Figure("SparkApplication", seconds(end_s - application.started_s), f"{len(_tasks(application)):,} tasks"),
+        Figure("Application", seconds(end_s - application.started_s), f"{len(_tasks(application)):,} tasks"),
         Figure("Map phases", seconds(application.map_s), "stages that read files"),
         Figure("Reduce phases", seconds(application.reduce_s), "all others"),
         Figure("Staged", format_bytes(sum(bar.bytes for bar in transfers)), f"{waves} waves"),
