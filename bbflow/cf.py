@@ -13,6 +13,8 @@ OWN = "bbflow_"
 """How names begin that bbflow adds to those of a stream; a stream's own may not."""
 STEP = f"{OWN}step"
 """Coordinate with the simulation's step numbers; also the first dimension where steps have no time."""
+UNORDERED = f"{OWN}unordered"
+"""Attribute that schemas give a variable: the dimension along which each step has other things, or in another order."""
 BOUNDS = "bnds"
 """Dimension of the two ends of cells and windows in stores."""
 STORAGE = frozenset(("_FillValue", "missing_value", "dtype", "_Encoding", DIMENSIONS))
@@ -98,6 +100,11 @@ class StreamAttributes:
         """Return the numbers of an attribute, also of one that is written as text; none if it has others."""
         value = self.values.get(f"{variable}/{name}")
         return [] if value is None else numbers_of(value) or []
+
+    def unordered(self, variable: str) -> str | None:
+        """Return the dimension along which a variable's rows are other things in each step, if there is one."""
+        found = self.values.get(f"{variable}/{UNORDERED}")
+        return None if found is None else str(found)
 
     def grid(self, variable: str, shape: Sequence[int]) -> tuple[int, ...]:
         """Return the shape of a variable's field, of which its blocks may have the points in an order of their own."""

@@ -62,6 +62,13 @@ class BlockForm:
     """Its length; 0 for a single value."""
     spilled: bool = False
     """Whether it lies in a file."""
+    stride: int = 1
+    """Its values lie so many items apart: a schema makes a column of a table a block of its own."""
+
+    @property
+    def reach(self) -> int:
+        """How many bytes there are from its first value to its last one."""
+        return self.bytes and self.bytes + (math.prod(self.count) - 1) * (self.stride - 1) * self.dtype.itemsize
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -145,7 +152,7 @@ class Layout:
                     files = max(files, source_of[-1] + 1)
                 elif form.bytes:
                     reach += [0] * (source_of[-1] + 1 - len(reach))
-                    reach[source_of[-1]] = max(reach[source_of[-1]], form.place + form.bytes)
+                    reach[source_of[-1]] = max(reach[source_of[-1]], form.place + form.reach)
         singles = tuple(at for at, form in enumerate(forms) if not form.bytes)
         return cls(
             forms, next(_NUMBERS), singles, tuple(reach), files,

@@ -46,6 +46,13 @@ class Block:
     """Where it lies if the pool had no room for it; its offset is in this file then."""
     rank: int = 0
     """The writer."""
+    stride: int = 1
+    """Its values lie so many items apart (see `BlockForm`)."""
+
+    @property
+    def reach(self) -> int:
+        """How many bytes there are from its first value to its last one."""
+        return self.bytes and self.bytes + (self.points - 1) * (self.stride - 1) * self.dtype.itemsize
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -148,6 +155,7 @@ class Step:
                 value=None if form.bytes else next(values),
                 file=self.files[source] if form.spilled else None,
                 rank=form.rank,
+                stride=form.stride,
             )  # fmt: skip
 
     def _extremes(self) -> list[Sequence[float]]:

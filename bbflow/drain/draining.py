@@ -15,7 +15,7 @@ import numpy as np
 from bbflow.cf import StreamAttributes
 from bbflow.config import Config
 from bbflow.drain.raw import RawStore, is_asked_for, type_of, wanted, why_not
-from bbflow.drain.tables import LandedBlock, needs_table
+from bbflow.drain.tables import LandedBlock
 from bbflow.drain.writing import DrainWork
 from bbflow.errors import StreamError
 from bbflow.records import Block, BlockForm, Step
@@ -219,7 +219,7 @@ class Draining:
             for at, form in enumerate(layout.forms):
                 if not is_asked_for(form, self._config.raw, self._time) or self._is_coordinate(form):
                     continue
-                is_tabled = needs_table(form) or form.name in self._to_tables
+                is_tabled = self._store.needs_table(form) or form.name in self._to_tables
                 if why := why_not(form) or (self._store.tables.why_not(form) if is_tabled else ""):
                     placeless[form.name] = why
                     continue

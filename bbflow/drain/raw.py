@@ -13,7 +13,7 @@ from bbflow.chunks import TEXT
 from bbflow.config import RawConfig
 from bbflow.drain.forms import Form, form_of, storage_of
 from bbflow.drain.stores import LEFT_OUT, NAME
-from bbflow.drain.tables import BlockTables, LandedBlock, table_name
+from bbflow.drain.tables import BlockTables, LandedBlock, needs_table, table_name
 from bbflow.errors import ConfigError
 from bbflow.growing import GrowingZarr, fill_in_metadata
 from bbflow.operators.decoding import fills_of, meant_dtype, written_fill
@@ -132,6 +132,10 @@ class RawStore:
         dtype, shape = node["data_type"], tuple(node["shape"][1:])
         is_alike = (type_of(like), like.shape) == (dtype, shape)
         return "" if is_alike else f"{type_of(like)} of shape {like.shape} after {dtype} of shape {shape}"
+
+    def needs_table(self, form: BlockForm) -> bool:
+        """Whether a variable's blocks have no array, of any kind of shape or with rows in an order of their own."""
+        return needs_table(form) or self._attributes.unordered(form.name) is not None
 
     def is_reshaped(self, like: BlockForm) -> bool:
         """Whether a block differs from its variable's array in the shape alone."""

@@ -28,7 +28,7 @@ class Cut:
     values: tuple[int, ...]
     """Which of the old single values the new ones are; `NEW` for one that is added."""
     forms: Numbers
-    """Which of the old forms each of the new ones is; `NEW` for one that is added."""
+    """Which of the old forms each of the new ones is; `NEW` for one that is added, or has other values."""
 
     @classmethod
     def of(cls, layout: Layout, chosen: Sequence[tuple[int, BlockForm]]) -> "Cut":
@@ -40,7 +40,8 @@ class Cut:
             How they lie.
         chosen
             For each new form the position of the old one, and what it is now: name, kind, shape, start and count may
-            differ, and its bytes be a part of the old one's, from a later `place` on. `NEW` adds a single value.
+            differ, and its bytes be a part of the old one's: from a later `place` on, or with a `stride`, of a table's
+            column. `NEW` adds a single value.
         """
         chosen = sorted(chosen, key=lambda item: item[1].rank)
         forms: list[BlockForm] = []
@@ -64,7 +65,7 @@ class Cut:
             np.array(skipped, np.int64),
             tuple(files),
             tuple(values),
-            np.array([at for at, _ in chosen], np.int64),
+            np.array([at if _has_all(form, layout, at) else NEW for at, form in chosen], np.int64),
         )
 
     def step(self, old: Step, added: Sequence[Any] = ()) -> Step:
@@ -99,3 +100,8 @@ class Cut:
         rows = np.frombuffer(extremes, np.uint8).reshape(-1, EXTREMES_BYTES)
         unknown = np.frombuffer(np.array([1, 0], "<i8").tobytes(), np.uint8)
         return np.vstack([rows, unknown])[self.forms].tobytes()
+
+
+def _has_all(form: BlockForm, layout: Layout, at: int) -> bool:
+    """Whether a form has the values of an old one, all of them and no others: so it has their extremes."""
+    return at != NEW and (form.bytes, form.type) == (layout.forms[at].bytes, layout.forms[at].type)

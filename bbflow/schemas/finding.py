@@ -5,6 +5,7 @@ from functools import cache
 from typing import Any
 
 from bbflow.errors import ConfigError, nearest
+from bbflow.schemas.lammps import Lammps
 from bbflow.schemas.openpmd import OpenPmd
 from bbflow.schemas.schema import Schema
 from bbflow.schemas.scorpio import Scorpio
@@ -14,7 +15,9 @@ ENTRY_POINTS = "bbflow.schemas"
 """Entry points of this group name schemas of installed packages: what makes one, called without arguments."""
 NONE = "none"
 """In the configuration: the stream is taken as it is."""
-OWN: Mapping[str, Callable[[], Schema]] = {"openpmd": OpenPmd, "scorpio": Scorpio, "wrf": Wrf}
+OWN: Mapping[str, Callable[[], Schema]] = {
+    "lammps": Lammps, "openpmd": OpenPmd, "scorpio": Scorpio, "wrf": Wrf,
+}  # fmt: skip
 """Those of bbflow."""
 
 

@@ -1,6 +1,7 @@
 """The pool: a memory-mapped file whose pages are all there before the first step."""
 
 import errno
+import math
 import mmap
 import os
 from collections.abc import Iterator
@@ -12,8 +13,11 @@ from typing import Any
 import numpy as np
 
 from bbflow.errors import CapacityError
-from bbflow.records import Block
+from bbflow.records import Block, BlockForm
 from bbflow.units import format_bytes
+
+Memory = mmap.mmap | np.ndarray[Any, Any]
+"""A pool, or a file of spilled blocks, that is mapped."""
 
 
 def create_pool(path: Path, capacity: int) -> None:
@@ -116,6 +120,11 @@ def map_pool(path: str) -> mmap.mmap:
     return _map(path, os.stat(path).st_ino)
 
 
+def map_file(path: str) -> np.ndarray[Any, Any]:
+    """Map a file of spilled blocks for reading, as long as an array looks at it."""
+    return np.memmap(path, "u1", "r")
+
+
 def map_pool_for_writing(path: Path) -> memoryview:
     """Map a pool as the place where bytes from other hosts land.
 
@@ -140,7 +149,12 @@ def read_block(pool: str, block: Block) -> np.ndarray[Any, Any]:
     numpy.ndarray
         Read-only, of shape ``block.count``. It is valid until the step is done with.
     """
-    if block.file:
-        return np.memmap(block.file, block.dtype, "r", block.offset, block.count)
-    view = np.frombuffer(map_pool(pool), block.dtype, block.points, block.offset)
-    return view.reshape(block.count)
+    memory = map_file(block.file) if block.file else map_pool(pool)
+    return values_at(memory, block.offset, block).reshape(block.count)
+
+
+def values_at(memory: Memory, offset: int, form: Block | BlockForm) -> np.ndarray[Any, Any]:
+    """Give the values of a block that begin at a byte of a pool or a file: of shape (points,), without a copy."""
+    points = math.prod(form.count)
+    reach = points and (points - 1) * form.stride + 1
+    return np.frombuffer(memory, form.dtype, reach, offset)[:: form.stride]

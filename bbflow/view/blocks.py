@@ -9,7 +9,7 @@ import numpy as np
 
 from bbflow.landing.contact import read_contact
 from bbflow.records import Block
-from bbflow.store.pool import map_pool, read_block
+from bbflow.store.pool import map_pool, read_block, values_at
 from bbflow.view.layout import PlacedBlock
 from bbflow.view.lease import Lease
 
@@ -53,10 +53,10 @@ class BlockReader:
         """
         if block.file or self._nodes[node].host == socket.gethostname():
             return read_block(self._nodes[node].pool, block)
-        values = np.empty(block.count, block.dtype)
+        values = np.empty(block.reach, "u1")
         if values.size:
-            self._lease.get(node, step, block.offset, values.reshape(-1).view(np.uint8).data)
-        return values
+            self._lease.get(node, step, block.offset, values.data)
+        return values_at(values, 0, block).reshape(block.count)
 
     def pool(self, node: str) -> Array | None:
         """Give a node's whole pool as bytes; None if it is on another host."""

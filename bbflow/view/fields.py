@@ -57,7 +57,7 @@ def _place(placed: Sequence[tuple[Piece, BlockForm]]) -> FieldPlace:
     if first.shape and all(form.shape == first.shape and form.count[1:] == first.shape[1:] for _, form in rows):
         ends = [0, *(form.start[0] + form.count[0] for _, form in rows)]
         begins = [*(form.start[0] for _, form in rows), first.shape[0]]
-        if begins == ends and not any(form.spilled for _, form in rows):
+        if begins == ends and not any(form.spilled or form.stride > 1 for _, form in rows):
             return FieldPlace(first, tuple(piece for piece, _ in rows), is_stacked=True)
     return FieldPlace(first, tuple(piece for piece, _ in placed), is_stacked=False)
 

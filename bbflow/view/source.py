@@ -2,6 +2,8 @@
 
 import socket
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ import numpy as np
 
 from bbflow.errors import StreamError
 from bbflow.landing.contact import NodeAddress
-from bbflow.store.pool import read_block
+from bbflow.store.pool import read_block, values_at
 from bbflow.view.layout import Field, Piece, Region
 from bbflow.view.lease import Lease
 
@@ -109,11 +111,12 @@ class _Held:
 
 def _fetch(lease: Lease, piece: Piece, inside: Region) -> Array:
     """Get the rows of a block that a part lies in: they are in one piece."""
-    rows = np.empty((inside[0].stop - inside[0].start, *piece.count[1:]), piece.block.dtype)
-    row_bytes = rows[0].nbytes
-    offset = piece.block.offset + inside[0].start * row_bytes
-    lease.get(piece.node, piece.step, offset, rows.reshape(-1).view(np.uint8).data)
-    return rows[(slice(None), *inside[1:])]
+    count = inside[0].stop - inside[0].start, *piece.count[1:]
+    part = replace(piece.block, count=count, bytes=prod(count) * piece.block.dtype.itemsize)
+    before = inside[0].start * prod(count[1:]) * piece.block.stride * piece.block.dtype.itemsize
+    rows = np.empty(part.reach, "u1")
+    lease.get(piece.node, piece.step, piece.block.offset + before, rows.data)
+    return values_at(rows, 0, part).reshape(count)[(slice(None), *inside[1:])]
 
 
 def _within(region: Region, origin: tuple[int, ...]) -> Region:

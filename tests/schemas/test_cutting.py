@@ -66,3 +66,17 @@ def test_frames_that_follow_each_other_lie_alike():
     cuts = [Cut.of(old.layout, [(n, replace(frames[n], kind="GlobalArray", shape=(2,), start=(0,)))]) for n in range(3)]
     assert len({cut.layout.number for cut in cuts}) == 1
     assert [cut.step(old).blocks[0].offset for cut in cuts] == [4096, 4112, 4128]
+
+
+def test_extremes_stay_with_the_values_that_they_are_of():
+    table = BlockForm("atoms", "double", "GlobalArray", (2, 3), (0, 0), (2, 3), 0, 0, 0, 48)
+    extremes = np.array([1.5, 9.5], "<f8").tobytes()
+    old = Step(0, Layout.of((table,)), (4096).to_bytes(8, "little"), extremes=extremes)
+    whole = replace(table, name="table")
+    column = replace(table, name="x", shape=(2,), start=(0,), count=(2,), place=8, bytes=16, stride=3)
+    as_bytes = replace(table, name="raw", type="int8_t", count=(48,), shape=(48,), start=(0,))
+    cut = Cut.of(old.layout, [(0, whole), (0, column), (0, as_bytes)])
+    new = {block.name: block for block in cut.step(old).blocks}
+    assert (new["table"].min, new["table"].max) == (1.5, 9.5)
+    assert new["x"].min is new["x"].max is new["raw"].min is None
+    assert (new["x"].offset, new["x"].reach) == (4104, 32)

@@ -140,7 +140,7 @@ class Placement:
 
     def fits(self, shape: tuple[int, ...]) -> bool:
         """Whether the variable may have a shape: only what is reduced as a whole may have another length."""
-        return len(shape) == len(self.source) and all(map(self._may_change, self._changed(shape)))
+        return len(shape) == len(self.source) and all(map(self.may_change, self._changed(shape)))
 
     def of_shape(self, shape: tuple[int, ...]) -> "Placement":
         """Give the same space of a variable whose shape has changed to one that `fits`."""
@@ -156,7 +156,7 @@ class Placement:
         lengths = zip(self.source, shape, strict=True)
         return [axis for axis, (before, now) in enumerate(lengths) if before != now]
 
-    def _may_change(self, axis: int) -> bool:
+    def may_change(self, axis: int) -> bool:
         """Whether an axis may be of any length: all of it is reduced, and nothing else depends on it."""
         track = next(track for track in self.tracks if axis in track.axes)
         is_all = track.factor == REDUCED and not track.is_chosen and track.weights is None and len(track.axes) == 1

@@ -11,7 +11,7 @@ from bbflow.layouts import wide_dtype
 from bbflow.operators.family import Array
 from bbflow.operators.filter import Extremes
 from bbflow.operators.library import load
-from bbflow.store.pool import map_pool
+from bbflow.store.pool import map_file, map_pool, values_at
 from bbflow.transit.folding.inputs import Inputs
 from bbflow.transit.folding.packing import Roster, unpack
 from bbflow.transit.folding.plans import FoldPlan, LaneWork, PlannedShard, PlannedSteps
@@ -111,12 +111,11 @@ class MappedSteps:
             dtype = self.plan.singles[place].dtype
             return (np.full(points, self.steps.values[step][place], dtype) for step in wanted)
         at, form = place[1], self.plan.layout.forms[place[1]]
-        dtype, count = form.dtype, prod(form.count)
         if form.spilled:
             source = int(self.plan.layout.source_of[at])
             files = (self.steps.files[step][source] for step in wanted)
-            return (np.memmap(file, dtype, "r", form.place, count) for file in files)
-        return (np.frombuffer(self._pool, dtype, count, self._offsets[step][at]) for step in wanted)
+            return (values_at(map_file(file), form.place, form) for file in files)
+        return (values_at(self._pool, self._offsets[step][at], form) for step in wanted)
 
     def _extremes(self, shard: PlannedShard, name: str, step: int) -> Extremes:
         row = self._filtered.get(shard.places[name][1])

@@ -113,7 +113,7 @@ def _steady_form(plan: FoldPlan, shard: PlannedShard) -> "tuple[int, np.dtype[An
         return None
     ((name, (node, at)),) = shard.places.items()
     form = plan.layout.forms[at] if node == plan.node else None
-    if form is None or form.spilled or not form.bytes or form.dtype not in TYPES:
+    if form is None or form.spilled or not form.bytes or form.stride > 1 or form.dtype not in TYPES:
         return None
     return (at, form.dtype, form.count) if is_bare(plan.encodings[name], form.dtype) else None
 

@@ -93,6 +93,7 @@ def field_of(
     types = {name: decoded_dtype(attributes.encoding(name), blocks[name].dtype) for name in diagnostic.of.variables}
     dtype = types[like.name] if diagnostic.of.is_plain else diagnostic.of.dtype(types)
     placement = placements.get(diagnostic.key)
+    _check_rows(diagnostic.name, like, attributes, placement)
     if placement is not None:
         if not placement.fits(like.shape):
             dims = attributes.dimensions(like.name, placement.source)
@@ -103,6 +104,20 @@ def field_of(
     others = _other_units(diagnostic, attributes)
     own = _after_each(diagnostic, _attributes(diagnostic, attributes), others, clock)
     return ResultField(diagnostic.name, _folded(diagnostic, dtype), like.shape, dims, own, others, places)
+
+
+def _check_rows(name: str, like: Block | BlockForm, attributes: StreamAttributes, placement: Placement | None) -> None:
+    """See that rows which are other things in each step are only taken all together."""
+    rows = attributes.unordered(like.name)
+    if rows is None:
+        return
+    axes = [axis for axis, dim in enumerate(attributes.dimensions(like.name, like.shape)) if dim == rows]
+    if placement is None or not all(map(placement.may_change, axes)):
+        raise ConfigError(
+            f"operators of {name}: a row of {like.name} is another {rows} in each step, so each row's statistics mean "
+            f"nothing; what each step has of all of them does, as space: {{mean: [{rows}]}}, or sum, min or max, "
+            "without selections, masks and weights along it"
+        )
 
 
 def _map_of(diagnostic: Diagnostic, attributes: StreamAttributes) -> PointMap | None:
