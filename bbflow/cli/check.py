@@ -20,7 +20,7 @@ from bbflow_adios2.selection import problems, read_selections, unknown_parameter
 from bbflow.checks.finding import FINE, NOTE, WRONG, Finding
 from bbflow.checks.memory import check_memory, check_nodes, per_point
 from bbflow.checks.program import check_program
-from bbflow.cli.fold import add_continue, configured
+from bbflow.cli.analysing import add_continue, configured
 from bbflow.config import Config
 from bbflow.errors import BbflowError, CapacityError, ConfigError
 from bbflow.landing.certificate import certificate_of

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
+from bbflow.cli.analysing import command_of, configured
 from bbflow.cli.check import tell_before
-from bbflow.cli.fold import command_of, configured
 from bbflow.cli.selecting import noted_opens, simulation_environment, with_selected
 from bbflow.config import Config, written_time
 from bbflow.course import INCOMPLETE, Course, KeepsRun, Part

@@ -9,17 +9,14 @@ import gc
 import sys
 from collections.abc import Collection
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from bbflow.cli.analysing import add_continue, add_take_over, configured
 from bbflow.errors import BbflowError
 from bbflow.leftovers import name_semaphores
 from bbflow.one_thread import with_one_thread
 from bbflow.prepared import TOLD
-
-if TYPE_CHECKING:  # 'bbflow run' shares the options below, and starts this process before it imports anything large
-    from bbflow.config import Config
 
 SWITCH_S = 0.0005
 """So long Dask's loop waits while the driver plans: a tenth of the default, and a task needs it several times."""
@@ -48,39 +45,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="go on without this BB node, which is gone for good; results say which points lack which steps",
     )
     parser.add_argument("--output-held", action="store_true", help="who starts this holds the output for it")
-
-
-def add_take_over(parser: argparse.ArgumentParser) -> None:
-    """Declare the option of an analysis that takes a stream from another one."""
-    parser.add_argument(
-        "--take-over", action="store_true", help="also if the stream belongs to an analysis with another output"
-    )
-
-
-def add_continue(parser: argparse.ArgumentParser) -> None:
-    """Declare the option of a run that goes on from another one's state."""
-    parser.add_argument(
-        "--continue",
-        dest="continued",
-        type=Path,
-        metavar="STATE",
-        help="go on from an earlier run: its output, or its state.bbflow",
-    )
-
-
-def configured(options: argparse.Namespace) -> "Config":
-    """Read the configuration, with what the options change."""
-    from bbflow.config import load_config
-
-    config = load_config(options.config)
-    return config if options.continued is None else replace(config, continued=options.continued)
-
-
-def command_of(options: argparse.Namespace, contact: str) -> list[str]:
-    """Give the command of a run's analysis."""
-    words = [sys.executable, "-m", "bbflow", "fold", str(options.config), "--contact", contact, "--output-held"]
-    words += ["--scheduler", options.scheduler] if options.scheduler else []
-    return [*words, "--continue", str(options.continued)] if options.continued is not None else words
 
 
 def run(options: argparse.Namespace) -> int:

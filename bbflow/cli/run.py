@@ -13,7 +13,7 @@ import signal
 from collections.abc import Sequence
 from pathlib import Path
 
-from bbflow.cli.fold import add_continue, add_take_over, command_of
+from bbflow.cli.analysing import add_continue, add_take_over, command_of
 from bbflow.errors import ConfigError
 from bbflow.leftovers import VARIABLE, run_name
 from bbflow.one_thread import with_one_thread
