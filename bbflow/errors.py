@@ -31,6 +31,10 @@ class MissingSourceError(SourceError):
     """A file to be staged isn't there."""
 
 
+class DirectorySourceError(SourceError):
+    """A directory is where a file was to be staged."""
+
+
 class ChangedSourceError(SourceError):
     """A file isn't any more what it was when it was looked at."""
 

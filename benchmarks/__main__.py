@@ -21,6 +21,7 @@ from benchmarks import (
     scale_rate,
     scale_runs,
     scale_steps,
+    snakemake_checks,
     staging,
     testbed,
 )
@@ -49,6 +50,7 @@ FIGURES = {
     "cloud_metadata": metadata,
     "cloud_montage": mosaic,
     "cloud_renting": renting,
+    "snakemake_checks": snakemake_checks,
     "staging": staging,
     "testbed": testbed,
 }

@@ -4,7 +4,7 @@ import errno
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from bbflow.errors import MissingSourceError, SourceError
@@ -34,6 +34,8 @@ class Facts:
     """Such as ``md5:…``; None if it tells none."""
     ranges: bool = True
     """Whether parts can be read by themselves; else it is one stream from the beginning."""
+    changed_s: float = field(default=0.0, compare=False)
+    """When it was last changed, in seconds since the epoch; 0 if nobody tells. `version` says what is new."""
 
     @property
     def resumable(self) -> bool:

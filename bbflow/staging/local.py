@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bbflow.atomic import replacing
-from bbflow.errors import SourceError
+from bbflow.errors import DirectorySourceError, SourceError
 from bbflow.staging.facts import Facts, Listed, Reader, forbidden, impossible, missing
 from bbflow.staging.ranges import split_range
 
@@ -167,10 +167,10 @@ class _Ranges:
 
 def _facts(url: str, found: os.stat_result) -> Facts:
     if stat.S_ISDIR(found.st_mode):
-        raise SourceError(f"{url} is a directory: name the files in it")
+        raise DirectorySourceError(f"{url} is a directory: name the files in it")
     if not stat.S_ISREG(found.st_mode):
         raise SourceError(f"{url} is no regular file: it has no size, so no room can be kept for it")
-    return Facts(found.st_size, _version(found))
+    return Facts(found.st_size, _version(found), changed_s=found.st_mtime)
 
 
 def _version(found: os.stat_result) -> str:

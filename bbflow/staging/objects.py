@@ -335,7 +335,8 @@ def upload_parts(size_bytes: int) -> tuple[int, int]:
 
 
 def _facts(url: str, meta: Mapping[str, Any]) -> Facts:
-    return Facts(int(meta["size"]), _version(meta), _md5(url, meta["e_tag"]))
+    changed_s = meta["last_modified"].timestamp()
+    return Facts(int(meta["size"]), _version(meta), _md5(url, meta["e_tag"]), changed_s=changed_s)
 
 
 def _version(meta: Mapping[str, Any]) -> str:

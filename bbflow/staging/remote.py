@@ -11,7 +11,7 @@ import fsspec
 from fsspec.asyn import sync
 from fsspec.core import split_protocol
 
-from bbflow.errors import ConfigError, MissingToolError, SourceError
+from bbflow.errors import ConfigError, DirectorySourceError, MissingToolError, SourceError
 from bbflow.staging.facts import Facts, Listed, Reader, forbidden, impossible, missing
 from bbflow.staging.urls import HTTP, below, is_name
 from bbflow.staging.web import WebFacts, children
@@ -40,10 +40,10 @@ class RemoteFiles:
             system.invalidate_cache()
             info = sync(system.loop, self._web.ask, system, path) if url.startswith(HTTP) else system.info(path)
         if info.get("type") == "directory":
-            raise SourceError(f"{url} is a directory: name the files in it")
+            raise DirectorySourceError(f"{url} is a directory: name the files in it")
         if info.get("size") is None:
             raise SourceError(f"{url}: the source doesn't tell its size, so no room can be kept for it")
-        return Facts(int(info["size"]), _version(info), ranges=info.get("ranges", True))
+        return Facts(int(info["size"]), _version(info), ranges=info.get("ranges", True), changed_s=_changed_s(info))
 
     @contextmanager
     def open(self, url: str, facts: Facts) -> Iterator[Reader]:
@@ -225,9 +225,13 @@ def _usable(url: str, names: list[str], directories: list[str]) -> tuple[list[Li
 
 
 def _listed(url: str, name: str, info: Mapping[str, Any]) -> Listed:
-    changed = info.get("mtime") or info.get("LastModified") or info.get("created") or 0.0
-    changed_s = float(changed.timestamp()) if isinstance(changed, datetime) else float(changed)
-    return Listed(url, name, info.get("size"), _version(info), changed_s)
+    return Listed(url, name, info.get("size"), _version(info), _changed_s(info))
+
+
+def _changed_s(info: Mapping[str, Any]) -> float:
+    """Return when a file was last changed, in seconds since the epoch; 0 if its store doesn't tell."""
+    changed = next((info[key] for key in ("mtime", "LastModified", "changed", "created") if info.get(key)), 0.0)
+    return float(changed.timestamp()) if isinstance(changed, datetime) else float(changed)
 
 
 def _version(info: Mapping[str, Any]) -> str | None:

@@ -222,6 +222,11 @@ class Stager:
         """Give where a file lies on the BB, or would lie."""
         return self._shelf.path(url)
 
+    def version(self, url: str) -> str | None:
+        """Return which version of its source a file on the BB is a copy of; None if there is no copy."""
+        note = self._shelf.note(url)
+        return None if note is None else note.version
+
     def is_admitted(self, key: str) -> bool:
         """Whether a task that isn't final has its files on the BB, or coming; else it waits for room."""
         with self._lock:

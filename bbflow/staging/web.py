@@ -1,6 +1,8 @@
 """HTTP through the session that fsspec's file system has: what a file is like, and which files a page lists."""
 
 import re
+from contextlib import suppress
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from bbflow.staging.pages import listed_names
@@ -91,7 +93,10 @@ def _asking(system: Any, **headers: str) -> dict[str, Any]:
 def _told(reply: Any) -> dict[str, Any]:
     length = None if "Content-Encoding" in reply.headers else reply.headers.get("Content-Length")
     size = None if length is None else int(length)
-    return {"type": "file", "size": size, "ETag": reply.headers.get("ETag"), "ranges": False}
+    told = {"type": "file", "size": size, "ETag": reply.headers.get("ETag"), "ranges": False}
+    with suppress(ValueError):
+        told["changed"] = parsedate_to_datetime(reply.headers.get("Last-Modified", ""))
+    return told
 
 
 def _text(page: bytes, charset: str | None) -> str:

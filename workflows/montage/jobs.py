@@ -53,8 +53,11 @@ def _difference(options: argparse.Namespace) -> None:
 
 
 def _table(options: argparse.Namespace) -> None:
-    """Tabulate the projected images."""
-    steps.overlaps(options.inputs, options.inputs, options.outputs)
+    """Tabulate the projected images; a second output has the numbers of each two that overlap."""
+    names = [Path(path).name for path in options.inputs]
+    pairs = steps.overlaps(names, options.inputs, options.outputs)
+    if len(options.outputs) > 1:
+        Path(options.outputs[1]).write_text(json.dumps(pairs))
 
 
 def _model(options: argparse.Namespace) -> None:
@@ -76,7 +79,8 @@ def _correct(options: argparse.Namespace) -> None:
 
 def _add(options: argparse.Namespace) -> None:
     """Co-add images: all images, all area images, the header template."""
-    steps.add(options.inputs[: len(options.inputs) // 2], options.inputs, options.outputs)
+    names = [Path(path).name for path in options.inputs[: len(options.inputs) // 2]]
+    steps.add(names, options.inputs, options.outputs)
 
 
 def _picture(options: argparse.Namespace) -> None:

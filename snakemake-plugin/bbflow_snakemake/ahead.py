@@ -1,0 +1,128 @@
+"""Fetches the inputs of coming jobs while others compute: a stager, and links to what it has staged."""
+
+import atexit
+import os
+import shutil
+from collections.abc import Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from pathlib import Path
+
+from bbflow.events import EventLog
+from bbflow.staging import File, Locations, Stager
+from bbflow_snakemake.settings import Plan
+
+
+class Ahead:
+    """The inputs of jobs that are ready, fetched in their order.
+
+    Parameters
+    ----------
+    plan
+        The settings.
+    directory
+        On the burst buffer, for this process alone. What a killed run left there is used.
+    slots
+        Jobs that can run at once.
+    keep
+        Whether copies stay when the process ends.
+
+    Raises
+    ------
+    ConfigError
+        If another process stages into the directory.
+    """
+
+    def __init__(self, plan: Plan, directory: Path, slots: int, keep: bool) -> None:
+        if plan.events is not None:
+            plan.events.mkdir(parents=True, exist_ok=True)
+        self._events = None if plan.events is None else EventLog(plan.events)
+        self._directory, self._keep = directory, keep
+        self._stager = Stager(
+            directory,
+            plan.capacity_bytes,
+            slots,
+            policy=plan.policy,
+            phases=plan.phases,
+            fetchers=plan.fetchers,
+            lookahead=plan.lookahead,
+            oversize=plan.oversize,
+            options=plan.sources,
+            events=self._events,
+        )
+        self._coming: dict[str, Future[Locations]] = {}
+        self._futures: dict[str, Future[Locations]] = {}
+        self._submitted = 0
+        atexit.register(self.close)
+
+    def announce(self, urls: Sequence[str]) -> str:
+        """Have the inputs of the next job fetched, all together; return the job's key."""
+        self._submitted += 1
+        key = f"job {self._submitted}"
+        future = self._stager.submit(key, [File(url) for url in dict.fromkeys(urls)])
+        self._futures[key] = future
+        self._coming.update(dict.fromkeys(urls, future))
+        return key
+
+    def is_coming(self, key: str) -> bool:
+        """Whether a job's inputs have room: they are there, or on their way."""
+        return self._stager.is_admitted(key)
+
+    def is_settled(self, key: str) -> bool:
+        """Whether a job's inputs are there, or can't be had."""
+        return self._futures[key].done()
+
+    def knows(self, url: str) -> bool:
+        """Whether a file was announced."""
+        return url in self._coming
+
+    def final(self, key: str) -> None:
+        """Say that a job will not run again: its inputs may go."""
+        future = self._futures.pop(key, None)
+        for url in [url for url, coming in self._coming.items() if coming is future]:
+            del self._coming[url]
+        self._stager.final(key)
+
+    def copy_of(self, url: str, version: str | None) -> Path | None:
+        """Wait for a file that was announced, and return its copy; None if it wasn't, or isn't its source's any more.
+
+        Parameters
+        ----------
+        url
+            Which file.
+        version
+            As its source tells it now.
+
+        Raises
+        ------
+        SourceError, CapacityError
+            If it can't be had, or has no room.
+        """
+        if url not in self._coming:
+            return None
+        path = self._coming[url].result()[url]
+        return path if isinstance(path, Path) and self._stager.version(url) == (version or "") else None
+
+    def has(self, link: Path) -> bool:
+        """Whether a path is a link to a copy of ours: it goes with it."""
+        with suppress(OSError):
+            return os.readlink(link).startswith(f"{self._directory.absolute()}{os.sep}")
+        return False
+
+    def close(self) -> None:
+        """End all transfers, and remove the copies unless they are kept."""
+        atexit.unregister(self.close)
+        self._stager.close()
+        if self._events is not None:
+            self._events.close()
+        if not self._keep:
+            shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def link(path: Path, copy: Path, changed_s: float) -> None:
+    """Let a copy be found at a path, by a link as old as its source: Snakemake compares them."""
+    temporary = path.with_name(f".{path.name}.link")
+    temporary.unlink(missing_ok=True)
+    temporary.symlink_to(copy)
+    os.utime(temporary, (changed_s, changed_s), follow_symlinks=False)
+    os.replace(temporary, path)

@@ -1,0 +1,249 @@
+"""Snakemake's own tests of storage plugins, for each kind of storage; and what its tests don't ask."""
+
+import asyncio
+import logging
+import os
+
+import pytest
+from snakemake.io import IOCache
+from snakemake_interface_common.exceptions import WorkflowError
+from snakemake_interface_storage_plugins.tests import TestStorageBase
+from snakemake_storage_plugin_bbflow import StorageProvider, StorageProviderSettings
+
+from testsupport.files_servers import Servers
+from testsupport.object_server import object_server, put_object
+
+logger = logging.getLogger(__name__)
+
+
+@pytest.fixture(scope="module")
+def endpoint(tmp_path_factory):
+    with object_server(tmp_path_factory.mktemp("moto") / "log") as url:
+        yield url
+
+
+@pytest.fixture
+def keys(monkeypatch, endpoint):
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "me")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+
+
+class Kind(TestStorageBase):
+    files_only = False
+    touch = True
+
+    def get_storage_provider_cls(self):
+        return StorageProvider
+
+    def get_storage_provider_settings(self):
+        return StorageProviderSettings()
+
+
+class TestPaths(Kind):
+    __test__ = True
+
+    def get_query(self, tmp_path):
+        return str(tmp_path / "pfs/deep/a file#1?")
+
+    def get_query_not_existing(self, tmp_path):
+        return str(tmp_path / "none")
+
+
+class TestFileUrls(Kind):
+    __test__ = True
+
+    def get_query(self, tmp_path):
+        return f"file://{tmp_path}/pfs/file"
+
+    def get_query_not_existing(self, tmp_path):
+        return f"file://{tmp_path}/none/file"
+
+
+@pytest.mark.usefixtures("keys")
+class TestObjects(Kind):
+    __test__ = True
+
+    def get_query(self, tmp_path):
+        return f"s3://bucket/{tmp_path.name}/deep/file"
+
+    def get_query_not_existing(self, tmp_path):
+        return f"s3://bucket/{tmp_path.name}/none"
+
+
+class TestBurstBufferFiles(Kind):
+    __test__ = True
+
+    @pytest.fixture(autouse=True)
+    def _running(self, short_path):
+        with Servers(short_path) as servers:
+            servers.start(storage=False)
+            self.contact = servers.contact
+            yield
+
+    def get_storage_provider_settings(self):
+        return StorageProviderSettings(contact=str(self.contact))
+
+    def get_query(self, tmp_path):
+        return "bb://deep/file"
+
+    def get_query_not_existing(self, tmp_path):
+        return "bb://none"
+
+
+@pytest.fixture
+def provider(tmp_path):
+    return new_provider(tmp_path)
+
+
+def new_provider(tmp_path, **settings):
+    return StorageProvider(
+        local_prefix=tmp_path / "bb", logger=logger, settings=StorageProviderSettings(**settings), keep_local=False
+    )
+
+
+def test_a_retrieved_file_is_as_old_as_its_source(tmp_path, provider):
+    source = tmp_path / "source"
+    source.write_text("content")
+    os.utime(source, (1000, 1000))
+    found = provider.object(str(source))
+    asyncio.run(found.managed_retrieve())
+    assert found.local_path().read_text() == "content"
+    assert found.local_path().stat().st_mtime == found.mtime() == 1000
+
+
+def test_a_stored_directory_takes_the_place_of_what_was_there(tmp_path, provider):
+    target = tmp_path / "pfs" / "made"
+    (target / "old").mkdir(parents=True)
+    (target / "old" / "file").write_text("of an earlier run")
+    found = provider.object(str(target))
+    (found.local_path() / "deep").mkdir(parents=True)
+    (found.local_path() / "deep" / "file").write_text("new")
+    asyncio.run(found.managed_store())
+    assert [path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file()] == ["deep/file"]
+
+
+@pytest.mark.usefixtures("keys")
+def test_a_directory_of_objects_comes_whole(tmp_path, endpoint, provider):
+    for name in ("a", "deep/b"):
+        put_object(endpoint, f"tree/{name}", name.encode())
+    found = provider.object("s3://bucket/tree")
+    assert found.exists()
+    asyncio.run(found.managed_retrieve())
+    assert (found.local_path() / "deep" / "b").read_text() == "deep/b"
+
+
+@pytest.mark.usefixtures("keys")
+def test_objects_have_the_checksums_that_their_store_has(endpoint, provider):
+    put_object(endpoint, "summed", b"content")
+    assert provider.object("s3://bucket/summed").checksum() == "md5:9a0364b9e99bb480dd25e1f0284c8555"
+
+
+@pytest.mark.usefixtures("keys")
+def test_a_thousand_questions_are_a_few_listings(tmp_path, endpoint, provider, monkeypatch):
+    for number in range(40):
+        put_object(endpoint, f"many/{number:04}", b"x" * number)
+    put_object(endpoint, "many/deep/file", b"")
+    asked = []
+    facts = provider.sources.facts
+    monkeypatch.setattr(provider.sources, "facts", lambda url: asked.append(url) or facts(url))
+    cache = IOCache(max_wait_time=10)
+    for number in range(1000):
+        found = provider.object(f"s3://bucket/many/{number:04}")
+        asyncio.run(found.inventory(cache))
+        key = found.cache_key()
+        assert cache.exists_in_storage[key] == (number < 40)
+        assert found.get_inventory_parent() in cache.exists_in_storage.has_inventory
+        if number < 40:
+            assert cache.size[key] == number
+            assert cache.mtime[key].storage() == pytest.approx(found.mtime(), abs=1)
+    assert len(asked) == 40  # those of the comparison
+    assert cache.exists_in_storage[provider.object("s3://bucket/many/deep").cache_key()]
+
+
+def test_sizes_of_many_files_are_listed_and_those_of_changed_ones_are_asked_for(tmp_path, provider, monkeypatch):
+    pfs = tmp_path / "pfs"
+    pfs.mkdir()
+    for number in range(100):
+        (pfs / str(number)).write_bytes(b"x" * number)
+    asked = []
+    facts = provider.sources.facts
+    monkeypatch.setattr(provider.sources, "facts", lambda url: asked.append(url) or facts(url))
+    objects = [provider.object(str(pfs / str(number))) for number in range(100)]
+    assert [found.size() for found in objects for _ in range(2)] == [n for n in range(100) for _ in range(2)]
+    assert len(asked) == 9
+    objects[50].local_path().parent.mkdir(parents=True)
+    objects[50].local_path().write_text("new")
+    objects[50].store_object()
+    assert objects[50].size() == 3
+
+
+def test_what_is_not_there_is_asked_for_each_time(tmp_path, provider):
+    found = [provider.object(str(tmp_path / "pfs" / str(number))) for number in range(20)]
+    (tmp_path / "pfs").mkdir()
+    assert not any(each.exists() for each in found)
+    (tmp_path / "pfs" / "7").touch()
+    assert [each.exists() for each in found] == [number == 7 for number in range(20)]
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("", "names no file"),
+        ("s3://", "names no file"),
+        ("s3://bucket", "a bucket, not an object"),
+        ("s3://bucket/a/../b", "no '.' or '..'"),
+    ],
+)
+def test_what_names_no_file_is_refused(query, said):
+    found = StorageProvider.is_valid_query(query)
+    assert not found
+    assert said in found.reason
+
+
+@pytest.mark.parametrize("query", ["/pfs/{sample}.fq", "data/{sample}/{n}.txt", "s3://bucket/{sample}", "bb://a"])
+def test_queries_may_have_wildcards(query):
+    assert StorageProvider.is_valid_query(query)
+
+
+def test_local_paths_differ_where_queries_do(tmp_path, provider, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    queries = ["a/b", "/a/b", "s3://a/b", "bb://a/b", "https://a/b", "/s3/a/b", "../b"]
+    assert len({provider.object(query).local_path() for query in queries}) == len(queries)
+    assert provider.object("a/../b").local_path() == provider.object(f"{tmp_path}/b").local_path()
+
+
+def test_matches_of_wildcards_are_files_and_directories_of_paths(tmp_path, provider):
+    (tmp_path / "pfs" / "a").mkdir(parents=True)
+    (tmp_path / "pfs" / "a" / "1.txt").touch()
+    found = provider.object(str(tmp_path / "pfs" / "{name}" / "{n}.txt")).list_candidate_matches()
+    assert set(found) == {str(tmp_path / "pfs" / "a"), str(tmp_path / "pfs" / "a" / "1.txt")}
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"capacity": "much"}, r"--storage-bbflow-capacity: 'much' is not a size"),
+        ({"policy": "ful-delay"}, "full-delay"),
+        ({"policy": "full-delay"}, "needs --storage-bbflow-phases"),
+        ({"fetchers": 0}, "--storage-bbflow-fetchers is 0: it must be 1 or more"),
+        ({"lookahead": -1}, "--storage-bbflow-lookahead is -1"),
+        ({"oversize": "none"}, "--storage-bbflow-oversize 'none'"),
+        ({"options": "/nowhere.yml"}, "can't read /nowhere.yml"),
+    ],
+)
+def test_wrong_settings_are_one_line(tmp_path, settings, said):
+    with pytest.raises(WorkflowError, match=said) as raised:
+        new_provider(tmp_path, **settings)
+    assert "\n" not in str(raised.value).strip()
+
+
+def test_options_of_stores_come_from_a_file(tmp_path):
+    options = tmp_path / "options.yml"
+    options.write_text("s3: {endpoint: http://127.0.0.1:1}")
+    with pytest.raises(WorkflowError, match="endpoint_url"):
+        new_provider(tmp_path, options=str(options))
+    options.write_text("[s3]")
+    with pytest.raises(WorkflowError, match="a mapping of options for each protocol"):
+        new_provider(tmp_path, options=str(options))
