@@ -107,7 +107,7 @@ def import_graph(found):
 
 def longest_chain(found):
     """Return the modules of the longest chain of imports, in which none stands twice."""
-    graph, chains = import_graph(found), {}
+    graph, chains = import_graph(found) | {"bbflow": set()}, {}  # what it names comes late, with the first use
 
     def chain(module, above):
         if module not in chains:
