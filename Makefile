@@ -11,16 +11,21 @@ SOURCES := setup.cfg setup.py pyproject.toml CMakeLists.txt \
 	$(wildcard adios2-engine/CMakeLists.txt adios2-engine/src/* adios2-engine/src/*/* adios2-engine/preload/* \
 	bbflow/operators/native/* bbflow/mount/native/*)
 
-.PHONY: demo test docs fuzz fuzz-runs chaos lint bench cloud conformance test-mpi test-versions models-suite chaos-mount parsl-suite pegasus-suite spark-suite slurm-suite test-install clean check-tools structure
+.PHONY: demo test test-slow docs fuzz fuzz-runs chaos lint bench cloud conformance test-mpi test-versions models-suite chaos-mount parsl-suite pegasus-suite spark-suite slurm-suite test-install clean check-tools structure
 .DELETE_ON_ERROR:
 
 # The demo needs neither the clients of other tools nor the mount; an environment that has all will do.
 demo: $(if $(wildcard $(VENV)/.installed),$(VENV)/.installed,$(VENV)/.demo)
 	$(BIN)/bbflow demo --output $(OUT) --build $(BUILD) --overwrite
 
-# In as many processes as there are CPUs; what a file's tests share, or what a machine has once, stays in one of them.
+# Tests wait for processes half of their time: twice as many run as there are CPUs. What a file's tests share, or what a
+# machine has once, stays in one of them.
+PYTEST = $(BIN)/python -m pytest --numprocesses $$((2 * $$(nproc))) --maxprocesses 8 --dist loadgroup
 test: $(VENV)/.test
-	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadgroup
+	$(PYTEST) -m 'not slow'
+
+test-slow: $(VENV)/.test
+	$(PYTEST) -m slow
 
 # The site, with the tutorial run as it stands; a link that leads nowhere is an error.
 docs: $(VENV)/.docs
