@@ -378,10 +378,7 @@ class Pipeline:
             self._fold.publish(timeline.closing(None))
             if timeline.begun:
                 assert self._clock is not None
-                if (
-                    not self._adapting.maps
-                ):  # a state has points in the order of its run, which another one may not have
-                    self._fold.save(self._attributes, self._clock)
+                self._fold.save(self._attributes, self._clock)
             counted: dict[str, Any] = {"bbflow_late_steps": timeline.late, "bbflow_missing_steps": timeline.missing}
             if folding.losses:
                 counted["bbflow_lost"] = folding.losses.described

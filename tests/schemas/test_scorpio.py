@@ -16,6 +16,7 @@ from bbflow.layouts import BlockForm, Layout
 from bbflow.records import Step
 from bbflow.schemas.scorpio import Scorpio
 from bbflow.schemas.testing import SchemaTests
+from bbflow.transit.chain.merging import merge_states
 from bbflow.transit.output.decoding import open_results
 from bbflow.view.consumers import FOLD, Consumers
 from bbflow.view.numbering import Numbering
@@ -31,6 +32,7 @@ from adios2.bindings import Mode
 folder, rank, ranks = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 told = np.load(f"{folder}/fields.npz")
 io = adios2.Adios(f"{folder}/engine.xml").declare_io("h0")
+begin = int(told["begin"]) if "begin" in told else 0
 maps = {"512": told["places"], "513": told["columns"]}
 mine = {name: np.ascontiguousarray(places[rank::ranks]) for name, places in maps.items()}
 mine["513"] = mine["513"] if rank else np.zeros(2, "i8")  # the first task has no columns: two holes stand for them
@@ -96,8 +98,8 @@ for file, count in enumerate(told["frames"].tolist()):
     track("frame_id", "area", np.array([-1], "i4"), 0)
     track("decomp_id", "area", np.array([-513], "i4"), ranks - 1)
     for frame in range(count):
-        raw("time", [frame], [1], [float(first + frame)])
-        raw("time_bnds", [frame, 0], [1, 2], [float(first + frame), first + frame + 1.0])
+        raw("time", [frame], [1], [float(begin + first + frame)])
+        raw("time_bnds", [frame, 0], [1, 2], [float(begin + first + frame), begin + first + frame + 1.0])
         engine.put(fields["T"], values("T", "512", first + frame), Mode.Sync)
         engine.put(fields["P"], values("P", "513", first + frame), Mode.Sync)
     for name, decomp in (("T", 512), ("P", -513)):
@@ -190,6 +192,47 @@ def test_statistics_are_those_of_the_fields_that_the_map_puts_together(tmp_path,
         outcome = analysis.wait(300)
     assert (outcome.complete, outcome.steps) == (True, DAYS)
     assert_is_right(tmp_path, fields)
+
+
+def some(fields, days, frames, **changes):
+    """What the program puts on some of the days, with so many frames in each step."""
+    own = {name: fields[name][days] for name in ("T", "P")}
+    return fields | own | {"begin": np.array(days.start), "frames": np.array(frames)} | changes
+
+
+def run(folder, fields, **changes):
+    with (
+        start_nodes(1, "16MiB") as buffer,
+        buffer.analyse(config_of(folder, raw="none", **changes)) as analysis,
+        written(folder, fields, buffer.contact),
+    ):
+        return analysis.wait(300)
+
+
+def test_a_chain_of_jobs_goes_on_where_the_decompositions_are_the_same(tmp_path, fields):
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder, days, frames in ((first, slice(0, 5), [3, 2]), (second, slice(5, DAYS), [1, 6])):
+        folder.mkdir()
+        before = {"continue": str(first / "out")} if folder is second else {}
+        assert run(folder, some(fields, days, frames), **before).complete
+    whole = expected(fields)
+    with open_results(second / "out" / "results.zarr") as results:
+        np.testing.assert_array_equal(results.T_run_max[0], whole.T.max("time"))
+        np.testing.assert_allclose(results.P_run_mean[0], whole.P.mean("time"), rtol=1e-12)
+        np.testing.assert_allclose(results.T_month_mean[0], whole.resample(time="MS").mean().T[0], rtol=1e-6)
+        np.testing.assert_array_equal(results.steps_run, [DAYS])
+    with pytest.raises(ConfigError, match="states of such fields can't be merged"):
+        merge_states([first / "out", second / "out"], tmp_path / "merged")
+
+
+def test_a_chain_of_jobs_with_other_decompositions_is_refused(tmp_path, fields):
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    run(first, some(fields, slice(0, 5), [5]))
+    turned = some(fields, slice(5, DAYS), [7], places=fields["places"][::-1])
+    with pytest.raises(ConfigError, match="T: order of the points"):
+        run(second, turned, **{"continue": str(first / "out")})
 
 
 class KilledError(Exception):

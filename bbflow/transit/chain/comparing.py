@@ -97,6 +97,9 @@ def check_field(saved: SavedState, key: str, field: ResultField, where: str) -> 
     for what, left, right in (("shape", own.shape, field.shape), ("type", own.dtype, field.dtype)):
         if left != right:
             raise _differs(saved, key, what, left, right, where)
+    left, right = ("" if item.map is None else f"{item.map.name} ({item.map.digest})" for item in (own, field))
+    if left.rpartition(" ")[2] != right.rpartition(" ")[2]:
+        raise _differs(saved, key, "order of the points (decomposition)", left, right, where)
 
 
 REMEDY = "states go together only if these are equal"

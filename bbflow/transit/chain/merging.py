@@ -69,6 +69,12 @@ def merge_states(paths: Sequence[Path], output: Path) -> Merged:
     for state in states[1:]:
         check_states(states[0], state)
     _check_order(states, diagnostics)
+    for key, item in states[0].fields.items():
+        if item.field.map is not None:
+            raise ConfigError(
+                f"{key}: its points lie by the decomposition {item.field.map.name}, which no state has: states of such "
+                "fields can't be merged; let one run go on from the other (--continue)"
+            )
     store = output / "results.zarr"
     if store.exists():
         raise ConfigError(f"{store} is there from an earlier run: give another output")

@@ -18,6 +18,7 @@ import numpy as np
 from bbflow.errors import ConfigError, DamagedError
 from bbflow.operators.family import Array
 from bbflow.operators.windows.calendars import Clock
+from bbflow.point_maps import PointMap
 from bbflow.transit.folding.inherited import Before, Inherited
 from bbflow.transit.folding.slots import Keys, StateSlot
 from bbflow.transit.output.claiming import STATE_FILE
@@ -181,13 +182,17 @@ class SavedState:
 def _field_to_wire(item: SavedField) -> list[Any]:
     field = item.field
     told = [field.name, field.dtype, field.shape, field.dims, dict(field.attributes), dict(field.other_units)]
+    if field.map is not None:
+        told.append([field.map.name, field.map.shape, field.map.points, field.map.digest])
     return [dict(item.meaning), told, item.dtype, [[*slot, offset] for slot, offset in item.offsets.items()]]
 
 
 def _field_from_wire(message: list[Any]) -> SavedField:
-    meaning, (name, dtype, shape, dims, attributes, units), values, places = message
+    meaning, (name, dtype, shape, dims, attributes, units, *maps), values, places = message
     offsets = {StateSlot(level, window, tuple(key)): offset for level, window, key, offset in places}
-    field = ResultField(name, dtype, tuple(shape), tuple(dims), attributes, units)
+    # Where its points lie is in the file of no run that is over: its digest tells whether another one has them so.
+    own = next((PointMap(of, tuple(grid), points, digest, "") for of, grid, points, digest in maps), None)
+    field = ResultField(name, dtype, tuple(shape), tuple(dims), attributes, units, own)
     return SavedField(meaning, field, values, offsets)
 
 
