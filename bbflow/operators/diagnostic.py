@@ -87,7 +87,8 @@ class Diagnostic:
     def variables(self) -> tuple[str, ...]:
         """All variables of the stream that it needs."""
         expressions = (self.of, *self.others.values())
-        return tuple(dict.fromkeys(name for item in expressions for name in item.variables))
+        columns = self.space.of_each_step if self.space else ()
+        return tuple(dict.fromkeys([*(name for item in expressions for name in item.variables), *columns]))
 
     @property
     def needs_order(self) -> bool:

@@ -134,7 +134,9 @@ def _place(diagnostic: Diagnostic, arrays: StreamArrays, attributes: StreamAttri
     bounds = [str(attributes.of(name).get("bounds", "")) for name in located]
     wanted = [*(name for own in located for name in (own, f"{own}_bnds", f"{own}_bounds")), *bounds]
     coordinates = {name: _meant(name, arrays, attributes) for name in wanted if name in arrays}
-    described: dict[str, dict[str, Any]] = {name: attributes.of(name) for name in coordinates}
+    described: dict[str, dict[str, Any]] = {
+        name: attributes.of(name) for name in (*coordinates, *dims, *diagnostic.space.of_columns)
+    }
     variables = partial(_meant, arrays=arrays, attributes=attributes)
     return diagnostic.space.resolve(dims, like.shape, coordinates, variables, described)
 
@@ -173,7 +175,8 @@ def write_field_coordinates(name: str, placement: Placement, attributes: StreamA
         if not results.has(written):
             sizes = zip(placement.coordinate_dims[own], placement.coordinates[own].shape, strict=True)
             dims = tuple(placed_dimension(name, dim, size, placement, attributes) for dim, size in sizes)
-            described = {key: value for key, value in attributes.of(own).items() if key not in ("bounds", *PACKING)}
+            known = placement.coordinate_attributes.get(own, attributes.of(own))
+            described = {key: value for key, value in known.items() if key not in ("bounds", *PACKING)}
             if own in bounds:
                 described["bounds"] = coordinate_name(name, bounds[own])
             results.add_coordinate(written, placement.coordinates[own], dims, described)

@@ -28,9 +28,9 @@ for name, value in told["attributes"].items():
 
 def part(shape, step=0):
     # One axis of several is divided; a single one is the first rank's. With each move ranks change places and shares.
-    axis = told["axis"]
     if len(shape) == 1:
         return ([0], list(shape)) if rank == 0 else None
+    axis = told["axis"] % len(shape)
     moved = sum(move <= step for move in told["moves"]) % 2
     at = ranks - 1 - rank if moved else rank
     first, end = (min(shape[axis] * n // ranks + moved * (n > 0), shape[axis]) for n in (at, at + 1))
@@ -70,7 +70,7 @@ def store(folder, fields, times, attributes, *, steady=(), axis=0, moves=()):
     """Put fields where the writers find them.
 
     Fields are of shape (steps, …), those of `steady` without steps: they are in the first step only. Axis is the
-    one that ranks divide; at some steps their blocks may move.
+    one that ranks divide, counted from the last if it is negative; at some steps their blocks may move.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for name, values in fields.items():

@@ -1,4 +1,5 @@
 #include "Histogram.h"
+#include "Levels.h"
 #include "Merge.h"
 #include "Sketch.h"
 
@@ -34,6 +35,15 @@ std::string Described()
          << FIELD(BbflowSketch, Max) << FIELD(BbflowSketch, Values) << FIELD(BbflowSketch, Stride);
     text << STRUCT(BbflowSketchShape) << FIELD(BbflowSketchShape, Points)
          << FIELD(BbflowSketchShape, Size) << FIELD(BbflowSketchShape, Top);
+    text << STRUCT(BbflowColumns) << FIELD(BbflowColumns, Before) << FIELD(BbflowColumns, Levels)
+         << FIELD(BbflowColumns, After) << FIELD(BbflowColumns, Interfaces)
+         << FIELD(BbflowColumns, Targets) << FIELD(BbflowColumns, Values)
+         << FIELD(BbflowColumns, Fill) << FIELD(BbflowColumns, A) << FIELD(BbflowColumns, B)
+         << FIELD(BbflowColumns, Surface) << FIELD(BbflowColumns, Points)
+         << FIELD(BbflowColumns, To) << FIELD(BbflowColumns, Result) << FIELD(BbflowColumns, Sign)
+         << FIELD(BbflowColumns, Double) << FIELD(BbflowColumns, Wide) << FIELD(BbflowColumns, Make)
+         << FIELD(BbflowColumns, Log) << FIELD(BbflowColumns, Linear)
+         << FIELD(BbflowColumns, Lowest);
     return text.str().substr(2);
 }
 

@@ -1,6 +1,7 @@
 """Space: which points of a step count, and over which dimensions they are reduced before they are folded over time."""
 
+from bbflow.operators.space.columns import Column
 from bbflow.operators.space.placement import Local, Placement
 from bbflow.operators.space.space import Space, parse_space
 
-__all__ = ["Local", "Placement", "Space", "parse_space"]
+__all__ = ["Column", "Local", "Placement", "Space", "parse_space"]

@@ -64,6 +64,8 @@ class Grid:
     """By name."""
     attributes: Mapping[str, Mapping[str, Any]]
     """CF attributes of coordinates."""
+    made: frozenset[str] = frozenset()
+    """Dimensions whose coordinates the stream lacks."""
 
     def kind(self, axis: int) -> str | None:
         """Tell whether a dimension is latitude, longitude or levels."""
@@ -168,6 +170,11 @@ class Grid:
             values = np.unwrap(values, period=360)
         edges = midpoints(values)
         return to_poles(edges) if self.kind(axis) == LAT else edges
+
+    def has_bounds(self, axis: int) -> bool:
+        """Whether the stream has the edges of a dimension's cells."""
+        bounds = self.bounds_of(self.dims[axis], (self.shape[axis],))
+        return bounds is not None and self.coordinates[bounds].shape[-1] == 2
 
     def _bounds(self, axis: int, bounds: Array) -> Array:
         """Return bounds without jumps: those of longitude around their points, of latitude up to the poles."""

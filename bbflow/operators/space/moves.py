@@ -7,6 +7,7 @@ from bbflow.errors import ConfigError, nearest
 from bbflow.operators.expressions import Expression
 from bbflow.operators.readers import number, positive
 from bbflow.operators.space.grid import LAT, LEVEL, LON
+from bbflow.operators.space.levels import Levels
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +69,11 @@ class Reduce:
     factors: tuple[int, ...] = ()
     """For each dimension how many points make one (the last one of a dimension may have fewer); empty if all do."""
     weights: str | None = None
-    """area, none, or a variable; None for area in means where latitude is reduced, else none."""
+    """area, thickness, none, or a variable; None for what means have by default: area where latitude is reduced,
+    thickness where levels alone are and have bounds."""
 
 
-Move = Box | Points | Select | SelectIndex | Mask | Reduce
+Move = Levels | Box | Points | Select | SelectIndex | Mask | Reduce
 
 
 DIMS = {"fld": (LAT, LON), "zon": (LON,), "mer": (LAT,), "vert": (LEVEL,)}
@@ -107,11 +109,12 @@ def _coarsen(how: str) -> Callable[..., tuple[Move, ...]]:
 NAMES: Mapping[str, SpaceName] = {
     **{f"{over}{how}": SpaceName(_reduce(how, dims), f"{over}{how}") for over, dims in DIMS.items() for how in HOWS},
     "fldint": SpaceName(_reduce("sum", (LAT, LON), "area"), "fldint"),
+    "vertint": SpaceName(_reduce("sum", (LEVEL,), "thickness"), "vertint"),
     "sellonlatbox": SpaceName(_box, "sellonlatbox,350,20,-30,30", 4, 4),
     "sellevel": SpaceName(lambda *values: (Select(LEVEL, values),), "sellevel,85000,50000", 1, 1000),
     **{f"gridbox{how}": SpaceName(_coarsen(how), f"gridbox{how},4,4", 2, 2) for how in HOWS},
 }
-"""By name. vertmean has no weights, as it doesn't know the layers' thickness."""
+"""By name."""
 
 
 def named(written: str, others: Iterable[str]) -> tuple[Move, ...]:

@@ -1,7 +1,7 @@
 """Spaces on a grid: what each block contributes to a result, and how the contributions merge."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from math import prod
 from typing import Any
@@ -10,6 +10,7 @@ import numpy as np
 
 from bbflow.operators.blocks import side_by_side
 from bbflow.operators.family import Array, DType, Steps
+from bbflow.operators.space.columns import Column, ColumnPart
 from bbflow.operators.space.tracks import REDUCED, TILE_POINTS, Strip, Track, as_index, take, tiles
 from bbflow.operators.space.ways import WAYS, Way
 
@@ -32,6 +33,8 @@ class Local:
     """The block's places."""
     factor: Array | None = None
     """Weights that are not those of one dimension, masks too; they broadcast against the places."""
+    column: ColumnPart | None = None
+    """What is made of the block's columns before that; `block` is the shape of what comes out."""
 
     def values(self, steps: Steps) -> list[Array]:
         """Give the results of a complete region.
@@ -39,7 +42,7 @@ class Local:
         Parameters
         ----------
         steps
-            The block's values, each of shape (points of the block,).
+            The block's values, or what `column` made of them, each of shape (prod(block),).
 
         Returns
         -------
@@ -126,6 +129,10 @@ class Placement:
     """Shape of the variable."""
     factors: tuple[Array, ...] = ()
     """Masks and weights, of the variable's rank; axes of length 1 stand for any length."""
+    column: Column | None = None
+    """What is made of the columns before that; `tracks` and `factors` are those of what comes out."""
+    coordinate_attributes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """CF attributes of coordinates that the stream lacks."""
     is_joined: bool = False
     """Whether what blocks have is joined step by step even where one has all: so there is one state for all shapes."""
 
@@ -158,6 +165,8 @@ class Placement:
 
     def may_change(self, axis: int) -> bool:
         """Whether an axis may be of any length: all of it is reduced, and nothing else depends on it."""
+        if self.column is not None and (axis == self.column.axis or self.column.fixed):
+            return False
         track = next(track for track in self.tracks if axis in track.axes)
         is_all = track.factor == REDUCED and not track.is_chosen and track.weights is None and len(track.axes) == 1
         # An axis of length 1 doesn't tell whether a mask is along it.
@@ -172,6 +181,9 @@ class Placement:
         start, count
             The block's region of the variable.
         """
+        column = None if self.column is None else self.column.local(start, count)
+        if self.column is not None:
+            count = self.column.seen(count)
         inside = [track.inside(start, count) for track in self.tracks]
         if not all(map(len, inside)):
             return None
@@ -189,6 +201,7 @@ class Placement:
             how=self.how,
             strips=tuple(_moved(strip, start) for strip in strips),
             factor=factor,
+            column=column,
         )
 
     def _factor(self, strips: list[Strip]) -> Array | None:

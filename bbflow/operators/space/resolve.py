@@ -9,8 +9,10 @@ import numpy as np
 from bbflow.errors import ConfigError
 from bbflow.operators.family import Array, Steps
 from bbflow.operators.space.cells import Cells, cells_of
+from bbflow.operators.space.columns import Column, place_column
 from bbflow.operators.space.grid import (
     LAT,
+    LEVEL,
     LON,
     Grid,
     area_weights,
@@ -22,6 +24,7 @@ from bbflow.operators.space.grid import (
     fitted,
     nearest_points,
 )
+from bbflow.operators.space.levels import Levels
 from bbflow.operators.space.moves import Box, Mask, Move, Points, Reduce, Select, SelectIndex
 from bbflow.operators.space.placement import Placement
 from bbflow.operators.space.tracks import REDUCED, Track
@@ -61,11 +64,23 @@ def _standard_name(grid: Grid, track: Track) -> str:
     return {LAT: "latitude", LON: "longitude"}.get(kind or "", str(given))
 
 
-def own_units(reduction: Reduce | None) -> str:
-    """Give the units of a result for the variable's {units}; empty if they aren't known."""
+def own_units(reduction: Reduce | None, made: str, thickness: str) -> str:
+    """Give the units of a result for the variable's {units}; empty if they aren't known.
+
+    Parameters
+    ----------
+    reduction
+        What was done last.
+    made
+        The units of what it was done with.
+    thickness
+        Those of the levels' coordinate.
+    """
     if reduction is None or reduction.how != "sum" or reduction.weights == "none":
-        return "{units}"
-    return "{units} m2" if reduction.weights == "area" else ""
+        return made
+    if reduction.weights == "thickness":
+        return f"{made} {thickness}" if made and thickness else ""
+    return f"{made} m2" if made and reduction.weights == "area" else ""
 
 
 def result_coordinates(
@@ -98,8 +113,8 @@ def _of_track(grid: Grid, track: Track, shifted: Array | None) -> list[Described
             for axis, indices in pairs
         ]
     (axis,), (indices,) = track.axes, track.indices
-    unchanged = track.factor == 1 and np.array_equal(indices, np.arange(grid.shape[axis]))
-    if unchanged or track.name not in grid.coordinates:
+    is_all = track.factor == 1 and np.array_equal(indices, np.arange(grid.shape[axis]))
+    if (is_all and track.name not in grid.made) or track.name not in grid.coordinates:
         return []
     own = grid.coordinate(axis)[indices]
     values = own if shifted is None else shifted
@@ -132,10 +147,14 @@ def resolve(
     attributes: Mapping[str, Mapping[str, Any]],
 ) -> Placement:
     """Find the points; see `Space.resolve`."""
-    draft = Draft.of(Grid(dims, shape, coordinates, attributes), variables)
-    for move in moves:
+    grid = Grid(dims, shape, coordinates, attributes)
+    column = place_column(moves[0], grid, variables) if isinstance(moves[0], Levels) else None
+    draft = Draft.of(grid, variables)
+    if column is not None:
+        draft = Draft.of(column.of_grid(grid), variables).with_column(column, grid)
+    for move in moves if column is None else moves[1:]:
         draft = APPLY[type(move)](draft, move)
-    return draft.placement()
+    return replace(draft.placement(), source=shape)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -156,6 +175,10 @@ class Draft:
     """Masks and weights, of the grid's rank."""
     reduction: Reduce | None = None
     """If there was one."""
+    column: Column | None = None
+    """What was made of the columns before anything else."""
+    made_units: str = "{units}"
+    """The units then, where {units} are the variable's."""
 
     @classmethod
     def of(cls, grid: Grid, variables: Callable[[str], Array]) -> "Draft":
@@ -163,6 +186,12 @@ class Draft:
         every = enumerate(zip(grid.dims, grid.shape, strict=True))
         tracks = tuple(Track(dim, (axis,), (np.arange(size),)) for axis, (dim, size) in every)
         return cls(grid, variables, tracks, {}, cells_of(grid))
+
+    def with_column(self, column: Column, grid: Grid) -> "Draft":
+        """Return the same after something was made of the columns of a grid; one value of a column is no dimension."""
+        gone = (column.axis,) if column.is_one else None
+        tracks = tuple(replace(track, factor=REDUCED) if track.axes == gone else track for track in self.tracks)
+        return replace(self, tracks=tracks, column=column, made_units=column.own_units(grid))
 
     def has(self, name: str) -> bool:
         """Whether the stream has a variable."""
@@ -219,13 +248,26 @@ class Draft:
             shape=tuple(track.size for track in kept),
             coordinates=coordinates,
             coordinate_dims=coordinate_dims,
-            cell_methods=cell_methods(self.grid, self.tracks, self.reduction, self.cells),
-            own_units=own_units(self.reduction),
+            cell_methods=self._cell_methods(),
+            own_units=own_units(self.reduction, self.made_units, self._level_units()),
             how=self.reduction.how if self.reduction else "select",
             tracks=self.tracks,
             factors=self.factors,
             source=self.grid.shape,
+            column=self.column,
+            coordinate_attributes={name: self.grid.attributes.get(name, {}) for name in self.grid.made},
         )
+
+    def _level_units(self) -> str:
+        levels = [dim for axis, dim in enumerate(self.grid.dims) if self.grid.kind(axis) == LEVEL]
+        return str(self.grid.attributes.get(levels[0], {}).get("units", "")) if len(levels) == 1 else ""
+
+    def _cell_methods(self) -> str:
+        column = self.column
+        gone = (column.axis,) if column is not None and column.is_one else None
+        own = [track for track in self.tracks if track.axes != gone or track.factor != REDUCED]
+        done = [column.cell_methods if column else "", cell_methods(self.grid, own, self.reduction, self.cells)]
+        return " ".join(filter(None, done))
 
 
 def _box(draft: Draft, box: Box) -> Draft:
@@ -303,7 +345,7 @@ def _reduce(draft: Draft, move: Reduce) -> Draft:
     after = replace(draft, tracks=tuple(tracks), reduction=reduction)
     if weights == "area" and draft.cells is not None:
         return replace(after, factors=(*draft.factors, draft.cells.areas()))
-    if weights in ("area", "none"):
+    if weights in ("area", "thickness", "none"):
         return after
     name = weights.strip("`")
     field = checked_weights(name, np.asarray(draft.variables(name)))
@@ -320,8 +362,12 @@ def _of_cells(grid: Grid, cells: Cells, move: Reduce) -> Reduce:
 def _chosen_weights(draft: Draft, move: Reduce, places: Sequence[int]) -> str:
     axes = {axis for place in places for axis in draft.tracks[place].axes if len(draft.tracks[place].axes) == 1}
     kinds = {draft.grid.kind(axis) for axis in axes}
+    if move.weights is None and move.how == "mean" and LAT not in kinds and _has_layers(draft, places):
+        return "thickness"
     if move.weights is None:
         return "area" if move.how == "mean" and LAT in kinds else "none"
+    if move.weights == "thickness":
+        return _checked_thickness(draft, move, places)
     if draft.cells is not None:
         own = {*draft.cells.axes}
         kinds |= {LAT, LON} if axes >= own else {LAT} if axes & own else set()
@@ -334,7 +380,31 @@ def _chosen_weights(draft: Draft, move: Reduce, places: Sequence[int]) -> str:
     return "area" if has_areas else AREA_VARIABLE
 
 
+def _checked_thickness(draft: Draft, move: Reduce, places: Sequence[int]) -> str:
+    if draft.has("thickness"):
+        raise ConfigError(
+            "weights: thickness may mean what is between the levels' bounds or the stream's variable 'thickness': name "
+            "that otherwise"
+        )
+    if not _has_layers(draft, places):
+        raise ConfigError(
+            f"{move.how} over {', '.join(move.dims)} has no thickness: the stream must have bounds of the levels, as "
+            "the attribute 'bounds' of their coordinate names them"
+        )
+    return "thickness"
+
+
+def _has_layers(draft: Draft, places: Sequence[int]) -> bool:
+    """Whether levels are among some tracks, and the stream has their bounds."""
+    found = [track.axes[0] for track in (draft.tracks[place] for place in places) if len(track.axes) == 1]
+    return any(draft.grid.kind(axis) == LEVEL and draft.grid.has_bounds(axis) for axis in found)
+
+
 def _track_weights(draft: Draft, track: Track, weights: str, how: str) -> Array | None:
+    if weights == "thickness" and len(track.axes) == 1 and draft.grid.kind(track.axes[0]) == LEVEL:
+        edges = draft.grid.edges(track.axes[0])
+        thickness: Array = np.abs(edges[:, 1] - edges[:, 0])
+        return np.asarray(thickness[track.indices[0]])
     if weights != "area" or len(track.axes) > 1 or draft.grid.kind(track.axes[0]) not in (LAT, LON):
         return None
     shares = area_weights(draft.grid, track.axes[0])

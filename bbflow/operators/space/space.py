@@ -8,11 +8,12 @@ from bbflow.errors import ConfigError, nearest
 from bbflow.operators.expressions import parse_expression
 from bbflow.operators.family import Array
 from bbflow.operators.readers import number, positive, text
+from bbflow.operators.space.levels import Levels, parse_levels
 from bbflow.operators.space.moves import HOWS, NAMES, Box, Mask, Move, Points, Reduce, Select, SelectIndex, named
 from bbflow.operators.space.placement import Placement
 from bbflow.operators.space.resolve import resolve
 
-OWN_WEIGHTS = ("area", "none")
+OWN_WEIGHTS = ("area", "thickness", "none")
 """Weights that are no variable."""
 
 
@@ -25,14 +26,28 @@ class Space:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """Names of the stream's variables that `resolve` asks for: masks and weights."""
+        """Names of the stream's variables that `resolve` asks for: masks, weights, and coefficients."""
         names: list[str] = []
         for move in self.moves:
             if isinstance(move, Mask):
                 names.extend(move.expression.variables)
+            elif isinstance(move, Levels) and move.coordinate is not None:
+                names.extend(move.coordinate.of_first_step)
             elif isinstance(move, Reduce) and move.weights not in (None, *OWN_WEIGHTS):
                 names.append(str(move.weights).strip("`"))
         return tuple(dict.fromkeys(names))
+
+    @property
+    def of_each_step(self) -> tuple[str, ...]:
+        """Names of the stream's variables that each step must have besides those of the field."""
+        first = self.moves[0]
+        return first.variables if isinstance(first, Levels) else ()
+
+    @property
+    def of_columns(self) -> tuple[str, ...]:
+        """Names of the stream's variables that say where the points of columns are."""
+        first = self.moves[0]
+        return first.coordinate.fields if isinstance(first, Levels) and first.coordinate is not None else ()
 
     def resolve(
         self,
@@ -91,6 +106,8 @@ def parse_space(item: Any) -> Space:
     reductions = [move for move in moves if isinstance(move, Reduce)]
     if len(reductions) > 1:
         raise ConfigError("a space has one reduction at most: name all dimensions in one, such as mean: [lat, lon]")
+    if any(isinstance(move, Levels) for move in moves[1:]):
+        raise ConfigError("levels that are made of columns come first: write 'levels' before the rest, once")
     return Space(moves)
 
 
@@ -152,6 +169,8 @@ def _mask(value: Any) -> tuple[Move, ...]:
 
 
 def _levels(value: Any) -> tuple[Move, ...]:
+    if isinstance(value, Mapping):
+        return (parse_levels(value),)
     return (Select("level", tuple(map(number, _list(value)))),)
 
 

@@ -211,7 +211,8 @@ class Folding:
     def _pattern(self, number: int, layouts: Mapping[str, Layout], whole: bool) -> Pattern:
         """Find where the blocks of steps with some layouts lie in each field."""
         forms = forms_by_name({node: layout.forms for node, layout in layouts.items()})
-        found = {key: regions(diagnostic, forms) for key, diagnostic in self.config.diagnostics.items()}
+        columns = {key: placement.column for key, placement in self.placements.items()}
+        found = {key: regions(item, forms, columns.get(key)) for key, item in self.config.diagnostics.items()}
         if not whole:  # what is joined over all ranks can't be had of some
             found |= {key: {} for key in self.placements}
         for own in {frozenset((key.node, key.start, key.count) for key in own): own for own in found.values()}.values():

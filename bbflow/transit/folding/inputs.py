@@ -121,17 +121,20 @@ def read_variables(inputs: Inputs) -> dict[str, Steps | Encoded]:
 
 def _local(local: Local, expression: Expression, variables: Mapping[str, Steps | Encoded]) -> list[Array]:
     """Choose or reduce."""
-    made = (local.values(steps) for steps in _evaluated(expression, variables))
+    made = (local.values(steps) for steps in _evaluated(local, expression, variables))
     return [np.ascontiguousarray(values).reshape(-1) for some in made for values in some]
 
 
-def _evaluated(expression: Expression, variables: Mapping[str, Steps | Encoded]) -> Iterator[Steps]:
-    """Give an expression's values, of some steps at a time: of one if the blocks are large."""
-    own = {name: variables[name] for name in expression.variables}
+def _evaluated(local: Local, expression: Expression, variables: Mapping[str, Steps | Encoded]) -> Iterator[Steps]:
+    """Give an expression's values, or what is made of their columns; one step at a time if the blocks are large."""
+    needed = (*expression.variables, *(local.column.variables if local.column else ()))
+    own = {name: variables[name] for name in dict.fromkeys(needed)}
     count, points = len(next(iter(own.values())).values), next(iter(own.values())).values[0].size
     most = max(TILE_POINTS // max(points, 1), 1)
     for first in range(0, count, most):
-        yield evaluate(expression, {name: steps.some(slice(first, first + most)) for name, steps in own.items()})
+        some = {name: steps.some(slice(first, first + most)) for name, steps in own.items()}
+        field = evaluate(expression, {name: some[name] for name in expression.variables})
+        yield field if local.column is None else local.column.apply(field, some)
 
 
 def partials(inputs: Inputs, diagnostic: Diagnostic, local: Local) -> Array:
@@ -142,7 +145,7 @@ def partials(inputs: Inputs, diagnostic: Diagnostic, local: Local) -> Array:
     numpy.ndarray
         Of shape (steps, components, points).
     """
-    return np.concatenate([local.partial(steps) for steps in _evaluated(diagnostic.of, read_variables(inputs))])
+    return np.concatenate([local.partial(steps) for steps in _evaluated(local, diagnostic.of, read_variables(inputs))])
 
 
 def extremes_of(inputs: Inputs, diagnostic: Diagnostic, local: Local | None) -> list[Extremes]:

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from bbflow.errors import ConfigError
 from bbflow.operators.diagnostic import Diagnostic
+from bbflow.operators.space import Column
 from bbflow.records import Block, BlockForm
 from bbflow.transit.folding.shards import ShardKey, overlapping
 
@@ -30,7 +31,7 @@ def forms_by_name(forms: Mapping[str, Sequence[Form]]) -> dict[str, list[PlacedF
     return found
 
 
-def regions(diagnostic: Diagnostic, forms: Mapping[str, Sequence[PlacedForm]]) -> Regions:
+def regions(diagnostic: Diagnostic, forms: Mapping[str, Sequence[PlacedForm]], column: Column | None = None) -> Regions:
     """Find the regions of a step that have a block of each of a diagnostic's variables.
 
     Parameters
@@ -39,6 +40,8 @@ def regions(diagnostic: Diagnostic, forms: Mapping[str, Sequence[PlacedForm]]) -
         What is computed.
     forms
         All blocks of the step by the variables' names.
+    column
+        What is made of the field's columns, if something is: its surface has no levels.
 
     Raises
     ------
@@ -47,16 +50,23 @@ def regions(diagnostic: Diagnostic, forms: Mapping[str, Sequence[PlacedForm]]) -
     """
     found: dict[ShardKey, dict[str, Place]] = {}
     single: dict[str, Place] = {}
+    flat: dict[tuple[object, ...], dict[str, Place]] = {}
+    surface = None if column is None else column.surface
     for name in diagnostic.variables:
         for place, form in forms.get(name, ()):
             check_foldable(form)
             if form.shape and not form.bytes:
                 continue  # a rank that has no points
-            if form.shape:
+            if name == surface and form.shape:
+                flat.setdefault((place[0], form.start, form.count), {})[name] = place
+            elif form.shape:
                 key = ShardKey(place[0], diagnostic.key, form.start, form.count)
                 found.setdefault(key, {})[name] = place
             else:
                 single[name] = place
+    if column is not None:
+        for key, own in found.items():
+            own |= flat.get((key.node, column.without(key.start), column.without(key.count)), {})
     if not found and len(single) == len(diagnostic.variables):
         node = single[diagnostic.variables[0]][0]
         return {ShardKey(node, diagnostic.key, (), ()): single}
