@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("config", type=Path, metavar="CONFIG.yml", help="what to compute, of which stream")
     parser.add_argument("--xml", type=Path, metavar="ADIOS2.xml", help="what the simulation reads")
-    parser.add_argument("--contact", type=Path, help="contact file of BB nodes that are there")
+    parser.add_argument("--contact", type=Path, help="contact file of running BB nodes")
     parser.add_argument("--scheduler", help="a Dask scheduler's address or scheduler file")
     add_continue(parser)
 

@@ -50,7 +50,7 @@ def _add_keeping_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--replicas", type=int, default=standard.replicas, help="IOnodes that have each file")
     parser.add_argument("--near", action="store_true", help="put files on the writer's own host while it has room")
     parser.add_argument("--wait", type=parse_seconds, default=standard.wait_s, metavar="SECONDS",
-                        help="how long opening a file waits that is still written (default: not)")  # fmt: skip
+                        help="how long opening waits for a file that is being written (default: not)")  # fmt: skip
     parser.add_argument("--room-timeout", type=parse_seconds, default=standard.room_timeout_s, metavar="SECONDS",
                         help="how long a writer waits for room (default: %(default)g)")  # fmt: skip
     parser.add_argument("--node-loss", type=parse_seconds, default=standard.node_loss_s, metavar="SECONDS",
@@ -58,8 +58,8 @@ def _add_keeping_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--lease", type=parse_seconds, default=standard.lease_s, metavar="SECONDS",
                         help="how long a silent client keeps what it has open (default: %(default)g)")  # fmt: skip
     parser.add_argument("--files-ahead", type=int, default=standard.files_ahead, metavar="FILES",
-                        help="so many files come before a program asks for them that opens a directory's one after "
-                             "another; 0 for none (default: %(default)d)")  # fmt: skip
+                        help="how many files come ahead where a program opens a directory's one after another; "
+                             "0 for none (default: %(default)d)")  # fmt: skip
     parser.add_argument("--read-only", action="store_true", help="let clients change nothing")
     parser.add_argument("--refresh", type=parse_seconds, default=standard.refresh_s, metavar="SECONDS",
                         help="look at directories in the shared storage again (default: when asked)")  # fmt: skip

@@ -26,9 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--unmount", type=Path, metavar="DIRECTORY", help="end a mount instead")
     parser.add_argument("--foreground", action="store_true", help="stay until a signal or an unmount ends it")
     parser.add_argument("--read-only", action="store_true", help="refuse all changes")
-    parser.add_argument(
-        "--allow-other", action="store_true", help="let other users in; the files' modes count for them"
-    )
+    parser.add_argument("--allow-other", action="store_true", help="let other users in; the files' modes apply to them")
     parser.add_argument(
         "--no-passthrough",
         dest="passthrough",

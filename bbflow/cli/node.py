@@ -53,9 +53,9 @@ def add_files_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the files that a node keeps beside its streams."""
     files = parser.add_argument_group("files (see docs/files.md)")
     files.add_argument(
-        "--files", metavar="URL", help="keep files, too, before this shared storage ('none' for before nothing)"
+        "--files", metavar="URL", help="also keep files, in front of this shared storage ('none' for no storage)"
     )
-    files.add_argument("--files-capacity", metavar="SIZE", help="they never take more (default: all of --capacity)")
+    files.add_argument("--files-capacity", metavar="SIZE", help="the most that files take (default: all of --capacity)")
     files.add_argument(
         "--streams-capacity",
         metavar="SIZE",

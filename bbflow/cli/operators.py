@@ -20,7 +20,7 @@ from bbflow.operators.names.listing import SECTIONS, ListedName, find, overview
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("name", nargs="?", metavar="NAME", help="tell of this one only, with its parameters")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="describe this one only, with its parameters")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -33,7 +33,7 @@ _CAPACITY = "node_capacity_bytes"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     add_scenario_arguments(parser)
-    parser.add_argument("--least", choices=list(AIMS), help="what to make least (default: time; for a cloud time-cost)")
+    parser.add_argument("--least", choices=list(AIMS), help="what to minimise (default: time; for a cloud time-cost)")
     parser.add_argument(
         "--most-slowdown", type=float, default=1.05, metavar="X", help="of others' I/O phases (default %(default)s)"
     )

@@ -29,7 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="WHAT",
         help="what tells the steps' time: a variable, or a map as in the configuration (default: time)",
     )
-    parser.add_argument("--schema", metavar="NAME", help="by which conventions the program writes (default: found out)")
+    parser.add_argument(
+        "--schema", metavar="NAME", help="by which conventions the program writes (default: recognised)"
+    )
 
 
 def run(options: argparse.Namespace) -> int:

@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options that other commands share."""
-    parser.add_argument("--contact", type=Path, help="contact file of BB nodes that are there")
+    parser.add_argument("--contact", type=Path, help="contact file of running BB nodes")
     parser.add_argument("--scheduler", help="a Dask scheduler's address or scheduler file")
     parser.set_defaults(continued=None)
     add_select(parser)
@@ -41,8 +41,8 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_select(parser: argparse.ArgumentParser) -> None:
     """Declare the options that choose which IOs land, for a program that reads no XML."""
-    for what, example in (("io", "wrfout_d01_*"), ("file", "*.h0.*")):
-        text = f"{what}s of such names, as '{example}', go to the stream, whatever the program sets; may be repeated"
+    for what, name, example in (("io", "IOs", "wrfout_d01_*"), ("file", "files", "*.h0.*")):
+        text = f"{name} with names like '{example}' go to the stream, whatever the program sets; may be repeated"
         parser.add_argument(f"--select-{what}", action="append", default=[], metavar="PATTERN", help=text)
 
 

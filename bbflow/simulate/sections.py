@@ -101,7 +101,7 @@ class JobSection:
 
 @dataclass(frozen=True, slots=True)
 class Workflow:
-    """Where a workflow's tasks run; they are told by the section `levels`, by a plan file or by a trace."""
+    """Where a workflow's tasks run; the section `levels`, a plan file or a trace lists them."""
 
     nodes: int
     """Compute nodes."""
@@ -121,7 +121,7 @@ class Workflow:
     repair_s: float = 0.0
     """From an outage until the node takes tasks again; those that were running on it run again from their start."""
     scale: int = 1
-    """How often the levels' counts are taken; what is one stays one."""
+    """What the levels' counts are multiplied by; a level of one task keeps it."""
     stream_bytes_per_s: float = 1e12
     """The most that one task reads from, or writes to, the file system."""
     lookahead: int = 1

@@ -14,7 +14,7 @@ from bbflow.cli import BBFLOW
 PROGRAMS = (BBFLOW, BBFLOW_PEGASUS)
 HEAD = """# Commands
 
-All commands with all their options, as `bbflow COMMAND --help` tells them. Which of them does what you want is in
+All commands with all their options, as `bbflow COMMAND --help` prints them. Which of them does what you want is in
 [the overview](index.md); each page that is named there has examples.
 """
 

@@ -13,8 +13,8 @@ from bbflow.simulate import scenario
 HEAD = """# The keys of a scenario
 
 For each kind of [scenario](simulate.md) its sections, and the keys of each. Sizes and rates may have units (`32GiB`,
-`10 Gb/s`); names tell what a number without one is in:
-`_bytes`, `_bytes_per_s`, `_s` for seconds, `_per_h` for each hour.
+`10 Gb/s`); a number without one is in what the key's
+name ends with: `_bytes`, `_bytes_per_s`, `_s` for seconds, `_per_h` for each hour.
 """
 
 

@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--serve-jobs", action="store_true", help="copy jobs' files too: their hosts have this bbflow")
     parser.add_argument("--transfers-at", default="local", metavar="SITE", help="where transfers run (default local)")
     parser.add_argument("--conf", type=Path, default=Path("pegasus.properties"), help="default pegasus.properties")
-    parser.add_argument("--undo", action="store_true", help="let everything be as before")
+    parser.add_argument("--undo", action="store_true", help="restore everything as it was")
     parser.add_argument("--check", action="store_true", help="only say what is missing in the files as they are")
     parser.add_argument("--dry-run", action="store_true", help="only show what would change")
     parser.add_argument("--yes", action="store_true", help="don't ask")
