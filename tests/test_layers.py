@@ -20,7 +20,7 @@ LAYERS = (
     {"drain", "files"},
     {"transit", "registered", "simulate"},
     {"strays"},
-    {"api", "checks", "mount", "report", "progress", "supervise", "ending"},
+    {"api", "checks", "metrics", "mount", "report", "progress", "supervise", "ending"},
     {"cli"},
 )
 RANKS = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
@@ -108,9 +108,12 @@ def test_dask_is_imported_where_the_cluster_is():
     assert importers_of("dask", "distributed") <= allowed
 
 
-@pytest.mark.parametrize("package", ["matplotlib", "jinja2", "tornado", "yaml", "rich", "fsspec", "obstore"])
+@pytest.mark.parametrize(
+    "package", ["prometheus_client", "matplotlib", "jinja2", "tornado", "yaml", "rich", "fsspec", "obstore"]
+)
 def test_each_part_that_draws_or_parses_is_imported_in_few_places(package):
     places = {
+        "prometheus_client": {"metrics.py"},
         "matplotlib": {"report/canvas.py"},
         "jinja2": {"report/page.py"},
         "tornado": {"report/dashboard.py"},

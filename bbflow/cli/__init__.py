@@ -24,6 +24,7 @@ COMMANDS = {
     "node": "be one BB node",
     "dask": "be a Dask scheduler or worker that asks for a certificate",
     "status": "show BB nodes and their streams",
+    "metrics": "give numbers about nodes, files and stagers to Prometheus",
     "dashboard": "show the report's pictures in a browser while a run lasts",
     "operators": "list what the configuration may compute, with examples",
     "stage": "stage files to a burst buffer, giving way to others' I/O phases",
