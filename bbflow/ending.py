@@ -13,7 +13,7 @@ from bbflow.growing import set_attributes, shown_attributes, shown_shapes
 from bbflow.landing.client import NodeClient
 from bbflow.landing.contact import NodeAddress, read_contact
 
-RESULTS, RESCUED = "results.zarr", "rescued"
+RESULTS, RAW, RESCUED = "results.zarr", "raw.zarr", "rescued"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,9 @@ class Left:
 
 
 def is_complete(output: Path) -> bool:
-    """Whether the results say that they are."""
-    return shown_attributes(output / RESULTS).get("bbflow_status") == "complete"
+    """Whether the results say that they are, and the raw steps, if there are some, have all that they were to have."""
+    is_whole = shown_attributes(output / RESULTS).get("bbflow_status") == "complete"
+    return is_whole and not left_out_of(output / RAW)
 
 
 def begin_in(output: Path) -> None:

@@ -102,10 +102,11 @@ class GrowingZarr:
         return self._nodes[name]
 
     def describe(self, name: str, **attributes: Any) -> None:
-        """Set attributes of an array or a group within the store."""
+        """Set attributes of an array or a group within the store; those that are None are taken away."""
         node, told = self._nodes[name], in_json(attributes)
-        if node["attributes"] != node["attributes"] | told:
-            self._keep(name, node | {"attributes": node["attributes"] | told})
+        now = {key: value for key, value in (node["attributes"] | told).items() if value is not None}
+        if node["attributes"] != now:
+            self._keep(name, node | {"attributes": now})
 
     def write(self, name: str, start: int, data: Array) -> None:
         """Write along the first dimension from index `start` on, and lengthen the array if need be."""
@@ -163,6 +164,11 @@ class GrowingZarr:
         """Names of the arrays in the root whose first dimension is `dimension`."""
         dims = {name: node.get("dimension_names") for name, node in self._nodes.items() if "/" not in name}
         return sorted(name for name, named in dims.items() if named and named[0] == dimension)
+
+    @property
+    def groups(self) -> list[str]:
+        """Names of the groups in the root."""
+        return sorted(name for name, node in self._nodes.items() if node["node_type"] == "group" and "/" not in name)
 
     def commit(self, **attributes: Any) -> None:
         """Show readers everything that was written, and set attributes of the store.

@@ -50,6 +50,8 @@ class StreamProgress:
     """Smoothed over a few seconds; None until there are two looks at it."""
     waited_s: float
     """Seconds the simulation waited for room: those of the slowest node."""
+    late: int = 0
+    """Steps that the analysis left out for their times; they are among those that are folded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,7 @@ def _combine(
         landed_bytes=landed_bytes,
         landing_bytes_per_s=_rate(landed_bytes, previous, elapsed),
         waited_s=max(part.waited_s for part in counting),
+        late=max(part.late for part in counting),
     )
 
 
@@ -255,7 +258,12 @@ def draw(summary: ProgressSummary, stream: str | None = None) -> Group:
         table.add_column(name, justify="right", no_wrap=True)
     for item in _shown(summary, stream):
         counts = (item.written, item.landed, item.folded, item.drained, item.held, item.discarded)
-        table.add_row(_named(item.name, item.status), *map(_count, counts), _per_s(item), f"{item.waited_s:.1f} s")
+        table.add_row(
+            Text.assemble(_named(item.name, item.status), _late(item)),
+            *map(_count, counts),
+            _per_s(item),
+            f"{item.waited_s:.1f} s",
+        )
     full = Table.grid(padding=(0, 1))
     used = summary.capacity_bytes - summary.free_bytes
     full.add_row(
@@ -272,6 +280,7 @@ def plain_line(summary: ProgressSummary, stream: str | None = None) -> str:
     for item in _shown(summary, stream):
         parts = [f"{item.name} ({item.status}): {item.written} steps written", f"{item.landed} landed"]
         parts += [f"{item.folded} folded"] if item.folded is not None else []
+        parts += [f"{item.late} left out as late"] if item.late else []
         parts += [f"{item.drained} drained"] if item.drained is not None else []
         parts += [f"{item.discarded} discarded"] if item.discarded else []
         parts += [f"{_per_s(item)}"] if item.landing_bytes_per_s is not None else []
@@ -299,7 +308,9 @@ def status_table(statuses: Sequence[StatusReply]) -> Table:
         table.add_row(Text.assemble((f"{status.name} on {status.host}", "bold"), f"\n{room}"))
         for item in summarise([status], None, 0.0).streams:
             table.add_row(
-                Text.assemble("  ", _named(item.name, item.status), "\n", (_ranks_of(status, item.name), "dim")),
+                Text.assemble(
+                    "  ", _named(item.name, item.status), _late(item), "\n", (_ranks_of(status, item.name), "dim")
+                ),
                 _count(item.landed),
                 format_bytes(item.landed_bytes),
                 *map(_count, (item.folded, item.drained, item.held, item.discarded)),
@@ -324,6 +335,11 @@ def _ranks_of(status: StatusReply, stream: str) -> str:
 def _named(name: str, status: str) -> Text:
     style = {"open": "green", "aborted": "red"}.get(status, "dim")
     return Text.assemble(name, " ", (status, style))
+
+
+def _late(item: StreamProgress) -> Text:
+    """Say how many steps the analysis has left out for their times, if there are some."""
+    return Text(f", {item.late:,} left out as late" if item.late else "", style="red")
 
 
 def _count(steps: int | None) -> str:

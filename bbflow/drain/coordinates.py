@@ -6,6 +6,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from bbflow.cf import StreamAttributes
+from bbflow.records import Block
 from bbflow.view.layout import PlacedBlock
 
 Array = np.ndarray[Any, Any]
@@ -47,3 +48,11 @@ def write_coordinates(first: CoordinateStep, stores: Sequence[CoordinateStore], 
     for dim, values in zip(wanted, first.whole(wanted), strict=True):
         for store in lacking[dim]:
             store.add_coordinate(dim, values)
+
+
+def is_part_of(whole: Array, block: Block, values: Array) -> bool:
+    """Whether a block's values are, bit for bit, those that a coordinate has at its place."""
+    if (block.kind, values.ndim, values.dtype) != ("GlobalArray", 1, whole.dtype) or block.shape != whole.shape:
+        return False
+    (first,) = block.start
+    return whole[first : first + len(values)].tobytes() == values.tobytes()

@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
@@ -17,7 +17,6 @@ from bbflow.config import Config
 from bbflow.drain.raw import RawStore, is_asked_for, type_of, wanted, why_not
 from bbflow.drain.tables import LandedBlock
 from bbflow.drain.writing import DrainWork
-from bbflow.errors import StreamError
 from bbflow.records import Block, BlockForm, Step
 from bbflow.view.blocks import BlockReader
 from bbflow.view.fields import Layouts, layouts_of
@@ -25,6 +24,10 @@ from bbflow.view.layout import number_of
 
 LEAST_BYTES, MOST_BYTES = 128 << 20, 256 << 20
 """A batch has so many at least, if so many are ready, and at most."""
+
+
+PlannedBlock = tuple[int, int, str, Block]
+"""A block's step, the landed one in which it lies, its node, and what is known of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,10 @@ class Chosen:
     """Variables that no store can have, and why."""
     tabled: Mapping[str, Sequence[tuple[str, int]]]
     """Variables whose blocks go into a table: for each its node, and its place in the node's layout."""
+    axes: Mapping[str, Sequence[tuple[str, int]]]
+    """Coordinates, which the store has once: their blocks likewise, to be compared with it."""
+    bare: Sequence[tuple[str, int]]
+    """Blocks of integers that have no value that stands for missing ones."""
     reshaped: frozenset[str]
     """Those of `unlike` that differ in their shape alone."""
     unlike: Mapping[str, str]
@@ -69,11 +76,14 @@ class DrainBatch:
     """Their times."""
     values: Mapping[str, Sequence[Any]]
     """Name to single values of these steps, None where a step lacks it."""
-    tabled: Mapping[str, Sequence[tuple[int, int, str, Block]]]
-    """Variables whose blocks go into a table: for each its step, the landed one in which it lies, its node, and what is
-    known of it."""
+    tabled: Mapping[str, Sequence["PlannedBlock"]]
+    """Variables whose blocks go into a table."""
+    axes: Mapping[str, Sequence["PlannedBlock"]]
+    """Coordinates' blocks, which go into a table if they differ from what the store has."""
     whole: frozenset[str]
     """Variables that have all their values in each of these steps."""
+    mixed: frozenset[str]
+    """Variables that have a value that stands for missing ones as well."""
     through: int
     """The drain is past this step once they are written."""
     works: tuple[DrainWork, ...]
@@ -125,6 +135,16 @@ class Draining:
         """How many steps the store has."""
         return len(self._there)
 
+    @property
+    def lacking(self) -> list[str]:
+        """Say what the store can't have."""
+        return [] if self._store is None else self._store.lacking
+
+    @property
+    def changes(self) -> list[str]:
+        """Say what isn't where it began."""
+        return [] if self._store is None else self._store.changes
+
     def keeps(self, number: int) -> bool:
         """Whether a step is to be drained."""
         return wanted(self._config.raw, number)
@@ -140,7 +160,7 @@ class Draining:
         first = next((at for at, size in enumerate(sizes) if size), 0)
         return list(ready[: max(fits, first + 1)])
 
-    def fitting(self, steps: Sequence[RawStep]) -> Sequence[RawStep]:
+    def _fitting(self, steps: Sequence[RawStep]) -> Sequence[RawStep]:
         """Give the first of some steps, that fit together; from there on what the store can't have is left out.
 
         What has changed its shape goes into a table from then on.
@@ -169,27 +189,18 @@ class Draining:
         Parameters
         ----------
         steps
-            The next steps to keep, oldest first.
+            The next steps to keep, oldest first; it takes the first of them, that fit together.
         through
-            Last step that the batch settles, kept or not.
+            Last step that the batch settles, kept or not, if it takes them all.
         shares
             Most tasks that drain side by side.
-
-        Raises
-        ------
-        StreamError
-            If the blocks of a variable differ in shape or type, from each other or from those of earlier steps.
         """
         assert self._store is not None
-        new = [step for step in steps if step.number not in self._there]
+        fitting = self._fitting(steps)
+        through = steps[len(fitting)].number - 1 if len(fitting) < len(steps) else through
+        new = [step for step in fitting if step.number not in self._there]
         chosen = [self._chosen(layouts_of(step.parts)) for step in new]
         left_out = self._store.left_out
-        for step, one in zip(new, chosen, strict=True):
-            for name in sorted(one.unlike.keys() - left_out):
-                raise StreamError(
-                    f"raw: {name} is {one.unlike[name]} in step {step.number}: an array of raw.zarr has one type and "
-                    "shape; leave it out (raw: variables)"
-                )
         start, path = len(self._there) + sum(len(batch.numbers) for batch in self._begun), str(self._store.path)
         kept = {name: form for one in {id(one): one for one in chosen}.values() for name, (form, _) in one.kept.items()}
         likes = {name: form for name, form in kept.items() if name not in left_out}
@@ -203,21 +214,41 @@ class Draining:
         parts = tuple({node: _bare(part) for node, part in step.parts.items()} for step in new)
         work = DrainWork(path, start, numbers, parts, forms, self._contact, self._config.stream)
         whole = frozenset[str]().union(*(one.whole for one in chosen)).intersection(*(one.whole for one in chosen))
-        works, tabled = tuple(work.parts(shares)), _tabled(new, chosen, left_out)
-        batch = DrainBatch(start, numbers, times, values, tabled, whole - left_out, through, works)
+        works, whole = tuple(work.parts(shares)), whole - left_out
+        tabled, axes = (
+            _planned(new, [one.tabled for one in chosen], left_out),
+            _planned(new, [one.axes for one in chosen]),
+        )
+        mixed = frozenset(name for step, one in zip(new, chosen, strict=True) for name in self._mixed(step, one))
+        batch = DrainBatch(start, numbers, times, values, tabled, axes, whole, mixed - left_out, through, works)
         self._begun.append(batch)
         return batch
+
+    def _mixed(self, step: RawStep, chosen: Chosen) -> Iterator[str]:
+        assert self._store is not None
+        for node, at in chosen.bare:
+            block = step.parts[node].blocks[at]
+            ends = (block.min, block.max) if block.bytes else (block.value, block.value)
+            if block.name in chosen.kept and self._store.is_mixed(block.name, *ends):
+                yield block.name
 
     def _choose(self, layouts: Layouts) -> Chosen:
         assert self._store is not None
         found: dict[str, tuple[BlockForm, tuple[str, int]]] = {}
         placeless, unlike = {}, {}
         tabled: dict[str, list[tuple[str, int]]] = {}
+        axes: dict[str, list[tuple[str, int]]] = {}
+        bare: list[tuple[str, int]] = []
         points: Counter[str] = Counter()
         for node, layout in layouts:
             singles = {at: place for place, at in enumerate(layout.singles)}
             for at, form in enumerate(layout.forms):
-                if not is_asked_for(form, self._config.raw, self._time) or self._is_coordinate(form):
+                if form.name == self._time:
+                    continue
+                if self._store.is_coordinate(form.name):
+                    axes.setdefault(form.name, []).append((node, at))
+                    continue
+                if not is_asked_for(form, self._config.raw):
                     continue
                 is_tabled = self._store.needs_table(form) or form.name in self._to_tables
                 if why := why_not(form) or (self._store.tables.why_not(form) if is_tabled else ""):
@@ -227,6 +258,8 @@ class Draining:
                     tabled.setdefault(form.name, []).append((node, at))
                     continue
                 points[form.name] += prod(form.count)
+                if self._store.is_bare(form):
+                    bare.append((node, at))
                 first, _ = found.setdefault(form.name, (form, (node, singles.get(at, -1))))
                 if (form.type, form.shape) != (first.type, first.shape):
                     one, other = (
@@ -242,11 +275,7 @@ class Draining:
         )
         tables = {name: own for name, own in tabled.items() if name not in placeless}
         reshaped = frozenset(name for name in unlike if self._store.is_reshaped(found[name][0]))
-        return Chosen(kept, placeless, tables, reshaped, unlike, whole)
-
-    def _is_coordinate(self, form: BlockForm) -> bool:
-        assert self._store is not None
-        return len(form.shape) == 1 and self._store.is_coordinate(form.name)
+        return Chosen(kept, placeless, tables, axes, bare, reshaped, unlike, whole)
 
     def _landed(self, number: int, landed: int, node: str, block: Block) -> LandedBlock:
         """Read a block that goes into a table: here, since how long the tables are is known here alone."""
@@ -264,20 +293,23 @@ class Draining:
         self._begun.popleft()
         for name, blocks in batch.tabled.items():
             self._store.add_blocks(name, [self._landed(*item) for item in blocks])
+        for name, blocks in batch.axes.items():
+            self._store.compare_coordinate(name, (self._landed(*item) for item in blocks))
         if batch.numbers:
-            self._store.commit(batch.start, batch.numbers, batch.times, batch.values, batch.whole)
+            self._store.commit(batch.start, batch.numbers, batch.times, batch.values, batch.whole, batch.mixed)
             self._there.update(batch.numbers)
         self.cursor = batch.through
 
 
-def _tabled(
-    steps: Sequence[RawStep], chosen: Sequence[Chosen], left_out: frozenset[str]
-) -> dict[str, list[tuple[int, int, str, Block]]]:
-    found: dict[str, list[tuple[int, int, str, Block]]] = {}
+def _planned(
+    steps: Sequence[RawStep],
+    chosen: Sequence[Mapping[str, Sequence[tuple[str, int]]]],
+    left_out: frozenset[str] = frozenset(),
+) -> dict[str, list[PlannedBlock]]:
+    found: dict[str, list[PlannedBlock]] = {}
     for step, one in zip(steps, chosen, strict=True):
-        for name in one.tabled.keys() - left_out:
-            places = one.tabled[name]
-            parts = [(node, step.parts[node], at) for node, at in places]
+        for name in one.keys() - left_out:
+            parts = [(node, step.parts[node], at) for node, at in one[name]]
             own = [(step.number, part.landed_in, node, part.blocks[at]) for node, part, at in parts]
             found.setdefault(name, []).extend(sorted(own, key=lambda item: item[3].rank))
     return found

@@ -1,8 +1,8 @@
 """raw.zarr: the raw steps that are kept, one chunk for each step and variable, many chunks in a file."""
 
-import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +11,14 @@ import numpy as np
 from bbflow.cf import CF_VERSION, OWN, STEP, Encoding, StreamAttributes
 from bbflow.chunks import TEXT
 from bbflow.config import RawConfig
+from bbflow.drain.coordinates import is_part_of
 from bbflow.drain.forms import Form, form_of, storage_of
-from bbflow.drain.stores import LEFT_OUT, NAME
+from bbflow.drain.stores import HIDDEN, LEFT_OUT, MIXED, NAME
 from bbflow.drain.tables import BlockTables, LandedBlock, needs_table, table_name
 from bbflow.errors import ConfigError
 from bbflow.growing import GrowingZarr, fill_in_metadata
-from bbflow.operators.decoding import fills_of, meant_dtype, written_fill
-from bbflow.operators.windows.calendars import dated
+from bbflow.operators.decoding import marks_of, meant_dtype, written_fill
+from bbflow.operators.windows.calendars import dated, shows_gaps
 from bbflow.records import BlockForm
 from bbflow.stored_names import stored_name
 from bbflow.view.layout import fill_of
@@ -30,12 +31,9 @@ def wanted(raw: RawConfig, number: int) -> bool:
     return raw.wanted and number % raw.every == 0
 
 
-def is_asked_for(form: BlockForm, raw: RawConfig, time_variable: str | None) -> bool:
-    """Whether a block's variable is to be drained.
-
-    The time variable is not: it is the coordinate of the store's first dimension.
-    """
-    return (raw.variables is None or form.name in raw.variables) and form.name != time_variable
+def is_asked_for(form: BlockForm, raw: RawConfig) -> bool:
+    """Whether a block's variable is to be drained."""
+    return raw.variables is None or form.name in raw.variables
 
 
 def why_not(form: BlockForm) -> str:
@@ -46,6 +44,13 @@ def why_not(form: BlockForm) -> str:
 def type_of(form: BlockForm) -> str:
     """Name a type as arrays of a store have it."""
     return TEXT if form.type == "string" else form.dtype.name
+
+
+def _ends(times: Array) -> Array:
+    """Return the smallest and the largest of times, and NaN if that is among them."""
+    known = times[~np.isnan(times)]
+    ends = [known.min(), known.max()] if len(known) else []
+    return np.array(ends + [np.nan] * (len(known) < len(times)), "f8")
 
 
 def _called(name: str) -> dict[str, str]:
@@ -95,6 +100,8 @@ class RawStore:
             self._store.commit(**attributes.of_stream | {"Conventions": CF_VERSION})
         elif (axis := self._store.metadata(STEP)["dimension_names"][0]) != self._axis:
             raise ConfigError(f"{path} has its steps along {axis!r}, not {self._axis!r}: give another output")
+        self._times = np.empty(0) if time is None else _ends(self._store.read(self._axis))
+        """The first, the last and whether there is none, of all times."""
 
     def committed_steps(self) -> list[int]:
         """Give the steps that the store has."""
@@ -107,9 +114,36 @@ class RawStore:
 
     def add_coordinate(self, name: str, values: Array) -> None:
         """Write a coordinate variable."""
-        own, stored = self._attributes.of(name) | _called(name), stored_name(name)
+        own, stored = self._described(name, values.dtype), stored_name(name)
         self._store.create(stored, (stored,), values.shape, values.dtype, own, chunks=values.shape)
         self._store.write(stored, 0, values)
+
+    def compare_coordinate(self, name: str, landed: Iterable[LandedBlock]) -> None:
+        """Put blocks of a coordinate into a table, from the first one on that differs from what the store has."""
+        whole = self._store.read(stored_name(name))
+        landed = (
+            [*landed]
+            if self.tables.has(name)
+            else [*dropwhile(lambda item: is_part_of(whole, item.block, item.values), landed)]
+        )
+        if landed and not self.tables.why_not(landed[0].block):
+            self.add_blocks(name, landed)
+
+    @property
+    def changes(self) -> list[str]:
+        """Say of the variables that have an array, or are a coordinate, from which step on they are in a table."""
+        told = []
+        for table in self._store.groups:
+            name = str(self._store.metadata(table)["attributes"][NAME])
+            if stored_name(name) in self._store:
+                how = "changes with time" if self.is_coordinate(name) else "changes its shape"
+                first = int(self._store.read(f"{table}/step")[0])
+                told.append(f"{name} {how}: from step {first} on it is in the group {table} of raw.zarr")
+        if HIDDEN["units"] in self._store.metadata(self._axis)["attributes"]:
+            told.append(
+                "not all steps have a date, and readers would take that of others for theirs: the times are numbers"
+            )
+        return told
 
     @property
     def left_out(self) -> frozenset[str]:
@@ -146,7 +180,9 @@ class RawStore:
 
     def add_blocks(self, name: str, landed: Sequence[LandedBlock]) -> None:
         """Add blocks of a variable to its table; they are shown with the next commit."""
-        self.tables.add(name, self._attributes.of(name), landed)
+        first = landed[0].values.dtype
+        is_number = first.kind in "iuf" and first != np.longdouble
+        self.tables.add(name, self._described(name, first) if is_number else self._attributes.of(name), landed)
         self._store.describe(table_name(name), **{NAME: name})
 
     def forms(self, likes: Mapping[str, BlockForm]) -> tuple[Form, ...]:
@@ -191,23 +227,48 @@ class RawStore:
             described = self._attributes.of(like.name) | _called(like.name)
             self._store.create(stored_name(like.name), dims, (0,), TEXT, described, (512,))
             return
-        missing = self._missing(like)
         fill = fill_of(written_fill(self._attributes.encoding(like.name), like.dtype), like.dtype)
-        named = {"missing_value": missing[0] if len(missing) == 1 else missing} if missing else {}
-        attributes = self._attributes.of(like.name) | named | _called(like.name)
         chunks, storage = (None, storage_of(like, self._raw)) if like.shape else ((512,), {})
         filled = storage | {"fill_value": fill_in_metadata(fill)}
         name, shape = stored_name(like.name), (0, *like.shape)
-        self._store.create(name, dims, shape, like.dtype, attributes, chunks, storage=filled)
+        self._store.create(
+            name, dims, shape, like.dtype, self._described(like.name, like.dtype), chunks, storage=filled
+        )
 
-    def _missing(self, like: BlockForm) -> list[Any]:
-        """Return what stands for a missing value, in the type that is meant: readers compare exactly.
+    def _described(self, name: str, dtype: np.dtype[Any]) -> dict[str, Any]:
+        """Return what an array has to say of its variable, with what stands for a missing value."""
+        missing = marks_of(self._attributes.encoding(name), dtype)
+        named = {"missing_value": missing[0] if len(missing) == 1 else missing} if missing else {}
+        return self._attributes.of(name) | named | _called(name)
 
-        JSON has no infinity. So one stands as text, where it is all that there is: readers compare numbers or nothing.
-        """
-        fills = [] if like.dtype.kind == "c" else fills_of(self._attributes.encoding(like.name), like.dtype)
-        found = [fill.item() for fill in fills]
-        return [value for value in found if math.isfinite(value)] or found
+    def _write_times(self, start: int, times: Sequence[float]) -> None:
+        """Write times, NaN where there is no date; where readers would see a date there, none is shown at all."""
+        described = self._store.metadata(self._axis)["attributes"]
+        own = dated(times, described, self._attributes.encoding(self._axis).missing)
+        self._times = _ends(np.concatenate([self._times, own]))
+        if not shows_gaps(self._times, described):
+            shown = {hidden: described.get(name) for name, hidden in HIDDEN.items()}
+            self._store.describe(self._axis, **dict.fromkeys(HIDDEN), **shown)
+        self._store.write(self._axis, start, own)
+
+    @property
+    def lacking(self) -> list[str]:
+        """Say which variables are left out from some step on, and which have a value that isn't told from holes."""
+        found = ((name, self._store.metadata(name)["attributes"]) for name in sorted(self._variables))
+        return self._left_out + [
+            f"{told.get(NAME, name)}: {told[MIXED]} is one of its values, and stands where steps or points lack it: "
+            "let the program name a _FillValue"
+            for name, told in found
+            if MIXED in told and "missing_value" in told
+        ]
+
+    def is_bare(self, form: BlockForm) -> bool:
+        """Whether a block is of integers of which none stands for missing ones."""
+        return form.type != "string" and form.dtype.kind in "iu" and not self._attributes.encoding(form.name).missing
+
+    def is_mixed(self, name: str, least: Any, most: Any) -> bool:
+        """Whether values between two may be what stands for missing ones in the store."""
+        return least is not None and bool(least <= self._store.chunks(stored_name(name)).fill <= most)
 
     @property
     def _variables(self) -> frozenset[str]:
@@ -235,6 +296,7 @@ class RawStore:
         times: Sequence[float],
         values: Mapping[str, Sequence[Any]],
         whole: Collection[str] = (),
+        filled: Collection[str] = (),
     ) -> None:
         """Show steps whose arrays tasks have written, and nothing of later ones that may be there already.
 
@@ -248,14 +310,17 @@ class RawStore:
             Name to single values of these steps; where one is None, it is missing.
         whole
             Names of the variables that have all their values in each of these steps.
+        filled
+            Names of the variables that have a value that stands for missing ones as well.
         """
+        for name in map(stored_name, filled):
+            self._store.describe(name, **{MIXED: self._store.metadata(name)["fill_value"]})
         self._name_fills(start, whole)
         for name, own in values.items():
             self._write_values(stored_name(name), start, own)
         self._store.write(STEP, start, np.asarray(numbers))
         if self._axis != STEP:
-            missing = self._attributes.encoding(self._axis).missing
-            self._store.write(self._axis, start, dated(times, self._store.metadata(self._axis)["attributes"], missing))
+            self._write_times(start, times)
         end = start + len(numbers)
         for name in self._store.names(self._axis):
             self._store.resize(name, end)

@@ -11,11 +11,13 @@ import zarr
 from adios2.bindings import Mode
 
 from bbflow.cf import DIMENSIONS, OWN, STEP
-from bbflow.drain.stores import NAME
+from bbflow.drain.stores import HIDDEN, NAME
 from bbflow.drain.tables import KIND
 from bbflow.errors import ConfigError
 from bbflow.log import log
 
+SHOWN = {hidden: name for name, hidden in HIDDEN.items()}
+"""Attributes of the time by the store's names."""
 ENGINE = {"PluginName": "bbflow", "PluginLibrary": "bbflow_adios2"}
 
 
@@ -125,6 +127,7 @@ def _describe(
 
 def _describe_variable(io: Any, name: str, attributes: Mapping[str, Any]) -> None:
     for key, value in attributes.items():
+        key = SHOWN.get(key, key)
         if not _is_own(key) and not io.inquire_attribute(f"{name}/{key}"):
             io.define_attribute(f"{name}/{key}", value if _is_text(value) else np.array(value))
 

@@ -120,7 +120,7 @@ class Rescue:
         self._view = StreamView(names, dict.fromkeys(names, -1), whole=len(nodes) == len(known))
         self._forsaken = Forsaken(self._view, self._consumers)
         self._news: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
-        self._watchers = [Watcher(node, stream, -1, self._news) for node in nodes]
+        self._watchers = [Watcher(node, stream, -1, self._news, extremes=True) for node in nodes]
         config = Config(stream, {}, output, time, raw=RawConfig())
         self._draining = Draining(config, contact, cursors)
         read_as, read = StreamConfig(time, schema, is_dated=True), BlockReader(contact, stream).read
@@ -149,7 +149,8 @@ class Rescue:
                 self._drain()
             self._consumers.drop(self._view.unaware)
             steps = shown_shapes(self._store).get(STEP, (0,))[0]  # it may all have been done before this was started
-            return Rescued(self._store, steps, left_out_of(self._store), self._view.status == "closed")
+            left_out = tuple(self._draining.lacking) if self._is_open else left_out_of(self._store)
+            return Rescued(self._store, steps, left_out, self._view.status == "closed")
         finally:
             for watcher in self._watchers:
                 watcher.stop()
@@ -166,12 +167,11 @@ class Rescue:
         while numbers := self._view.held_after(self._draining.cursor)[:BATCH_STEPS]:
             if not self._is_open:
                 self._open(numbers[0])
-            steps = self._draining.fitting([self._raw_step(number) for number in numbers])
-            batch = self._draining.next_batch(steps, steps[-1].number, 1)
+            batch = self._draining.next_batch([self._raw_step(number) for number in numbers], numbers[-1], 1)
             for work in batch.works:
                 drain_steps(work)
             self._draining.take(batch)
-            self._pass(steps[-1].number)
+            self._pass(batch.through)
         if self._view.frontier > self._draining.cursor:  # what is between was discarded, or is done with
             self._pass(self._view.frontier)
 

@@ -12,6 +12,11 @@ LEFT_OUT = f"{OWN}left_out"
 NAME = f"{OWN}name"
 """Attribute of an array: the variable's name in the stream, where no array can be called so."""
 
+HIDDEN = {name: f"{OWN}{name}" for name in ("units", "calendar")}
+"""Attributes of a time axis by which readers make dates, and what they are called where some step has none."""
+MIXED = f"{OWN}mixed"
+"""Attribute of an array of integers: the value that stands both for itself and for what isn't there."""
+
 
 def rescued_stores(directory: Path) -> list[Path]:
     """Give the stores in a directory of rescues."""

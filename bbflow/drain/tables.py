@@ -60,7 +60,11 @@ class BlockTables:
     def __init__(self, store: GrowingZarr) -> None:
         self._store = store
 
-    def why_not(self, form: BlockForm) -> str:
+    def has(self, name: str) -> bool:
+        """Whether a variable has a table."""
+        return table_name(name) in self._store
+
+    def why_not(self, form: BlockForm | Block) -> str:
         """Say how blocks differ from those that a table has, if they do; nothing if they can be added."""
         table = table_name(form.name)
         if table not in self._store:

@@ -244,6 +244,7 @@ class Agent:
             waiting=self._writing.count(stream.name, [w.peer for w in self._waiting]),
             waited_s=writers.waited_s if writers else 0.0,
             consumers={name: cursor.step for name, cursor in stream.consumers.items()},
+            late=self._analysing.late.get(stream.name, 0),
         )
 
     def _stop(self, peer: int, asked: StopRequest) -> DoneReply:

@@ -95,6 +95,8 @@ class Analysing:
     def __init__(self, store: NodeStore) -> None:
         self._store = store
         self._attached: dict[str, set[int]] = {}
+        self.late: dict[str, int] = {}
+        """By stream: steps that its analysis has left out for their times."""
         self.answers: Answers = {AttachRequest: self._attach, DoneRequest: self._done, DropRequest: self._drop}
         """What answers at once."""
 
@@ -132,6 +134,7 @@ class Analysing:
         self._store.record(
             DoneRecord(step=asked.step, stream=stream.name, consumer=asked.consumer, checkpoint=asked.checkpoint)
         )
+        self.late[stream.name] = max(self.late.get(stream.name, 0), asked.late)
         return DoneReply()
 
     def _drop(self, peer: int, asked: DropRequest) -> DoneReply:
@@ -140,6 +143,7 @@ class Analysing:
             raise StreamError(f"stream {stream.name!r} is still being written")
         self._store.record(DropRecord(stream=stream.name))
         self._attached.pop(stream.name, None)
+        self.late.pop(stream.name, None)
         return DoneReply()
 
     def _held(self, asked: DoneRequest | DropRequest) -> Stream:

@@ -125,6 +125,8 @@ class StreamStatus(Struct, frozen=True, kw_only=True):
     """The longest that one rank has waited, in sum."""
     consumers: Mapping[str, int]
     """The last step that each is done with."""
+    late: int = 0
+    """Steps that the analysis has left out for their times, as far as it has said since the node was started."""
 
 
 class StatusReply(Struct, frozen=True, kw_only=True):

@@ -117,6 +117,8 @@ class DoneRequest(Struct, frozen=True, tag_field="op", tag="done", kw_only=True)
     step: int
     checkpoint: bytes
     epoch: int | None = None
+    late: Count = 0
+    """Of the steps up to there, so many were left out for their times."""
 
 
 class DropRequest(Struct, frozen=True, tag_field="op", tag="drop", kw_only=True):

@@ -1,5 +1,6 @@
 """From values as a stream has them to those that are meant: packed numbers, and several that stand for 'missing'."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -28,6 +29,15 @@ def fills_of(encoding: Encoding, dtype: DType) -> tuple[Array, ...]:
     meant = meant_dtype(encoding, dtype)
     found = (_in_type(value, dtype, meant) for value in encoding.missing if meant.kind in "iuf")
     return tuple({fill.item(): fill for fill in found if fill is not None}.values())
+
+
+def marks_of(encoding: Encoding, dtype: DType) -> list[int | float]:
+    """Return what a store has to name as missing of a variable, in the type that is meant: readers compare exactly.
+
+    JSON has no infinity. So one stands as text, where it is all that there is: readers compare numbers or nothing.
+    """
+    found = [] if dtype.kind == "c" else [fill.item() for fill in fills_of(encoding, dtype)]
+    return [value for value in found if math.isfinite(value)] or found
 
 
 def written_fill(encoding: Encoding, dtype: DType) -> Any:

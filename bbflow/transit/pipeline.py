@@ -147,9 +147,9 @@ class Pipeline:
             raise
         self._fold = FoldStage(running, self._saved, lost)
         self._drain = DrainStage(running) if config.raw.wanted else None
-        filters = any(item.filters for item in config.diagnostics.values())
+        extremes = config.raw.wanted or any(item.filters for item in config.diagnostics.values())
         self._watchers = [
-            Watcher(node, config.stream, landed[node.name], self._news, extremes=filters, rest_s=REST_S)
+            Watcher(node, config.stream, landed[node.name], self._news, extremes=extremes, rest_s=REST_S)
             for node in nodes
         ]
 
@@ -398,9 +398,21 @@ class Pipeline:
         self._log.add("end", status=status, waited_s=waited_s, discarded=discarded, steps=steps, ended_s=time.time())
         absent = absent_ranks(self._config.stream, stands) if self._view.status == "aborted" else None
         absence = [str(absent)] if absent and absent.is_over else []
-        told = (folding.errors.values(), folding.losses.described, folding.left_out, folding.seldom, absence)
+        lacking = self._drain.draining.lacking if self._drain is not None else []
+        of_raw = [f"raw.zarr hasn't all: {text}" for text in lacking] + (
+            self._drain.draining.changes if self._drain else []
+        )
+        told = (
+            folding.errors.values(),
+            folding.losses.described,
+            folding.left_out,
+            folding.seldom,
+            self._fold.changes,
+            absence,
+            of_raw,
+        )
         errors = tuple(dict.fromkeys(line for lines in told for line in lines))
-        outcome = Outcome(complete, steps, discarded, folding.late, folding.missing, errors)
+        outcome = Outcome(complete and not lacking, steps, discarded, folding.late, folding.missing, errors)
         if self._folds:
             # If it dies before all nodes have forgotten the stream, the next one sees that there is nothing left to do.
             self._consumers.commit(FOLD, folding.cursor, self._nodes, lambda _: outcome.packed)

@@ -36,6 +36,7 @@ from bbflow.transit.room import check_room
 from bbflow.transit.rosters import RosterFiles
 from bbflow.transit.running import Running
 from bbflow.transit.safe import SafeCopies, read_safe_copy
+from bbflow.transit.steady_coordinates import SteadyCoordinates
 from bbflow.transit.tasks import TaskBatch, Work
 from bbflow.view.consumers import FOLD
 from bbflow.view.times import told_by
@@ -122,6 +123,12 @@ class FoldStage(DriverStage):
         self._receipts: list[FoldReceipt] = []
         self._ready = self.submit_ready(get_ready)
         self._said: tuple[tuple[Layout, ...], dict[str, Any]] | None = None
+        self._coordinates: SteadyCoordinates | None = None
+
+    @property
+    def changes(self) -> list[str]:
+        """Say which coordinates change."""
+        return [] if self._coordinates is None else self._coordinates.changes
 
     @property
     def idle(self) -> bool:
@@ -141,6 +148,7 @@ class FoldStage(DriverStage):
         for name, placement in placed.items():
             write_field_coordinates(name, placement, attributes, results)
         self._learn(arrays.blocks, attributes, clock)
+        self._coordinates = SteadyCoordinates(self.run, results, arrays.blocks)
         if self.folding.states:
             lanes = self.folding.lanes
             self.publishing.on_nodes(remove_stale, lanes.run, lanes.epoch, self.folding.states.files)
@@ -251,6 +259,8 @@ class FoldStage(DriverStage):
         ended_s = max((receipt.ended_s for receipt in self._receipts), default=time.time())
         size = sum(receipt.bytes for receipt in self._receipts)
         self.folding.take(batch, self._receipts)
+        if batch.steps and self._coordinates is not None:
+            self._coordinates.look(batch.steps[-1])
         self._taken, self._tasks, self._receipts = self._tasks, None, []
         self._commit()
         if batch.steps:
@@ -326,6 +336,7 @@ class FoldStage(DriverStage):
         # The node with the time values comes last: its cursor is then never ahead of another's.
         nodes = sorted(self.run.nodes, key=self._has_time)
         self._rosters.keep(roster for roster, _ in self.folding.states.packed.values())
+        self.run.consumers.late = self.folding.late
         self.run.consumers.commit(FOLD, self.folding.cursor, nodes, self.folding.checkpoint)
         self._rosters.drop(self.folding.states.packed)
 

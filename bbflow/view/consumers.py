@@ -57,6 +57,8 @@ class Consumers:
         """Node to consumer to where an earlier analysis had come, and its checkpoint."""
         self.numbering = Numbering()
         """Which landed step is done with which step of the stream."""
+        self.late = 0
+        """Steps that the analysis has left out for their times, which the nodes show."""
         self._told: dict[str, dict[str, Landed]] = {}
         frames: list[tuple[Landed, str]] = []
         asked = AttachRequest(stream=stream, consumers=tuple(names), owner=owner, take_over=take_over)
@@ -130,8 +132,9 @@ class Consumers:
 
     def _commit(self, consumer: str, landed: int, node: str, checkpoint: bytes) -> None:
         done = DoneRequest(
-            stream=self._stream, consumer=consumer, epoch=self._epochs[node], step=landed, checkpoint=checkpoint
-        )
+            stream=self._stream, consumer=consumer, epoch=self._epochs[node], step=landed, checkpoint=checkpoint,
+            late=self.late,
+        )  # fmt: skip
         self._clients[node].request(done, DoneReply)
 
     def forget_checkpoints(self) -> None:

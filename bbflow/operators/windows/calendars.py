@@ -163,6 +163,28 @@ def dated(times: Sequence[float], attributes: Mapping[str, Any], missing: tuple[
     return values
 
 
+PANDAS_CALENDARS, PANDAS_YEARS = ("standard", "gregorian", "proleptic_gregorian"), range(1678, 2262)
+"""Dates that xarray has as numbers with a mark for none; others are objects of cftime, which has no such mark."""
+
+
+def shows_gaps(times: Array, attributes: Mapping[str, Any]) -> bool:
+    """Whether readers see that a NaN among times is no date: xarray has the reference date there, where it uses cftime.
+
+    Parameters
+    ----------
+    times
+        As `dated` gives them.
+    attributes
+        The CF attributes of the axis.
+    """
+    if not np.isnan(times).any() or "units" not in attributes:
+        return True
+    clock = Clock.of(str(attributes["units"]), str(attributes.get("calendar", "standard")))
+    known = times[np.isfinite(times)]
+    years = [date.year for date in clock.dates([0.0, *([known.min(), known.max()] if len(known) else [])])]
+    return clock.calendar.lower() in PANDAS_CALENDARS and all(year in PANDAS_YEARS for year in years)
+
+
 def _unit(units: str) -> str:
     """Give the unit of '<unit> since <date>'."""
     found = SINCE.fullmatch(units)

@@ -122,8 +122,11 @@ class Folding:
 
     @property
     def has_all(self) -> bool:
-        """Whether the results have all steps whose times can be used, or the configuration wants no others."""
-        return self._skips_late or not self._lacking.steps
+        """Whether the results have all steps whose times can be used, or the configuration wants no others.
+
+        A run of which no step's time can be used has nothing, which nobody wants.
+        """
+        return not self._lacking.steps or (self._skips_late and self._lacking.steps <= self.cursor)
 
     @property
     def left_out(self) -> list[str]:

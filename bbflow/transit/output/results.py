@@ -12,6 +12,7 @@ from bbflow.cf import StreamAttributes
 from bbflow.chunks import Chunk
 from bbflow.growing import GrowingZarr
 from bbflow.operators import Operator
+from bbflow.operators.decoding import marks_of
 from bbflow.operators.operator import Axis
 from bbflow.operators.own.guard import error_of
 from bbflow.operators.windows import Window
@@ -83,6 +84,14 @@ class Results:
         """Whether a coordinate variable of this name is there."""
         return stored_name(name) in self._store.names(stored_name(name))
 
+    def values(self, name: str) -> Array:
+        """Return a coordinate's values."""
+        return self._store.read(stored_name(name))
+
+    def describe(self, name: str, **attributes: Any) -> None:
+        """Set attributes of a coordinate, which are shown with the next commit."""
+        self._store.describe(stored_name(name), **attributes)
+
     def has(self, name: str) -> bool:
         """Whether there is an array of a variable or coordinate of this name."""
         return stored_name(name) in self._store
@@ -91,12 +100,17 @@ class Results:
         self, name: str, values: Array, dims: tuple[str, ...] = (), attributes: Mapping[str, Any] | None = None
     ) -> None:
         """Write a coordinate variable; by default one of the stream's, along itself."""
-        given, stored = dict(self._attributes.of(name) if attributes is None else attributes), stored_name(name)
+        given, stored = dict(self._own(name, values) if attributes is None else attributes), stored_name(name)
         bounds = stored_name(str(given.pop("bounds", "")))
         given |= {"bounds": bounds} if bounds in self._store else {}
         along = tuple(map(stored_name, dims)) or (stored,)
         self._store.create(stored, along, values.shape, values.dtype, given, chunks=values.shape)
         self._store.write(stored, 0, values)
+
+    def _own(self, name: str, values: Array) -> dict[str, Any]:
+        """Return the attributes of one of the stream's variables, with what stands for a missing value."""
+        marks = marks_of(self._attributes.encoding(name), values.dtype)
+        return self._attributes.of(name) | ({"missing_value": marks[0] if len(marks) == 1 else marks} if marks else {})
 
     def refer(self, name: str, bounds: str) -> None:
         """Let a coordinate that was written name its bounds."""
