@@ -16,7 +16,7 @@ from bbflow.operators.readers import flag, number, one_of
 from bbflow.operators.windows.calendars import SECONDS_SINCE, UNIT_SECONDS, Clock, duration
 from bbflow.operators.windows.date_texts import read_date
 from bbflow.operators.windows.spans import Run, StepsSpan
-from bbflow.origin import look_in
+from bbflow.origin import look_in, reading
 from bbflow.schemas.finding import named
 from bbflow.units import parse_bytes, parse_capacity, parse_path, parse_seconds
 from bbflow.yaml_files import parse_yaml, read_yaml
@@ -197,7 +197,7 @@ class Config:
 
 
 def load_config(path: Path) -> Config:
-    """Read a configuration file; operators of one's own may be modules beside it.
+    """Read a configuration file; operators of one's own may be modules beside it, and weights files.
 
     Raises
     ------
@@ -205,9 +205,11 @@ def load_config(path: Path) -> Config:
         If it can't be read, or anything in it is wrong; the message names the key.
     """
     content = read_yaml(path)
-    look_in(str(path.resolve().parent))
+    directory = str(path.resolve().parent)
+    look_in(directory)
     try:
-        return parse_config(content)
+        with reading(directory):
+            return parse_config(content)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
 

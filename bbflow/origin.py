@@ -1,6 +1,9 @@
 """Where the code of a user's operator comes from, and how every process finds it."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
@@ -39,6 +42,24 @@ class Origin:
             If the module can't be imported, or has nothing of that name.
         """
         return _load(self)
+
+
+BESIDE: ContextVar[str] = ContextVar("BESIDE", default="")
+
+
+@contextmanager
+def reading(directory: str) -> Iterator[None]:
+    """Let relative paths in what is read meanwhile begin in a directory, that of a configuration file."""
+    token = BESIDE.set(directory)
+    try:
+        yield
+    finally:
+        BESIDE.reset(token)
+
+
+def beside() -> str:
+    """Return where relative paths begin; empty for the working directory."""
+    return BESIDE.get()
 
 
 def look_in(directory: str) -> None:

@@ -109,7 +109,8 @@ def test_dask_is_imported_where_the_cluster_is():
 
 
 @pytest.mark.parametrize(
-    "package", ["prometheus_client", "matplotlib", "jinja2", "tornado", "yaml", "rich", "fsspec", "obstore"]
+    "package",
+    ["prometheus_client", "matplotlib", "jinja2", "tornado", "yaml", "rich", "fsspec", "obstore", "scipy", "healpix"],
 )
 def test_each_part_that_draws_or_parses_is_imported_in_few_places(package):
     places = {
@@ -119,6 +120,8 @@ def test_each_part_that_draws_or_parses_is_imported_in_few_places(package):
         "tornado": {"report/dashboard.py"},
         "fsspec": {"staging/remote.py", "files/filesystem.py"},
         "obstore": {"staging/objects.py"},
+        "scipy": {"operators/space/making.py"},
+        "healpix": {"operators/space/targets.py"},
         "yaml": {"yaml_files.py", "cli/demo.py"},
         "rich": {"progress.py", "cli/status.py", "cli/stage.py", "cli/phase.py", "cli/operators.py", "cli/simulate.py"},
     }

@@ -19,7 +19,7 @@ RULES = ("add", "min", "max")
 FORMULAS = ("mean", "var", "std", "sum", "min", "max", "range")
 """``BbflowFormula`` in Merge.h."""
 
-LATEST = ("merge_many",)
+LATEST = ("merge_many", "remap")
 """What came to it last."""
 
 

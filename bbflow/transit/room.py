@@ -69,7 +69,7 @@ def _counts(
 ) -> dict[str, list[tuple[int, ...]]]:
     """Give the shapes of the states' regions on each node."""
     found: dict[str, list[tuple[int, ...]]] = {}
-    for key in regions(diagnostic, forms, placement and placement.column):
+    for key in regions(diagnostic, forms, None if placement is None else placement.column):
         local = None if placement is None else placement.local(key.start, key.count)
         if placement is None:
             found.setdefault(key.node, []).append(key.count)

@@ -48,6 +48,7 @@ SPACES: Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "fldint": ("sum of the field, weighted by area", (), ()),
     **{f"zon{how}": (f"{how} of each latitude", (), ()) for how in ("mean", "sum", "min", "max")},
     **{f"mer{how}": (f"{how} of each longitude", (), ()) for how in ("mean", "sum", "min", "max")},
+    "vertint": ("sum of all levels, weighted by thickness", (), ()),
     **{f"vert{how}": (f"{how} of all levels", (), ()) for how in ("mean", "sum", "min", "max")},
     **{f"gridbox{how}": (f"{how} of x times y points", ("4", "4"), ()) for how in ("mean", "sum", "min", "max")},
     "sellonlatbox": ("a box", ("350", "20", "-30", "30"), ()),

@@ -36,6 +36,12 @@ SPACES: Mapping[str, tuple[str, str]] = {
     "sum": ("sum over dimensions", "{sum: [lat, lon], weights: area}"),
     "min": ("minimum over dimensions", "min: [lon]"),
     "max": ("maximum over dimensions", "max: [lon]"),
+    "remap": ("another grid, by a file of weights", "remap: weights.nc"),
+    "remapcon": ("the same, of conservative weights", "remapcon: r360x180"),
+    "remapbil": ("the same, of bilinear ones", "remapbil: weights.nc"),
+    "remapnn": ("the same, of nearest neighbours", "remapnn: r360x180"),
+    "remapdis": ("the same, of weights by distance", "remapdis: weights.nc"),
+    "healpix": ("the cells of HEALPix, nested", "healpix: {zoom: 7}"),
     "coarsen": ("boxes of so many points", "{coarsen: {lat: 2, lon: 2}, how: max}"),
 }
 """What a space may say, with an example."""

@@ -1,6 +1,7 @@
 #include "Histogram.h"
 #include "Levels.h"
 #include "Merge.h"
+#include "Remap.h"
 #include "Sketch.h"
 
 #include <cstddef>
@@ -44,6 +45,12 @@ std::string Described()
          << FIELD(BbflowColumns, Double) << FIELD(BbflowColumns, Wide) << FIELD(BbflowColumns, Make)
          << FIELD(BbflowColumns, Log) << FIELD(BbflowColumns, Linear)
          << FIELD(BbflowColumns, Lowest);
+    text << STRUCT(BbflowLinks) << FIELD(BbflowLinks, Rows) << FIELD(BbflowLinks, Starts)
+         << FIELD(BbflowLinks, Columns) << FIELD(BbflowLinks, Weights)
+         << FIELD(BbflowLinks, Totals);
+    text << STRUCT(BbflowPlanes) << FIELD(BbflowPlanes, Blocks) << FIELD(BbflowPlanes, Steps)
+         << FIELD(BbflowPlanes, Offsets) << FIELD(BbflowPlanes, Planes)
+         << FIELD(BbflowPlanes, Stride) << FIELD(BbflowPlanes, Fill);
     return text.str().substr(2);
 }
 

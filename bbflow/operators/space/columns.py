@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -130,7 +131,7 @@ class Column:
         done = {MEAN: "mean (weighted by thickness)", INTEGRAL: "sum (weighted by thickness)"}.get(self.levels.make)
         return f"{self.dim}: {done}" if done else ""
 
-    def without(self, place: tuple[int, ...]) -> tuple[int, ...]:
+    def without(self, place: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return a start or a shape of the variable as a field without levels has it."""
         return (*place[: self.axis], *place[self.axis + 1 :])
 
@@ -195,7 +196,7 @@ class ColumnPart:
         targets = np.asarray(self.levels.to, "f8")
         made = []
         for at, values in enumerate(steps.values):
-            own = {name: _step(others[name], at) for name in self.variables} | self.fixed
+            own = {**{name: _step(others[name], at) for name in self.variables}, **self.fixed}
             made.append(self._make(values, steps.fill, own, targets))
         return Steps(made, None, steps.times, steps.numbers)
 

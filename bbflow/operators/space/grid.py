@@ -1,6 +1,6 @@
 """Grids: what a variable's dimensions are, which of their points a selection takes, and what the points weigh."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -134,7 +134,7 @@ class Grid:
     def bounds_of(self, name: str, shape: tuple[int, ...]) -> str | None:
         """Return the name of the bounds of a coordinate's points of some shape, which have one dimension more."""
         named = self.attributes.get(name, {}).get("bounds")
-        known = (own for own in (named, f"{name}_bnds", f"{name}_bounds") if own in self.coordinates)
+        known = (str(own) for own in (named, f"{name}_bnds", f"{name}_bounds") if own in self.coordinates)
         return next((own for own in known if self.coordinates[own].shape[:-1] == shape), None)
 
     def coordinate(self, axis: int) -> Array:
@@ -155,6 +155,28 @@ class Grid:
             )
         factor = self.to_degrees(axis)
         return np.asarray(values) if factor == 1 else np.asarray(values, "f8") * factor
+
+    def auxiliary_shapes(self, kind: str) -> set[tuple[int, ...]]:
+        """Return the shapes of the latitudes or longitudes that are of several dimensions, or of cells."""
+        return {values.shape for _, values in self._auxiliary(kind)}
+
+    def auxiliary(self, kind: str, shape: tuple[int, ...]) -> Array | None:
+        """Return the latitudes or longitudes of points of some shape, in degrees, flat; None if there are none."""
+        for name, values in self._auxiliary(kind):
+            if values.shape == shape:
+                units = str(self.attributes.get(name, {}).get("units", "")).lower()
+                factor = float(np.rad2deg(1.0)) if units in RADIANS else 1.0
+                return np.asarray(values, "f8").reshape(-1) * factor
+        return None
+
+    def _auxiliary(self, kind: str) -> Iterator[tuple[str, Array]]:
+        for name, values in self.coordinates.items():
+            is_bounds = name.endswith(("_bnds", "_bounds")) or any(
+                name == own.get("bounds") for own in self.attributes.values()
+            )
+            own_kind = kind_of(name, self.attributes.get(name, {}))
+            if name not in self.dims and values.ndim and not is_bounds and own_kind == kind:
+                yield name, np.asarray(values)
 
     def edges(self, axis: int) -> Array:
         """Return the edges of a dimension's cells, float64 of shape (size, 2); of latitudes and longitudes in degrees.

@@ -1,7 +1,7 @@
 """The moves that a space is made of, selections and the reduction, and names for them that people know from CDO."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bbflow.errors import ConfigError, nearest
 from bbflow.operators.expressions import Expression
@@ -73,7 +73,25 @@ class Reduce:
     thickness where levels alone are and have bounds."""
 
 
-Move = Levels | Box | Points | Select | SelectIndex | Mask | Reduce
+@dataclass(frozen=True, slots=True)
+class Remap:
+    """Puts the field on another grid, by weights."""
+
+    weights: str = ""
+    """A file of weights, as it is written; empty if they are made."""
+    method: str = ""
+    """con, bil, nn or dis; empty for whatever the file is of."""
+    area_min: float | None = None
+    """Share of a point's area that must be valid; None for what the method has."""
+    fraction: str | None = None
+    """A variable of the stream: what each point's area counts, such as the share of land."""
+    grid: str | None = None
+    """The target, a grid's name or a file: for which weights are made, or where the file of weights doesn't say it."""
+    directory: str = field(default="", repr=False)
+    """Where relative paths begin."""
+
+
+Move = Levels | Box | Points | Select | SelectIndex | Mask | Reduce | Remap
 
 
 DIMS = {"fld": (LAT, LON), "zon": (LON,), "mer": (LAT,), "vert": (LEVEL,)}

@@ -1,10 +1,11 @@
-"""Spaces on a grid: what each block contributes to a result, and how the contributions merge."""
+"""Spaces on a grid, what each block contributes to a result and how that is joined; and selections and reductions."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from math import prod
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -14,9 +15,12 @@ from bbflow.operators.space.columns import Column, ColumnPart
 from bbflow.operators.space.tracks import REDUCED, TILE_POINTS, Strip, Track, as_index, take, tiles
 from bbflow.operators.space.ways import WAYS, Way
 
+POINT = "point"
+"""Name of the dimension of a list of points."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Local:
+class Local(ABC):
     """Takes the points of one block, and reduces them; small when pickled."""
 
     start: tuple[int, ...]
@@ -25,6 +29,144 @@ class Local:
     """Shape of that region; () if the result is one number. Parts that the block lacks are missing in the partials."""
     complete: bool
     """Whether every result of the region depends on this block alone."""
+
+    @property
+    def column(self) -> ColumnPart | None:
+        """Give what is made of the block's columns before that; None for nothing."""
+        return None
+
+    @abstractmethod
+    def values(self, steps: Steps) -> list[Array]:
+        """Give the results of a complete region.
+
+        Parameters
+        ----------
+        steps
+            The block's values, or what `column` made of them, each of shape (points,).
+
+        Returns
+        -------
+        list
+            For each step an array of shape (prod(count),) and type `Placement.dtype`; NaN where nothing is valid.
+        """
+
+    @abstractmethod
+    def partial(self, steps: Steps) -> Array:
+        """Give mergeable components, float64 of shape (steps, k, points); see `Placement.assemble`."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Placement(ABC):
+    """A space on a variable's grid."""
+
+    dims: tuple[str, ...]
+    """Dimensions of the result; () if it is one number."""
+    shape: tuple[int, ...]
+    """Their sizes."""
+    coordinates: Mapping[str, Array]
+    """Coordinates that differ from the variable's own, by name: of changed dimensions, their bounds, and of points."""
+    coordinate_dims: Mapping[str, tuple[str, ...]]
+    """Dimensions of each of them: (lat,), (lat, bnds), (point,)."""
+    cell_methods: str
+    """What was done in space, as CF writes it, such as 'area: mean'; empty for selections."""
+    own_units: str
+    """Units of the result; {units} stands for the variable's. Empty if they aren't known."""
+    source: tuple[int, ...]
+    """Shape of the variable."""
+
+    @property
+    def column(self) -> Column | None:
+        """Give what is made of the variable's columns before that; None for nothing."""
+        return None
+
+    @property
+    def is_selection(self) -> bool:
+        """Whether points are only selected: those that a block lacks of its region are missing in its part."""
+        return False
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether it takes all points as they are, or as they were made of columns."""
+        return False
+
+    @property
+    def coordinate_attributes(self) -> Mapping[str, Mapping[str, Any]]:
+        """Give CF attributes of the coordinates that are none of the stream's."""
+        return {}
+
+    @property
+    def attributes(self) -> Mapping[str, str]:
+        """Give attributes of the result that name coordinates: `cell_measures` and `grid_mapping`."""
+        return {}
+
+    @property
+    def own_dims(self) -> frozenset[str]:
+        """Give the dimensions that are none of the variable's, whatever their names."""
+        return frozenset((POINT,))
+
+    @abstractmethod
+    def dtype(self, dtype: DType) -> DType:
+        """Give the type of the values for the variable's type: its own float type if it is kept, else float64."""
+
+    def may_change(self, axis: int) -> bool:
+        """Whether an axis may be of any length: all of it is reduced, and nothing else depends on it."""
+        return False
+
+    @abstractmethod
+    def fits(self, shape: tuple[int, ...]) -> bool:
+        """Whether the variable may have a shape: only what is reduced as a whole may have another length."""
+
+    @abstractmethod
+    def of_shape(self, shape: tuple[int, ...]) -> Self:
+        """Give the same space of a variable whose shape has changed to one that `fits`."""
+
+    @abstractmethod
+    def local(self, start: tuple[int, ...], count: tuple[int, ...]) -> Local | None:
+        """Give what a block has of the result; None if nothing.
+
+        Parameters
+        ----------
+        start, count
+            The block's region of the variable.
+        """
+
+    @abstractmethod
+    def assemble(self, steps: int, parts: Iterable[tuple[Local, Array]]) -> Array:
+        """Merge the partial results of blocks that don't overlap into that of the whole.
+
+        Parameters
+        ----------
+        steps
+            How many steps each has.
+        parts
+            Blocks, and what `Local.partial` gives of each.
+
+        Returns
+        -------
+        numpy.ndarray
+            Of shape (steps, k, points): what `finish` takes.
+        """
+
+    @abstractmethod
+    def finish(self, partial: Array) -> Array:
+        """Give the results of the whole.
+
+        Parameters
+        ----------
+        partial
+            Of shape (steps, k, points), assembled.
+
+        Returns
+        -------
+        numpy.ndarray
+            float64 of shape (steps, prod(shape)); NaN where nothing was valid. The type `dtype` holds them too.
+        """
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StripLocal(Local):
+    """Takes strips of a block."""
+
     block: tuple[int, ...]
     """Shape of the block."""
     how: str
@@ -37,18 +179,7 @@ class Local:
     """What is made of the block's columns before that; `block` is the shape of what comes out."""
 
     def values(self, steps: Steps) -> list[Array]:
-        """Give the results of a complete region.
-
-        Parameters
-        ----------
-        steps
-            The block's values, or what `column` made of them, each of shape (prod(block),).
-
-        Returns
-        -------
-        list
-            For each step an array of shape (prod(count),) and type `Placement.dtype`; NaN where nothing is valid.
-        """
+        """Give the results of a complete region; see `Local.values`."""
         if not self.complete:
             raise ValueError(f"the region at {self.start} of shape {self.count} needs other blocks too: use `partial`")
         if self.how == "select":
@@ -58,7 +189,7 @@ class Local:
         return [row.astype(way.dtype(block.dtype)) for row, block in zip(finished, steps.values, strict=True)]
 
     def partial(self, steps: Steps) -> Array:
-        """Give mergeable components, float64 of shape (steps, k, prod(count)); see `Placement.merge`."""
+        """Give mergeable components, float64 of shape (steps, k, prod(count)); see `TrackPlacement.merge`."""
         way, count = WAYS[self.how], len(steps.values)
         result = way.empty((count, *(strip.size for strip in self.strips)))
         most = max(TILE_POINTS // max(prod(self.block), 1), 1)
@@ -106,27 +237,13 @@ def _place(part: list[Strip]) -> tuple[Any, ...]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Placement:
-    """A space on a variable's grid."""
+class TrackPlacement(Placement):
+    """Selections, and at most one reduction."""
 
-    dims: tuple[str, ...]
-    """Dimensions of the result; () if it is one number."""
-    shape: tuple[int, ...]
-    """Their sizes."""
-    coordinates: Mapping[str, Array]
-    """Coordinates that differ from the variable's own, by name: of changed dimensions, their bounds, and of points."""
-    coordinate_dims: Mapping[str, tuple[str, ...]]
-    """Dimensions of each of them: (lat,), (lat, bnds), (point,)."""
-    cell_methods: str
-    """What was done in space, as CF writes it, such as 'area: mean'; empty for selections."""
-    own_units: str
-    """Units of the result; {units} stands for the variable's. Empty if they aren't known."""
     how: str
     """What is done with the places, see `WAYS`."""
     tracks: tuple[Track, ...]
     """Where each dimension comes from, those that are reduced to nothing included."""
-    source: tuple[int, ...]
-    """Shape of the variable."""
     factors: tuple[Array, ...] = ()
     """Masks and weights, of the variable's rank; axes of length 1 stand for any length."""
     column: Column | None = None
@@ -141,6 +258,23 @@ class Placement:
         """Give how many numbers (k) a partial result has for each point."""
         return WAYS[self.how].components
 
+    @property
+    def unchanged(self) -> set[str]:
+        """Give the dimensions that have all of the variable's points, in their order."""
+        one = (track for track in self.tracks if track.factor == 1 and len(track.axes) == 1)
+        seen = self.source if self.column is None else self.column.seen(self.source)
+        return {track.name for track in one if np.array_equal(track.indices[0], np.arange(seen[track.axes[0]]))}
+
+    @property
+    def is_selection(self) -> bool:
+        """Whether points are only selected."""
+        return self.how == "select"
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether it takes all points as they are, or as they were made of columns."""
+        return self.is_selection and not self.factors and len(self.unchanged) == len(self.tracks)
+
     def dtype(self, dtype: DType) -> DType:
         """Give the type of the values for the variable's type: its own float type if it is kept, else float64."""
         return WAYS[self.how].dtype(dtype)
@@ -149,7 +283,7 @@ class Placement:
         """Whether the variable may have a shape: only what is reduced as a whole may have another length."""
         return len(shape) == len(self.source) and all(map(self.may_change, self._changed(shape)))
 
-    def of_shape(self, shape: tuple[int, ...]) -> "Placement":
+    def of_shape(self, shape: tuple[int, ...]) -> "TrackPlacement":
         """Give the same space of a variable whose shape has changed to one that `fits`."""
         changed = self._changed(shape)
         tracks = tuple(
@@ -174,13 +308,7 @@ class Placement:
         return is_all and free
 
     def local(self, start: tuple[int, ...], count: tuple[int, ...]) -> Local | None:
-        """Give what a block has of the result; None if nothing.
-
-        Parameters
-        ----------
-        start, count
-            The block's region of the variable.
-        """
+        """Give what a block has of the result; None if nothing. See `Placement.local`."""
         column = None if self.column is None else self.column.local(start, count)
         if self.column is not None:
             count = self.column.seen(count)
@@ -192,7 +320,7 @@ class Placement:
         if factor is not None and not factor.any():
             return None
         regions = zip(self.tracks, strips, inside, strict=True)
-        return Local(
+        return StripLocal(
             start=tuple(strip.first for strip in strips if strip.factor),
             count=tuple(strip.size for strip in strips if strip.factor),
             complete=not self.is_joined
@@ -215,35 +343,11 @@ class Placement:
         return WAYS[self.how].merge(left, right)
 
     def finish(self, partial: Array) -> Array:
-        """Give the results of a partial one.
-
-        Parameters
-        ----------
-        partial
-            Of shape (steps, k, points).
-
-        Returns
-        -------
-        numpy.ndarray
-            float64 of shape (steps, points); NaN where nothing was valid. The type `dtype` holds them too.
-        """
+        """Give the results of the whole, or of a part of it; see `Placement.finish`."""
         return WAYS[self.how].finish(partial)
 
     def assemble(self, steps: int, parts: Iterable[tuple[Local, Array]]) -> Array:
-        """Merge the partial results of blocks that don't overlap into that of the whole.
-
-        Parameters
-        ----------
-        steps
-            How many steps each has.
-        parts
-            Regions, and partial results of shape (steps, k, prod(region's count)).
-
-        Returns
-        -------
-        numpy.ndarray
-            Of shape (steps, k, prod(shape)).
-        """
+        """Merge the partial results of blocks that don't overlap; see `Placement.assemble`."""
         way = WAYS[self.how]
         whole = np.stack([way.empty(self.shape) for _ in range(steps)])
         for local, partial in parts:

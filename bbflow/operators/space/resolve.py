@@ -26,7 +26,7 @@ from bbflow.operators.space.grid import (
 )
 from bbflow.operators.space.levels import Levels
 from bbflow.operators.space.moves import Box, Mask, Move, Points, Reduce, Select, SelectIndex
-from bbflow.operators.space.placement import Placement
+from bbflow.operators.space.placement import POINT, TrackPlacement
 from bbflow.operators.space.tracks import REDUCED, Track
 
 Described = tuple[str, tuple[str, ...], Array]
@@ -134,10 +134,6 @@ def _of_track(grid: Grid, track: Track, shifted: Array | None) -> list[Described
     return found
 
 
-POINT = "point"
-"""Name of the dimension of a list of points."""
-
-
 def resolve(
     moves: Sequence[Move],
     dims: tuple[str, ...],
@@ -145,7 +141,7 @@ def resolve(
     coordinates: Mapping[str, Array],
     variables: Callable[[str], Array],
     attributes: Mapping[str, Mapping[str, Any]],
-) -> Placement:
+) -> TrackPlacement:
     """Find the points; see `Space.resolve`."""
     grid = Grid(dims, shape, coordinates, attributes)
     column = place_column(moves[0], grid, variables) if isinstance(moves[0], Levels) else None
@@ -239,11 +235,11 @@ class Draft:
         shifted = {name: values[chosen] if name == track.name else values for name, values in self.shifted.items()}
         return replace(self, tracks=(*self.tracks[:place], kept, *self.tracks[place + 1 :]), shifted=shifted)
 
-    def placement(self) -> Placement:
+    def placement(self) -> TrackPlacement:
         """Give the placement."""
         kept = tuple(track for track in self.tracks if track.factor)
         coordinates, coordinate_dims = result_coordinates(self.grid, kept, self.shifted)
-        return Placement(
+        return TrackPlacement(
             dims=tuple(track.name for track in kept),
             shape=tuple(track.size for track in kept),
             coordinates=coordinates,

@@ -7,11 +7,15 @@ from typing import Any
 from bbflow.errors import ConfigError, nearest
 from bbflow.operators.expressions import parse_expression
 from bbflow.operators.family import Array
-from bbflow.operators.readers import number, positive, text
+from bbflow.operators.readers import number, positive, text, whole_number
+from bbflow.operators.space.grid import Grid
 from bbflow.operators.space.levels import Levels, parse_levels
-from bbflow.operators.space.moves import HOWS, NAMES, Box, Mask, Move, Points, Reduce, Select, SelectIndex, named
+from bbflow.operators.space.making import MADE
+from bbflow.operators.space.moves import HOWS, NAMES, Box, Mask, Move, Points, Reduce, Remap, Select, SelectIndex, named
 from bbflow.operators.space.placement import Placement
-from bbflow.operators.space.resolve import resolve
+from bbflow.operators.space.regridding import resolve_chain
+from bbflow.operators.space.targets import is_named
+from bbflow.origin import beside
 
 OWN_WEIGHTS = ("area", "thickness", "none")
 """Weights that are no variable."""
@@ -19,7 +23,7 @@ OWN_WEIGHTS = ("area", "thickness", "none")
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """Selections of points, and at most one reduction; hashable, equal if they say the same."""
+    """Selections of points, at most one remap, and at most one reduction; hashable, equal if they say the same."""
 
     moves: tuple[Move, ...]
     """In the order in which they apply."""
@@ -35,6 +39,8 @@ class Space:
                 names.extend(move.coordinate.of_first_step)
             elif isinstance(move, Reduce) and move.weights not in (None, *OWN_WEIGHTS):
                 names.append(str(move.weights).strip("`"))
+            elif isinstance(move, Remap) and move.fraction:
+                names.append(move.fraction)
         return tuple(dict.fromkeys(names))
 
     @property
@@ -75,14 +81,16 @@ class Space:
         Raises
         ------
         ConfigError
-            If a dimension or coordinate is missing, or nothing is selected.
+            If a dimension or coordinate is missing, nothing is selected, or weights are for another grid.
         """
-        return resolve(self.moves, dims, shape, coordinates, variables, attributes or {})
+        return resolve_chain(self.moves, Grid(dims, shape, coordinates, attributes or {}), variables)
 
 
 SELECTIONS = ("box", "points", "mask", "levels", "select", "isel")
 OPTIONS = ("weights", "how")
-KEYS = (*SELECTIONS, *HOWS, "coarsen", *OPTIONS)
+REMAPS = {"remap": "", "remapcon": "con", "remapbil": "bil", "remapnn": "nn", "remapdis": "dis"}
+"""By CDO's names, the method that the weights must be of."""
+KEYS = (*SELECTIONS, *REMAPS, "healpix", *HOWS, "coarsen", *OPTIONS)
 
 
 def parse_space(item: Any) -> Space:
@@ -91,8 +99,8 @@ def parse_space(item: Any) -> Space:
     Parameters
     ----------
     item
-        Selections of a map apply in the order in which they stand there, a reduction after them; items of a list
-        apply in its order.
+        Selections and remaps of a map apply in the order in which they stand there, a reduction after them; items of a
+        list apply in its order.
 
     Raises
     ------
@@ -108,12 +116,15 @@ def parse_space(item: Any) -> Space:
         raise ConfigError("a space has one reduction at most: name all dimensions in one, such as mean: [lat, lon]")
     if any(isinstance(move, Levels) for move in moves[1:]):
         raise ConfigError("levels that are made of columns come first: write 'levels' before the rest, once")
+    if sum(isinstance(move, Remap) for move in moves) > 1:
+        raise ConfigError("a space has one remap at most: make weights from the first grid to the last")
     return Space(moves)
 
 
 def _parse(item: Any) -> tuple[Move, ...]:
     if isinstance(item, str):
-        return named(item, KEYS)
+        word, _, rest = (part.strip() for part in item.partition(","))
+        return _read(word, rest) if word in REMAPS else named(item, KEYS)
     if not isinstance(item, Mapping) or not item:
         raise ConfigError(f"{item!r} is not a space: write a name such as fldmean, or a map such as mean: [lat, lon]")
     for key in item:
@@ -182,6 +193,41 @@ def _isel(value: Any) -> tuple[Move, ...]:
     return tuple(SelectIndex(str(dim), tuple(map(_index, _list(own)))) for dim, own in _map(value, "isel").items())
 
 
+REMAP_KEYS = ("weights", "area_min", "fraction", "grid")
+
+
+def _remap(method: str) -> Callable[[Any], tuple[Move, ...]]:
+    def read(value: Any) -> tuple[Move, ...]:
+        own = value if isinstance(value, Mapping) else {"grid" if is_named(str(value)) else "weights": value}
+        for key in own:
+            if key not in REMAP_KEYS:
+                raise ConfigError(f"unknown key {key!r}; {nearest(str(key), REMAP_KEYS)}")
+        if "weights" not in own and "grid" not in own:
+            raise ConfigError("name a file of weights, or a grid such as r360x180 to make them for")
+        if "weights" not in own and method not in MADE:
+            raise ConfigError(f"weights can be made for {' and '.join(f'remap{name}' for name in MADE)}: name a file")
+        others = {key: text(own[key]) for key in ("weights", "fraction", "grid") if own.get(key) is not None}
+        least = None if own.get("area_min") is None else number(own["area_min"])
+        if least is not None and not 0 <= least <= 1:
+            raise ConfigError(f"area_min is {least:g}: it is a share of a point's area, from 0 to 1")
+        return (Remap(method=method, area_min=least, **others, directory=beside()),)
+
+    return read
+
+
+def _healpix(value: Any) -> tuple[Move, ...]:
+    """Read a zoom, with a file of weights or, without one, for nearest neighbours."""
+    own = value if isinstance(value, Mapping) else {"zoom": value}
+    for key in own:
+        if key not in ("zoom", *REMAP_KEYS) or key == "grid":
+            raise ConfigError(f"unknown key {key!r}; {nearest(str(key), ('zoom', *REMAP_KEYS))}")
+    if "zoom" not in own:
+        raise ConfigError("name a zoom, such as {zoom: 9}: each of the twelve base cells is divided 4**zoom times")
+    grid = f"hpz{whole_number(own['zoom'])}"
+    rest = {key: item for key, item in own.items() if key != "zoom"}
+    return _remap("" if "weights" in own else "nn")({**rest, "grid": grid})
+
+
 READERS: Mapping[str, Callable[[Any], tuple[Move, ...]]] = {
     "box": _box,
     "points": _points,
@@ -189,6 +235,8 @@ READERS: Mapping[str, Callable[[Any], tuple[Move, ...]]] = {
     "levels": _levels,
     "select": _select,
     "isel": _isel,
+    "healpix": _healpix,
+    **{name: _remap(method) for name, method in REMAPS.items()},
 }
 """What each selection is read with."""
 

@@ -126,11 +126,12 @@ def _local(local: Local, expression: Expression, variables: Mapping[str, Steps |
 
 
 def _evaluated(local: Local, expression: Expression, variables: Mapping[str, Steps | Encoded]) -> Iterator[Steps]:
-    """Give an expression's values, or what is made of their columns; one step at a time if the blocks are large."""
+    """Give an expression's values, or what is made of their columns; one step at a time if large ones are computed."""
     needed = (*expression.variables, *(local.column.variables if local.column else ()))
     own = {name: variables[name] for name in dict.fromkeys(needed)}
     count, points = len(next(iter(own.values())).values), next(iter(own.values())).values[0].size
-    most = max(TILE_POINTS // max(points, 1), 1)
+    lie_there = expression.is_plain and all(isinstance(steps, Steps) for steps in own.values())
+    most = count if lie_there else max(TILE_POINTS // max(points, 1), 1)
     for first in range(0, count, most):
         some = {name: steps.some(slice(first, first + most)) for name, steps in own.items()}
         field = evaluate(expression, {name: some[name] for name in expression.variables})

@@ -170,14 +170,23 @@ def _placed(
         own.pop("standard_name", None)
         units = own.pop("units", None)
         own |= {"units": placement.own_units.format(units=units)} if units and placement.own_units else {}
-    along = [name for name, dims in placement.coordinate_dims.items() if dims != (name,) and "bnds" not in dims]
-    auxiliary = {"coordinates": " ".join(coordinate_name(diagnostic.key, name) for name in along)} if along else {}
+    along = [name for name, dims in placement.coordinate_dims.items() if dims != (name,) and not name.endswith("_bnds")]
+    named = [name for name in along if name not in _referenced(placement)]
+    auxiliary = {"coordinates": " ".join(coordinate_name(diagnostic.key, name) for name in named)} if named else {}
+    for key, text in placement.attributes.items():
+        *words, name = text.split()
+        auxiliary[key] = " ".join([*words, coordinate_name(diagnostic.key, name)])
     sizes = zip(placement.dims, placement.shape, strict=True)
     dims = tuple(placed_dimension(diagnostic.key, dim, size, placement, attributes) for dim, size in sizes)
     methods = {"cell_methods": done} if done else {}
     others = _other_units(diagnostic, attributes)
     own = _after_each(diagnostic, own | auxiliary | methods, others, clock)
     return ResultField(diagnostic.name, _folded(diagnostic, dtype), placement.shape, dims, own, others)
+
+
+def _referenced(placement: Placement) -> set[str]:
+    """Return the coordinates that other attributes name than 'coordinates': areas, and the grid mapping."""
+    return {text.split()[-1] for text in placement.attributes.values()}
 
 
 def reinterpreted(
@@ -275,7 +284,7 @@ def coordinate_name(diagnostic: str, name: str) -> str:
 
 def placed_dimension(diagnostic: str, dim: str, size: int, placement: Placement, attributes: StreamAttributes) -> str:
     """Name a dimension of a field with a `space`: the diagnostic's own unless it is the whole of the stream's."""
-    is_own = dim in placement.coordinates or dim == "point" or attributes.sizes.get(dim, size) != size
+    is_own = dim in placement.coordinates or dim in placement.own_dims or attributes.sizes.get(dim, size) != size
     return coordinate_name(diagnostic, dim) if is_own else stored_name(dim)
 
 

@@ -1,0 +1,146 @@
+"""Meshes in results: what their dimensions and coordinates are called, and what a variable's grid is as a mesh."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from bbflow.operators.family import Array
+from bbflow.operators.space.grid import EARTH_RADIUS_M, Grid, midpoints, to_poles
+from bbflow.operators.space.meshes import Mesh
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Described:
+    """The dimensions of a mesh in results, and its coordinates."""
+
+    dims: tuple[str, ...]
+    """Names."""
+    coordinates: Mapping[str, Array]
+    """By name, bounds and areas too."""
+    coordinate_dims: Mapping[str, tuple[str, ...]]
+    """The dimensions of each."""
+    attributes: Mapping[str, Mapping[str, Any]]
+    """CF attributes of each."""
+    own: Mapping[str, str] = field(default_factory=dict)
+    """Attributes of a field on it, which name coordinates: `cell_measures` and `grid_mapping`."""
+
+
+LAT_ATTRIBUTES = {"units": "degrees_north", "standard_name": "latitude", "long_name": "latitude"}
+LON_ATTRIBUTES = {"units": "degrees_east", "standard_name": "longitude", "long_name": "longitude"}
+AREA_ATTRIBUTES = {"units": "m2", "standard_name": "cell_area", "long_name": "area of the cell"}
+CORNERS = "corners_"
+"""What the dimension of cells' corners is called, with their number after it."""
+AREA = "cell_area"
+CRS = "crs"
+
+
+def described(mesh: Mesh, taken: frozenset[str]) -> Described:
+    """Say how a mesh is written.
+
+    Parameters
+    ----------
+    mesh
+        Cells with centres.
+    taken
+        Names of dimensions that its own mustn't have.
+    """
+    if mesh.zoom is not None:
+        return _healpix(mesh, taken)
+    axes = mesh.axes()
+    return _cells(mesh, taken) if axes is None else _rectilinear(mesh, *axes)
+
+
+def _rectilinear(mesh: Mesh, lat: Array, lon: Array) -> Described:
+    unbroken = np.unwrap(lon, period=360)
+    coordinates = {"lat": lat, "lon": unbroken}
+    coordinates |= {"lat_bnds": to_poles(midpoints(lat)), "lon_bnds": midpoints(unbroken)}
+    dims: dict[str, tuple[str, ...]] = {"lat": ("lat",), "lon": ("lon",)}
+    dims |= {"lat_bnds": ("lat", "bnds"), "lon_bnds": ("lon", "bnds")}
+    attributes = {"lat": LAT_ATTRIBUTES | {"axis": "Y"}, "lon": LON_ATTRIBUTES | {"axis": "X"}}
+    return _with_area(mesh, ("lat", "lon"), coordinates, dims, attributes)
+
+
+def _cells(mesh: Mesh, taken: frozenset[str]) -> Described:
+    """Describe a curvilinear or an unstructured grid: auxiliary coordinates, and corners if they are known."""
+    own = ("y", "x") if len(mesh.shape) == 2 else ("cell",) if len(mesh.shape) == 1 else ()
+    dims = tuple(name if name not in taken else f"{name}_remapped" for name in own)
+    coordinates: dict[str, Array] = {}
+    coordinate_dims: dict[str, tuple[str, ...]] = {}
+    pairs = {"lat": mesh.lat, "lon": mesh.lon}
+    corners = {"lat_bnds": mesh.lat_corners, "lon_bnds": mesh.lon_corners}
+    for name, values in pairs.items():
+        if values is not None:
+            coordinates[name], coordinate_dims[name] = values.reshape(mesh.shape), dims
+    for name, values in corners.items():
+        if values is not None:
+            coordinates[name] = values.reshape(*mesh.shape, -1)
+            coordinate_dims[name] = (*dims, f"{CORNERS}{values.shape[-1]}")
+    return _with_area(mesh, dims, coordinates, coordinate_dims, {"lat": LAT_ATTRIBUTES, "lon": LON_ATTRIBUTES})
+
+
+def _with_area(
+    mesh: Mesh,
+    dims: tuple[str, ...],
+    coordinates: Mapping[str, Array],
+    coordinate_dims: Mapping[str, tuple[str, ...]],
+    attributes: Mapping[str, Mapping[str, Any]],
+) -> Described:
+    if mesh.area is None or not mesh.area.any():
+        return Described(dims, coordinates, coordinate_dims, attributes)
+    area = mesh.area.reshape(mesh.shape) * EARTH_RADIUS_M**2
+    return Described(
+        dims,
+        {**coordinates, AREA: area},
+        {**coordinate_dims, AREA: dims},
+        {**attributes, AREA: AREA_ATTRIBUTES},
+        {"cell_measures": f"area: {AREA}"},
+    )
+
+
+def _healpix(mesh: Mesh, taken: frozenset[str]) -> Described:
+    """HEALPix in nested order: the cells' numbers, and what readers know the grid by.
+
+    `healpix_nside` and `healpix_order` are what easy.gems' readers ask for, `refinement_level` and `indexing_scheme`
+    are those of CF 1.13, and `grid_name` with `level` those of xdggs.
+    """
+    dims = ("cell" if "cell" not in taken else "cell_remapped",)
+    assert mesh.zoom is not None
+    crs = {
+        "grid_mapping_name": "healpix",
+        "refinement_level": mesh.zoom,
+        "indexing_scheme": "nested",
+        "healpix_nside": 2**mesh.zoom,
+        "healpix_order": "nest",
+    }
+    ids = {
+        "standard_name": "healpix_index",
+        "long_name": "number of the cell in nested order",
+        "units": "1",
+        "grid_name": "healpix",
+        "level": mesh.zoom,
+        "indexing_scheme": "nested",
+    }
+    coordinates = {"cell_ids": np.arange(mesh.size, dtype="i8"), CRS: np.zeros(1, "i4")}
+    own = {"grid_mapping": CRS}
+    return Described(dims, coordinates, {"cell_ids": dims, CRS: (CRS,)}, {"cell_ids": ids, CRS: crs}, own)
+
+
+def mesh_of(grid: Grid, axes: tuple[int, ...]) -> Mesh:
+    """Return the mesh of a variable's horizontal axes, with what is known of its centres.
+
+    Parameters
+    ----------
+    grid
+        The variable's.
+    axes
+        Its horizontal ones, the slowest of the mesh first; latitude before longitude.
+    """
+    shape = tuple(grid.shape[axis] for axis in axes)
+    kinds = [grid.kind(axis) for axis in axes]
+    if kinds == ["lat", "lon"] and all(grid.dims[axis] in grid.coordinates for axis in axes):
+        lat, lon = np.meshgrid(*(np.asarray(grid.coordinate(axis), "f8") for axis in axes), indexing="ij")
+        return Mesh(shape, lat.reshape(-1), lon.reshape(-1))
+    found = {kind: grid.auxiliary(kind, shape) for kind in ("lat", "lon")}
+    return Mesh(shape, found["lat"], found["lon"])

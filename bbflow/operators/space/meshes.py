@@ -1,0 +1,114 @@
+"""Meshes: the centres, corners and areas of a grid's cells on the sphere, as files of weights and targets have them."""
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from math import prod
+
+import numpy as np
+
+from bbflow.errors import ConfigError
+from bbflow.operators.family import Array
+
+SAME = 1e-6
+"""Degrees: coordinates that differ by less are those of one parallel or meridian."""
+FAR = 0.1
+"""Centres further apart than this share of the usual distance of neighbours are those of different cells."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mesh:
+    """Cells of a grid, in the order of its points."""
+
+    shape: tuple[int, ...]
+    """Its dimensions, the slowest first: (lat, lon), (y, x) or (cell,)."""
+    lat: Array | None
+    """Latitudes of the centres in degrees, float64 of shape (cells,); None if they aren't known."""
+    lon: Array | None
+    """Longitudes, the same."""
+    lat_corners: Array | None = None
+    """Latitudes of the corners in degrees, of shape (cells, corners); None if they aren't known."""
+    lon_corners: Array | None = None
+    """Longitudes, the same."""
+    area: Array | None = None
+    """Areas on the sphere of radius 1, of shape (cells,); None if they aren't known."""
+    zoom: int | None = None
+    """Of a HEALPix grid in nested order: each of the twelve base cells is divided 4**zoom times."""
+
+    @property
+    def size(self) -> int:
+        """Give the number of cells."""
+        return prod(self.shape)
+
+    @property
+    def centres(self) -> tuple[Array, Array]:
+        """Give latitudes and longitudes.
+
+        Raises
+        ------
+        ConfigError
+            If they aren't known.
+        """
+        if self.lat is None or self.lon is None:
+            raise ConfigError(
+                "the variable has no latitudes and longitudes, so no weights can be made: let its attribute "
+                "'coordinates' name them, or name a file of weights"
+            )
+        return self.lat, self.lon
+
+    def axes(self) -> tuple[Array, Array] | None:
+        """Give latitudes (ny,) and longitudes (nx,) if the cells lie along parallels and meridians, else None."""
+        if len(self.shape) != 2 or self.lat is None or self.lon is None:
+            return None
+        lat, lon = self.lat.reshape(self.shape), self.lon.reshape(self.shape)
+        if np.abs(lat - lat[:, :1]).max() > SAME or np.abs((lon - lon[:1] + 180) % 360 - 180).max() > SAME:
+            return None
+        return lat[:, 0], lon[0]
+
+
+def strays(one: Mesh, other: Mesh) -> int:
+    """Count the cells whose centres are elsewhere in another mesh of the same size; 0 if one of them has no centres."""
+    if one.lat is None or one.lon is None or other.lat is None or other.lon is None:
+        return 0
+    here, there = on_sphere(one.lat, one.lon), on_sphere(other.lat, other.lon)
+    apart = np.sqrt(((here - there) ** 2).sum(axis=1))
+    steps = np.sqrt((np.diff(here, axis=0) ** 2).sum(axis=1))
+    usual = float(np.median(steps)) if len(steps) else 1.0
+    return int((apart > FAR * max(min(usual, np.sqrt(4 * np.pi / one.size)), 1e-9)).sum())
+
+
+def on_sphere(lat: Array, lon: Array) -> Array:
+    """Return points of the unit sphere, float64 of shape (points, 3), for degrees."""
+    phi, theta = np.deg2rad(lat), np.deg2rad(lon)
+    return np.stack([np.cos(phi) * np.cos(theta), np.cos(phi) * np.sin(theta), np.sin(phi)], axis=1)
+
+
+def sized(mesh: Mesh, shape: tuple[int, ...], name: str) -> None:
+    """See that weights are of a grid of some shape.
+
+    Raises
+    ------
+    ConfigError
+        If not; the message has both.
+    """
+    same = mesh.shape == shape if len(mesh.shape) == len(shape) else mesh.size == prod(shape)
+    if not same:
+        raise ConfigError(
+            f"{name} is for a grid of {_told(mesh.shape)} points, the variable's has {_told(shape)}: make weights for "
+            "its grid"
+        )
+
+
+def _told(shape: tuple[int, ...]) -> str:
+    return " x ".join(map(str, shape))
+
+
+def check_installed(package: str, what: str) -> None:
+    """See that an optional package is there.
+
+    Raises
+    ------
+    ConfigError
+        If not; the message says how to get it.
+    """
+    if find_spec(package) is None:
+        raise ConfigError(f"{what} needs {package}, which isn't installed: pip install 'bbflow[remap]'")

@@ -1,0 +1,202 @@
+"""Chains of moves around a remap: which axes it is for, whether the weights are for the grid, and what comes out."""
+
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from math import prod
+
+import numpy as np
+
+from bbflow.errors import ConfigError
+from bbflow.operators.family import Array
+from bbflow.operators.space.described import CORNERS, CRS, Described, described, mesh_of
+from bbflow.operators.space.grid import LAT, LON, Grid, checked_weights, fitted
+from bbflow.operators.space.meshes import Mesh, sized, strays
+from bbflow.operators.space.moves import Move, Remap
+from bbflow.operators.space.placement import Placement, TrackPlacement
+from bbflow.operators.space.remapping import Ending, Remapped
+from bbflow.operators.space.resolve import resolve
+from bbflow.operators.space.sources import weights_for
+from bbflow.operators.space.weights import Weights
+
+Variables = Callable[[str], Array]
+LEAST = {"bil": 1.0}
+"""Share of a point's weights that must be valid, where the configuration says none: any, but as CDO has it, for
+bilinear interpolation all."""
+
+
+def resolve_chain(moves: Sequence[Move], grid: Grid, variables: Variables) -> Placement:
+    """Find the points; see `Space.resolve`."""
+    at = next((at for at, move in enumerate(moves) if isinstance(move, Remap)), None)
+    if at is None:
+        return _cut(moves, grid, variables)
+    move = moves[at]
+    assert isinstance(move, Remap)
+    before = _cut(moves[:at], grid, variables) if at else None
+    given = grid if before is None else _result_grid(grid, before)
+    axes = horizontal_axes(given)
+    weights = fitted_weights(move, given, axes)
+    assert weights.target is not None
+    planes = tuple(dim for axis, dim in enumerate(given.dims) if axis not in axes)
+    target = described(weights.target, frozenset(planes))
+    on_target = _target_grid(given, axes, target, weights.target)
+    after = None
+    if moves[at + 1 :]:
+        after = _cut(moves[at + 1 :], on_target, _with_target(target, variables))
+    return _remapped(grid, before, given, axes, weights, move, variables, target, on_target, after)
+
+
+def _cut(moves: Sequence[Move], grid: Grid, variables: Variables) -> TrackPlacement:
+    return resolve(moves, grid.dims, grid.shape, grid.coordinates, variables, grid.attributes)
+
+
+def _result_grid(grid: Grid, before: TrackPlacement) -> Grid:
+    """Return the grid of what is remapped."""
+    kept = {name: values for name, values in grid.coordinates.items() if name not in before.coordinates}
+    attributes = {**grid.attributes, **before.coordinate_attributes}
+    return Grid(before.dims, before.shape, {**kept, **before.coordinates}, attributes)
+
+
+def horizontal_axes(grid: Grid) -> tuple[int, ...]:
+    """Find the axes of latitude and longitude, or those that two-dimensional or cells' coordinates have.
+
+    Raises
+    ------
+    ConfigError
+        If nothing tells them.
+    """
+    kinds = [grid.kind(axis) for axis in range(len(grid.dims))]
+    if kinds.count(LAT) == kinds.count(LON) == 1:
+        return kinds.index(LAT), kinds.index(LON)
+    shapes = {shape for kind in (LAT, LON) for shape in grid.auxiliary_shapes(kind)}
+    pairs = [axes for rank in (2, 1) for axes in combinations(range(len(grid.dims)), rank)]
+    for axes in reversed(pairs):
+        if tuple(grid.shape[axis] for axis in axes) in shapes and not any(kinds[axis] for axis in axes):
+            return axes
+    others = tuple(axis for axis, kind in enumerate(kinds) if kind is None)
+    if others and len(others) <= 2 and not shapes:
+        return others
+    raise ConfigError(
+        f"remap: none of the dimensions {', '.join(grid.dims)} are told to be horizontal: let the variable's attribute "
+        "'coordinates' name its latitudes and longitudes"
+    )
+
+
+def fitted_weights(move: Remap, grid: Grid, axes: tuple[int, ...]) -> Weights:
+    """Return the weights of a remap, checked against the grid that they are for.
+
+    Raises
+    ------
+    ConfigError
+        If they are for another grid, by its sizes or the places of its points, or of another method.
+    """
+    mesh = mesh_of(grid, axes)
+    weights = weights_for(move, mesh)
+    if weights.source is not None:
+        sized(weights.source, mesh.shape, weights.name)
+        if found := strays(weights.source, mesh):
+            raise ConfigError(
+                f"{weights.name} is for a grid of the same size, but {found} of {mesh.size} points lie elsewhere in "
+                "the variable's: make weights for its grid, and mind the order of its latitudes"
+            )
+    return weights
+
+
+def _target_grid(grid: Grid, axes: tuple[int, ...], target: Described, mesh: Mesh) -> Grid:
+    """Return the grid of the result of the product."""
+    kept = [axis for axis in range(len(grid.dims)) if axis not in axes]
+    at = sum(axis < min(axes) for axis in kept)
+    dims = [grid.dims[axis] for axis in kept]
+    sizes = [grid.shape[axis] for axis in kept]
+    coordinates = {name: values for name, values in grid.coordinates.items() if name not in target.coordinates}
+    return Grid(
+        (*dims[:at], *target.dims, *dims[at:]),
+        (*sizes[:at], *mesh.shape, *sizes[at:]),
+        {**coordinates, **target.coordinates},
+        {**grid.attributes, **target.attributes},
+    )
+
+
+def _with_target(target: Described, variables: Variables) -> Variables:
+    """Let masks and weights after the remap be of the target's coordinates, such as its areas, too."""
+
+    def variable(name: str) -> Array:
+        return target.coordinates[name] if name in target.coordinates else variables(name)
+
+    return variable
+
+
+NO_DIMENSIONS = {"bnds", CRS}
+"""Names of dimensions that a coordinate has and no field."""
+
+
+def _coordinates(
+    before: TrackPlacement | None, target: Described, on_target: Grid, after: TrackPlacement | None
+) -> tuple[dict[str, Array], dict[str, tuple[str, ...]]]:
+    """Return the coordinates that differ from the variable's own, and their dimensions: of those that are unchanged."""
+    values: dict[str, Array] = {}
+    dims: dict[str, tuple[str, ...]] = {}
+    same = set(on_target.dims) if after is None else after.unchanged & set(on_target.dims)
+    for name, own in (*(before.coordinate_dims if before else {}).items(), *target.coordinate_dims.items()):
+        if {dim for dim in own if dim not in NO_DIMENSIONS and not dim.startswith(CORNERS)} <= same:
+            values[name], dims[name] = on_target.coordinates[name], own
+    if after is not None:
+        values, dims = {**values, **after.coordinates}, {**dims, **after.coordinate_dims}
+    return values, dims
+
+
+def _remapped(
+    grid: Grid,
+    before: TrackPlacement | None,
+    given: Grid,
+    axes: tuple[int, ...],
+    weights: Weights,
+    move: Remap,
+    variables: Variables,
+    target: Described,
+    on_target: Grid,
+    after: TrackPlacement | None,
+) -> Remapped:
+    coordinates, coordinate_dims = _coordinates(before, target, on_target, after)
+    least = move.area_min if move.area_min is not None else 0.0 if move.fraction else LEAST.get(weights.method, 0.0)
+    done = (before.cell_methods if before else "", METHODS.get(weights.method, ""), after.cell_methods if after else "")
+    units = [item.own_units for item in (before, after) if item is not None]
+    return Remapped(
+        dims=after.dims if after else on_target.dims,
+        shape=after.shape if after else on_target.shape,
+        coordinates=coordinates,
+        coordinate_dims=coordinate_dims,
+        cell_methods=" ".join(filter(None, done)),
+        own_units=_units(units),
+        source=grid.shape,
+        before=before,
+        weights=weights,
+        box=given.shape,
+        axes=axes,
+        factor=_factor(move.fraction, variables, given, axes) if move.fraction else None,
+        ending=Ending(weights.cover, weights.share, least),
+        target=target,
+        after=after,
+    )
+
+
+METHODS = {"con": "area: mean"}
+"""CF's cell methods of remapping: what interpolates gives values at points, and changes none."""
+
+
+def _units(all_units: Sequence[str]) -> str:
+    """Return what a chain makes of {units}; empty if any part of it doesn't know."""
+    made = "{units}"
+    for own in all_units:
+        made = own.replace("{units}", made) if own and made else ""
+    return made
+
+
+def _factor(name: str, variables: Variables, grid: Grid, axes: tuple[int, ...]) -> Array:
+    """Return what each horizontal point counts besides; float64 of shape (points,), in the weights' order."""
+    field = fitted(name, checked_weights(name, np.asarray(variables(name), "f8")), grid)
+    if any(size > 1 for axis, size in enumerate(field.shape) if axis not in axes):
+        raise ConfigError(f"remap: fraction {name!r} changes along {', '.join(grid.dims)}: it must be of one plane")
+    shape = tuple(grid.shape[axis] for axis in axes)
+    planes = tuple(axis for axis in range(len(grid.dims)) if axis not in axes)
+    plane = field.transpose(*planes, *axes).reshape([field.shape[axis] for axis in axes])
+    return np.ascontiguousarray(np.broadcast_to(plane, shape), "f8").reshape(prod(shape))

@@ -1,0 +1,147 @@
+"""Grids that a field is remapped to, by the names that CDO has for them, or from a file."""
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bbflow.errors import ConfigError, describe
+from bbflow.operators.family import Array
+from bbflow.operators.space.described import mesh_of
+from bbflow.operators.space.grid import LAT, LON, Grid, kind_of
+from bbflow.operators.space.meshes import Mesh, check_installed
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+REGULAR = re.compile(r"r(\d{1,6})x(\d{1,6})")
+HEALPIX_NSIDE = re.compile(r"hp(\d{1,8})(_nested)?")
+HEALPIX_ZOOM = re.compile(r"hpz(\d{1,2})")
+MOST_ZOOM = 13
+"""8e8 cells: their numbers are int32 in the weights."""
+NAMED = "r360x180 (longitudes x latitudes, as in CDO), hp512 or hpz9 (HEALPix of that nside or zoom, nested)"
+
+
+def is_named(text: str) -> bool:
+    """Whether a text is the name of a grid, and no path."""
+    return any(pattern.fullmatch(text) for pattern in (REGULAR, HEALPIX_NSIDE, HEALPIX_ZOOM))
+
+
+def target_of(text: str, directory: str = "") -> Mesh:
+    """Return a grid by its name, or that of a NetCDF file.
+
+    Parameters
+    ----------
+    text
+        Such as r360x180, hp512, hpz9, or a path.
+    directory
+        Where a relative path begins.
+
+    Raises
+    ------
+    ConfigError
+        If it is neither.
+    """
+    return _named(text) if is_named(text) else read_mesh(Path(directory) / Path(text).expanduser())
+
+
+@lru_cache(maxsize=8)
+def _named(text: str) -> Mesh:
+    if found := REGULAR.fullmatch(text):
+        columns, rows = map(int, found.groups())
+        if not columns or not rows:
+            raise ConfigError(f"{text!r} has no points")
+        return regular(rows, columns)
+    if found := HEALPIX_NSIDE.fullmatch(text):
+        nside = int(found[1])
+        if nside < 1 or nside & (nside - 1):
+            raise ConfigError(f"{text!r}: {nside} is no power of two, and only such grids have a nested order")
+        return healpix(nside.bit_length() - 1)
+    found = HEALPIX_ZOOM.fullmatch(text)
+    assert found
+    return healpix(int(found[1]))
+
+
+def regular(rows: int, columns: int) -> Mesh:
+    """Return the grid that CDO calls r<columns>x<rows>: from longitude 0 and without the poles."""
+    lat = -90 + (np.arange(rows) + 0.5) * 180 / rows
+    lon = np.arange(columns) * 360 / columns
+    edges = np.sin(np.deg2rad(np.linspace(-90, 90, rows + 1)))
+    area = np.repeat(np.diff(edges) * 2 * np.pi / columns, columns)
+    return Mesh((rows, columns), np.repeat(lat, columns), np.tile(lon, rows), area=area)
+
+
+def healpix(zoom: int) -> Mesh:
+    """Return the cells of HEALPix, in nested order, at a zoom level: nside is 2**zoom.
+
+    Raises
+    ------
+    ConfigError
+        If there are too many.
+    """
+    if not 0 <= zoom <= MOST_ZOOM:
+        raise ConfigError(f"HEALPix of zoom {zoom} isn't to be had: from 0 to {MOST_ZOOM}")
+    lat, lon = healpix_centres(zoom)
+    return Mesh((12 * 4**zoom,), lat, lon, area=np.full(len(lat), 4 * np.pi / len(lat)), zoom=zoom)
+
+
+def healpix_centres(zoom: int) -> tuple[Array, Array]:
+    """Return latitudes and longitudes of HEALPix' cells in nested order, degrees, each of shape (12 * 4**zoom,)."""
+    check_installed("healpix", "a HEALPix grid")
+    import healpix
+
+    lon, lat = healpix.pix2ang(2**zoom, np.arange(12 * 4**zoom), nest=True, lonlat=True)
+    return lat, lon
+
+
+def read_mesh(path: Path) -> Mesh:
+    """Read the grid of a NetCDF file: of its latitudes and longitudes, whatever else it has.
+
+    Raises
+    ------
+    ConfigError
+        If it can't be read, or has none, or several.
+    """
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise ConfigError(f"{str(path)!r} is neither a file ({describe(error)}) nor a grid's name: {NAMED}") from None
+    return _read_mesh(path, status.st_mtime_ns, status.st_size)
+
+
+@lru_cache(maxsize=4)
+def _read_mesh(path: Path, _changed: int, _size: int) -> Mesh:
+    import xarray as xr
+
+    try:
+        with xr.open_dataset(path, decode_times=False) as data:
+            data.load()
+    except (OSError, ValueError, RuntimeError) as error:  # whatever the reader of damaged files raises
+        raise ConfigError(f"{path} can't be read as NetCDF ({error})") from None
+    found = {kind: dict(_coordinates(data, kind)) for kind in (LAT, LON)}
+    for kind, own in found.items():
+        if len(own) != 1:
+            raise ConfigError(f"{path} has {', '.join(own) or 'nothing'} as {kind}: a grid has one")
+    [(lat_name, lat)], [(lon_name, lon)] = (list(own.items()) for own in found.values())
+    if (lat_name,) == lat.dims and (lon_name,) == lon.dims:
+        grid = _grid((lat_name, lon_name), data)
+        return mesh_of(grid, (0, 1))
+    if lat.dims != lon.dims:
+        raise ConfigError(f"{path}: {lat_name} is along {lat.dims}, but {lon_name} along {lon.dims}")
+    return mesh_of(_grid(tuple(map(str, lat.dims)), data), tuple(range(lat.ndim)))
+
+
+def _coordinates(data: "xr.Dataset", kind: str) -> Iterator[tuple[str, "xr.DataArray"]]:
+    bounds = {str(item.attrs.get("bounds", "")) for item in data.variables.values()}
+    for name, item in data.variables.items():
+        if str(name) not in bounds and item.ndim and kind_of(str(name), item.attrs) == kind:
+            yield str(name), data[name]
+
+
+def _grid(dims: tuple[str, ...], data: "xr.Dataset") -> Grid:
+    coordinates: dict[str, Array] = {str(name): np.asarray(item.values) for name, item in data.variables.items()}
+    attributes = {str(name): item.attrs for name, item in data.variables.items()}
+    return Grid(dims, tuple(data.sizes[dim] for dim in dims), coordinates, attributes)

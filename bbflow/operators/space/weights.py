@@ -1,0 +1,238 @@
+"""Files of weights: what SCRIP, CDO, ESMF, TempestRemap, E3SM and xESMF write, as one sparse matrix."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bbflow.errors import ConfigError, describe
+from bbflow.operators.family import Array
+from bbflow.operators.space.meshes import Mesh
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+METHODS = {
+    "con": ("conserv",),
+    "bil": ("bilinear",),
+    "nn": ("nearest neighbor", "nearest neighbour", "nearest_s", "nearests", "neareststod"),
+    "dis": ("distance",),
+}
+"""By the names that CDO has for them: words that files have in `map_method`, in small letters."""
+UNPLAIN = {
+    "bicubic": "needs the field's gradients",
+    "largest area": "takes the value that most of a cell has, which is no mean",
+    "second order": "needs the field's gradients",
+}
+"""Methods that are no sums of weighted values, and why."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Weights:
+    """A sparse matrix, by its columns: the points of the source. Small copies of it, `Links`, go to the blocks."""
+
+    name: str
+    """What messages call it."""
+    method: str
+    """One of `METHODS`, or empty if the file says none that is known."""
+    source: Mesh | None
+    """The grid that it is for; None if the file doesn't say."""
+    target: Mesh | None
+    """The grid of the result, the same."""
+    starts: Array
+    """Where each column's links begin; int64 of shape (columns + 1,)."""
+    rows: Array
+    """The point of the target that each link goes to; int32 of shape (links,)."""
+    values: Array
+    """The links' weights; float64 of that shape."""
+    cover: Array
+    """Of each row the sum of its weights; float64 of shape (rows,)."""
+    share: Array
+    """Of each row the share of its area that the source covers; float64, the same."""
+
+    @property
+    def nbytes(self) -> int:
+        """Give the bytes of its arrays."""
+        return sum(item.nbytes for item in (self.starts, self.rows, self.values, self.cover, self.share))
+
+
+def sparse(
+    name: str,
+    method: str,
+    meshes: tuple[Mesh | None, Mesh | None],
+    sizes: tuple[int, int],
+    links: tuple[Array, Array, Array],
+    share: Array | None = None,
+) -> Weights:
+    """Put links into the order of their columns.
+
+    Parameters
+    ----------
+    name, method
+        See `Weights`.
+    meshes, sizes
+        Of source and target.
+    links
+        Columns and rows from 0, and weights; each of shape (links,).
+    share
+        How much of each row's area is covered; None for all where there is any weight.
+
+    Raises
+    ------
+    ConfigError
+        If a link leads out of a grid, or a weight isn't finite.
+    """
+    columns, rows, values = links
+    for what, places, size in (("source", columns, sizes[0]), ("target", rows, sizes[1])):
+        wrong = int(((places < 0) | (places >= size)).sum())
+        if wrong:
+            raise ConfigError(f"{name}: {wrong} of {len(places)} links lead out of its {what} grid of {size} points")
+    if broken := int((~np.isfinite(values)).sum()):
+        raise ConfigError(f"{name}: {broken} of {len(values)} weights are no finite numbers")
+    order = np.argsort(columns, kind="stable")
+    starts = np.zeros(sizes[0] + 1, np.int64)
+    np.cumsum(np.bincount(columns, minlength=sizes[0]), out=starts[1:])
+    cover = np.bincount(rows, values, sizes[1])
+    whole = (cover != 0).astype("f8") if share is None else share
+    return Weights(name, method, *meshes, starts, rows[order].astype("i4"), values[order], cover, whole)
+
+
+def read_weights(path: Path) -> Weights:
+    """Read a file of weights.
+
+    Raises
+    ------
+    ConfigError
+        If it can't be read, isn't such a file or is damaged, or has weights that are no plain sums.
+    """
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise ConfigError(f"can't read the weights {path}: {describe(error)}") from None
+    return _read(path, status.st_mtime_ns, status.st_size)
+
+
+@lru_cache(maxsize=4)
+def _read(path: Path, _changed: int, _size: int) -> Weights:
+    import xarray as xr  # only who remaps waits for it
+
+    try:
+        with xr.open_dataset(path, decode_cf=False) as data:
+            data.load()
+    except (OSError, ValueError, RuntimeError) as error:  # whatever the reader of damaged files raises
+        raise ConfigError(f"{path} can't be read as NetCDF ({error}): it is damaged, or no file of weights") from None
+    name = f"weights {path.name}"
+    if "remap_matrix" in data:
+        return _scrip(name, data)
+    if {"S", "row", "col"} <= set(data.variables):
+        return _esmf(name, data)
+    raise ConfigError(
+        f"{path} has no weights: neither remap_matrix with src_address and dst_address (SCRIP, CDO) nor S, row and "
+        f"col (ESMF, TempestRemap, E3SM, xESMF), but {', '.join(map(str, data.variables)) or 'nothing'}"
+    )
+
+
+def _scrip(name: str, data: "xr.Dataset") -> Weights:
+    """Read what CDO and SCRIP write."""
+    matrix = _numbers(name, data, "remap_matrix")
+    method = _method(name, str(data.attrs.get("map_method", "")))
+    if matrix.ndim == 2 and matrix.shape[1] != 1:
+        raise ConfigError(
+            f"{name} has {matrix.shape[1]} weights for each link, which need the field's gradients: make weights of "
+            "the first order, such as CDO's gencon or genbil"
+        )
+    matrix = matrix.reshape(-1)
+    source, target = (
+        Mesh(
+            _dims(name, data, f"{side}_grid_dims", len(data[f"{side}_grid_center_lat"])),
+            _degrees(name, data, f"{side}_grid_center_lat"),
+            _degrees(name, data, f"{side}_grid_center_lon"),
+            _degrees(name, data, f"{side}_grid_corner_lat"),
+            _degrees(name, data, f"{side}_grid_corner_lon"),
+            _optional(name, data, f"{side}_grid_area"),
+        )
+        for side in ("src", "dst")
+        if _has(name, data, f"{side}_grid_center_lat", f"{side}_grid_dims")
+    )
+    links = _links(name, data, "src_address", "dst_address", matrix)
+    share = _optional(name, data, "dst_grid_frac") if method == "con" else None
+    return sparse(name, method, (source, target), (source.size, target.size), links, share)
+
+
+def _esmf(name: str, data: "xr.Dataset") -> Weights:
+    """Read what ESMF_RegridWeightGen, TempestRemap and E3SM's tools write, or xESMF, which leaves the grids out."""
+    links = _links(name, data, "col", "row", _numbers(name, data, "S"))
+    method = _method(name, str(data.attrs.get("map_method", "")))
+    if not {"n_a", "n_b"} <= set(data.sizes):
+        sizes = tuple(int(places.max(initial=-1)) + 1 for places in links[:2])
+        return sparse(name, method, (None, None), (sizes[0], sizes[1]), links)
+    source, target = (
+        Mesh(
+            _dims(name, data, f"{side}_grid_dims", data.sizes[f"n_{end}"]),
+            _degrees(name, data, f"yc_{end}"),
+            _degrees(name, data, f"xc_{end}"),
+            _degrees(name, data, f"yv_{end}"),
+            _degrees(name, data, f"xv_{end}"),
+            _optional(name, data, f"area_{end}"),
+        )
+        for side, end in (("src", "a"), ("dst", "b"))
+    )
+    share = _optional(name, data, "frac_b") if method == "con" else None
+    return sparse(name, method, (source, target), (source.size, target.size), links, share)
+
+
+def _method(name: str, told: str) -> str:
+    words = told.lower()
+    for word, why in UNPLAIN.items():
+        if word in words:
+            raise ConfigError(f"{name} is for {told!r}, which {why}: make weights of another method, such as con")
+    return next((method for method, known in METHODS.items() if any(word in words for word in known)), "")
+
+
+def _has(name: str, data: "xr.Dataset", *wanted: str) -> bool:
+    for one in wanted:
+        if one not in data:
+            raise ConfigError(f"{name} has no {one}: it is damaged, or of an unknown kind")
+    return True
+
+
+def _numbers(name: str, data: "xr.Dataset", wanted: str) -> Array:
+    _has(name, data, wanted)
+    return np.asarray(data[wanted].values, "f8")
+
+
+def _optional(name: str, data: "xr.Dataset", wanted: str) -> Array | None:
+    return _numbers(name, data, wanted).reshape(-1) if wanted in data else None
+
+
+def _links(name: str, data: "xr.Dataset", source: str, target: str, values: Array) -> tuple[Array, Array, Array]:
+    _has(name, data, source, target)
+    columns, rows = (np.asarray(data[which].values, np.int64).reshape(-1) - 1 for which in (source, target))
+    if not len(columns) == len(rows) == len(values):
+        raise ConfigError(
+            f"{name} is damaged: it has {len(columns)} of {source}, {len(rows)} of {target} and {len(values)} weights"
+        )
+    return columns, rows, values
+
+
+def _dims(name: str, data: "xr.Dataset", wanted: str, size: int) -> tuple[int, ...]:
+    """Return a grid's shape, the slowest dimension first; files have the fastest first."""
+    if wanted not in data:
+        return (size,)
+    shape: Sequence[int] = tuple(int(length) for length in data[wanted].values.reshape(-1)[::-1])
+    if prod(shape) != size:
+        raise ConfigError(f"{name} is damaged: {wanted} says {' x '.join(map(str, shape))} points, but has {size}")
+    return tuple(shape)
+
+
+def _degrees(name: str, data: "xr.Dataset", wanted: str) -> Array | None:
+    """Return coordinates in degrees; None if there are none, or all are zero, which some tools write for 'unknown'."""
+    if wanted not in data:
+        return None
+    values = _numbers(name, data, wanted)
+    radians = str(data[wanted].attrs.get("units", "degrees")).lower().startswith("rad")
+    return np.rad2deg(values) if radians else values

@@ -1,0 +1,169 @@
+"""Files of weights: their formats say the same, and what is wrong with one is told in a line."""
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from bbflow.errors import ConfigError
+from bbflow.operators.family import Steps
+from bbflow.operators.space import parse_space
+
+LATS, LONS = np.linspace(-67.5, 67.5, 4), np.arange(0, 360, 60.0)
+LAT, LON = (item.reshape(-1) for item in np.meshgrid(LATS, LONS, indexing="ij"))
+COLUMNS = np.arange(24)
+ROWS = np.repeat(np.arange(6), 4)
+VALUES = np.full(24, 0.25)
+TARGET = np.linspace(-50, 50, 6)
+
+
+def scrip(**changes):
+    """What CDO writes."""
+    return {
+        "src_grid_dims": ("rank", np.array([6, 4], "i4")),
+        "dst_grid_dims": ("rank_1", np.array([6], "i4")),
+        "src_grid_center_lat": ("src", np.deg2rad(LAT), {"units": "radians"}),
+        "src_grid_center_lon": ("src", np.deg2rad(LON), {"units": "radians"}),
+        "dst_grid_center_lat": ("dst", np.deg2rad(TARGET), {"units": "radians"}),
+        "dst_grid_center_lon": ("dst", np.zeros(6), {"units": "radians"}),
+        "src_address": ("num_links", COLUMNS + 1),
+        "dst_address": ("num_links", ROWS + 1),
+        "remap_matrix": (("num_links", "num_wgts"), VALUES[:, np.newaxis]),
+    } | changes
+
+
+def esmf(**changes):
+    """What ESMF_RegridWeightGen, TempestRemap and E3SM's tools write."""
+    return {
+        "src_grid_dims": ("rank", np.array([6, 4], "i4")),
+        "dst_grid_dims": ("rank_1", np.array([6], "i4")),
+        "yc_a": ("n_a", LAT, {"units": "degrees"}),
+        "xc_a": ("n_a", LON, {"units": "degrees"}),
+        "yc_b": ("n_b", TARGET, {"units": "degrees"}),
+        "xc_b": ("n_b", np.zeros(6), {"units": "degrees"}),
+        "yv_b": (("n_b", "nv_b"), np.stack([TARGET - 1, TARGET - 1, TARGET + 1, TARGET + 1], axis=1)),
+        "xv_b": (("n_b", "nv_b"), np.tile([-1.0, 1, 1, -1], (6, 1))),
+        "area_b": ("n_b", np.full(6, 0.1)),
+        "col": ("n_s", COLUMNS + 1),
+        "row": ("n_s", ROWS + 1),
+        "S": ("n_s", VALUES),
+    } | changes
+
+
+def xesmf(**changes):
+    """What xESMF writes: the matrix, and nothing of the grids."""
+    return {name: esmf()[name] for name in ("col", "row", "S")} | changes
+
+
+def written(path, content, **attributes):
+    kept = {name: item for name, item in content.items() if item is not None}
+    xr.Dataset(kept, attrs=attributes).to_netcdf(path)
+    return str(path)
+
+
+def placed(item, attributes=None, lats=LATS, word="remap"):
+    known = {"lat": lats, "lon": LONS}
+    shape = (len(lats), len(LONS))
+    return parse_space({word: item}).resolve(("lat", "lon"), shape, known, {}.__getitem__, attributes or {})
+
+
+def remapped(placement, values):
+    return placement.local((0, 0), placement.source).values(Steps([values.reshape(-1)]))[0]
+
+
+@pytest.mark.parametrize(("content", "more"), [(scrip, {}), (esmf, {}), (xesmf, {"grid": "target.nc"})])
+def test_the_formats_give_the_same_field(tmp_path, content, more):
+    target = {
+        "lat": ("cell", TARGET, {"units": "degrees_north"}),
+        "lon": ("cell", np.zeros(6), {"units": "degrees_east"}),
+    }
+    written(tmp_path / "target.nc", target)
+    path = written(tmp_path / "weights.nc", content())
+    more = {key: str(tmp_path / name) for key, name in more.items()}
+    placement = placed({"weights": path, **more})
+    values = np.random.default_rng(1).normal(size=(4, 6))
+    np.testing.assert_allclose(remapped(placement, values), values.reshape(6, 4).mean(axis=1), rtol=1e-15)
+    assert placement.dims == ("cell",)
+    np.testing.assert_allclose(placement.coordinates["lat"], TARGET, rtol=1e-12)
+
+
+def test_corners_and_areas_of_cells_come_with_the_result(tmp_path):
+    placement = placed(written(tmp_path / "map.nc", esmf()))
+    assert placement.coordinate_dims["lat_bnds"] == ("cell", "corners_4")
+    np.testing.assert_allclose(placement.coordinates["cell_area"], 0.1 * 6371000.0**2)
+
+
+def test_radians_and_latitudes_of_single_precision_are_the_same_places(tmp_path):
+    path = written(tmp_path / "weights.nc", scrip())
+    radians = {"lat": {"units": "radians"}, "lon": {"units": "radians"}}
+    known = {"lat": np.deg2rad(LATS).astype("f4"), "lon": np.deg2rad(LONS).astype("f4")}
+    parse_space({"remap": path}).resolve(("lat", "lon"), (4, 6), known, {}.__getitem__, radians)
+
+
+@pytest.mark.parametrize(("content", "says"), [
+    (scrip(src_grid_dims=("rank", np.array([6, 5]))), "is damaged: src_grid_dims says 5 x 6 points, but has 24"),
+    (scrip(src_address=("num_links", COLUMNS + 2)), "1 of 24 links lead out of its source grid of 24 points"),
+    (scrip(dst_address=("num_links", ROWS)), "4 of 24 links lead out of its target grid of 6 points"),
+    (scrip(remap_matrix=(("num_links", "num_wgts"), np.zeros((24, 3)))), "3 weights for each link"),
+    (scrip(remap_matrix=(("num_links", "num_wgts"), np.full((24, 1), np.nan))), "24 of 24 weights are no finite"),
+    (scrip(src_grid_center_lat=None), "has no src_grid_center_lat"),
+    (esmf(row=("other", ROWS[:-1] + 1)), "24 of col, 23 of row and 24 weights"),
+    (esmf(yc_a=("n_a", -LAT, {"units": "degrees"})), "24 of 24 points lie elsewhere .* order of its latitudes"),
+    (esmf(xc_a=("n_a", np.where(COLUMNS == 3, 7.0, LON), {"units": "degrees"})), "1 of 24 points lie elsewhere"),
+    ({"tas": ("x", np.zeros(3))}, r"has no weights: .* but tas"),
+    (xesmf(), "doesn't say what its target is"),
+])  # fmt: skip
+def test_weights_that_cant_be_right_are_refused_in_a_line(tmp_path, content, says):
+    path = written(tmp_path / "weights.nc", content)
+    with pytest.raises(ConfigError, match=says):
+        placed(path)
+
+
+def test_weights_for_a_grid_of_another_size_are_refused_with_both_sizes(tmp_path):
+    path = written(tmp_path / "weights.nc", scrip())
+    with pytest.raises(ConfigError, match="for a grid of 4 x 6 points, the variable's has 5 x 6"):
+        placed(path, lats=np.linspace(-60, 60, 5))
+
+
+def test_weights_of_another_method_are_refused(tmp_path):
+    path = written(tmp_path / "weights.nc", scrip(), map_method="Bilinear remapping")
+    with pytest.raises(ConfigError, match="of the method 'bil', not 'con': write remapbil"):
+        placed(path, word="remapcon")
+    placed(path, word="remapbil")
+
+
+@pytest.mark.parametrize("told", ["Bicubic remapping", "Largest area fraction"])
+def test_methods_that_are_no_weighted_sums_are_refused(tmp_path, told):
+    path = written(tmp_path / "weights.nc", scrip(), map_method=told)
+    with pytest.raises(ConfigError, match=f"is for '{told}'"):
+        placed(path)
+
+
+def test_a_truncated_file_and_none_are_told_in_a_line(tmp_path):
+    path = tmp_path / "weights.nc"
+    written(path, scrip())
+    path.write_bytes(path.read_bytes()[:3000])
+    with pytest.raises(ConfigError, match="can't be read as NetCDF"):
+        placed(str(path))
+    with pytest.raises(ConfigError, match=r"can't read the weights .*No such file"):
+        placed(str(tmp_path / "nothing.nc"))
+
+
+@pytest.mark.parametrize(("item", "says"), [
+    ({"remap": {}}, "name a file of weights"),
+    ({"remap": "r360x180"}, "weights can be made for remapnn and remapcon: name a file"),
+    ({"remapbil": {"grid": "r360x180"}}, "weights can be made for remapnn and remapcon: name a file"),
+    ({"healpix": {"zom": 3}}, "did you mean 'zoom'"),
+    ({"healpix": {}}, "name a zoom"),
+    ({"remap": {"weights": "w.nc", "areamin": 0.5}}, "did you mean 'area_min'"),
+    ({"remap": {"weights": "w.nc", "area_min": 2}}, "from 0 to 1"),
+    ({"remapkon": "w.nc"}, "did you mean 'remapcon'"),
+    ([{"remap": "a.nc"}, {"remap": "b.nc"}], "one remap at most"),
+    ({"remap": 3}, "not a text"),
+])  # fmt: skip
+def test_what_is_wrong_in_the_configuration_is_refused(item, says):
+    with pytest.raises(ConfigError, match=says):
+        parse_space(item)
+
+
+def test_the_text_form_of_cdo_says_what_the_map_says():
+    assert parse_space("remapcon,weights.nc") == parse_space({"remapcon": "weights.nc"})
