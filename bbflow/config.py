@@ -66,6 +66,10 @@ class TimeConfig:
     skip leaves it out and has them complete; or error."""
 
 
+AUTO = "auto"
+"""What is said for what bbflow is to choose."""
+
+
 @dataclass(frozen=True, slots=True)
 class RawConfig:
     """Which raw steps are drained to ``raw.zarr``."""
@@ -82,6 +86,9 @@ class RawConfig:
     """Whether a field that is the same as in the step before is stored once."""
     shard: int = 128 << 20
     """Bytes of a file, before compression: it holds as many steps of a variable as fit, one at least."""
+    chunks: str | Mapping[str, int] | None = None
+    """Length of a chunk along dimensions by their names, `time` being that of the steps; `AUTO` for some MiB; None for
+    whole fields of one step."""
     policy: str = "no-action"
     """Delay policy: how the drain gives way to I/O phases of others."""
     phases: Path | None = None
@@ -414,7 +421,7 @@ def _parse_raw(content: Any) -> RawConfig:
         return RawConfig()
     if isinstance(content, str):
         raise ConfigError(f"raw: {content!r} is neither all nor none nor a map; {nearest(content, ['all', 'none'])}")
-    return _section(
+    raw = _section(
         RawConfig,
         content,
         "raw",
@@ -424,9 +431,32 @@ def _parse_raw(content: Any) -> RawConfig:
         keep_bits=_bits,
         dedup=flag,
         shard=parse_bytes,
+        chunks=_chunks,
         policy=_text,
         phases=parse_path,
     )
+    _as(_check_chunks, raw, "raw: chunks")
+    return raw
+
+
+def _chunks(value: Any) -> str | dict[str, int]:
+    if value == AUTO:
+        return AUTO
+    if not isinstance(value, dict) or not value:
+        raise ConfigError(f"{value!r} is neither auto nor a map such as {{time: 24, lat: 64, lon: 64}}")
+    return {_text(name): _whole(length) for name, length in value.items()}
+
+
+def _check_chunks(raw: RawConfig) -> None:
+    if raw.chunks is None:
+        return
+    if raw.dedup:
+        raise ConfigError("a field that repeats is stored once as a whole: take out 'chunks' or 'dedup'")
+    if isinstance(raw.chunks, Mapping) and raw.chunks.get("time", 1) > 1 and raw.compression != "none":
+        raise ConfigError(
+            "chunks of several steps are filled step by step, so they can't be compressed: take out 'time' or "
+            "'compression'"
+        )
 
 
 def _section(cls: type[T], content: Any, where: str, **readers: Any) -> T:

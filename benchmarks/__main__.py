@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from benchmarks import (
+    chunks,
     control,
     drain,
     first_fold,
@@ -39,6 +40,7 @@ FIGURES = {
     "scale_runs": scale_runs,
     "control": control,
     "drain": drain,
+    "chunks": chunks,
     "fold": fold,
     "main_job": main_job,
     "first_fold": first_fold,

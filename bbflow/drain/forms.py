@@ -11,8 +11,10 @@ import numpy as np
 
 from bbflow.attributes import numbers_of
 from bbflow.config import RawConfig
+from bbflow.drain.cuts import Cut, cut_of
 from bbflow.drain.encoding import BYTES, Codec, codec_of
 from bbflow.drain.shards import LARGE, PAGE, Shard, Single
+from bbflow.drain.slots import Slots
 from bbflow.errors import ConfigError
 from bbflow.point_maps import PointMap
 from bbflow.records import BlockForm
@@ -20,11 +22,14 @@ from bbflow.stored_names import stored_name
 
 MOST_STEPS = 4096
 """Steps in a file at most: whoever reads one of them reads the index of all."""
+MOST_CHUNKS = 4 * MOST_STEPS
+"""Chunks in a file that has more than one step's."""
+File = Shard | Single | Slots
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A variable's form: one chunk for each step, and so many steps in a file."""
+    """A variable's form: so many steps in a file, in chunks of one step or several, of the whole field or parts."""
 
     name: str
     """The variable."""
@@ -44,20 +49,33 @@ class Form:
     """What stands for a missing value, besides NaN."""
     dedup: bool = False
     """Whether a step that is the same as the one before is stored once."""
+    rows: int = 1
+    """Steps in a chunk."""
+    cut: Cut | None = None
+    """The chunks of a step; None if the whole field is one."""
     map: PointMap | None = None
     """Where the values lie in the array, if the blocks have them in an order of their own."""
 
     @property
     def is_plain(self) -> bool:
         """Whether the steps' bytes are written as they lie."""
-        return self.codec is None and self.keep_bits is None and not self.dedup
+        return self.codec is None and self.keep_bits is None and not self.dedup and self.cut is None
 
-    def file(self, store: str, index: int) -> Shard | Single:
+    @property
+    def pieces(self) -> int:
+        """How many chunks a step has."""
+        return 1 if self.cut is None else self.cut.pieces
+
+    def file(self, store: str, index: int) -> File:
         """Give a file of the array by its index."""
-        if self.steps == 1:
-            return Single(self._path(store, index), self._path(store, index - 1) if index else None)
-        chunk_bytes = prod(self.shape) * self.dtype.itemsize
-        return Shard(self._path(store, index), self.steps, PAGE if chunk_bytes >= LARGE else 1)
+        path, chunk = self._path(store, index), self.shape if self.cut is None else self.cut.chunk
+        if self.rows > 1:
+            fill = np.asarray(self.fill, self.dtype)
+            return Slots(path, self.steps, self.rows, self.pieces, tuple(max(size, 1) for size in chunk), fill)
+        if self.steps * self.pieces == 1:
+            return Single(path, self._path(store, index - 1) if index else None)
+        chunk_bytes = prod(chunk) * self.dtype.itemsize
+        return Shard(path, self.steps, PAGE if chunk_bytes >= LARGE else 1, self.pieces)
 
     def _path(self, store: str, index: int) -> Path:
         return Path(store, stored_name(self.name), ".".join(["c", str(index), *("0" for _ in self.shape)]))
@@ -68,17 +86,29 @@ class Form:
         return (crc32(self.name.encode()) + turn) % writers
 
 
-def storage_of(block: BlockForm, raw: RawConfig) -> dict[str, Any]:
-    """Give what stands in the metadata of a new array of a variable about its files."""
+def storage_of(block: BlockForm, raw: RawConfig, dims: Sequence[str] = ()) -> dict[str, Any]:
+    """Give what stands in the metadata of a new array of a variable about its files.
+
+    Parameters
+    ----------
+    block
+        One of its blocks, with the shape that the array has in a step.
+    raw
+        What the configuration says.
+    dims
+        Names of the dimensions of a step, by which the configuration names the lengths of chunks.
+    """
     codec = codec_of(raw.compression, block.dtype)
+    rows, cut = cut_of(dims or [""] * len(block.shape), block.shape, block.dtype.itemsize, raw)
     size = prod(block.shape) * block.dtype.itemsize
-    steps = max(min(raw.shard // max(size, 1), MOST_STEPS), 1)
-    chunk = [max(length, 1) for length in block.shape]
+    most = min(raw.shard // max(size, 1), MOST_STEPS, MOST_CHUNKS * rows // cut.pieces)
+    steps = max(most // rows * rows, rows)
     codecs = [BYTES] if codec is None else [BYTES, codec]
-    if steps > 1:
-        own = {"chunk_shape": [1, *chunk], "codecs": codecs, "index_codecs": [BYTES], "index_location": "start"}
+    if steps * cut.pieces > 1:
+        chunk = [rows, *cut.chunk]
+        own = {"chunk_shape": chunk, "codecs": codecs, "index_codecs": [BYTES], "index_location": "start"}
         codecs = [{"name": "sharding_indexed", "configuration": own}]
-    grid = {"name": "regular", "configuration": {"chunk_shape": [steps, *chunk]}}
+    grid = {"name": "regular", "configuration": {"chunk_shape": [steps, *cut.whole]}}
     return {"chunk_grid": grid, "codecs": codecs}
 
 
@@ -90,24 +120,34 @@ def form_of(block: BlockForm, raw: RawConfig, metadata: Mapping[str, Any], fill:
     ConfigError
         If it isn't one that the drain writes, or has another shape.
     """
-    steps, *chunk = metadata["chunk_grid"]["configuration"]["chunk_shape"]
+    steps, *whole = metadata["chunk_grid"]["configuration"]["chunk_shape"]
+    rows, chunk = 1, whole
+    lengths = tuple(max(length, 1) for length in block.shape)
     codecs: Sequence[Mapping[str, Any]] = metadata["codecs"]
     is_sharded = codecs[0]["name"] == "sharding_indexed"
     if is_sharded:
         own = codecs[0]["configuration"]
+        rows, *chunk = own["chunk_shape"]
         fits = own["index_location"] == "start" and [codec["name"] for codec in own["index_codecs"]] == ["bytes"]
         codecs = own["codecs"]
     else:
         fits = steps == 1
     fits = fits and metadata["chunk_key_encoding"]["configuration"]["separator"] == "."
-    if not fits or tuple(chunk) != tuple(max(length, 1) for length in block.shape):
+    cut = Cut(lengths, tuple(chunk))
+    codec = codecs[1] if len(codecs) > 1 else None
+    fits = (
+        fits and steps % rows == 0 and (rows == 1 or codec is None) and not (raw.dedup and (rows, chunk) != (1, whole))
+    )
+    if not fits or cut.whole != tuple(whole) or any(length > size for length, size in zip(chunk, lengths, strict=True)):
         raise ConfigError(
             f"raw.zarr has {block.name} in chunks of {tuple(chunk)} and files that the drain doesn't write so: "
             "give another output, or leave the variable out (raw: variables)"
         )
-    codec = codecs[1] if len(codecs) > 1 else None
     bits = raw.keep_bits if block.dtype.kind == "f" else None
     if isinstance(bits, Mapping):
         bits = bits.get(block.name)
     missing = tuple(numbers_of(metadata["attributes"].get("missing_value", [])) or ())
-    return Form(block.name, block.dtype, block.shape, steps, fill, codec, bits, missing, raw.dedup)
+    return Form(
+        block.name, block.dtype, block.shape, steps, fill, codec, bits, missing, raw.dedup, rows,
+        None if cut.is_whole else cut,
+    )  # fmt: skip

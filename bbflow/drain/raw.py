@@ -228,7 +228,7 @@ class RawStore:
             self._store.create(stored_name(like.name), dims, (0,), TEXT, described, (512,))
             return
         fill = fill_of(written_fill(self._attributes.encoding(like.name), like.dtype), like.dtype)
-        chunks, storage = (None, storage_of(like, self._raw)) if like.shape else ((512,), {})
+        chunks, storage = (None, storage_of(like, self._raw, dims[1:])) if like.shape else ((512,), {})
         filled = storage | {"fill_value": fill_in_metadata(fill)}
         name, shape = stored_name(like.name), (0, *like.shape)
         self._store.create(

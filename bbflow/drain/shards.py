@@ -32,16 +32,16 @@ MOST_PARTS = 1000
 
 @dataclass(frozen=True)
 class ShardChunks:
-    """What consecutive steps leave in a file."""
+    """What consecutive steps leave in a file: one chunk each, or the same number of chunks each."""
 
     parts: Sequence[Sequence[Array]]
-    """For each step its bytes, arrays of them one behind the other; a step without any has nothing."""
+    """For each chunk its bytes, arrays of them one behind the other; a step without any has nothing."""
     repeats: Sequence[bool]
-    """Whether it is the same as the step before it, and needs no bytes of its own."""
+    """Whether it is the same as the one before it, and needs no bytes of its own."""
 
     @cached_property
     def sizes(self) -> Array:
-        """How many bytes of its own each step needs."""
+        """How many bytes of its own each chunk needs."""
         own = zip(self.parts, self.repeats, strict=True)
         return np.array([0 if repeats else sum(map(len, parts)) for parts, repeats in own], "i8")
 
@@ -79,11 +79,13 @@ class Shard:
         How many it has room for.
     align
         Chunks begin at multiples of so many bytes.
+    pieces
+        How many chunks a step has.
     """
 
-    def __init__(self, path: Path, steps: int, align: int) -> None:
-        self._path, self._steps, self._align = path, steps, align
-        self._header = -(-steps * ENTRY_BYTES // PAGE) * PAGE
+    def __init__(self, path: Path, steps: int, align: int, pieces: int = 1) -> None:
+        self._path, self._entries, self._align, self._pieces = path, steps * pieces, align, pieces
+        self._header = header_bytes(self._entries)
 
     def before(self, at: int) -> Array | None:
         """Give the bytes that the step before this one has; None if it has none here."""
@@ -95,6 +97,7 @@ class Shard:
 
     def write(self, at: int, chunks: ShardChunks) -> int:
         """Write consecutive steps from one on, those before it must be there; give the bytes that were stored."""
+        at *= self._pieces
         try:
             descriptor = os.open(self._path, os.O_RDWR)
         except FileNotFoundError:
@@ -114,20 +117,32 @@ class Shard:
 
     def _make(self) -> None:
         """Make the file with an empty index, unless someone else has just done so."""
-        temporary = beside(self._path)
-        try:
-            temporary.write_bytes(b"\xff" * self._steps * ENTRY_BYTES + bytes(self._header - self._steps * ENTRY_BYTES))
-            with suppress(FileExistsError):
-                if not linked(temporary, self._path):
-                    temporary.replace(self._path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        empty = b"\xff" * self._entries * ENTRY_BYTES
+        make_once(self._path, [empty + bytes(self._header - len(empty))])
 
     def _offsets(self, begin: int, chunks: ShardChunks) -> Array:
         """Give where the own bytes of each step begin."""
         room = -(-chunks.sizes // self._align) * self._align
         offsets: Array = begin + -begin % self._align + room.cumsum() - room
         return offsets
+
+
+def header_bytes(entries: int) -> int:
+    """Return where the first chunk of a file may begin, whose index has so many entries."""
+    return -(-entries * ENTRY_BYTES // PAGE) * PAGE
+
+
+def make_once(path: Path, contents: Iterable[bytes]) -> None:
+    """Make a file, which appears whole, unless someone else has just done so."""
+    temporary = beside(path)
+    try:
+        with temporary.open("wb") as file:
+            file.writelines(contents)
+        with suppress(FileExistsError):
+            if not linked(temporary, path):
+                temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 class Single:

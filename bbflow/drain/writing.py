@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from bbflow.drain.cuts import Cut
 from bbflow.drain.encoding import encoder_of, rounded
-from bbflow.drain.forms import Form
-from bbflow.drain.shards import Shard, ShardChunks, Single, is_stored, same_bytes
+from bbflow.drain.forms import File, Form
+from bbflow.drain.shards import ShardChunks, is_stored, same_bytes
 from bbflow.errors import StreamError
 from bbflow.growing import shown_attributes
 from bbflow.store.pool import map_pool
@@ -164,7 +165,7 @@ class _Making:
         self.bytes = 0
         self.repeated_bytes = 0
 
-    def pieces(self) -> Iterator[tuple[int, Shard | Single, ShardChunks]]:
+    def pieces(self) -> Iterator[tuple[int, File, ShardChunks]]:
         """Go through what is written at once: the place of its first step in a file, the file, and the chunks."""
         length = max(PIECE_BYTES // max(self._step_bytes, 1), 1)
         for index, rows in self._work.rows(self._form).items():
@@ -187,6 +188,9 @@ class _Making:
         self.bytes += self._step_bytes * sum(map(bool, values))
         if self._form.is_plain:
             return ShardChunks(values, [False] * len(values))
+        if self._form.cut is not None:
+            cut = [part for own in values for part in self._cut(own, self._form.cut)]
+            return ShardChunks(cut, [False] * len(cut))
         made = []
         for own in values:
             made.append(self._chunk(own, stored))
@@ -194,6 +198,15 @@ class _Making:
         parts, repeats = zip(*made, strict=True)
         self.repeated_bytes += self._step_bytes * sum(repeats)
         return ShardChunks(parts, repeats)
+
+    def _cut(self, values: list[Array], cut: Cut) -> list[list[Array]]:
+        """Give what is written of each chunk of a step."""
+        if not values:
+            return [[] for _ in range(cut.pieces)]
+        rounded = self._rounded(values)
+        whole = (rounded[0] if len(rounded) == 1 else np.concatenate(rounded)).view(self._form.dtype)
+        chunks = cut.parts(whole.reshape(self._form.shape), self._form.fill)
+        return [self._encoded([chunk.reshape(-1).view("u1")]) for chunk in chunks]
 
     def _chunk(self, values: list[Array], stored: Array | None) -> tuple[list[Array], bool]:
         """Give what is written of a step, and whether it is the same as in the step before."""

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from bbflow.cf import OWN, STEP, StreamAttributes
-from bbflow.config import Config
+from bbflow.config import AUTO, Config, RawConfig
+from bbflow.drain.cuts import TIME
 from bbflow.errors import ConfigError, nearest
 from bbflow.landing.contact import NodeAddress
 from bbflow.operators.windows.calendars import STEP_CLOCK, Clock
 from bbflow.records import ToldTime
-from bbflow.stored_names import clash
+from bbflow.stored_names import clash, stored_name
 from bbflow.transit.cluster import Cluster
 from bbflow.view.blocks import BlockReader
 from bbflow.view.layout import PlacedBlock
@@ -121,6 +122,24 @@ def check_variables(config: Config, names: Iterable[str]) -> None:
                     f"{where}: stream {config.stream!r} has no variable {name!r} in its first step, or an empty one; "
                     f"{nearest(name, there)}"
                 )
+
+
+def check_chunks(raw: RawConfig, shapes: Mapping[str, Sequence[int]], attributes: StreamAttributes) -> None:
+    """Check that the dimensions along which chunks have a length are those of variables that are kept.
+
+    Raises
+    ------
+    ConfigError
+        If one isn't; the message gives the nearest.
+    """
+    if raw.chunks is None or raw.chunks == AUTO:
+        return
+    kept = {name: shape for name, shape in shapes.items() if raw.variables is None or name in raw.variables}
+    grids = {name: attributes.grid(name, tuple(shape)) for name, shape in kept.items()}
+    dims = {stored_name(dim) for name, shape in grids.items() for dim in attributes.dimensions(name, shape)} | {TIME}
+    for dim in raw.chunks:
+        if dim not in dims:
+            raise ConfigError(f"raw: chunks: no variable that is kept has a dimension {dim!r}; {nearest(dim, dims)}")
 
 
 def read_whole(

@@ -24,7 +24,7 @@ from bbflow.transit.cluster import Cluster, dask_failures
 from bbflow.transit.drain_stage import DrainStage
 from bbflow.transit.folding.checkpoints import nodes_with_states
 from bbflow.transit.folding.patterns import Parts, parts_of
-from bbflow.transit.opening import FirstStep, check_variables, make_clock, own_names
+from bbflow.transit.opening import FirstStep, check_chunks, check_variables, make_clock, own_names
 from bbflow.transit.outcome import Outcome as Outcome
 from bbflow.transit.outcome import ended_before
 from bbflow.transit.output.claiming import STATE_FILE
@@ -320,6 +320,8 @@ class Pipeline:
         self._variables = frozenset(arrays.blocks)
         attributes = self._attributes.agreeing(arrays.shapes)
         self._sizes = attributes.sizes
+        if self._drain is not None:
+            check_chunks(self._config.raw, arrays.shapes, attributes)
         if self._saved is not None:
             check_clock(self._saved, self._clock, "this run")
         results = self._fold.publishing.open(self._config.output / "results.zarr", attributes, self._clock)

@@ -169,7 +169,17 @@ engine.close()
 
 
 @pytest.mark.parametrize("cuts", [(0, 5), (0, 3, 5), (0, 1, 2, 4, 5)])
-@pytest.mark.parametrize("raw", [{}, {"shard": 1}, {"dedup": True, "compression": "zstd", "keep_bits": 20}])
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {},
+        {"shard": 1},
+        {"dedup": True, "compression": "zstd", "keep_bits": 20},
+        {"chunks": {"time": 2}},
+        {"chunks": {f"{name}_dim0": 4 for name in ("always", "late", "named", "part", "real")}, "compression": "zstd"},
+        {"chunks": {"time": 3, "always_dim0": 2, "part_dim0": 5, "real_dim0": 1}, "keep_bits": 20},
+    ],
+)
 def test_what_is_missing_of_integers_is_masked_and_they_are_integers_without_that(tmp_path, cuts, raw):
     with EmbeddedNodes(1, 1 << 18) as nodes:
         write(nodes.contact, HOLES, write_config(tmp_path))
