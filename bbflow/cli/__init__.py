@@ -27,6 +27,7 @@ COMMANDS = {
     "metrics": "give numbers about nodes, files and stagers to Prometheus",
     "dashboard": "show the report's pictures in a browser while a run lasts",
     "operators": "list what the configuration may compute, with examples",
+    "weights": "make the weights of a remap, for the configuration or for CDO",
     "stage": "stage files to a burst buffer, giving way to others' I/O phases",
     "spark": "run Spark with inputs that come wave by wave",
     "simulate": "say how a scenario of nodes, policies and applications would turn out",

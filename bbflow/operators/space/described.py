@@ -55,7 +55,8 @@ def described(mesh: Mesh, taken: frozenset[str]) -> Described:
 def _rectilinear(mesh: Mesh, lat: Array, lon: Array) -> Described:
     unbroken = np.unwrap(lon, period=360)
     coordinates = {"lat": lat, "lon": unbroken}
-    coordinates |= {"lat_bnds": to_poles(midpoints(lat)), "lon_bnds": midpoints(unbroken)}
+    north_south, west_east = mesh.edges or (to_poles(midpoints(lat)), midpoints(unbroken))
+    coordinates |= {"lat_bnds": north_south, "lon_bnds": west_east + (unbroken[0] - lon[0])}
     dims: dict[str, tuple[str, ...]] = {"lat": ("lat",), "lon": ("lon",)}
     dims |= {"lat_bnds": ("lat", "bnds"), "lon_bnds": ("lon", "bnds")}
     attributes = {"lat": LAT_ATTRIBUTES | {"axis": "Y"}, "lon": LON_ATTRIBUTES | {"axis": "X"}}
@@ -141,6 +142,7 @@ def mesh_of(grid: Grid, axes: tuple[int, ...]) -> Mesh:
     kinds = [grid.kind(axis) for axis in axes]
     if kinds == ["lat", "lon"] and all(grid.dims[axis] in grid.coordinates for axis in axes):
         lat, lon = np.meshgrid(*(np.asarray(grid.coordinate(axis), "f8") for axis in axes), indexing="ij")
-        return Mesh(shape, lat.reshape(-1), lon.reshape(-1))
+        edges = grid.edges(axes[0]), grid.edges(axes[1])
+        return Mesh(shape, lat.reshape(-1), lon.reshape(-1), edges=edges)
     found = {kind: grid.auxiliary(kind, shape) for kind in ("lat", "lon")}
     return Mesh(shape, found["lat"], found["lon"])

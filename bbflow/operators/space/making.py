@@ -7,7 +7,6 @@ import numpy as np
 
 from bbflow.errors import ConfigError
 from bbflow.operators.family import Array
-from bbflow.operators.space.grid import midpoints, to_poles
 from bbflow.operators.space.meshes import Mesh, check_installed, on_sphere
 from bbflow.operators.space.weights import Weights, sparse
 
@@ -49,35 +48,36 @@ def _conservative(source: Mesh, target: Mesh) -> Weights:
     The area between two parallels and two meridians is (sin(north) - sin(south)) (east - west) on the unit sphere; see
     Jones, 1999, Mon. Wea. Rev. 127, 2204, equations 2 and 3, for the weights, which are those of 'fracarea'.
     """
-    own, theirs = source.axes(), target.axes()
-    if own is None or theirs is None:
+    if source.edges is None or target.edges is None:
         raise ConfigError(
             "remapcon can be made here between grids of latitudes and longitudes alone: write weights with CDO "
             "('cdo gencon,GRID FILE weights.nc') or ESMF_RegridWeightGen, and name the file"
         )
-    (lat, lon), (new_lat, new_lon) = own, theirs
-    rows = _shared(_sines(lat), _sines(new_lat))
-    columns = _shared_meridians(_meridians(lon), _meridians(new_lon))
+    (lat, lon), (new_lat, new_lon) = _lines(source.edges), _lines(target.edges)
+    rows, columns = _shared(lat, new_lat), _shared_meridians(lon, new_lon)
     across, along = np.ix_(range(len(rows[2])), range(len(columns[2])))
     area = (rows[2][across] * columns[2][along]).reshape(-1)
     sources = (rows[0][across] * len(lon) + columns[0][along]).reshape(-1)
     targets = (rows[1][across] * len(new_lon) + columns[1][along]).reshape(-1)
     covered = np.bincount(targets, area, target.size)
-    widths = np.abs(np.diff(_meridians(new_lon), axis=1))
-    whole = np.abs(np.diff(_sines(new_lat), axis=1)) * np.deg2rad(widths).T
+    whole = np.diff(new_lat, axis=1) * np.deg2rad(np.diff(new_lon, axis=1)).T
     share = np.clip(covered / whole.reshape(-1), 0, 1)
     links = sources, targets, area / covered[targets]
     return sparse("weights of remapcon", "con", (source, target), (source.size, target.size), links, share)
 
 
-def _sines(lat: Array) -> Array:
-    """Return the sines of cells' southern and northern edges, of shape (size, 2)."""
-    return np.sort(np.sin(np.deg2rad(np.clip(to_poles(midpoints(lat)), -90, 90))), axis=1)
+def _lines(edges: tuple[Array, Array]) -> tuple[Array, Array]:
+    """Return the sines of cells' southern and northern edges, and their western and eastern edges in degrees.
 
-
-def _meridians(lon: Array) -> Array:
-    """Return cells' western and eastern edges in degrees, of shape (size, 2); together no more than the globe."""
-    return np.sort(midpoints(np.unwrap(lon, period=360)), axis=1)
+    Raises
+    ------
+    ConfigError
+        If a cell has no width.
+    """
+    lat, lon = (np.sort(np.asarray(own, "f8"), axis=1) for own in edges)
+    if not ((np.diff(lat, axis=1) > 0).all() and (np.diff(lon, axis=1) > 0).all()):
+        raise ConfigError("remapcon: the edges of a grid of one latitude or longitude aren't known without its bounds")
+    return np.sin(np.deg2rad(np.clip(lat, -90, 90))), lon
 
 
 def _shared(one: Array, other: Array, least: float = 1e-12) -> tuple[Array, Array, Array]:

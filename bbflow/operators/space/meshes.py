@@ -31,6 +31,8 @@ class Mesh:
     """Longitudes, the same."""
     area: Array | None = None
     """Areas on the sphere of radius 1, of shape (cells,); None if they aren't known."""
+    edges: tuple[Array, Array] | None = None
+    """Of cells along parallels and meridians the latitudes (ny, 2) and longitudes (nx, 2) between which they lie."""
     zoom: int | None = None
     """Of a HEALPix grid in nested order: each of the twelve base cells is divided 4**zoom times."""
 

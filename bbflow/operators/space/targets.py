@@ -66,12 +66,15 @@ def _named(text: str) -> Mesh:
 
 
 def regular(rows: int, columns: int) -> Mesh:
-    """Return the grid that CDO calls r<columns>x<rows>: from longitude 0 and without the poles."""
-    lat = -90 + (np.arange(rows) + 0.5) * 180 / rows
+    """Return the grid that CDO calls r<columns>x<rows>: from longitude 0; an odd number of rows has the poles."""
+    with_poles = rows > 1 and rows % 2 == 1
+    lat = np.linspace(-90, 90, rows) if with_poles else -90 + (np.arange(rows) + 0.5) * 180 / rows
     lon = np.arange(columns) * 360 / columns
-    edges = np.sin(np.deg2rad(np.linspace(-90, 90, rows + 1)))
-    area = np.repeat(np.diff(edges) * 2 * np.pi / columns, columns)
-    return Mesh((rows, columns), np.repeat(lat, columns), np.tile(lon, rows), area=area)
+    parallels = np.concatenate([[-90], (lat[:-1] + lat[1:]) / 2, [90]])
+    meridians = (np.arange(columns + 1) - 0.5) * 360 / columns
+    area = np.repeat(np.diff(np.sin(np.deg2rad(parallels))) * 2 * np.pi / columns, columns)
+    edges = tuple(np.stack([lines[:-1], lines[1:]], axis=1) for lines in (parallels, meridians))
+    return Mesh((rows, columns), np.repeat(lat, columns), np.tile(lon, rows), area=area, edges=(edges[0], edges[1]))
 
 
 def healpix(zoom: int) -> Mesh:

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bbflow.atomic import replacing
 from bbflow.errors import ConfigError, describe
 from bbflow.operators.family import Array
-from bbflow.operators.space.meshes import Mesh
+from bbflow.operators.space.meshes import Mesh, check_installed
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -236,3 +237,64 @@ def _degrees(name: str, data: "xr.Dataset", wanted: str) -> Array | None:
     values = _numbers(name, data, wanted)
     radians = str(data[wanted].attrs.get("units", "degrees")).lower().startswith("rad")
     return np.rad2deg(values) if radians else values
+
+
+MAP_METHODS = {"nn": "Nearest neighbor", "con": "Conservative remapping using clipping on sphere"}
+"""What CDO calls the methods in its files."""
+
+
+def write_weights(weights: Weights, path: Path) -> None:
+    """Write weights in SCRIP's form, as CDO reads it; the file appears whole.
+
+    Parameters
+    ----------
+    weights
+        With both grids, whose centres are known.
+    path
+        The file.
+
+    Raises
+    ------
+    ConfigError
+        If NetCDF can't be written.
+    """
+    check_installed("netCDF4", "a file of weights")
+    import xarray as xr
+
+    rows, columns = weights.rows + 1, np.repeat(np.arange(1, len(weights.starts), dtype="i4"), np.diff(weights.starts))
+    order = np.lexsort((columns, rows))
+    links = {"src_address": columns[order], "dst_address": rows[order].astype("i4")}
+    data = {
+        **{name: ("num_links", values) for name, values in links.items()},
+        "remap_matrix": (("num_links", "num_wgts"), weights.values[order, np.newaxis]),
+    }
+    kinds = {}
+    for side, mesh, share in (("src", weights.source, None), ("dst", weights.target, weights.share)):
+        assert mesh is not None
+        data |= _side(side, mesh, share)
+        kinds[side] = "unstructured" if len(mesh.shape) == 1 else "curvilinear" if mesh.axes() is None else "lonlat"
+    attributes = {
+        "title": "weights made by bbflow",
+        "normalization": "fracarea" if weights.method == "con" else "none",
+        "map_method": MAP_METHODS[weights.method],
+        "conventions": "SCRIP",
+        "source_grid": kinds["src"],
+        "dest_grid": kinds["dst"],
+    }
+    with replacing(path) as temporary:
+        xr.Dataset(data, attrs=attributes).to_netcdf(temporary, engine="netcdf4", format="NETCDF3_64BIT_OFFSET")
+
+
+def _side(side: str, mesh: Mesh, share: Array | None) -> dict[str, tuple[Any, ...]]:
+    """Return what a file has of one of the grids."""
+    size, (lat, lon) = f"{side}_grid_size", mesh.centres
+    ones, radians = np.ones(mesh.size), {"units": "radians"}
+    area = np.zeros(mesh.size) if mesh.area is None else mesh.area
+    return {
+        f"{side}_grid_dims": (f"{side}_grid_rank", np.array(mesh.shape[::-1], "i4")),
+        f"{side}_grid_center_lat": (size, np.deg2rad(lat), radians),
+        f"{side}_grid_center_lon": (size, np.deg2rad(lon), radians),
+        f"{side}_grid_imask": (size, ones.astype("i4"), {"units": "unitless"}),
+        f"{side}_grid_area": (size, area, {"units": "square radians"}),
+        f"{side}_grid_frac": (size, ones if share is None else share, {"units": "unitless"}),
+    }

@@ -1,0 +1,39 @@
+"""Make the weights of a remap from one grid to another, as a file for 'remap:' in the configuration, or for CDO.
+
+A grid is a NetCDF file with its latitudes and longitudes, or a name: r360x180, hp512 or hpz9 (HEALPix, nested).
+Analyses make the same weights themselves for 'remapnn: r360x180' and 'remapcon: r360x180'.
+
+Example:
+  bbflow weights ocean.nc r360x180 --method nn --output weights.nc
+  cdo remap,r360x180,weights.nc ocean.nc ocean_1deg.nc
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from bbflow.operators.space.making import MADE, make_weights
+from bbflow.operators.space.targets import target_of
+from bbflow.operators.space.weights import write_weights
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("source", metavar="SOURCE", help="the grid that fields have")
+    parser.add_argument("target", metavar="TARGET", help="the grid that they are to be put on")
+    parser.add_argument(
+        "--method",
+        choices=[*MADE],
+        default="nn",
+        help="nn: the nearest neighbour; con: first-order conservative, of latitudes and longitudes (default: nn)",
+    )
+    parser.add_argument("--output", type=Path, default=Path("weights.nc"), help="the file (default: %(default)s)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command."""
+    weights = make_weights(options.method, target_of(options.source), target_of(options.target))
+    write_weights(weights, options.output)
+    told = f"{len(weights.values)} links from {len(weights.starts) - 1} to {len(weights.cover)} points"
+    print(f"bbflow: {options.output} has {told}", file=sys.stderr)
+    return 0

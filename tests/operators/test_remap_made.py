@@ -1,0 +1,123 @@
+"""Weights that are made here: what CDO makes, what a search of all points finds, and a file that CDO takes."""
+
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+import xarray as xr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csc_array
+
+from bbflow.cli import main
+from bbflow.errors import ConfigError
+from bbflow.operators.space.making import make_weights
+from bbflow.operators.space.meshes import Mesh, on_sphere
+from bbflow.operators.space.targets import regular, target_of
+from bbflow.operators.space.weights import read_weights
+
+needs_cdo = pytest.mark.skipif(not shutil.which("cdo"), reason="cdo is not installed")
+
+
+def dense(weights):
+    return csc_array(
+        (weights.values, weights.rows, weights.starts), (len(weights.cover), len(weights.starts) - 1)
+    ).toarray()
+
+
+def rectilinear(parallels, meridians):
+    """The cells between some parallels and meridians."""
+    edges = tuple(np.stack([lines[:-1], lines[1:]], axis=1) for lines in (parallels, meridians))
+    lat, lon = (pairs.mean(axis=1) for pairs in edges)
+    area = np.outer(np.abs(np.diff(np.sin(np.deg2rad(parallels)))), np.abs(np.diff(np.deg2rad(meridians))))
+    shape = (len(lat), len(lon))
+    return Mesh(shape, np.repeat(lat, shape[1]), np.tile(lon, shape[0]), area=area.reshape(-1), edges=edges)
+
+
+@st.composite
+def grids(draw):
+    """The globe, cut by parallels and meridians anywhere, in either order."""
+    parallels, meridians = (
+        np.cumsum([0, *draw(st.lists(st.floats(0.2, 1), min_size=1, max_size=7))]) for _ in range(2)
+    )
+    way = draw(st.sampled_from([1, -1])), draw(st.sampled_from([1, -1]))
+    meridians = draw(st.floats(-400, 400)) + meridians / meridians[-1] * 360
+    return rectilinear((parallels / parallels[-1] * 180 - 90)[:: way[0]], meridians[:: way[1]])
+
+
+@settings(max_examples=60, deadline=None)
+@given(source=grids(), target=grids())
+def test_conservative_weights_keep_a_constant_and_share_out_each_cell(source, target):
+    weights = make_weights("con", source, target)
+    np.testing.assert_allclose(weights.cover, 1, rtol=1e-10)
+    np.testing.assert_allclose(weights.share, 1, rtol=1e-10)
+    np.testing.assert_allclose(target.area @ dense(weights), source.area, rtol=1e-9)
+
+
+def test_cells_that_the_source_covers_in_part_say_so():
+    source = rectilinear(np.array([0.0, 45, 90]), np.array([0.0, 90]))
+    weights = make_weights("con", source, regular(1, 2))
+    np.testing.assert_allclose(weights.share, [0.25, 0], atol=1e-12)
+    np.testing.assert_allclose(weights.cover, [1, 0])
+
+
+@needs_cdo
+@pytest.mark.parametrize(("source", "target"), [("r36x18", "r20x9"), ("r20x9", "r36x18"), ("r72x36", "r50x30")])
+def test_conservative_weights_are_those_of_cdo(tmp_path, source, target):
+    """CDO's cells have great circles for sides: where parallels divide cells, that is another area."""
+    field, file = tmp_path / "field.nc", tmp_path / "weights.nc"
+    subprocess.run(["cdo", "-s", "-f", "nc", f"-random,{source},1", field], check=True)
+    subprocess.run(["cdo", "-s", f"gencon,{target}", field, file], check=True)
+    ours, theirs = make_weights("con", target_of(source), target_of(target)), read_weights(file)
+    np.testing.assert_allclose(dense(ours), dense(theirs), atol=3e-2)
+    np.testing.assert_allclose(ours.share, 1)
+
+
+@settings(max_examples=30, deadline=None)
+@given(points=st.integers(1, 40), seed=st.integers(0, 999))
+def test_nearest_neighbours_are_those_of_a_search_of_all_points(points, seed):
+    random = np.random.default_rng(seed)
+    source = Mesh((points,), random.uniform(-90, 90, points), random.uniform(-180, 540, points))
+    target = target_of("hpz1")
+    weights = make_weights("nn", source, target)
+    closeness = on_sphere(*target.centres) @ on_sphere(*source.centres).T
+    chosen = (dense(weights) * closeness).sum(axis=1)
+    np.testing.assert_allclose(chosen, closeness.max(axis=1), rtol=1e-12)
+
+
+@needs_cdo
+@pytest.mark.parametrize("method", ["nn", "con"])
+def test_a_file_that_is_written_is_what_cdo_takes_and_what_is_read_again(tmp_path, method, capfd):
+    field, file, result = (tmp_path / name for name in ("field.nc", "weights.nc", "result.nc"))
+    subprocess.run(["cdo", "-s", "-f", "nc", "-b", "F64", "-random,r36x18,1", field], check=True)
+    assert main(["weights", str(field), "r20x10", "--method", method, "--output", str(file)]) == 0
+    assert "links from 648 to 200 points" in capfd.readouterr().err
+    command = ["cdo", "-s", "-b", "F64", f"remap,r20x10,{file}", field, result]
+    told = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert "not used" not in told.stderr
+    with xr.open_dataset(field) as given_field, xr.open_dataset(result) as made:
+        values = given_field["random"].values.reshape(-1)
+        np.testing.assert_allclose(dense(read_weights(file)) @ values, made["random"].values.reshape(-1), rtol=1e-12)
+
+
+@pytest.mark.parametrize(("words", "says"), [
+    (["r36x18", "r0x10"], "has no points"),
+    (["r36x18", "hp12"], "12 is no power of two"),
+    (["r36x18", "hpz20"], "from 0 to 13"),
+    (["nothing.nc", "r36x18"], "neither a file .* nor a grid's name: r360x180"),
+    (["hpz2", "r36x18", "--method", "con"], "remapcon can be made here between grids of latitudes and longitudes"),
+])  # fmt: skip
+def test_grids_that_arent_to_be_had_are_told_in_a_line(words, says, capfd, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["weights", *words]) == 64
+
+    assert re.search(says, capfd.readouterr().err)
+
+
+def test_a_file_without_a_grid_or_with_two_is_refused(tmp_path):
+    path = tmp_path / "field.nc"
+    xr.Dataset({"tas": ("x", np.zeros(3))}).to_netcdf(path)
+    with pytest.raises(ConfigError, match="has nothing as lat"):
+        target_of(str(path))
