@@ -69,6 +69,13 @@ class StreamArrays:
         """The variables that the step has."""
         return set(self._there)
 
+    def is_field(self, name: str) -> bool:
+        """Whether a variable is an array of real numbers, as coordinates are; texts and others can't be."""
+        known = self.blocks.get(name)
+        if known is None or known.kind not in ("GlobalArray", "GlobalValue") or known.type == "string":
+            return False
+        return known.dtype.kind in "iuf" and name in self
+
     def block(self, name: str) -> Block:
         """Give one block of a variable.
 
@@ -133,7 +140,7 @@ def _place(diagnostic: Diagnostic, arrays: StreamArrays, attributes: StreamAttri
     located = [*dims, *str(attributes.of(like.name).get("coordinates", "")).split()]
     bounds = [str(attributes.of(name).get("bounds", "")) for name in located]
     wanted = [*(name for own in located for name in (own, f"{own}_bnds", f"{own}_bounds")), *bounds]
-    coordinates = {name: _meant(name, arrays, attributes) for name in wanted if name in arrays}
+    coordinates = {name: _meant(name, arrays, attributes) for name in wanted if arrays.is_field(name)}
     described: dict[str, dict[str, Any]] = {
         name: attributes.of(name) for name in (*coordinates, *dims, *diagnostic.space.of_columns)
     }
@@ -148,7 +155,7 @@ def _meant(name: str, arrays: StreamArrays, attributes: StreamAttributes) -> Arr
 
 def write_referenced(arrays: StreamArrays, attributes: StreamAttributes, results: Results) -> None:
     """Write what the variables' and coordinates' attributes name: auxiliary coordinates, and the bounds of all."""
-    names = arrays.names
+    names = {name for name in arrays.names if arrays.is_field(name)}
     auxiliary = {other for name in names for other in str(attributes.of(name).get("coordinates", "")).split()}
     coordinates = auxiliary | {name for name in names if results.has(name)}
     for name in sorted(coordinates):

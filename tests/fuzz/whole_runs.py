@@ -243,10 +243,11 @@ def check_kept(field: Field, raw: xr.Dataset, store: Path, numbers: list[int]) -
 def check_dates(raw: xr.Dataset, dates: list[Any]) -> None:
     """Compare the dates of raw steps."""
     time = raw["time"]
+    told = {name.removeprefix("bbflow_"): value for name, value in time.attrs.items()}  # with times that are no dates
     for found, expected in zip(time.values, dates, strict=True):
         if expected is None:
             continue
-        date = cftime.num2date(found, time.attrs["units"], calendar=time.attrs.get("calendar", "standard"))
+        date = cftime.num2date(found, told["units"], calendar=told.get("calendar", "standard"))
         assert abs((date - expected).total_seconds()) < 1e-3, f"a raw step is of {date}, not {expected}"
 
 

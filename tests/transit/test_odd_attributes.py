@@ -16,7 +16,7 @@ for name, value in {
     "x/units": ["K"], "x/coordinates": ["lat", "lon"], "x/scale_factor": "0.5", "x/dtype": "bool", "x/CLASS": "y",
     "x/DIMENSION_LIST": "y", "x/note ": 1, "x/": "e", "x/limits": np.array([-np.inf, 5.0]), "x/many": [],
     "x/_NCProperties": "y", "x/missing_value": ["-999"], "y/_ARRAY_DIMENSIONS": ["n" * 300, "m"],
-    "z/_ARRAY_DIMENSIONS": np.array([4, 5]),
+    "z/_ARRAY_DIMENSIONS": np.array([4, 5]), "z/coordinates": "label own none", "z/bounds": "label",
     "corners/_ARRAY_DIMENSIONS": ["c", "bnds"], "x/big": np.uint64(2**64 - 1), "x/table": np.ones((2, 2)),
     "/basePath": "/data/%T/", "openPMD": ["1.1.0"], "threshold": np.nan, "complex": np.array([1 + 2j]),
     "bbflow_status": "mine",
@@ -25,9 +25,13 @@ for name, value in {
 shapes = {"x": [2], "y": [2, 3], "z": [4, 5], "corners": [3, 4]}
 when = io.define_variable("time", np.zeros(1))
 variables = {name: io.define_variable(name, np.empty(0), s, [0] * len(s), s) for name, s in shapes.items()}
+label = io.define_variable("label", "")
+own = io.define_variable("own", np.empty(0), [], [], [2])
 engine = io.open("out", Mode.Write)
 for step in range(3):
     engine.begin_step()
+    engine.put(label, "of no number")
+    engine.put(own, np.zeros(2), Mode.Sync)
     engine.put(when, np.array([float(step)]), Mode.Sync)
     for name, shape in shapes.items():
         engine.put(variables[name], np.arange(np.prod(shape), dtype="f8").reshape(shape) + 2.0 * step, Mode.Sync)
