@@ -160,6 +160,12 @@ class GrowingZarr:
         """Give an attribute of the store."""
         return self._attributes.get(name, default)
 
+    def commit_late(self, attributes: Mapping[str, Any]) -> None:
+        """Set those attributes of the store that it hasn't yet."""
+        late = {name: value for name, value in attributes.items() if name not in self._attributes}
+        if late and not self._is_new:
+            self.commit(**late)
+
     def names(self, dimension: str) -> list[str]:
         """Names of the arrays in the root whose first dimension is `dimension`."""
         dims = {name: node.get("dimension_names") for name, node in self._nodes.items() if "/" not in name}

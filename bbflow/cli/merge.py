@@ -30,5 +30,7 @@ def run(options: argparse.Namespace) -> int:
     merged = merge_states(options.states, options.output)
     for span in merged.left_out:
         print(f"bbflow: {span} is left out: some run had steps in it, but has published it", file=sys.stderr)
+    for path in merged.incomplete:
+        print(f"bbflow: the results of {path} are incomplete, and so are these", file=sys.stderr)
     print(f"bbflow: {merged.state.runs} runs in {options.output / 'results.zarr'}")
-    return INCOMPLETE if merged.left_out else 0
+    return INCOMPLETE if merged.left_out or merged.incomplete else 0

@@ -135,6 +135,11 @@ class Draining:
         """How many steps the store has."""
         return len(self._there)
 
+    def commit_late(self, attributes: Mapping[str, Any]) -> None:
+        """Let the store have the stream's attributes that have come since the first step; see `RawStore`."""
+        if self._store is not None:
+            self._store.commit_late(attributes)
+
     @property
     def lacking(self) -> list[str]:
         """Say what the store can't have."""

@@ -108,6 +108,10 @@ class RawStore:
         count = int(self._store.attribute("bbflow_steps", 0))
         return [int(number) for number in self._store.read(STEP)[:count]]
 
+    def commit_late(self, attributes: Mapping[str, Any]) -> None:
+        """Set the stream's own attributes that have come since the first step, of all that it has by ADIOS2's names."""
+        self._store.commit_late(StreamAttributes(attributes).of_stream)
+
     def is_coordinate(self, name: str) -> bool:
         """Whether a coordinate variable of this name is there."""
         return stored_name(name) in self._store.names(stored_name(name))

@@ -147,6 +147,7 @@ class Rescue:
                 self._take_news()
                 self._forsaken.look()
                 self._drain()
+            self._draining.commit_late(self._view.attributes)
             self._consumers.drop(self._view.unaware)
             steps = shown_shapes(self._store).get(STEP, (0,))[0]  # it may all have been done before this was started
             left_out = tuple(self._draining.lacking) if self._is_open else left_out_of(self._store)

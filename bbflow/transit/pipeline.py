@@ -380,14 +380,17 @@ class Pipeline:
             self._fold.publish(timeline.closing(None))
             if timeline.begun:
                 assert self._clock is not None
-                self._fold.save(self._attributes, self._clock)
+                self._fold.save(self._attributes, self._clock, complete=complete)
             counted: dict[str, Any] = {"bbflow_late_steps": timeline.late, "bbflow_missing_steps": timeline.missing}
             if folding.losses:
                 counted["bbflow_lost"] = folding.losses.described
             if folding.left_out:
                 counted["bbflow_left_out"] = folding.left_out
             counted["bbflow_last_step"] = folding.cursor
+            publishing.results.commit_late(self._view.attributes)
             publishing.results.commit(bbflow_status=status, **counted)
+            if self._drain is not None:
+                self._drain.draining.commit_late(self._view.attributes)
             if self._config.netcdf:
                 from bbflow.transit.output.netcdf import write_netcdf
 

@@ -157,11 +157,12 @@ class Publishing:
         """Run a task on a node's host."""
         return self._run.cluster.submit(function, *arguments, host=self._run.nodes[node].host, done=self._run.wake)
 
-    def save(self, kept: Kept, attributes: StreamAttributes, clock: Clock) -> dict[str, str]:
+    def save(self, kept: Kept, attributes: StreamAttributes, clock: Clock, *, complete: bool) -> dict[str, str]:
         """Save the states for a run that goes on; gives what failed in users' operators."""
         assert self.results is not None
         saving = Saving(kept, self.fields, self._run.nodes, self.submit, self._lanes + ASIDE_THREADS)
-        return saving.save(self._run.config.output / STATE_FILE, self.results.path, attributes, clock)
+        path = self._run.config.output / STATE_FILE
+        return saving.save(path, self.results.path, attributes, clock, complete=complete)
 
     def settle(
         self, keys: Collection[str], kept: Kept, attributes: StreamAttributes, clock: Clock

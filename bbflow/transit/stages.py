@@ -295,10 +295,12 @@ class FoldStage(DriverStage):
         self.folding.fail(errors)
         return reduced
 
-    def save(self, attributes: StreamAttributes, clock: Clock) -> None:
+    def save(self, attributes: StreamAttributes, clock: Clock, *, complete: bool) -> None:
         """Save the states for a run that goes on; without that the results are as good."""
         try:
-            self.folding.fail(self._guarded(lambda kept: self.publishing.save(kept, attributes, clock)))
+            self.folding.fail(
+                self._guarded(lambda kept: self.publishing.save(kept, attributes, clock, complete=complete))
+            )
         except BbflowError as error:
             self.folding.fail({"state": str(error)})
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from uuid import uuid4
 
 import numpy as np
-import zarr
 
 from bbflow.cf import Encoding, StreamAttributes
 from bbflow.config import parse_config
+from bbflow.growing import GrowingZarr
 from bbflow.landing.contact import NodeAddress
 from bbflow.operators.diagnostic import parse_diagnostics
 from bbflow.operators.windows.calendars import Clock
@@ -169,8 +169,8 @@ def keys_of(folding, hour, number):
 
 def save(folder, folding, shape):
     """Save what a run kept, and read it again."""
-    zarr.open_group(folder / "results.zarr", mode="w")
-    saving(folder, folding, shape).save(folder / STATE_FILE, folder / "results.zarr", ATTRIBUTES, CLOCK)
+    GrowingZarr(folder / "results.zarr").commit()
+    saving(folder, folding, shape).save(folder / STATE_FILE, folder / "results.zarr", ATTRIBUTES, CLOCK, complete=True)
     return read_state(folder)
 
 

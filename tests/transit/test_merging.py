@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 import shards
+import streams
 import xarray as xr
 
 from bbflow.cli import main
@@ -66,6 +67,30 @@ def test_members_merge_to_what_numpy_makes_of_all(members, tmp_path):
         np.testing.assert_allclose(results.txx_run_mean[0], np.concatenate([days(field) for field in fields]).mean(0))
         assert (results.txx_run_count == 18).all()
         assert results.attrs["bbflow_merged_runs"] == 3
+
+
+@pytest.mark.parametrize(("last", "code"), [(2.0, 0), (float("nan"), INCOMPLETE)])
+def test_a_merge_has_the_streams_attributes_and_lacks_what_its_runs_lack(tmp_path, capsys, last, code):
+    told = {
+        "time/units": "days since 2000-01-01",
+        "t/units": "K",
+        "u/units": "m",
+        "/basePath": "/data/",
+        "a/b": "of none",
+    }
+    config = {"operators": {"t": ["mean"]}, "windows": ["run"]}
+    for name, times in (("one", [0.0, 1.0, 2.0]), ("two", [0.0, 1.0, last])):
+        fields = {"t": np.ones((3, 4)), "u": np.ones((3, 4))}
+        streams.store(tmp_path / name, fields, times, told)
+        outcome, _ = streams.analysed(tmp_path / name, config)
+    assert outcome.complete == (code == 0)
+    outputs = [str(tmp_path / name / "out") for name in ("one", "two")]
+    assert main(["merge", *outputs, "--output", str(tmp_path / "all")]) == code
+    assert (f"the results of {outputs[1]}/{STATE_FILE} are incomplete" in capsys.readouterr().err) == bool(code)
+    with xr.open_zarr(tmp_path / "all" / "results.zarr") as results:
+        assert (results.attrs["/basePath"], results.attrs["a/b"]) == ("/data/", "of none")
+        assert "u/units" not in results.attrs
+        assert results.attrs["bbflow_status"] == ("incomplete" if code else "complete")
 
 
 def test_merges_in_any_tree_are_the_same(members, tmp_path):

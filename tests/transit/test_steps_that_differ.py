@@ -28,6 +28,9 @@ for step, time in enumerate(TIMES):
     if step != 1:
         engine.put(variables["mask"], np.array([-127, 0, 1], "i1"), Mode.Sync)
         engine.put(variables["sure"], np.array([-12, 0, 1], "i1"), Mode.Sync)
+    if step == 1:
+        io.define_attribute("experiment", "late")
+        io.define_attribute("later/units", "K")
     count = 3 + (step >= GROWS)
     variables["x"].set_shape([count])
     variables["x"].set_selection([[0], [count]])
@@ -75,6 +78,14 @@ def test_a_coordinate_that_is_written_again_as_it_was_is_one(tmp_path):
     outcome, store = run(tmp_path, [0.0, 1.0, 2.0], raw={"variables": ["a"]})
     assert (outcome.complete, outcome.errors) == (True, ())
     assert not (store / "lat_blocks").exists()
+
+
+def test_attributes_that_come_after_the_first_step_are_the_stores(tmp_path):
+    _, store = run(tmp_path, [0.0, 1.0, 2.0], raw={"variables": ["a"]})
+    for own in (store, store.with_name("results.zarr")):
+        with xr.open_zarr(own) as found:
+            assert found.attrs["experiment"] == "late"
+            assert "later/units" not in found.attrs
 
 
 def test_an_array_that_grows_goes_on_in_a_table_and_is_replayed(tmp_path, monkeypatch):

@@ -41,6 +41,8 @@ class Merged:
     """Of all runs."""
     left_out: tuple[str, ...]
     """Spans that some runs had steps in, and don't hold any more."""
+    incomplete: tuple[Path, ...]
+    """States of runs whose results lack something."""
 
 
 def merge_states(paths: Sequence[Path], output: Path) -> Merged:
@@ -82,8 +84,8 @@ def merge_states(paths: Sequence[Path], output: Path) -> Merged:
     windows = {window.name: window for item in diagnostics.values() for window in item.windows}
     spans, left_out = merge_spans(states, windows)
     state = _write(states, diagnostics, spans, output)
-    _publish(state, diagnostics, windows, spans, store)
-    return Merged(state, left_out)
+    _publish(state, diagnostics, windows, spans, store, complete=state.complete and not left_out)
+    return Merged(state, left_out, tuple(each.path for each in states if not each.complete))
 
 
 def _check_order(states: Sequence[SavedState], diagnostics: Mapping[str, Diagnostic]) -> None:
@@ -172,6 +174,8 @@ def _write(
         fields=fields,
         coordinates=tuple(item for item, _ in coordinates),
         data_bytes=end,
+        variables=tuple(sorted({name for state in states for name in state.variables})),
+        complete=all(state.complete for state in states),
     )
     with collecting(errors) as failed:
         writer = StateWriter(output / STATE_FILE, replace(merged, errors=errors))
@@ -221,9 +225,16 @@ def _merge_field(
 
 
 def _publish(
-    state: SavedState, diagnostics: Mapping[str, Diagnostic], windows: Mapping[str, Window], spans: Spans, store: Path
+    state: SavedState,
+    diagnostics: Mapping[str, Diagnostic],
+    windows: Mapping[str, Window],
+    spans: Spans,
+    store: Path,
+    *,
+    complete: bool,
 ) -> None:
-    results = Results(store, state.stream, StreamAttributes(state.attributes), state.clock)
+    attributes = StreamAttributes(state.attributes, variables=state.variables or None)
+    results = Results(store, state.stream, attributes, state.clock)
     for item in state.coordinates:
         results.add_coordinate(item.name, state.coordinate(item), item.dims, item.attributes)
     with collecting(state.errors) as errors:
@@ -236,7 +247,8 @@ def _publish(
                 }
                 results.publish(closing, fields, errors)
     counted = {"bbflow_late_steps": state.late, "bbflow_missing_steps": state.missing}
-    results.commit(bbflow_status="complete", bbflow_merged_runs=state.runs, **counted)
+    status = "complete" if complete else "incomplete"
+    results.commit(bbflow_status=status, bbflow_merged_runs=state.runs, **counted)
 
 
 def closings_of(window: Window, spans: Mapping[WindowKey, Span], state: SavedState) -> Iterator[Closing]:

@@ -90,6 +90,10 @@ class SavedState:
     """Of the results."""
     data_bytes: int
     """Length of the data."""
+    variables: tuple[str, ...] = ()
+    """The stream's, by which attributes of other paths are told from theirs."""
+    complete: bool = True
+    """Whether its results lack nothing."""
     path: Path = Path()
     """The file."""
     begin: int = 0
@@ -145,6 +149,8 @@ class SavedState:
             "errors": dict(self.errors),
             "attributes": dict(self.attributes),
             "content": self.content,
+            "variables": self.variables,
+            "complete": self.complete,
             "fields": {name: _field_to_wire(item) for name, item in self.fields.items()},
             "coordinates": [
                 [item.name, item.dtype, item.dims, item.shape, dict(item.attributes), item.offset]
@@ -174,6 +180,8 @@ class SavedState:
                 for name, dtype, dims, shape, attributes, offset in message["coordinates"]
             ),
             data_bytes,
+            tuple(message.get("variables", ())),
+            message.get("complete", True),
             path,
             begin,
         )

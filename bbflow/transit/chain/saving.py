@@ -261,7 +261,9 @@ class Saving:
         self._kept, self._fields, self._nodes, self._run, self._lanes = kept, fields, nodes, run, lanes
         self._diagnostics = {key: item for key, item in kept.config.diagnostics.items() if self._dtype(key)}
 
-    def save(self, path: Path, results: Path, attributes: StreamAttributes, clock: Clock) -> dict[str, str]:
+    def save(
+        self, path: Path, results: Path, attributes: StreamAttributes, clock: Clock, *, complete: bool
+    ) -> dict[str, str]:
         """Write the state file of a run.
 
         Parameters
@@ -272,13 +274,15 @@ class Saving:
             The results' store, which has the coordinates.
         attributes, clock
             Of the stream.
+        complete
+            Whether the results lack nothing.
 
         Returns
         -------
         dict
             What failed in users' operators.
         """
-        return self._save(path, coordinates_of(results), attributes, clock)[1]
+        return self._save(path, coordinates_of(results), attributes, clock, complete=complete)[1]
 
     def save_only(
         self, keys: Collection[str], path: Path, attributes: StreamAttributes, clock: Clock
@@ -288,10 +292,17 @@ class Saving:
         return self._save(path, [], attributes, clock)
 
     def _save(
-        self, path: Path, found: Sequence[tuple[SavedArray, Array]], attributes: StreamAttributes, clock: Clock
+        self,
+        path: Path,
+        found: Sequence[tuple[SavedArray, Array]],
+        attributes: StreamAttributes,
+        clock: Clock,
+        *,
+        complete: bool = True,
     ) -> tuple[SavedState, dict[str, str]]:
         coordinates, end = place_coordinates(found, 0)
         state = self._describe(attributes, clock, [item for item, _ in coordinates], end)
+        state = replace(state, complete=complete)
         writer = StateWriter(path, state)
         for item, values in coordinates:
             writer.put(item.offset, values)
@@ -326,6 +337,7 @@ class Saving:
             fields,
             tuple(coordinates),
             end,
+            tuple(sorted(attributes.variables or ())),
         )
 
     def _fill(self, state: SavedState, node: str) -> dict[str, str]:

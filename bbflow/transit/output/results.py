@@ -80,6 +80,10 @@ class Results:
         if self._store.is_new:
             self._store.commit(**store_attributes(attributes.of_stream, stream, datetime.now(UTC)))
 
+    def commit_late(self, attributes: Mapping[str, Any]) -> None:
+        """Set the stream's own attributes that have come since the first step, of all that it has by ADIOS2's names."""
+        self._store.commit_late(StreamAttributes(attributes).of_stream)
+
     def is_coordinate(self, name: str) -> bool:
         """Whether a coordinate variable of this name is there."""
         return stored_name(name) in self._store.names(stored_name(name))
