@@ -22,6 +22,8 @@ from bbflow.units import parse_bytes, parse_capacity, parse_path, parse_seconds
 from bbflow.yaml_files import parse_yaml, read_yaml
 
 T = TypeVar("T")
+MOST_RULES_THAT_END = 64
+"""Of `select`: the preloaded library has a bit for each."""
 
 KEYS = {
     "stream",
@@ -146,6 +148,8 @@ class SelectConfig:
     """Pattern of the name that a program gives to ``Open``, without folders if the pattern has none."""
     stream: str | None = None
     """Where their steps go; by default the configuration's."""
+    until: str | None = None
+    """Pattern of the stream's last file; by default it ends with the program."""
     parameters: Mapping[str, str] = field(default_factory=dict)
     """Further ones of the engine."""
 
@@ -293,11 +297,13 @@ def written_time(time: TimeConfig) -> str:
 def _parse_select(content: Any) -> tuple[SelectConfig, ...]:
     """Read a rule, or a list of rules."""
     rules = content if isinstance(content, list) else [content] if content is not None else []
-    readers = {"io": pattern, "file": pattern, "stream": _text, "parameters": _parameters}
+    readers = {"io": pattern, "file": pattern, "stream": _text, "until": pattern, "parameters": _parameters}
     read = tuple(_section(SelectConfig, rule, "select", **readers) for rule in rules)
     for rule in read:
         if rule.io is None and rule.file is None:
             raise ConfigError("select: a rule has neither 'io' nor 'file': say which IOs it is about")
+    if any(rule.until is not None for rule in read[MOST_RULES_THAT_END:]):
+        raise ConfigError(f"select: only the first {MOST_RULES_THAT_END} rules may have 'until'")
     return read
 
 

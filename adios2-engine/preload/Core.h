@@ -16,6 +16,9 @@ namespace bbflow
     BBFLOW_IO("4OpenERK" BBFLOW_STRING "NS_4ModeENS_6helper4CommEPKcm")
 #define BBFLOW_OPEN_METADATA BBFLOW_IO("4OpenERK" BBFLOW_STRING "PKcm")
 
+/** What an engine without Flush of its own has for it: it throws. */
+#define BBFLOW_FLUSH "_ZN6adios24core6Engine5FlushEi"
+
 /** The libadios2_core that a call is meant for. A process may have several, and Python's are local:
  * no lookup among all libraries finds them.
  *

@@ -9,6 +9,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -106,10 +107,21 @@ void *Around(void *object, const Text &file, const int mode, const void *comm, c
     core.AskComm(asksAdios ? io.Comm() : comm, opening.rank, opening.size);
 
     const bool writes = mode == Write || mode == Append;
-    const bool selected = writes && ApplyRules(core, object, opening.io, opening.file);
-    Note(opening, selected);
-    const Meanwhile meanwhile(core, object, opening, selected);
-    return call(core.Find(name));
+    const Ruling ruling = writes ? ApplyRules(core, object, opening.io, opening.file) : Ruling{};
+    Note(opening, ruling.IsSelected());
+    const Meanwhile meanwhile(core, object, opening, ruling.IsSelected());
+    void *opened = call(core.Find(name));
+    NoteOpened(ruling);
+    return opened;
+}
+
+/** Whether an object is ADIOS2's engine around a plugin, by the name of its class (Itanium C++ ABI,
+ * 2.5.2 and 2.9.5). */
+bool IsPluginEngine(const void *engine)
+{
+    const auto *const table = *static_cast<const void *const *const *>(engine);
+    const auto *const type = static_cast<const char *const *>(table[-1]);
+    return std::strcmp(type[1], "N6adios26plugin12PluginEngineE") == 0;
 }
 
 } // end empty namespace
@@ -118,6 +130,19 @@ void *Around(void *object, const Text &file, const int mode, const void *comm, c
 
 extern "C"
 {
+
+    BBFLOW_EXPORT void bbflow_flush(void *, int) __asm__(BBFLOW_FLUSH);
+
+    /** ADIOS2's Python flushes all engines when it closes one. What plugins write can't be flushed,
+     * and ADIOS2 throws. Steps that land have done so when EndStep returns. */
+    void bbflow_flush(void *engine, int transport)
+    {
+        if (!bbflow::IsPluginEngine(engine))
+        {
+            const bbflow::Core core(__builtin_return_address(0));
+            reinterpret_cast<void (*)(void *, int)>(core.Find(BBFLOW_FLUSH))(engine, transport);
+        }
+    }
 
     BBFLOW_EXPORT const bbflow_opening *bbflow_current_opening() { return bbflow::Current; }
 

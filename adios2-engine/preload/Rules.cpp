@@ -1,6 +1,8 @@
 #include "Rules.h"
 #include "Core.h"
 
+#include <atomic>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 
@@ -11,6 +13,10 @@ namespace bbflow
 
 namespace
 {
+
+/** A bit for each of the first rules: set when its stream's last file was opened. */
+std::atomic<std::uint64_t> Over{0};
+constexpr int MostRulesThatEnd = 64;
 
 int Hex(const char c)
 {
@@ -69,39 +75,66 @@ bool IsPattern(const char *key)
     return std::strcmp(key, "io") == 0 || std::strcmp(key, "file") == 0;
 }
 
+bool IsUntil(const char *key) { return std::strcmp(key, "until") == 0; }
+
+bool IsOver(const int rule) { return rule < MostRulesThatEnd && (Over >> rule & 1) != 0; }
+
+bool FitsAll(const char *rule, const char *io, const char *file)
+{
+    return AllFields(rule,
+                     [&](const char *key, const char *value)
+                     {
+                         return !IsPattern(key) ||
+                                (std::strcmp(key, "file") == 0
+                                     ? Fits(value, file)
+                                     : io != nullptr && fnmatch(value, io, FNM_NOESCAPE) == 0);
+                     });
+}
+
 } // end empty namespace
 
-bool ApplyRules(const Core &core, void *object, const char *io, const char *file)
+Ruling ApplyRules(const Core &core, void *object, const char *io, const char *file)
 {
     const char *given = std::getenv("BBFLOW_SELECT");
     char *copy = given == nullptr ? nullptr : strdup(given), *rest = nullptr;
-    bool fits = false;
+    Ruling ruling;
+    int number = 0;
     for (char *rule = copy == nullptr ? nullptr : strtok_r(copy, "|", &rest);
-         rule != nullptr && !fits; rule = strtok_r(nullptr, "|", &rest))
+         rule != nullptr && !ruling.IsSelected(); rule = strtok_r(nullptr, "|", &rest), ++number)
     {
-        fits = AllFields(rule,
-                         [&](const char *key, const char *value)
-                         {
-                             return !IsPattern(key) ||
-                                    (std::strcmp(key, "file") == 0
-                                         ? Fits(value, file)
-                                         : io != nullptr && fnmatch(value, io, FNM_NOESCAPE) == 0);
-                         });
-        if (fits)
+        if (IsOver(number) || !FitsAll(rule, io, file))
         {
-            AllFields(rule,
-                      [&](const char *key, const char *value)
+            continue;
+        }
+        ruling.Rule = number;
+        AllFields(rule,
+                  [&](const char *key, const char *value)
+                  {
+                      if (IsUntil(key))
                       {
-                          if (!IsPattern(key))
-                          {
-                              core.SetParameter(object, key, value);
-                          }
-                          return true;
-                      });
+                          ruling.IsLast = Fits(value, file);
+                      }
+                      else if (!IsPattern(key))
+                      {
+                          core.SetParameter(object, key, value);
+                      }
+                      return true;
+                  });
+        if (ruling.IsLast)
+        {
+            core.SetParameter(object, "KeepOpen", "no"); // so Close ends the stream
         }
     }
     std::free(copy);
-    return fits;
+    return ruling;
+}
+
+void NoteOpened(const Ruling &ruling)
+{
+    if (ruling.IsLast && ruling.Rule < MostRulesThatEnd)
+    {
+        Over |= std::uint64_t{1} << ruling.Rule;
+    }
 }
 
 } // end namespace bbflow

@@ -117,6 +117,13 @@ void KeptStreams::Keep(std::unique_ptr<OpenStream> stream)
     Kept[key] = std::move(stream);
 }
 
+bool KeptStreams::Has(const Parameters &parameters)
+{
+    const std::lock_guard<std::mutex> guard(Lock);
+    const auto found = Kept.find(KeyOf(parameters));
+    return found != Kept.end() && found->second;
+}
+
 void KeptStreams::Forget(const Parameters &parameters)
 {
     const std::lock_guard<std::mutex> guard(Lock);

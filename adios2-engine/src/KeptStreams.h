@@ -21,6 +21,9 @@ public:
     /** Takes a stream back when its file has ended. */
     static void Keep(std::unique_ptr<OpenStream> stream);
 
+    /** Whether the stream that parameters name goes on from a file that was closed. */
+    static bool Has(const Parameters &parameters);
+
     /** A stream that was taken has ended, and doesn't come back. */
     static void Forget(const Parameters &parameters);
 };

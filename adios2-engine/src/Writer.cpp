@@ -88,8 +88,9 @@ std::vector<T> FromDevice(adios2::Variable<T> variable, const T *values, const S
 
 Writer::Writer(const Program &program)
 : m_IO(program.Io), m_IsColumnMajor(program.IsColumnMajor), m_KeepOpen(program.Parameters.KeepOpen),
-  m_Stream(m_KeepOpen ? KeptStreams::Take(program.Parameters)
-                      : std::make_unique<OpenStream>(program.Parameters))
+  m_IsKept(m_KeepOpen || KeptStreams::Has(program.Parameters)),
+  m_Stream(m_IsKept ? KeptStreams::Take(program.Parameters)
+                    : std::make_unique<OpenStream>(program.Parameters))
 {
     m_Stream->BeginFile(program.File, program.Mode == adios2::Mode::Append);
 }
@@ -108,7 +109,7 @@ Writer::~Writer()
     {
         // The agent is gone: it has seen the end of the connection, which means the same.
     }
-    if (m_KeepOpen)
+    if (m_IsKept)
     {
         KeptStreams::Forget(m_Stream->Given());
     }
@@ -216,7 +217,18 @@ void Writer::Close()
         EndStep();
     }
     m_Stream->EndFile(m_IO);
-    m_KeepOpen ? KeptStreams::Keep(std::move(m_Stream)) : m_Stream->Close();
+    if (m_KeepOpen)
+    {
+        KeptStreams::Keep(std::move(m_Stream));
+    }
+    else
+    {
+        m_Stream->Close();
+        if (m_IsKept)
+        {
+            KeptStreams::Forget(m_Stream->Given());
+        }
+    }
     m_Closed = true;
 }
 

@@ -38,7 +38,10 @@ public:
 private:
     adios2::IO m_IO;
     const bool m_IsColumnMajor;
+    /** Whether the stream goes on when this file is closed. */
     const bool m_KeepOpen;
+    /** Whether it is one of several files. */
+    const bool m_IsKept;
     std::unique_ptr<OpenStream> m_Stream;
     bool m_Closed = false;
 

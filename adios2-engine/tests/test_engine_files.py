@@ -165,3 +165,29 @@ for name in "abc":
         returncode, said = finish(process)
     assert returncode == 0, said
     assert (watch(node)["status"], numbers(node)) == ("closed", list(range(6)))
+
+
+def test_a_program_closes_one_of_two_files_while_the_other_is_open(node, tmp_path):
+    """ADIOS2's Python flushes all engines then, which a plugin's can't be by themselves."""
+    code = """
+def opened(name):
+    io = adios.declare_io(name)
+    io.set_engine("Plugin")
+    io.set_parameters({"PluginName": "bbflow", "PluginLibrary": "bbflow_adios2", "Stream": name})
+    return adios2.Stream(io, name, "w")
+
+def step(stream):
+    stream.begin_step()
+    stream.write("day", np.arange(4.0), [4], [0], [4])
+    stream.end_step()
+
+model, other = opened("model"), opened("other")
+step(model)
+step(other)
+model.close()
+step(other)
+other.close()
+"""
+    write(node.contact, FILES + code, write_config(tmp_path))
+    assert watch(node)["status"] == "closed"
+    assert [step.number for step in steps_of(watch(node, "other"))] == [0, 1]

@@ -60,7 +60,7 @@ def conduct(
     int
         The exit code.
     """
-    config = with_selected(configured(options), options.select_io, options.select_file)
+    config = with_selected(configured(options), options.select_io, options.select_file, options.until)
     check_policy(config.raw)
     goes_on = config.continued is not None and _goes_on(config, config.continued)
     tell_before(config, command, options.contact, options.scheduler)

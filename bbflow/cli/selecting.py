@@ -1,9 +1,11 @@
 """Selecting the engine from outside: what a run's options and configuration tell the simulation's processes."""
 
+import fcntl
+import glob
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,12 +14,13 @@ import bbflow_adios2
 from bbflow.checks.program import why_unseen
 from bbflow.config import Config, SelectConfig, pattern
 from bbflow.errors import ConfigError, MissingToolError
+from bbflow.locks import lock
 
 MOST_NAMED = 4
 """So many IOs that the program opened are named."""
 
 
-def with_selected(config: Config, ios: Sequence[str], files: Sequence[str]) -> Config:
+def with_selected(config: Config, ios: Sequence[str], files: Sequence[str], until: str | None = None) -> Config:
     """Return a configuration with the patterns of the command line before its own rules.
 
     Parameters
@@ -26,15 +29,33 @@ def with_selected(config: Config, ios: Sequence[str], files: Sequence[str]) -> C
         As it was read.
     ios, files
         Patterns of names of IOs and files.
+    until
+        Pattern of the last file of the configuration's stream.
+
+    Raises
+    ------
+    ConfigError
+        If a pattern is none, or there is no rule whose stream could end.
     """
     given = [SelectConfig(io=pattern(name)) for name in ios] + [SelectConfig(file=pattern(name)) for name in files]
-    return replace(config, select=(*given, *config.select))
+    rules = (*given, *config.select)
+    if until is None:
+        return replace(config, select=rules)
+    last = pattern(until)
+    ours = [rule for rule in rules if rule.stream in (None, config.stream)]
+    if not ours:
+        raise ConfigError("--until is about files that are selected: give --select-io or --select-file, or 'select'")
+    return replace(config, select=tuple(replace(rule, until=last) if rule in ours else rule for rule in rules))
 
 
 def rules_of(config: Config) -> list[dict[str, str]]:
     """Return the rules of a configuration as `bbflow_adios2.environment` takes them."""
     return [
-        {key: value for key, value in (("io", rule.io), ("file", rule.file)) if value is not None}
+        {
+            key: value
+            for key, value in (("io", rule.io), ("file", rule.file), ("until", rule.until))
+            if value is not None
+        }
         | {"Stream": rule.stream or config.stream}
         | dict(rule.parameters)
         for rule in config.select
@@ -123,13 +144,36 @@ def noted_opens(contact: Path, command: Sequence[str], *, selects: bool) -> Iter
     selects
         Whether the configuration selects IOs from outside.
     """
+    prefix = f"{contact.name}.opens-"
     try:
-        handle, name = tempfile.mkstemp(prefix=f"{contact.name}.opens-", dir=contact.parent)
+        _remove_unheld(contact.parent, prefix)
+        path, held = _held_file(contact.parent, prefix)
     except OSError:
         yield Opens(None, command, selects)
         return
-    os.close(handle)
     try:
-        yield Opens(Path(name), command, selects)
+        yield Opens(path, command, selects)
     finally:
-        Path(name).unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
+        os.close(held)
+
+
+def _held_file(folder: Path, prefix: str) -> tuple[Path, int]:
+    """Make a file that other runs see is in use: a killed run's lock is nobody's."""
+    while True:
+        held, name = tempfile.mkstemp(prefix=prefix, dir=folder)
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(held, fcntl.LOCK_EX)
+        if os.fstat(held).st_nlink:  # else another run took it for one that was left, before it was locked
+            return Path(name), held
+        os.close(held)
+
+
+def _remove_unheld(folder: Path, prefix: str) -> None:
+    """Remove what killed runs have left."""
+    for path in folder.glob(f"{glob.escape(prefix)}*"):
+        with suppress(OSError):
+            held = lock(path, wait=False, create=False)
+            if held is not None:
+                path.unlink(missing_ok=True)
+                os.close(held)

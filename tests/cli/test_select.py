@@ -1,6 +1,7 @@
 """Programs that read no XML, and set their engine in code: what a run selects from outside, and what a check sees."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import yaml
 
 from bbflow.checks.program import programs_of
 from bbflow.cli import main
+from bbflow.cli.selecting import noted_opens
 
 IN_CODE = """
 import adios2
@@ -115,6 +117,28 @@ def test_many_files_and_opens_are_one_stream(bbflow, tmp_path):
         np.testing.assert_allclose(results.tas_month_mean, expected.tas, rtol=1e-6)
 
 
+@pytest.mark.parametrize("says", ["command", "configuration"])
+def test_a_stream_ends_with_the_file_that_is_said_and_the_program_goes_on(bbflow, tmp_path, says):
+    (tmp_path / "model.py").write_text(re.sub(rf"\b{FILES}\b", "9", MANY_FILES))
+    content = yaml.safe_load((tmp_path / "analysis.yml").read_text()) | {"windows": ["run"]}
+    words = ["--select-file", "h0.*", "--until", "h0.005.*"] if says == "command" else []
+    content["select"] = [] if says == "command" else [{"io": "none"}, {"file": "h0.*", "until": "h0.005.*"}]
+    (tmp_path / "analysis.yml").write_text(yaml.safe_dump(content))
+    command = [sys.executable, "-m", "bbflow", "run", "analysis.yml", "--no-report", *words, "--", sys.executable]
+    done = subprocess.run([*command, "model.py"], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    written = sorted(path.name for path in tmp_path.glob("*.nc"))
+    assert written == ["h0.006.nc", "h0.007.nc", "h0.008.nc", "h0.again.nc", "r.nc"]
+    with xr.open_zarr(tmp_path / "out/results.zarr") as results:
+        assert results.bbflow_status == "complete"
+        assert results.steps_run.values.tolist() == [12]
+
+
+def test_an_end_needs_a_rule(bbflow):
+    said = bbflow("run", "analysis.yml", "--until", "h0.005.*", "--", "true", code=os.EX_USAGE)
+    assert "--until is about files that are selected" in said
+
+
 def test_what_goes_to_another_stream_is_named_if_nobody_folds_it(bbflow, tmp_path):
     content = yaml.safe_load((tmp_path / "analysis.yml").read_text())
     content["select"] = [{"io": "hist*"}, {"file": "rest*.bp", "stream": "again", "parameters": {"Transport": "shm"}}]
@@ -134,6 +158,14 @@ def read_bp5(path):
         tas = file.read("tas", step_selection=steps).reshape(days.size, 4, 6)
     dates = np.datetime64("2000-01-01", "ns") + days.astype("timedelta64[D]")
     return xr.Dataset({"tas": (("time", "y", "x"), tas)}, {"time": dates})
+
+
+def test_what_a_killed_run_noted_goes_with_the_next_and_a_living_ones_stays(tmp_path):
+    contact, left = tmp_path / "contact.json", tmp_path / "contact.json.opens-killed"
+    left.touch()
+    with noted_opens(contact, ["model"], selects=True) as first, noted_opens(contact, ["model"], selects=True) as other:
+        assert sorted(tmp_path.iterdir()) == sorted([first.path, other.path])
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_program_that_lands_nothing_is_told_what_it_opened(bbflow, tmp_path):

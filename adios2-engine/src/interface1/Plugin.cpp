@@ -1,14 +1,12 @@
 /** The engine as ADIOS2 before 2.12 sees it: plugin engine interface 1, a class of its core. */
 
-#include "Reader.h"
-#include "Writer.h"
+#include "Plugin.h"
 
 #include <adios2/core/IO.h>
 #include <adios2/core/Variable.h>
 #include <adios2/engine/plugin/PluginEngineInterface.h>
 
 #include <cstring>
-#include <memory>
 #include <type_traits>
 
 namespace bbflow
@@ -16,8 +14,6 @@ namespace bbflow
 
 namespace
 {
-
-using Interface = adios2::plugin::PluginEngineInterface;
 
 /** ADIOS2's public classes are nothing but pointers to the core's, but only the public ones have
  * friends that may make them of these. */
@@ -29,12 +25,6 @@ Public PublicOf(Core &core)
     Core *address = &core;
     std::memcpy(static_cast<void *>(&made), &address, sizeof(address));
     return made;
-}
-
-template <class T>
-adios2::Variable<T> VariableOf(adios2::core::Variable<T> &variable)
-{
-    return PublicOf<adios2::Variable<T>>(variable);
 }
 
 /** What a program has selected of a variable. */
@@ -71,78 +61,42 @@ Opened LookAtOpen(const adios2::helper::Comm &comm)
     return opened;
 }
 
-class WriterPlugin : public Interface
+/** This interface, for what all have in common. */
+struct Host
 {
-public:
-    WriterPlugin(adios2::core::IO &io, const std::string &name, adios2::helper::Comm comm,
-                 const Program &program)
-    : Interface(io, name, program.Mode, std::move(comm)), m_Writer(program)
+    using Interface = adios2::plugin::PluginEngineInterface;
+
+    template <class T>
+    using VariableOf = adios2::core::Variable<T> &;
+
+    template <class T>
+    static adios2::Variable<T> Public(adios2::core::Variable<T> &variable)
     {
+        return PublicOf<adios2::Variable<T>>(variable);
     }
 
-    adios2::StepStatus BeginStep(adios2::StepMode mode, float timeoutSeconds) override
+    static Selection Selected(const adios2::core::VariableBase &variable)
     {
-        return m_Writer.BeginStep(mode, timeoutSeconds);
+        return SelectionOf(variable);
     }
-    size_t CurrentStep() const override { return m_Writer.CurrentStep(); }
-    void EndStep() override { m_Writer.EndStep(); }
-    void PerformPuts() override { m_Writer.PerformPuts(); }
-
-protected:
-    void DoClose(int) override { m_Writer.Close(); }
-    void DestructorClose(bool) noexcept override {}
-
-#define define(T)                                                                                  \
-    void DoPutSync(adios2::core::Variable<T> &variable, const T *values) override                  \
-    {                                                                                              \
-        m_Writer.Put(VariableOf(variable), values, SelectionOf(variable), When::AtOnce);           \
-    }                                                                                              \
-    void DoPutDeferred(adios2::core::Variable<T> &variable, const T *values) override              \
-    {                                                                                              \
-        m_Writer.Put(VariableOf(variable), values, SelectionOf(variable), When::Later);            \
-    }
-    ADIOS2_FOREACH_STDTYPE_1ARG(define)
-#undef define
-
-private:
-    Writer m_Writer;
 };
 
-class ReaderPlugin : public Interface
+class Writing : public WriterPlugin<Host>
 {
 public:
-    ReaderPlugin(adios2::core::IO &io, const std::string &name, adios2::helper::Comm comm,
-                 const Program &program)
-    : Interface(io, name, program.Mode, std::move(comm)), m_Reader(program)
-    {
-    }
-
-    adios2::StepStatus BeginStep(adios2::StepMode mode, float timeoutSeconds) override
-    {
-        return m_Reader.BeginStep(mode, timeoutSeconds);
-    }
-    size_t CurrentStep() const override { return m_Reader.CurrentStep(); }
-    void EndStep() override { m_Reader.EndStep(); }
-    void PerformGets() override { m_Reader.PerformGets(); }
+    using WriterPlugin::WriterPlugin;
 
 protected:
-    void DoClose(int) override { m_Reader.Close(); }
     void DestructorClose(bool) noexcept override {}
+};
 
-#define define(T)                                                                                  \
-    void DoGetSync(adios2::core::Variable<T> &variable, T *values) override                        \
-    {                                                                                              \
-        m_Reader.Get(VariableOf(variable), values, SelectionOf(variable), true);                   \
-    }                                                                                              \
-    void DoGetDeferred(adios2::core::Variable<T> &variable, T *values) override                    \
-    {                                                                                              \
-        m_Reader.Get(VariableOf(variable), values, SelectionOf(variable), false);                  \
-    }
-    ADIOS2_FOREACH_STDTYPE_1ARG(define)
-#undef define
+class Reading : public ReaderPlugin<Host>
+{
+public:
+    using ReaderPlugin::ReaderPlugin;
 
-private:
-    Reader m_Reader;
+protected:
+    void DestructorClose(bool) noexcept override {}
 };
 
 } // end empty namespace
@@ -160,17 +114,9 @@ extern "C"
         const bool isColumnMajor = io.m_ArrayOrder == adios2::ArrayOrdering::ColumnMajor;
         bbflow::Program program = bbflow::LookAt(bbflow::PublicOf<adios2::IO>(io), name, mode,
                                                  bbflow::LookAtOpen(comm), isColumnMajor);
-        std::unique_ptr<bbflow::Interface> engine;
-        if (program.Writes())
-        {
-            engine = std::make_unique<bbflow::WriterPlugin>(io, name, std::move(comm), program);
-        }
-        else
-        {
-            engine = std::make_unique<bbflow::ReaderPlugin>(io, name, std::move(comm), program);
-        }
-        program.Number.Count();
-        return engine.release();
+        const adios2::Mode own = program.Mode;
+        return bbflow::NewEngine<bbflow::Host, bbflow::Writing, bbflow::Reading>(
+            program, io, name, own, std::move(comm));
     }
 
     __attribute__((visibility("default"))) void

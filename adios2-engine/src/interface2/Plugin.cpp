@@ -1,13 +1,11 @@
 /** The engine as ADIOS2 2.12 and later see it: plugin engine interface 2. */
 
+#include "Plugin.h"
 #include "IoOrder.h"
-#include "Reader.h"
 #include "SelectionOf.h"
-#include "Writer.h"
 
 #include <adios2/plugin/PluginEngineInterface.h>
 
-#include <memory>
 #include <stdexcept>
 
 #if ADIOS2_PLUGIN_ENGINE_INTERFACE != 2
@@ -20,36 +18,31 @@ namespace bbflow
 namespace
 {
 
-using Interface = adios2::plugin::PluginEngineInterface;
+/** This interface, for what all have in common. */
+struct Host
+{
+    using Interface = adios2::plugin::PluginEngineInterface;
 
-class WriterPlugin : public Interface
+    template <class T>
+    using VariableOf = adios2::Variable<T>;
+
+    template <class T>
+    static const adios2::Variable<T> &Public(const adios2::Variable<T> &variable)
+    {
+        return variable;
+    }
+
+    template <class T>
+    static Selection Selected(const adios2::Variable<T> &variable)
+    {
+        return SelectionOf(variable);
+    }
+};
+
+class Writing : public WriterPlugin<Host>
 {
 public:
-    WriterPlugin(const std::string &name, const Program &program)
-    : Interface(program.Io, name, program.Mode), m_Writer(program)
-    {
-    }
-
-    adios2::StepStatus BeginStep(adios2::StepMode mode, float timeoutSeconds) override
-    {
-        return m_Writer.BeginStep(mode, timeoutSeconds);
-    }
-    size_t CurrentStep() const override { return m_Writer.CurrentStep(); }
-    void EndStep() override { m_Writer.EndStep(); }
-    void PerformPuts() override { m_Writer.PerformPuts(); }
-    void DoClose(int) override { m_Writer.Close(); }
-
-#define define(T)                                                                                  \
-    void DoPutSync(adios2::Variable<T> variable, const T *values) override                         \
-    {                                                                                              \
-        m_Writer.Put(variable, values, SelectionOf(variable), When::AtOnce);                       \
-    }                                                                                              \
-    void DoPutDeferred(adios2::Variable<T> variable, const T *values) override                     \
-    {                                                                                              \
-        m_Writer.Put(variable, values, SelectionOf(variable), When::Later);                        \
-    }
-    ADIOS2_FOREACH_STDTYPE_1ARG(define)
-#undef define
+    using WriterPlugin::WriterPlugin;
 
 #define define(T)                                                                                  \
     void DoPut(adios2::Variable<T> variable, typename adios2::Variable<T>::Span &, bool,           \
@@ -61,27 +54,14 @@ public:
     }
     ADIOS2_FOREACH_PRIMITIVE_STDTYPE_1ARG(define)
 #undef define
-
-private:
-    Writer m_Writer;
 };
 
-class ReaderPlugin : public Interface
+class Reading : public ReaderPlugin<Host>
 {
 public:
-    ReaderPlugin(const std::string &name, const Program &program)
-    : Interface(program.Io, name, program.Mode), m_Reader(program)
-    {
-    }
-
-    adios2::StepStatus BeginStep(adios2::StepMode mode, float timeoutSeconds) override
-    {
-        return m_Reader.BeginStep(mode, timeoutSeconds);
-    }
-    size_t CurrentStep() const override { return m_Reader.CurrentStep(); }
-    void EndStep() override { m_Reader.EndStep(); }
-    void PerformGets() override { m_Reader.PerformGets(); }
-    void DoClose(int) override { m_Reader.Close(); }
+    using ReaderPlugin::DoGetDeferred;
+    using ReaderPlugin::DoGetSync;
+    using ReaderPlugin::ReaderPlugin;
 
     /** Blocks of the current step, whatever step is asked for. */
     adios2::MinVarInfo *MinBlocksInfo(const std::string &name, size_t) const override
@@ -90,14 +70,6 @@ public:
     }
 
 #define define(T)                                                                                  \
-    void DoGetSync(adios2::Variable<T> variable, T *values) override                               \
-    {                                                                                              \
-        m_Reader.Get(variable, values, SelectionOf(variable), true);                               \
-    }                                                                                              \
-    void DoGetDeferred(adios2::Variable<T> variable, T *values) override                           \
-    {                                                                                              \
-        m_Reader.Get(variable, values, SelectionOf(variable), false);                              \
-    }                                                                                              \
     void DoGetSync(adios2::Variable<T> variable, T *values,                                        \
                    const adios2::core::Selection &selection) override                              \
     {                                                                                              \
@@ -110,9 +82,6 @@ public:
     }
     ADIOS2_FOREACH_STDTYPE_1ARG(define)
 #undef define
-
-private:
-    Reader m_Reader;
 };
 
 } // end empty namespace
@@ -128,17 +97,9 @@ extern "C"
     {
         bbflow::Program program =
             bbflow::LookAt(io, name, mode, bbflow::AskPreloaded(), bbflow::OrderOf(io));
-        std::unique_ptr<bbflow::Interface> engine;
-        if (program.Writes())
-        {
-            engine = std::make_unique<bbflow::WriterPlugin>(name, program);
-        }
-        else
-        {
-            engine = std::make_unique<bbflow::ReaderPlugin>(name, program);
-        }
-        program.Number.Count();
-        return engine.release();
+        const adios2::Mode own = program.Mode;
+        return bbflow::NewEngine<bbflow::Host, bbflow::Writing, bbflow::Reading>(
+            program, program.Io, name, own);
     }
 
     __attribute__((visibility("default"))) void
