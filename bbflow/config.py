@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bbflow.errors import ConfigError, nearest
+from bbflow.operators.conditions import Condition, parse_condition
 from bbflow.operators.diagnostic import Diagnostic, parse_diagnostics
 from bbflow.operators.readers import flag, number, one_of
 from bbflow.operators.windows.calendars import SECONDS_SINCE, UNIT_SECONDS, Clock, duration
@@ -91,6 +92,12 @@ class RawConfig:
     chunks: str | Mapping[str, int] | None = None
     """Length of a chunk along dimensions by their names, `time` being that of the steps; `AUTO` for some MiB; None for
     whole fields of one step."""
+    when: Condition | None = None
+    """What must hold of a step that is kept; None if nothing need."""
+    before: int = 0
+    """So many steps before each of those are kept too."""
+    after: int = 0
+    """And so many after it."""
     policy: str = "no-action"
     """Delay policy: how the drain gives way to I/O phases of others."""
     phases: Path | None = None
@@ -438,11 +445,22 @@ def _parse_raw(content: Any) -> RawConfig:
         dedup=flag,
         shard=parse_bytes,
         chunks=_chunks,
+        when=parse_condition,
+        before=_from_zero,
+        after=_from_zero,
         policy=_text,
         phases=parse_path,
     )
     _as(_check_chunks, raw, "raw: chunks")
+    if raw.when is None and (raw.before or raw.after):
+        raise ConfigError("raw: 'before' and 'after' say nothing without 'when'")
+    if raw.when is not None and raw.every != 1:
+        raise ConfigError("raw: 'when' and 'every' both say which steps are kept: take one out")
     return raw
+
+
+def _from_zero(value: Any) -> int:
+    return _whole(value, least=0)
 
 
 def _chunks(value: Any) -> str | dict[str, int]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from bbflow.cf import StreamAttributes
 from bbflow.config import Config
+from bbflow.drain.choosing import Choosing
 from bbflow.drain.raw import RawStore, is_asked_for, type_of, wanted, why_not
 from bbflow.drain.tables import LandedBlock
 from bbflow.drain.writing import DrainWork
@@ -116,6 +117,8 @@ class Draining:
         self._to_tables: set[str] = set()
         """Variables that go into tables from now on, since they have changed their shape."""
         self._reader: BlockReader | None = None
+        self.choosing: Choosing | None = None
+        """What decides about each step, if something must."""
 
     def open(self, path: Path, attributes: StreamAttributes, time: Mapping[str, str] | None) -> RawStore:
         """Open ``raw.zarr``, or make it; with the CF attributes of its time, None if the steps have no time."""
@@ -123,6 +126,9 @@ class Draining:
         axis = None if time is None else (self._config.time.variable, time)
         self._store = RawStore(path, self._config.raw, attributes, axis)
         self._there = set(self._store.committed_steps())
+        if self._config.raw.when is not None:
+            last = self._store.last_hit
+            self.choosing = Choosing(self._config.raw, attributes, self._contact, self._config.stream, last)
         return self._store
 
     @property
@@ -152,7 +158,7 @@ class Draining:
 
     def keeps(self, number: int) -> bool:
         """Whether a step is to be drained."""
-        return wanted(self._config.raw, number)
+        return wanted(self._config.raw, number) and (self.choosing is None or self.choosing.keeps(number))
 
     def some(self, ready: Sequence[int], bytes_of: Callable[[int], int]) -> list[int]:
         """Give the oldest of the steps that are ready: about a quarter of their bytes, one that is kept at least.
@@ -300,6 +306,9 @@ class Draining:
             self._store.add_blocks(name, [self._landed(*item) for item in blocks])
         for name, blocks in batch.axes.items():
             self._store.compare_coordinate(name, (self._landed(*item) for item in blocks))
+        hit = None if self.choosing is None else self.choosing.last_hit(batch.through)
+        if hit is not None:
+            self._store.note_hit(hit)
         if batch.numbers:
             self._store.commit(batch.start, batch.numbers, batch.times, batch.values, batch.whole, batch.mixed)
             self._there.update(batch.numbers)

@@ -13,7 +13,7 @@ from bbflow.chunks import TEXT
 from bbflow.config import RawConfig
 from bbflow.drain.coordinates import is_part_of
 from bbflow.drain.forms import Form, form_of, storage_of
-from bbflow.drain.stores import HIDDEN, LEFT_OUT, MIXED, NAME
+from bbflow.drain.stores import HIDDEN, LAST_HIT, LEFT_OUT, MIXED, NAME
 from bbflow.drain.tables import BlockTables, LandedBlock, needs_table, table_name
 from bbflow.errors import ConfigError
 from bbflow.growing import GrowingZarr, fill_in_metadata
@@ -90,6 +90,7 @@ class RawStore:
         """What has no array."""
         self._shown = self._variables
         """What was there at the last commit."""
+        self._hit: dict[str, int] = {}
         self._left_out: list[str] = list(self._store.attribute(LEFT_OUT, ()))
         self.path = path
         if self._store.is_new:
@@ -102,6 +103,16 @@ class RawStore:
             raise ConfigError(f"{path} has its steps along {axis!r}, not {self._axis!r}: give another output")
         self._times = np.empty(0) if time is None else _ends(self._store.read(self._axis))
         """The first, the last and whether there is none, of all times."""
+
+    @property
+    def last_hit(self) -> int | None:
+        """The last step that counts for which the condition held; None if it held for none."""
+        number: int | None = self._store.attribute(LAST_HIT)
+        return number
+
+    def note_hit(self, number: int) -> None:
+        """Note, with the next commit, the last step so far for which the condition held."""
+        self._hit = {LAST_HIT: number}
 
     def committed_steps(self) -> list[int]:
         """Give the steps that the store has."""
@@ -329,4 +340,4 @@ class RawStore:
         for name in self._store.names(self._axis):
             self._store.resize(name, end)
         left_out = {LEFT_OUT: self._left_out} if self._left_out else {}
-        self._store.commit(bbflow_steps=end, **left_out)
+        self._store.commit(bbflow_steps=end, **left_out, **self._hit)

@@ -7,6 +7,8 @@ from bbflow.cf import OWN
 from bbflow.growing import shown_attributes
 
 PATTERN = "raw*.zarr"
+LAST_HIT = f"{OWN}last_hit"
+"""The store's attribute with the last step for which the condition of `raw: when` held."""
 LEFT_OUT = f"{OWN}left_out"
 """Attribute of a store: what a rescue had to leave out, and why."""
 NAME = f"{OWN}name"

@@ -10,6 +10,7 @@ from distributed import Future
 
 from bbflow.drain.draining import DrainBatch, Draining, RawStep
 from bbflow.drain.writing import Drained, get_ready, together, write_next
+from bbflow.errors import ConfigError
 from bbflow.transit.folding.patterns import Parts, parts_of
 from bbflow.transit.policy import writing
 from bbflow.transit.running import Running
@@ -34,6 +35,7 @@ class DrainStage(DriverStage):
         self._write = writing(run.config.raw)
         self._task = partial(write_next, self._write)
         self._begun: deque[TaskBatch[DrainBatch]] = deque()
+        self._looked_at = -1
         self._chained = 0
         """How many batches follow each other without a break, those that are done included."""
         self._ready = self.submit_ready(partial(get_ready, self._write))
@@ -49,8 +51,10 @@ class DrainStage(DriverStage):
         """Submit the next batches, if there are some, and not as many are begun as may be."""
         while self._may_begin and self._has_next():
             reached = self.draining.reached
-            ready = self.draining.some(self.run.view.steps_after(reached), self.run.view.bytes_of)
-            through = ready[-1] if ready else self.run.view.frontier
+            decided = self._decided
+            ready = [number for number in self.run.view.steps_after(reached) if number <= decided]
+            ready = self.draining.some(ready, self.run.view.bytes_of)
+            through = ready[-1] if ready else decided
             steps = [self._raw_step(number) for number in ready if self.draining.keeps(number)]
             self._submit(self.draining.next_batch(steps, through, len(self._hosts)))
 
@@ -60,7 +64,28 @@ class DrainStage(DriverStage):
 
     def _has_next(self) -> bool:
         reached = self.draining.reached
-        return self.run.view.frontier > reached and self._is_time(reached)
+        return self._decided > reached and self._is_time(reached)
+
+    @property
+    def _decided(self) -> int:
+        """The last step of which it is known whether it is kept: `before` steps hold back those that come before."""
+        view, choosing = self.run.view, self.draining.choosing
+        if choosing is None:
+            return view.frontier
+        for number in view.steps_after(max(self.draining.reached, self._looked_at)):
+            choosing.look_at(number, parts_of(view, number))
+            self._check_room(number)
+            self._looked_at = number
+        return view.frontier if view.ended else view.frontier - self.run.config.raw.before
+
+    def _check_room(self, number: int) -> None:
+        """See that the pools hold the steps that wait for later ones, and as many besides."""
+        before, size = self.run.config.raw.before, self.run.view.room_of(number) // len(self.run.nodes)
+        if before and 2 * (before + 1) * size > self.run.capacity:
+            raise ConfigError(
+                f"raw: before: {before} steps of {size} bytes wait in each pool until later ones are there, which is "
+                f"more than half of its {self.run.capacity} bytes: give the nodes more, or take fewer steps"
+            )
 
     def _submit(self, batch: DrainBatch) -> None:
         """Let a batch be written, each share of the files when the batch before has written its part of them."""

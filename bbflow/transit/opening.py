@@ -115,7 +115,9 @@ def check_variables(config: Config, names: Iterable[str]) -> None:
             )
     needed = [name for item in config.diagnostics.values() for name in item.variables]
     bits = config.raw.keep_bits if isinstance(config.raw.keep_bits, Mapping) else ()
-    for where, wanted in (("operators", needed), ("raw", config.raw.variables or ()), ("raw: keep_bits", bits)):
+    condition = config.raw.when.variables if config.raw.when else ()
+    raw = (("raw", config.raw.variables or ()), ("raw: keep_bits", bits), ("raw: when", condition))
+    for where, wanted in (("operators", needed), *raw):
         for name in wanted:
             if name not in there:
                 raise ConfigError(

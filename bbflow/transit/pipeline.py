@@ -115,7 +115,8 @@ class Pipeline:
             self._view.attributes.update(read_safe_copy(config.output).attributes)
         reader = BlockReader(contact, config.stream)
         named = {name for item in config.diagnostics.values() for name in item.variables}
-        names = frozenset({*named, config.time.variable, *(config.raw.variables or ())})
+        condition = config.raw.when.variables if config.raw.when else ()
+        names = frozenset({*named, config.time.variable, *(config.raw.variables or ()), *condition})
         read_as = StreamConfig(config.time, config.schema, is_dated=bool(config.dated_windows), names=names)
         landed = self._consumers.landed_before()
         self._adapting = Adapting(

@@ -21,6 +21,7 @@ from bbflow.drain.writing import DrainWork, drain_steps, together
 from bbflow.errors import ConfigError
 from bbflow.landing.contact import read_contact
 from bbflow.landing.embedded import EmbeddedNodes
+from bbflow.operators.conditions import parse_condition
 from bbflow.records import DTYPES, BlockForm, Layout, Step
 from bbflow.view.layout import FILLS
 from testsupport.writers import steps_of, watch, write, write_config
@@ -360,3 +361,19 @@ def test_a_batch_is_the_oldest_steps_of_bounded_size(sizes, every):
     limit = min(max(sum(kept) // 4, LEAST_BYTES), MOST_BYTES)
     assert sum(own) <= limit or sum(size > 0 for size in own) == 1
     assert len(some) == len(sizes) or sum(own) + sizes[len(some)] > limit
+
+
+def test_a_drain_that_goes_on_knows_the_last_step_for_which_the_condition_held(tmp_path):
+    with EmbeddedNodes(1, 1 << 18) as nodes:
+        write(nodes.contact, WRITE, write_config(tmp_path))
+        raw = {"when": parse_condition("max(field) == 25"), "after": 2}
+        held = raw_steps(nodes, steps_of(watch(nodes)))
+        draining = open_draining(tmp_path, nodes.contact, **raw)
+        for step in held[:3]:
+            draining.choosing.look_at(step.number, step.parts)
+        batch = draining.next_batch([step for step in held[:3] if draining.keeps(step.number)], 2, 1)
+        together(map(drain_steps, batch.works))
+        draining.take(batch)
+        again = open_draining(tmp_path, nodes.contact, **raw)
+        assert again.count == 1
+        assert [again.keeps(number) for number in (3, 4, 5)] == [True, True, False]
