@@ -21,7 +21,8 @@ def pytest_addoption(parser):
     parser.addoption("--adios2", type=Path, help="where an ADIOS2 with MPI is installed")
     parser.addoption("--mpi", type=Path, help="folder of the compilers and of mpiexec of the MPI that it is built with")
     parser.addoption("--built", type=Path, help="folder for what is built; it is used again")
-    parser.addoption("--examples", help="a checkout of ADIOS2")
+    for name, what in (("examples", "ADIOS2"), ("scorpio", "SCORPIO"), ("wrf", "WRF")):
+        parser.addoption(f"--{name}", help=f"a checkout of {what}")
 
 
 @dataclass(frozen=True, slots=True)
