@@ -18,7 +18,9 @@ from bbflow.operators.windows.calendars import SECONDS_SINCE, UNIT_SECONDS, Cloc
 from bbflow.operators.windows.date_texts import read_date
 from bbflow.operators.windows.spans import Run, StepsSpan
 from bbflow.origin import look_in, reading
+from bbflow.publication import PublicationConfig, parse_publication
 from bbflow.schemas.finding import named
+from bbflow.stored_names import stored_name
 from bbflow.units import parse_bytes, parse_capacity, parse_path, parse_seconds
 from bbflow.yaml_files import parse_yaml, read_yaml
 
@@ -36,6 +38,7 @@ KEYS = {
     "schema",
     "raw",
     "netcdf",
+    "publication",
     "nodes",
     "workers",
     "open_timeout_s",
@@ -181,6 +184,8 @@ class Config:
     """Dask workers, where no scheduler is given."""
     netcdf: bool = False
     """Whether the results are written as NetCDF too, at the end."""
+    publication: PublicationConfig | None = None
+    """What is written for archives, at the end; None if nothing is."""
     open_timeout_s: float = 600.0
     """How long to wait for the stream to open."""
     safe_every_s: float = 300.0
@@ -266,6 +271,7 @@ def parse_config(content: Any) -> Config:
         ),
         workers=_parse_workers(content.get("workers"), diagnostics.values()),
         netcdf=_as(flag, content.get("netcdf") or False, "netcdf"),
+        publication=_parse_publication(content.get("publication"), diagnostics),
         open_timeout_s=_as(parse_seconds, content.get("open_timeout_s", 600.0), "open_timeout_s"),
         safe_every_s=_as(parse_seconds, content.get("safe_every_s", 300.0), "safe_every_s"),
         on_failure=_as(one_of("continue", "stop"), content.get("on_failure") or "continue", "on_failure"),
@@ -334,6 +340,18 @@ def _parameters(value: Any) -> dict[str, str]:
         raise ConfigError(f"{value!r} must be a map of the engine's parameters")
     flags = {True: "yes", False: "no"}
     return {str(key): flags[item] if isinstance(item, bool) else _text(item) for key, item in value.items()}
+
+
+def _parse_publication(content: Any, diagnostics: Mapping[str, Diagnostic]) -> PublicationConfig | None:
+    if content is None:
+        return None
+    names = [
+        stored_name(f"{item.name}_{window.name}_{operator.name}")
+        for item in diagnostics.values()
+        for window in item.windows
+        for operator in item.operators
+    ]
+    return parse_publication(content, names)
 
 
 def _parse_time(content: Any) -> TimeConfig:

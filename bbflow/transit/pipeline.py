@@ -91,7 +91,7 @@ class Pipeline:
         config = config.anywhere()
         self._folds = folds
         check_policy(config.raw)
-        if config.netcdf:
+        if config.netcdf or config.publication is not None:
             from bbflow.transit.output.netcdf import check_netcdf
 
             check_netcdf()
@@ -396,6 +396,10 @@ class Pipeline:
                 from bbflow.transit.output.netcdf import write_netcdf
 
                 write_netcdf(publishing.results.path)
+            if self._config.publication is not None:
+                from bbflow.transit.output.published import write_published
+
+                write_published(publishing.results.path, self._config.publication)
         elif self._saved is not None:
             keep_state(self._saved.path, self._config.output / STATE_FILE)
         steps = folding.cursor + 1 - discarded - folding.late

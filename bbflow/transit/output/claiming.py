@@ -48,6 +48,8 @@ def claim_output(config: Config, *more: str) -> None:
     if config.netcdf:
         windows = {window.name for item in config.diagnostics.values() for window in item.windows}
         files += [name for window in sorted(windows) for name in written(f"results_{window}.nc")]
+    if config.publication is not None:
+        files += written("published/*.nc")
     claim(config.output, *(pattern for store in sorted(STORES) for pattern in zarr_files(store)), *files)
 
 

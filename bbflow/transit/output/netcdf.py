@@ -52,7 +52,7 @@ def write_netcdf(results: Path) -> tuple[Path, ...]:
     with xr.open_zarr(results, decode_cf=False, chunks={}) as dataset:
         for window in windows_of(dataset):
             path = results.with_name(f"{results.stem}_{window}.nc")
-            _write(window_dataset(dataset, window), path)
+            write_dataset(window_dataset(dataset, window), path)
             written.append(path)
     return tuple(written)
 
@@ -77,7 +77,7 @@ def window_dataset(dataset: xr.Dataset, window: str) -> xr.Dataset:
     axis = f"time_{window}"
     own = [str(name) for name, array in dataset.data_vars.items() if axis in array.dims]
     named = {str(dim) for name in own for dim in dataset[name].dims if dim in dataset.variables}
-    found = dataset[sorted({*own, *_referenced(dataset, {*own, *named})})]
+    found = dataset[sorted({*own, *referenced(dataset, {*own, *named})})]
     if axis in found.variables and "time" not in found.variables and "time" not in found.dims:
         found = found.rename({axis: "time", f"{axis}_bnds": "time_bnds"})
         for key in ("bounds", "climatology"):
@@ -96,7 +96,7 @@ def _with_known_types(dataset: xr.Dataset, window: str) -> xr.Dataset:
     return dataset.assign(half).drop_vars(complex_ones)
 
 
-def _referenced(dataset: xr.Dataset, names: set[str]) -> set[str]:
+def referenced(dataset: xr.Dataset, names: set[str]) -> set[str]:
     """Give variables and what their attributes name: auxiliary coordinates and bounds."""
     known = {
         other
@@ -105,10 +105,11 @@ def _referenced(dataset: xr.Dataset, names: set[str]) -> set[str]:
         for other in str(dataset[name].attrs.get(key, "")).split()
         if other in dataset.variables
     }
-    return names if known <= names else _referenced(dataset, names | known)
+    return names if known <= names else referenced(dataset, names | known)
 
 
-def _write(dataset: xr.Dataset, path: Path) -> None:
+def write_dataset(dataset: xr.Dataset, path: Path) -> None:
+    """Write a dataset, not decoded, as NetCDF-4; the file appears whole."""
     for left in path.parent.glob(f".{path.name}.*"):  # by a crash
         if is_ours(path.parent, left):
             left.unlink()

@@ -1,0 +1,151 @@
+"""Files for archives: names and attributes from a table, over a real stream."""
+
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+import streams
+import xarray as xr
+
+from bbflow.config import parse_config
+from bbflow.errors import ConfigError
+from bbflow.publication import time_format
+
+STEPS, LATS, LONS = 130, 6, 10
+ATTRIBUTES = {
+    "time/units": "hours since 2001-01-01",
+    "time/calendar": "noleap",
+    "tas/units": "K",
+    "tas/standard_name": "air_temperature",
+    "tas/long_name": "near-surface air temperature",
+    "lat/units": "degrees_north",
+    "lat/standard_name": "latitude",
+    "lon/units": "degrees_east",
+    "lon/standard_name": "longitude",
+    **{f"{name}/_ARRAY_DIMENSIONS": [name] for name in ("lat", "lon")},
+    "tas/_ARRAY_DIMENSIONS": ["lat", "lon"],
+}
+GLOBAL = {
+    "mip_era": "CMIP6",
+    "institution": "an institute",
+    "institution_id": "INST",
+    "source_id": "MODEL-1-0",
+    "experiment_id": "historical",
+    "variant_label": "r1i1p1f1",
+    "grid_label": "gn",
+    "tracking_prefix": "hdl:21.14100/",
+    "references": "none",
+}
+VARIABLES = {
+    "tas_month_mean": {
+        "variable_id": "tas",
+        "table_id": "Amon",
+        "frequency": "mon",
+        "realm": "atmos",
+        "comment": "2 m",
+    },
+    "tas_day_max": {"variable_id": "tasmax", "table_id": "day", "frequency": "day", "units": "K"},
+    "mean_year_mean": {"variable_id": "tasg", "table_id": "Ayr", "frequency": "yr"},
+}
+CONFIG = {
+    "operators": {
+        "tas": {"operators": ["mean", "max"], "windows": ["day", "month"]},
+        "mean": {"of": "tas", "space": "fldmean", "operators": ["mean"], "windows": ["year"]},
+    },
+    "publication": {"attributes": GLOBAL, "variables": VARIABLES},
+}
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("published")
+    fields = {
+        "tas": np.random.default_rng(3).normal(280, 9, (STEPS, LATS, LONS)).astype("f4"),
+        "lat": np.linspace(-75, 75, LATS),
+        "lon": np.arange(LONS) * 36.0,
+    }
+    streams.store(folder, fields, 12.0 * np.arange(STEPS) + 6, ATTRIBUTES, steady=("lat", "lon"))
+    return streams.analyse(folder, CONFIG), folder / "out" / "published"
+
+
+def test_each_variable_has_a_file_with_the_name_that_its_archive_wants(published):
+    _, folder = published
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "tas_Amon_MODEL-1-0_historical_r1i1p1f1_gn_200101-200103.nc",
+        "tasg_Ayr_MODEL-1-0_historical_r1i1p1f1_gn_2001-2001.nc",
+        "tasmax_day_MODEL-1-0_historical_r1i1p1f1_gn_20010101-20010306.nc",
+    ]
+
+
+def test_files_have_the_values_of_the_results_and_what_the_table_says(published):
+    results, folder = published
+    assert (folder.parent / ".bbflow").read_text().count("published/") >= 1
+    with xr.open_dataset(next(folder.glob("tas_*")), engine="netcdf4", decode_times=False) as data:
+        np.testing.assert_array_equal(data["tas"].values, results["tas_month_mean"].values)
+        assert data["tas"].attrs["comment"] == "2 m"
+        assert data["tas"].attrs["standard_name"] == "air_temperature"
+        assert data["tas"].attrs["cell_methods"] == results["tas_month_mean"].attrs["cell_methods"]
+        assert data.attrs["variable_id"] == "tas"
+        assert (data.attrs["table_id"], data.attrs["frequency"], data.attrs["realm"]) == ("Amon", "mon", "atmos")
+        assert data.attrs["source_id"] == "MODEL-1-0"
+        assert data.attrs["tracking_id"].startswith("hdl:21.14100/")
+        assert "tracking_prefix" not in data.attrs
+        assert set(data.coords) == {"time", "lat", "lon"}
+        assert data["time"].attrs["bounds"] == "time_bnds"
+        assert set(data.data_vars) == {"tas", "time_bnds"}
+    with xr.open_dataset(next(folder.glob("tasmax_*")), engine="netcdf4", decode_times=False) as data:
+        np.testing.assert_array_equal(data["tasmax"].values, results["tas_day_max"].values)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("compliance-checker"), reason="compliance-checker is not installed")
+def test_the_checker_of_ioos_has_no_errors(published):
+    for path in published[1].iterdir():
+        words = ["compliance-checker", "--test", "cf:1.11", "--criteria", "normal", path]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout
+
+
+def changed(variables=None, **publication):
+    told = CONFIG["publication"] | publication | ({"variables": variables} if variables is not None else {})
+    return {"stream": "s", **CONFIG, "publication": told}
+
+
+ONE = VARIABLES["tas_month_mean"]
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (changed({"tas_month_men": ONE}), "no result 'tas_month_men'.*'tas_month_mean'"),
+        (changed({"tas_month_mean": {"variable_id": "tas"}}), "say its frequency"),
+        (changed({"tas_month_mean": ONE | {"frequency": "monthly"}}), "frequency 'monthly'"),
+        (changed({"tas_month_mean": ONE | {"variable_id": "t-2"}}), "letters, digits and _"),
+        (changed({"tas_month_mean": ONE, "tas_month_max": ONE}), "would have one file"),
+        (changed(attributes={"source_id": "M"}), "needs 'experiment_id'"),
+        (changed(attributes=GLOBAL | {"source_id": "MODEL 1"}), "no blanks"),
+        (changed(file="{variable_id}"), "ends with .nc"),
+        (changed(file="{variable_id.nc"), "file"),
+        (changed({}), "must be a map with 'variables'"),
+        (changed(name="x"), "unknown key 'name'"),
+    ],
+)
+def test_what_is_wrong_in_a_table_is_told_before_the_run(config, message):
+    with pytest.raises(ConfigError, match=message):
+        parse_config(config)
+
+
+@pytest.mark.parametrize(
+    ("frequency", "form"),
+    [
+        ("mon", "%Y%m"),
+        ("monC", "%Y%m"),
+        ("3hr", "%Y%m%d%H%M"),
+        ("6hrPt", "%Y%m%d%H%M"),
+        ("1hrCM", "%Y%m%d%H%M"),
+        ("fx", None),
+    ],
+)
+def test_times_in_names_of_files_are_those_of_the_frequency(frequency, form):
+    assert time_format(frequency) == form
