@@ -1,10 +1,13 @@
 """WRF's own io_adios2, as it is in its checkout, driven by a small program as WRF drives it."""
 
+import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
 import adios2
+import bbflow_adios2
 import numpy as np
 import pandas as pd
 import pytest
@@ -35,11 +38,15 @@ def program(bench, checkout):
         with (folder / f"{name}.f").open("w") as file:
             subprocess.run(["m4", "-Uinclude", "-Uindex", "-Ulen", folder / f"{name}.m4"], check=True, stdout=file)
         bench.done([bench.mpi / "mpif90", *FLAGS, *within, "-c", f"{name}.f"], folder)
-    libraries = next(path.parent for path in sorted(bench.adios2.glob("lib*/**/libadios2_fortran_mpi.so")))
     words = [bench.mpi / "mpif90", *FLAGS, "-cpp", *within, Path(__file__).with_name("wrf_model.F90")]
-    words += ["wrf_io.o", "field_routines.o", f"-L{libraries}", f"-Wl,-rpath,{libraries}", *LIBRARIES]
+    words += ["wrf_io.o", "field_routines.o", f"-L{libraries(bench)}", f"-Wl,-rpath,{libraries(bench)}", *LIBRARIES]
     bench.done([*words, "-o", "wrf_model"], folder)
     return folder / "wrf_model"
+
+
+def libraries(bench):
+    """Where ADIOS2's are."""
+    return next(path.parent for path in sorted(bench.adios2.glob("lib*/**/libadios2_fortran_mpi.so")))
 
 
 def written(folder):
@@ -78,3 +85,19 @@ def test_the_statistics_are_those_of_wrfs_bp5_files(bench, program, tmp_path, ra
     with xr.open_zarr(tmp_path / "folded/out/raw.zarr") as raw:
         np.testing.assert_array_equal(raw.T, whole.T)
         np.testing.assert_array_equal(raw.time, whole.time)
+
+
+def test_the_engine_learns_how_many_ranks_run_on_a_host(bench, program, tmp_path):
+    """With its communicator alone it couldn't place them where BB nodes are on several hosts."""
+    tests = Path(__file__).parents[1]
+    probe, source = tmp_path / "libprobe.so", tests / "tests/program/probe.cpp"
+    within = [f"-I{tests / 'src'}", f"-I{bench.adios2 / 'include'}", f"-L{libraries(bench)}"]
+    words = [bench.mpi / "mpicxx", "-std=c++17", "-shared", "-fPIC", *within, source, "-o", probe]
+    bench.done([*words, f"-Wl,-rpath,{libraries(bench)}", "-ladios2_cxx", "-ladios2_core"])
+    rule = {"file": "wrfout*", "PluginName": "probe", "PluginLibrary": "probe", "Stream": "d01"}
+    environment = os.environ | bbflow_adios2.environment("none.json", [rule]) | {"ADIOS2_PLUGIN_PATH": str(tmp_path)}
+    words = [bench.mpi / "mpiexec", "-n", "3", program]
+    done = subprocess.run(
+        words, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert re.search(r" 1 ([0-2])/3 of \1/3 Fortran 1 Plugin :end", done.stdout + done.stderr), done.stderr

@@ -42,6 +42,10 @@ public:
     /** Rank and size of a helper::Comm; size 0 if it isn't one of MPI. */
     void AskComm(const void *comm, size_t &rank, size_t &size) const;
 
+    /** Rank and size among those of a helper::Comm of MPI that run on this host; all of its ranks
+     * must ask. They stay as they are if this version can't tell. */
+    void AskHost(const void *comm, size_t &rank, size_t &size) const;
+
 private:
     void *m_Library;
 };

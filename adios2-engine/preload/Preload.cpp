@@ -108,6 +108,10 @@ void *Around(void *object, const Text &file, const int mode, const void *comm, c
 
     const bool writes = mode == Write || mode == Append;
     const Ruling ruling = writes ? ApplyRules(core, object, opening.io, opening.file) : Ruling{};
+    if (ruling.IsSelected() && comm != nullptr && opening.size > 0)
+    {
+        core.AskHost(comm, opening.host_rank, opening.host_size);
+    }
     Note(opening, ruling.IsSelected());
     const Meanwhile meanwhile(core, object, opening, ruling.IsSelected());
     void *opened = call(core.Find(name));
