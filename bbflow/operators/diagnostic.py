@@ -211,6 +211,9 @@ def _parse(key: str, name: str, parts: Mapping[str, Any], windows: list[Any]) ->
     )
     if filters and diagnostic.each:
         raise ConfigError("a filter keeps single steps, but 'each' makes one of many: put it under another name")
+    dated = [operator.name for operator in diagnostic.operators if operator.dated]
+    if dated and diagnostic.space is not None and diagnostic.space.has_pyramid:
+        raise ConfigError(f"pyramid: the mean of four dates means nothing: put {', '.join(dated)} under another name")
     return diagnostic
 
 

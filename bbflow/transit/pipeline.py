@@ -392,6 +392,7 @@ class Pipeline:
             publishing.results.commit(bbflow_status=status, **counted)
             if self._drain is not None:
                 self._drain.draining.commit_late(self._view.attributes)
+            publishing.complete_pyramids()
             if self._config.netcdf:
                 from bbflow.transit.output.netcdf import write_netcdf
 

@@ -21,6 +21,7 @@ from bbflow.transit.folding.shards import ShardState
 from bbflow.transit.folding.timeline import Closing
 from bbflow.transit.output.claiming import STATE_FILE
 from bbflow.transit.output.fields import ResultField, check_shape
+from bbflow.transit.output.pyramids import Pyramids
 from bbflow.transit.output.results import Prepared, Published, Results
 from bbflow.transit.reducing import Reducing
 from bbflow.transit.running import Running
@@ -67,11 +68,23 @@ class Publishing:
         """What is known of the fields, by the diagnostic's key."""
         self.results: Results | None = None
         """The store, once it is open."""
+        self._pyramids = Pyramids(run.config.output)
 
     def open(self, path: Path, attributes: StreamAttributes, clock: Clock) -> Results:
         """Open the store, or make it."""
         self.results = Results(path, self._run.config.stream, attributes, clock)
         return self.results
+
+    def complete_pyramids(self) -> None:
+        """Write the levels that an analysis which was killed has left out of the last spans."""
+        assert self.results is not None
+        for window, number in self.results.spans.items():
+            diagnostics = self._run.config.diagnostics.items()
+            own = {key: item for key, item in diagnostics if window in [each.name for each in item.windows]}
+            fields = [(self.fields[key], item.operators) for key, item in own.items() if key in self.fields]
+            if fields and number:
+                named = next(each for item in own.values() for each in item.windows if each.name == window)
+                self._pyramids.follow(self.results, named, fields, number - 1)
 
     def know(self, fields: Mapping[str, ResultField]) -> None:
         """Learn of fields.
@@ -116,6 +129,9 @@ class Publishing:
             for receipt in publication.receipts:
                 errors.update(receipt.errors)
         self.results.show([publication.span for publication in publications], {**known, **errors})
+        for publication in publications:
+            span = publication.span
+            self._pyramids.follow(self.results, span.closing.window, span.fields.values(), span.index)
         for publication in publications:
             window, whole = publication.span.closing.window.name, publication.span.closing.whole
             label = "-".join(f"{number:02d}" for number in whole.key) or window

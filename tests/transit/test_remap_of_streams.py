@@ -141,5 +141,5 @@ def test_healpix_has_its_grid_mapping(run):
     pixels = results["pixels_run_min"]
     assert pixels.dims == ("time_run", "pixels_cell")
     crs = results[pixels.attrs["grid_mapping"]].attrs
-    assert (crs["grid_mapping_name"], crs["healpix_nside"], crs["healpix_order"]) == ("healpix", 2, "nest")
+    assert crs == {"grid_mapping_name": "healpix", "refinement_level": 1, "indexing_scheme": "nested"}
     assert np.isin(pixels.values, np.nanmin(values["tas"], axis=0)).all()

@@ -63,11 +63,16 @@ BBFLOW_INLINE void ReduceGroup(const BbflowLinks &links, const PlaneGroup<T> &gr
                 sums[plane] += weight * Known<FILL>(group.Values[plane][at], fill);
             }
         }
+        double lacking = 0; // NaN if anything in any of the planes is missing, or infinite
         for (uint64_t plane = 0; plane < COUNT; ++plane)
         {
             group.Sums[plane][row] = sums[plane];
             group.Weights[plane][row] = links.Totals[row];
-            if (!(sums[plane] - sums[plane] == 0))
+            lacking += sums[plane] - sums[plane];
+        }
+        for (uint64_t plane = 0; lacking != 0 && plane < COUNT; ++plane)
+        {
+            if (sums[plane] - sums[plane] != 0)
             {
                 ReduceValid<FILL>(links, row, group.Values[plane], stride, fill,
                                   group.Sums[plane][row], group.Weights[plane][row]);

@@ -2,6 +2,7 @@
 
 from bbflow.operators.space.columns import Column
 from bbflow.operators.space.placement import Local, Placement
+from bbflow.operators.space.pyramids import Pyramid
 from bbflow.operators.space.space import Space, parse_space
 
-__all__ = ["Column", "Local", "Placement", "Space", "parse_space"]
+__all__ = ["Column", "Local", "Placement", "Pyramid", "Space", "parse_space"]

@@ -1,31 +1,13 @@
 """Meshes in results: what their dimensions and coordinates are called, and what a variable's grid is as a mesh."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from bbflow.operators.family import Array
 from bbflow.operators.space.grid import EARTH_RADIUS_M, Grid, midpoints, to_poles
-from bbflow.operators.space.meshes import Mesh
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Described:
-    """The dimensions of a mesh in results, and its coordinates."""
-
-    dims: tuple[str, ...]
-    """Names."""
-    coordinates: Mapping[str, Array]
-    """By name, bounds and areas too."""
-    coordinate_dims: Mapping[str, tuple[str, ...]]
-    """The dimensions of each."""
-    attributes: Mapping[str, Mapping[str, Any]]
-    """CF attributes of each."""
-    own: Mapping[str, str] = field(default_factory=dict)
-    """Attributes of a field on it, which name coordinates: `cell_measures` and `grid_mapping`."""
-
+from bbflow.operators.space.meshes import Described, Mesh
 
 LAT_ATTRIBUTES = {"units": "degrees_north", "standard_name": "latitude", "long_name": "latitude"}
 LON_ATTRIBUTES = {"units": "degrees_east", "standard_name": "longitude", "long_name": "longitude"}
@@ -101,10 +83,10 @@ def _with_area(
 
 
 def _healpix(mesh: Mesh, taken: frozenset[str]) -> Described:
-    """HEALPix in nested order: the cells' numbers, and what readers know the grid by.
+    """Describe HEALPix in nested order: the cells' numbers, and what readers know the grid by.
 
-    `healpix_nside` and `healpix_order` are what easy.gems' readers ask for, `refinement_level` and `indexing_scheme`
-    are those of CF 1.13, and `grid_name` with `level` those of xdggs.
+    The attributes are those of CF 1.13, which easy.gems' readers and xdggs (as its convention 'cf') take; xdggs takes
+    no others besides.
     """
     dims = ("cell" if "cell" not in taken else "cell_remapped",)
     assert mesh.zoom is not None
@@ -112,16 +94,11 @@ def _healpix(mesh: Mesh, taken: frozenset[str]) -> Described:
         "grid_mapping_name": "healpix",
         "refinement_level": mesh.zoom,
         "indexing_scheme": "nested",
-        "healpix_nside": 2**mesh.zoom,
-        "healpix_order": "nest",
     }
     ids = {
         "standard_name": "healpix_index",
         "long_name": "number of the cell in nested order",
         "units": "1",
-        "grid_name": "healpix",
-        "level": mesh.zoom,
-        "indexing_scheme": "nested",
     }
     coordinates = {"cell_ids": np.arange(mesh.size, dtype="i8"), CRS: np.zeros(1, "i4")}
     own = {"grid_mapping": CRS}

@@ -1,8 +1,10 @@
 """Meshes: the centres, corners and areas of a grid's cells on the sphere, as files of weights and targets have them."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -65,6 +67,22 @@ class Mesh:
         if np.abs(lat - lat[:, :1]).max() > SAME or np.abs((lon - lon[:1] + 180) % 360 - 180).max() > SAME:
             return None
         return lat[:, 0], lon[0]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Described:
+    """The dimensions of a mesh in results, and its coordinates."""
+
+    dims: tuple[str, ...]
+    """Names."""
+    coordinates: Mapping[str, Array]
+    """By name, bounds and areas too."""
+    coordinate_dims: Mapping[str, tuple[str, ...]]
+    """The dimensions of each."""
+    attributes: Mapping[str, Mapping[str, Any]]
+    """CF attributes of each."""
+    own: Mapping[str, str] = field(default_factory=dict)
+    """Attributes of a field on it, which name coordinates: `cell_measures` and `grid_mapping`."""
 
 
 def strays(one: Mesh, other: Mesh) -> int:

@@ -87,6 +87,8 @@ class Remap:
     """A variable of the stream: what each point's area counts, such as the share of land."""
     grid: str | None = None
     """The target, a grid's name or a file: for which weights are made, or where the file of weights doesn't say it."""
+    pyramid: tuple[int, ...] | None = None
+    """Levels that are wanted of the results, () for all; None for none."""
     directory: str = field(default="", repr=False)
     """Where relative paths begin."""
 

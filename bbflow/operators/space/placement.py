@@ -12,6 +12,7 @@ import numpy as np
 from bbflow.operators.blocks import side_by_side
 from bbflow.operators.family import Array, DType, Steps
 from bbflow.operators.space.columns import Column, ColumnPart
+from bbflow.operators.space.pyramids import Pyramid
 from bbflow.operators.space.tracks import REDUCED, TILE_POINTS, Strip, Track, as_index, take, tiles
 from bbflow.operators.space.ways import WAYS, Way
 
@@ -98,6 +99,11 @@ class Placement(ABC):
     def attributes(self) -> Mapping[str, str]:
         """Give attributes of the result that name coordinates: `cell_measures` and `grid_mapping`."""
         return {}
+
+    @property
+    def pyramid(self) -> Pyramid | None:
+        """Give the coarser levels that are wanted of the results; None for none."""
+        return None
 
     @property
     def own_dims(self) -> frozenset[str]:

@@ -8,11 +8,13 @@ import numpy as np
 
 from bbflow.errors import ConfigError
 from bbflow.operators.family import Array
-from bbflow.operators.space.described import CORNERS, CRS, Described, described, mesh_of
+from bbflow.operators.space.coarsening import pyramid_of
+from bbflow.operators.space.described import CORNERS, CRS, described, mesh_of
 from bbflow.operators.space.grid import LAT, LON, Grid, checked_weights, fitted
-from bbflow.operators.space.meshes import Mesh, sized, strays
+from bbflow.operators.space.meshes import Described, Mesh, sized, strays
 from bbflow.operators.space.moves import Move, Remap
 from bbflow.operators.space.placement import Placement, TrackPlacement
+from bbflow.operators.space.pyramids import Pyramid
 from bbflow.operators.space.remapping import Ending, Remapped
 from bbflow.operators.space.resolve import resolve
 from bbflow.operators.space.sources import weights_for
@@ -176,7 +178,22 @@ def _remapped(
         ending=Ending(weights.cover, weights.share, least),
         target=target,
         after=after,
+        levels=_levels(move, weights, given, axes, after),
     )
+
+
+def _levels(
+    move: Remap, weights: Weights, given: Grid, axes: tuple[int, ...], after: TrackPlacement | None
+) -> Pyramid | None:
+    """Return the coarser levels that are wanted."""
+    if move.pyramid is None:
+        return None
+    if after is not None:
+        raise ConfigError("pyramid: levels are of the remapped field itself: take out what comes after the remap")
+    planes = [axis for axis in range(len(given.dims)) if axis not in axes]
+    at = sum(axis < min(axes) for axis in planes)
+    assert weights.target is not None
+    return pyramid_of(weights.target, at, move.pyramid, frozenset(given.dims[axis] for axis in planes))
 
 
 METHODS = {"con": "area: mean"}

@@ -11,9 +11,10 @@ import numpy as np
 from bbflow.errors import ConfigError
 from bbflow.operators.family import Array, DType, Steps
 from bbflow.operators.space.columns import Column, ColumnPart
-from bbflow.operators.space.described import Described
 from bbflow.operators.space.links import Links, links_of
+from bbflow.operators.space.meshes import Described
 from bbflow.operators.space.placement import POINT, Local, Placement
+from bbflow.operators.space.pyramids import Pyramid
 from bbflow.operators.space.weights import Weights
 
 AT_ONCE_BYTES = 1 << 26
@@ -153,6 +154,8 @@ class Remapped(Placement):
     """Dimensions and coordinates of the target."""
     after: Placement | None
     """Selections and reductions on it; None for none."""
+    levels: Pyramid | None = None
+    """Coarser levels that are wanted of the results."""
 
     @property
     def column(self) -> Column | None:
@@ -169,6 +172,11 @@ class Remapped(Placement):
     def attributes(self) -> Mapping[str, str]:
         """Give what names the target's coordinates that are still there."""
         return {key: text for key, text in self.target.own.items() if text.split()[-1] in self.coordinates}
+
+    @property
+    def pyramid(self) -> Pyramid | None:
+        """Give the coarser levels that are wanted of the results."""
+        return self.levels
 
     @property
     def own_dims(self) -> frozenset[str]:

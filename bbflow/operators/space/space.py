@@ -55,6 +55,11 @@ class Space:
         first = self.moves[0]
         return first.coordinate.fields if isinstance(first, Levels) and first.coordinate is not None else ()
 
+    @property
+    def has_pyramid(self) -> bool:
+        """Whether coarser levels of the results are wanted."""
+        return any(isinstance(move, Remap) and move.pyramid is not None for move in self.moves)
+
     def resolve(
         self,
         dims: tuple[str, ...],
@@ -87,7 +92,7 @@ class Space:
 
 
 SELECTIONS = ("box", "points", "mask", "levels", "select", "isel")
-OPTIONS = ("weights", "how")
+OPTIONS = ("weights", "how", "pyramid")
 REMAPS = {"remap": "", "remapcon": "con", "remapbil": "bil", "remapnn": "nn", "remapdis": "dis"}
 """By CDO's names, the method that the weights must be of."""
 KEYS = (*SELECTIONS, *REMAPS, "healpix", *HOWS, "coarsen", *OPTIONS)
@@ -130,8 +135,23 @@ def _parse(item: Any) -> tuple[Move, ...]:
     for key in item:
         if key not in KEYS:
             raise ConfigError(f"unknown space {key!r}; {nearest(str(key), [*KEYS, *NAMES])}")
+    if "pyramid" in item:
+        item = _with_pyramid(item)
     selections = (move for key in item if key in READERS for move in _read(key, item[key]))
     return (*selections, *_reduction(item))
+
+
+def _with_pyramid(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Put a pyramid beside a remap into it."""
+    words = [key for key in item if key in REMAPS or key == "healpix"]
+    if len(words) != 1:
+        raise ConfigError("pyramid says nothing here: it belongs to healpix or a remap in the same map")
+    (word,) = words
+    short = "zoom" if word == "healpix" else "grid" if is_named(str(item[word])) else "weights"
+    own = item[word] if isinstance(item[word], Mapping) else {short: item[word]}
+    return {word if key == word else key: value for key, value in item.items() if key != "pyramid"} | {
+        word: {**own, "pyramid": item["pyramid"]}
+    }
 
 
 def _read(key: str, value: Any) -> tuple[Move, ...]:
@@ -193,7 +213,7 @@ def _isel(value: Any) -> tuple[Move, ...]:
     return tuple(SelectIndex(str(dim), tuple(map(_index, _list(own)))) for dim, own in _map(value, "isel").items())
 
 
-REMAP_KEYS = ("weights", "area_min", "fraction", "grid")
+REMAP_KEYS = ("weights", "area_min", "fraction", "grid", "pyramid")
 
 
 def _remap(method: str) -> Callable[[Any], tuple[Move, ...]]:
@@ -210,9 +230,17 @@ def _remap(method: str) -> Callable[[Any], tuple[Move, ...]]:
         least = None if own.get("area_min") is None else number(own["area_min"])
         if least is not None and not 0 <= least <= 1:
             raise ConfigError(f"area_min is {least:g}: it is a share of a point's area, from 0 to 1")
-        return (Remap(method=method, area_min=least, **others, directory=beside()),)
+        levels = _pyramid(own.get("pyramid"))
+        return (Remap(method=method, area_min=least, **others, pyramid=levels, directory=beside()),)
 
     return read
+
+
+def _pyramid(value: Any) -> tuple[int, ...] | None:
+    """Read true for all levels, or a list of some."""
+    if value in (None, False):
+        return None
+    return () if value is True else tuple(sorted({whole_number(level) for level in _list(value)}))
 
 
 def _healpix(value: Any) -> tuple[Move, ...]:

@@ -97,7 +97,7 @@ def healpix_centres(zoom: int) -> tuple[Array, Array]:
     import healpix
 
     lon, lat = healpix.pix2ang(2**zoom, np.arange(12 * 4**zoom), nest=True, lonlat=True)
-    return lat, lon
+    return lat, lon % 360
 
 
 def read_mesh(path: Path) -> Mesh:

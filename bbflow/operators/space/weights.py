@@ -282,7 +282,7 @@ def write_weights(weights: Weights, path: Path) -> None:
         "dest_grid": kinds["dst"],
     }
     with replacing(path) as temporary:
-        xr.Dataset(data, attrs=attributes).to_netcdf(temporary, engine="netcdf4", format="NETCDF3_64BIT_OFFSET")
+        xr.Dataset(data, attrs=attributes).to_netcdf(temporary, engine="netcdf4", format="NETCDF3_64BIT")
 
 
 def _side(side: str, mesh: Mesh, share: Array | None) -> dict[str, tuple[Any, ...]]:

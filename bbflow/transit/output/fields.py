@@ -13,7 +13,7 @@ from bbflow.operators.decoding import decoded_dtype
 from bbflow.operators.diagnostic import Diagnostic, Each
 from bbflow.operators.family import DType
 from bbflow.operators.names.indices import same_units
-from bbflow.operators.space import Placement
+from bbflow.operators.space import Placement, Pyramid
 from bbflow.operators.windows.calendars import Clock
 from bbflow.point_maps import PointMap
 from bbflow.records import Block, BlockForm
@@ -51,6 +51,8 @@ class ResultField:
     """Units of the operators' further inputs, by their text."""
     map: PointMap | None = None
     """Where its points lie in the stores' grid, if its states have them in an order of their own."""
+    pyramid: Pyramid | None = None
+    """Coarser levels of its results, if some are wanted."""
 
     @property
     def stored_shape(self) -> tuple[int, ...]:
@@ -181,7 +183,8 @@ def _placed(
     methods = {"cell_methods": done} if done else {}
     others = _other_units(diagnostic, attributes)
     own = _after_each(diagnostic, own | auxiliary | methods, others, clock)
-    return ResultField(diagnostic.name, _folded(diagnostic, dtype), placement.shape, dims, own, others)
+    folded = _folded(diagnostic, dtype)
+    return ResultField(diagnostic.name, folded, placement.shape, dims, own, others, pyramid=placement.pyramid)
 
 
 def _referenced(placement: Placement) -> set[str]:

@@ -92,6 +92,11 @@ class Results:
         """Return a coordinate's values."""
         return self._store.read(stored_name(name))
 
+    @property
+    def spans(self) -> Mapping[str, int]:
+        """Give how many spans of each window are shown."""
+        return {window: len(starts) for window, starts in self._starts.items()}
+
     def describe(self, name: str, **attributes: Any) -> None:
         """Set attributes of a coordinate, which are shown with the next commit."""
         self._store.describe(stored_name(name), **attributes)
@@ -99,6 +104,15 @@ class Results:
     def has(self, name: str) -> bool:
         """Whether there is an array of a variable or coordinate of this name."""
         return stored_name(name) in self._store
+
+    def described(self, name: str) -> tuple[tuple[str, ...], tuple[int, ...], Mapping[str, Any]]:
+        """Return a variable's dimensions, its shape now, and its attributes."""
+        node = self._store.metadata(stored_name(name))
+        return tuple(node["dimension_names"]), tuple(node["shape"]), node["attributes"]
+
+    def result(self, name: str, at: int) -> Array:
+        """Return what a span came to, of the shape of the field."""
+        return np.asarray(self._store.chunks(name).read(at)[0])
 
     def add_coordinate(
         self, name: str, values: Array, dims: tuple[str, ...] = (), attributes: Mapping[str, Any] | None = None

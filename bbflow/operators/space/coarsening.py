@@ -1,0 +1,72 @@
+"""The coarser grids of a pyramid, by the finest one."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from bbflow.errors import ConfigError
+from bbflow.operators.space.described import described
+from bbflow.operators.space.meshes import Mesh
+from bbflow.operators.space.pyramids import Level, Pyramid, halved
+
+
+def pyramid_of(mesh: Mesh, at: int, wanted: tuple[int, ...], taken: frozenset[str]) -> Pyramid:
+    """Return the pyramid of a grid.
+
+    Parameters
+    ----------
+    mesh
+        The finest grid.
+    at
+        How many dimensions of the result come before its own.
+    wanted
+        Numbers of levels; none for all.
+    taken
+        Names of the result's other dimensions.
+
+    Raises
+    ------
+    ConfigError
+        If the grid has no coarser ones, or a level that is wanted isn't there.
+    """
+    meshes = [mesh, *_coarser(mesh)]
+    if len(meshes) == 1:
+        raise ConfigError(
+            "pyramid: only HEALPix and grids of latitudes and longitudes that are even in number have coarser levels, "
+            "and only after a remap"
+        )
+    names = [str(number) for number in reversed(range(len(meshes)))]
+    for number in wanted:
+        if str(number) not in names:
+            raise ConfigError(f"pyramid: there is no level {number}: there are {names[-1]} to {names[0]}, the finest")
+    levels = tuple(Level(name, own.shape, described(own, taken)) for name, own in zip(names, meshes, strict=True))
+    label = f"hp{mesh.zoom}" if mesh.zoom is not None else f"r{mesh.shape[1]}x{mesh.shape[0]}"
+    chosen = tuple(map(str, wanted)) if wanted else tuple(names)
+    weights = np.ones(mesh.shape) if mesh.area is None else mesh.area.reshape(mesh.shape)
+    return Pyramid(label, at, weights, levels, chosen)
+
+
+def _coarser(mesh: Mesh) -> Iterator[Mesh]:
+    """Give the coarser grids, the finest first."""
+    if mesh.zoom is not None:
+        yield from (_zoomed(mesh, zoom) for zoom in reversed(range(mesh.zoom)))
+        return
+    while mesh.edges is not None and not (mesh.shape[0] % 2 or mesh.shape[1] % 2):
+        mesh = _half(mesh)
+        yield mesh
+
+
+def _zoomed(mesh: Mesh, zoom: int) -> Mesh:
+    size = 12 * 4**zoom
+    return Mesh((size,), None, None, area=np.full(size, 4 * np.pi / size), zoom=zoom)
+
+
+def _half(mesh: Mesh) -> Mesh:
+    assert mesh.edges is not None
+    axes = mesh.axes()
+    assert axes is not None
+    edges = tuple(np.stack([own[::2, 0], own[1::2, 1]], axis=1) for own in mesh.edges)
+    lat, lon = (own.reshape(-1, 2).mean(axis=1) for own in (axes[0], np.unwrap(axes[1], period=360)))
+    area = None if mesh.area is None else halved(mesh.area.reshape(mesh.shape), (0, 1)).reshape(-1)
+    shape = (len(lat), len(lon))
+    return Mesh(shape, np.repeat(lat, len(lon)), np.tile(lon, len(lat)), area=area, edges=(edges[0], edges[1]))

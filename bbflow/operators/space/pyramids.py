@@ -1,0 +1,79 @@
+"""Pyramids: coarser levels of a result, each of whose cells is the mean of four cells of the finer one."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bbflow.operators.family import Array
+from bbflow.operators.space.meshes import Described
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Level:
+    """One grid of a pyramid."""
+
+    name: str
+    """Its number: HEALPix' zoom, else how often the coarsest grid is halved."""
+    shape: tuple[int, ...]
+    """Of its dimensions."""
+    described: Described
+    """Its dimensions and coordinates."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pyramid:
+    """The levels of a result on one grid."""
+
+    label: str
+    """Name of the grid, for files: hp7, or r360x180."""
+    at: int
+    """How many dimensions of the result come before the grid's."""
+    weights: Array
+    """What each cell of the finest grid weighs, float64 of its shape."""
+    levels: tuple[Level, ...]
+    """From the finest to the coarsest; the first one is the result's own grid."""
+    wanted: tuple[str, ...]
+    """The names of those that are written."""
+
+    def made(self, values: Array) -> Iterator[tuple[Level, Array]]:
+        """Give the levels that are wanted, the finest first.
+
+        Parameters
+        ----------
+        values
+            Of the shape of a result: `at` dimensions, those of the grid, and others. Missing ones are NaN: a cell of a
+            coarser level is the mean of what is valid in the finest one, weighted by area.
+        """
+        grid = tuple(range(self.at, self.at + self.weights.ndim))
+        after = values.ndim - self.at - self.weights.ndim
+        weights = self.weights.reshape([1] * self.at + list(self.weights.shape) + [1] * after)
+        sums = values * weights
+        if not np.isfinite(sums).all():
+            weights = np.isfinite(values) * weights
+            sums = np.where(weights > 0, sums, 0)
+        for number, level in enumerate(self.levels):
+            if number:
+                sums, weights = halved(sums, grid), halved(weights, grid)
+            if level.name in self.wanted:
+                with np.errstate(invalid="ignore", divide="ignore"):
+                    yield level, values if not number else np.where(weights > 0, sums / weights, np.nan)
+
+
+def halved(values: Array, grid: Sequence[int]) -> Array:
+    """Add what lies in one coarser cell: four that follow each other, or two by two."""
+    members = 4 if len(grid) == 1 else 2
+    for axis in grid:
+        before = (slice(None),) * axis
+        first, *others = (values[(*before, slice(at, None, members))] for at in range(members))
+        values = first + others[0]
+        for other in others[1:]:
+            values += other
+    return values
+
+
+def multiscales(pyramid: Pyramid) -> list[Mapping[str, Any]]:
+    """Return what the root of a store says of its levels, by the multiscales convention that ndpyramid writes."""
+    paths = [{"path": name} for name in reversed([level.name for level in pyramid.levels]) if name in pyramid.wanted]
+    return [{"datasets": paths, "type": "reduce", "metadata": {"method": "mean of four cells, weighted by area"}}]

@@ -1,0 +1,130 @@
+"""Pyramids of results: each cell the mean of what is valid in four, in stores that readers of such grids open."""
+
+import numpy as np
+import pytest
+import streams
+import xarray as xr
+
+from bbflow.errors import ConfigError
+from bbflow.operators.space import parse_space
+from bbflow.operators.space.coarsening import pyramid_of
+from bbflow.operators.space.targets import target_of
+
+LAT, LON = np.linspace(-75, 75, 6), np.arange(8) * 45.0
+STEPS = 24
+ATTRIBUTES = {
+    "time/units": "hours since 2001-01-01",
+    "time/calendar": "noleap",
+    "tas/units": "K",
+    "ta/units": "K",
+    "lat/units": "degrees_north",
+    "lon/units": "degrees_east",
+    "plev/units": "Pa",
+    "tas/_ARRAY_DIMENSIONS": ["lat", "lon"],
+    "ta/_ARRAY_DIMENSIONS": ["plev", "lat", "lon"],
+    **{f"{name}/_ARRAY_DIMENSIONS": [name] for name in ("lat", "lon", "plev")},
+}
+
+
+@pytest.fixture(scope="module")
+def output(tmp_path_factory):
+    """The output of a run with pyramids of a HEALPix grid and of one of latitudes and longitudes."""
+    folder, random = tmp_path_factory.mktemp("pyramids"), np.random.default_rng(3)
+    tas = random.normal(290, 10, (STEPS, 6, 8)).astype("f4")
+    tas[:, 2:4, 3:6] = np.nan
+    values = {"tas": tas, "ta": random.normal(270, 5, (STEPS, 2, 6, 8)), "lat": LAT, "lon": LON,
+              "plev": np.array([85000.0, 50000.0])}  # fmt: skip
+    healpix = {"healpix": {"zoom": 2}, "pyramid": True}
+    operators = {
+        "tas": {"space": healpix, "operators": ["mean", "max"]},
+        "ta": {"space": healpix, "operators": ["mean"]},
+        "coarse": {"of": "tas", "space": {"remapnn": "r8x4", "pyramid": [0, 2]}, "operators": ["mean"]},
+    }
+    streams.store(folder, values, 6.0 * np.arange(STEPS), ATTRIBUTES, steady=("lat", "lon", "plev"), axis=0)
+    streams.analyse(folder, {"windows": ["day"], "operators": operators}, ranks=1, nodes=1)
+    (found,) = folder.rglob("pyramids")
+    return found.parent
+
+
+def finer_to_coarser(values):
+    """Give the means of four, of what is valid."""
+    groups = values.reshape(*values.shape[:-1], -1, 4)
+    counts = np.isfinite(groups).sum(axis=-1)
+    return np.where(counts, np.nansum(groups, axis=-1) / np.maximum(counts, 1), np.nan), counts
+
+
+def test_each_zoom_has_the_means_of_what_is_valid_at_the_finest(output):
+    whole = xr.open_zarr(output / "results.zarr")["tas_day_max"].values
+    finest = xr.open_zarr(output / "pyramids/day_hp2.zarr", group="2", consolidated=False)
+    np.testing.assert_array_equal(finest["tas_max"], whole)
+    assert np.isnan(whole).any()
+    for zoom in (1, 0):
+        group = xr.open_zarr(output / "pyramids/day_hp2.zarr", group=str(zoom), consolidated=False)
+        cells = whole.reshape(len(whole), 12 * 4**zoom, -1)
+        counts = np.isfinite(cells).sum(axis=-1)
+        expected = np.where(counts, np.nansum(cells, axis=-1) / np.maximum(counts, 1), np.nan)
+        np.testing.assert_allclose(group["tas_max"], expected, rtol=1e-12)
+        assert group["tas_max"].attrs["cell_methods"].endswith("time: maximum area: mean")
+        assert group.sizes == {"time": 6, "cell": 12 * 4**zoom, "plev": 2, "crs": 1, "bnds": 2}
+        np.testing.assert_array_equal(group["plev"], [85000, 50000])
+        assert group["time"].dtype == finest["time"].dtype
+        np.testing.assert_array_equal(group["time"], finest["time"])
+
+
+def test_grids_of_latitudes_and_longitudes_are_halved_and_weighted_by_area(output):
+    store = output / "pyramids/day_r8x4.zarr"
+    finest, coarse = (xr.open_zarr(store, group=name, consolidated=False) for name in ("2", "0"))
+    assert coarse.sizes["lat"] == 1
+    area = finest["cell_area"]
+    expected = finest["coarse_mean"].weighted(area.fillna(0)).mean("lat")
+    pairs = np.stack([expected.values[:, :4].mean(axis=1), expected.values[:, 4:].mean(axis=1)], axis=1)
+    if not np.isnan(finest["coarse_mean"]).any():
+        np.testing.assert_allclose(coarse["coarse_mean"][:, 0], pairs, rtol=1e-12)
+    np.testing.assert_allclose(coarse["cell_area"].sum(), area.sum())
+    np.testing.assert_allclose(coarse["lat_bnds"], [[-90, 90]])
+    np.testing.assert_allclose(coarse["lon"], [67.5, 247.5])
+
+
+def test_the_root_says_the_levels_as_ndpyramid_does(output):
+    attributes = xr.open_zarr(output / "pyramids/day_r8x4.zarr", consolidated=False).attrs
+    (told,) = attributes["multiscales"]
+    assert (told["datasets"], told["type"]) == ([{"path": "0"}, {"path": "2"}], "reduce")
+
+
+def test_easygems_knows_the_grid(output):
+    healpix = pytest.importorskip("easygems.healpix", reason="easygems is not installed")
+    data = xr.open_zarr(output / "pyramids/day_hp2.zarr", group="2", consolidated=False)
+    assert (healpix.get_nside(data), healpix.is_nested(data)) == (4, True)
+    with_places = healpix.attach_coords(data)
+    lat, lon = target_of("hpz2").centres
+    np.testing.assert_allclose(with_places["lat"], lat)
+    np.testing.assert_allclose(with_places["lon"] % 360, lon)
+
+
+def test_xdggs_decodes_the_cells(output):
+    xdggs = pytest.importorskip("xdggs", reason="xdggs is not installed")
+    data = xr.open_zarr(output / "pyramids/day_hp2.zarr", group="2", consolidated=False)
+    decoded = xdggs.decode(data, convention="cf")
+    assert (decoded.dggs.grid_info.level, decoded.dggs.grid_info.indexing_scheme) == (2, "nested")
+    lat, _ = target_of("hpz2").centres
+    np.testing.assert_allclose(decoded.dggs.cell_centers()["latitude"], lat, atol=1e-9)
+
+
+@pytest.mark.parametrize(("space", "says"), [
+    ({"mean": "lat", "pyramid": True}, "belongs to healpix or a remap"),
+    ({"healpix": 2, "pyramid": "yes"}, "'yes' is not a whole number"),
+    ({"healpix": 2, "pyramid": [1, -1]}, "not a whole number"),
+])  # fmt: skip
+def test_what_is_wrong_is_refused(space, says):
+    with pytest.raises(ConfigError, match=says):
+        parse_space(space)
+
+
+def test_levels_that_arent_there_are_refused():
+    with pytest.raises(ConfigError, match="no level 3: there are 0 to 2, the finest"):
+        pyramid_of(target_of("hpz2"), 0, (3,), frozenset())
+    with pytest.raises(ConfigError, match="even in number"):
+        pyramid_of(target_of("r9x4"), 0, (), frozenset())
+    space = parse_space([{"healpix": 2, "pyramid": True}, {"isel": {"cell": [0]}}])
+    with pytest.raises(ConfigError, match="take out what comes after"):
+        space.resolve(("lat", "lon"), (6, 8), {"lat": LAT, "lon": LON}, {}.__getitem__)
