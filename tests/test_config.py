@@ -166,8 +166,9 @@ def test_units_are_taken_if_any_calendar_that_the_stream_may_have_can_read_them(
     assert parse_config(SMALL | {"time": {"units": units}}).time.units == units
 
 
-def test_the_catalog_can_be_read():
-    assert load_config(ROOT / "catalogs" / "operators" / "climate.yml").stream == "climate"
+@pytest.mark.parametrize(("name", "stream"), [("climate", "climate"), ("model-levels", "atm")])
+def test_the_catalog_can_be_read(name, stream):
+    assert load_config(ROOT / "catalogs" / "operators" / f"{name}.yml").stream == stream
 
 
 def test_the_documentation_names_every_key():
