@@ -40,8 +40,12 @@ public:
         m_Values = static_cast<const T *>(m_Task.Values) + place;
         m_Ground = m_Task.Surface ? m_Task.Surface + column : nullptr;
         m_Result = static_cast<T *>(m_Task.Result) + before * m_Task.Targets * m_Task.After + first;
-        Coordinates(before * m_Task.Interfaces * m_Task.After + first);
-        Order();
+        m_Place = before * m_Task.Interfaces * m_Task.After + first;
+        m_Made = false;
+        if (m_Task.Make != BBFLOW_LEVELS_TO || m_Task.Points)
+        {
+            MakeCoordinates();
+        }
         switch (m_Task.Make)
         {
         case BBFLOW_LEVELS_TO:
@@ -63,10 +67,23 @@ private:
     const double *m_Ground = nullptr;
     T *m_Result = nullptr;
     uint64_t m_Count = 0;
+    uint64_t m_Place = 0;     ///< of the first coordinate among Points
+    bool m_Made = false;      ///< whether the coordinates of all levels are there
+    bool m_TileFalls = false; ///< whether the first level is the nearest to the ground everywhere
     bool m_AllRise = false;
     bool m_AllFall = false;
     bool m_Falls[Tile];  ///< whether the first level of a column is the nearest to the ground
     bool m_Usable[Tile]; ///< whether a column's coordinates go one way
+
+    void MakeCoordinates()
+    {
+        if (!m_Made)
+        {
+            Coordinates(m_Place);
+            Order();
+            m_Made = true;
+        }
+    }
 
     void Coordinates(const uint64_t place)
     {
@@ -147,7 +164,7 @@ private:
     {
         for (uint64_t level = 0; level < m_Task.Interfaces; ++level)
         {
-            const double *row = Row(level);
+            const double *row = Row(level, nullptr);
             double least[Lanes];
             double most[Lanes];
             std::copy_n(row, Lanes, least);
@@ -165,10 +182,73 @@ private:
         }
     }
 
-    /** The coordinates of a level by its number below the top, if all columns go one way. */
-    const double *Row(const uint64_t level) const
+    /**
+     * Does the same with coordinates that follow from where the ground is: between the lowest and
+     * the highest ground they lie between those there, also rounded, and go the same way.
+     * @return whether they go one way
+     */
+    bool LimitsOfHybrid()
     {
-        return m_Coordinates.data() + (m_AllFall ? m_Task.Interfaces - 1 - level : level) * Tile;
+        double lowest = m_Task.B ? Infinite : 0.0;
+        double highest = m_Task.B ? -Infinite : 0.0;
+        double sum = 0.0;
+        for (uint64_t at = 0; m_Task.B && at < Tile; ++at)
+        {
+            lowest = m_Ground[at] < lowest ? m_Ground[at] : lowest;
+            highest = m_Ground[at] > highest ? m_Ground[at] : highest;
+            sum += m_Ground[at];
+        }
+        if (!std::isfinite(sum))
+        {
+            return false;
+        }
+        bool rises = true;
+        bool falls = true;
+        double last[2] = {0.0, 0.0};
+        for (uint64_t level = 0; level < m_Task.Interfaces; ++level)
+        {
+            const double one = Hybrid(level, lowest);
+            const double other = Hybrid(level, highest);
+            rises &= level == 0 || (one > last[0] && other > last[1]);
+            falls &= level == 0 || (one < last[0] && other < last[1]);
+            last[0] = one;
+            last[1] = other;
+            m_Least[level] = std::min(one, other);
+            m_Most[level] = std::max(one, other);
+        }
+        m_TileFalls = falls;
+        if (falls)
+        {
+            std::reverse(m_Least.begin(), m_Least.end());
+            std::reverse(m_Most.begin(), m_Most.end());
+        }
+        return rises || falls;
+    }
+
+    double Hybrid(const uint64_t level, const double ground) const
+    {
+        const double b = m_Task.B ? m_Task.Sign * m_Task.B[level] : 0.0;
+        return m_Task.Sign * m_Task.A[level] + b * ground;
+    }
+
+    /**
+     * The coordinates of a level by its number below the top, if all columns go one way.
+     * @param room where they may be put
+     */
+    const double *Row(uint64_t level, double *__restrict room) const
+    {
+        level = m_TileFalls ? m_Task.Interfaces - 1 - level : level;
+        if (m_Task.Points)
+        {
+            return m_Coordinates.data() + level * Tile;
+        }
+        const double a = m_Task.Sign * m_Task.A[level];
+        const double b = m_Task.B ? m_Task.Sign * m_Task.B[level] : 0.0;
+        for (uint64_t at = 0; at < Tile; ++at)
+        {
+            room[at] = m_Task.B ? a + b * m_Ground[at] : a;
+        }
+        return room;
     }
 
     /** The level that is so many below the top. */
@@ -195,16 +275,12 @@ private:
 
     void Interpolate()
     {
-        const bool one_way = m_Count == Tile && (m_AllRise || m_AllFall) && m_Task.Interfaces > 1;
+        const bool one_way = OneWay();
         double ground = Infinite;
-        if (one_way)
+        for (uint64_t at = 0; one_way && m_Ground && at < m_Count; ++at)
         {
-            Limits();
-            for (uint64_t at = 0; m_Ground && at < m_Count; ++at)
-            {
-                const double own = m_Task.Sign * m_Ground[at];
-                ground = own > -Infinite ? std::min(ground, own) : -Infinite;
-            }
+            const double own = m_Task.Sign * m_Ground[at];
+            ground = own > -Infinite ? std::min(ground, own) : -Infinite;
         }
         for (uint64_t number = 0; number < m_Task.Targets; ++number)
         {
@@ -217,6 +293,7 @@ private:
                 Inside(target, row);
                 continue;
             }
+            MakeCoordinates();
             uint64_t hint = 0; // neighbours have a target between the same levels
             for (uint64_t at = 0; at < m_Count; ++at)
             {
@@ -225,11 +302,31 @@ private:
         }
     }
 
+    /** Whether all columns of a whole tile go one way; finds the limits of their levels then. */
+    bool OneWay()
+    {
+        if (m_Count < Tile || m_Task.Interfaces < 2)
+        {
+            return false;
+        }
+        if (!m_Task.Points)
+        {
+            return LimitsOfHybrid();
+        }
+        m_TileFalls = m_AllFall;
+        if (m_AllRise || m_AllFall)
+        {
+            Limits();
+        }
+        return m_AllRise || m_AllFall;
+    }
+
     /** Interpolates where each column has levels on both sides: level by level, of which few are
      * needed. */
     void Inside(const double target, T *result) const
     {
         double made[Tile];
+        std::fill_n(made, Tile, Missing);
         for (uint64_t level = 0; level + 1 < m_Task.Interfaces; ++level)
         {
             if (m_Least[level] <= target && target < m_Most[level + 1])
@@ -250,11 +347,13 @@ private:
                 double *__restrict made) const
     {
         const T fill = m_Fill;
-        const double *__restrict above = Row(level);
-        const double *__restrict below = Row(level + 1);
+        double upper_row[Tile];
+        double lower_row[Tile];
+        const double *__restrict above = Row(level, upper_row);
+        const double *__restrict below = Row(level + 1, lower_row);
         const T *__restrict upper =
-            m_Values + (m_AllFall ? m_Task.Levels - 1 - level : level) * m_Task.After;
-        const T *__restrict lower = m_AllFall ? upper - m_Task.After : upper + m_Task.After;
+            m_Values + (m_TileFalls ? m_Task.Levels - 1 - level : level) * m_Task.After;
+        const T *__restrict lower = m_TileFalls ? upper - m_Task.After : upper + m_Task.After;
         for (uint64_t at = 0; at < Tile; ++at)
         {
             const double value = upper[at] == fill ? Missing : double(upper[at]);

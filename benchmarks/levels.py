@@ -1,0 +1,62 @@
+"""Levels: how fast columns are brought to other levels, against copying the field."""
+
+import statistics
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from bbflow.operators.family import Array, Steps
+from bbflow.operators.space import parse_space
+from benchmarks.rows import Row
+
+LEVELS, COLUMNS, FEWER, TIMES = 30, 1 << 20, 1 << 17, 9
+TARGETS = [1000, 2000, 5000, 10000, 20000, 30000, 50000, 70000, 85000, 92500]
+HYBRID = {"a": "a", "b": "b", "surface": "ps"}
+A, B = np.linspace(100.0, 0, LEVELS), np.linspace(0, 1, LEVELS) ** 2
+
+
+def _median_s(work: Callable[[], object]) -> float:
+    took = []
+    for _ in range(TIMES):
+        started = time.process_time()  # of one thread: what others do on the machine doesn't count
+        work()
+        took.append(time.process_time() - started)
+    return statistics.median(took)
+
+
+def _interpolation(field: Array, ps: Array, **said: object) -> Callable[[], object]:
+    space = parse_space({"levels": {"to": TARGETS, **said}})
+    placement = space.resolve(
+        ("lev", "cell"), field.shape, {}, {"a": A, "b": B}.__getitem__, {"lev": {"positive": "down"}}
+    )
+    local = placement.local((0, 0), field.shape)
+    assert local is not None
+    assert local.column is not None
+    column = local.column
+    pressure = (A[:, np.newaxis] + B[:, np.newaxis] * ps).astype(field.dtype)
+    own = {"ps": Steps([ps]), "p": Steps([pressure.reshape(-1)])}
+    steps = Steps([field.reshape(-1)])
+    return lambda: column.apply(steps, own)
+
+
+def measure(*, quick: bool) -> list[Row]:
+    """Measure; ratios are to a copy of the field."""
+    columns, rows = FEWER if quick else COLUMNS, []
+    for dtype in ("f4", "f8"):
+        field = np.random.default_rng(1).random((LEVELS, columns), dtype)
+        ps = (98000 + 3000 * np.sin(np.arange(columns) / 500)).astype(dtype)
+        gigabytes = field.nbytes / 1e9
+        copy = _median_s(field.copy)
+        ways = {
+            "hybrid coefficients": _interpolation(field, ps, pressure=HYBRID),
+            "a pressure of each point": _interpolation(field, ps, pressure={"field": "p", "surface": "ps"}),
+            "hybrid coefficients, in log p": _interpolation(field, ps, pressure=HYBRID, log=True),
+        }
+        rows.append(Row(f"{dtype}: copy of the field (the ratio's 1)", gigabytes / copy, "GB/s", 1.0))
+        for name, work in ways.items():
+            took = _median_s(work)
+            rows.append(
+                Row(f"{dtype}: {len(TARGETS)} of {LEVELS} levels by {name}", gigabytes / took, "GB/s", copy / took)
+            )
+    return rows
