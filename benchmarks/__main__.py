@@ -27,6 +27,7 @@ from benchmarks import (
     snakemake_checks,
     staging,
     testbed,
+    windows,
 )
 from benchmarks.cloud import metadata, mosaic, renting, throughput
 from benchmarks.rows import Row, as_json, markdown
@@ -40,6 +41,7 @@ FIGURES = {
     "scale_rate": scale_rate,
     "scale_steps": scale_steps,
     "scale_runs": scale_runs,
+    "windows": windows,
     "control": control,
     "drain": drain,
     "chunks": chunks,

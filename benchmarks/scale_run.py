@@ -44,7 +44,9 @@ class Case:
     raw: Mapping[str, Any] | None = None
     """What is drained."""
     finest: str = "month"
-    """The window beside that of the run; a day has 24 steps."""
+    """The window beside that of the run."""
+    day_steps: int = 24
+    """How many steps a day has."""
 
     @property
     def step_bytes(self) -> int:
@@ -126,7 +128,7 @@ def _cost(case: Case, folder: Path, began_s: float, samples: list[Sample], said:
 
 def writer(case: Case, engine: str, stream: str = "scale") -> list[str]:
     """Give the command that writes."""
-    flags = {name: getattr(case, name) for name in ("ranks", "variables", "points", "steps")}
+    flags = {name: getattr(case, name) for name in ("ranks", "variables", "points", "steps", "day_steps")}
     words = itertools.chain.from_iterable((f"--{name}", str(value)) for name, value in flags.items())
     return [sys.executable, str(Path(__file__).with_name("scale_writer.py")), engine, "--stream", stream, *words]
 

@@ -22,6 +22,7 @@ def main() -> None:
     parser.add_argument("--stream", default="scale")
     for name in ("ranks", "variables", "points", "steps"):
         parser.add_argument(f"--{name}", type=int, required=True)
+    parser.add_argument("--day_steps", type=int, default=24)
     options = parser.parse_args()
     adios = adios2.ADIOS()
     ranks = [Rank(adios, options, rank) for rank in range(options.ranks)]
@@ -52,6 +53,7 @@ class Rank:
         place = ([options.ranks, options.points], [rank, 0], [1, options.points])
         names = [f"v{number:03d}" for number in range(options.variables)]
         self._variables = [io.DefineVariable(name, self._fields[0], *place) for name in names]
+        self._day_steps = options.day_steps
         self._time = io.DefineVariable("time", np.zeros(1)) if rank == 0 else None
         if rank == 0:
             io.DefineAttribute("time/units", "days since 2000-01-01")
@@ -61,7 +63,7 @@ class Rank:
         """Write one step."""
         self.engine.BeginStep()
         if self._time is not None:
-            self.engine.Put(self._time, np.array([number / 24.0]), adios2.Mode.Sync)
+            self.engine.Put(self._time, np.array([number / self._day_steps]), adios2.Mode.Sync)
         field = self._fields[number % LOOP_MAX]
         for variable in self._variables:
             self.engine.Put(variable, field)
