@@ -74,7 +74,9 @@ def _work(directory: Path, diagnostic: Diagnostic, side: int) -> FieldWork:
     """Give a field with two states: the span so far, and the open steps."""
     shape = (side, side)
     layout = layout_of(diagnostic, OUTER, np.dtype("f4"), shape)
-    files = {slot: str(directory / f"{diagnostic.key}.{slot.label}") for slot in (StateSlot(OUTER, "run"), BASE[OUTER])}
+    files = {
+        slot: str(directory / f"{diagnostic.key}.{slot.window}") for slot in (StateSlot(OUTER, "run"), BASE[OUTER])
+    }
     for number, path in enumerate(files.values()):
         state = np.zeros(layout.nbytes, "u1")
         for name, values in layout.views(state)["moments"].items():

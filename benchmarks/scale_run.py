@@ -47,6 +47,8 @@ class Case:
     """The window beside that of the run."""
     day_steps: int = 24
     """How many steps a day has."""
+    rows: int = 1
+    """Of a block."""
 
     @property
     def step_bytes(self) -> int:
@@ -128,7 +130,7 @@ def _cost(case: Case, folder: Path, began_s: float, samples: list[Sample], said:
 
 def writer(case: Case, engine: str, stream: str = "scale") -> list[str]:
     """Give the command that writes."""
-    flags = {name: getattr(case, name) for name in ("ranks", "variables", "points", "steps", "day_steps")}
+    flags = {name: getattr(case, name) for name in ("ranks", "variables", "points", "steps", "day_steps", "rows")}
     words = itertools.chain.from_iterable((f"--{name}", str(value)) for name, value in flags.items())
     return [sys.executable, str(Path(__file__).with_name("scale_writer.py")), engine, "--stream", stream, *words]
 

@@ -23,6 +23,7 @@ def main() -> None:
     for name in ("ranks", "variables", "points", "steps"):
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--day_steps", type=int, default=24)
+    parser.add_argument("--rows", type=int, default=1)
     options = parser.parse_args()
     adios = adios2.ADIOS()
     ranks = [Rank(adios, options, rank) for rank in range(options.ranks)]
@@ -39,7 +40,7 @@ def main() -> None:
 
 
 class Rank:
-    """One writer rank: a row of each field."""
+    """One writer rank: some rows of each field."""
 
     def __init__(self, adios: adios2.ADIOS, options: argparse.Namespace, rank: int) -> None:
         io = adios.DeclareIO(f"rank{rank}")
@@ -49,8 +50,9 @@ class Rank:
             io.SetEngine("Plugin")
             own = {"PluginName": "bbflow", "PluginLibrary": bbflow_adios2.LIBRARY, "Stream": options.stream}
             io.SetParameters(own | {"Rank": str(rank), "Writers": str(options.ranks)})
-        self._fields = np.random.default_rng(rank).random((LOOP_MAX, 1, options.points), dtype="f4")
-        place = ([options.ranks, options.points], [rank, 0], [1, options.points])
+        columns = options.points // options.rows
+        self._fields = np.random.default_rng(rank).random((LOOP_MAX, options.rows, columns), dtype="f4")
+        place = ([options.ranks * options.rows, columns], [rank * options.rows, 0], [options.rows, columns])
         names = [f"v{number:03d}" for number in range(options.variables)]
         self._variables = [io.DefineVariable(name, self._fields[0], *place) for name in names]
         self._day_steps = options.day_steps

@@ -18,12 +18,18 @@ from benchmarks.scale_rate import kernel_rate
 from benchmarks.scale_run import PARTS, Case, parts_below, start
 
 CASES = {
-    "1 field of 64 MiB, months of 124 steps": (Case(1, 1, 1 << 24, 300, capacity="2GiB", day_steps=4), 16),
+    "1 field of 64 MiB, months of 124 steps": (
+        Case(1, 1, 1 << 24, 300, capacity="2GiB", day_steps=4, rows=1 << 12),
+        16,
+    ),
     "200 fields of 16 KiB, days of 24 steps": (Case(200, 1, 1 << 12, 200, capacity="1GiB", finest="day"), 24),
 }
 """What is written, and how many steps the kernel alone takes at once; the run itself is a window too."""
 QUICK = {
-    "1 field of 16 MiB, months of 124 steps": (Case(1, 1, 1 << 22, 300, capacity="512MiB", day_steps=4), 16),
+    "1 field of 16 MiB, months of 124 steps": (
+        Case(1, 1, 1 << 22, 300, capacity="512MiB", day_steps=4, rows=1 << 11),
+        16,
+    ),
     "50 fields of 16 KiB, days of 24 steps": (Case(50, 1, 1 << 12, 200, capacity="256MiB", finest="day"), 24),
 }
 BALLAST_BYTES = 6 << 30

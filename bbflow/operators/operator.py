@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from bbflow.operators.family import Array, DType, Family, Views
+from bbflow.operators.rules import Formula
 from bbflow.operators.state import StateLayout, part_of, parts_of
 from bbflow.operators.statistics.moments import COUNT, Moments
 from bbflow.operators.statistics.presence import Presence
@@ -95,10 +96,21 @@ class Operator:
             result[..., part] = self.finish(tile, dtype)
         return result
 
-    def finish(self, views: Mapping[str, Views], dtype: DType) -> Array:
-        """Give the result of some points: `views` are a state's by family, `dtype` is the input's type."""
+    def finish(self, views: Mapping[str, Views], dtype: DType, out: Array | None = None) -> Array:
+        """Give the result of some points.
+
+        Parameters
+        ----------
+        views
+            A state's, by family.
+        dtype
+            The input's type.
+        out
+            Where it may be written to, of as many points; what is returned is something else where it isn't.
+        """
+        more = {"out": out} if out is not None and isinstance(self.formula, Formula) and not self._counts else {}
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            values = np.asarray(self.formula(views[self.family.name], **dict(self.parameters)))
+            values = np.asarray(self.formula(views[self.family.name], **dict(self.parameters), **more))
         values = values.astype(self.dtype(dtype), copy=False)
         if not self._counts:
             return values

@@ -111,12 +111,17 @@ class Formula:
     name: str
     """Of `FORMULAS`."""
 
-    def __call__(self, views: Mapping[str, Array], *, ddof: int = 0) -> Array:
-        """Give the result, of shape (points,); NaN where there are no values."""
+    def __call__(self, views: Mapping[str, Array], *, ddof: int = 0, out: Array | None = None) -> Array:
+        """Give the result, of shape (points,); NaN where there are no values.
+
+        It is written to `out` if that is of the result's type and its values lie side by side.
+        """
         state = {name: views[name] for name in NEEDED[self.name]}
         own = next((state[name].dtype for name in ("shift", "min", "max") if name in state), np.dtype("f8"))
         kept = self.name in ("min", "max") and own.kind == "f"
-        result = np.empty(state["count"].shape, own if kept else "f8")
+        dtype = own if kept else np.dtype("f8")
+        fits = out is not None and out.dtype == dtype and out.flags.c_contiguous
+        result = out if out is not None and fits else np.empty(state["count"].shape, dtype)
         code = FORMULAS.index(self.name)
         _library().bbflow_finish(code, TYPES[own], _pointers(state), ddof, result.ctypes.data, result.size)
         return result

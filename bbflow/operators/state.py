@@ -75,6 +75,10 @@ class StateLayout:
         """Bytes of one state."""
         return sum(size for *_, size in self._fields())
 
+    def nbytes_of(self, points: int) -> int:
+        """Return the bytes of a state of as many points that is laid out alike."""
+        return StateLayout(self.families, self.dtype, points).nbytes
+
     @property
     def signature(self) -> str:
         """Tell what a state keeps: states of one signature and number of points can be merged."""
@@ -172,7 +176,7 @@ class StateLayout:
             for part in parts_of(self.points, max(MERGED_BYTES // max(bytes_per_point, 1), 1)) if states else ():
                 _merge(family, part_of(into, part), [part_of(side[family.name], part) for side in sides])
 
-    def part(self, states: Sequence[Mapping[str, Views]], points: slice) -> dict[str, Views]:
+    def part(self, states: Sequence[Mapping[str, Views]], points: slice, scratch: Any = None) -> dict[str, Views]:
         """Give some points of what states merge to.
 
         Parameters
@@ -181,11 +185,13 @@ class StateLayout:
             Views of one state or more, the earlier first; what is given of one alone is no copy.
         points
             Which of them; so few that what they come to stays in the cache.
+        scratch
+            A buffer for what several come to, of so many points at least; new memory if None.
         """
         if len(states) == 1:
             return {family.name: part_of(states[0][family.name], points) for family in self.families}
         own = StateLayout(self.families, self.dtype, points.stop - points.start)
-        merged = own.views(bytearray(own.nbytes))
+        merged = own.views(bytearray(own.nbytes) if scratch is None else scratch)
         for family in self.families:
             _merge(family, merged[family.name], [part_of(state[family.name], points) for state in states])
         return dict(merged)

@@ -254,8 +254,8 @@ class Pipeline:
 
     @property
     def _cursor(self) -> int:
-        """Every step up to this one is folded and drained."""
-        folded = self._fold.folding.cursor
+        """Every step up to this one is folded, in the stored checkpoints, and drained."""
+        folded = self._fold.committed
         return folded if self._drain is None else min(folded, self._drain.draining.cursor)
 
     def _take_news(self) -> None:

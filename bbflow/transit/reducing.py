@@ -10,6 +10,7 @@ from distributed import Future
 
 from bbflow.chunks import Chunk
 from bbflow.landing.contact import NodeAddress
+from bbflow.transit.aside import aside
 from bbflow.transit.folding.held import AlikeShards
 from bbflow.transit.folding.inherited import Inherited
 from bbflow.transit.folding.kept import Kept
@@ -128,8 +129,9 @@ class Reducing:
             own: Sequence[FieldWork] = job.works[job.node]
             if targets is not None:
                 own = [replace(work, targets=targets[key]) for key, work in zip(job.keys, own, strict=True)]
-            others = [self._submit(node, hand_over, works) for node, works in job.works.items() if node != job.node]
-            futures.append(self._submit(job.node, function, own, *others))
+            further = ((node, works) for node, works in job.works.items() if node != job.node)
+            others = [self._submit(node, aside, hand_over, works) for node, works in further]
+            futures.append(self._submit(job.node, aside, function, own, *others))
         return futures
 
 

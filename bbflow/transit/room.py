@@ -1,6 +1,7 @@
 """Whether the partial states of a stream's fields have room: asked when its first step shows how large they are."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from bbflow.cf import StreamAttributes
 from bbflow.config import Config
@@ -9,21 +10,26 @@ from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.family import DType
 from bbflow.operators.space import Placement
 from bbflow.records import Block
-from bbflow.transit.folding.footprint import Footprint, check_states, footprint, free_bytes
+from bbflow.transit.folding.footprint import Footprint, check_states, fits_ahead, footprint, free_bytes
 from bbflow.transit.folding.lanes import transformed_dtype
 from bbflow.transit.folding.regions import PlacedForm, forms_by_name, regions
 from bbflow.transit.opening import FirstStep
 
 
+@dataclass(frozen=True, slots=True)
+class StateRoom:
+    """What the states of a run may take."""
+
+    bytes: Mapping[str, int]
+    """Node to the most bytes."""
+    ahead: bool
+    """Whether there is room to fold further batches while what has ended is published."""
+
+
 def check_room(
     first: FirstStep, config: Config, placements: Mapping[str, Placement], attributes: StreamAttributes
-) -> dict[str, int]:
+) -> StateRoom:
     """See that the states have room on each node.
-
-    Returns
-    -------
-    dict
-        Node to the most bytes that its states take.
 
     Raises
     ------
@@ -44,7 +50,9 @@ def check_room(
             processes = first.cluster.processes(first.nodes[node].host)
             found.setdefault(node, []).append(footprint(diagnostic, dtype, counts, processes))
     free = {node: _free(first, node) for node in found}
-    return check_states(found, config.nodes.state_capacity, free, "nodes: state_capacity")
+    capacity = config.nodes.state_capacity
+    least, most = check_states(found, capacity, free, "nodes: state_capacity"), fits_ahead(found, capacity, free)
+    return StateRoom(most or least, most is not None)
 
 
 def _dtype(

@@ -3,26 +3,30 @@
 import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from distributed import Future, KilledWorker
+from distributed.client import FutureCancelledError
 
 from bbflow.belongings import clear, is_ours
 from bbflow.cf import StreamAttributes
 from bbflow.errors import BbflowError
 from bbflow.operators.windows.calendars import Clock
 from bbflow.records import Block, BlockForm, Layout
+from bbflow.transit.aside import aside
 from bbflow.transit.chain.comparing import check_field
 from bbflow.transit.chain.saved import SavedState
 from bbflow.transit.chain.taking_over import carried_on
 from bbflow.transit.folding.batches import Batch
 from bbflow.transit.folding.kept import Kept
+from bbflow.transit.folding.packing import living_files
 from bbflow.transit.folding.planning import FoldSite
 from bbflow.transit.folding.plans import Directories, FoldPlan
 from bbflow.transit.folding.sources import fold_lane, get_ready, keep_plan
-from bbflow.transit.folding.states import remove_stale, remove_states
+from bbflow.transit.folding.states import make_ready, remove_stale, remove_states
 from bbflow.transit.folding.task import FoldReceipt, fold_joined
 from bbflow.transit.folding.timeline import Closing
 from bbflow.transit.opening import FirstStep
@@ -119,8 +123,22 @@ class FoldStage(DriverStage):
         """The last batch's tasks, until the next ones are submitted: Dask's client says at most one thing in 10 ms, and
         that a task isn't needed any more can wait."""
         self._publications: list[Publication] = []
+        self._ended: Kept | None = None
+        """What is published meanwhile, as it was when it ended; until it is shown, the checkpoint that has it stays."""
+        self._next: Batch | None = None
+        """A batch that must wait for that."""
+        self._runs_ahead = False
+        """Whether there is room to fold more than one batch meanwhile."""
+        self._stale: frozenset[str] | None = frozenset() if not self.folding.states else None
+        """Files of earlier analyses in which states count."""
+        self.committed = self.folding.cursor
+        """Every step up to this one is in the stored checkpoints."""
         self._plans: WeakKeyDictionary[FoldPlan, Future[FoldPlan]] = WeakKeyDictionary()
         self._receipts: list[FoldReceipt] = []
+        self._living: WeakKeyDictionary[FoldPlan, Mapping[str, int]] = WeakKeyDictionary()
+        """Plan to how many files had states when it was last seen to it that there are enough."""
+        self._making: list[Future[None]] = []
+        """What makes files."""
         self._ready = self.submit_ready(get_ready)
         self._said: tuple[tuple[Layout, ...], dict[str, Any]] | None = None
         self._coordinates: SteadyCoordinates | None = None
@@ -133,7 +151,7 @@ class FoldStage(DriverStage):
     @property
     def idle(self) -> bool:
         """Whether no task runs."""
-        return self._tasks is None
+        return self._tasks is None and self._next is None and not self._publications
 
     def arrays(self, first: FirstStep) -> StreamArrays:
         """Give the variables of a step, and what is known of earlier ones."""
@@ -149,37 +167,54 @@ class FoldStage(DriverStage):
             write_field_coordinates(name, placement, attributes, results)
         self._learn(arrays.blocks, attributes, clock)
         self._coordinates = SteadyCoordinates(self.run, results, arrays.blocks)
-        if self.folding.states:
-            lanes = self.folding.lanes
-            self.publishing.on_nodes(remove_stale, lanes.run, lanes.epoch, self.folding.states.files)
+        self._remove_stale()
         if first.placed and not self.folding.states:
-            self.run.log.add("states", bytes=check_room(first, self.run.config, placed, attributes))
+            room = check_room(first, self.run.config, placed, attributes)
+            self._runs_ahead = room.ahead
+            self.run.log.add("states", bytes=room.bytes)
         if self._saved is not None:
             for name, field in self.publishing.fields.items():
                 check_field(self._saved, name, field, "this run")
 
     def begin(self, attributes: StreamAttributes, clock: Clock) -> None:
-        """Submit the next batch, if there is one and none runs."""
-        if self._tasks is not None or not self._is_time(self.folding.cursor, self.run.config.workers.batch_steps):
+        """Submit the next batch, if there is one and none runs.
+
+        While what has ended is published, further batches are folded, but no checkpoint is stored: an analysis that
+        takes over then publishes it again, from the states that the last one names, and folds the batches again. So
+        what has ended is neither lost nor shown twice. A batch with which something ends waits for that.
+        """
+        if self._tasks is not None:
             return
-        batch = self.folding.next_batch(self.run.view, clock)
-        if batch is None:
-            self._pass_discarded()
+        self._next = self._next or self._next_batch(clock)
+        if self._next is None:
             return
+        batch, is_pending = self._next, bool(self._publications)
         ended = self.folding.timeline.closing(batch.keys) if batch.steps else ()
         ended = [closing for closing in ended if not self.folding.was_published(closing)]
-        if moved := self.folding.moved(batch):
+        moved = self.folding.moved(batch)
+        if is_pending and (ended or moved or not self._runs_ahead):
+            return
+        self._next = None
+        if moved:
             self.publish(ended)
             self._settle(moved, attributes, clock)
         elif ended:
             self._publish_rows()
+            self._ended = self.folding.kept
         for pattern in batch.patterns:
             self._know(pattern.layouts, attributes, clock)
-        site = self._site(attributes)
-        self._begin(batch, fold_lane, lambda: self._lane_works(batch, site))
-        if ended and not moved:
-            # The batch only reads the states that ended, and counts when they are published: see `take`.
-            self._publications = self.publishing.begin(ended, self.folding.kept)
+        site, holds = self._site(attributes), is_pending or self._ended is not None
+        self._begin(batch, fold_lane, lambda: self._lane_works(batch, site, holds=holds))
+        if self._ended is not None and not is_pending:
+            self._publications = self.publishing.begin(ended, self._ended)
+
+    def _next_batch(self, clock: Clock) -> Batch | None:
+        if not self._is_time(self.folding.cursor, self.run.config.workers.batch_steps):
+            return None
+        batch = self.folding.next_batch(self.run.view, clock)
+        if batch is None and not self._publications:
+            self._pass_discarded()
+        return batch
 
     def _site(self, attributes: StreamAttributes) -> FoldSite:
         rows = str(self._rows_directory)
@@ -202,15 +237,30 @@ class FoldStage(DriverStage):
         self._tasks = TaskBatch(self.run.cluster, batch, function, works(), self.run.wake, guarded)
         self._taken = None
 
-    def _lane_works(self, batch: Batch, site: FoldSite) -> list[Work]:
+    def _lane_works(self, batch: Batch, site: FoldSite, *, holds: bool) -> list[Work]:
         found = []
-        for (node, _), (work, plans) in self.folding.works(batch, site).items():
+        for (node, _), (work, plans) in self.folding.works(batch, site, holds=holds).items():
             host = self.run.nodes[node].host
             found.append(((work, *(self._resident(plan, host) for plan in plans)), host))
+            if plans[0].lane:
+                self._make_ready(plans[0], living_files(work.states), host)
         return found
 
+    def _make_ready(self, plan: FoldPlan, living: Mapping[str, int], host: str) -> None:
+        """Let the one worker process of a host make the files that a lane will need, once it needs more than it has.
+
+        Of several processes it isn't known which one will fold what: each makes what it needs when it does.
+        """
+        known = self._living.get(plan)
+        self._living[plan] = living
+        if known == living or self.run.cluster.processes(host) > 1:
+            return
+        work = plan.ready_work(living, 1 if self._runs_ahead else 0)
+        self._making = [item for item in self._making if not item.done()]
+        self._making.append(self.run.cluster.submit(aside, make_ready, work, host=host, done=lambda: None))
+
     def _series_works(self, batch: Batch, receipts: Sequence[FoldReceipt], site: FoldSite) -> list[Work]:
-        node, works = self.folding.series_works(batch, receipts, site)
+        node, works = self.folding.series_works(batch, receipts, site, holds=bool(self._publications))
         return [((works,), self.run.nodes[node].host)]
 
     def _resident(self, plan: FoldPlan, host: str) -> "Future[FoldPlan]":
@@ -247,7 +297,7 @@ class FoldStage(DriverStage):
         if self._publications and all(item.is_done for item in self._publications):
             self._show()
         receipts: list[FoldReceipt] | None = self._tasks.results() if self._tasks else None
-        if self._tasks is None or receipts is None or self._publications:
+        if self._tasks is None or receipts is None:
             return
         batch = self._tasks.batch
         self._receipts += receipts
@@ -262,10 +312,11 @@ class FoldStage(DriverStage):
         if batch.steps and self._coordinates is not None:
             self._coordinates.look(batch.steps[-1])
         self._taken, self._tasks, self._receipts = self._tasks, None, []
-        self._commit()
+        if not self._publications:
+            self._commit()
         if batch.steps:
             self.log_batch("fold", batch.steps, started_s, ended_s, size)
-        if self._safe.is_due:
+        if self._safe.is_due and not self._publications:
             self._keep_safe()
 
     def _keep_safe(self) -> None:
@@ -280,14 +331,19 @@ class FoldStage(DriverStage):
             self._publish_rows()
 
     def _show(self) -> None:
-        """Show the spans that were published beside the batch, which may still be folded."""
-        begun, self._publications = self._publications, []
+        """Show the spans that were published beside batches, one of which may still be folded."""
+        assert self._ended is not None
+        begun, kept = self._publications, self._ended
+        self._publications, self._ended = [], None
         try:
             errors = self.publishing.finish(begun, self.folding.errors)
-        except KilledWorker:  # perhaps by a user's code
+        except (KilledWorker, FutureCancelledError):  # perhaps by a user's code; what the worker had written is lost
             self.folding.isolate()
-            errors = self.publishing.publish([item.span.closing for item in begun], self.folding.kept)
+            kept = replace(kept, config=self.folding.config)
+            errors = self.publishing.publish([item.span.closing for item in begun], kept)
         self.folding.fail(errors)
+        if self.folding.cursor > self.committed:
+            self._commit()
 
     def reduced(self, closing: Closing) -> dict[str, Published]:
         """Give a window's span as it is now."""
@@ -325,6 +381,8 @@ class FoldStage(DriverStage):
 
     def remove_states(self) -> None:
         """Remove partial states and rows: everything is published."""
+        for making in self._making:
+            making.exception()  # waits: what it is still about to make would stay
         self.publishing.on_nodes(remove_states, self.folding.lanes.run)
         clear(self.run.config.output, *SCRATCH)
         (self.run.config.output / KEPT_FILE).unlink(missing_ok=True)
@@ -337,10 +395,21 @@ class FoldStage(DriverStage):
     def _commit(self) -> None:
         # The node with the time values comes last: its cursor is then never ahead of another's.
         nodes = sorted(self.run.nodes, key=self._has_time)
+        self.folding.states.let_go()
         self._rosters.keep(roster for roster, _ in self.folding.states.packed.values())
         self.run.consumers.late = self.folding.late
         self.run.consumers.commit(FOLD, self.folding.cursor, nodes, self.folding.checkpoint)
+        self.committed = self.folding.cursor
         self._rosters.drop(self.folding.states.packed)
+        self._remove_stale()
+
+    def _remove_stale(self) -> None:
+        """Remove what earlier analyses have left of states, as soon as no checkpoint names it any more."""
+        lanes, states = self.folding.lanes, self.folding.states
+        counted = frozenset(path for path in states.files if not lanes.is_own(path))
+        if counted != self._stale:
+            self.publishing.on_nodes(remove_stale, lanes.run, lanes.epoch, counted)
+            self._stale = counted
 
     def _has_time(self, node: str) -> bool:
         step = self.run.view.step(node, self.folding.cursor)

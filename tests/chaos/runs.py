@@ -22,6 +22,8 @@ STEPS = 130
 """A year of the model in 130 steps has 130 / 4 days: two months."""
 FLAGS = {"nlat": 24, "nlon": 48, "levels": 3, "steps_per_day": 4, "seed": 3, "calendar": "noleap"}
 OPERATORS = {"tas": ["mean", "std", "min", "max", "count"], "pr": ["mean", "max"], "ta": ["mean", "count"]}
+WINDOWS = ["day", "month", "run"]
+"""A day has four steps, so something ends all the time."""
 BATCH_STEPS = 2
 PATIENCE_S = 1800.0
 SIMULATION = ("climate", "mpiexec", "hydra")
@@ -104,6 +106,7 @@ class Run:
             "stream": "climate",
             "output": str(self.output),
             "operators": OPERATORS,
+            "windows": WINDOWS,
             "nodes": {"count": shape.nodes, "capacity": "512KiB"},
             "workers": {"batch_steps": BATCH_STEPS, "processes": shape.workers, "threads": 1},
         } | changes

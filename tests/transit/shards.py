@@ -26,6 +26,7 @@ from bbflow.transit.folding.plans import Directories
 from bbflow.transit.folding.regions import forms_by_name, regions
 from bbflow.transit.folding.slots import OUTER
 from bbflow.transit.folding.sources import fold_lane
+from bbflow.transit.folding.states import map_source
 from bbflow.transit.output.claiming import STATE_FILE
 from bbflow.transit.output.fields import ResultField
 from bbflow.transit.rosters import RosterFiles
@@ -37,7 +38,7 @@ ATTRIBUTES = StreamAttributes({"time/units": CLOCK.units, "time/calendar": CLOCK
 
 def run(
     folder, config, values, hours, placed, *, before=None, batch_steps=3, gone=(), gone_from=None, crash_at=None,
-    moves=None, torn=False,
+    moves=None, torn=False, ahead=None,
 ):  # fmt: skip
     """Fold steps of one field and give the saved state.
 
@@ -65,6 +66,9 @@ def run(
         Step to the regions from that one on.
     torn
         Whether the analysis dies while it tells the nodes of each move, and another takes over.
+    ahead
+        Gives for each span that ends how many batches are folded before it is published, as far as none of them ends
+        another; what is read meanwhile stays as it is.
     """
     moves = moves or {}
     landed = Landed(folder, values)
@@ -72,7 +76,7 @@ def run(
     parsed = parse_config({"stream": "fields", "output": str(folder)} | config)
     folding = carried_on(parsed, {"": (-1, b"")}, saved)
     offset = saved.number + 1 if saved else 0
-    at = 0
+    at, held = 0, None
     while at < len(hours):
         if crash_at is not None and at >= crash_at:
             folding, crash_at = restarted(folding, saved), None
@@ -88,11 +92,43 @@ def run(
         laid = tuple((pattern, landed.parts(step, pattern)) for step in range(at, end))
         batch = Batch(tuple(range(at, end)), tuple(hours[at:end]), keys, end - 1, 0, offset, laid, pattern.places)
         if moved := folding.moved(batch):
+            held = held and held.publish()
             folding = settled(folder, folding, moved, values.shape[1:], saved, torn=torn)
-        works = folding.works(batch, landed.site).values()
+        if ahead is not None and folding.timeline.closing(keys):
+            if held is not None:
+                held.publish()
+            held = Held(folding, ahead())
+        works = folding.works(batch, landed.site, holds=held is not None).values()
         folding.take(batch, [fold_lane(*pickle.loads(pickle.dumps((work, *plans)))) for work, plans in works])
+        if held is not None and held.batches == 0:
+            held = held.publish()
+        elif held is not None:
+            held.batches -= 1
         at = end
     return save(folder, folding, values.shape[1:])
+
+
+class Held:
+    """States that the stored checkpoint names while some batches are folded."""
+
+    def __init__(self, folding, batches):
+        self.batches, self._folding = batches, folding
+        self._content = {place: self._bytes(state, place, slot.level) for state, slot, place in self._places()}
+        self._slots = [(state, slot.level, place) for state, slot, place in self._places()]
+
+    def _places(self):
+        states = self._folding.states.values()
+        return [(state, slot, place) for state in states for slot, place in state.files.items()]
+
+    def _bytes(self, state, place, level):
+        layout = layout_of(self._folding.config.diagnostics[state.key.diagnostic], level, np.dtype("f8"), state.count)
+        return bytes(map_source(place)[: layout.nbytes])
+
+    def publish(self):
+        """See that they are as they were, and let go of them."""
+        for state, level, place in self._slots:
+            assert self._bytes(state, place, level) == self._content[place]
+        self._folding.states.let_go()
 
 
 class Landed:

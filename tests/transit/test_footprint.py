@@ -9,7 +9,7 @@ import streams
 
 from bbflow.errors import CapacityError, ConfigError
 from bbflow.operators.diagnostic import parse_diagnostics
-from bbflow.transit.folding.footprint import Footprint, bytes_per_point, check_states, states_of
+from bbflow.transit.folding.footprint import Footprint, bytes_per_point, check_states, fits_ahead, states_of
 from bbflow.transit.stages import FoldStage
 
 TIME = {"time/units": "days since 2001-01-01", "time/calendar": "360_day"}
@@ -39,7 +39,7 @@ def test_each_and_transforms_keep_states_of_their_own():
     assert states_of(nested) == {"outer": 1, "each": 1}
 
 
-NEEDS = {"bb0": [Footprint("tas", 100, 2 << 20, 1 << 20), Footprint("pr", 100, 1 << 20, 1 << 19)]}
+NEEDS = {"bb0": [Footprint("tas", 100, 2 << 20, 3 << 20, 1 << 20), Footprint("pr", 100, 1 << 20, 1 << 20, 1 << 19)]}
 
 
 def test_states_above_their_capacity_or_what_is_free_are_refused_with_the_largest_field():
@@ -48,6 +48,12 @@ def test_states_above_their_capacity_or_what_is_free_are_refused_with_the_larges
         check_states(NEEDS, 1 << 20, {"bb0": 1 << 30}, "x")
     with pytest.raises(CapacityError, match="but 1 MiB are free there"):
         check_states(NEEDS, None, {"bb0": 1 << 20}, "x")
+
+
+def test_batches_are_folded_ahead_of_publication_where_that_has_room():
+    assert fits_ahead(NEEDS, None, {"bb0": 4 << 20}) == {"bb0": 4 << 20}
+    assert fits_ahead(NEEDS, None, {"bb0": 3 << 20}) is None
+    assert fits_ahead(NEEDS, 3 << 20, {"bb0": 1 << 30}) is None
 
 
 @pytest.fixture
@@ -96,5 +102,6 @@ def test_states_without_room_end_the_analysis_before_any_is_made(fold):
 
 
 def test_what_a_point_takes_is_known_before_the_field_is():
-    one = bytes_per_point(diagnostic(["run"]))
-    assert bytes_per_point(diagnostic(["month", "run"])) == 2 * one
+    one = bytes_per_point(diagnostic(["run"]))  # a state that counts, and the next one
+    assert bytes_per_point(diagnostic(["month"])) == 1.5 * one  # and the one that is published
+    assert bytes_per_point(diagnostic(["month", "run"])) == 2.5 * one

@@ -8,28 +8,31 @@ import threading
 import numpy as np
 import pytest
 import shards
+from hypothesis import given
+from hypothesis import strategies as st
 
+from bbflow.operators.diagnostic import parse_diagnostics
+from bbflow.transit.folding.footprint import states_of, written_of
 from bbflow.transit.folding.lanes import Lanes
 from bbflow.transit.folding.shards import ShardKey, StatePlace
 from bbflow.transit.folding.states import (
     begun,
     forget,
+    free_file,
     map_source,
     map_target,
-    next_file,
     remove_stale,
     remove_states,
-    slot_of,
 )
 from testsupport.waiting import until
 
 OTHER = """
 import sys, time
-from bbflow.transit.folding.states import begun, map_target, next_file
+from bbflow.transit.folding.states import begun, free_file, map_target
 current = None
 for batch in (0, 1):
     with begun(sys.argv[1], "0a-1-a-0", batch, [current]):
-        current = next_file(sys.argv[1], "0a-1-a-0", "outer.base.", current)
+        current = free_file(sys.argv[1], "0a-1-a-0", "outer", [current])
         map_target(current, [(0, 100)])
 print(current, flush=True)
 time.sleep(600)
@@ -49,7 +52,7 @@ def states(directory):
 
 
 def write(directory, current):
-    path = next_file(str(directory), "0a-1-a-0", "outer.base.", current)
+    path = free_file(str(directory), "0a-1-a-0", "outer", [current])
     map_target(path, [(0, 100)])
     return path
 
@@ -62,7 +65,7 @@ def folded(directory, current, batch):
 
 def test_states_of_a_dead_process_go_but_for_the_one_that_counts(tmp_path, other):
     process, theirs = other
-    (tmp_path / "0a-1-a-1.outer.base..0123.0").touch()  # of another lane
+    (tmp_path / "0a-1-a-1.outer.0123.0").touch()  # of another lane
     process.kill()
     process.wait()
     ours = folded(tmp_path, theirs, batch=2)
@@ -102,8 +105,6 @@ def test_a_task_that_runs_again_after_a_later_one_changes_nothing(tmp_path, othe
     map_target(ours, [(0, 100)])[:3] = b"new"
     there = states(tmp_path)
     assert folded(tmp_path, theirs[:-1] + "0", batch=1) is None
-    with begun(str(tmp_path), "0a-1-a-0", 0, [], [slot_of(ours)]) as is_wanted:
-        assert not is_wanted
     assert states(tmp_path) == there
     assert bytes(map_source(StatePlace(ours, 0))[:3]) == b"new"
 
@@ -131,23 +132,23 @@ def test_states_of_a_living_process_stay(tmp_path, other):
     assert len(states(tmp_path)) == 4
 
 
-def test_a_state_that_is_done_with_goes_with_all_its_files(tmp_path, other):
+def test_all_files_of_a_lane_go_together(tmp_path, other):
     _, theirs = other
-    forget([slot_of(write(tmp_path, theirs))])
+    write(tmp_path, theirs)
+    forget(str(tmp_path), "0a-1-a-0")
     assert states(tmp_path) == []
 
 
-def test_a_long_run_keeps_no_more_states_than_a_short_one(tmp_path):
+def test_a_run_takes_no_more_files_however_long_it_is_than_was_said_beforehand(tmp_path):
     config = {"operators": {"x": ["mean"]}, "windows": ["month", "year", {"running": {"days": 90}}]}
     regions = [("a", (0, 0), (2, 3))]
 
-    def left(years):
-        folder, hours = tmp_path / str(years), np.arange(0, years * 8760, 240)
-        folder.mkdir()
-        shards.run(folder, config, np.zeros((len(hours), 2, 3), "f4"), hours, regions)
-        return len(states(folder / "state"))
-
-    assert left(6) <= left(3)
+    (diagnostic,) = parse_diagnostics(config["operators"], config["windows"]).values()
+    said = states_of(diagnostic)["outer"] + written_of(diagnostic, "outer")
+    assert said == 1 + 1 + 1 + 90 + 4
+    hours = np.arange(0, 6 * 8760, 240)
+    shards.run(tmp_path, config, np.zeros((len(hours), 2, 3), "f4"), hours, regions)
+    assert len(states(tmp_path / "state")) <= said
 
 
 def test_nothing_is_left_where_all_states_were_removed(tmp_path, other):
@@ -164,13 +165,33 @@ def test_nothing_is_left_where_all_states_were_removed(tmp_path, other):
 
 
 def test_states_of_a_lane_lie_side_by_side_in_one_file_that_grows(tmp_path):
-    path = next_file(str(tmp_path), "0a-1-a-0", "outer.base.", None)
+    path = free_file(str(tmp_path), "0a-1-a-0", "outer", ())
     first = map_target(path, [(0, 100)])
     first[:2] = b"ab"
     map_target(path, [(4096, 100), (8192, 8)])[4096:4098] = b"cd"
+    assert map_target(path, [(0, 12288)])[:2] == b"ab"
     assert bytes(map_source(StatePlace(path, 0))[:2]) == b"ab"
     assert bytes(map_source(StatePlace(path, 4096))[:2]) == b"cd"
-    assert os.path.getsize(path) == 8200
+    assert os.path.getsize(path) == 12288
+
+
+@given(st.lists(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 9)), min_size=1, max_size=6), max_size=6))
+def test_pages_are_made_once_and_what_was_written_stays(tmp_path_factory, rounds):
+    path = free_file(str(tmp_path_factory.mktemp("states")), "0a-1-a-0", "outer", ())
+    written = {}
+    for turn, extents in enumerate(rounds):
+        mapping = map_target(path, [(4096 * first, 4096 * size - 5) for first, size in extents])
+        for page, value in written.items():
+            assert mapping[4096 * page] == value
+        for page in {first + at for first, size in extents for at in range(size)}:
+            assert mapping[4096 * page] == written.get(page, 0)
+            mapping[4096 * page] = written[page] = turn + 1
+
+
+def test_a_file_that_does_not_grow_stays_mapped(tmp_path):
+    path = free_file(str(tmp_path), "0a-1-a-0", "outer", ())
+    mapping = map_target(path, [(40960, 4096)])
+    assert map_target(path, [(0, 8192)]) is mapping
 
 
 def test_an_analysis_that_takes_over_removes_what_does_not_count_of_earlier_ones_only(tmp_path):

@@ -156,6 +156,21 @@ def test_wherever_blocks_move_and_the_analysis_dies_in_between_nothing_changes(w
         assert_same(saved, whole)
 
 
+@settings(max_examples=10, deadline=None)
+@given(st.lists(st.integers(0, 5), min_size=1), moves, st.sampled_from([1, 3]), st.integers(0, STEPS))
+@example([2], {}, 1, STEPS)
+@example([5, 1], {}, 1, 11)
+@example([3], {9: COLUMNS}, 1, STEPS)
+def test_what_is_published_stays_as_it_is_while_batches_are_folded(batches, moves, batch_steps, gone_from):
+    """Days end in every fourth step; a shard that is gone for some time has its state in an older file."""
+    with tempfile.TemporaryDirectory() as folder:
+        gone = {"gone": (1,), "gone_from": gone_from, "moves": {**moves, min(gone_from + 9, STEPS): ROWS}}
+        known = shards.run(Path(folder) / "known", CONFIG, values(), HOURS, ROWS, **gone)
+        ahead = iter([*batches, *[3] * STEPS]).__next__
+        more = {"ahead": ahead, "batch_steps": batch_steps}
+        assert_same(shards.run(Path(folder) / "ahead", CONFIG, values(), HOURS, ROWS, **gone, **more), known)
+
+
 def test_blocks_that_move_in_a_later_run_go_on_from_what_the_first_one_left(tmp_path, whole):
     shards.run(tmp_path / "first", CONFIG, values()[:13], HOURS[:13], ROWS, moves={7: COLUMNS})
     later = {"before": tmp_path / "first", "moves": {2: QUARTERS, 9: ONE}, "torn": True, "crash_at": 5}

@@ -9,7 +9,7 @@ from test_states_go_on import COLUMNS, HOURS, QUARTERS, ROWS, values
 
 from bbflow.operators import kernel
 from bbflow.operators.library import TYPES
-from bbflow.transit.folding import tables
+from bbflow.transit.folding import states, tables
 
 CONFIG = {
     "windows": ["day", "month", {"running": {"days": 3}}, "run"],
@@ -50,6 +50,23 @@ def test_a_lane_at_once_is_bit_for_bit_what_shard_by_shard_is(tmp_path, monkeypa
     assert at_once.keys() == one_by_one.keys()
     for place, result in one_by_one.items():
         np.testing.assert_array_equal(at_once[place], result, err_msg=str(place))
+
+
+@pytest.mark.parametrize("crash_at", range(4, 12))
+def test_states_of_another_process_stay_mapped_while_the_kernel_reads_them(tmp_path, monkeypatch, crash_at):
+    """The first batch of a new process may end a day, and merge what only others' files have."""
+    restarted = shards.restarted
+
+    def anew(folding, saved):
+        monkeypatch.setattr(states, "PROCESS", f"{states.PROCESS[:-1]}x")
+        states._mapped.clear()
+        return restarted(folding, saved)
+
+    expected = shards.statistics(whole_run(tmp_path / "expected", batch_steps=1))
+    monkeypatch.setattr(shards, "restarted", anew)
+    found = shards.statistics(whole_run(tmp_path / "found", batch_steps=1, crash_at=crash_at))
+    for place, result in expected.items():
+        np.testing.assert_array_equal(found[place], result, err_msg=str(place))
 
 
 def test_pieces_of_large_blocks_come_to_what_the_whole_comes_to_on_any_number_of_threads():

@@ -16,7 +16,9 @@ from bbflow.landing.contact import NodeAddress
 from bbflow.operators import StateLayout
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.family import Array
+from bbflow.operators.operator import FINISHED_POINTS
 from bbflow.operators.own.guard import collecting
+from bbflow.operators.state import parts_of
 from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.chain.comparing import meaning_of
 from bbflow.transit.chain.saved import SavedArray, SavedField, SavedState, StateWriter
@@ -27,10 +29,10 @@ from bbflow.transit.folding.inputs import Inputs
 from bbflow.transit.folding.kept import Kept
 from bbflow.transit.folding.lanes import state_sizes
 from bbflow.transit.folding.layouts import by_region, layout_of
-from bbflow.transit.folding.reduce import together
+from bbflow.transit.folding.reduce import Partial, together
 from bbflow.transit.folding.shards import Region, Room, ShardState, StatePlace, overlapping
 from bbflow.transit.folding.slots import BASE, CARRIED, INNER, OUTER, Keys, StateSlot
-from bbflow.transit.folding.states import combine_files, forget, map_source, slot_of
+from bbflow.transit.folding.states import combine_files, forget, map_source
 from bbflow.transit.folding.task import FoldWork, ShardFold
 from bbflow.transit.folding.timeline import Timeline
 from bbflow.transit.output.fields import ResultField
@@ -111,13 +113,42 @@ class _Whole:
     """Its bytes."""
     fields: Mapping[tuple[str, str], Array]
     """Its fields, each with the field's shape as its last axes."""
+    path: str
+    """The file."""
+    offset: int
+    """Its first byte there."""
 
     @classmethod
     def of(cls, work: SaveWork, slot: StateSlot) -> "_Whole":
-        layout = work.target.layout(work.diagnostic, slot, work.target.shape)
+        layout, offset = work.target.layout(work.diagnostic, slot, work.target.shape), work.target.offsets[slot]
         size = layout.nbytes
-        buffer = map_part(work.target.path, work.target.offsets[slot], size, "r+") if size else bytearray(1)
-        return cls(layout, buffer, by_region(layout, buffer, work.target.shape))
+        buffer = map_part(work.target.path, offset, size, "r+") if size else bytearray(1)
+        return cls(layout, buffer, by_region(layout, buffer, work.target.shape), work.target.path, offset)
+
+    def write(self, part: Partial, layout: StateLayout) -> None:
+        """Write whole rows of the field, tile by tile: to map the file's pages would take longer.
+
+        Parameters
+        ----------
+        part
+            What is known of the rows.
+        layout
+            Of its states.
+        """
+        views, row = [layout.views(state) for state in part.states], prod(part.count[1:])
+        first, scratch = (
+            (part.start[0] if part.start else 0) * row,
+            bytearray(layout.nbytes_of(min(FINISHED_POINTS, layout.points))),
+        )
+        with open(self.path, "r+b") as file:
+            for points in parts_of(layout.points, FINISHED_POINTS):
+                tile = layout.part(views, points, scratch)
+                for (family, name), offset in self.layout.places.items():
+                    values = tile[family][name]
+                    for number, own in enumerate(values.reshape(-1, values.shape[-1])):
+                        at = number * self.layout.points + first + points.start
+                        file.seek(self.offset + offset + at * own.itemsize)
+                        file.write(own.data)
 
 
 def _add(work: SaveWork, wholes: Mapping[StateSlot, _Whole], shard: ShardState, *, shared: bool) -> None:
@@ -133,8 +164,10 @@ def _add_alike(work: SaveWork, wholes: Mapping[StateSlot, _Whole], held: AlikeSh
     """Add the states of some shards, whose points are nobody else's: of small ones that lie alike together."""
     for slot, whole in wholes.items():
         for part in together(work.diagnostic, held, _sources(slot, work.target.keys)):
-            if part.states:
-                layout = work.target.layout(work.diagnostic, slot, part.count)
+            layout = work.target.layout(work.diagnostic, slot, part.count)
+            if part.states and part.count[1:] == work.target.shape[1:]:
+                whole.write(part, layout)
+            elif part.states:
                 _add_state(whole.fields, layout, part.region, part.merged(layout), shared=False)
 
 
@@ -174,7 +207,7 @@ def _advanced(work: SaveWork, shard: ShardState) -> Iterator[ShardState]:
     try:
         yield advanced
     finally:
-        forget(slot_of(place.path) for place in set(advanced.files.values()) - set(shard.files.values()))
+        forget(work.directory, room.label)
 
 
 def _sources(slot: StateSlot, current: Keys) -> list[StateSlot]:

@@ -17,7 +17,7 @@ from bbflow.operators.windows.calendars import Clock
 from bbflow.records import Layout
 from bbflow.transit.folding.attendance import Attendance
 from bbflow.transit.folding.batches import Batch, OpenBatch
-from bbflow.transit.folding.counted import CountedFiles, CountedStates
+from bbflow.transit.folding.counted import CountedStates
 from bbflow.transit.folding.dates import StepDates
 from bbflow.transit.folding.held import AlikeShards
 from bbflow.transit.folding.inherited import Before, Inherited, Origins
@@ -101,7 +101,6 @@ class Folding:
         self.lanes = Lanes(config.stream, config.output)
         """Where shards are folded, and where their states lie."""
         self._planning = Planning(config.diagnostics, {}, self.lanes)
-        self._files = CountedFiles(self.states, self.lanes)
         self._rosters: dict[str, Roster] = {}
         self._stayed: tuple[list[Pattern], int] | None = None
 
@@ -299,8 +298,20 @@ class Folding:
         last = found.times[-1] if found.times else self.timeline.last
         return [f"step {number}, whose time {time:g} {f'follows {last:g}' if is_date else 'is no date'}"]
 
-    def works(self, batch: Batch, site: FoldSite) -> dict[NodeLane, tuple[LaneWork, tuple[FoldPlan, ...]]]:
-        """Cut a batch into the work of each lane, with the plans that it is done by."""
+    def works(
+        self, batch: Batch, site: FoldSite, *, holds: bool = False
+    ) -> dict[NodeLane, tuple[LaneWork, tuple[FoldPlan, ...]]]:
+        """Cut a batch into the work of each lane, with the plans that it is done by.
+
+        Parameters
+        ----------
+        batch
+            The steps.
+        site
+            Where they are folded.
+        holds
+            Whether the stored checkpoint stays meanwhile, and so the states that it names.
+        """
         found: dict[NodeLane, list[tuple[FoldPlan, PlannedSteps]]] = {}
         for pattern, stretch in batch.stretches:
             for lane, plan in self._planning.plans(pattern, site).items():
@@ -308,17 +319,21 @@ class Folding:
         inherited = self._inherited([item for own in found.values() for item in own])
         lanes = Counter(node for node, _ in found)
         threads = max(site.threads // len(site.directories), 1)
-        works = {at: self._lane_work(batch, own, inherited) for at, own in found.items()}
+        works = {at: self._lane_work(batch, own, inherited, holds=holds) for at, own in found.items()}
         return {
             at: (replace(work, threads=max(threads // lanes[at[0]], 1)), tuple(plan for plan, _ in found[at]))
             for at, work in works.items()
         }
 
     def _lane_work(
-        self, batch: Batch, own: Sequence[tuple[FoldPlan, PlannedSteps]], inherited: Mapping[ShardKey, Inherited]
+        self,
+        batch: Batch,
+        own: Sequence[tuple[FoldPlan, PlannedSteps]],
+        inherited: Mapping[ShardKey, Inherited],
+        *,
+        holds: bool,
     ) -> LaneWork:
         first = own[0][0].roster
-        label = next((plan.lane for plan, _ in own if plan.lane), "")
         roster = Roster.of([plan.roster for plan, _ in own])
         self._rosters[roster.digest] = roster
         return LaneWork(
@@ -328,8 +343,8 @@ class Folding:
             None if roster is first else roster,
             self.states.of(roster),
             {key: inherited[key] for key in roster.keys if key in inherited} if inherited else {},
-            self._files.counted(own[0][0].directories.states),
-            self._files.left(own[0][0].directories.states, label),
+            self.states.files_in(own[0][0].directories.states),
+            holds,
         )
 
     def _inherited(self, planned: Sequence[tuple[FoldPlan, PlannedSteps]]) -> dict[ShardKey, Inherited]:
@@ -342,8 +357,10 @@ class Folding:
                     begun.setdefault(shard.key, ShardState(shard.key, *shard.region, first_step=steps.numbers[0]))
         return self.origins.of_shards(begun, self.states.values()) if begun else {}
 
-    def series_works(self, batch: Batch, receipts: Sequence[FoldReceipt], site: FoldSite) -> tuple[str, list[FoldWork]]:
-        """Cut the work on what blocks of several ranks have contributed to.
+    def series_works(
+        self, batch: Batch, receipts: Sequence[FoldReceipt], site: FoldSite, *, holds: bool = False
+    ) -> tuple[str, list[FoldWork]]:
+        """Cut the work on what blocks of several ranks have contributed to; as `works`.
 
         Returns
         -------
@@ -367,11 +384,11 @@ class Folding:
             )
             diagnostic = self.config.diagnostics[name]
             own = site.directories[node]
-            room, counted = self._planning.joined_room(key), self._files.counted(own.states)
-            left = self._files.left(own.states, room.label)
+            room, counted = self._planning.joined_room(key), self.states.files_in(own.states)
             work = FoldWork(
-                state, diagnostic, inputs, batch.keys, None, own.states, own.rows, self.errors, room, counted, left=left
-            )
+                state, diagnostic, inputs, batch.keys, None, own.states, own.rows, self.errors, room, counted,
+                holds=holds,
+            )  # fmt: skip
             works += [work] if new else []
         begun = {work.state.key: work.state for work in works if work.state.keys is None}
         inherited = self.origins.of_shards(begun, self.states.values()) if self.origins else {}
@@ -379,7 +396,6 @@ class Folding:
 
     def take(self, batch: Batch, receipts: Iterable[FoldReceipt]) -> None:
         """Let the results of a batch's tasks count."""
-        self._files.take()
         for receipt in receipts:
             self.states.update({state.key: state for state in receipt.states})
             if receipt.roster:

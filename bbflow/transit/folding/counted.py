@@ -2,12 +2,11 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from dataclasses import replace
 
 from bbflow.transit.folding.held import AlikeShards, hold
-from bbflow.transit.folding.lanes import Lanes
-from bbflow.transit.folding.packing import Alike, Roster, count_of, held_of, pack, unpack
+from bbflow.transit.folding.packing import Alike, Roster, count_of, gather, held_of, pack, unpack
 from bbflow.transit.folding.shards import ShardKey, ShardState
-from bbflow.transit.folding.states import slot_of
 
 
 class CountedStates(MutableMapping[ShardKey, ShardState]):
@@ -31,10 +30,31 @@ class CountedStates(MutableMapping[ShardKey, ShardState]):
         return self._single
 
     @property
+    def _likes(self) -> Iterator[ShardState]:
+        """All of them, those that are alike once."""
+        yield from (item.like for _, alike in self._packed.values() for item in alike)
+        yield from self._single.values()
+
+    @property
     def files(self) -> frozenset[str]:
-        """The files in which any of them lies."""
-        likes = (item.like for _, alike in self._packed.values() for item in alike)
-        return frozenset(place.path for state in (*likes, *self._single.values()) for place in state.files.values())
+        """The files in which any of them lies, or is held."""
+        return frozenset(path for state in self._likes for path in (*state.paths, *state.held))
+
+    def files_in(self, directory: str) -> frozenset[str]:
+        """Give those in a directory."""
+        return frozenset(path for path in self.files if os.path.dirname(path) == directory)
+
+    def let_go(self) -> None:
+        """Hold nothing any more: a later checkpoint is about to be stored, and what it names counts."""
+        if not any(state.held for state in self._likes):
+            return
+        for digest, (roster, alike) in self._packed.items():
+            released = ((replace(item.like, held=frozenset()), item.members) for item in alike)
+            everyone = range(len(roster))
+            records = ((like, everyone if members is None else members) for like, members in released)
+            self._packed[digest] = roster, gather(roster, records)
+        self._single = {key: replace(state, held=frozenset()) for key, state in self._single.items()}
+        self._unpacked = None
 
     def of(self, roster: Roster) -> tuple[Alike, ...]:
         """Give the states of a roster's shards."""
@@ -109,43 +129,3 @@ class CountedStates(MutableMapping[ShardKey, ShardState]):
 
     def __len__(self) -> int:
         return len(self._all())
-
-
-class CountedFiles:
-    """The files in which any state counts, and those in which none does any more.
-
-    Parameters
-    ----------
-    states
-        Those that count.
-    lanes
-        Where this analysis' own lie.
-    """
-
-    def __init__(self, states: CountedStates, lanes: Lanes) -> None:
-        self._states, self._lanes = states, lanes
-        self._known = self._slots
-        self._told: set[str] = set()
-
-    @property
-    def _slots(self) -> set[str]:
-        return set(map(slot_of, self._states.files))
-
-    def counted(self, directory: str) -> frozenset[str]:
-        """Give the files in a directory in which any state counts."""
-        return frozenset(path for path in self._states.files if os.path.dirname(path) == directory)
-
-    def left(self, directory: str, lane: str) -> tuple[str, ...]:
-        """Give the slots in a directory in which states counted and none does now, as far as a lane may remove them.
-
-        What begins anew in one of them, as when blocks have moved, is written by the same task after that.
-        """
-        gone = {slot for slot in self._known - self._slots if not self._lanes.is_base(slot)}
-        own = {slot for slot in gone if os.path.dirname(slot) == directory and self._lanes.may_remove(slot, lane)}
-        self._told |= own
-        return tuple(sorted(own))
-
-    def take(self) -> None:
-        """Learn that the tasks that were told what is left are done, before their states count."""
-        self._known = self._slots | self._known - self._told
-        self._told = set()

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from bbflow.operators.family import Array, Views
 from bbflow.operators.operator import FINISHED_POINTS, Operator
 from bbflow.transit.folding.layouts import layout_of
 from bbflow.transit.folding.reduce import Partial, apart, layout_of_part
+from bbflow.transit.folding.shards import Region
 from bbflow.transit.folding.slots import OUTER
 
 BAND_BYTES = 8 << 20
@@ -22,27 +24,29 @@ Band = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class _Open:
-    """A part whose states are looked into; a single value is a row of one point."""
+    """A part whose states are looked into, in the shape that bands are cut of."""
 
     start: tuple[int, ...]
     count: tuple[int, ...]
     layout: StateLayout
     states: tuple[Mapping[str, Views], ...]
 
-    @classmethod
-    def of(cls, part: Partial, layout: StateLayout) -> "_Open":
-        return cls(part.start or (0,), part.count or (1,), layout, tuple(map(layout.views, part.states)))
-
     def is_in(self, band: Band) -> bool:
         return self.start[0] < band[1] and self.start[0] + self.count[0] > band[0]
 
-    def tiles(self, band: Band) -> Iterator[tuple[Band, dict[str, Views]]]:
-        """Give the rows that are in a band, some at a time, with what their states merge to."""
+    def scratch_bytes(self) -> int:
+        """Return what a tile of several states needs beside them."""
+        row = max(prod(self.count[1:]), 1)
+        rows = min(max(FINISHED_POINTS // row, 1), self.count[0])
+        return self.layout.nbytes_of(rows * row) if len(self.states) > 1 else 0
+
+    def tiles(self, band: Band, scratch: Any) -> Iterator[tuple[Band, dict[str, Views]]]:
+        """Give the rows that are in a band, some at a time, with what their states merge to: in the scratch."""
         first, last = max(band[0], self.start[0]), min(band[1], self.start[0] + self.count[0])
         points = prod(self.count[1:])
         for tile in cut(first, last, FINISHED_POINTS // max(points, 1)):
             own = slice((tile[0] - self.start[0]) * points, (tile[1] - self.start[0]) * points)
-            yield tile, self.layout.part(self.states, own)
+            yield tile, self.layout.part(self.states, own, scratch)
 
 
 class Finishing:
@@ -61,13 +65,17 @@ class Finishing:
     def __init__(self, diagnostic: Diagnostic, shape: tuple[int, ...], parts: Sequence[Partial]) -> None:
         self.shape = shape
         """The field's."""
-        self._shape = shape or (1,)  # a single value is a row of one point
         self._operators = diagnostic.operators
         self._point = layout_of(diagnostic, OUTER, np.dtype(parts[0].dtype), ())
         parts = apart(diagnostic, parts)
         alike = {(part.dtype, part.count): part for part in parts}
         layouts = {key: layout_of_part(diagnostic, part) for key, part in alike.items()}
-        self._parts = [_Open.of(part, layouts[part.dtype, part.count]) for part in parts]
+        self._shape, regions = _divisible(shape, [part.region for part in parts])
+        self._parts = [
+            _Open(*region, layout := layouts[part.dtype, part.count], tuple(map(layout.views, part.states)))
+            for part, region in zip(parts, regions, strict=True)
+        ]
+        self._scratch = bytearray(max((part.scratch_bytes() for part in self._parts), default=0))
         self._is_covered = sum(prod(part.count) for part in self._parts) == prod(self._shape)
 
     def bands(self) -> Iterator[tuple[Band, dict[str, Array]]]:
@@ -100,13 +108,15 @@ class Finishing:
         if not self._is_covered:
             self._fill_empty(results)
         for part in filter(lambda part: part.is_in(band), self._parts):
-            for (first, last), state in part.tiles(band):
+            for (first, last), state in part.tiles(band, self._scratch):
                 place = slice(first - band[0], last - band[0])
                 along = [slice(at, at + size) for at, size in zip(part.start[1:], part.count[1:], strict=True)]
                 for item in self._operators:
-                    values = item.finish(state, self._point.dtype)
                     own = results[item.name][(slice(None), place, *along)]
-                    own[...] = values.reshape(own.shape)
+                    there = own.reshape(-1) if own.flags.c_contiguous else None  # a view: it is written where it stays
+                    values = item.finish(state, self._point.dtype, there)
+                    if values is not there:
+                        own[...] = values.reshape(own.shape)
 
     def _fill_empty(self, results: Mapping[str, Array]) -> None:
         """Let everything be as without any value."""
@@ -116,6 +126,20 @@ class Finishing:
             values = item.finish(self._point.views(state), self._point.dtype)
             own = results[item.name]
             own[...] = values.reshape(-1, *(1 for _ in self._shape))
+
+
+def _divisible(shape: tuple[int, ...], regions: Sequence[Region]) -> tuple[tuple[int, ...], list[Region]]:
+    """Give a field another shape with the same order of points, that can be cut into bands, and its regions in it.
+
+    Where one region is all of it each point is a row; else dimensions of size one aren't the first, if others are
+    there. A single value is a row of one point.
+    """
+    whole = (0,) * len(shape), shape
+    if list(regions) == [whole]:
+        points = prod(shape)
+        return (points,), [((0,), (points,))]
+    ones = next((at for at, size in enumerate(shape) if size > 1), max(len(shape) - 1, 0))
+    return shape[ones:] or (1,), [(start[ones:] or (0,), count[ones:] or (1,)) for start, count in regions]
 
 
 def lead(operator: Operator) -> tuple[int, ...]:

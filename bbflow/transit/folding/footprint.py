@@ -17,8 +17,8 @@ from bbflow.transit.folding.layouts import layout_of
 from bbflow.transit.folding.slots import CARRIED, INNER, OUTER
 from bbflow.units import format_bytes
 
-FILES = 2
-"""A worker process writes each state into one of two files, in turn."""
+AHEAD = 1
+"""Files of a level that another batch needs while what has ended is published: it writes open steps only."""
 RECURRING = {"month": 12, "season": 4, "day": 31, "hour": 24, "dayofyr": 366}
 """How many values each part of a climatology's key has."""
 PAGE_BYTES = 4096
@@ -34,6 +34,8 @@ class Footprint:
     """Points of the field that lie there."""
     bytes: int
     """Most bytes of its state files."""
+    ahead_bytes: int
+    """The same where further batches are folded while what has ended is published."""
     merged_bytes: int
     """Bytes of one state of all points, as a worker holds it while it merges them."""
 
@@ -53,33 +55,54 @@ def footprint(diagnostic: Diagnostic, dtype: DType, counts: Iterable[tuple[int, 
         Worker processes of the node's host: each has files of its own.
     """
     own = states_of(diagnostic)
-    bytes_, merged, points = 0, 0, 0
+    files = {level: number + written_of(diagnostic, level) for level, number in own.items()}
+    ahead = AHEAD if ends_within(diagnostic) else 0
+    bytes_, further, merged, points = 0, 0, 0, 0
     for count, regions in Counter(counts).items():
-        sizes = {level: layout_of(diagnostic, level, dtype, count).nbytes for level in own}
-        files = FILES * processes * sum(number * _pages(sizes[level]) for level, number in own.items())
-        bytes_ += regions * (files + PAGE_BYTES)  # a lane, which has a region at least, notes which batch has begun
+        sizes = {level: _pages(layout_of(diagnostic, level, dtype, count).nbytes) for level in own}
+        each = processes * sum(files[level] * size for level, size in sizes.items())
+        bytes_ += regions * (each + PAGE_BYTES)  # a lane, which has a region at least, notes which batch has begun
+        further += regions * ahead * processes * sum(sizes.values())
         merged += regions * sizes.get(OUTER, 0)
         points += regions * prod(count)
-    return Footprint(diagnostic.key, points, bytes_, merged)
+    return Footprint(diagnostic.key, points, bytes_, bytes_ + further, merged)
 
 
 def states_of(diagnostic: Diagnostic) -> Mapping[str, int]:
     """Give for each level how many states of one region live at once, at most."""
     found = {OUTER: 1 + _extra(diagnostic.windows)} if diagnostic.operators else {}
     if diagnostic.each is not None:
-        found[INNER] = 1
+        found[INNER] = 1 + _extra((diagnostic.each.window,))
     if diagnostic.transforms:
         found[CARRIED] = 1
     return found
 
 
+def written_of(diagnostic: Diagnostic, level: str) -> int:
+    """Give how many states of one region a batch writes at most: the open steps', and of each window one they end."""
+    if level == CARRIED:
+        return 1
+    inner = () if diagnostic.each is None else (diagnostic.each.window,)
+    return 1 + len(_further(diagnostic.windows if level == OUTER else inner))
+
+
+def ends_within(diagnostic: Diagnostic) -> bool:
+    """Whether any window ends before the run does: what it comes to is published while further steps are folded."""
+    return any(window.keeps is not None and not isinstance(window.spans, Run) for window in diagnostic.windows)
+
+
 def _extra(windows: Sequence[Window]) -> int:
-    """Give how many states there are beside the base: none of the window whose every end ends the base."""
+    """Give how many states there are beside the base."""
+    return sum(map(living_spans, _further(windows)))
+
+
+def _further(windows: Sequence[Window]) -> list[Window]:
+    """Give the windows that have states beside the base: not the one whose every end ends the base."""
     finest = max(windows, key=lambda window: window.level)
     ends_base = finest.keeps == 1 and all(
         other is finest or (other.keeps == 1 and _holds(other.spans, finest.spans)) for other in windows
     )
-    return sum(living_spans(window) for window in windows if not (ends_base and window is finest))
+    return [window for window in windows if not (ends_base and window is finest)]
 
 
 def _holds(outer: Spans, inner: Spans) -> bool:
@@ -104,7 +127,7 @@ def bytes_per_point(diagnostic: Diagnostic, dtype: str = "f4") -> float:
     """Give what the states keep for each point, before the size of the field is known."""
     points = 1 << 12
     one = footprint(diagnostic, np.dtype(dtype), [(points,)], 1)
-    return (one.bytes - PAGE_BYTES) / points
+    return (one.ahead_bytes - PAGE_BYTES) / points
 
 
 def check_states(
@@ -144,6 +167,21 @@ def check_states(
         if need > free[node]:
             raise CapacityError(f"{told}, but {format_bytes(free[node])} are free there: make room, {remedy}")
     return needs
+
+
+def fits_ahead(
+    footprints: Mapping[str, Sequence[Footprint]], capacity: int | None, free: Mapping[str, int]
+) -> dict[str, int] | None:
+    """Give what the states take where further batches are folded while what has ended is published.
+
+    Returns
+    -------
+    dict or None
+        Node to the most bytes; None if that is above the capacity, or isn't free.
+    """
+    needs = {node: sum(item.ahead_bytes for item in items) for node, items in footprints.items()}
+    has_room = all(need <= min(free[node], need if capacity is None else capacity) for node, need in needs.items())
+    return needs if has_room else None
 
 
 def _largest(items: Sequence[Footprint]) -> str:

@@ -129,4 +129,13 @@ def placed(like: ShardState, member: Member) -> ShardState:
 def told(like: ShardState) -> tuple[Any, ...]:
     """Give all that is said of a state of no shard, so that it can be looked up."""
     keys = None if like.keys is None else tuple(like.keys.items())
-    return like.dtype, like.last_step, like.last_time, keys, tuple(like.files.items()), like.rows, like.first_step
+    return (
+        like.dtype,
+        like.last_step,
+        like.last_time,
+        keys,
+        tuple(like.files.items()),
+        like.rows,
+        like.first_step,
+        like.held,
+    )

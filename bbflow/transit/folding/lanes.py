@@ -72,17 +72,9 @@ class Lanes:
         node = re.sub(r"[^A-Za-z0-9_]", "_", lane[0])[:64]
         return f"{self.run}-{self.epoch}-{node}-{lane[1] if lane[1] >= 0 else 'joined'}"
 
-    def is_base(self, slot: str) -> bool:
-        """Whether files of a slot (`slot_of`) are this analysis' own for open steps: these come again and again."""
-        return self._is_own(Path(slot).name) and slot.endswith(".base.")
-
-    def may_remove(self, slot: str, label: str) -> bool:
-        """Whether a lane's task may remove a slot's files: those of another lane may be written anew meanwhile."""
-        name = Path(slot).name
-        return name.startswith(f"{label}.") or not self._is_own(name)
-
-    def _is_own(self, name: str) -> bool:
-        return name.startswith(f"{self.run}-{self.epoch}-")
+    def is_own(self, path: str) -> bool:
+        """Whether a file is of this analysis, and not of one that it carries on."""
+        return Path(path).name.startswith(f"{self.run}-{self.epoch}-")
 
     def let_go(self, keys: Iterable[ShardKey]) -> None:
         """Let others have the places of shards that have no states any more."""

@@ -4,6 +4,7 @@ So what goes to the workers, comes back with a receipt and stands in a checkpoin
 for one. Who wants to know of a single shard unpacks them.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -108,6 +109,14 @@ class Alike:
         """Take it out of a checkpoint."""
         like, members = message
         return cls(ShardState.from_wire(like), None if members is None else tuple(members))
+
+
+def living_files(alike: Iterable[Alike]) -> dict[str, int]:
+    """Give in how many files a shard has states at most, by level."""
+    found: Counter[str] = Counter()
+    for item in alike:
+        found |= Counter(level for level, _ in {(slot.level, place.path) for slot, place in item.like.files.items()})
+    return dict(found)
 
 
 def count_of(roster: Roster, alike: Iterable[Alike]) -> int:

@@ -12,12 +12,14 @@ from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.space import Local
 from bbflow.records import BlockForm, Layout
 from bbflow.transit.folding.batches import Stretch
+from bbflow.transit.folding.footprint import ends_within, states_of, written_of
 from bbflow.transit.folding.inherited import Inherited
 from bbflow.transit.folding.packing import Alike, Roster
 from bbflow.transit.folding.patterns import Parts
 from bbflow.transit.folding.regions import Place
 from bbflow.transit.folding.shards import Region, Room, ShardKey
 from bbflow.transit.folding.slots import Keys
+from bbflow.transit.folding.states import ReadyWork, without_gaps
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,32 @@ class FoldPlan:
         """What the names of the lane's files begin with; empty if it keeps no states."""
         return next((shard.room.label for shard in self.shards if shard.room is not None), "")
 
+    def ready_work(self, living: Mapping[str, int], ahead: int) -> ReadyWork:
+        """Say which files the lane's next batches need, if they lie as this one.
+
+        Parameters
+        ----------
+        living
+            Level to how many files have states now (`living_files`).
+        ahead
+            How many batches more than one are folded while what has ended is published.
+        """
+        needs: dict[str, dict[str, int]] = {}
+        for key, own in self.diagnostics.items():
+            further = ahead if ends_within(own) else 0
+            for level, most in states_of(own).items():
+                known = min(max(living.get(level, 0), 1), most)
+                needs.setdefault(level, {})[key] = known + written_of(own, level) + further
+        rooms = [(shard.key.diagnostic, shard.room) for shard in self.shards if shard.room is not None]
+        files = []
+        for level, own_needs in needs.items():
+            for number in sorted(set(own_needs.values())):
+                wanting = {key for key, need in own_needs.items() if need >= number}
+                files.append(
+                    (level, number, without_gaps(room.extents[level] for key, room in rooms if key in wanting))
+                )
+        return ReadyWork(self.directories.states, self.lane, tuple(files))
+
 
 @dataclass(frozen=True, slots=True)
 class PlannedSteps:
@@ -145,8 +173,8 @@ class LaneWork:
     inherited: Mapping[ShardKey, Inherited] = field(default_factory=dict)
     """What shards that have none begin with, if an earlier run has left something."""
     counted: frozenset[str] = frozenset()
-    """The files in which any of the node's states counts now."""
-    left: tuple[str, ...] = ()
-    """Slots of lanes (`slot_of`) in which none does any more: their files go."""
+    """The files in which any of the node's states counts now, or is held."""
+    holds: bool = False
+    """Whether the stored checkpoint stays while this is folded (`ShardState.holding`)."""
     threads: int = 1
     """So many may fold the lane's blocks side by side."""

@@ -108,11 +108,29 @@ class ShardState:
     """Files with rows that passed a filter and are not published yet."""
     first_step: int = -1
     """The step with which it began."""
+    held: frozenset[str] = frozenset()
+    """Further files in which its places stay as they are: the stored checkpoint names them until a later one is."""
 
     @property
     def region(self) -> Region:
         """First index in the field, and shape."""
         return self.start, self.count
+
+    @property
+    def paths(self) -> frozenset[str]:
+        """The files in which its states lie."""
+        return frozenset(place.path for place in self.files.values())
+
+    def holding(self, *, held: bool) -> frozenset[str]:
+        """Give what its next state holds: what the stored checkpoint names stays until there is a later one.
+
+        Parameters
+        ----------
+        held
+            Whether the checkpoint stays while the next batches are folded. The first of them finds nothing held, and
+            this state named; the others find what is held.
+        """
+        return (self.held or self.paths) if held else frozenset()
 
     @property
     def order(self) -> tuple[Any, ...]:
@@ -125,7 +143,7 @@ class ShardState:
 
     def __reduce__(self) -> tuple[Any, ...]:
         own = self.key, self.start, self.count, self.dtype, self.last_step, self.last_time, self.keys
-        return ShardState, (*own, self.files, self.rows, self.first_step)
+        return ShardState, (*own, self.files, self.rows, self.first_step, self.held)
 
     def to_wire(self) -> dict[str, Any]:
         """Give a map for a checkpoint."""
@@ -139,7 +157,7 @@ class ShardState:
             "files": [[*slot, *place] for slot, place in self.files.items()],
             "rows": self.rows,
             "first": self.first_step,
-        }
+        }  # nothing is held once it is stored
 
     @classmethod
     def from_wire(cls, message: Mapping[str, Any]) -> "ShardState":

@@ -25,11 +25,6 @@ class StateSlot(NamedTuple):
     key: WindowKey = ()
     """The window's span."""
 
-    @property
-    def label(self) -> str:
-        """A word that fits into a file name."""
-        return ".".join((self.level, self.window or "base", "_".join(map(str, self.key))))
-
 
 LEVELS = OUTER, INNER, CARRIED
 BASE = {level: StateSlot(level) for level in LEVELS}

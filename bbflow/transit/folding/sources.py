@@ -17,7 +17,7 @@ from bbflow.transit.folding.packing import Roster, unpack
 from bbflow.transit.folding.plans import FoldPlan, LaneWork, PlannedShard, PlannedSteps
 from bbflow.transit.folding.regions import Place
 from bbflow.transit.folding.shards import ShardKey, ShardState
-from bbflow.transit.folding.states import begun, forget
+from bbflow.transit.folding.states import begun
 from bbflow.transit.folding.steady import SteadyFold, packed
 from bbflow.transit.folding.task import FoldReceipt, FoldWork, fold_batch
 
@@ -37,9 +37,8 @@ def fold_lane(work: LaneWork, *plans: FoldPlan) -> FoldReceipt | None:
     """
     directory, lane = next(((plan.directories.states, plan.lane) for plan in plans if plan.lane), ("", ""))
     if not lane:
-        forget(work.left)
         return _folded(work, plans)
-    with begun(directory, lane, work.steps[0].numbers[0], work.counted, work.left) as is_wanted:
+    with begun(directory, lane, work.steps[0].numbers[0], work.counted) as is_wanted:
         return _folded(work, plans) if is_wanted else None
 
 
@@ -161,4 +160,5 @@ def _shard_works(
                 shard.room,
                 work.counted,
                 work.inherited.get(key),
+                work.holds,
             )

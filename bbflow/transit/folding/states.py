@@ -1,9 +1,12 @@
 """State files: partial states in shared memory that a killed worker can't tear.
 
 A task reads the states that count and writes the next ones into other files; which of them count is decided by the
-receipt, not by the file system. The states of a lane's shards that are of one slot lie in one file, each in a place of
-its own. Each worker process has two such files of each slot, and a shard's states go into them in turn: so pages are
-touched once, and a worker that was given up can't write where anything counts.
+receipt, not by the file system. Each worker process has numbered files of a lane's levels, in which each shard has a
+place of its own. They belong to no slot: a state goes into the first one whose place the shard doesn't need, so pages
+are touched once, and one file's state may stand for several slots. A shard needs the places of its states that count,
+of those that it has written since in the same task, and those that it holds (`ShardState.held`): these are what the
+stored checkpoint names, and what is read of them to be published. The driver lets go of these, once a later checkpoint
+is stored. A worker that was given up can't write where anything counts, since it knows its own files only.
 
 Dask runs tasks again whose worker has died, also those whose receipts the driver knows, and of several batches. So each
 process notes which batch of a lane it begins. What a dead process has left goes with a batch after its last one: who
@@ -15,10 +18,12 @@ import mmap
 import os
 import threading
 import uuid
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
@@ -47,12 +52,13 @@ class _Mapped:
     """Its number: the name may become another file's."""
     mapping: mmap.mmap
     """All of it."""
-    made: set[Extent]
-    """Parts that have their pages."""
+    made: list[Extent] = field(default_factory=list)
+    """Parts that have their pages, in their order: none touches another."""
 
 
-MADV_POPULATE_WRITE = 23
-"""Linux's number, which Python has no name for."""
+MADV_POPULATE_READ, MADV_POPULATE_WRITE = 22, 23
+"""Linux's numbers, which Python has no names for."""
+ZEROS = memoryview(bytes(1 << 18))
 
 _mapped: dict[str, _Mapped] = {}
 """This process's own files."""
@@ -60,18 +66,20 @@ _sources: "WeakValueDictionary[tuple[str, int, int], mmap.mmap]" = WeakValueDict
 """Those of others, as long as somebody looks into them."""
 _locks: dict[str, int] = {}
 _claiming = threading.Lock()
+_making: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+"""Path to what a thread holds while it maps that file."""
 _folding: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 """Path of a lane's files, up to its name, to what a thread of this process holds while it folds there."""
 
 
-def next_file(directory: str, lane: str, slot: str, current: str | None) -> str:
-    """Give the one of this process's two files of a lane and slot that hasn't the current state."""
-    names = (f"{directory}/{lane}.{slot}.{PROCESS}.{number}" for number in (0, 1))
-    return next(name for name in names if name != current)
+def free_file(directory: str, lane: str, level: str, taken: Collection[str]) -> str:
+    """Give the first of this process's files of a lane's level that isn't among those whose place a shard needs."""
+    names = (f"{directory}/{lane}.{level}.{PROCESS}.{number}" for number in count())
+    return next(name for name in names if name not in taken)
 
 
 @contextmanager
-def begun(directory: str, lane: str, batch: int, counted: Collection[str], left: Iterable[str] = ()) -> Iterator[bool]:
+def begun(directory: str, lane: str, batch: int, counted: Collection[str]) -> Iterator[bool]:
     """Fold a batch of a lane, after removing what dead processes have left of earlier ones.
 
     Gives False if a later batch has begun, in whatever process: then nobody waits for this one any more.
@@ -85,22 +93,19 @@ def begun(directory: str, lane: str, batch: int, counted: Collection[str], left:
     batch
         Its first step: a later batch has a larger one, and the same one that runs again has the same.
     counted
-        The files in which any state counted when it was submitted.
-    left
-        Slots (`slot_of`) in which none did any more.
+        The files in which any state counted when it was submitted, or was held.
     """
     with _folding[f"{directory}/{lane}"]:
-        yield _begin(directory, lane, batch, counted, left)
+        yield _begin(directory, lane, batch, counted)
 
 
-def _begin(directory: str, lane: str, batch: int, counted: Collection[str], left: Iterable[str]) -> bool:
+def _begin(directory: str, lane: str, batch: int, counted: Collection[str]) -> bool:
     descriptor = lock(f"{directory}/{lane}.{BEGUN}")
     assert descriptor is not None
     try:
         last = msgspec.json.decode(os.pread(descriptor, os.fstat(descriptor).st_size, 0) or b"{}", type=dict[str, int])
         if max(last.values(), default=batch) > batch:
             return False
-        forget(left)
         same = {process: at for process, at in last.items() if at == batch}
         _tidy(directory, lane, same, counted)
         content = msgspec.json.encode(same | {PROCESS: batch})
@@ -119,47 +124,117 @@ def _tidy(directory: str, lane: str, spared: Collection[str], counted: Collectio
             Path(path).unlink(missing_ok=True)
 
 
-def map_target(path: str, extents: Sequence[Extent]) -> mmap.mmap:
+def map_target(path: str, extents: Iterable[Extent]) -> mmap.mmap:
     """Map a file of this process for writing; it is made if it isn't there.
 
     Parameters
     ----------
     path
-        As `next_file` gives it.
+        As `free_file` gives it.
     extents
         What of it will be written, and has its pages then.
     """
-    known = _mapped.get(path)
-    if known is None or not _is_file(path, known.inode):
-        known = None
-        _say_alive(os.path.dirname(path))
-    made = set() if known is None else known.made
-    if known is None or not made.issuperset(extents):
-        known = _mapped[path] = _Mapped(*_make(path, set(extents) - made), made)
-        made.update(extents)
-    return known.mapping
+    with _making[path]:
+        known = _mapped.get(path)
+        if known is None or not _is_file(path, known.inode):
+            known = None
+            _say_alive(os.path.dirname(path))
+        made = [] if known is None else known.made
+        missing = _without(made, [_pages(*extent) for extent in extents])
+        if known is None or missing:
+            known = _mapped[path] = _make(path, missing, known)
+            known.made[:] = without_gaps([*made, *missing])
+        return known.mapping
 
 
-def _make(path: str, extents: Collection[Extent]) -> tuple[int, mmap.mmap]:
-    """Give parts of a file their pages, and map it."""
+def _pages(offset: int, size: int) -> Extent:
+    """Give the pages of an extent: no two shards' places share one."""
+    first = offset // mmap.PAGESIZE * mmap.PAGESIZE
+    return first, -(-(offset + size) // mmap.PAGESIZE) * mmap.PAGESIZE - first
+
+
+def without_gaps(extents: Iterable[Extent]) -> list[Extent]:
+    """Put extents together that touch."""
+    found: list[Extent] = []
+    for offset, size in sorted(extents):
+        first, length = found[-1] if found else (0, -1)
+        if offset <= first + length:
+            found[-1] = first, max(length, offset + size - first)
+        else:
+            found.append((offset, size))
+    return found
+
+
+def _without(made: Sequence[Extent], wanted: Iterable[Extent]) -> list[Extent]:
+    """Give the parts of extents that aren't made; those that are follow each other, and don't touch."""
+    found = []
+    for offset, size in without_gaps(wanted):
+        at, end = offset, offset + size
+        for first, length in made[max(bisect_right(made, (offset, 0)) - 1, 0) :]:
+            if first >= end:
+                break
+            if first > at:
+                found.append((at, first - at))
+            at = max(at, first + length)
+        if at < end:
+            found.append((at, end - at))
+    return found
+
+
+def _make(path: str, extents: Sequence[Extent], known: _Mapped | None) -> _Mapped:
+    """Give parts of a file their pages, and map it; a mapping that is long enough stays."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         with naming(path):
             for offset, size in extents:
-                os.posix_fallocate(descriptor, offset, size)
-        mapping = mmap.mmap(descriptor, 0)
+                os.posix_fallocate(descriptor, offset, size)  # all of it or nothing
         for offset, size in extents:
-            _touch(mapping, offset, size)
-        return os.fstat(descriptor).st_ino, mapping
+            _zero(descriptor, offset, size)
+        length = os.fstat(descriptor).st_size
+        mapping = mmap.mmap(descriptor, 0) if known is None or len(known.mapping) < length else known.mapping
+        for offset, size in extents:
+            _map_pages(mapping, offset, size)
+        return _Mapped(os.fstat(descriptor).st_ino, mapping)
     finally:
         os.close(descriptor)
 
 
-def _touch(mapping: mmap.mmap, offset: int, size: int) -> None:
-    """Map pages for writing in one call: one by one, as they are written, takes twice as long."""
-    first = offset // mmap.PAGESIZE * mmap.PAGESIZE
+def _zero(descriptor: int, offset: int, size: int) -> None:
+    """Write zeros into pages that nothing was written to."""
+    at, end = offset, offset + size
+    while at < end:
+        at += os.pwrite(descriptor, ZEROS[: min(len(ZEROS), end - at)], at)
+
+
+def _map_pages(mapping: mmap.mmap, offset: int, size: int) -> None:
+    """Map pages for writing in one call: one by one, as they are written, takes twice as long.
+
+    Tmpfs maps 16 pages with one fault where they are only read, and lets them be written then: so that comes first. It
+    does so with pages that were written, not with those that are only backed.
+    """
     with suppress(OSError):  # Linux before 5.14
-        mapping.madvise(MADV_POPULATE_WRITE, first, offset + size - first)
+        mapping.madvise(MADV_POPULATE_READ, offset, size)
+        mapping.madvise(MADV_POPULATE_WRITE, offset, size)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyWork:
+    """Files of a lane that are to have their pages before a batch needs them."""
+
+    directory: str
+    """Where the node keeps states."""
+    lane: str
+    """Begins the files' names."""
+    files: tuple[tuple[str, int, Sequence[Extent]], ...]
+    """Of a level so many files, and what of each will be written; fewer files of more before more files of less."""
+
+
+def make_ready(work: ReadyWork) -> None:
+    """Make this process's files as they will be needed, beside what is folded; a task."""
+    with suppress(OSError):  # without room the batch that needs them says so
+        for level, number, extents in work.files:
+            for at in range(number):
+                map_target(f"{work.directory}/{work.lane}.{level}.{PROCESS}.{at}", extents)
 
 
 def map_file(path: str) -> mmap.mmap:
@@ -186,14 +261,9 @@ def combine_files(layout: StateLayout, places: Iterable[StatePlace], target: Any
     layout.merge([map_source(place) for place in places], target)
 
 
-def slot_of(path: str) -> str:
-    """Give what all processes' files of one lane and slot have in common, the directory included."""
-    return path.rsplit(".", 2)[0]
-
-
-def forget(slots: Iterable[str]) -> None:
-    """Remove all files of some lanes' slots (`slot_of`), whoever wrote them. Safe in any thread."""
-    _remove(file for slot in slots for file in list(_files_of_slot(f"{slot}..")))
+def forget(directory: str, lane: str) -> None:
+    """Remove all files of a lane, whoever wrote them. Safe in any thread."""
+    _remove(str(path) for path in Path(directory).glob(f"{lane}.*"))
 
 
 def remove_states(directory: str, run: str) -> None:
@@ -233,16 +303,6 @@ def _is_file(path: str, inode: int) -> bool:
         return os.stat(path).st_ino == inode
     except FileNotFoundError:
         return False
-
-
-def _files_of_slot(path: str) -> Iterator[str]:
-    """Go through all processes' files for the slot that a file is of."""
-    directory, name = os.path.split(path)
-    slot = slot_of(name)
-    with suppress(FileNotFoundError), os.scandir(directory) as entries:
-        for entry in entries:
-            if slot_of(entry.name) == slot:
-                yield entry.path
 
 
 def _say_alive(directory: str) -> None:

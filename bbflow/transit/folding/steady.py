@@ -1,5 +1,6 @@
 """The fold of blocks that the kernel takes as they lie: all of a lane's in few calls, without Python work for each."""
 
+import mmap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,7 +18,7 @@ from bbflow.transit.folding.packing import Alike, Roster, gather, pack
 from bbflow.transit.folding.plans import FoldPlan, LaneWork, PlannedSteps
 from bbflow.transit.folding.shards import ShardKey, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, OUTER, StateSlot, plan_roll
-from bbflow.transit.folding.states import map_file, map_target, next_file
+from bbflow.transit.folding.states import free_file, map_file, map_target
 from bbflow.transit.folding.tables import Rows, Table, joined, table_of
 
 Record = tuple[ShardState, Array]
@@ -51,6 +52,8 @@ class SteadyFold:
             taken[roster.positions[key]] &= not before.taken
         self._taken: Array = taken
         self._label = next((plan.lane for plan in plans if plan.lane), "")
+        self._mappings: list[mmap.mmap] = []
+        """What the kernel has addresses of."""
         self.bytes = 0
         """Bytes of the blocks that were folded."""
 
@@ -71,10 +74,9 @@ class SteadyFold:
             for group in self._alike(own, self._of_tables("types", own)):
                 steps = self._new_steps(like, group)
                 if steps:
-                    current = like.files.get(BASE[OUTER])
                     rows = self._in_table(group, steps[0][0])
                     done += [
-                        self._fold(rolled, current, part, steps) for rolled, part in self._advanced(like, group, rows)
+                        self._fold(like, rolled, part, steps) for rolled, part in self._advanced(like, group, rows)
                     ]
                 elif like.keys is not None:
                     done.append((like, group))
@@ -125,9 +127,9 @@ class SteadyFold:
         diagnostic = next(plan.diagnostics[key] for plan in self._plans if key in plan.diagnostics)
         regions = [self._roster.members[at][1] for at in own]
         extents = self._of_tables("extents", np.array(own))
-        files = {}
+        files: dict[StateSlot, StatePlace] = {}
         for slot in before.offsets:
-            path = next_file(self._plans[0].directories.states, self._label, slot.label, None)
+            path = self._free(NO_STATE, files)
             before.cut(diagnostic, slot, regions, map_target(path, joined(extents)), extents[:, 0].tolist())
             files[slot] = StatePlace(path, 0)
         return before.begun(NO_STATE, files)
@@ -176,29 +178,38 @@ class SteadyFold:
         roll = plan_roll(OUTER, windows, old, new, files)
         for slot in roll.merged if base is not None else ():
             assert base is not None
-            files[slot] = self._merge(slot, files.get(slot), base, rows)
+            current = files.get(slot)
+            # A state is never written to, so several slots may have it.
+            files[slot] = base if current is None else self._merge(self._free(like, files), current, base, rows)
         for slot in roll.dropped:
             files.pop(slot, None)
         return replace(like, keys=new, files=files)
 
-    def _merge(self, slot: StateSlot, current: StatePlace | None, base: StatePlace, rows: Rows) -> StatePlace:
+    def _free(self, like: ShardState, files: Mapping[StateSlot, StatePlace]) -> str:
+        """Give the file that gets the next state of shards, which have written others already."""
+        taken = {*like.paths, *like.held, *(place.path for place in files.values())}
+        return free_file(self._plans[0].directories.states, self._label, OUTER, taken)
+
+    def _merge(self, path: str, current: StatePlace, base: StatePlace, rows: Rows) -> StatePlace:
         """Merge open states into those of a slot."""
         table, at = rows
-        path, target = self._target(slot, current, rows)
         tasks = np.zeros(len(at), rules.MERGE_TASK)
-        tasks["target"] = table.addresses(at, target)
-        tasks["right"] = table.addresses(at, _address(map_file(base.path)) + base.offset)
-        if current is not None:
-            tasks["left"] = table.addresses(at, _address(map_file(current.path)) + current.offset)
+        tasks["target"] = table.addresses(at, self._target(path, rows))
+        tasks["right"] = table.addresses(at, self._address(map_file(base.path)) + base.offset)
+        tasks["left"] = table.addresses(at, self._address(map_file(current.path)) + current.offset)
         tasks["points"] = table.points[at]
         rules.merge_many(table.types[at], tasks, self._work.threads)
         return StatePlace(path, 0)
 
-    def _target(self, slot: StateSlot, current: StatePlace | None, rows: Rows) -> tuple[str, int]:
-        """Give the file that gets the next states of a slot, and the address at which it is mapped."""
+    def _target(self, path: str, rows: Rows) -> int:
+        """Map a file for the next states of some shards, and give the address."""
         table, at = rows
-        path = next_file(self._plans[0].directories.states, self._label, slot.label, current and current.path)
-        return path, _address(map_target(path, joined(table.extents[at])))
+        return self._address(map_target(path, joined(table.extents[at])))
+
+    def _address(self, mapping: mmap.mmap) -> int:
+        """Give where a file is mapped, which stays so: nobody else may hold it, or it is mapped anew where it grows."""
+        self._mappings.append(mapping)
+        return _address(mapping)
 
     def _new_steps(self, like: ShardState, group: Array) -> list[tuple[int, int]]:
         """Give the steps that a group's states haven't: the plan by its place, and the step by its place there."""
@@ -206,19 +217,27 @@ class SteadyFold:
         steps = ((at, step, number) for at in plans for step, number in enumerate(self._work.steps[at].numbers))
         return [(at, step) for at, step, number in steps if number > like.last_step]
 
-    def _fold(
-        self, like: ShardState, current: StatePlace | None, group: Array, steps: Sequence[tuple[int, int]]
-    ) -> Record:
-        """Fold some steps into the open states of shards that have the same plans, and are alike."""
+    def _fold(self, before: ShardState, like: ShardState, group: Array, steps: Sequence[tuple[int, int]]) -> Record:
+        """Fold some steps into the open states of shards that have the same plans, and are alike.
+
+        Parameters
+        ----------
+        before, like
+            Their states that count, and what these have come to where spans have ended.
+        group
+            The shards.
+        steps
+            As `_new_steps` gives them.
+        """
         table, rows = self._in_table(group, steps[0][0])
         blocks = np.ascontiguousarray(np.stack([self._addresses(at, step, group) for at, step in steps], axis=1))
-        path, target = self._target(BASE[OUTER], current, (table, rows))
+        path = self._free(before, like.files)
+        target = self._target(path, (table, rows))
         place = like.files.get(BASE[OUTER])
-        source = None if place is None else map_file(place.path)
         tasks = np.zeros(len(group), kernel.TASK)
         tasks["target"] = table.addresses(rows, target)
-        if place is not None and source is not None:
-            tasks["source"] = table.addresses(rows, _address(source) + place.offset)
+        if place is not None:
+            tasks["source"] = table.addresses(rows, self._address(map_file(place.path)) + place.offset)
         tasks["blocks"] = blocks.ctypes.data + 8 * blocks.shape[1] * np.arange(len(group))
         tasks["steps"], tasks["points"], tasks["fill"] = blocks.shape[1], table.points[rows], table.fills[rows]
         kernel.fold_many(table.types[rows], tasks, self._work.threads)
@@ -230,6 +249,7 @@ class SteadyFold:
             like, dtype=TYPE_NAMES[int(table.types[rows[0]])], last_step=last.numbers[step], last_time=last.times[step],
             keys=self._work.keys, files={**like.files, BASE[OUTER]: StatePlace(path, 0)},
             first_step=begun if like.first_step < 0 else like.first_step,
+            held=before.holding(held=self._work.holds),
         )  # fmt: skip
         return state, group
 

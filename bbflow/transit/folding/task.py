@@ -27,7 +27,7 @@ from bbflow.transit.folding.layouts import layout_of
 from bbflow.transit.folding.packing import Alike
 from bbflow.transit.folding.shards import Room, ShardKey, ShardState, StatePlace
 from bbflow.transit.folding.slots import BASE, CARRIED, INNER, OUTER, Keys, StateSlot, plan_roll
-from bbflow.transit.folding.states import begun, combine_files, map_source, map_target, next_file
+from bbflow.transit.folding.states import begun, combine_files, free_file, map_source, map_target
 from bbflow.transit.folding.steps import Carried, Then
 
 
@@ -54,11 +54,11 @@ class FoldWork:
     room: Room | None = None
     """Where the states go, if the shard keeps some."""
     counted: frozenset[str] = frozenset()
-    """The files in which any of the node's states counts now."""
+    """The files in which any of the node's states counts now, or is held."""
     inherited: Inherited | None = None
     """What an earlier run has left, if the shard begins with it."""
-    left: tuple[str, ...] = ()
-    """Slots of the lane (`slot_of`) in which no state counts any more: their files go."""
+    holds: bool = False
+    """Whether the stored checkpoint stays while this is folded (`ShardState.holding`)."""
 
     @property
     def keeps_states(self) -> bool:
@@ -126,10 +126,9 @@ def fold_joined(works: Sequence[FoldWork]) -> FoldReceipt | None:
     """Fold what blocks of several ranks have come to, step by step; as `fold_batch`, or None if nobody waits for it."""
     batch = min((work.inputs.numbers[0] for work in works), default=-1)  # none if a state has all steps already
     rooms = {work.room.label: work for work in works if work.room is not None}
-    left = {slot for work in works for slot in work.left}
     with ExitStack() as stack:
         for label, work in sorted(rooms.items()):
-            if not stack.enter_context(begun(work.state_directory, label, batch, work.counted, left)):
+            if not stack.enter_context(begun(work.state_directory, label, batch, work.counted)):
                 return None
         return fold_batch(works)
 
@@ -154,6 +153,8 @@ class ShardFold:
         self._diagnostic = work.diagnostic
         self._old = work.state
         self._files = dict(work.state.files)
+        self._taken = {*work.state.paths, *work.state.held}
+        self._held = work.state.holding(held=work.holds)
 
     def fold(self) -> ShardState:
         """Give the next state."""
@@ -177,6 +178,7 @@ class ShardFold:
             keys=work.keys,
             files=self._files,
             rows=self._old.rows + keep_rows(work, rows),
+            held=self._held,
         )
 
     def advance(self) -> ShardState:
@@ -232,8 +234,12 @@ class ShardFold:
         roll = plan_roll(level, windows, old, self._work.keys, self._files)
         layout = layout_of(self._diagnostic, level, dtype, self._old.count)
         for slot in roll.merged if base is not None else ():
-            places = [place for place in (self._files.get(slot), base) if place is not None]
-            combine_files(layout, places, self._target(slot, layout))
+            assert base is not None
+            current = self._files.get(slot)
+            if current is None:
+                self._files[slot] = base  # a state is never written to, so several slots may have it
+            else:
+                combine_files(layout, [current, base], self._target(slot, layout))
         for slot in roll.dropped:
             self._files.pop(slot, None)
 
@@ -241,18 +247,18 @@ class ShardFold:
         """Take steps into a level's base."""
         slot = BASE[level]
         layout = layout_of(self._diagnostic, level, dtype, self._old.count)
-        current = self._files.get(slot)
-        source = map_source(current) if current else None
+        source = map_source(self._files[slot]) if slot in self._files else None
         return fold_tiles(layout, source, self._target(slot, layout), steps, extremes, self._diagnostic.filters)
 
     def _target(self, slot: StateSlot, layout: StateLayout) -> Any:
         """Map the place that gets a slot's next state."""
-        work, current = self._work, self._old.files.get(slot)
+        work = self._work
         assert work.room is not None
         offset, size = work.room.extents[slot.level]
         if layout.nbytes > size:
             raise BbflowError(f"{self._diagnostic.name}: a state of {layout.nbytes} bytes has a place of {size} bytes")
-        path = next_file(work.state_directory, work.room.label, slot.label, current and current.path)
+        path = free_file(work.state_directory, work.room.label, slot.level, self._taken)
+        self._taken.add(path)
         self._files[slot] = StatePlace(path, offset)
         return memoryview(map_target(path, [(offset, size)]))[offset : offset + size]
 
