@@ -19,6 +19,7 @@ PACKAGES = {
     "bbflow_adios2": "adios2-engine/bbflow_adios2",
     "bbflow_parsl": "parsl-executor/bbflow_parsl",
     "bbflow_pegasus": "pegasus-plugin/bbflow_pegasus",
+    "bbflow_slurm": "slurm-plugin/bbflow_slurm",
     "bbflow_snakemake": "snakemake-plugin/bbflow_snakemake",
     "bbflow_spark": "spark-plugin/bbflow_spark",
     "bbflow_workflows": "workflows",

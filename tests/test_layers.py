@@ -44,6 +44,7 @@ PLUGINS = {
     "bbflow_adios2": ROOT / "adios2-engine/bbflow_adios2",
     "bbflow_parsl": ROOT / "parsl-executor/bbflow_parsl",
     "bbflow_pegasus": ROOT / "pegasus-plugin/bbflow_pegasus",
+    "bbflow_slurm": ROOT / "slurm-plugin/bbflow_slurm",
     "bbflow_snakemake": ROOT / "snakemake-plugin/bbflow_snakemake",
     "bbflow_spark": ROOT / "spark-plugin/bbflow_spark",
 }

@@ -55,20 +55,21 @@ class Scheduler(SchedulerBase):
         available_resources: Mapping[str, int | str],
         input_sizes: Mapping[Any, int],
     ) -> Sequence[Any]:
-        """Select jobs whose inputs are there; if none are, the first whose inputs are on their way."""
+        """Select jobs whose inputs are there; if none are, those whose inputs are on their way."""
         ready = self._in_order(selectable_jobs)
         is_idle = self._is_idle(available_resources)
         self._end({*selectable_jobs, *remaining_jobs}, is_idle)
         if self._retrieves_here():
             new = self._announce(ready, slots_of(remaining_jobs, available_resources))
-            if new and not is_idle:
+            if new:
                 _wait_for_room(new)
         found = list(fitting((job for job in ready if self._is_settled(job)), available_resources))
         if found:
             return found
-        # The rest is waited for when it is retrieved; with nothing running, nothing is held, so all can have room.
-        coming = (job for job in ready if is_idle or self._has_room(job))
-        return list(fitting(coming, available_resources))[:1]
+        # They are waited for when they are retrieved. Snakemake asks again only when a job has ended, so no slot may be
+        # left out; with nothing running, nothing is held, so the first at least can have room.
+        coming = list(fitting((job for job in ready if self._has_room(job)), available_resources))
+        return coming or list(fitting(ready if is_idle else (), available_resources))[:1]
 
     def _in_order(self, jobs: Iterable[Any]) -> list[Any]:
         """Sort jobs by priority, then by when they were seen first; those seen together by their outputs' names."""

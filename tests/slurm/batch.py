@@ -90,19 +90,19 @@ class Batch:
         deadline_s = time.monotonic() + PATIENCE_S
         while True:
             shown = dict(word.split("=", 1) for word in self.run("scontrol", "show", "job", job).split() if "=" in word)
-            if shown["JobState"] not in ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING"):
+            if shown["JobState"] not in ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "STAGE_OUT"):
                 return shown["JobState"], shown["ExitCode"]
             assert time.monotonic() < deadline_s, shown
             time.sleep(0.5)
 
 
 @contextmanager
-def batch_system(folder):
-    """Start munge, slurmctld and two slurmds; all end with the block."""
+def batch_system(folder, more=""):
+    """Start munge, slurmctld and two slurmds, with more lines in slurm.conf; all end with the block."""
     with ExitStack() as stack:
         hosts = stack.enter_context(joined_hosts(ADDRESSES, own_memory=True))
         batch = Batch(hosts, folder)
-        _write_files(folder)
+        _write_files(folder, more)
         munge = ["munged", "--foreground", "--force", "--key-file", folder / "munge.key", "--socket"]
         munge += [folder / "munge.socket", "--pid-file", folder / "munge.pid", "--log-file", folder / "munged.log"]
         start = lambda host, *words: stack.enter_context(_running(batch, host, words))  # noqa: E731
@@ -115,11 +115,11 @@ def batch_system(folder):
         yield batch
 
 
-def _write_files(folder):
+def _write_files(folder, more):
     nodes = "\n".join(
         f"NodeName={name} NodeAddr={ADDRESSES[name]} CPUs={CPUS} RealMemory=200000 State=UNKNOWN" for name in NODES
     )
-    (folder / "slurm.conf").write_text(CONF.format(folder=folder, nodes=nodes, names=",".join(NODES)))
+    (folder / "slurm.conf").write_text(CONF.format(folder=folder, nodes=nodes, names=",".join(NODES)) + more)
     lines = ["127.0.0.1 localhost", *(f"{address} {name}" for name, address in ADDRESSES.items())]
     (folder / "hosts").write_text("\n".join(lines) + "\n")
     (folder / "munge.key").write_bytes(os.urandom(128))

@@ -1,0 +1,12 @@
+#!/bin/sh
+# PrologSlurmctld for a site without burst_buffer/lua: files are fetched when the job has its nodes, before it begins.
+# A prolog that fails has the job queued again, and its words are in slurmctld's log.
+set -eu
+PROGRAM=${BBFLOW_SLURM:-/opt/bbflow/bin/bbflow-slurm}
+folder=$(mktemp -d)
+trap 'rm -r "$folder"' EXIT
+scontrol write batch_script "$SLURM_JOB_ID" "$folder/script" >/dev/null 2>&1 || exit 0 # no batch job
+grep -q '^#BB_LUA[[:space:]]' "$folder/script" || exit 0
+$PROGRAM check "$folder/script"
+$PROGRAM setup "$SLURM_JOB_ID" --uid "$SLURM_JOB_UID" --gid "$SLURM_JOB_GID"
+$PROGRAM stage-in "$SLURM_JOB_ID" "$folder/script"

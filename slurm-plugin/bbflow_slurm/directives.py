@@ -1,0 +1,111 @@
+"""What a job script asks for: lines ``#BB_LUA stage_in source=… dest=…``. All of it is pure."""
+
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from bbflow.errors import ConfigError, nearest
+
+MARK = "#BB_LUA"
+WORDS = {"stage_in": ("source", "dest"), "stage_out": ("source", "dest")}
+"""What each line may say; one without such a word is Slurm's own: pool and capacity."""
+OWN = ("pool", "capacity")
+"""Read by Slurm itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageIn:
+    """Files that are to lie on the burst buffer when the job begins."""
+
+    source: str
+    """A path, a URL, or a pattern, of one file or many."""
+    dest: str
+    """Where below the job's directory: of one file its path, of many the directory that they come into."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageOut:
+    """What the job has made, and where it is to go after it."""
+
+    source: str
+    """Below the job's directory: a file, or a directory with all that is below it."""
+    dest: str
+    """A path or a URL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """All that a job script asks for."""
+
+    stage_in: tuple[StageIn, ...]
+    """In the order of the script."""
+    stage_out: tuple[StageOut, ...]
+    """Likewise."""
+
+
+def parse_script(lines: Iterable[str]) -> Wishes:
+    """Read a job script.
+
+    Raises
+    ------
+    ConfigError
+        If a line says what can't be meant; the message has its number.
+    """
+    ins, outs = [], []
+    for number, line in enumerate(lines, 1):
+        if line.split(None, 1)[:1] != [MARK]:
+            continue
+        try:
+            match parse_line(line.split(None, 1)[1].strip() if len(line.split(None, 1)) > 1 else ""):
+                case StageIn() as wish:
+                    ins.append(wish)
+                case StageOut() as wish:
+                    outs.append(wish)
+        except ConfigError as error:
+            raise ConfigError(f"line {number} of the job script: {error}") from None
+    targets = [wish.dest for wish in ins]
+    for dest in targets:
+        if targets.count(dest) > 1:
+            raise ConfigError(f"two lines stage in to {dest}: give each a dest of its own")
+    return Wishes(tuple(ins), tuple(outs))
+
+
+def parse_line(text: str) -> StageIn | StageOut | None:
+    """Read what stands behind `MARK`; None if it is Slurm's own."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise ConfigError(f"{text!r}: {error}") from None
+    if not words or words[0].partition("=")[0] in OWN:
+        return None
+    kind, *rest = words
+    if kind not in WORDS:
+        raise ConfigError(f"{kind!r} is nothing that can be asked for; {nearest(kind, [*WORDS, *OWN])}")
+    found = _values(kind, rest)
+    if kind == "stage_in":
+        return StageIn(found["source"], below(found["dest"], "dest"))
+    return StageOut(below(found["source"], "source"), found["dest"])
+
+
+def _values(kind: str, words: Iterable[str]) -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    for word in words:
+        name, mark, value = word.partition("=")
+        if not mark or name not in WORDS[kind]:
+            raise ConfigError(f"{kind} has {word!r}; {nearest(name, WORDS[kind])}, each as NAME=VALUE")
+        if name in found or not value:
+            raise ConfigError(f"{kind} has {word!r}: each is said once, and has a value")
+        found[name] = value
+    for name in WORDS[kind]:
+        if name not in found:
+            raise ConfigError(f"{kind} lacks {name}=: write {kind} source=… dest=…")
+    return found
+
+
+def below(path: str, name: str) -> str:
+    """Check a path below the job's directory."""
+    parts = PurePosixPath(path).parts
+    if path.startswith("/") or ".." in parts or not parts or parts[0].startswith(".bbflow"):
+        raise ConfigError(f"{name}={path}: it is a path below the job's directory on the burst buffer, without '..'")
+    return str(PurePosixPath(path))

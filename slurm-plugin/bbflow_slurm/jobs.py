@@ -1,0 +1,251 @@
+"""One job's part of the burst buffer: made while the job is pending, filled before it begins, emptied after it.
+
+::
+
+    DIRECTORY/.bbflow-jobs/7.json   whose job 7 is, and how much room it has; only the controller's user sees it
+    DIRECTORY/.bbflow-jobs/7.lock   held, and with its process' number, while files of job 7 are copied
+    DIRECTORY/7/                    the job's own, as its user
+
+What is copied is copied as the job's user. A job that is requeued begins with an empty directory.
+"""
+
+import json
+import os
+import pwd
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+
+from bbflow.atomic import write_whole
+from bbflow.errors import CapacityError, ConfigError, SourceError
+from bbflow.locks import lock
+from bbflow.staging import File, Gate, Retry, Sources, Stager, expand
+from bbflow.staging.facts import Listed
+from bbflow.staging.policies import NoAction
+from bbflow.staging.transfers import stage_out
+from bbflow.staging.watched import WatchedGate
+from bbflow.units import format_bytes, parse_bytes
+from bbflow_slurm.directives import StageIn, StageOut
+from bbflow_slurm.site import Site
+
+RECORDS, STAGED = ".bbflow-jobs", ".bbflow-staged"
+END_S = 30.0
+"""So long a copy is given to end before it is killed."""
+_POLL_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose a job is."""
+
+    uid: int
+    """User."""
+    gid: int
+    """Group."""
+    room_bytes: int
+    """What the job asked for; 0 if it said nothing."""
+
+
+class JobSpace:
+    """The part of one job.
+
+    Parameters
+    ----------
+    site
+        The site's burst buffer.
+    job
+        Slurm's number of the job.
+
+    Raises
+    ------
+    ConfigError
+        If that is no number.
+    """
+
+    def __init__(self, site: Site, job: str) -> None:
+        if not job.isdigit():
+            raise ConfigError(f"{job!r} is no job's number")
+        self._site, self._records = site, site.directory / RECORDS
+        self.path = site.directory / job
+        """The job's directory."""
+        self._record, self._lock = self._records / f"{job}.json", self._records / f"{job}.lock"
+
+    def set_up(self, owner: Owner) -> None:
+        """Make an empty directory for the job; what an earlier life of it left goes.
+
+        Raises
+        ------
+        ConfigError
+            If something else has its name.
+        """
+        self._records.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._site.directory.chmod(0o711)
+        self.tear_down()
+        if self.path.exists():
+            raise ConfigError(f"{self.path} is there, and no job's: move it, or name another directory for jobs")
+        write_whole(self._record, json.dumps({"uid": owner.uid, "gid": owner.gid, "bytes": owner.room_bytes}).encode())
+        self.path.mkdir(mode=0o700)
+        if os.geteuid() == 0:
+            os.chown(self.path, owner.uid, owner.gid)
+
+    def stage_in(self, wishes: tuple[StageIn, ...]) -> int:
+        """Copy what the job reads, as its user; return the bytes.
+
+        Raises
+        ------
+        SourceError, CapacityError, ConfigError
+            If a file can't be had, or all together have no room.
+        """
+        owner = self._owner()
+        with self._copying():
+            become(owner)
+            sources = Sources(self._site.sources)
+            places = dict(_places(wishes, sources))
+            files = [File(url, size) for url, size in places.values()]
+            capacity_bytes = owner.room_bytes or parse_bytes(self._site.capacity)
+            _check_room(sum(file.size_bytes or 0 for file in files), capacity_bytes)
+            with Stager(
+                self.path / STAGED,
+                capacity_bytes,
+                1,
+                policy=self._site.delay_policy,
+                phases=self._site.phase_source,
+                fetchers=self._site.fetchers,
+                options=self._site.sources,
+            ) as stager:
+                found = stager.submit("the job", files).result()
+                for name, (url, _) in places.items():
+                    target = self.path / name
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    os.link(found[url], target)
+            shutil.rmtree(self.path / STAGED)
+            return sum(path.stat().st_size for path in self.path.rglob("*") if path.is_file())
+
+    def stage_out(self, wishes: tuple[StageOut, ...]) -> list[str]:
+        """Copy what the job has made, as its user; return what it didn't make.
+
+        Raises
+        ------
+        SourceError
+            If it can't be written; all that was made stays.
+        """
+        missing = []
+        with self._copying():
+            become(self._owner())
+            sources = Sources(self._site.sources)
+            with self._gate() as gate:
+                for wish in wishes:
+                    path = self.path / wish.source
+                    if path.exists():
+                        stage_out(path, wish.dest, sources, gate, Retry())
+                    else:
+                        missing.append(wish.source)
+        return missing
+
+    def tear_down(self) -> None:
+        """End what copies, and remove all that the job has here."""
+        if not self._record.exists():
+            return
+        self._end_copying()
+        if self.path.is_dir() and not self.path.is_symlink():
+            shutil.rmtree(self.path)
+        self._record.unlink()
+        self._lock.unlink(missing_ok=True)
+
+    def _gate(self) -> AbstractContextManager[Gate]:
+        policy = self._site.delay_policy
+        free = isinstance(policy, NoAction)
+        return nullcontext(Gate(1)) if free else WatchedGate(policy, self._site.phase_source).watched()
+
+    def _owner(self) -> Owner:
+        try:
+            content = json.loads(self._record.read_text())
+        except FileNotFoundError:
+            raise ConfigError(f"{self.path} was not set up for a job: nothing is copied") from None
+        return Owner(content["uid"], content["gid"], content["bytes"])
+
+    @contextmanager
+    def _copying(self) -> Iterator[None]:
+        """Let a teardown find this process; only one copies for a job."""
+        descriptor = lock(self._lock, wait=False)
+        if descriptor is None:
+            raise ConfigError(f"files of {self.path} are being copied already")
+        try:
+            os.pwrite(descriptor, f"{os.getpid():<20}".encode(), 0)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _end_copying(self) -> None:
+        for number, patience_s in ((signal.SIGTERM, END_S), (signal.SIGKILL, END_S)):
+            end_s = time.monotonic() + patience_s
+            told = False
+            while (descriptor := lock(self._lock, wait=False)) is None:
+                # who holds the lock lives, so its number is nobody else's
+                if not told and (text := self._lock.read_text().strip()):
+                    with suppress(ProcessLookupError):
+                        os.kill(int(text), number)
+                    told = True
+                if time.monotonic() > end_s:
+                    break
+                time.sleep(_POLL_S)
+            else:
+                os.close(descriptor)
+                return
+        raise ConfigError(f"what copies files of {self.path} doesn't end: look for processes that hold {self._lock}")
+
+
+def _check_room(size_bytes: int, capacity_bytes: int) -> None:
+    if size_bytes > capacity_bytes:
+        raise CapacityError(
+            f"what is to be staged in has {format_bytes(size_bytes)}, and the job asked for "
+            f"{format_bytes(capacity_bytes)}: ask for more by '#BB_LUA pool=… capacity=…'"
+        )
+
+
+def _places(wishes: tuple[StageIn, ...], sources: Sources) -> Iterator[tuple[str, tuple[str, int | None]]]:
+    """Say under which name, below the job's directory, each file is to lie; two can't have one."""
+    seen: dict[str, str] = {}
+    for wish in wishes:
+        for name, file in _named(wish, expand(wish.source, sources)):
+            if not file.is_usable:
+                raise SourceError(f"{file.url} has a name that no path has: stage its neighbours one by one")
+            if name in seen:
+                raise ConfigError(f"{file.url} and {seen[name]} would both be {name}: give them dests of their own")
+            seen[name] = file.url
+            yield name, (file.url, file.size_bytes)
+
+
+def _named(wish: StageIn, files: list[Listed]) -> Iterator[tuple[str, Listed]]:
+    if len(files) == 1 and "/" not in files[0].name and files[0].url.rstrip("/") == wish.source.rstrip("/"):
+        yield wish.dest, files[0]
+        return
+    for file in files:
+        yield f"{wish.dest}/{file.name}", file
+
+
+def become(owner: Owner) -> None:
+    """Be the job's user from now on.
+
+    Raises
+    ------
+    ConfigError
+        If this process may not.
+    """
+    if os.geteuid() == owner.uid:
+        return
+    if os.geteuid() != 0:
+        raise ConfigError(
+            f"user {os.geteuid()} can't copy for user {owner.uid}: let Slurm's controller run this as root, by sudo"
+        )
+    try:
+        name, home = pwd.getpwuid(owner.uid).pw_name, pwd.getpwuid(owner.uid).pw_dir
+    except KeyError:
+        raise ConfigError(f"user {owner.uid} isn't known on this host, which copies for jobs") from None
+    os.initgroups(name, owner.gid)
+    os.setgid(owner.gid)
+    os.setuid(owner.uid)
+    os.environ.update(HOME=home, USER=name, LOGNAME=name)

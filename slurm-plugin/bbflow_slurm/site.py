@@ -1,0 +1,73 @@
+"""What a site says once: where the burst buffer is, how much of it Slurm gives away, and whom transfers give way to."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from bbflow.errors import ConfigError, nearest
+from bbflow.phases import BoardSource, PhaseSource
+from bbflow.staging import Policy, parse_policy
+from bbflow.units import parse_bytes
+from bbflow.yaml_files import read_yaml
+
+
+@dataclass(frozen=True)
+class Site:
+    """One burst buffer, which the controller's host and all nodes see under one path."""
+
+    directory: Path
+    """Each job has a directory in it, named by its number."""
+    capacity: str | int = "1TiB"
+    """What jobs may ask for together."""
+    granularity: str | int = "1GiB"
+    """What they get is a multiple of it."""
+    pool: str = "bb"
+    """As ``#BB_LUA pool=`` names it."""
+    policy: str = "no-action"
+    """What transfers do in other applications' I/O phases."""
+    phases: Path | None = None
+    """Where these are announced."""
+    fetchers: int = 8
+    """Files of a job that are copied at once."""
+    sources: Mapping[str, Any] = field(default_factory=dict)
+    """Protocol to options of its store."""
+
+    @property
+    def pools(self) -> dict[str, Any]:
+        """The pool, as Slurm reads it."""
+        size, unit = parse_bytes(self.capacity), parse_bytes(self.granularity)
+        return {"pools": [{"id": self.pool, "quantity": size // unit, "granularity": unit}]}
+
+    @property
+    def delay_policy(self) -> Policy:
+        """The policy."""
+        return parse_policy(self.policy)
+
+    @property
+    def phase_source(self) -> PhaseSource | None:
+        """Where phases are seen."""
+        return None if self.phases is None else BoardSource(self.phases)
+
+
+def read_site(path: Path) -> Site:
+    """Read the site's file.
+
+    Raises
+    ------
+    ConfigError
+        If it can't be read, or anything in it is wrong.
+    """
+    content = read_yaml(path)
+    names = [each.name for each in fields(Site)]
+    if not isinstance(content, Mapping) or "directory" not in content:
+        raise ConfigError(f"{path}: it must name the burst buffer, as 'directory: /bb/jobs'")
+    for name in content:
+        if name not in names:
+            raise ConfigError(f"{path} has {name!r}; {nearest(str(name), names)}")
+    paths = {name: Path(content[name]) for name in ("directory", "phases") if content.get(name)}
+    site = Site(**{**content, **paths})
+    parse_bytes(site.capacity), parse_bytes(site.granularity)
+    if site.delay_policy.needs_phases and site.phases is None:
+        raise ConfigError(f"{path}: policy {site.policy} needs 'phases', a directory where I/O phases are announced")
+    return site

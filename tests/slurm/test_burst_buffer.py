@@ -1,0 +1,190 @@
+"""catalogs/slurm/burst_buffer.lua and the prolog and epilog beside it, on a real Slurm."""
+
+import os
+import pwd
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+from batch import batch_system, lacking
+
+ROOT = Path(__file__).parents[2]
+CATALOG = ROOT / "catalogs" / "slurm"
+USER = pwd.getpwnam("nobody")
+PLUGIN = Path("/usr/lib/x86_64-linux-gnu/slurm-wlm/burst_buffer_lua.so")
+
+
+@pytest.fixture(scope="module")
+def slurm():
+    if reason := lacking() or (None if PLUGIN.exists() else "Slurm has no burst_buffer/lua: slurm-wlm-basic-plugins"):
+        pytest.skip(reason)
+    with tempfile.TemporaryDirectory(prefix="bbslurm-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        prepare(folder)
+        with batch_system(folder, "BurstBufferType=burst_buffer/lua\nDebugFlags=BurstBuffer\n") as batch:
+            batch.run("scontrol", "show", "burstbuffer")
+            yield batch
+
+
+def prepare(folder):
+    """Put the site's files beside slurm.conf."""
+    program = folder / "bbflow-slurm"
+    path = f"PYTHONPATH={ROOT}/slurm-plugin:{ROOT}"
+    program.write_text(f'#!/bin/sh\n{path} exec {sys.executable} -m bbflow_slurm.cli "$@"\n')
+    program.chmod(0o755)
+    text = (CATALOG / "burst_buffer.lua").read_text()
+    for old, new in (("/opt/bbflow/bin/bbflow-slurm", program), ("/etc/slurm/bbflow.yml", folder / "bbflow.yml")):
+        assert text.count(old) == 1
+        text = text.replace(old, str(new))
+    (folder / "burst_buffer.lua").write_text(text)
+    (folder / "burst_buffer.conf").write_text((CATALOG / "burst_buffer.conf").read_text())
+    (folder / "bbflow.yml").write_text(f"directory: {folder}/bb\ncapacity: 20MiB\ngranularity: 1MiB\n")
+
+
+@pytest.fixture
+def scripted():
+    """Slurm without the plugin: the prolog and the epilog."""
+    if reason := lacking():
+        pytest.skip(reason)
+    with tempfile.TemporaryDirectory(prefix="bbslurm-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        prepare(folder)
+        for kind in ("prolog", "epilog"):
+            write_script(folder, kind, f"BBFLOW_SLURM='{folder}/bbflow-slurm --config {folder}/bbflow.yml'")
+        write_script(folder, "task_prolog", "")
+        more = f"PrologSlurmctld={folder}/prolog.sh\nEpilogSlurmctld={folder}/epilog.sh\n"
+        with batch_system(folder, f"{more}TaskProlog={folder}/task_prolog.sh\n") as batch:
+            yield batch
+
+
+def write_script(folder, kind, *variables):
+    """Put the catalogue's script into the folder, with what the site would have changed."""
+    text = (CATALOG / f"{kind}.sh").read_text().replace("=/bb/jobs\n", f"={folder}/bb\n")
+    told = [
+        f"export {each}\n" for each in (f"SLURM_CONF={folder}/slurm.conf", "PATH=/usr/bin:/bin", *variables) if each
+    ]
+    (folder / f"{kind}.sh").write_text("#!/bin/sh\n" + "".join(told) + text)
+    (folder / f"{kind}.sh").chmod(0o755)
+
+
+@pytest.fixture
+def place():
+    """A directory of the user whose jobs these are: Slurm gives root no burst buffer."""
+    with tempfile.TemporaryDirectory(prefix="bbplace-") as name:
+        os.chown(name, USER.pw_uid, USER.pw_gid)
+        yield Path(name)
+
+
+def submit(slurm, directory, text):
+    (directory / "job.sh").write_text("#!/bin/bash\n" + text)
+    for path in directory.rglob("*"):
+        if path.name != "secret":
+            os.chown(path, USER.pw_uid, USER.pw_gid)
+    words = [f"--uid={USER.pw_uid}", f"--gid={USER.pw_gid}", f"--chdir={directory}", f"--output={directory}/said"]
+    return slurm.run("sbatch", "--parsable", *words, "job.sh", cwd=directory).strip()
+
+
+def until(condition, slurm, timeout_s=120):
+    end_s = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < end_s, slurm.logs()
+        time.sleep(0.3)
+
+
+def left(slurm):
+    return sorted(path.name for path in (slurm.folder / "bb").rglob("*") if path.name != ".bbflow-jobs")
+
+
+def test_inputs_lie_there_when_the_job_begins_and_outputs_go_after_it(slurm, place):
+    pfs = place / "pfs"
+    (pfs / "in" / "deep").mkdir(parents=True)
+    (pfs / "in" / "a").write_text("alpha")
+    (pfs / "in" / "deep" / "b").write_text("beta")
+    job = submit(
+        slurm,
+        place,
+        f"#BB_LUA pool=bb capacity=1MiB\n"
+        f"#BB_LUA stage_in source={pfs}/in/a dest=one\n"
+        f"#BB_LUA stage_in source={pfs}/in/ dest=all\n"
+        f"#BB_LUA stage_out source=out dest={pfs}/made\n"
+        "mkdir $BBFLOW_BB/out; cat $BBFLOW_BB/one $(find $BBFLOW_BB/all -type f | sort) > $BBFLOW_BB/out/sum\n",
+    )
+    assert slurm.wait_for(job) == ("COMPLETED", "0:0"), (place / "said").read_text() + slurm.logs()
+    until(lambda: (pfs / "made" / "sum").exists(), slurm)
+    assert (pfs / "made" / "sum").read_text() == "alphaalphabeta"
+    until(lambda: not left(slurm), slurm)
+
+
+def test_a_script_that_asks_for_what_there_is_not_is_refused_when_it_is_submitted(slurm, place):
+    (place / "job.sh").write_text("#!/bin/bash\n#BB_LUA pool=bb capacity=1MiB\n#BB_LUA stage_inn source=/a dest=b\n")
+    with pytest.raises(AssertionError, match="stage_in"):
+        submit(slurm, place, (place / "job.sh").read_text())
+
+
+def test_a_job_whose_input_is_missing_does_not_begin_and_says_why(slurm, place):
+    text = "#BB_LUA pool=bb capacity=1MiB\n#BB_LUA stage_in source=/nowhere/file dest=file\ntouch began\n"
+    job = submit(slurm, place, text)
+    until(lambda: "/nowhere/file isn't there" in slurm.run("scontrol", "show", "job", job), slurm)
+    slurm.run("scancel", job)
+    until(lambda: not left(slurm), slurm)
+    assert not (place / "began").exists()
+
+
+def test_a_job_that_is_requeued_begins_with_fresh_inputs_and_a_cancelled_one_leaves_nothing(slurm, place):
+    (place / "in").write_text("input")
+    text = (
+        f"#BB_LUA pool=bb capacity=1MiB\n#BB_LUA stage_in source={place}/in dest=in\n"
+        f"#BB_LUA stage_out source=made dest={place}/made\n#SBATCH --requeue\n"
+        f"cat $BBFLOW_BB/* >> {place}/seen; echo half >> $BBFLOW_BB/in; touch $BBFLOW_BB/half; sleep 300\n"
+    )
+    job = submit(slurm, place, text)
+    until(lambda: (place / "seen").exists(), slurm)
+    slurm.run("scontrol", "requeue", job)
+    until(lambda: (place / "seen").read_text() == "inputinput", slurm, 400)
+    slurm.run("scancel", "--hurry", job)
+    until(lambda: not left(slurm), slurm)
+    assert not (place / "made").exists()
+    assert (place / "in").read_text() == "input"
+
+
+def test_jobs_wait_for_room_that_others_have(slurm, place):
+    text = f"#BB_LUA pool=bb capacity=15MiB\ntouch {place}/$SLURM_JOB_ID; sleep 5\n"
+    jobs = [submit(slurm, place, text) for _ in range(2)]
+    assert [slurm.wait_for(job) for job in jobs] == [("COMPLETED", "0:0")] * 2
+    first, second = ((place / job).stat().st_mtime for job in jobs)
+    assert abs(second - first) >= 5
+
+
+def test_files_are_copied_as_the_jobs_user(slurm, place):
+    secret = place / "secret"
+    secret.write_text("root's")
+    secret.chmod(0o600)
+    text = f"#BB_LUA pool=bb capacity=1MiB\n#BB_LUA stage_in source={secret} dest=secret\ntrue\n"
+    job = submit(slurm, place, text)
+    until(lambda: "no permission" in slurm.run("scontrol", "show", "job", job), slurm)
+    slurm.run("scancel", "--hurry", job)
+    until(lambda: not left(slurm), slurm)
+
+
+def test_prolog_and_epilog_do_the_same_without_the_plugin(scripted, place):
+    (place / "in").write_text("input")
+    text = f"#BB_LUA stage_in source={place}/in dest=in\n#BB_LUA stage_out source=out dest={place}/made\n"
+    job = submit(scripted, place, text + "cat $BBFLOW_BB/in $BBFLOW_BB/in > $BBFLOW_BB/out\n")
+    assert scripted.wait_for(job) == ("COMPLETED", "0:0"), (place / "said").read_text() + scripted.logs()
+    until(lambda: (place / "made").exists(), scripted)
+    assert (place / "made").read_text() == "inputinput"
+    until(lambda: not left(scripted), scripted)
+
+
+def test_what_cannot_be_written_stays_until_its_user_gives_it_up(slurm, place):
+    (place / "closed").write_text("a file where a directory would have to be")
+    text = f"#BB_LUA pool=bb capacity=1MiB\n#BB_LUA stage_out source=out dest={place}/closed/out\n"
+    job = submit(slurm, place, text + "echo made > $BBFLOW_BB/out\n")
+    until(lambda: "stage-out" in slurm.run("scontrol", "show", "job", job).lower(), slurm)
+    assert (slurm.folder / "bb" / job / "out").read_text() == "made\n"
+    slurm.run("scancel", "--hurry", job)
+    until(lambda: not left(slurm), slurm)
