@@ -74,7 +74,7 @@ def _rows(weights: Weights, field: Array, path: Path, repeat: int) -> list[Row]:
     seconds = _in_turn(ways, repeat)
     ours = seconds["bbflow"]
     rows = [
-        Row(f"{name}: {LEVELS} levels of 2^20 cells to HEALPix zoom {ZOOM}", field.size / own / 1e6,
+        Row(f"{name}: {LEVELS} levels of 1.05 million cells to HEALPix zoom {ZOOM}", field.size / own / 1e6,
             "million points/s", ours / own) for name, own in seconds.items()
     ]  # fmt: skip
     moved = field.nbytes + 12 * len(weights.values)

@@ -1,9 +1,12 @@
 """Files of weights: their formats say the same, and what is wrong with one is told in a line."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import xarray as xr
 
+from bbflow.config import load_config
 from bbflow.errors import ConfigError
 from bbflow.operators.family import Steps
 from bbflow.operators.space import parse_space
@@ -167,3 +170,9 @@ def test_what_is_wrong_in_the_configuration_is_refused(item, says):
 
 def test_the_text_form_of_cdo_says_what_the_map_says():
     assert parse_space("remapcon,weights.nc") == parse_space({"remapcon": "weights.nc"})
+
+
+@pytest.mark.parametrize("name", ["e3sm-like", "nextgems-like"])
+def test_the_catalogue_has_configurations_that_are_valid(name):
+    config = load_config(Path(__file__).parents[2] / f"catalogs/operators/{name}.yml")
+    assert all(item.space is not None for item in config.diagnostics.values())

@@ -11,7 +11,8 @@ namespace bbflow
 namespace
 {
 
-constexpr uint64_t PlanesAtOnce = 8;
+constexpr uint64_t PlanesAtOnce = 8; ///< as many as there are registers for
+constexpr int64_t Ahead = 128;       ///< links: of so many later ones the values are asked for
 
 /** Planes that go along together: each one's values and results. */
 template <class T>
@@ -51,6 +52,7 @@ template <uint64_t COUNT, bool FILL, class T>
 BBFLOW_INLINE void ReduceGroup(const BbflowLinks &links, const PlaneGroup<T> &group,
                                const int64_t stride, const T fill)
 {
+    const int64_t last = links.Starts[links.Rows];
     for (uint64_t row = 0; row < links.Rows; ++row)
     {
         double sums[COUNT] = {};
@@ -58,8 +60,13 @@ BBFLOW_INLINE void ReduceGroup(const BbflowLinks &links, const PlaneGroup<T> &gr
         {
             const double weight = links.Weights[k];
             const int64_t at = links.Columns[k] * stride;
+            const int64_t later = links.Columns[k + Ahead < last ? k + Ahead : k] * stride;
             for (uint64_t plane = 0; plane < COUNT; ++plane)
             {
+                if (COUNT > 1)
+                {
+                    __builtin_prefetch(group.Values[plane] + later);
+                }
                 sums[plane] += weight * Known<FILL>(group.Values[plane][at], fill);
             }
         }
