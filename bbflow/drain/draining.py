@@ -15,7 +15,7 @@ import numpy as np
 from bbflow.cf import StreamAttributes
 from bbflow.config import Config
 from bbflow.drain.choosing import Choosing
-from bbflow.drain.raw import RawStore, is_asked_for, type_of, wanted, why_not
+from bbflow.drain.raw import RawStore, is_asked_for, type_of, wanted
 from bbflow.drain.tables import LandedBlock
 from bbflow.drain.writing import DrainWork
 from bbflow.records import Block, BlockForm, Step
@@ -262,7 +262,7 @@ class Draining:
                 if not is_asked_for(form, self._config.raw):
                     continue
                 is_tabled = self._store.needs_table(form) or form.name in self._to_tables
-                if why := why_not(form) or (self._store.tables.why_not(form) if is_tabled else ""):
+                if why := self._store.why_not(form) or (self._store.tables.why_not(form) if is_tabled else ""):
                     placeless[form.name] = why
                     continue
                 if is_tabled:

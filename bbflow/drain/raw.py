@@ -1,5 +1,6 @@
 """raw.zarr: the raw steps that are kept, one chunk for each step and variable, many chunks in a file."""
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import dropwhile
@@ -34,11 +35,6 @@ def wanted(raw: RawConfig, number: int) -> bool:
 def is_asked_for(form: BlockForm, raw: RawConfig) -> bool:
     """Whether a block's variable is to be drained."""
     return raw.variables is None or form.name in raw.variables
-
-
-def why_not(form: BlockForm) -> str:
-    """Say why a variable can't be in a store; nothing if it can."""
-    return f"names that begin with {OWN} are for what bbflow adds" if form.name.startswith(OWN) else ""
 
 
 def type_of(form: BlockForm) -> str:
@@ -182,6 +178,15 @@ class RawStore:
         is_alike = (type_of(like), like.shape) == (dtype, shape)
         return "" if is_alike else f"{type_of(like)} of shape {like.shape} after {dtype} of shape {shape}"
 
+    def why_not(self, form: BlockForm) -> str:
+        """Say why a variable can't be in the store; nothing if it can."""
+        if form.name.startswith(OWN):
+            return f"names that begin with {OWN} are for what bbflow adds"
+        encoding = self._attributes.encoding(form.name)
+        if not (math.isfinite(encoding.scale) and math.isfinite(encoding.offset)):
+            return f"scale_factor {encoding.scale:g} and add_offset {encoding.offset:g} make no number of its values"
+        return ""
+
     def needs_table(self, form: BlockForm) -> bool:
         """Whether a variable's blocks have no array, of any kind of shape or with rows in an order of their own."""
         return needs_table(form) or self._attributes.unordered(form.name) is not None
@@ -252,9 +257,7 @@ class RawStore:
 
     def _described(self, name: str, dtype: np.dtype[Any]) -> dict[str, Any]:
         """Return what an array has to say of its variable, with what stands for a missing value."""
-        missing = marks_of(self._attributes.encoding(name), dtype)
-        named = {"missing_value": missing[0] if len(missing) == 1 else missing} if missing else {}
-        return self._attributes.of(name) | named | _called(name)
+        return self._attributes.of(name) | marks_of(self._attributes.encoding(name), dtype) | _called(name)
 
     def _write_times(self, start: int, times: Sequence[float]) -> None:
         """Write times, NaN where there is no date; where readers would see a date there, none is shown at all."""

@@ -15,6 +15,7 @@ from bbflow.drain.stores import HIDDEN, NAME
 from bbflow.drain.tables import KIND
 from bbflow.errors import ConfigError
 from bbflow.log import log
+from bbflow.operators.decoding import infinite_mark
 
 SHOWN = {hidden: name for name, hidden in HIDDEN.items()}
 """Attributes of the time by the store's names."""
@@ -69,7 +70,7 @@ def replay(raw: Path, stream: str, after: int = -1) -> int:
             _put(io, engine, variables, names[name], np.asarray(array[...]))
         for name, array in along.items():
             values = np.asarray(array[row])
-            if not _is_missing(values, np.atleast_1d(array.attrs.get("missing_value", ()))):
+            if not _is_missing(values, _marks(array.attrs)):
                 _put(io, engine, variables, names[name], values)
         for table in tables:
             table.put(io, engine, variables, int(numbers[row]))
@@ -81,6 +82,12 @@ def replay(raw: Path, stream: str, after: int = -1) -> int:
 def _is_own(attribute: str) -> bool:
     """Whether it is the store that has an attribute, not the stream."""
     return attribute.startswith(OWN) or attribute == "Conventions"
+
+
+def _marks(attributes: Mapping[str, Any]) -> np.ndarray[Any, Any]:
+    """Return the numbers that stand for missing values."""
+    infinite = infinite_mark(attributes.get("_FillValue"))
+    return np.append(np.atleast_1d(attributes.get("missing_value", ())), () if infinite is None else infinite)
 
 
 def _is_missing(values: np.ndarray[Any, Any], missing: np.ndarray[Any, Any]) -> bool:
@@ -127,6 +134,7 @@ def _describe(
 
 def _describe_variable(io: Any, name: str, attributes: Mapping[str, Any]) -> None:
     for key, value in attributes.items():
+        value = infinite_mark(value) if key == "_FillValue" else value
         key = SHOWN.get(key, key)
         if not _is_own(key) and not io.inquire_attribute(f"{name}/{key}"):
             io.define_attribute(f"{name}/{key}", value if _is_text(value) else np.array(value))

@@ -1,9 +1,11 @@
 """From values as a stream has them to those that are meant: packed numbers, and several that stand for 'missing'."""
 
 import math
+from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from struct import pack, unpack
 from typing import Any
 
 import numpy as np
@@ -31,13 +33,23 @@ def fills_of(encoding: Encoding, dtype: DType) -> tuple[Array, ...]:
     return tuple({fill.item(): fill for fill in found if fill is not None}.values())
 
 
-def marks_of(encoding: Encoding, dtype: DType) -> list[int | float]:
-    """Return what a store has to name as missing of a variable, in the type that is meant: readers compare exactly.
+def marks_of(encoding: Encoding, dtype: DType) -> dict[str, Any]:
+    """Return the attributes of an array in a store that name what is missing, in the type that is meant.
 
-    JSON has no infinity. So one stands as text, where it is all that there is: readers compare numbers or nothing.
+    Readers compare exactly. JSON has no infinity: xarray takes one as a float64's bytes in `_FillValue`, by base64.
     """
     found = [] if dtype.kind == "c" else [fill.item() for fill in fills_of(encoding, dtype)]
-    return [value for value in found if math.isfinite(value)] or found
+    finite = [value for value in found if math.isfinite(value)]
+    infinite = [value for value in found if not math.isfinite(value)]
+    told: dict[str, Any] = {"missing_value": finite[0] if len(finite) == 1 else finite} if finite else {}
+    if infinite:
+        told["_FillValue"] = b64encode(pack("<d", infinite[0])).decode()
+    return told
+
+
+def infinite_mark(told: Any) -> float | None:
+    """Return the number that `marks_of` has told as `_FillValue`; None of others."""
+    return unpack("<d", b64decode(told))[0] if isinstance(told, str) else None
 
 
 def written_fill(encoding: Encoding, dtype: DType) -> Any:

@@ -132,7 +132,8 @@ def _tree(text: str) -> ast.expr:
             warnings.simplefilter("ignore")
             tree = ast.parse(quoted, mode="eval").body
     except SyntaxError as error:
-        raise _wrong(text, error.offset or 1, "is not understood") from None
+        hint = "; a name with more than letters, digits and _ stands in backticks" if re.search(r"[/.]", text) else ""
+        raise _wrong(text, error.offset or 1, f"is not understood{hint}") from None
     except (ValueError, RecursionError, MemoryError):
         raise ConfigError(f"expression {text!r} is not understood") from None
     return _Checker(text).check(tree, 0)

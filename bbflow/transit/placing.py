@@ -95,7 +95,10 @@ class StreamArrays:
         file = self._file(name)
         if not file.exists():
             if name not in self._there:
-                raise ConfigError(f"the first step has no variable {name!r}; {nearest(name, self._there)}")
+                raise ConfigError(
+                    f"the first step, of which coordinates, masks and weights are, has no variable {name!r}: let the "
+                    f"program put it there; {nearest(name, self._there)}"
+                )
             [whole] = self.first.whole([name])
             with replacing(file) as temporary, temporary.open("wb") as new:
                 np.save(new, whole)

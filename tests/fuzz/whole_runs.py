@@ -230,7 +230,7 @@ def moved_steps(field: Field, raw: xr.Dataset, store: Path) -> dict[int, Any]:
 def check_kept(field: Field, raw: xr.Dataset, store: Path, numbers: list[int]) -> None:
     """Compare text, and the table of an array that has no place: bytes as the program has them, not decoded."""
     if field.kind == "text":
-        (array,) = (item for name, item in raw.items() if item.attrs.get("bbflow_name", name) == field.name)
+        (array,) = (item for name, item in raw.variables.items() if item.attrs.get("bbflow_name", name) == field.name)
         texts = dict(zip(raw["bbflow_step"].values.tolist(), array.values.tolist(), strict=True))
         assert [texts[number] for number in numbers] == [field.values[number] for number in numbers], field.name
         return

@@ -124,6 +124,11 @@ def test_cells_without_areas_are_refused_and_say_what_to_give():
         result("fldmean", FIELD, coordinates, attributes | {"lat": {"units": "km", "standard_name": "latitude"}})
     with pytest.raises(ConfigError, match=r"latitude of 177\.5 degrees, beyond a pole"):
         result("fldmean", FIELD, coordinates | {"lat": 2 * LATS}, attributes)
+    with pytest.raises(ConfigError, match="'lat' has a missing value, so the cells' areas aren't known"):
+        result("fldmean", FIELD, coordinates | {"lat": np.where(LATS > 80, np.nan, LATS)}, attributes)
+    plain, named = told(GRIDS["plain"])
+    with pytest.raises(ConfigError, match=r"'lat_edges', the bounds of 'lat', has the shape \(2, 72\), not \(72, 2\)"):
+        result("fldmean", FIELD, plain | {"lat_edges": plain["lat_edges"].T}, named)
     curvilinear = {"nav_lat": np.ones((72, 72)), "nav_lon": np.ones((72, 72))}
     with pytest.raises(
         ConfigError, match=r"'nav_lat' has the shape \(72, 72\) .* mean: \[y, x\] and weights: areacella"

@@ -16,6 +16,8 @@ io.define_attribute("time/units", "days since 2000-01-01")
 io.define_attribute("time/calendar", "CALENDAR")
 io.define_attribute("a/_ARRAY_DIMENSIONS", ["lat"])
 io.define_attribute("lat/_FillValue", np.array([-1], "i4"))
+io.define_attribute("x/missing_value", np.array([np.inf]))
+io.define_attribute("sure/scale_factor", SCALE)
 when = io.define_variable("time", np.zeros(1))
 names = {"a": "f4", "lat": "i4", "mask": "i1", "sure": "i1", "x": "f8", "y": "f4"}
 variables = {name: io.define_variable(name, np.empty(0, dtype), [3], [0], [3], False) for name, dtype in names.items()}
@@ -34,16 +36,26 @@ for step, time in enumerate(TIMES):
     count = 3 + (step >= GROWS)
     variables["x"].set_shape([count])
     variables["x"].set_selection([[0], [count]])
-    engine.put(variables["x"], np.arange(count) + 10.0 * step, Mode.Sync)
+    values = np.arange(count) + 10.0 * step
+    engine.put(variables["x"], np.where(values == LOST, np.inf, values), Mode.Sync)
     engine.end_step()
 engine.close()
 """
 NEVER = 99
 
 
-def run(folder, times, *, calendar="standard", moves=NEVER, grows=NEVER, late="incomplete", look=None, **config):
+def run(
+    folder, times, *, calendar="standard", moves=NEVER, grows=NEVER, late="incomplete", scale=1.0, lost=-1, **config
+):
     """Fold and drain the steps; give the outcome, and the raw store."""
-    words = {"TIMES": str(times).replace("nan", "float('nan')"), "MOVES": moves, "GROWS": grows, "CALENDAR": calendar}
+    words = {
+        "TIMES": str(times).replace("nan", "float('nan')"),
+        "MOVES": moves,
+        "GROWS": grows,
+        "CALENDAR": calendar,
+        "SCALE": scale,
+    }
+    words |= {"SCALE": f"float('{scale}')", "LOST": lost}
     code = WRITER
     for word, value in words.items():
         code = code.replace(word, str(value))
@@ -78,6 +90,30 @@ def test_a_coordinate_that_is_written_again_as_it_was_is_one(tmp_path):
     outcome, store = run(tmp_path, [0.0, 1.0, 2.0], raw={"variables": ["a"]})
     assert (outcome.complete, outcome.errors) == (True, ())
     assert not (store / "lat_blocks").exists()
+
+
+def test_infinity_that_stands_for_missing_values_is_masked(tmp_path, monkeypatch):
+    outcome, store = run(tmp_path, [0.0, 1.0], raw={"variables": ["x"]}, operators={"x": ["count"]}, lost=1)
+    assert outcome.complete
+    with xr.open_zarr(store) as raw:
+        np.testing.assert_array_equal(raw.x[1], [10, 11, 12])
+        assert np.isnan(raw.x[0, 1])
+        assert raw.x.encoding["_FillValue"] == np.inf
+    with start_nodes(1, "8MiB") as nodes:
+        for name, value in clean_environment(nodes.contact).items():
+            monkeypatch.setenv(name, value)
+        replay(store, "again")
+        with xr.open_dataset(nodes.contact, engine="bbflow", decode_cf=False) as back:
+            assert np.isinf(back.x.attrs.get("_FillValue", back.x.attrs.get("missing_value")))
+
+
+def test_values_that_are_packed_by_no_number_are_left_out_of_raw_steps_and_said(tmp_path):
+    outcome, store = run(tmp_path, [0.0, 1.0], raw={"variables": "all"}, scale="nan")
+    assert not outcome.complete
+    assert any("raw.zarr hasn't all: sure: scale_factor nan and" in line for line in outcome.errors)
+    with xr.open_zarr(store) as raw:
+        assert "sure" not in raw
+        assert "x" in raw
 
 
 def test_attributes_that_come_after_the_first_step_are_the_stores(tmp_path):
@@ -136,9 +172,20 @@ def test_a_run_of_which_all_steps_are_late_is_not_complete(tmp_path):
     assert (outcome.complete, outcome.late, outcome.steps) == (True, 1, 2)
 
 
+def folded_on(node):
+    streams = status_of(node).streams
+    return streams["model"].consumers.get("fold") if "model" in streams else None
+
+
 def test_status_shows_steps_that_are_left_out_as_late(tmp_path):
     held = WRITER.replace("engine.close()", 'tell("written")\nwait_for("looked")\nengine.close()')
-    for word, value in {"TIMES": "[0.0, float('nan'), 1.0]", "MOVES": 9, "GROWS": 9, "CALENDAR": "standard"}.items():
+    for word, value in {
+        "TIMES": "[0.0, float('nan'), 1.0]",
+        "MOVES": 9,
+        "GROWS": 9,
+        "CALENDAR": "standard",
+        "SCALE": 1.0,
+    }.items():
         held = held.replace(word, str(value))
     config = {
         "stream": "model", "output": str(tmp_path / "out"), "operators": {"a": ["mean"]}, "windows": ["run"],
@@ -147,7 +194,7 @@ def test_status_shows_steps_that_are_left_out_as_late(tmp_path):
     with start_nodes(1, "8MiB") as nodes, nodes.analyse(config) as analysis:
         node = nodes.nodes[0]
         with writing(nodes.contact, held, write_config(tmp_path)) as process:
-            until(lambda: status_of(node).streams["model"].consumers["fold"] == 2, "it was never folded")
+            until(lambda: folded_on(node) == 2, "it was never folded")
             summary = summarise([status_of(node)], None, 0.0)
             (tmp_path / "looked").touch()
             process.wait(60)

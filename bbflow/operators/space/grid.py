@@ -124,6 +124,10 @@ class Grid:
                 "variable of weights, or none"
             )
         degrees = np.asarray(values, "f8") * self._factor(name)
+        if degrees.ndim == 1 and not np.isfinite(degrees).all():
+            raise ConfigError(
+                f"{name!r} has a missing value, so the cells' areas aren't known: name a variable of weights"
+            )
         most = float(np.nanmax(np.abs(degrees), initial=0.0))
         if kind_of(name, attributes) == LAT and most > 90 + CLOSE:
             raise ConfigError(
@@ -185,6 +189,12 @@ class Grid:
         their points as the inner ones, but those of latitude that are beyond 88 degrees are the poles, as in CDO.
         """
         bounds = self.bounds_of(self.dims[axis], (self.shape[axis],))
+        named = str(self.attributes.get(self.dims[axis], {}).get("bounds", ""))
+        if named in self.coordinates and self.coordinates[named].shape != (self.shape[axis], 2):
+            raise ConfigError(
+                f"{named!r}, the bounds of {self.dims[axis]!r}, has the shape {self.coordinates[named].shape}, not "
+                f"{(self.shape[axis], 2)}: let the program put two edges for each point"
+            )
         if bounds is not None and self.coordinates[bounds].shape[-1] == 2:
             return self._bounds(axis, np.asarray(self.coordinates[bounds], "f8") * self.to_degrees(axis))
         values = np.asarray(self.coordinate(axis), "f8")
@@ -196,6 +206,12 @@ class Grid:
     def has_bounds(self, axis: int) -> bool:
         """Whether the stream has the edges of a dimension's cells."""
         bounds = self.bounds_of(self.dims[axis], (self.shape[axis],))
+        named = str(self.attributes.get(self.dims[axis], {}).get("bounds", ""))
+        if named in self.coordinates and self.coordinates[named].shape != (self.shape[axis], 2):
+            raise ConfigError(
+                f"{named!r}, the bounds of {self.dims[axis]!r}, has the shape {self.coordinates[named].shape}, not "
+                f"{(self.shape[axis], 2)}: let the program put two edges for each point"
+            )
         return bounds is not None and self.coordinates[bounds].shape[-1] == 2
 
     def _bounds(self, axis: int, bounds: Array) -> Array:

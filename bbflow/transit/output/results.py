@@ -127,8 +127,7 @@ class Results:
 
     def _own(self, name: str, values: Array) -> dict[str, Any]:
         """Return the attributes of one of the stream's variables, with what stands for a missing value."""
-        marks = marks_of(self._attributes.encoding(name), values.dtype)
-        return self._attributes.of(name) | ({"missing_value": marks[0] if len(marks) == 1 else marks} if marks else {})
+        return self._attributes.of(name) | marks_of(self._attributes.encoding(name), values.dtype)
 
     def refer(self, name: str, bounds: str) -> None:
         """Let a coordinate that was written name its bounds."""
