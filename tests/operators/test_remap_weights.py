@@ -9,7 +9,7 @@ import xarray as xr
 from bbflow.config import load_config
 from bbflow.errors import ConfigError
 from bbflow.operators.family import Steps
-from bbflow.operators.space import parse_space
+from bbflow.operators.space import meshes, parse_space
 
 LATS, LONS = np.linspace(-67.5, 67.5, 4), np.arange(0, 360, 60.0)
 LAT, LON = (item.reshape(-1) for item in np.meshgrid(LATS, LONS, indexing="ij"))
@@ -138,6 +138,13 @@ def test_weights_of_another_method_are_refused(tmp_path):
 def test_methods_that_are_no_weighted_sums_are_refused(tmp_path, told):
     path = written(tmp_path / "weights.nc", scrip(), map_method=told)
     with pytest.raises(ConfigError, match=f"is for '{told}'"):
+        placed(path)
+
+
+def test_who_lacks_what_reads_weights_is_told_how_to_get_it(tmp_path, monkeypatch):
+    path = written(tmp_path / "weights.nc", scrip())
+    monkeypatch.setattr(meshes, "find_spec", lambda _: None)
+    with pytest.raises(ConfigError, match=r"needs netCDF4, which isn't installed: pip install 'bbflow\[remap\]'"):
         placed(path)
 
 

@@ -117,6 +117,7 @@ def read_mesh(path: Path) -> Mesh:
 
 @lru_cache(maxsize=4)
 def _read_mesh(path: Path, _changed: int, _size: int) -> Mesh:
+    check_installed("netCDF4", "the grid of a file")
     import xarray as xr
 
     try:

@@ -119,6 +119,7 @@ def read_weights(path: Path) -> Weights:
 
 @lru_cache(maxsize=4)
 def _read(path: Path, _changed: int, _size: int) -> Weights:
+    check_installed("netCDF4", "a file of weights")
     import xarray as xr  # only who remaps waits for it
 
     try:
