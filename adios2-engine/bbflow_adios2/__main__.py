@@ -68,7 +68,7 @@ def build_engine(adios2: Path, into: Path) -> list[Path]:
     with tempfile.TemporaryDirectory(prefix="bbflow-engine-") as build:
         options = ["-DCMAKE_BUILD_TYPE=Release", f"-DADIOS2_DIR={configuration}"]
         subprocess.run([cmake, "-S", _sources(), "-B", build, *options], check=True, stdout=sys.stderr)
-        targets = ["--target", "bbflow_engine", "bbflow_adios2", "--parallel"]
+        targets = ["--target", "bbflow_engine", "bbflow_adios2", "--parallel", str(len(os.sched_getaffinity(0)))]
         subprocess.run([cmake, "--build", build, *targets], check=True, stdout=sys.stderr)
         into.mkdir(parents=True, exist_ok=True)
         made = [*Path(build).glob(ENGINES), Path(build) / LOADER]
