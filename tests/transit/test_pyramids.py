@@ -5,10 +5,17 @@ import pytest
 import streams
 import xarray as xr
 
+from bbflow.cf import StreamAttributes
 from bbflow.errors import ConfigError
+from bbflow.operators.parse import parse_operators
 from bbflow.operators.space import parse_space
 from bbflow.operators.space.coarsening import pyramid_of
 from bbflow.operators.space.targets import target_of
+from bbflow.operators.windows import parse_windows
+from bbflow.operators.windows.calendars import Clock
+from bbflow.transit.output.fields import ResultField
+from bbflow.transit.output.pyramids import Pyramids
+from bbflow.transit.output.results import Results
 
 LAT, LON = np.linspace(-75, 75, 6), np.arange(8) * 45.0
 STEPS = 24
@@ -46,13 +53,6 @@ def output(tmp_path_factory):
     return found.parent
 
 
-def finer_to_coarser(values):
-    """Give the means of four, of what is valid."""
-    groups = values.reshape(*values.shape[:-1], -1, 4)
-    counts = np.isfinite(groups).sum(axis=-1)
-    return np.where(counts, np.nansum(groups, axis=-1) / np.maximum(counts, 1), np.nan), counts
-
-
 def test_each_zoom_has_the_means_of_what_is_valid_at_the_finest(output):
     whole = xr.open_zarr(output / "results.zarr")["tas_day_max"].values
     finest = xr.open_zarr(output / "pyramids/day_hp2.zarr", group="2", consolidated=False)
@@ -75,14 +75,29 @@ def test_grids_of_latitudes_and_longitudes_are_halved_and_weighted_by_area(outpu
     store = output / "pyramids/day_r8x4.zarr"
     finest, coarse = (xr.open_zarr(store, group=name, consolidated=False) for name in ("2", "0"))
     assert coarse.sizes["lat"] == 1
-    area = finest["cell_area"]
-    expected = finest["coarse_mean"].weighted(area.fillna(0)).mean("lat")
-    pairs = np.stack([expected.values[:, :4].mean(axis=1), expected.values[:, 4:].mean(axis=1)], axis=1)
-    if not np.isnan(finest["coarse_mean"]).any():
-        np.testing.assert_allclose(coarse["coarse_mean"][:, 0], pairs, rtol=1e-12)
+    area, values = finest["cell_area"].values, finest["coarse_mean"].values
+    weights = np.isfinite(values) * area
+    sums, weights = (
+        item.reshape(len(values), 4, 2, 4).sum(axis=(1, 3)) for item in (np.nan_to_num(values) * area, weights)
+    )
+    np.testing.assert_allclose(coarse["coarse_mean"][:, 0], sums / weights, rtol=1e-12)
     np.testing.assert_allclose(coarse["cell_area"].sum(), area.sum())
     np.testing.assert_allclose(coarse["lat_bnds"], [[-90, 90]])
     np.testing.assert_allclose(coarse["lon"], [67.5, 247.5])
+
+
+def test_what_a_killed_analysis_has_left_out_is_made_of_the_results(output, tmp_path):
+    results = Results(output / "results.zarr", "s", StreamAttributes({}), Clock("hours since 2001-01-01", "noleap"))
+    pyramid = pyramid_of(target_of("hpz2"), 0, (), frozenset())
+    field = ResultField("tas", "<f8", (192,), ("tas_cell",), {}, {}, pyramid=pyramid)
+    (window,), fields = parse_windows(["day"]), [(field, parse_operators(["mean"]))]
+    Pyramids(tmp_path).follow(results, window, fields, 1)
+    Pyramids(tmp_path).follow(results, window, fields, 5)
+    found, known = (
+        xr.open_zarr(path / "pyramids/day_hp2.zarr", group="1", consolidated=False) for path in (tmp_path, output)
+    )
+    np.testing.assert_array_equal(found["tas_mean"], known["tas_mean"])
+    np.testing.assert_array_equal(found["time"], known["time"])
 
 
 def test_the_root_says_the_levels_as_ndpyramid_does(output):
