@@ -2,6 +2,7 @@
 
 import pickle
 from concurrent.futures import Future
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from uuid import uuid4
@@ -38,7 +39,7 @@ ATTRIBUTES = StreamAttributes({"time/units": CLOCK.units, "time/calendar": CLOCK
 
 def run(
     folder, config, values, hours, placed, *, before=None, batch_steps=3, gone=(), gone_from=None, crash_at=None,
-    moves=None, torn=False, ahead=None,
+    moves=None, torn=False, ahead=None, threads=None,
 ):  # fmt: skip
     """Fold steps of one field and give the saved state.
 
@@ -66,6 +67,8 @@ def run(
         Step to the regions from that one on.
     torn
         Whether the analysis dies while it tells the nodes of each move, and another takes over.
+    threads
+        Gives for a step how many threads fold on each node; one if None.
     ahead
         Gives for each span that ends how many batches are folded before it is published, as far as none of them ends
         another; what is read meanwhile stays as it is.
@@ -98,7 +101,8 @@ def run(
             if held is not None:
                 held.publish()
             held = Held(folding, ahead())
-        works = folding.works(batch, landed.site, holds=held is not None).values()
+        site = landed.site if threads is None else replace(landed.site, threads=len(NODES) * threads(at))
+        works = folding.works(batch, site, holds=held is not None).values()
         folding.take(batch, [fold_lane(*pickle.loads(pickle.dumps((work, *plans)))) for work, plans in works])
         if held is not None and held.batches == 0:
             held = held.publish()

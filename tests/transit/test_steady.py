@@ -52,6 +52,14 @@ def test_a_lane_at_once_is_bit_for_bit_what_shard_by_shard_is(tmp_path, monkeypa
         np.testing.assert_array_equal(at_once[place], result, err_msg=str(place))
 
 
+def test_a_worker_that_is_gone_for_a_while_leaves_each_state_in_its_place(tmp_path):
+    """Its threads don't count then: two lanes' states have the same places, in files of their own."""
+    expected = shards.statistics(whole_run(tmp_path / "expected"))
+    found = shards.statistics(whole_run(tmp_path / "found", threads=lambda at: 1 if 10 < at < 20 else 3))
+    for place, result in expected.items():
+        np.testing.assert_array_equal(found[place], result, err_msg=str(place))
+
+
 @pytest.mark.parametrize("crash_at", range(4, 12))
 def test_states_of_another_process_stay_mapped_while_the_kernel_reads_them(tmp_path, monkeypatch, crash_at):
     """The first batch of a new process may end a day, and merge what only others' files have."""

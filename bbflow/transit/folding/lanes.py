@@ -41,6 +41,16 @@ class Lanes:
         self._lanes: dict[ShardKey, NodeLane] = {}
         self._rooms: dict[ShardKey, Room] = {}
         self._free: dict[tuple[NodeLane, str], Extents] = {}
+        self._count = 1
+
+    def count(self, threads: int) -> int:
+        """Return how many lanes a node has that many threads fold for: never fewer than it had.
+
+        A worker that dies has fewer threads for a while. Lanes must not be put together then: the shards of each have
+        places in files of its own, where others have theirs.
+        """
+        self._count = max(self._count, threads)
+        return self._count
 
     def lane_of(self, key: ShardKey) -> int | None:
         """Give the lane that a shard began in; None if it is new."""

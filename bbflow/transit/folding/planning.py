@@ -103,7 +103,7 @@ class Planning:
                 if region is not None:
                     shard = PlannedShard(key, region, self.local(key, pattern.shapes), places)
                     by_node.setdefault(key.node, []).append(shard)
-        count = max(site.threads // len(site.directories), 1)  # the same for all patterns: a shard keeps its lane
+        count = self._lanes.count(site.threads // len(site.directories))  # for all patterns: a shard keeps its lane
         return {
             (node, number): self._plan(pattern, site, node, lane)
             for node, shards in by_node.items()
@@ -121,7 +121,7 @@ class Planning:
         known_sizes: dict[tuple[object, ...], dict[str, int]] = {}
         for shard in sorted(shards, key=lambda shard: -sizes[shard.key]):
             known = self._lanes.lane_of(shard.key)
-            lane = loads.index(min(loads)) if known is None else known % count
+            lane = loads.index(min(loads)) if known is None else known
             loads[lane] += sizes[shard.key]
             room = None
             if shard.keeps_states:
