@@ -8,7 +8,7 @@ CONFORMANCE := $(CURDIR)/$(VENV)/conformance
 MPI := $(CURDIR)/$(VENV)/mpi
 BUILD := $(CURDIR)/$(VENV)/climate
 SOURCES := setup.cfg setup.py pyproject.toml CMakeLists.txt \
-	$(wildcard adios2-engine/CMakeLists.txt adios2-engine/src/* adios2-engine/src/*/* adios2-engine/preload/* \
+	$(wildcard adios2-engine/CMakeLists.txt adios2-engine/src/* adios2-engine/src/*/* adios2-engine/wire/* adios2-engine/preload/* \
 	bbflow/operators/native/* bbflow/mount/native/*)
 
 .PHONY: demo test test-slow docs fuzz fuzz-runs chaos lint bench cloud remap conformance test-mpi test-versions models-suite chaos-mount parsl-suite pegasus-suite spark-suite slurm-suite test-install clean check-tools structure
@@ -34,8 +34,8 @@ docs: $(VENV)/.docs
 
 # FUZZ_SECONDS for each target; what breaks one is written to the working directory.
 FUZZ_SECONDS ?= 600
-DECODERS := -std=c++17 -g -O1 -Iadios2-engine/src adios2-engine/tests/program/decoders.cpp \
-	$(patsubst %,adios2-engine/src/%.cpp,Crc32 Frame Json MessagePack Utf8 Value)
+DECODERS := -std=c++17 -g -O1 -Iadios2-engine/wire adios2-engine/tests/program/decoders.cpp \
+	$(patsubst %,adios2-engine/wire/%.cpp,Crc32 Frame Json MessagePack Utf8 Value)
 fuzz: $(VENV)/.test
 	mkdir -p $(VENV)/corpus
 	for target in frames handshake data index agent master; do \

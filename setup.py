@@ -59,7 +59,8 @@ class CMakeBuild(build_ext):
 
     def _copy_sources(self, target):
         """Let an installed bbflow build its engine for another ADIOS2; a checkout has the sources beside it."""
-        for name in ("adios2-engine/CMakeLists.txt", "adios2-engine/src", "adios2-engine/preload", "bbflow/phases"):
+        engine = [f"adios2-engine/{name}" for name in ("CMakeLists.txt", "src", "wire", "preload")]
+        for name in (*engine, "bbflow/phases"):
             for file in [ROOT / name, *(ROOT / name).rglob("*")]:
                 if file.suffix in (".cpp", ".h", ".map", ".txt"):
                     copy = target / file.relative_to(ROOT)

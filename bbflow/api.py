@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from bbflow.config import Config, parse_config
 from bbflow.errors import StreamError
-from bbflow.landing.certificate import certificate_of
 from bbflow.landing.client import status_of
-from bbflow.landing.contact import NodeAddress, read_contact
 from bbflow.landing.embedded import DEFAULT_DIRECTORY, EmbeddedNodes
 from bbflow.landing.replies import StatusReply
+from bbflow.net.certificate import certificate_of
+from bbflow.net.contact import NodeAddress, read_contact
 from bbflow.transit.cluster import Cluster, connected_cluster, local_cluster
 from bbflow.transit.output.claiming import claim_output, held_output
 from bbflow.transit.pipeline import Outcome, Pipeline

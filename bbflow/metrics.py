@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from bbflow.errors import BbflowError, MissingToolError, NodeError
 from bbflow.events import EVENTS_FILE
-from bbflow.files.client import FilesClient
+from bbflow.files.client.client import FilesClient
 from bbflow.files.replies import OverviewReply
 from bbflow.landing.client import status_of
-from bbflow.landing.contact import NodeAddress, read_contact, read_masters
 from bbflow.landing.replies import StatusReply
+from bbflow.net.contact import NodeAddress, read_contact, read_masters
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric

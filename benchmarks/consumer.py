@@ -1,10 +1,11 @@
 """A consumer that looks at nothing: a step is done as soon as it is there."""
 
 from bbflow.landing.client import NodeClient
-from bbflow.landing.contact import NodeAddress
-from bbflow.landing.replies import AttachReply, DoneReply
+from bbflow.landing.replies import AttachReply
 from bbflow.landing.requests import AttachRequest, DoneRequest, WatchRequest
 from bbflow.landing.shown import Shown
+from bbflow.net.contact import NodeAddress
+from bbflow.net.verdicts import DoneReply
 
 
 def free_steps(node: NodeAddress, stream: str, steps: int) -> None:

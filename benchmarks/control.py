@@ -17,8 +17,8 @@ from bbflow.landing.agent import Agent
 from bbflow.landing.embedded import EmbeddedNodes
 from bbflow.landing.replies import RoomReply
 from bbflow.landing.requests import parse_request
+from bbflow.net.frames import HEADER, encode
 from bbflow.store.extents import Extent
-from bbflow.store.frames import HEADER, encode
 from bbflow.store.node import NodeStore
 from benchmarks.consumer import free_steps
 from benchmarks.rows import Row

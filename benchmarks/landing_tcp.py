@@ -18,8 +18,8 @@ import bbflow_adios2
 
 from bbflow.belongings import remove
 from bbflow.errors import NodeError
-from bbflow.landing.contact import NodeAddress, read_contact
 from bbflow.landing.embedded import make_scratch
+from bbflow.net.contact import NodeAddress, read_contact
 from benchmarks.consumer import free_steps
 from benchmarks.namespaces import joined_hosts, missing
 from benchmarks.rows import Row

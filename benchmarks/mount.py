@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from bbflow.errors import NodeError
-from bbflow.files.client import FilesClient
+from bbflow.files.client.client import FilesClient
 from bbflow.mount.mounting import PROGRAM, READY
 from benchmarks.namespaces import folder_in_memory
 from benchmarks.rows import Row

@@ -11,13 +11,14 @@ import pytest
 import xarray as xr
 import yaml
 
-from bbflow import start_nodes, strays
+from bbflow import start_nodes
 from bbflow.config import Config
-from bbflow.course import INCOMPLETE, Course
 from bbflow.landing.absent import Absent, absent_ranks
 from bbflow.landing.client import status_of
 from bbflow.landing.replies import StatusReply, StreamStatus
-from bbflow.strays import Stray, Strays, strays_of
+from bbflow.run import strays
+from bbflow.run.course import INCOMPLETE, Course
+from bbflow.run.strays import Stray, Strays, strays_of
 from testsupport.waiting import until
 
 BIN = Path(sys.executable).parent
@@ -112,7 +113,7 @@ from pathlib import Path
 write("b/1", [1, 2])
 write("a", [10, 20])
 from bbflow.landing.client import status_of
-from bbflow.landing.contact import read_contact
+from bbflow.net.contact import read_contact
 (node,) = read_contact(Path(os.environ["BBFLOW_CONTACT"]))
 while "a" in status_of(node).streams:
     time.sleep(0.05)

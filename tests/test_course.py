@@ -3,7 +3,7 @@ import signal
 
 import pytest
 
-from bbflow.course import (
+from bbflow.run.course import (
     INCOMPLETE,
     LONGEST_WAIT_S,
     STOP,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-ROOTS = [ROOT / folder for folder in ("adios2-engine/src", "bbflow/mount/native", "bbflow")]
+ROOTS = [ROOT / folder for folder in ("adios2-engine/src", "adios2-engine/wire", "bbflow/mount/native", "bbflow")]
 MODULE = re.compile(r"^\| (\d+) \| `([\w/]+\.(?:py|cpp))`", re.MULTILINE)
 ANY_MODULE = re.compile(r"[\w/]+\.(?:py|cpp)\b")
 

@@ -1,9 +1,9 @@
 from pathlib import Path
 
-from bbflow.course import Course, KeepsRun
-from bbflow.ending import Left, begin_in, describe_ending, describe_held
 from bbflow.growing import GrowingZarr
-from bbflow.landing.contact import NodeAddress, add_node, contact_key
+from bbflow.net.contact import NodeAddress, add_node, contact_key
+from bbflow.run.course import Course, KeepsRun
+from bbflow.run.ending import Left, begin_in, describe_ending, describe_held
 
 FAILED = Course(keeping=KeepsRun.RESCUED, failure="the analysis was killed by SIGKILL")
 STORE = Path("out/rescued/raw.zarr")

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bbflow import keeper
+from bbflow.run import keeper
 from testsupport.waiting import until
 
 SHM = Path("/dev/shm")

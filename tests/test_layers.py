@@ -13,14 +13,14 @@ LAYERS = (
     {"locks", "log", "wire"},
     {"layouts", "belongings", "origin", "attributes", "point_maps", "publication", "yaml_files"},
     {"atomic", "units", "records", "cf", "stored_names"},
-    {"events", "leftovers", "keeper", "one_thread", "prepared", "course", "schemas"},
+    {"events", "leftovers", "one_thread", "schemas", "net", "stores"},
     {"operators", "store", "phases", "models", "chunks", "javac"},
     {"landing", "growing", "config"},
     {"staging", "view"},
     {"drain", "files"},
     {"transit", "registered", "simulate"},
-    {"strays"},
-    {"api", "checks", "metrics", "mount", "report", "progress", "supervise", "ending"},
+    {"run"},
+    {"api", "metrics", "mount", "report"},
     {"cli"},
 )
 RANKS = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
@@ -34,8 +34,8 @@ LONGEST_CHAIN = 27
 """Modules of bbflow and its plugins that import each the next one."""
 
 PAIRS = {
-    frozenset({"bbflow.files.core", "bbflow.files.sessions"}),
-    frozenset({"bbflow.files.opened", "bbflow.files.session"}),
+    frozenset({"bbflow.files.master.core", "bbflow.files.master.sessions"}),
+    frozenset({"bbflow.files.client.opened", "bbflow.files.client.session"}),
 }
 """A call has a session, and a handle its call; a session has open files, and each its session."""
 
@@ -119,12 +119,19 @@ def test_each_part_that_draws_or_parses_is_imported_in_few_places(package):
         "matplotlib": {"report/canvas.py"},
         "jinja2": {"report/page.py"},
         "tornado": {"report/dashboard.py"},
-        "fsspec": {"staging/remote.py", "files/filesystem.py"},
-        "obstore": {"staging/objects.py"},
+        "fsspec": {"stores/remote.py", "files/client/filesystem.py"},
+        "obstore": {"stores/objects.py"},
         "scipy": {"operators/space/making.py"},
         "healpix": {"operators/space/targets.py"},
         "yaml": {"yaml_files.py", "cli/demo.py"},
-        "rich": {"progress.py", "cli/status.py", "cli/stage.py", "cli/phase.py", "cli/operators.py", "cli/simulate.py"},
+        "rich": {
+            "run/progress.py",
+            "cli/status.py",
+            "cli/stage.py",
+            "cli/phase.py",
+            "cli/operators.py",
+            "cli/simulate.py",
+        },
     }
     assert importers_of(package) == places[package]
 

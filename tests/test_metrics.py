@@ -14,8 +14,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from bbflow.cli import main
 from bbflow.events import EventLog
-from bbflow.landing.contact import contact_key
 from bbflow.metrics import HELP, MetricsServer, NotedEvents, ask, exposition, secret_of
+from bbflow.net.contact import contact_key
 from bbflow.staging import File, Stager
 from testsupport.files_servers import Servers
 from testsupport.writers import write, write_config

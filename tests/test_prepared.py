@@ -7,7 +7,7 @@ import sys
 import yaml
 
 from bbflow.leftovers import VARIABLE, run_name
-from bbflow.prepared import TOLD, PreparedAnalysis
+from bbflow.run.prepared import TOLD, PreparedAnalysis
 
 
 def prepared(folder, name):

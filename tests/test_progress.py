@@ -5,7 +5,7 @@ import pytest
 from rich.console import Console
 
 from bbflow.landing.replies import StatusReply, StreamStatus
-from bbflow.progress import Progress, plain_line, status_table, summarise
+from bbflow.run.progress import Progress, plain_line, status_table, summarise
 
 
 def stream(landed=10, local_writers=2, fold=None, drain=None, **changes):

@@ -2,7 +2,7 @@
 
 from bbflow.errors import NodeError, StreamError
 from bbflow.landing.client import NodeClient
-from bbflow.store.frames import decode_map
+from bbflow.net.frames import decode_map
 
 
 def ask(client, op, **keys):

@@ -6,7 +6,7 @@ import sys
 from contextlib import suppress
 
 from bbflow.errors import NodeError
-from bbflow.files.client import FilesClient
+from bbflow.files.client.client import FilesClient
 from testsupport.waiting import until
 
 BOUND_S = 120

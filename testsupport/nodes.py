@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bbflow.landing.contact import read_contact
 from bbflow.landing.embedded import EmbeddedNodes, make_root, spawn_node, wait_until_ready
+from bbflow.net.contact import read_contact
 from testsupport.waiting import until
 
 

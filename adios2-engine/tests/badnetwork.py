@@ -7,8 +7,8 @@ import threading
 import time
 from contextlib import suppress
 
-from bbflow.landing.listen import split_address
-from bbflow.store.frames import HEADER, FrameReader
+from bbflow.net.frames import HEADER, FrameReader
+from bbflow.net.listen import split_address
 
 
 class BadNetwork:

@@ -3,7 +3,7 @@ import hmac
 import random
 import subprocess
 
-from bbflow.store.frames import checksum
+from bbflow.net.frames import checksum
 
 SHA256 = {  # FIPS 180-4's examples
     b"": "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from bbflow.landing.requests import parse_request
 from bbflow.layouts import Layouts
+from bbflow.net.frames import HEADER, FrameReader, encode
 from bbflow.records import Step
-from bbflow.store.frames import HEADER, FrameReader, encode
 
 GOLDEN = Path(__file__).parent / "golden" / "commit.bin"
 INDEX = GOLDEN.with_name("index.bin")

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from bbflow.landing.contact import NodeAddress, add_node, contact_key
 from bbflow.landing.embedded import EmbeddedNodes
+from bbflow.net.contact import NodeAddress, add_node, contact_key
 from testsupport.processes import finish
 from testsupport.writers import (
     arrays_of,

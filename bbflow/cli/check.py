@@ -17,15 +17,15 @@ from pathlib import Path
 import bbflow_adios2
 from bbflow_adios2.selection import problems, read_selections, unknown_parameters
 
-from bbflow.checks.finding import FINE, NOTE, WRONG, Finding
-from bbflow.checks.memory import check_memory, check_nodes, per_point
-from bbflow.checks.program import check_program
 from bbflow.cli.analysing import add_continue, configured
 from bbflow.config import Config
 from bbflow.errors import BbflowError, CapacityError, ConfigError
-from bbflow.landing.certificate import certificate_of
 from bbflow.landing.client import status_of
-from bbflow.landing.contact import read_contact
+from bbflow.net.certificate import certificate_of
+from bbflow.net.contact import read_contact
+from bbflow.run.checks.finding import FINE, NOTE, WRONG, Finding
+from bbflow.run.checks.memory import check_memory, check_nodes, per_point
+from bbflow.run.checks.program import check_program
 from bbflow.transit.policy import check_policy
 
 
@@ -106,7 +106,7 @@ def check_run(config: Config, contact: Path | None, scheduler: str | None) -> li
         found += per_point(config)
         hosts = {node.host for node in nodes}
     if scheduler is not None:
-        from bbflow.checks.dask import check_dask  # late: 'bbflow run' checks too, and Dask takes half a second
+        from bbflow.run.checks.dask import check_dask  # late: 'bbflow run' checks too, and Dask takes half a second
 
         found += check_dask(scheduler, certificate_of(contact) if contact else Path(), hosts)
     return found

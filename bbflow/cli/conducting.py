@@ -12,18 +12,18 @@ from bbflow.cli.analysing import command_of, configured
 from bbflow.cli.check import tell_before
 from bbflow.cli.selecting import noted_opens, simulation_environment, with_selected
 from bbflow.config import Config, written_time
-from bbflow.course import INCOMPLETE, Course, KeepsRun, Part
 from bbflow.drain.stores import rescued_stores
-from bbflow.ending import Left, begin_in, describe_ending, describe_held, is_complete, mark_incomplete
 from bbflow.errors import NodeError, describe
 from bbflow.events import EVENTS_FILE
-from bbflow.landing.contact import read_contact
 from bbflow.landing.embedded import EmbeddedNodes
-from bbflow.prepared import PreparedAnalysis
-from bbflow.progress import Progress
+from bbflow.net.contact import read_contact
 from bbflow.report import REPORT_FILES
-from bbflow.strays import Strays
-from bbflow.supervise import Supervisor
+from bbflow.run.course import INCOMPLETE, Course, KeepsRun, Part
+from bbflow.run.ending import Left, begin_in, describe_ending, describe_held, is_complete, mark_incomplete
+from bbflow.run.prepared import PreparedAnalysis
+from bbflow.run.progress import Progress
+from bbflow.run.strays import Strays
+from bbflow.run.supervise import Supervisor
 from bbflow.transit.output.claiming import RESCUED_DIRECTORY, claim_output, clear_output, held_output
 from bbflow.transit.policy import check_policy
 from bbflow.view.consumers import Consumers, consumers_of, owner_of

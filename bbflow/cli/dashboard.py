@@ -13,7 +13,7 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
-from bbflow.landing.contact import contact_key
+from bbflow.net.contact import contact_key
 from bbflow.report.dashboard import Dashboard
 from bbflow.report.page import render_page
 from bbflow.report.writing import page_of

@@ -11,7 +11,7 @@ Example, a scheduler, and a worker on each host of a BB node:
 import argparse
 from pathlib import Path
 
-from bbflow.landing.certificate import ensure_certificate
+from bbflow.net.certificate import ensure_certificate
 from bbflow.transit.service import serve_scheduler, serve_worker
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from bbflow.belongings import is_made
 from bbflow.errors import NodeError
-from bbflow.landing.certificate import certificate_of
 from bbflow.landing.client import tell_node
-from bbflow.landing.contact import NodeAddress, has_masters, read_contact, remove_node
 from bbflow.landing.embedded import remove_root
 from bbflow.landing.requests import StopRequest
+from bbflow.net.certificate import certificate_of
+from bbflow.net.contact import NodeAddress, has_masters, read_contact, remove_node
 
 GONE_TIMEOUT_S = 60.0
 
@@ -51,7 +51,7 @@ def _end_files(contact: Path, *, force: bool) -> None:
     if not has_masters(contact):
         return
     from bbflow.cli.refusals import telling_refusals  # late: only where there are files
-    from bbflow.files.client import FilesClient
+    from bbflow.files.client.client import FilesClient
 
     try:
         with FilesClient(contact) as client, telling_refusals(contact):

@@ -8,8 +8,8 @@ import argparse
 from pathlib import Path
 
 from bbflow.landing.client import tell_node
-from bbflow.landing.contact import read_contact
 from bbflow.landing.requests import DropRequest
+from bbflow.net.contact import read_contact
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -22,9 +22,9 @@ from stat import S_IFDIR, S_IFLNK, S_IFREG, filemode
 from bbflow.cli.files_servers import add_ionode, add_master
 from bbflow.cli.refusals import telling_refusals
 from bbflow.errors import BbflowError, ConfigError, describe
-from bbflow.files.client import DirectoryEntry, FilesClient
+from bbflow.files.client.client import DirectoryEntry, FilesClient
+from bbflow.files.client.stream import FileStream
 from bbflow.files.replies import OverviewReply
-from bbflow.files.stream import FileStream
 from bbflow.staging.program import read_plan
 from bbflow.units import format_bytes
 

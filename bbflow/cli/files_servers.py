@@ -6,11 +6,11 @@ from pathlib import Path
 
 from bbflow.cli.node import add_listen_arguments, certificate_of
 from bbflow.files.giving_way import GivingWay
-from bbflow.files.ionode import IoNodePlace
+from bbflow.files.ionode.ionode import IoNodePlace
 from bbflow.files.options import Options
 from bbflow.files.running import run_ionode, run_master
-from bbflow.landing.contact import contact_key
-from bbflow.landing.peers import Endpoint
+from bbflow.net.contact import contact_key
+from bbflow.net.peers import Endpoint
 from bbflow.staging.policies import Policy, checked_policy
 from bbflow.store.room import NodeRoom
 from bbflow.units import parse_bytes, parse_seconds

@@ -16,7 +16,7 @@ from bbflow.cli.analysing import add_continue, add_take_over, configured
 from bbflow.errors import BbflowError
 from bbflow.leftovers import name_semaphores
 from bbflow.one_thread import with_one_thread
-from bbflow.prepared import TOLD
+from bbflow.run.prepared import TOLD
 
 SWITCH_S = 0.0005
 """So long Dask's loop waits while the driver plans: a tenth of the default, and a task needs it several times."""
@@ -54,8 +54,8 @@ def run(options: argparse.Namespace) -> int:
     sys.setswitchinterval(SWITCH_S)
     gc.disable()  # what is imported stays: looking for garbage in it takes a tenth of the time
     from bbflow.api import connect
-    from bbflow.course import INCOMPLETE
-    from bbflow.strays import names_on
+    from bbflow.run.course import INCOMPLETE
+    from bbflow.run.strays import names_on
     from bbflow.transit.cluster import local_cluster
 
     gc.freeze()
@@ -84,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _tell_strays(contact: Path, before: Collection[str]) -> int:
     """Name the ended streams that nobody has taken, and say how many of them have come meanwhile."""
-    from bbflow.strays import describe_left, statuses_of, strays_of  # late, as all above
+    from bbflow.run.strays import describe_left, statuses_of, strays_of  # late, as all above
 
     strays = [stray for stray in strays_of(statuses_of(contact)) if not stray.is_open]
     for stray in strays:

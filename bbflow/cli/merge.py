@@ -11,8 +11,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from bbflow.course import INCOMPLETE
 from bbflow.origin import look_in
+from bbflow.run.course import INCOMPLETE
 from bbflow.transit.chain.merging import merge_states
 
 

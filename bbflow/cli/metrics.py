@@ -15,8 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from bbflow.errors import ConfigError
-from bbflow.landing.contact import contact_key
 from bbflow.metrics import MetricsServer, NotedEvents, ask, exposition, secret_of
+from bbflow.net.contact import contact_key
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

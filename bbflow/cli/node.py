@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 from bbflow.belongings import held, make
 from bbflow.errors import ConfigError
 from bbflow.landing.adopt import adopt
-from bbflow.landing.contact import NodeAddress, add_node, contact_key, remove_node
 from bbflow.landing.embedded import DEFAULT_DIRECTORY, own_directory, remove_root
-from bbflow.landing.listen import LOOPBACK
-from bbflow.landing.peers import Endpoint
 from bbflow.landing.server import SOCKET_NAME, serve
-from bbflow.landing.tls import Certificate
+from bbflow.net.contact import NodeAddress, add_node, contact_key, remove_node
+from bbflow.net.listen import LOOPBACK
+from bbflow.net.peers import Endpoint
+from bbflow.net.tls import Certificate
 from bbflow.store.node import FILES, NodeStore
 from bbflow.units import parse_bytes
 

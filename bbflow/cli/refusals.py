@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from bbflow.errors import NodeError
-from bbflow.files.client import FilesClient
+from bbflow.files.client.client import FilesClient
 from bbflow.files.replies import OverviewReply
 
 LOOK_S = 1.0

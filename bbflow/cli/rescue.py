@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 
 from bbflow.config import read_time
-from bbflow.course import INCOMPLETE
 from bbflow.drain.rescuing import Rescue
+from bbflow.run.course import INCOMPLETE
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

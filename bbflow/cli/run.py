@@ -17,7 +17,7 @@ from bbflow.cli.analysing import add_continue, add_take_over, command_of
 from bbflow.errors import ConfigError
 from bbflow.leftovers import VARIABLE, run_name
 from bbflow.one_thread import with_one_thread
-from bbflow.prepared import TOLD, PreparedAnalysis
+from bbflow.run.prepared import TOLD, PreparedAnalysis
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

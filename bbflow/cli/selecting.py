@@ -11,10 +11,10 @@ from pathlib import Path
 
 import bbflow_adios2
 
-from bbflow.checks.program import why_unseen
 from bbflow.config import Config, SelectConfig, pattern
 from bbflow.errors import ConfigError, MissingToolError
 from bbflow.locks import lock
+from bbflow.run.checks.program import why_unseen
 
 MOST_NAMED = 4
 """So many IOs that the program opened are named."""

@@ -39,7 +39,7 @@ from bbflow.staging.gate import Decision
 from bbflow.staging.names import check_names, link_tree, unlink_gone, write_listing
 from bbflow.staging.program import ENDINGS, ProgramStep, expand_program, read_plan, sources_program
 from bbflow.staging.running import run_program
-from bbflow.staging.sources import Sources, local_path
+from bbflow.stores.sources import Sources, local_path
 from bbflow.units import format_bytes, parse_bytes
 
 _SHOW_EVERY_S = 0.2

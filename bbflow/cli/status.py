@@ -13,9 +13,9 @@ from pathlib import Path
 from rich.console import Console
 
 from bbflow.landing.client import status_of
-from bbflow.landing.contact import read_contact
 from bbflow.landing.replies import StatusReply
-from bbflow.progress import Progress, status_table
+from bbflow.net.contact import read_contact
+from bbflow.run.progress import Progress, status_table
 
 WATCH_S = 0.5
 

@@ -15,7 +15,6 @@ from pathlib import Path
 
 from bbflow.cli.node import add_files_arguments, add_listen_arguments, files_options, listen_options, servers_options
 from bbflow.errors import ConfigError, NodeError
-from bbflow.landing.contact import remove_scheduler_file
 from bbflow.landing.embedded import (
     DEFAULT_DIRECTORY,
     START_TIMEOUT_S,
@@ -24,7 +23,8 @@ from bbflow.landing.embedded import (
     spawn_node,
     wait_until_ready,
 )
-from bbflow.landing.listen import split_address
+from bbflow.net.contact import remove_scheduler_file
+from bbflow.net.listen import split_address
 from bbflow.units import parse_capacity
 
 
@@ -78,7 +78,7 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 def _check_files(options: argparse.Namespace) -> None:
     """Refuse what no server takes, and tell what files would wait for: a bucket that is missing may come yet."""
     from bbflow.cli.files_servers import add_ionode, add_master, check_words  # late: nodes without files need
-    from bbflow.files.storage import Storage  # nothing of them
+    from bbflow.files.ionode.storage import Storage  # nothing of them
 
     ionode, master = servers_options(options)
     check_words(add_ionode, "ionode", ionode)
@@ -89,7 +89,7 @@ def _check_files(options: argparse.Namespace) -> None:
 
 
 def _wait_for_files(contact: Path, subtree: str, nodes: int) -> None:
-    from bbflow.files.client import FilesClient  # late: nodes without files need nothing of it
+    from bbflow.files.client.client import FilesClient  # late: nodes without files need nothing of it
 
     deadline_s = time.monotonic() + START_TIMEOUT_S
     while True:

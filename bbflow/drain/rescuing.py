@@ -23,7 +23,7 @@ from bbflow.drain.writing import drain_steps
 from bbflow.errors import BbflowError, ConfigError, NodeError
 from bbflow.growing import shown_dimension, shown_shapes, zarr_files
 from bbflow.landing.client import NodeClient
-from bbflow.landing.contact import NodeAddress, read_contact
+from bbflow.net.contact import NodeAddress, read_contact
 from bbflow.operators.windows.calendars import SECONDS_SINCE, Clock
 from bbflow.records import Step
 from bbflow.view.adapting import Adapting, StreamConfig

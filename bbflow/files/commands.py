@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from bbflow.files.wire import Keys, Pairs, Sizes, Whole
-from bbflow.store.frames import parser
+from bbflow.net.frames import parser
 
 # From an IOnode.
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from bbflow.belongings import is_made, make
 from bbflow.files.names import STREAMS_URL
 from bbflow.files.pieces import IONODE_FILES
-from bbflow.landing.contact import NodeAddress, claim_master
 from bbflow.landing.embedded import own_directory
-from bbflow.landing.listen import LOOPBACK
+from bbflow.net.contact import NodeAddress, claim_master
+from bbflow.net.listen import LOOPBACK
 from bbflow.store.room import NodeRoom
 
 PAUSE_S = 0.2

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from bbflow.store.frames import parser
+from bbflow.net.frames import parser
 from bbflow.wire import Count
 
 MOST_BYTES = 8 << 20

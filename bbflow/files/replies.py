@@ -6,7 +6,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from bbflow.files.commands import IonodeTold
 from bbflow.files.wire import Pairs, Sizes, Whole
-from bbflow.store.frames import parser
+from bbflow.net.frames import parser
 from bbflow.wire import Count
 
 

@@ -6,7 +6,7 @@ from msgspec import Meta, Struct
 
 from bbflow.files.commands import CapacityNotice, JoinIonode, TaskAnswer
 from bbflow.files.wire import Pairs, Sizes, Whole
-from bbflow.store.frames import parser
+from bbflow.net.frames import parser
 from bbflow.wire import Count, Finite
 
 Slot = Annotated[int, Meta(ge=0, lt=4096)]

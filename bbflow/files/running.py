@@ -11,16 +11,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from bbflow.belongings import make, remove
-from bbflow.files.database import Database
 from bbflow.files.giving_way import GivingWay
-from bbflow.files.ionode import IoNode, IoNodePlace
-from bbflow.files.master import Master
+from bbflow.files.ionode.ionode import IoNode, IoNodePlace
+from bbflow.files.master.database import Database
+from bbflow.files.master.master import Master
+from bbflow.files.master.serving import SOCKET_NAME, MasterServer
 from bbflow.files.options import Options
 from bbflow.files.pieces import IONODE_FILES
-from bbflow.files.serving import SOCKET_NAME, MasterServer
-from bbflow.landing.contact import NodeAddress, add_master, remove_master
-from bbflow.landing.peers import Endpoint
 from bbflow.log import log
+from bbflow.net.contact import NodeAddress, add_master, remove_master
+from bbflow.net.peers import Endpoint
 
 DATABASE_NAME = "metadata.db"
 MASTER_FILES = (f"{DATABASE_NAME}*", SOCKET_NAME)

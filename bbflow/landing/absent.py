@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from bbflow.errors import BbflowError
 from bbflow.landing.client import tell_node
-from bbflow.landing.contact import NodeAddress
 from bbflow.landing.replies import StatusReply, StreamStatus
 from bbflow.landing.requests import GiveUpRequest
+from bbflow.net.contact import NodeAddress
 
 MOST_NAMED = 8
 """So many ranks are named one by one."""

@@ -8,7 +8,7 @@ from bbflow.errors import CapacityError, ProtocolError, StreamError
 from bbflow.landing.analysing import Analysing, Told, show
 from bbflow.landing.connections import WriterConnections
 from bbflow.landing.reading import Reading
-from bbflow.landing.replies import DoneReply, RefusedReply, RoomReply, StatusReply, StreamStatus
+from bbflow.landing.replies import RoomReply, StatusReply, StreamStatus
 from bbflow.landing.requests import (
     BeginRequest,
     CommitRequest,
@@ -29,6 +29,7 @@ from bbflow.landing.requests import (
 from bbflow.landing.shown import Shown
 from bbflow.landing.waiting import Answers, Queues, RoomAnswer, Waiting
 from bbflow.landing.writers import Clock
+from bbflow.net.verdicts import DoneReply, RefusedReply
 from bbflow.store.node import NodeStore
 from bbflow.store.streams import Stream
 

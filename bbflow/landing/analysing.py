@@ -3,14 +3,15 @@
 from dataclasses import dataclass, field
 
 from bbflow.errors import StreamError
-from bbflow.landing.replies import AttachReply, DoneReply
+from bbflow.landing.replies import AttachReply
 from bbflow.landing.requests import AttachRequest, DoneRequest, DropRequest, WatchRequest
 from bbflow.landing.shown import Shown, ShownStep
 from bbflow.landing.waiting import Answers
 from bbflow.layouts import Known
+from bbflow.net.frames import pack
+from bbflow.net.verdicts import DoneReply
 from bbflow.records import Step
 from bbflow.store.entries import AttachRecord, DoneRecord, DropRecord
-from bbflow.store.frames import pack
 from bbflow.store.node import NodeStore
 from bbflow.store.streams import Stream
 

@@ -4,7 +4,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 
 from bbflow.errors import ProtocolError
-from bbflow.landing.replies import DoneReply, OpenReply, RoomReply, SyncReply
+from bbflow.landing.replies import OpenReply, RoomReply, SyncReply
 from bbflow.landing.requests import (
     AbortRequest,
     BeginRequest,
@@ -18,6 +18,7 @@ from bbflow.landing.requests import (
 )
 from bbflow.landing.waiting import Answers
 from bbflow.landing.writers import Clock, Writers
+from bbflow.net.verdicts import DoneReply
 from bbflow.store.entries import DropRecord
 from bbflow.store.node import NodeStore
 from bbflow.store.streams import ENDED

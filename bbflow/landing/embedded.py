@@ -16,7 +16,7 @@ from types import TracebackType
 from bbflow.belongings import is_made, make, remove
 from bbflow.errors import CapacityError, NodeError, describe_end
 from bbflow.landing.client import NodeClient
-from bbflow.landing.contact import contact_key, lock_of, read_contact, remove_node
+from bbflow.net.contact import contact_key, lock_of, read_contact, remove_node
 
 DEFAULT_DIRECTORY = Path("/dev/shm")
 ROOT_FILES = ("*.log", "contact.*", ".contact.*", "dask-scratch-space/**")

@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 
 from bbflow.errors import ProtocolError, StreamError
-from bbflow.landing.replies import DoneReply, JoinReply, PinReply, PoolPart
+from bbflow.landing.replies import JoinReply, PinReply
 from bbflow.landing.requests import GetRequest, JoinRequest, PassRequest, PinRequest, UnpinRequest
 from bbflow.landing.waiting import Answers
+from bbflow.net.verdicts import DoneReply, PoolPart
 from bbflow.store.node import NodeStore
 from bbflow.store.ranks import Hold
 from bbflow.store.streams import Stream

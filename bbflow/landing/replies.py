@@ -6,20 +6,6 @@ from typing import Literal
 from msgspec import Struct
 
 from bbflow.store.extents import Extent
-from bbflow.store.frames import parser
-
-
-class DoneReply(Struct, frozen=True, kw_only=True):
-    """It is done."""
-
-    ok: bool = True
-
-
-class RefusedReply(Struct, frozen=True, kw_only=True):
-    """It isn't, and nothing has changed."""
-
-    ok: bool = False
-    error: str = "the node refused and gave no reason"
 
 
 class OpenReply(Struct, frozen=True, kw_only=True):
@@ -81,23 +67,6 @@ class PinReply(Struct, frozen=True, kw_only=True):
     """Which; the others have gone."""
 
 
-class PoolPart(Struct, frozen=True):
-    """A part of the pool that a reader has asked for: it goes out as its bytes behind a `BytesReply`."""
-
-    offset: int
-    size: int
-    """Bytes."""
-
-
-class BytesReply(Struct, frozen=True, kw_only=True):
-    """Bytes of the pool follow."""
-
-    ok: bool = True
-    bytes: int
-    crc: int
-    """Their CRC-32C."""
-
-
 class StreamStatus(Struct, frozen=True, kw_only=True):
     """A stream, in the reply of `status`."""
 
@@ -140,7 +109,3 @@ class StatusReply(Struct, frozen=True, kw_only=True):
     free: int
     """Bytes."""
     streams: Mapping[str, StreamStatus]
-
-
-parse_verdict = parser(RefusedReply, "a reply")
-"""Takes of any reply in whether it is a refusal."""

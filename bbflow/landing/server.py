@@ -9,11 +9,11 @@ from collections.abc import Callable
 from bbflow.belongings import foreign, remove
 from bbflow.errors import CapacityError
 from bbflow.landing.agent import Agent, Reply
-from bbflow.landing.handshake import WelcomeReply
-from bbflow.landing.link import Landed, Link
-from bbflow.landing.peers import Endpoint, PeerServer
 from bbflow.landing.requests import DataRequest, Request, parse_request
 from bbflow.log import log
+from bbflow.net.handshake import WelcomeReply
+from bbflow.net.link import Landed, Link
+from bbflow.net.peers import Endpoint, PeerServer
 from bbflow.store.node import NodeStore
 
 SOCKET_NAME = "agent.sock"

@@ -7,8 +7,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from bbflow.landing.replies import RefusedReply, RoomReply
+from bbflow.landing.replies import RoomReply
 from bbflow.landing.requests import RoomRequest
+from bbflow.net.verdicts import RefusedReply
 
 Answers = dict[type, Callable[[int, Any], Struct | None]]
 """What answers each kind of request of a peer; None is no reply."""

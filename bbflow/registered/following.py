@@ -10,9 +10,10 @@ from typing import Any
 
 from bbflow.errors import BbflowError, CapacityError, ConfigError, StreamError, nearest
 from bbflow.landing.client import NodeClient, status_of
-from bbflow.landing.contact import NodeAddress, read_contact
-from bbflow.landing.replies import DoneReply, JoinReply
+from bbflow.landing.replies import JoinReply
 from bbflow.landing.requests import JoinRequest, PassRequest
+from bbflow.net.contact import NodeAddress, read_contact
+from bbflow.net.verdicts import DoneReply
 from bbflow.records import Block
 from bbflow.units import format_bytes
 from bbflow.view.stream import StreamView

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from itertools import zip_longest
 from pathlib import Path
 
-from bbflow.landing.contact import NodeAddress
+from bbflow.net.contact import NodeAddress
 from bbflow.records import Block
 from bbflow.registered.following import FollowedStep, Following, grouped
 from bbflow.registered.process import FunctionProcess

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from bbflow.errors import MissingToolError, OperatorError
-from bbflow.landing.contact import NodeAddress
+from bbflow.net.contact import NodeAddress
 from bbflow.registered.rank import RankTask
 from bbflow.registered.registration import Function
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from bbflow.belongings import remove
 from bbflow.errors import ConfigError
-from bbflow.landing.contact import NodeAddress, read_contact
 from bbflow.landing.embedded import DEFAULT_DIRECTORY, make_scratch
+from bbflow.net.contact import NodeAddress, read_contact
 from bbflow.registered.following import Following
 from bbflow.registered.mapping import map_blocks
 from bbflow.registered.mpi import run_ranks

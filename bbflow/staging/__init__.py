@@ -6,8 +6,8 @@ from bbflow.staging.matching import expand
 from bbflow.staging.policies import Policy, Situation, parse_policy
 from bbflow.staging.retry import Retry
 from bbflow.staging.share import Share
-from bbflow.staging.sources import Sources
 from bbflow.staging.stager import Locations, Stager
+from bbflow.stores.sources import Sources
 
 __all__ = [
     "Decision",

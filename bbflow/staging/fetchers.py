@@ -10,7 +10,7 @@ from bbflow.staging.crew import Crew
 from bbflow.staging.files import File
 from bbflow.staging.gate import CHUNK_S, Closed
 from bbflow.staging.small import MOST_BYTES, SmallBatch
-from bbflow.staging.urls import server_of
+from bbflow.stores.urls import server_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 
 from bbflow.errors import BbflowError, ConfigError, SourceError
-from bbflow.staging.facts import Listed
-from bbflow.staging.local import is_local, is_plain, path_of
 from bbflow.staging.retry import reason_of
-from bbflow.staging.sources import Sources
-from bbflow.staging.urls import HTTP, below, decode, file_name
+from bbflow.stores.facts import Listed
+from bbflow.stores.local import is_local, is_plain, path_of
+from bbflow.stores.sources import Sources
+from bbflow.stores.urls import HTTP, below, decode, file_name
 
 ANY_DEPTH = "**"
 

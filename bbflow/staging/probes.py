@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from bbflow.staging.crew import Crew
 from bbflow.staging.gate import CHUNK_S
-from bbflow.staging.urls import server_of
+from bbflow.stores.urls import server_of
 
 THREADS = 4
 """For each server."""

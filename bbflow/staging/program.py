@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from bbflow.errors import ConfigError, nearest
-from bbflow.staging.facts import Listed
 from bbflow.staging.files import File, Location, Task
 from bbflow.staging.matching import many, named
-from bbflow.staging.sources import Sources, local_path
-from bbflow.staging.urls import file_name
+from bbflow.stores.facts import Listed
+from bbflow.stores.sources import Sources, local_path
+from bbflow.stores.urls import file_name
 from bbflow.units import parse_bytes
 from bbflow.yaml_files import read_yaml
 

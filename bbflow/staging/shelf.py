@@ -25,7 +25,7 @@ from pathlib import Path
 from bbflow.errors import ConfigError
 from bbflow.locks import lock
 from bbflow.staging.files import File
-from bbflow.staging.urls import file_name
+from bbflow.stores.urls import file_name
 
 MADE = "made here by a task"
 """The version of a file that is no copy: it has no source that could tell whether it is whole."""

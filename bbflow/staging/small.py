@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Protocol
 
 from bbflow.staging.checksums import Checking
-from bbflow.staging.facts import Facts
 from bbflow.staging.files import File
 from bbflow.staging.gate import Gate
 from bbflow.staging.shelf import Note
-from bbflow.staging.sources import Sources
 from bbflow.staging.transfers import Receipt
+from bbflow.stores.facts import Facts
+from bbflow.stores.sources import Sources
 
 MOST_BYTES = 64 << 10
 """Of a small file."""

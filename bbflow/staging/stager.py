@@ -18,15 +18,15 @@ from bbflow.staging.files import File, Location, Task
 from bbflow.staging.gate import Closed, Decision, Gate
 from bbflow.staging.policies import NoAction, Policy
 from bbflow.staging.probes import Answers, Probes
-from bbflow.staging.ranges import split_range
 from bbflow.staging.retry import Retry, persist
 from bbflow.staging.shelf import Shelf
 from bbflow.staging.small import SmallBatch, copy_batch
-from bbflow.staging.sources import Sources, local_path
 from bbflow.staging.submissions import Submission, Submissions
 from bbflow.staging.transfers import Transfer, size_of, stage_out
 from bbflow.staging.watching import Watch
 from bbflow.staging.waves import Waves
+from bbflow.stores.ranges import split_range
+from bbflow.stores.sources import Sources, local_path
 
 Locations = Mapping[str, Location]
 """URL to where a task finds the file, or is to put it."""

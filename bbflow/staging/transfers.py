@@ -12,13 +12,13 @@ from typing import Protocol
 
 from bbflow.errors import CapacityError, SourceError
 from bbflow.staging.checksums import Checking
-from bbflow.staging.facts import Facts
 from bbflow.staging.files import File
 from bbflow.staging.gate import Gate
 from bbflow.staging.retry import Retry, persist
 from bbflow.staging.shelf import Note
-from bbflow.staging.sources import Reader, Sources, local_path
-from bbflow.staging.urls import below
+from bbflow.stores.facts import Facts
+from bbflow.stores.sources import Reader, Sources, local_path
+from bbflow.stores.urls import below
 
 
 @dataclass(frozen=True, slots=True)

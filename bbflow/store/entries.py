@@ -4,7 +4,7 @@ import numpy as np
 from msgspec import UNSET, Struct, UnsetType
 
 from bbflow.errors import DamagedError, ProtocolError
-from bbflow.store.frames import parser
+from bbflow.net.frames import parser
 from bbflow.wire import PAGE_BYTES, Attribute, Content, Count, Finite, Place, Row, Settled, Status, Value
 
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bbflow.errors import CapacityError, DamagedError
+from bbflow.net.frames import FrameReader, encode
 from bbflow.store.entries import Record, parse_record
-from bbflow.store.frames import FrameReader, encode
 
 
 def replay(path: Path) -> Iterator[Record]:

@@ -248,7 +248,7 @@ def _start(workers: WorkersConfig, directory: Path) -> LocalCluster:
     """Start a cluster on this host that other users of the host can't use: threads speak to nobody outside."""
     own = directory / "dask.pem"
     if workers.processes:
-        from bbflow.landing.certifying import new_certificate  # late: a tenth of a second, which threads needn't wait
+        from bbflow.net.certifying import new_certificate  # late: a tenth of a second, which threads needn't wait
 
         write_whole(own, new_certificate(), PRIVATE)
     with dask.config.set(dask_settings(dashboard=workers.dashboard is not None)):

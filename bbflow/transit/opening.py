@@ -11,7 +11,7 @@ from bbflow.cf import OWN, STEP, StreamAttributes
 from bbflow.config import AUTO, Config, RawConfig
 from bbflow.drain.cuts import TIME
 from bbflow.errors import ConfigError, nearest
-from bbflow.landing.contact import NodeAddress
+from bbflow.net.contact import NodeAddress
 from bbflow.operators.windows.calendars import STEP_CLOCK, Clock
 from bbflow.records import ToldTime
 from bbflow.stored_names import clash, stored_name

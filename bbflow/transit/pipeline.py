@@ -16,7 +16,7 @@ from bbflow.drain.coordinates import write_coordinates
 from bbflow.errors import BbflowError, StreamError
 from bbflow.events import EventLog
 from bbflow.landing.absent import absent_ranks
-from bbflow.landing.contact import read_contact
+from bbflow.net.contact import read_contact
 from bbflow.operators.windows.calendars import Clock
 from bbflow.transit.chain.comparing import check_clock
 from bbflow.transit.chain.taking_over import keep_state, take_over

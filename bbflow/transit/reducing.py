@@ -9,7 +9,7 @@ from typing import Any
 from distributed import Future
 
 from bbflow.chunks import Chunk
-from bbflow.landing.contact import NodeAddress
+from bbflow.net.contact import NodeAddress
 from bbflow.transit.aside import aside
 from bbflow.transit.folding.held import AlikeShards
 from bbflow.transit.folding.inherited import Inherited

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bbflow.config import Config
 from bbflow.events import EventLog
-from bbflow.landing.contact import NodeAddress
+from bbflow.net.contact import NodeAddress
 from bbflow.transit.cluster import Cluster
 from bbflow.view.consumers import Consumers
 from bbflow.view.stream import StreamView

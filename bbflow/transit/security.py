@@ -5,7 +5,7 @@ from typing import Any
 
 from distributed.security import Security
 
-from bbflow.landing.certificate import checked_certificate, ensure_certificate
+from bbflow.net.certificate import checked_certificate, ensure_certificate
 from bbflow.transit.dask_settings import NO_HTTP
 
 

@@ -10,8 +10,8 @@ from distributed import Client
 from distributed.cli import dask_scheduler, dask_worker
 
 from bbflow.errors import ConfigError
-from bbflow.landing.contact import remove_scheduler_file
 from bbflow.leftovers import scratch
+from bbflow.net.contact import remove_scheduler_file
 from bbflow.transit.cluster import ASIDE_THREADS
 from bbflow.transit.dask_settings import dask_settings
 from bbflow.transit.security import security_of

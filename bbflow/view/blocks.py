@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.landing.contact import read_contact
+from bbflow.net.contact import read_contact
 from bbflow.records import Block
 from bbflow.store.pool import map_pool, read_block, values_at
 from bbflow.view.layout import PlacedBlock

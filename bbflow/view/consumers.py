@@ -7,9 +7,10 @@ from typing import Self
 from bbflow.config import Config
 from bbflow.errors import StreamError
 from bbflow.landing.client import NodeClient
-from bbflow.landing.contact import NodeAddress
-from bbflow.landing.replies import AttachReply, DoneReply, StreamStatus
+from bbflow.landing.replies import AttachReply, StreamStatus
 from bbflow.landing.requests import AttachRequest, DoneRequest, DropRequest, GiveUpRequest
+from bbflow.net.contact import NodeAddress
+from bbflow.net.verdicts import DoneReply
 from bbflow.view.numbering import NO_STEP, Landed, Numbering, packed, unpacked
 
 FOLD, DRAIN, RESCUE = "fold", "drain", "rescue"

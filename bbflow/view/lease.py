@@ -7,9 +7,10 @@ from pathlib import Path
 
 from bbflow.errors import NodeError, StreamError
 from bbflow.landing.client import NodeClient
-from bbflow.landing.contact import NodeAddress, read_contact
-from bbflow.landing.replies import DoneReply, JoinReply, PinReply
+from bbflow.landing.replies import JoinReply, PinReply
 from bbflow.landing.requests import JoinRequest, PinRequest, UnpinRequest
+from bbflow.net.contact import NodeAddress, read_contact
+from bbflow.net.verdicts import DoneReply
 
 PART_BYTES = 16 << 20
 """Most bytes that are asked for at once."""

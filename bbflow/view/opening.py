@@ -9,7 +9,7 @@ from typing import Any
 from bbflow.config import TimeConfig
 from bbflow.errors import BbflowError, CapacityError, StreamError
 from bbflow.landing.client import status_of
-from bbflow.landing.contact import NodeAddress, read_contact
+from bbflow.net.contact import NodeAddress, read_contact
 from bbflow.units import format_bytes
 from bbflow.view.adapting import Adapting, StreamConfig
 from bbflow.view.blocks import BlockReader

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bbflow.errors import StreamError
-from bbflow.landing.contact import NodeAddress
+from bbflow.net.contact import NodeAddress
 from bbflow.store.pool import read_block, values_at
 from bbflow.view.layout import Field, Piece, Region
 from bbflow.view.lease import Lease

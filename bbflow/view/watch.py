@@ -6,10 +6,10 @@ from typing import Any
 
 from bbflow.errors import BbflowError
 from bbflow.landing.client import NodeClient
-from bbflow.landing.contact import NodeAddress
 from bbflow.landing.requests import WatchRequest
 from bbflow.landing.shown import Shown
 from bbflow.layouts import Layouts
+from bbflow.net.contact import NodeAddress
 from bbflow.view.stream import STEPS_PER_REPLY, News
 
 POLL_S = 5.0

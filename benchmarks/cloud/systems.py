@@ -19,7 +19,7 @@ CAPACITY = "2GiB"
 COUNT = """
 import sys
 from pathlib import Path
-from bbflow.files.client import FilesClient
+from bbflow.files.client.client import FilesClient
 with FilesClient(Path(sys.argv[1])) as client:
     print(sum(node.up for master in client.status() for node in master.nodes))
 """

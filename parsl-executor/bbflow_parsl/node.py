@@ -21,10 +21,10 @@ from bbflow.staging import File, Gate, Policy, Retry, Share
 from bbflow.staging.policies import NoAction
 from bbflow.staging.retry import persist
 from bbflow.staging.shelf import Shelf
-from bbflow.staging.sources import Sources
 from bbflow.staging.transfers import Transfer, size_of, stage_out
 from bbflow.staging.watched import WatchedGate
 from bbflow.staging.watching import POLL_S
+from bbflow.stores.sources import Sources
 from bbflow_parsl.locks import one_of
 from bbflow_parsl.nodestore import WHOLE, NodeFiles
 

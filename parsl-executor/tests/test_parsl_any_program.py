@@ -19,8 +19,8 @@ from sites import Site
 from bbflow.events import EventLog, read_events
 from bbflow.phases import Board, BoardSource
 from bbflow.staging import Gate, Retry, parse_policy
-from bbflow.staging.sources import Sources
 from bbflow.staging.transfers import stage_out
+from bbflow.stores.sources import Sources
 from testsupport.gates import gates_made, is_waiting
 from testsupport.moments import bytes_at_once
 from testsupport.waiting import until

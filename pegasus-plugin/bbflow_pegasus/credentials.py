@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from bbflow.errors import ConfigError, nearest
-from bbflow.staging.sources import Sources
+from bbflow.stores.sources import Sources
 from bbflow_pegasus.requests import TransferPlace
 
 VARIABLE = "PEGASUS_CREDENTIALS"

@@ -17,9 +17,9 @@ from bbflow.staging.fetchers import Fetched, Fetchers
 from bbflow.staging.gate import CHUNK_S, Closed
 from bbflow.staging.policies import NoAction
 from bbflow.staging.small import SmallBatch, copy_whole
-from bbflow.staging.sources import local_path
 from bbflow.staging.transfers import Receipt, Transfer, stage_out
 from bbflow.staging.watching import Watch
+from bbflow.stores.sources import local_path
 from bbflow.units import format_bytes
 from bbflow_pegasus.conduct import Conduct
 from bbflow_pegasus.credentials import SiteCredentials

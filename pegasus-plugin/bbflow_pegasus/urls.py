@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from urllib.parse import unquote
 
 from bbflow.errors import ConfigError
-from bbflow.staging.urls import HTTP
+from bbflow.stores.urls import HTTP
 
 
 def is_local(url: str) -> bool:

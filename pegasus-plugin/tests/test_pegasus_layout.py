@@ -8,7 +8,7 @@ from bbflow_pegasus.cli import main
 from bbflow_pegasus.dag.nodes import parse_dag
 from submitdirs import Planned, Planner, fan, sizes_of, wave
 
-from bbflow.staging.sources import Sources
+from bbflow.stores.sources import Sources
 from testsupport.object_server import object_server
 from testsupport.range_server import RangeServer
 

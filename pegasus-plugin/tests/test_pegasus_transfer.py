@@ -17,7 +17,7 @@ from bbflow.errors import SourceError
 from bbflow.events import read_events
 from bbflow.phases import Board
 from bbflow.staging.shelf import Note
-from bbflow.staging.sources import Sources
+from bbflow.stores.sources import Sources
 from testsupport import range_server
 from testsupport.object_server import object_server
 from testsupport.range_server import RangeServer

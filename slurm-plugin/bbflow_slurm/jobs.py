@@ -23,10 +23,10 @@ from bbflow.atomic import write_whole
 from bbflow.errors import CapacityError, ConfigError, SourceError
 from bbflow.locks import lock
 from bbflow.staging import File, Gate, Retry, Sources, Stager, expand
-from bbflow.staging.facts import Listed
 from bbflow.staging.policies import NoAction
 from bbflow.staging.transfers import stage_out
 from bbflow.staging.watched import WatchedGate
+from bbflow.stores.facts import Listed
 from bbflow.units import format_bytes, parse_bytes
 from bbflow_slurm.directives import StageIn, StageOut
 from bbflow_slurm.site import Site

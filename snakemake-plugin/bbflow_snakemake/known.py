@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 from bbflow.errors import DirectorySourceError, MissingSourceError, SourceError
 from bbflow.staging import Sources
-from bbflow.staging.facts import Facts
-from bbflow.staging.local import local_path
+from bbflow.stores.facts import Facts
+from bbflow.stores.local import local_path
 from bbflow_snakemake.places import parent_of
 
 STALE_S = 60.0

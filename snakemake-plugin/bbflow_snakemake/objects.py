@@ -13,8 +13,8 @@ from snakemake_interface_storage_plugins.storage_object import (
 )
 
 from bbflow.errors import MissingSourceError, SourceError
-from bbflow.staging.facts import Facts, Listed
-from bbflow.staging.local import local_path
+from bbflow.stores.facts import Facts, Listed
+from bbflow.stores.local import local_path
 from bbflow_snakemake.ahead import link
 from bbflow_snakemake.places import local_suffix, parent_of
 from bbflow_snakemake.provider import BurstBufferStorage

@@ -3,7 +3,7 @@
 import os
 import re
 
-from bbflow.staging.local import is_local, path_of
+from bbflow.stores.local import is_local, path_of
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.+)")
 _ONLY_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/{1,2}$")

@@ -13,16 +13,9 @@ import msgspec
 from msgspec.structs import asdict
 
 from bbflow.errors import BbflowError, ProtocolError
-from bbflow.landing.contact import NodeAddress, add_node, contact_key, remove_node
-from bbflow.landing.handshake import (
-    MAX_FRAME_BYTES,
-    TIMEOUT_S,
-    HelloMessage,
-    NodeHandshake,
-    ProveMessage,
-    WelcomeReply,
-)
-from bbflow.landing.listen import listen_tcp, public_address, tune
+from bbflow.net.contact import NodeAddress, add_node, contact_key, remove_node
+from bbflow.net.handshake import MAX_FRAME_BYTES, TIMEOUT_S, HelloMessage, NodeHandshake, ProveMessage, WelcomeReply
+from bbflow.net.listen import listen_tcp, public_address, tune
 from bbflow_spark.plans import partition_key, read_plan, read_question, stage_key
 from bbflow_spark.prefetcher import Answer, Prefetcher
 

@@ -4,8 +4,8 @@ import pytest
 from running import submit
 
 from bbflow.staging import Gate, Retry
-from bbflow.staging.sources import Sources
 from bbflow.staging.transfers import stage_out
+from bbflow.stores.sources import Sources
 from benchmarks.testbed.spark import s3a_jars
 from testsupport.object_server import object_server
 

@@ -13,8 +13,8 @@ from bbflow_spark.serving import served
 
 from bbflow.errors import NodeError
 from bbflow.events import EventLog
-from bbflow.landing.contact import read_contact
-from bbflow.landing.handshake import shake_hands
+from bbflow.net.contact import read_contact
+from bbflow.net.handshake import shake_hands
 from bbflow.staging import Stager
 
 SIZE = 1000

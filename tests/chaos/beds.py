@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bbflow.errors import NodeError
-from bbflow.landing.contact import read_contact
+from bbflow.net.contact import read_contact
 from benchmarks.namespaces import Hosts, joined_hosts, missing
 from chaos.runs import PATIENCE_S, Setting
 

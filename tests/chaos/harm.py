@@ -11,7 +11,7 @@ from random import Random
 import psutil
 
 from bbflow.events import read_events
-from bbflow.landing.contact import read_contact
+from bbflow.net.contact import read_contact
 from chaos.beds import NODES, cut, lose_way
 from chaos.runs import BATCH_STEPS, STEPS, Run
 

@@ -14,8 +14,8 @@ import psutil
 import yaml
 from bbflow_workflows import climate
 
-from bbflow.ending import Left
 from bbflow.events import read_events
+from bbflow.run.ending import Left
 from benchmarks.namespaces import Hosts
 
 STEPS = 130

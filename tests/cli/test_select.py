@@ -12,9 +12,9 @@ import pytest
 import xarray as xr
 import yaml
 
-from bbflow.checks.program import programs_of
 from bbflow.cli import main
 from bbflow.cli.selecting import noted_opens
+from bbflow.run.checks.program import programs_of
 
 IN_CODE = """
 import adios2

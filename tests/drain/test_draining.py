@@ -19,8 +19,8 @@ from bbflow.drain.raw import RawStore
 from bbflow.drain.stores import left_out_of
 from bbflow.drain.writing import DrainWork, drain_steps, together
 from bbflow.errors import ConfigError
-from bbflow.landing.contact import read_contact
 from bbflow.landing.embedded import EmbeddedNodes
+from bbflow.net.contact import read_contact
 from bbflow.operators.conditions import parse_condition
 from bbflow.records import DTYPES, BlockForm, Layout, Step
 from bbflow.view.layout import FILLS

@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bbflow.files.database import Database
-from bbflow.files.master import Master
-from bbflow.files.opening import FileOpening
+from bbflow.files.master.database import Database
+from bbflow.files.master.master import Master
+from bbflow.files.master.opening import FileOpening
 from bbflow.files.options import Options
 from bbflow.files.requests import parse_heard
 from testsupport.orders import Programs, search

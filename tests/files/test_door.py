@@ -10,13 +10,13 @@ from functools import partial
 import pytest
 
 from bbflow.errors import NodeError, ProtocolError
-from bbflow.files.calling import Caller, address_of
-from bbflow.files.conversation import Conversation
-from bbflow.files.door import Door
+from bbflow.files.client.calling import Caller, address_of
+from bbflow.files.ionode.conversation import Conversation
+from bbflow.files.ionode.door import Door
 from bbflow.landing import client as landing_client
-from bbflow.landing.handshake import HelloMessage, WelcomeReply, new_key
-from bbflow.landing.listen import listen_tcp, split_address
-from bbflow.store.frames import encode
+from bbflow.net.frames import encode
+from bbflow.net.handshake import HelloMessage, WelcomeReply, new_key
+from bbflow.net.listen import listen_tcp, split_address
 from testsupport.waiting import until
 
 FEW = 56

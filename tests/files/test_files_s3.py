@@ -18,9 +18,9 @@ from s3server import s3_server
 
 from bbflow.cli import main
 from bbflow.errors import SourceError
-from bbflow.files.storage import Storage
-from bbflow.staging import objects
+from bbflow.files.ionode.storage import Storage
 from bbflow.staging.retry import Retry
+from bbflow.stores import objects
 from testsupport.object_server import put_object
 
 

@@ -8,9 +8,9 @@ import pytest
 from test_master import LISTENER, ONE, TWO, Bench, two_clients
 
 from bbflow.errors import CapacityError
-from bbflow.files.core import CutOff
+from bbflow.files.master.core import CutOff
 from bbflow.files.requests import MkdirRequest
-from bbflow.landing.contact import has_masters
+from bbflow.net.contact import has_masters
 from testsupport.waiting import until
 
 LONG = "x" * 200

@@ -6,12 +6,12 @@ from contextlib import nullcontext
 
 import pytest
 
-from bbflow.files.conversation import Conversation
+from bbflow.files.ionode.conversation import Conversation
 from bbflow.files.pieces import Pieces
-from bbflow.landing.contact import NodeAddress, add_master, contact_key
-from bbflow.landing.handshake import WelcomeReply
-from bbflow.landing.listen import listen_unix
-from bbflow.store.frames import encode
+from bbflow.net.contact import NodeAddress, add_master, contact_key
+from bbflow.net.frames import encode
+from bbflow.net.handshake import WelcomeReply
+from bbflow.net.listen import listen_unix
 
 PATIENCE_S = 60.0
 MASTER = WelcomeReply(name="master", host="h")

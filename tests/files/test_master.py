@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from bbflow.errors import ProtocolError
-from bbflow.files.core import CutOff
-from bbflow.files.database import Database
-from bbflow.files.master import Master
+from bbflow.files.master.core import CutOff
+from bbflow.files.master.database import Database
+from bbflow.files.master.master import Master
 from bbflow.files.options import Options
 from bbflow.files.requests import parse_heard
 
@@ -335,7 +335,7 @@ def test_a_request_with_keys_of_a_wrong_kind_is_its_clients_mistake(bench, op, k
 def test_a_masters_own_mistake_is_told_as_such_and_costs_one_request(bench, monkeypatch, capsys):
     bench.enter(ONE)
     with monkeypatch.context() as patched:
-        patched.setattr("bbflow.files.naming.check_access", lambda *_: {}["its own"])
+        patched.setattr("bbflow.files.master.naming.check_access", lambda *_: {}["its own"])
         assert bench.say(ONE, "list", ino=bench.root)["errno"] == errno.EIO
     assert "its own" in capsys.readouterr().err
     assert bench.say(ONE, "list", ino=bench.root)["ok"]

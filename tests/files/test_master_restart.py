@@ -8,7 +8,7 @@ from test_master import NODE, ONE, Bench
 
 from bbflow.atomic import beside
 from bbflow.errors import SourceError
-from bbflow.files.storage import Storage
+from bbflow.files.ionode.storage import Storage
 
 SIZE = 4
 

@@ -5,12 +5,12 @@ from contextlib import nullcontext
 import pytest
 
 from bbflow.errors import ProtocolError
-from bbflow.files.calling import address_of
+from bbflow.files.client.calling import address_of
 from bbflow.files.commands import FetchCommand, UploadCommand
-from bbflow.files.fills import Fills
+from bbflow.files.ionode.fills import Fills
+from bbflow.files.ionode.storage import Storage
+from bbflow.files.ionode.transfers import Transfers
 from bbflow.files.pieces import Pieces
-from bbflow.files.storage import Storage
-from bbflow.files.transfers import Transfers
 
 
 def at_once(_):

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 import pytest
 
 from bbflow.cli import main
-from bbflow.files.client import FilesClient
+from bbflow.files.client.client import FilesClient
 from bbflow.landing.client import NodeClient
-from bbflow.landing.contact import read_contact
-from bbflow.store.frames import encode
+from bbflow.net.contact import read_contact
+from bbflow.net.frames import encode
 from testsupport.asking import ask
 from testsupport.peers import OPEN, STREAM
 from testsupport.waiting import until

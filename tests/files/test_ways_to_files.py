@@ -15,7 +15,7 @@ import xarray as xr
 
 from bbflow.cli import main
 from bbflow.errors import NodeError
-from bbflow.files.client import FilesClient
+from bbflow.files.client.client import FilesClient
 from bbflow.phases import io_phase
 from testsupport.waiting import until
 

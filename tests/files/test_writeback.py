@@ -8,9 +8,9 @@ from test_master_restart import SIZE, Killed, uploaded
 
 from bbflow.errors import SourceError
 from bbflow.files.commands import StopCommand, UploadCommand
+from bbflow.files.ionode.storage import Storage
+from bbflow.files.ionode.transfers import Transfers
 from bbflow.files.pieces import Pieces
-from bbflow.files.storage import Storage
-from bbflow.files.transfers import Transfers
 
 
 @pytest.fixture

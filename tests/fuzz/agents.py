@@ -8,9 +8,9 @@ from pathlib import Path
 from bbflow.errors import ProtocolError
 from bbflow.landing.agent import Agent
 from bbflow.landing.requests import parse_request
+from bbflow.net.frames import FrameReader, encode
 from bbflow.store.extents import ALIGNMENT_BYTES as PAGE
 from bbflow.store.extents import Extents
-from bbflow.store.frames import FrameReader, encode
 from bbflow.store.node import NodeStore
 from bbflow.store.streams import extents_of
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from bbflow.errors import ProtocolError
 from bbflow.files.commands import IonodeAddress
-from bbflow.files.core import CutOff
-from bbflow.files.database import Database
-from bbflow.files.master import Master
+from bbflow.files.master.core import CutOff
+from bbflow.files.master.database import Database
+from bbflow.files.master.master import Master
 from bbflow.files.options import Options
 from bbflow.files.requests import parse_heard
-from bbflow.store.frames import HEADER, encode
+from bbflow.net.frames import HEADER, encode
 
 CLIENT, LISTENER, NODE = 1, 2, 3
 ROOT, MADE = 1, 2

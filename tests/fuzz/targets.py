@@ -9,10 +9,10 @@ from dice import Dice
 from master import talk
 
 from bbflow.errors import ConfigError, ProtocolError
-from bbflow.landing.handshake import NodeHandshake, WelcomeReply, parse_handshake
 from bbflow.landing.requests import DataRequest, parse_request
+from bbflow.net.frames import HEADER, MAX_PAYLOAD_BYTES, FrameReader, encode
+from bbflow.net.handshake import NodeHandshake, WelcomeReply, parse_handshake
 from bbflow.store.entries import AttachRecord
-from bbflow.store.frames import HEADER, MAX_PAYLOAD_BYTES, FrameReader, encode
 from bbflow.store.node import NodeStore
 
 KEY = "ab" * 32

@@ -4,8 +4,8 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bbflow.net.frames import encode
 from bbflow.store.extents import align
-from bbflow.store.frames import encode
 
 IDLE, WAITING, INSIDE, GONE = "idle", "waiting", "inside", "gone"
 

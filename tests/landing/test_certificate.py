@@ -5,7 +5,7 @@ import multiprocessing
 import pytest
 
 from bbflow.errors import ConfigError
-from bbflow.landing.certificate import certificate_of, ensure_certificate
+from bbflow.net.certificate import certificate_of, ensure_certificate
 
 
 def test_all_who_need_a_certificate_at_once_get_the_same(tmp_path):

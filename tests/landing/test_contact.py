@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from bbflow.errors import ConfigError, NodeError
-from bbflow.landing.contact import (
+from bbflow.net.contact import (
     MOST_MASTERS,
     NodeAddress,
     add_master,
@@ -21,7 +21,7 @@ from bbflow.landing.contact import (
 REGISTER = """
 import sys
 from pathlib import Path
-from bbflow.landing.contact import NodeAddress, add_node, contact_key
+from bbflow.net.contact import NodeAddress, add_node, contact_key
 path = Path(sys.argv[1])
 add_node(path, NodeAddress(sys.argv[2], "here", "s", "d", contact_key(path)))
 """

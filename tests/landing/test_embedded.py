@@ -12,8 +12,8 @@ import pytest
 from bbflow.errors import CapacityError, NodeError, StreamError
 from bbflow.landing import embedded
 from bbflow.landing.client import NodeClient
-from bbflow.landing.contact import read_contact
 from bbflow.landing.embedded import EmbeddedNodes, spawn_node
+from bbflow.net.contact import read_contact
 from testsupport.asking import ask, ask_once
 from testsupport.processes import agent_of
 from testsupport.waiting import until

@@ -1,8 +1,8 @@
 import pytest
 
 from bbflow.errors import NodeError, ProtocolError
-from bbflow.landing.handshake import VERSION, NodeHandshake, WelcomeReply, new_key, parse_handshake, prove, shake_hands
-from bbflow.store.frames import decode_map, pack
+from bbflow.net.frames import decode_map, pack
+from bbflow.net.handshake import VERSION, NodeHandshake, WelcomeReply, new_key, parse_handshake, prove, shake_hands
 
 KEY = new_key()
 NONCE = "00" * 16

@@ -6,11 +6,11 @@ import struct
 
 import pytest
 
-from bbflow.landing import link as link_module
-from bbflow.landing.handshake import NodeHandshake, WelcomeReply
-from bbflow.landing.link import GoneError, Link
 from bbflow.landing.requests import DataRequest, SyncRequest, parse_request
-from bbflow.store.frames import encode
+from bbflow.net import link as link_module
+from bbflow.net.frames import encode
+from bbflow.net.handshake import NodeHandshake, WelcomeReply
+from bbflow.net.link import GoneError, Link
 
 
 def link_to(own, pool=bytearray):

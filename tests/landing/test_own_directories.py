@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from bbflow.landing.client import NodeClient
-from bbflow.landing.contact import read_contact
 from bbflow.landing.embedded import EmbeddedNodes, own_directory, spawn_node, wait_until_ready
+from bbflow.net.contact import read_contact
 from testsupport.asking import ask
 from testsupport.foreign import assert_untouched, plant
 from testsupport.peers import OPEN

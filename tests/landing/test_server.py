@@ -21,11 +21,11 @@ import pytest
 from bbflow.errors import NodeError, StreamError
 from bbflow.landing import client as client_module
 from bbflow.landing.client import NodeClient
-from bbflow.landing.contact import contact_key, read_contact
 from bbflow.landing.embedded import EmbeddedNodes, spawn_node, wait_until_ready
-from bbflow.landing.handshake import new_key
-from bbflow.landing.listen import is_loopback, public_address, split_address
-from bbflow.store.frames import FrameReader, checksum, encode
+from bbflow.net.contact import contact_key, read_contact
+from bbflow.net.frames import FrameReader, checksum, encode
+from bbflow.net.handshake import new_key
+from bbflow.net.listen import is_loopback, public_address, split_address
 from testsupport.asking import ask, ask_once
 from testsupport.peers import OPEN, PAGE, content_of
 from testsupport.processes import agent_of

@@ -127,7 +127,7 @@ def test_a_file_whose_last_close_failed_is_what_it_was_and_can_be_written_again(
 LIAR = """
 import sys
 from bbflow.cli import main
-from bbflow.files.opening import FileOpening
+from bbflow.files.master.opening import FileOpening
 opened = FileOpening._opened
 FileOpening._opened = lambda *known: {**opened(*known), "LIE": LIE}
 sys.exit(main())

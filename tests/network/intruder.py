@@ -19,9 +19,9 @@ from pathlib import Path
 from distributed.comm import connect
 from distributed.security import Security
 
-from bbflow.landing.certifying import new_certificate
-from bbflow.landing.handshake import VERSION, prove
-from bbflow.store.frames import encode
+from bbflow.net.certifying import new_certificate
+from bbflow.net.frames import encode
+from bbflow.net.handshake import VERSION, prove
 
 PATIENCE_S = 10.0
 SILENCE_S = 2.0

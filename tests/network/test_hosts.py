@@ -10,7 +10,7 @@ from pathlib import Path
 import bbflow_adios2
 import pytest
 
-from bbflow.landing.contact import read_contact
+from bbflow.net.contact import read_contact
 from testsupport.hosts import hosts_with
 from testsupport.processes import finish_well, running
 from testsupport.waiting import until

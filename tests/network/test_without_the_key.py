@@ -11,8 +11,8 @@ import bbflow_adios2
 import pytest
 import yaml
 
-from bbflow.landing.certificate import certificate_of
-from bbflow.store.frames import FrameReader
+from bbflow.net.certificate import certificate_of
+from bbflow.net.frames import FrameReader
 from testsupport.hosts import hosts_with
 from testsupport.processes import finish_well, running
 from testsupport.waiting import until

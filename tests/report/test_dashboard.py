@@ -9,7 +9,7 @@ import urllib.request
 import pytest
 import synthetic_run as synthetic
 
-from bbflow.landing.contact import contact_key
+from bbflow.net.contact import contact_key
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 
 from bbflow.staging import File, Sources, Stager, expand
 from bbflow.staging.program import expand_program, read_plan
-from bbflow.staging.urls import file_name
+from bbflow.stores.urls import file_name
 from testsupport.object_server import object_server, put_object
 
 NAMES = (

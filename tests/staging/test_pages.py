@@ -9,7 +9,7 @@ import pytest
 
 from bbflow.errors import BbflowError
 from bbflow.staging import File, Sources, Stager, expand
-from bbflow.staging.pages import listed_names
+from bbflow.stores.pages import listed_names
 
 FILES = ["a b", "c&d", "e.nc", "f#g", "50%", "h?i", "k;l", "ü", "m%20n", "[o]", "p+q", "r's", 't"u']
 DIRECTORIES = ["v w"]

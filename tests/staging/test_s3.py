@@ -7,9 +7,9 @@ import pytest
 from bbflow.errors import ConfigError, SourceError
 from bbflow.staging import File, Gate, Retry, Stager
 from bbflow.staging.matching import expand
-from bbflow.staging.objects import upload_parts
-from bbflow.staging.sources import Sources
 from bbflow.staging.transfers import stage_out
+from bbflow.stores.objects import upload_parts
+from bbflow.stores.sources import Sources
 from testsupport.object_server import object_server, put_object
 
 QUICK = Retry(attempts=3, first_s=0.01)

@@ -17,8 +17,8 @@ from bbflow.staging.crew import FIRST_FILES, MOST_FILES, Crew
 from bbflow.staging.fetchers import Fetchers
 from bbflow.staging.gate import CHUNK_S, Closed
 from bbflow.staging.small import MOST_BYTES, SmallBatch, copy_batch, copy_whole
-from bbflow.staging.sources import Sources
 from bbflow.staging.transfers import Receipt
+from bbflow.stores.sources import Sources
 from testsupport.moments import files_below
 from testsupport.range_server import RangeServer
 from testsupport.waiting import until

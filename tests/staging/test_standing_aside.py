@@ -14,8 +14,8 @@ from bbflow.staging import File, Gate, Retry, Stager
 from bbflow.staging.files import Task
 from bbflow.staging.program import ProgramStep
 from bbflow.staging.running import run_program
-from bbflow.staging.sources import Sources
 from bbflow.staging.transfers import stage_out
+from bbflow.stores.sources import Sources
 from testsupport.waiting import until
 
 

@@ -17,8 +17,8 @@ from bbflow.errors import CapacityError, ConfigError, SourceError
 from bbflow.staging import Decision, File, Gate, Retry
 from bbflow.staging.gate import PAUSE_S, Closed
 from bbflow.staging.shelf import Shelf
-from bbflow.staging.sources import Sources
 from bbflow.staging.transfers import Transfer, stage_out
+from bbflow.stores.sources import Sources
 from testsupport import range_server
 from testsupport.range_server import RangeServer
 from testsupport.waiting import until

@@ -2,7 +2,7 @@ import struct
 
 import pytest
 
-from bbflow.store import frames
+from bbflow.net import frames
 from bbflow.store import node as node_module
 from bbflow.store.node import NodeStore
 from testsupport.peers import PAGE, STREAM, Bench, block, content_of, record_of

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bbflow.errors import ProtocolError
-from bbflow.store.frames import MAX_PAYLOAD_BYTES, FrameReader, encode
+from bbflow.net.frames import MAX_PAYLOAD_BYTES, FrameReader, encode
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text() | st.binary(),

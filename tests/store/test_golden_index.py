@@ -3,7 +3,7 @@
 from golden_run import GOLDEN, PAGES, live
 
 from bbflow.belongings import make
-from bbflow.store.frames import FrameReader
+from bbflow.net.frames import FrameReader
 from bbflow.store.node import FILES, NodeStore
 from bbflow.store.pool import create_pool
 from testsupport.peers import PAGE, STREAM

@@ -7,9 +7,9 @@ import pytest
 
 from bbflow.belongings import make
 from bbflow.errors import CapacityError, ConfigError, ProtocolError
+from bbflow.net.frames import encode
 from bbflow.store.entries import DiscardRecord, DropRecord, FormatRecord
 from bbflow.store.extents import ALIGNMENT_BYTES as PAGE
-from bbflow.store.frames import encode
 from bbflow.store.index import Index, replay
 from bbflow.store.node import FILES, NodeStore
 from testsupport.peers import record_of

@@ -12,7 +12,7 @@ import numpy as np
 from bbflow.cf import Encoding, StreamAttributes
 from bbflow.config import parse_config
 from bbflow.growing import GrowingZarr
-from bbflow.landing.contact import NodeAddress
+from bbflow.net.contact import NodeAddress
 from bbflow.operators.diagnostic import parse_diagnostics
 from bbflow.operators.windows.calendars import Clock
 from bbflow.records import BlockForm, Layout, Step

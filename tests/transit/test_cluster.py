@@ -9,7 +9,7 @@ from distributed import LocalCluster
 
 from bbflow.config import WorkersConfig
 from bbflow.errors import NodeError
-from bbflow.landing.certificate import ensure_certificate
+from bbflow.net.certificate import ensure_certificate
 from bbflow.transit import cluster as cluster_module
 from bbflow.transit.cluster import connected_cluster, dask_failures, local_cluster
 

@@ -10,7 +10,7 @@ import psutil
 import pytest
 import xarray as xr
 
-from bbflow.course import INCOMPLETE
+from bbflow.run.course import INCOMPLETE
 from testsupport.waiting import until
 
 STEPS = 130

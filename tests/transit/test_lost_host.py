@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from bbflow.course import INCOMPLETE
 from bbflow.errors import NodeError
 from bbflow.events import read_events
-from bbflow.landing.contact import read_contact
+from bbflow.net.contact import read_contact
+from bbflow.run.course import INCOMPLETE
 from testsupport.waiting import until
 
 STEPS = 60

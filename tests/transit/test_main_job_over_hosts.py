@@ -13,7 +13,7 @@ import pytest
 import xarray as xr
 
 from bbflow.errors import NodeError
-from bbflow.landing.contact import read_contact
+from bbflow.net.contact import read_contact
 from testsupport.hosts import hosts_with
 from testsupport.waiting import until
 

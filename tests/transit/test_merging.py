@@ -10,8 +10,8 @@ import xarray as xr
 
 from bbflow.cli import main
 from bbflow.config import parse_config
-from bbflow.course import INCOMPLETE
 from bbflow.errors import BbflowError, ConfigError, DamagedError
+from bbflow.run.course import INCOMPLETE
 from bbflow.transit.chain.merging import merge_states
 from bbflow.transit.chain.saved import read_state
 from bbflow.transit.chain.taking_over import check_continued

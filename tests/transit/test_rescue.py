@@ -15,7 +15,7 @@ from bbflow.config import TimeConfig
 from bbflow.drain import rescuing
 from bbflow.drain.rescuing import Rescue
 from bbflow.drain.stores import rescued_stores
-from bbflow.landing.contact import read_contact
+from bbflow.net.contact import read_contact
 from bbflow.view.consumers import RESCUE, Consumers
 from testsupport.writers import clean_environment, write, write_config
 

@@ -7,7 +7,7 @@ import xarray as xr
 from bbflow import start_nodes
 from bbflow.drain.replaying import replay
 from bbflow.landing.client import status_of
-from bbflow.progress import plain_line, summarise
+from bbflow.run.progress import plain_line, summarise
 from testsupport.waiting import until
 from testsupport.writers import clean_environment, write, write_config, writing
 

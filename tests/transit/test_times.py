@@ -15,7 +15,7 @@ from bbflow.cf import StreamAttributes
 from bbflow.config import TimeConfig, parse_config, read_time, written_time
 from bbflow.drain.rescuing import Rescue
 from bbflow.errors import ConfigError
-from bbflow.landing.contact import read_contact
+from bbflow.net.contact import read_contact
 from bbflow.operators.windows.calendars import Clock
 from bbflow.operators.windows.date_texts import date_in, read_date
 from bbflow.records import BlockForm, Layout, Step

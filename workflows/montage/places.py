@@ -11,9 +11,9 @@ from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
 
 from bbflow.errors import ConfigError, MissingSourceError
-from bbflow.staging.facts import Listed
 from bbflow.staging.retry import Retry, persist
-from bbflow.staging.sources import Sources, local_path
+from bbflow.stores.facts import Listed
+from bbflow.stores.sources import Sources, local_path
 
 Place = str | os.PathLike[str]
 TILES = "tile*.fits"

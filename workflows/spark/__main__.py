@@ -21,7 +21,7 @@ from bbflow_spark.classes import find_spark
 from bbflow_workflows.spark.checking import content_of, counts_of, parts_of, read_counts, sorted_content
 
 from bbflow.errors import BbflowError, ConfigError
-from bbflow.staging.sources import local_path
+from bbflow.stores.sources import local_path
 from bbflow.units import parse_bytes
 
 APPS = Path(__file__).with_name("apps")

@@ -12,7 +12,7 @@ from uuid import uuid4
 import numpy as np
 
 from bbflow.cf import StreamAttributes
-from bbflow.landing.contact import NodeAddress
+from bbflow.net.contact import NodeAddress
 from bbflow.operators import StateLayout
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.family import Array

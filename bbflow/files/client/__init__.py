@@ -1,0 +1,1 @@
+"""Who reads and writes: sessions, open files, the fsspec door."""

@@ -1,0 +1,389 @@
+"""An open file: ranges of it are read from, and written to, pieces on IOnodes."""
+
+import errno
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from bbflow.files.client.calling import Caller, is_here
+from bbflow.files.inodes import Pieces, check_size, holders, key_of, pages
+from bbflow.files.piece_requests import MOST_BYTES, CopyRequest, CutRequest
+from bbflow.files.pieces import write_all
+from bbflow.files.replies import CommitReply, FileReply, OpenFileReply, OpenToWriteReply
+from bbflow.files.requests import CloseFileRequest, CommitFileRequest, OpenFileRequest
+
+if TYPE_CHECKING:
+    from bbflow.files.client.session import ClientSession
+
+ASK_BYTES = 32 << 20
+"""How much room is asked for at once."""
+KEEP_BYTES = 4 << 20
+"""How much room a session keeps when it closes a file."""
+ATTEMPTS = 5
+PAUSE_S = 0.2
+
+
+class OpenFile:
+    """A file of the namespace, opened by `FilesClient.open`.
+
+    Parameters
+    ----------
+    session
+        With the file's master.
+    path
+        Its path, for messages.
+    told
+        The master's reply.
+    truncated
+        Whether it begins without bytes.
+    appends
+        Whether every write goes to the end.
+    """
+
+    def __init__(
+        self,
+        session: "ClientSession",
+        path: str,
+        told: OpenFileReply,
+        *,
+        truncated: bool = False,
+        appends: bool = False,
+    ) -> None:
+        self._session, self.path = session, path
+        self._lock = threading.RLock()
+        self.ino, self._handle = told.attr.ino, told.handle
+        self.read_version = told.attr.version
+        """The version as it was opened."""
+        self._take_layout(told)
+        self._charged: dict[int, int] = {}
+        self._version, self._may_append, is_new = 0, False, False
+        self.writes = isinstance(told, OpenToWriteReply)
+        """Whether it is open for writing."""
+        if isinstance(told, OpenToWriteReply):
+            self._version, self._may_append, is_new = told.version, told.append, told.created is True
+        self._appends = appends
+        self.size = 0 if truncated else told.attr.size
+        """Bytes, as this process sees them."""
+        # A new file that is closed without any commit is empty by that.
+        self._dirty, self._lost, self._closed = truncated and not is_new, False, False
+        session.open_files[self._handle] = self
+
+    def _take_layout(self, told: OpenFileReply) -> None:
+        self._piece_bytes, self._replicas, self._ring = told.piece_bytes, told.replicas, told.ring
+        self._pieces = dict(enumerate(told.pieces))
+        self._committed = dict(self._pieces)
+        self._cold = told.cold
+
+    # Reading.
+
+    def pread(self, size: int, offset: int) -> bytes:
+        """Read a range, as far as the file goes.
+
+        Raises
+        ------
+        OSError
+            EIO if it is lost, or the session is.
+        """
+        with self._lock:
+            self._check_open()
+            target = bytearray(max(min(size, self.size - offset), 0))
+            for attempt in range(ATTEMPTS):
+                try:
+                    self._read(memoryview(target), offset)
+                    return bytes(target)
+                except FileNotFoundError as error:
+                    missing = error
+                time.sleep(PAUSE_S * attempt)  # a node's end may not have come round yet
+                self._reopen(missing)
+            raise OSError(errno.EIO, f"{self.path}: a piece isn't where it should be ({missing})")
+
+    def _read(self, target: memoryview, offset: int) -> None:
+        at = 0
+        for index, begin, length in self._ranges(offset, len(target)):
+            self._read_piece(index, begin, target[at : at + length])
+            at += length
+
+    def _reopen(self, missing: FileNotFoundError) -> None:
+        """Have the same version again, from the shared storage, once its node has lost it."""
+        if self.writes:
+            raise OSError(errno.EIO, f"{self.path}: a piece is gone while it is open for writing ({missing})")
+        told = self._session.call(OpenFileRequest(ino=self.ino, wait_s=0), OpenFileReply)
+        if told.attr.version != self.read_version:
+            self._session.tell(CloseFileRequest(handle=told.handle))
+            raise OSError(errno.EIO, f"{self.path}: what was opened is gone, there is a newer version: open it again")
+        self._session.open_files.pop(self._handle, None)
+        self._session.tell(CloseFileRequest(handle=self._handle))
+        self._handle, self._lost = told.handle, False
+        self._session.open_files[self._handle] = self
+        self._take_layout(told)
+
+    def _ranges(self, offset: int, size: int) -> Iterator[tuple[int, int, int]]:
+        """Go through the pieces of a range: number, begin in the piece, bytes."""
+        end = offset + size
+        while offset < end:
+            index, begin = divmod(offset, self._piece_bytes)
+            length = min(self._piece_bytes - begin, end - offset)
+            yield index, begin, length
+            offset += length
+
+    def _read_piece(self, index: int, begin: int, target: memoryview) -> None:
+        version, count = self._pieces.get(index, (0, 0))
+        there = max(min(len(target), count - begin), 0) if version else 0
+        if there:
+            self._fetch(index, version, begin, target[:there])
+
+    def _fetch(self, index: int, version: int, begin: int, target: memoryview) -> None:
+        error: OSError | None = None
+        for attempt in range(ATTEMPTS):
+            for name in holders(self._ring, index, self._replicas):
+                try:
+                    self._fetch_from(name, key_of(version, index), begin, target)
+                    return
+                except OSError as failure:
+                    if failure.errno not in (errno.EHOSTDOWN, errno.ENOENT):
+                        raise
+                    error = failure
+            if isinstance(error, FileNotFoundError):
+                raise error
+            time.sleep(PAUSE_S * (attempt + 1))
+        raise OSError(errno.EIO, f"{self.path}: piece {index} can't be had ({error})")
+
+    def _fetch_from(self, name: str, key: str, begin: int, target: memoryview) -> None:
+        local = self._local(name, key)
+        if local is not None and not self._cold:
+            descriptor = os.open(local, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                count = os.preadv(descriptor, [target], begin)
+            finally:
+                os.close(descriptor)
+        else:
+            count = 0
+            for at in range(0, len(target), MOST_BYTES):
+                part = target[at : at + MOST_BYTES]
+                count += self._session.on_node(name, partial(Caller.read, key=key, offset=begin + at, target=part))
+        if count < len(target):
+            raise FileNotFoundError(errno.ENOENT, f"{name} has a copy of an older, shorter version")
+
+    def _local(self, name: str, key: str) -> str | None:
+        told = self._session.node(name)
+        return f"{told.directory}/pieces/{key}" if is_here(told) else None
+
+    # Writing.
+
+    def pwrite(self, content: bytes | bytearray | memoryview, offset: int) -> int:
+        """Write a range; nobody else sees it before `sync` or `close`.
+
+        Raises
+        ------
+        OSError
+            EBADF if it isn't open for writing, EFBIG, ENOSPC, EIO.
+        """
+        view = memoryview(content).cast("B")
+        with self._lock:
+            self._check_open()
+            if not self.writes:
+                raise OSError(errno.EBADF, f"{self.path} isn't open for writing")
+            if self._appends:
+                offset = self.size
+            check_size(offset + len(view))
+            at = 0
+            for index, begin, length in self._ranges(offset, len(view)):
+                self._write_piece(index, begin, view[at : at + length])
+                at += length
+            self.size = max(self.size, offset + len(view))
+            self._dirty = self._dirty or bool(view)
+        return len(view)
+
+    def _write_piece(self, index: int, begin: int, content: memoryview) -> None:
+        version, count = self._pieces.get(index, (0, 0))
+        committed = self._committed.get(index, (0, 0))
+        name, end = self._ring[index % len(self._ring)], begin + len(content)
+        appends = version and version == committed[0] and self._is_extensible(index) and begin >= committed[1]
+        new = version if appends else self._version
+        self._charge(index, new, max(end, count))
+        if appends and count == committed[1]:
+            self._cut(name, key_of(new, index), count)
+        elif version not in (0, new):
+            of = key_of(version, index)
+            asked = CopyRequest(key=key_of(new, index), of=of, bytes=count)
+            self._session.on_node(name, lambda node: node.call(asked, FileReply))
+            if count > committed[1]:
+                self._cut(name, of, committed[1])
+        self._put(name, key_of(new, index), begin, content)
+        self._pieces[index] = (new, max(count, end))
+
+    def _is_extensible(self, index: int) -> bool:
+        """Whether what lies behind a committed piece's bytes is nobody's."""
+        return self._may_append and index == max(self._committed, default=-1)
+
+    def _cut(self, name: str, key: str, size: int) -> None:
+        self._session.on_node(name, lambda node: node.call(CutRequest(key=key, bytes=size), FileReply))
+
+    def _charge(self, index: int, version: int, size: int) -> None:
+        """Have room for a piece of so many bytes on each of its nodes."""
+        need = self._need(index, version, size)
+        more = need - self._charged.get(index, 0)
+        if more <= 0:
+            return
+        for name in holders(self._ring, index, self._replicas):
+            self._session.take_room(name, more, ASK_BYTES if size > KEEP_BYTES else KEEP_BYTES)
+        self._charged[index] = need
+
+    def charged(self) -> Counter[str]:
+        """Give the room that was taken for what isn't committed, by node."""
+        room: Counter[str] = Counter()
+        for index, size in self._charged.items():
+            room.update(dict.fromkeys(holders(self._ring, index, self._replicas), size))
+        return room
+
+    def _need(self, index: int, version: int, size: int) -> int:
+        """Give the memory that a piece takes beside what was committed."""
+        committed = self._committed.get(index, (0, 0))
+        return max(pages(size) - (pages(committed[1]) if version == committed[0] else 0), 0) if version else 0
+
+    def _put(self, name: str, key: str, begin: int, content: memoryview) -> None:
+        local = self._local(name, key)
+        if local is not None:
+            descriptor = os.open(local, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                write_all(descriptor, content, begin)
+            finally:
+                os.close(descriptor)
+            return
+        for at in range(0, len(content), MOST_BYTES):
+            part = content[at : at + MOST_BYTES]
+            self._session.on_node(name, partial(Caller.write, key=key, offset=begin + at, content=part))
+
+    def truncate(self, size: int) -> None:
+        """Let the file end at `size`.
+
+        Raises
+        ------
+        OSError
+            EBADF if it isn't open for writing, EFBIG.
+        """
+        check_size(size)
+        with self._lock:
+            self._check_open()
+            if not self.writes:
+                raise OSError(errno.EBADF, f"{self.path} isn't open for writing")
+            for index in [index for index in self._pieces if index * self._piece_bytes >= size]:
+                del self._pieces[index]
+            last = size // self._piece_bytes
+            if last in self._pieces:
+                self._shorten(last, size - last * self._piece_bytes)
+            self.size, self._dirty = size, True
+
+    def _shorten(self, index: int, count: int) -> None:
+        version, there = self._pieces[index]
+        if count >= there:
+            return
+        self._pieces[index] = (version, count)
+        if version == self._version:
+            self._cut(self._ring[index % len(self._ring)], key_of(version, index), count)
+        else:
+            self._may_append = False
+
+    # Making it count.
+
+    def sync(self) -> None:
+        """Make everything written so far count for all clients.
+
+        Raises
+        ------
+        OSError
+            If it can't be; EIO if the session is lost.
+        """
+        with self._lock:
+            self._check_open()
+            if self._dirty:
+                self._commit(sync=True)
+
+    def _commit(self, *, sync: bool) -> None:
+        count = max((index for index, (version, _) in self._pieces.items() if version), default=-1) + 1
+        pieces: Pieces = tuple(self._pieces.get(index, (0, 0)) for index in range(count))
+        asked = CommitFileRequest(handle=self._handle, size=self.size, pieces=pieces, sync=sync)
+        told = self._session.call(asked, CommitReply)
+        self._give_unspent_back(pieces)
+        self._version, self._may_append = told.version, told.append
+        self.read_version = told.attr.version
+        self._committed, self._charged, self._dirty = dict(self._pieces), {}, False
+
+    def _give_unspent_back(self, pieces: Pieces) -> None:
+        """Have the room again that was taken for more than what was committed in the end."""
+        for index, charged in self._charged.items():
+            version, count = pieces[index] if index < len(pieces) else (0, 0)
+            unspent = charged - self._need(index, version, count)
+            for name in holders(self._ring, index, self._replicas) if unspent > 0 else ():
+                self._session.return_room(name, unspent)
+
+    def close(self) -> None:
+        """Close the file; what was written counts from now on.
+
+        Raises
+        ------
+        OSError
+            If that can't be.
+        """
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            try:
+                self._close()
+            finally:
+                self._session.open_files.pop(self._handle, None)
+
+    def _close(self) -> None:
+        if self._lost:
+            if self._dirty:
+                raise OSError(errno.EIO, f"{self.path} was lost with its session: what was not closed is gone")
+            return
+        try:
+            if self._dirty:
+                self._commit(sync=False)
+        finally:
+            self._leave(dirty=self._dirty)
+
+    def _leave(self, *, dirty: bool) -> None:
+        """Tell the master that this is closed, and free the room of what was not committed."""
+        for name, size in self.charged().items():
+            self._session.return_room(name, size)
+        self._charged = {}
+        surplus = self._session.surplus(KEEP_BYTES) if self.writes else {}
+        self._session.tell(CloseFileRequest(handle=self._handle, room=surplus, dirty=dirty))
+
+    def abandon(self) -> None:
+        """Close the file; what was written since the last `sync` goes."""
+        with self._lock:
+            self._pieces, self._dirty = dict(self._committed), False
+            if not (self._closed or self._lost):
+                self._closed = True
+                self._session.open_files.pop(self._handle, None)
+                self._leave(dirty=True)
+
+    def lose(self) -> None:
+        """Take down that the master doesn't know this handle any more."""
+        self._lost = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ValueError(f"{self.path} is closed")
+        if self._lost:
+            raise OSError(errno.EIO, f"{self.path} was lost with its session: open it again")
+
+    def __enter__(self) -> "OpenFile":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abandon()

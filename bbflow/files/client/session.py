@@ -1,0 +1,266 @@
+"""A session with one master from Python: requests in their order, and IOnodes to read from and write to."""
+
+import errno
+import os
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from bbflow.errors import NodeError
+from bbflow.files.client.calling import Caller, Gone, address_of
+from bbflow.files.client.opened import OpenFile
+from bbflow.files.commands import IonodeTold
+from bbflow.files.replies import CommitReply, FileReply, GrantReply, NodesReply, OpenToWriteReply, SessionReply
+from bbflow.files.requests import ByeRequest, ClientRequest, GrantRequest, NodesRequest, SessionRequest
+from bbflow.net.connection import ReplyT
+from bbflow.net.contact import MasterAddress
+
+T = TypeVar("T")
+
+COME_BACK_S = 30.0
+"""How long a master that is away is tried again."""
+PAUSE_S = 0.05
+ATTEMPTS = 4
+"""How often a request is sent whose reply the master's end cut off."""
+
+GIVING = (OpenToWriteReply, CommitReply, GrantReply)
+"""Replies that room comes along with."""
+
+
+class ClientSession:
+    """A session with one master; it comes back after the master was started again.
+
+    Parameters
+    ----------
+    master
+        Where it is.
+    find
+        Gives its newest address.
+    """
+
+    def __init__(self, master: MasterAddress, find: Callable[[str], MasterAddress]) -> None:
+        self.subtree, self._find = master.subtree, find
+        self.key = master.address.key
+        self._lock = threading.RLock()
+        self._name = ""
+        self.open_files: dict[int, OpenFile] = {}
+        """What is open, by handle."""
+        self.room: dict[str, int] = {}
+        """Bytes that may still be written, by IOnode."""
+        self._nodes: dict[str, IonodeTold] = {}
+        self._nodes_callers: dict[str, list[Caller]] = {}
+        self._number, self._is_asking = 0, False
+        self._caller = self._enter(master)
+
+    def _enter(self, master: MasterAddress) -> Caller:
+        caller = Caller(master.address)
+        try:
+            told = self._begin(caller)
+        except BaseException:
+            caller.close()
+            raise
+        lost = {number for number, _ in self._open()} - set(told.handles)
+        for number in lost:
+            self.open_files.pop(number).lose()
+        self._name, self.root, self.options = told.session, told.root.ino, told.options
+        self._take_nodes(told.nodes)
+        return caller
+
+    def _begin(self, caller: Caller) -> SessionReply:
+        """Come back to the session, or begin another one if that has ended, or there was none."""
+        asked = SessionRequest(
+            host=socket.gethostname(), pid=os.getpid(), uid=os.getuid(), gid=os.getgid(), groups=tuple(os.getgroups())
+        )
+        if self._name:
+            handles = tuple((number, file.ino, file.read_version, file.writes) for number, file in self._open())
+            slots = ((0, self._number),) if self._is_asking else ()
+            again = replace(asked, resume=self._name, handles=handles, room=self._all_room(), slots=slots)
+            try:
+                return caller.call(again, SessionReply)
+            except OSError as error:
+                if error.errno != errno.ESTALE:
+                    raise
+            self.room.clear()
+        return caller.call(asked, SessionReply)
+
+    def _all_room(self) -> dict[str, int]:
+        """Give the room that this session has, also what is written and not committed."""
+        room = Counter(self.room)
+        for _, file in self._open():
+            room.update(file.charged())
+        return dict(room)
+
+    def _open(self) -> list[tuple[int, OpenFile]]:
+        return list(self.open_files.items())
+
+    def _take_nodes(self, nodes: Iterable[IonodeTold]) -> None:
+        self._nodes = {told.name: told for told in nodes}
+
+    def call(self, asked: ClientRequest, kind: type[ReplyT]) -> ReplyT:
+        """Send a request and give its reply; a master that is away is waited for.
+
+        Parameters
+        ----------
+        asked
+            It.
+        kind
+            What its reply is, if it isn't refused.
+
+        Raises
+        ------
+        OSError
+            If it is refused; EIO if the master doesn't come back.
+        """
+        with self._lock:
+            self._number, self._is_asking = self._number + 1, True
+            try:
+                reply = self._ask(replace(asked, slot=0, number=self._number), kind)
+            finally:
+                self._is_asking = False
+            if isinstance(reply, GIVING):
+                self._take_granted(reply.granted)
+            return reply
+
+    def _ask(self, asked: ClientRequest, kind: type[ReplyT]) -> ReplyT:
+        """Send a request, the same again where the connection breaks: it counts once."""
+        gone: Gone | None = None
+        for _ in range(ATTEMPTS):
+            try:
+                return self._caller.call(asked, kind)
+            except Gone as failure:
+                gone = failure
+                self._come_back(gone, time.monotonic() + COME_BACK_S)
+        what = f"the master of {self.subtree!r} hangs up at each {type(asked).__name__}"
+        raise OSError(errno.EIO, f"{what}: see its log ({gone})")
+
+    def tell(self, asked: ClientRequest) -> None:
+        """Send a request that has no reply; a master that is away learns of it when the session comes back."""
+        with self._lock:
+            try:
+                self._caller.send(asked)
+            except Gone as gone:
+                self._come_back(gone, time.monotonic() + COME_BACK_S)
+                self._caller.send(asked)
+
+    def _take_granted(self, granted: Mapping[str, int]) -> None:
+        for node, size in granted.items():
+            self.room[node] = self.room.get(node, 0) + size
+
+    def _come_back(self, gone: Gone, deadline_s: float) -> None:
+        self._caller.close()
+        while True:
+            try:
+                self._caller = self._enter(self._find(self.subtree))
+                return
+            except NodeError:
+                if time.monotonic() > deadline_s:
+                    raise OSError(errno.EIO, f"the master of {self.subtree!r} doesn't come back: {gone}") from None
+                time.sleep(PAUSE_S)
+
+    def node(self, name: str) -> IonodeTold:
+        """Give where an IOnode is.
+
+        Raises
+        ------
+        OSError
+            EHOSTDOWN if it is away.
+        """
+        told = self._nodes.get(name)
+        if told is None or not told.up:
+            self._take_nodes(self.call(NodesRequest(), NodesReply).nodes)
+            told = self._nodes.get(name)
+        if told is None or not told.up:
+            raise OSError(errno.EHOSTDOWN, f"IOnode {name} is away")
+        return told
+
+    def on_node(self, name: str, action: Callable[[Caller], T]) -> T:
+        """Do something with a connection to an IOnode, which no other thread uses meanwhile.
+
+        Raises
+        ------
+        OSError
+            EHOSTDOWN if it is away, and what the action raises.
+        """
+        caller = self._borrow(name)
+        try:
+            result = action(caller)
+        except Gone as gone:  # a connection that broke is not used again
+            caller.close()
+            raise OSError(errno.EHOSTDOWN, str(gone)) from None
+        except OSError:
+            self._give_back(name, caller)
+            raise
+        self._give_back(name, caller)
+        return result
+
+    def _borrow(self, name: str) -> Caller:
+        with self._lock:
+            idle = self._nodes_callers.setdefault(name, [])
+            if idle:
+                return idle.pop()
+        try:
+            return Caller(address_of(self.node(name), self.key))
+        except NodeError as error:
+            self._nodes.pop(name, None)
+            raise OSError(errno.EHOSTDOWN, str(error)) from None
+
+    def _give_back(self, name: str, caller: Caller) -> None:
+        with self._lock:
+            self._nodes_callers.setdefault(name, []).append(caller)
+
+    def take_room(self, node: str, size: int, wish: int) -> None:
+        """Have room for some bytes on an IOnode, and ask for more at once if there isn't.
+
+        Parameters
+        ----------
+        node
+            Which.
+        size
+            Bytes that are written now.
+        wish
+            Bytes that are asked for if there is plenty, so that the next ones need no request.
+
+        Raises
+        ------
+        OSError
+            ENOSPC.
+        """
+        with self._lock:
+            while self.room.get(node, 0) < size:
+                self.call(GrantRequest(node=node, bytes=size - self.room.get(node, 0), wish=wish), GrantReply)
+            self.room[node] -= size
+
+    def return_room(self, node: str, size: int) -> None:
+        """Have bytes back that were not written after all."""
+        with self._lock:
+            self.room[node] = self.room.get(node, 0) + size
+
+    def surplus(self, keep: int) -> dict[str, int]:
+        """Give what there is of room above some bytes, which is no longer this session's."""
+        with self._lock:
+            given = {node: size - keep for node, size in self.room.items() if size > keep}
+            for node, size in given.items():
+                self.room[node] -= size
+            return given
+
+    def hang_up(self) -> None:
+        """Leave without a word, as a client that is killed does."""
+        self._caller.close()
+
+    def close(self) -> None:
+        """End the session."""
+        with self._lock:
+            for _, file in self._open():
+                file.lose()
+            with suppress(Gone, OSError):  # it ends by itself
+                self._caller.call(ByeRequest(), FileReply)
+            self._caller.close()
+            for callers in self._nodes_callers.values():
+                for caller in callers:
+                    caller.close()

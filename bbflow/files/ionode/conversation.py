@@ -1,0 +1,150 @@
+"""An IOnode's side of one client's connection, with waiting: frames, raw bytes, handshake, TLS."""
+
+import math
+import socket
+import ssl
+import time
+from types import TracebackType
+from typing import Any
+
+from msgspec import Struct
+
+from bbflow.errors import ProtocolError
+from bbflow.files.piece_requests import PieceRequest, parse_piece_request
+from bbflow.net.frames import MAX_PAYLOAD_BYTES, FrameReader, checksum, encode
+from bbflow.net.handshake import MAX_FRAME_BYTES, NodeHandshake, WelcomeReply, parse_handshake
+from bbflow.net.verdicts import BytesReply, RefusedReply
+
+READ_BYTES = 64 << 10
+
+
+class Conversation:
+    """A client that has proved itself.
+
+    Parameters
+    ----------
+    peer
+        Its socket.
+    key
+        The contact file's key.
+    identity
+        Who the node is.
+    tls
+        For a TCP socket with TLS.
+    timeout_s
+        How long all of its proof may take.
+
+    Raises
+    ------
+    ProtocolError
+        If it doesn't prove itself in time.
+    OSError
+        If it is gone.
+    """
+
+    def __init__(
+        self, peer: socket.socket, key: str, identity: WelcomeReply, tls: ssl.SSLContext | None, timeout_s: float
+    ) -> None:
+        self._socket, self._deadline_s = peer, time.monotonic() + timeout_s
+        self._reader = FrameReader(MAX_FRAME_BYTES, parse_handshake)
+        try:
+            self._hurry()
+            if tls is not None:
+                self._socket = tls.wrap_socket(peer, server_side=True)
+            self._shake_hands(NodeHandshake(key, identity))
+            self._deadline_s = math.inf
+            self._socket.settimeout(None)
+        except TimeoutError:
+            self._socket.close()
+            raise ProtocolError(f"it didn't prove itself within {timeout_s:.1f} s") from None
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def _hurry(self) -> None:
+        """Let the next call wait for no longer than the peer has for its proof: it may send byte by byte."""
+        left_s = self._deadline_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError
+        self._socket.settimeout(left_s)
+
+    def _shake_hands(self, handshake: NodeHandshake) -> None:
+        while not handshake.done:
+            message = self._next()
+            if message is None:
+                raise ProtocolError("it left before it proved itself")
+            reply = handshake.answer(message)
+            self.send(reply)
+            if isinstance(reply, RefusedReply):
+                raise ProtocolError(reply.error)
+        self._reader.max_payload_bytes, self._reader.decode = MAX_PAYLOAD_BYTES, parse_piece_request
+
+    def receive(self) -> PieceRequest | None:
+        """Wait for the next request; None if the client has left.
+
+        Raises
+        ------
+        ProtocolError
+            If what comes is none.
+        OSError
+            If the connection broke.
+        """
+        asked: PieceRequest | None = self._next()
+        return asked
+
+    def _next(self) -> Any:
+        while (message := self._reader.next()) is None:
+            if self._deadline_s < math.inf:
+                self._hurry()
+            data = self._socket.recv(READ_BYTES)
+            if not data:
+                return None
+            self._reader.add(data)
+        return message
+
+    def receive_raw(self, size: int) -> tuple[memoryview, int]:
+        """Wait for raw bytes; give them and their checksum.
+
+        Raises
+        ------
+        OSError
+            If the connection broke.
+        """
+        target = memoryview(bytearray(size))
+        filled = self._reader.take_raw(target)
+        while filled < size:
+            count = self._socket.recv_into(target[filled:])
+            if not count:
+                raise ConnectionResetError("the client left within its bytes")
+            filled += count
+        return target, checksum(target)
+
+    def send(self, message: Struct) -> None:
+        """Send a message.
+
+        Raises
+        ------
+        OSError
+            If the connection broke.
+        """
+        self._socket.sendall(encode(message))
+
+    def send_raw(self, content: bytes) -> None:
+        """Send a reply with raw bytes behind it.
+
+        Raises
+        ------
+        OSError
+            If the connection broke.
+        """
+        view = memoryview(content)
+        self._socket.sendall(encode(BytesReply(bytes=len(view), crc=checksum(view))))
+        self._socket.sendall(view)
+
+    def __enter__(self) -> "Conversation":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._socket.close()

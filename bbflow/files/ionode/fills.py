@@ -1,0 +1,166 @@
+"""Pieces that come from the shared storage: in chunks, those first that somebody waits for."""
+
+import errno
+import itertools
+import queue
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+
+from bbflow.files.ionode.storage import Storage, errno_of
+from bbflow.files.pieces import Pieces, write_all
+
+CHUNK_BYTES = 8 << 20
+Chunks = queue.PriorityQueue[tuple[int, int, str, int]]
+"""Order, number of the request, piece and chunk."""
+Way = Callable[[int], AbstractContextManager[None]]
+"""What so many bytes pass before they are fetched."""
+WAITED_FOR, URGENT, AHEAD = 0, 1, 2
+"""Order of chunks: a reader waits for it; its file is open; it is only prefetched."""
+
+
+@dataclass(slots=True)
+class Fill:
+    """A piece on its way."""
+
+    key: str
+    """Its file."""
+    path: str
+    """The object."""
+    offset: int
+    """Where the piece begins in it."""
+    size: int
+    """The piece's bytes."""
+    facts: tuple[int, str]
+    """What the object must be: size and version."""
+    done: Callable[[OSError | None], None]
+    """Called when all has come, or nothing more will."""
+    missing: set[int] = field(default_factory=set)
+    """Chunks that have not come."""
+    taken: set[int] = field(default_factory=set)
+    """Chunks that some thread fetches."""
+    error: OSError | None = None
+    """Why it failed."""
+
+
+class Fills:
+    """Fetches pieces with a few threads for what somebody waits for, and as many for the rest, which the gate may hold.
+
+    Parameters
+    ----------
+    pieces
+        Where to.
+    storage
+        Where from.
+    gate
+        Gives what a chunk passes that nobody waits for: bytes go in.
+    count
+        How many threads of each.
+    """
+
+    def __init__(self, pieces: Pieces, storage: Storage, gate: Way, count: int) -> None:
+        self._pieces, self._storage, self._gate = pieces, storage, gate
+        self._changed = threading.Condition()
+        self._fills: dict[str, Fill] = {}
+        self._order = itertools.count()
+        self._waited_for: Chunks = queue.PriorityQueue()
+        self._ahead: Chunks = queue.PriorityQueue()
+        for number in range(count):
+            for chunks, way in ((self._waited_for, _at_once), (self._ahead, gate)):
+                name = f"bbflow-fill-{number}"
+                threading.Thread(target=self._run, args=(chunks, way), name=name, daemon=True).start()
+
+    def begin(self, fill: Fill, *, urgent: bool) -> None:
+        """Let a piece come."""
+        with self._changed:
+            self._pieces.begin(fill.key, fill.size)
+            fill.missing = set(range(-(-fill.size // CHUNK_BYTES)))
+            self._fills[fill.key] = fill
+            for chunk in sorted(fill.missing):
+                chunks = self._waited_for if urgent else self._ahead
+                chunks.put((URGENT if urgent else AHEAD, next(self._order), fill.key, chunk))
+
+    def wait(self, key: str, offset: int, size: int) -> None:
+        """Wait until a range of a piece is there; what isn't under way is fetched next.
+
+        Raises
+        ------
+        OSError
+            If it doesn't come.
+        """
+        wanted = set(range(offset // CHUNK_BYTES, -(-(offset + size) // CHUNK_BYTES)))
+        with self._changed:
+            fill = self._fills.get(key)
+            if fill is None:
+                return
+            for chunk in sorted(fill.missing & wanted - fill.taken):
+                self._waited_for.put((WAITED_FOR, next(self._order), key, chunk))
+            while fill.missing & wanted and fill.error is None and self._fills.get(key) is fill:
+                self._changed.wait()
+            if fill.missing & wanted:
+                raise fill.error or OSError(errno.EIO, f"piece {key} was given up")
+
+    def give_up(self, key: str) -> None:
+        """Stop a piece that nobody needs any more."""
+        with self._changed:
+            self._fills.pop(key, None)
+            self._changed.notify_all()
+
+    def _run(self, chunks: Chunks, way: Way) -> None:
+        while True:
+            _, _, key, chunk = chunks.get()
+            fill = self._fills.get(key)
+            if fill is not None and chunk in fill.missing:
+                with way(min(CHUNK_BYTES, fill.size - chunk * CHUNK_BYTES)):
+                    if self._take(fill, chunk):
+                        self._fetch(fill, chunk)
+
+    def _take(self, fill: Fill, chunk: int) -> bool:
+        """Take a chunk, unless it isn't needed any more, or somebody who waits for it was faster."""
+        with self._changed:
+            is_needed = self._fills.get(fill.key) is fill and fill.error is None
+            if not is_needed or chunk not in fill.missing - fill.taken:
+                return False
+            fill.taken.add(chunk)
+            return True
+
+    def _fetch(self, fill: Fill, chunk: int) -> None:
+        at = chunk * CHUNK_BYTES
+        error: OSError | None = None
+        try:
+            content = self._storage.read(fill.path, fill.offset + at, min(CHUNK_BYTES, fill.size - at), fill.facts)
+            with self._changed:
+                if self._fills.get(fill.key) is fill:
+                    with self._pieces.opened(fill.key) as descriptor:
+                        write_all(descriptor, content, at)
+        except Exception as failure:  # a thread that ends would leave readers waiting
+            error = failure if isinstance(failure, OSError) else OSError(errno_of(failure), str(failure))
+        self._came(fill, chunk, error)
+
+    def _came(self, fill: Fill, chunk: int, error: OSError | None) -> None:
+        with self._changed:
+            if self._fills.get(fill.key) is not fill:
+                return
+            if error is None:
+                fill.missing.discard(chunk)
+            else:
+                fill.error = error
+            ended = error is not None or not fill.missing
+            if ended:
+                if error is None:
+                    self._pieces.finish(fill.key)
+                    del self._fills[fill.key]
+                self._changed.notify_all()
+            elif chunk is not None:
+                self._changed.notify_all()
+        if ended:
+            fill.done(error)
+
+    def is_filling(self, key: str) -> bool:
+        """Whether a piece is still on its way, or failed on it."""
+        return key in self._fills
+
+
+def _at_once(_: int) -> AbstractContextManager[None]:
+    return nullcontext()

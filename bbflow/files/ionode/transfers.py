@@ -1,0 +1,213 @@
+"""What an IOnode does when its master commands it: one function a command."""
+
+import errno
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+
+from bbflow.errors import BbflowError, NodeError, ProtocolError, SourceError
+from bbflow.files.client.calling import Caller, address_of
+from bbflow.files.commands import (
+    Command,
+    DeleteCommand,
+    DiscardCommand,
+    DropCommand,
+    FetchCommand,
+    FillCommand,
+    HaveCommand,
+    MoveCommand,
+    ScanCommand,
+    StopCommand,
+    TaskAnswer,
+    UploadCommand,
+)
+from bbflow.files.inodes import holders, key_of
+from bbflow.files.ionode.fills import Fill, Fills
+from bbflow.files.ionode.storage import Failed, Storage, errno_of
+from bbflow.files.piece_requests import MOST_BYTES
+from bbflow.files.pieces import Pieces, write_all
+from bbflow.net.contact import NodeAddress
+
+Answer = Callable[[TaskAnswer], None]
+
+
+class Transfers:
+    """Executes commands.
+
+    Parameters
+    ----------
+    name
+        The IOnode's.
+    pieces
+        Its piece files.
+    fills
+        Fetches from the shared storage.
+    storage
+        The shared storage.
+    addresses
+        Gives the IOnodes of the master by name.
+    gate
+        Gives what bytes pass on their way to the shared storage.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        pieces: Pieces,
+        fills: Fills,
+        storage: Storage,
+        addresses: Callable[[], dict[str, NodeAddress]],
+        gate: Callable[[int], AbstractContextManager[None]],
+    ) -> None:
+        self._name, self._pieces, self._fills, self._storage = name, pieces, fills, storage
+        self._addresses, self._gate = addresses, gate
+        self._stopped: set[int] = set()
+        self.quick: dict[type[Command], Callable[[Any], TaskAnswer]] = {
+            HaveCommand: self._have,
+            DropCommand: self._drop,
+            DiscardCommand: self._discard,
+            StopCommand: self._stop,
+        }
+        """Commands that are done at once, in their order."""
+        self.slow: dict[type[Command], Callable[[Any, Answer], None]] = {
+            FillCommand: self._fill,
+            FetchCommand: self._fetch,
+            UploadCommand: self._upload,
+            ScanCommand: self._scan,
+            MoveCommand: self._move,
+            DeleteCommand: self._delete,
+        }
+        """Commands that take time."""
+
+    def _have(self, command: HaveCommand) -> TaskAnswer:
+        keys = self._pieces.sizes(command.keys)
+        return TaskAnswer(keys=tuple((key, size) for key, size in keys if not self._fills.is_filling(key)))
+
+    def _drop(self, command: DropCommand) -> TaskAnswer:
+        for key in command.keys:
+            self._fills.give_up(key)
+            self._pieces.finish(key)
+            self._pieces.drop(key)
+        return TaskAnswer()
+
+    def _discard(self, command: DiscardCommand) -> TaskAnswer:
+        self._pieces.discard(command.version)
+        for key, size in command.cut:
+            self._pieces.shorten(key, size)
+        return TaskAnswer()
+
+    def _fill(self, command: FillCommand, answer: Answer) -> None:
+        def done(error: OSError | None) -> None:
+            answer(TaskAnswer() if error is None else refusal(error))
+
+        fill = Fill(command.key, command.path, command.start, command.bytes, command.facts, done)
+        self._fills.begin(fill, urgent=command.urgent)
+        answer(TaskAnswer(done=False))  # who opens the file finds it from now on
+
+    def _fetch(self, command: FetchCommand, answer: Answer) -> None:
+        key, size = command.key, command.bytes
+        address = address_of(command.node, next(iter(self._addresses().values())).key)
+        try:
+            with Caller(address) as caller, self._pieces.opened(key, make=True) as descriptor:
+                at, buffer = 0, memoryview(bytearray(min(MOST_BYTES, size)))
+                while at < size and (count := caller.read(key, at, buffer[: size - at])):
+                    write_all(descriptor, buffer[:count], at)
+                    at += count
+            if at < size:
+                raise OSError(errno.EIO, f"{command.node.name} has {at} of {size} bytes of piece {key}")
+        except (BbflowError, OSError) as error:
+            self._pieces.drop(key)  # the master counts no part of it
+            if isinstance(error, NodeError):
+                raise OSError(errno.EHOSTDOWN, str(error)) from None
+            raise
+        answer(TaskAnswer())
+
+    def _stop(self, command: StopCommand) -> TaskAnswer:
+        self._stopped.add(command.upload)
+        return TaskAnswer()
+
+    def _upload(self, command: UploadCommand, answer: Answer) -> None:
+        try:
+            facts = self._storage.write(command.path, lambda: self._wanted(command), command.size, _failed(answer))
+        finally:
+            self._stopped.discard(command.task)
+        answer(TaskAnswer(facts=facts))
+
+    def _wanted(self, command: UploadCommand) -> Iterator[bytes]:
+        """Go through the bytes of a version for as long as it is wanted."""
+        for part in self._content(command):
+            if command.task in self._stopped:
+                raise SourceError(f"{command.path} has gone while it was written back")
+            yield part
+
+    def _content(self, command: UploadCommand) -> Iterator[bytes]:
+        """Go through the bytes of a version, holes included."""
+        size, piece_bytes = command.size, command.piece_bytes
+        pieces, index = command.pieces, 0
+        if piece_bytes <= 0 < size:
+            raise ProtocolError(f"{size} bytes in pieces of {piece_bytes}")
+        while index * piece_bytes < size:
+            version, count = pieces[index] if index < len(pieces) else (0, 0)
+            length = min(piece_bytes, size - index * piece_bytes)
+            there = min(count, length) if version else 0
+            yield from self._piece(command, version, index, there)
+            yield from zeros(length - there)
+            index += 1
+
+    def _piece(self, command: UploadCommand, version: int, index: int, size: int) -> Iterator[bytes]:
+        if not size:
+            return
+        key, nodes = key_of(version, index), holders(command.ring, index, command.replicas)
+        caller = None if self._name in nodes else self._caller(nodes)
+        try:
+            for at in range(0, size, MOST_BYTES):
+                length = min(MOST_BYTES, size - at)
+                part = bytearray(length)
+                if caller:
+                    caller.read(key, at, memoryview(part))
+                else:
+                    self._pieces.read_into(key, at, memoryview(part))
+                with self._gate(length):
+                    yield bytes(part)
+        finally:
+            if caller:
+                caller.close()
+
+    def _caller(self, nodes: tuple[str, ...]) -> Caller:
+        addresses = self._addresses()
+        for name in nodes:
+            try:
+                return Caller(addresses[name])
+            except (KeyError, NodeError):
+                continue
+        raise OSError(errno.EHOSTDOWN, f"none of the IOnodes {', '.join(nodes)} answers")
+
+    def _scan(self, command: ScanCommand, answer: Answer) -> None:
+        for part in self._storage.scan(command.path, below=command.below):
+            answer(part)
+        answer(TaskAnswer())
+
+    def _move(self, command: MoveCommand, answer: Answer) -> None:
+        facts = self._storage.move(command.path, command.to, command.size, _failed(answer))
+        answer(TaskAnswer(facts=facts))
+
+    def _delete(self, command: DeleteCommand, answer: Answer) -> None:
+        self._storage.remove(command.path, _failed(answer))
+        answer(TaskAnswer())
+
+
+def zeros(size: int) -> Iterator[bytes]:
+    """Go through so many zeros."""
+    for at in range(0, size, MOST_BYTES):
+        yield bytes(min(MOST_BYTES, size - at))
+
+
+def _failed(answer: Answer) -> Failed:
+    """Let the master know of attempts that have failed, while they are repeated here."""
+    return lambda reason: answer(TaskAnswer(done=False, error=reason))
+
+
+def refusal(error: Exception) -> TaskAnswer:
+    """Give the answer to a command that failed."""
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return TaskAnswer(errno=errno_of(error), error=text or type(error).__name__)

@@ -1,0 +1,148 @@
+"""Committing: a version of a file counts, all at once."""
+
+import errno
+from contextlib import suppress
+
+from bbflow.errors import ProtocolError
+from bbflow.files.inodes import Inode, Pieces, check_size
+from bbflow.files.master.core import Answers, AnyCall, Call, Core, Deferred
+from bbflow.files.master.database import WriterRow
+from bbflow.files.master.permissions import mode_after_write
+from bbflow.files.master.replicas import Replicas
+from bbflow.files.master.room import delta
+from bbflow.files.master.sessions import Handle, Session
+from bbflow.files.master.writeback import WriteBack
+from bbflow.files.replies import CommitReply
+from bbflow.files.requests import CommitFileRequest
+
+
+class Committing:
+    """The request `commit`, and all that gives a file a new version.
+
+    Parameters
+    ----------
+    core
+        The master's state.
+    write_back, replicas
+        Its other parts.
+    """
+
+    def __init__(self, core: Core, write_back: WriteBack, replicas: Replicas) -> None:
+        self._core, self._write_back, self._replicas = core, write_back, replicas
+        self.changes: Answers = {CommitFileRequest: self._commit}
+        """What changes something."""
+
+    def _handle(self, call: Call[CommitFileRequest]) -> Handle:
+        try:
+            return call.session.handles[call.asked.handle]
+        except KeyError:
+            raise OSError(errno.ESTALE, f"no file is open as {call.asked.handle}") from None
+
+    def _commit(self, call: Call[CommitFileRequest]) -> CommitReply:
+        handle = self._handle(call)
+        inode, size, pieces = handle.inode, call.asked.size, call.asked.pieces
+        if not handle.version:
+            raise OSError(errno.EBADF, f"{inode.name!r} isn't open for writing")
+        _check_base(handle, pieces)
+        self._check_pieces(handle, pieces, size)
+        added = delta(handle.layout.places(handle.pieces), handle.layout.places(pieces))
+        self._check_room(call, added)
+        new = [
+            (index, pieces[index])
+            for index in range(len(pieces))
+            if pieces[index][0] and pieces[index] not in handle.pieces[index : index + 1]
+        ]
+        if handle.layout.replicas > 1 and new:
+            self._replicas.copy(handle, new, lambda: self._count_later(call, handle, added))
+            raise Deferred
+        return self._count(call, handle, added)
+
+    def _count_later(self, call: Call[CommitFileRequest], handle: Handle, added: dict[str, int]) -> None:
+        if handle.number in self._core.handles:  # else its session has ended meanwhile
+            self._core.seq += 1  # others were told meanwhile what was so until now
+            with suppress(Deferred):
+                self._core.finished.append((call, self._count(call, handle, added)))
+
+    def _count(self, call: Call[CommitFileRequest], handle: Handle, added: dict[str, int]) -> CommitReply:
+        """Let a version count, now that its bytes are where they belong."""
+        core, inode, asked, pieces = self._core, handle.inode, call.asked, call.asked.pieces
+        self._spend(call.session, handle, pieces, added)
+        inode.is_cut = is_cut(handle.pieces, pieces, was=inode.is_cut)
+        core.sessions.pin(pieces)
+        before, handle.pieces = handle.pieces, pieces
+        inode.layout, handle.is_cut_off = handle.layout, False
+        self.new_version(call, inode, pieces, asked.size, handle.version)
+        core.unpin(before, inode)
+        inode.mtime_ns = inode.mtime_ns if asked.mtime_ns is None else asked.mtime_ns
+        inode.mode = mode_after_write(inode, call.who)
+        handle.version = core.number()
+        store_writer(core, handle)
+        core.happened("closed", inode.ino)
+        core.sessions.hold(call.session, inode.ino)
+        reply = CommitReply(
+            attr=inode.attr(), version=handle.version, append=not inode.is_cut, granted={}, spent=added, seq=core.seq
+        )
+        if self._write_back.must_wait(inode, sync=asked.sync):
+            self._write_back.when_written(inode, lambda: core.finished.append((call, reply)))
+            raise Deferred
+        return reply
+
+    def _check_pieces(self, handle: Handle, pieces: Pieces, size: int) -> None:
+        """Refuse a version that a client of the format can't have written."""
+        piece_bytes = handle.layout.piece_bytes
+        if size < 0 or len(pieces) > -(-size // piece_bytes):
+            raise ProtocolError(f"a commit of {len(pieces)} pieces for {size} bytes")
+        check_size(size)
+        for index, (version, count) in enumerate(pieces):
+            old = handle.pieces[index] if index < len(handle.pieces) else (0, 0)
+            if version not in (0, handle.version, old[0]) or not 0 <= count <= piece_bytes:
+                raise ProtocolError(f"a commit with piece {version:x}.{index:x} of {count} bytes, which isn't its own")
+
+    def _check_room(self, call: AnyCall, added: dict[str, int]) -> None:
+        for name, size in added.items():
+            if name not in self._core.nodes:  # this master was just started
+                error = OSError(errno.EHOSTDOWN, f"IOnode {name} is away")
+                call.wait(("node", name), error, self._core.options.node_loss_s, self._core.clock())
+            room = call.session.room.get(name, 0)
+            if size > room:
+                raise OSError(errno.EDQUOT, f"{size} bytes were written on {name}, with room for {room}")
+
+    def _spend(self, session: Session, handle: Handle, pieces: Pieces, added: dict[str, int]) -> None:
+        for name, size in added.items():
+            session.room[name] -= size
+            self._core.nodes[name].granted_bytes -= size
+        self._core.place(handle.layout.places(pieces))
+
+    def new_version(self, call: AnyCall, inode: Inode, pieces: Pieces, size: int, version: int) -> None:
+        """Let a file have another version; what needs the one before keeps it."""
+        core = self._core
+        core.stop_filling(inode)
+        core.replace(inode, pieces)
+        inode.size, inode.version, inode.expected, inode.lost = size, version, False, False
+        inode.ctime_ns = inode.mtime_ns = core.now_ns()
+        self._write_back.changed(inode)
+        core.save(inode)
+        call.changes.add(inos=(inode.ino,))
+
+
+def _check_base(handle: Handle, pieces: Pieces) -> None:
+    """Refuse a version that goes on from bytes which are gone."""
+    goes_on = any(version not in (0, handle.version) for version, _ in pieces)
+    if goes_on and (handle.is_cut_off or handle.inode.lost):
+        raise OSError(errno.EIO, f"bytes of {handle.inode.name!r} went from memory while it was written: write it anew")
+
+
+def store_writer(core: Core, handle: Handle) -> None:
+    """Store what a handle writes from now on."""
+    core.database.put_writer(WriterRow(handle.number, handle.session, handle.inode.ino, handle.version, handle.layout))
+
+
+def is_cut(before: Pieces, after: Pieces, *, was: bool) -> bool:
+    """Whether the last piece's file holds more than counts, once a version follows another."""
+    if not after:
+        return False
+    last = len(after) - 1
+    old = before[last] if last < len(before) else (0, 0)
+    if after[last][0] != old[0]:
+        return False
+    return after[last][1] < old[1] or (was and last == len(before) - 1)

@@ -1,0 +1,147 @@
+"""Clients come, come back, and go: their sessions."""
+
+import errno
+import secrets
+from collections.abc import Callable
+
+from bbflow.errors import ProtocolError
+from bbflow.files.commands import NodesNotice
+from bbflow.files.inodes import Inode
+from bbflow.files.master.core import AnyCall, Core
+from bbflow.files.master.fleet import Fleet
+from bbflow.files.master.locks import Locks
+from bbflow.files.master.once import Once
+from bbflow.files.master.opening import FileOpening
+from bbflow.files.master.permissions import Credentials
+from bbflow.files.master.sessions import Changes, Session
+from bbflow.files.master.writeback import WriteBack
+from bbflow.files.replies import FileRefusal, FileReply, SessionOptions, SessionReply
+from bbflow.files.requests import JoinSessionRequest, SessionRequest
+
+HAS_ENDED = FileRefusal(errno=errno.ESTALE, error="the session has ended", seq=0)
+
+
+class Entering:
+    """The requests that begin and end sessions.
+
+    Parameters
+    ----------
+    core
+        The master's state.
+    opening, locks, write_back, fleet, once
+        Its other parts.
+    ended
+        Called with each session that has ended, and what others must forget then.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        opening: FileOpening,
+        locks: Locks,
+        write_back: WriteBack,
+        fleet: Fleet,
+        once: Once,
+        ended: Callable[[Session, Changes], None],
+    ) -> None:
+        self._core, self._opening, self._locks = core, opening, locks
+        self._write_back, self._fleet, self._once, self._ended = write_back, fleet, once, ended
+
+    def join(self, peer: int, asked: JoinSessionRequest) -> None:
+        """Let a connection be another one of a session."""
+        core = self._core
+        session = core.sessions.by_name.get(asked.session)
+        if session is None:
+            core.send(peer, HAS_ENDED)
+            return
+        core.sessions.connect(session, peer)
+        if asked.listen:
+            core.sessions.drop_kept(session)
+            session.listener = peer
+        core.send(peer, FileReply(seq=core.seq))
+        if asked.listen:  # some may have come since the session began
+            core.send(peer, NodesNotice(nodes=self._fleet.told()))
+
+    def enter(self, peer: int, asked: SessionRequest, uid: int | None) -> None:
+        """Let a connection begin a session, or come back to it.
+
+        Parameters
+        ----------
+        peer
+            The connection.
+        asked
+            Its request.
+        uid
+            The user at its other end, if the system tells.
+
+        Raises
+        ------
+        ProtocolError
+            If it says that it is another user.
+        """
+        core = self._core
+        session = self._session(asked, uid)
+        if session is None:
+            core.send(peer, HAS_ENDED)
+            return
+        core.sessions.connect(session, peer)
+        session.host = asked.host
+        handles = self._opening.resume(session, asked, self._once.in_flight(session, asked.slots))
+        options = core.options
+        reply = SessionReply(
+            session=session.name,
+            lease_s=options.lease_s,
+            root=core.image.root.attr(),
+            nodes=self._fleet.told(),
+            handles=tuple(handles),
+            seq=core.seq,
+            options=SessionOptions(
+                piece_bytes=options.piece_bytes,
+                replicas=options.replicas,
+                wait_s=options.wait_s,
+                storage=options.storage,
+            ),
+        )
+        core.send(peer, reply)
+        core.happened("grace", 0)
+
+    def _session(self, asked: SessionRequest, uid: int | None) -> Session | None:
+        """Give the session that a client begins or comes back to; None if that has ended."""
+        core = self._core
+        if asked.resume:
+            return core.sessions.by_name.get(asked.resume)
+        who = Credentials(asked.uid, asked.gid, frozenset(asked.groups))
+        if uid not in (None, 0, who.uid):
+            raise ProtocolError(f"user {uid} says it is user {who.uid}")
+        session = Session(secrets.token_hex(16), who)
+        core.sessions.add(session)
+        core.database.add_session(session.name, who.uid, who.gid)
+        return session
+
+    def bye(self, call: AnyCall) -> FileReply:
+        """End the session of a call."""
+        self.end(call.session)
+        return FileReply()
+
+    def end(self, session: Session) -> None:
+        """End a session: what it had open is closed, what it never committed goes."""
+        core, changes = self._core, Changes()
+        for inode in self._opening.end(session):
+            self.unname(inode, changes)
+        self._locks.release_all(session)
+        peers = set(session.peers)
+        core.sessions.remove(session)
+        core.database.remove_session(session.name)
+        for peer in peers:
+            core.sessions.by_peer.pop(peer, None)
+        core.happened("grace", 0)
+        self._ended(session, changes)
+
+    def unname(self, inode: Inode, changes: Changes) -> None:
+        """Take the name of a file away that was never committed."""
+        core = self._core
+        changes.names.append((inode.parent, inode.name, inode.ino))
+        changes.add(directories=(inode.parent,))
+        core.image.disown(inode)
+        self._write_back.cancel(inode)
+        core.forget_inode(inode)

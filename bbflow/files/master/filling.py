@@ -1,0 +1,228 @@
+"""Bytes that come from the shared storage, and go again when room is needed."""
+
+import errno
+from collections.abc import Collection, Iterator
+
+from bbflow.files.commands import FillCommand, TaskAnswer
+from bbflow.files.inodes import FILE, Inode, Pieces, key_of, keys_of, places_of
+from bbflow.files.master.core import AnyCall, Core
+from bbflow.files.master.room import Node, choose_ring
+from bbflow.files.master.writeback import WriteBack
+
+EVICT_SHARE = 32
+"""At least this part of a node's capacity is made free at once: to look for what may go costs time."""
+MAX_FILL_S = 86400.0
+
+
+class Filling:
+    """Fills and evicts files.
+
+    Parameters
+    ----------
+    core
+        The master's state.
+    write_back
+        Is told when room is needed.
+    """
+
+    def __init__(self, core: Core, write_back: WriteBack) -> None:
+        self._core, self._write_back = core, write_back
+        self._unbegun: dict[int, set[str]] = {}
+        self.failed: dict[int, str] = {}
+        """Files that couldn't be had from the shared storage, and why."""
+
+    def begin(self, call: AnyCall, inode: Inode) -> bool:
+        """Have a file's bytes in memory, or on their way; give whether they are still on it.
+
+        Raises
+        ------
+        Blocked
+            While there is no room, or a node hasn't heard yet what it is to have: it would say that it isn't there.
+        OSError
+            If there never will be room, or the shared storage doesn't give the bytes.
+        """
+        timeout_s, now_s = self._core.options.room_timeout_s, self._core.clock()
+        if inode.ino not in self._core.filling:
+            if not inode.is_cold or not inode.size:
+                return False
+            self._check_failed(call, inode)
+            blocked = self.start(inode, urgent=True, near=call.session.host)
+            if blocked is not None:
+                call.wait(("room", blocked.name), _full(blocked, inode), timeout_s, now_s)
+        if inode.ino in self._unbegun:
+            error = OSError(errno.EHOSTDOWN, f"the IOnodes don't begin with {inode.name!r}")
+            call.wait(("begun", inode.ino), error, timeout_s, now_s)
+        return True
+
+    def _check_failed(self, call: AnyCall, inode: Inode) -> None:
+        """Don't try for ever what failed while this request waited for it."""
+        waited_for = call.blocked.key if call.blocked is not None else None
+        if waited_for in (("begun", inode.ino), ("filled", inode.ino)) and inode.ino in self.failed:
+            raise OSError(errno.EIO, f"{inode.name!r} didn't come from the shared storage: {self.failed[inode.ino]}")
+
+    def complete(self, call: AnyCall, inode: Inode) -> None:
+        """Wait until all of a file is in memory.
+
+        Raises
+        ------
+        Blocked
+            While it isn't.
+        OSError
+            If the shared storage doesn't give it.
+        """
+        if self.begin(call, inode):
+            error = OSError(errno.EIO, f"{inode.name!r} didn't come from the shared storage")
+            call.wait(("filled", inode.ino), error, MAX_FILL_S, self._core.clock())
+
+    def start(self, inode: Inode, *, urgent: bool, near: str = "") -> Node | None:
+        """Begin to fill a file; give the node that has no room for its part, if there is one.
+
+        Parameters
+        ----------
+        inode
+            The file; its bytes are in the shared storage only.
+        urgent
+            Whether somebody waits for it: else what was prefetched before and not read yet stays.
+        near
+            A host whose node comes first, if that is an option.
+
+        Raises
+        ------
+        OSError
+            If there never will be room, or no node is up.
+        """
+        core = self._core
+        core.turn += 1
+        ring = choose_ring(core.nodes.values(), core.turn, near if core.options.near else "")
+        if not ring:
+            raise OSError(errno.EHOSTDOWN, "no IOnode is up")
+        pieces = pieces_of(inode.version, inode.size, core.options.piece_bytes)
+        places = places_of(ring, 1, pieces)
+        needs = [(core.nodes[name], sum(keys.values())) for name, keys in places.items()]
+        for node, size in needs:
+            if size > node.most_bytes:
+                raise OSError(errno.ENOSPC, f"{inode.name!r} needs {size} bytes of {node.name}'s {node.most_bytes}")
+            if size > node.free_bytes:
+                self.make_room(node, size, spare=() if urgent else core.held)
+                return node
+        inode.ring, inode.replicas, inode.pieces, inode.piece_bytes = ring, 1, pieces, core.options.piece_bytes
+        inode.filling = True
+        core.use(inode)
+        core.filling[inode.ino] = set(keys_of(pieces))
+        self._unbegun[inode.ino] = set(keys_of(pieces))
+        self.failed.pop(inode.ino, None)
+        core.place(places)
+        for index, piece in enumerate(pieces):
+            self._fill(inode, index, piece[1], urgent=urgent)
+        return None
+
+    def _fill(self, inode: Inode, index: int, size: int, *, urgent: bool) -> None:
+        key = key_of(inode.version, index)
+
+        def done(answer: TaskAnswer) -> None:
+            self._begun(inode, key)
+            if not answer.done:
+                return
+            if answer.errno is not None:
+                self._fail(inode, key, answer)
+            else:
+                self._filled(inode, key)
+
+        start = index * inode.piece_bytes
+        command = FillCommand(
+            path=inode.stored_path, key=key, start=start, bytes=size, facts=inode.facts, urgent=urgent
+        )
+        self._core.command(inode.holders(index)[0], command, done)
+
+    def _begun(self, inode: Inode, key: str) -> None:
+        waiting = self._unbegun.get(inode.ino, set())
+        waiting.discard(key)
+        if not waiting and self._unbegun.pop(inode.ino, None) is not None:
+            self._core.happened("begun", inode.ino)
+
+    def _filled(self, inode: Inode, key: str) -> None:
+        waiting = self._core.filling.get(inode.ino)
+        if waiting is None or key not in waiting:
+            return
+        waiting.discard(key)
+        if not waiting:
+            del self._core.filling[inode.ino]
+            inode.filling = False
+            self.failed.pop(inode.ino, None)
+            self._core.save(inode)
+            self._core.happened("filled", inode.ino)
+
+    def _fail(self, inode: Inode, key: str, answer: TaskAnswer) -> None:
+        if key not in self._core.filling.get(inode.ino, ()):
+            return
+        del self._core.filling[inode.ino]
+        inode.filling = False
+        if answer.errno == errno.ENOENT and inode.parent:  # whoever opens it next sees what is there now
+            self._core.image.inodes[inode.parent].scanned_s = 0.0
+        if answer.errno != errno.EHOSTDOWN:  # else another node may have it
+            self.failed[inode.ino] = answer.error
+        self.let_go(inode)
+        if self._unbegun.pop(inode.ino, None) is not None:
+            self._core.happened("begun", inode.ino)
+        self._core.happened("filled", inode.ino)
+
+    def let_go(self, inode: Inode) -> None:
+        """Let a file's bytes go from memory; the shared storage has them."""
+        pieces, inode.pieces, inode.ring = inode.pieces, (), ()
+        if inode.writer in self._core.handles:
+            self._core.handles[inode.writer].is_cut_off = True
+        self._core.drop(keys_of(pieces))
+        self._core.save(inode)
+
+    def evictable(self) -> Iterator[Inode]:
+        """Go through what may go now, in no order."""
+        return (inode for inode in self._core.image.inodes.values() if _may_go(inode))
+
+    def evict(self, ino: int) -> None:
+        """Let a file's bytes go, if nobody uses them."""
+        inode = self._core.image.inodes.get(ino)
+        if inode is not None and _may_go(inode):
+            self.let_go(inode)
+
+    def make_room(self, node: Node, size: int, spare: Collection[int] = ()) -> None:
+        """Let clean files go from a node until so many bytes come free; write back if they are too few.
+
+        The least recently used ones go first; after them those that were prefetched and that nobody has read.
+
+        Parameters
+        ----------
+        node
+            Which.
+        size
+            Bytes that are needed.
+        spare
+            Inodes that stay.
+        """
+        missing = max(size, node.capacity // EVICT_SHARE) - node.free_bytes - node.leaving_bytes
+        if missing <= 0 or size > node.capacity:  # streams have the rest: what went would be in vain
+            return
+        there = (inode for inode in self.evictable() if node.name in inode.ring and inode.ino not in spare)
+        candidates = sorted(there, key=lambda inode: (inode.ino in self._core.held, inode.used))
+        for inode in candidates:
+            if missing <= 0:
+                return
+            places = places_of(inode.ring, inode.replicas, inode.pieces).get(node.name, {})
+            missing -= sum(places.values())
+            if places:
+                self.let_go(inode)
+        self._write_back.hurry()
+
+
+def _may_go(inode: Inode) -> bool:
+    is_used = inode.readers or inode.writer or inode.filling
+    return inode.kind == FILE and bool(inode.ring and inode.pieces) and inode.state == "clean" and not is_used
+
+
+def pieces_of(version: int, size: int, piece_bytes: int) -> Pieces:
+    """Give the pieces of a file without holes."""
+    count = -(-size // piece_bytes)
+    return tuple((version, min(piece_bytes, size - index * piece_bytes)) for index in range(count))
+
+
+def _full(node: Node, inode: Inode) -> OSError:
+    return OSError(errno.ENOSPC, f"IOnode {node.name} has no room for {inode.name!r}: {node.free_bytes} bytes are free")

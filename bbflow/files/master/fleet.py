@@ -1,0 +1,153 @@
+"""A master's IOnodes: they come, tell what they have, and go."""
+
+from collections.abc import Mapping
+
+from bbflow.errors import ProtocolError
+from bbflow.files.commands import (
+    AT_OBJECTS,
+    HaveCommand,
+    IonodeAddress,
+    IonodeTold,
+    JoinIonode,
+    NodesNotice,
+    TaskAnswer,
+)
+from bbflow.files.inodes import FILE, pages, places_of
+from bbflow.files.master.core import Core
+from bbflow.files.master.replicas import Replicas
+from bbflow.files.master.room import Node
+from bbflow.files.master.sessions import Changes
+from bbflow.files.master.shrinking import Shrinking
+
+
+class Fleet:
+    """The IOnodes.
+
+    Parameters
+    ----------
+    core
+        The master's state.
+    replicas
+        Acts when bytes are gone, or found.
+    shrinking
+        Acts when a node may hold less.
+    """
+
+    def __init__(self, core: Core, replicas: Replicas, shrinking: Shrinking) -> None:
+        self._core, self._replicas, self._shrinking = core, replicas, shrinking
+        self._telling: dict[int, tuple[JoinIonode, dict[str, int]]] = {}
+        self.by_peer: dict[int, Node] = {}
+        """Those that are up."""
+        self.changes = Changes()
+        """What clients must forget, and have not been told to yet."""
+        now_s = core.clock()
+        for inode in core.image.inodes.values():
+            for name in inode.ring:
+                if name not in core.nodes:
+                    nowhere = IonodeAddress(name=name, host="", socket="", directory="", tcp="", tls="")
+                    core.nodes[name] = Node(name, nowhere, 0, away_since_s=now_s)
+        for inode in core.image.inodes.values():
+            if inode.kind == FILE and inode.ring:
+                core.place(places_of(inode.ring, inode.replicas, inode.pieces))
+
+    def told(self) -> tuple[IonodeTold, ...]:
+        """Give what clients need to reach the nodes."""
+        return tuple(node.told() for node in self._core.nodes.values() if node.most_bytes)
+
+    def hear(self, peer: int, told: JoinIonode) -> Changes | None:
+        """Take in what a node tells of itself; give what clients must forget once it has told all, else None.
+
+        Raises
+        ------
+        ProtocolError
+            If another node of its name is up.
+        """
+        first, keys = self._telling.setdefault(peer, (told, {}))
+        keys.update(told.keys)
+        if not told.last:
+            return None
+        del self._telling[peer]
+        there = self._core.nodes.get(first.name)
+        if there is not None and there.peer is not None:
+            if there.address.directory != first.directory:
+                raise ProtocolError(f"there is an IOnode {first.name!r} already: give it another name")
+            self.leave(there.peer)
+        return self._join(peer, first, keys, still=set(told.busy.values()))
+
+    def _join(self, peer: int, told: JoinIonode, keys: dict[str, int], still: set[int]) -> Changes:
+        core, name = self._core, told.name
+        address = IonodeAddress(**{key: getattr(told, key) for key in IonodeAddress.__struct_fields__})
+        node = core.nodes.setdefault(name, Node(name, address, 0))
+        node.address, node.most_bytes, node.peer = address, told.most, peer
+        node.granted_bytes = sum(session.room.get(name, 0) for session in core.sessions.by_name.values())
+        self.by_peer[peer] = node
+        self._shrinking.may_hold(node, told.capacity)
+        core.send(peer, NodesNotice(nodes=self.told()))  # before any command that names one
+        core.fail_tasks(name, but=lambda task, _: task in still)
+        changes = self._compare(node, keys)
+        core.happened("node", name)
+        core.happened("node", "")
+        core.happened("room", name)
+        core.happened("storage", 0)
+        return changes
+
+    def _compare(self, node: Node, keys: dict[str, int]) -> Changes:
+        """Hold what a node has against what it should have."""
+        core = self._core
+        written = {handle.version for handle in core.handles.values() if handle.version}
+        self._look_for(node, {key: size for key, size in node.placed.items() if _lacks(keys, key, size)})
+        changes = self._replicas.found(node, keys)
+        self._replicas.widen()
+        needed = node.placed.keys() | {key for key in keys if core.sessions.pins.get(key) or version_of(key) in written}
+        if stale := [key for key in keys if key not in needed]:
+            for key in stale:
+                node.place(key, keys[key])
+            core.drop_from(node, stale)
+        return changes
+
+    def _look_for(self, node: Node, missing: dict[str, int]) -> None:
+        """Ask a node once more for what it didn't tell of: it may have been made and committed since it looked."""
+
+        def told(answer: TaskAnswer) -> None:
+            if answer.errno is not None:
+                return  # it went away again
+            keys = dict(answer.keys)
+            sizes = {key: min(size, node.placed[key]) for key, size in missing.items() if key in node.placed}
+            gone = {key for key, size in sizes.items() if _lacks(keys, key, size)}
+            self.changes.add(inos=self._replicas.missing(node, gone).inos)
+
+        if missing:
+            self._core.command(node.name, HaveCommand(keys=tuple(missing)), told)
+
+    def leave(self, peer: int) -> bool:
+        """Take down that a node's connection is gone; give whether it was a node's."""
+        self._telling.pop(peer, None)
+        node = self.by_peer.pop(peer, None)
+        if node is None:
+            return False
+        node.peer, node.away_since_s = None, self._core.clock()
+        self._core.fail_tasks(
+            node.name, but=lambda _, command: isinstance(command, AT_OBJECTS)
+        )  # until it is back, or counts as lost
+        return True
+
+    def give_up(self) -> Changes:
+        """Let go of what lies on nodes that have been away for too long; give what clients must forget."""
+        changes, core = Changes(), self._core
+        for node in core.nodes.values():
+            if not node.is_lost(core.clock(), core.options.node_loss_s):
+                continue
+            core.fail_tasks(node.name, but=lambda *_: False)
+            if node.placed:
+                changes.add(inos=self._replicas.missing(node, set(node.placed)).inos)
+        return changes
+
+
+def version_of(key: str) -> int:
+    """Give the version in a piece file's name."""
+    return int(key.partition(".")[0], 16)
+
+
+def _lacks(keys: Mapping[str, int], key: str, size: int) -> bool:
+    """Whether a piece file isn't there, or only an older, shorter copy of it."""
+    return key not in keys or pages(keys[key]) < size

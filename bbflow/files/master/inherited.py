@@ -1,0 +1,76 @@
+"""What IOnodes still do at objects for a master before this one: nobody else does anything there meanwhile."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from bbflow.files.commands import TaskAnswer
+from bbflow.files.master.core import Core
+from bbflow.files.master.database import TransferRow
+
+
+class InheritedFiles:
+    """Transfers whose answer the master before this one didn't store.
+
+    Parameters
+    ----------
+    core
+        The master's state.
+    over
+        Called with each one that has ended, in whichever way.
+    """
+
+    def __init__(self, core: Core, over: Callable[[TransferRow], None]) -> None:
+        self._core, self._over = core, over
+        self._rows = {row.path: row for row in core.database.transfers()}
+        self._until_s = core.clock() + core.options.node_loss_s
+        for row in self._rows.values():
+            core.busy.update(_objects(row))
+
+    @property
+    def objects(self) -> int:
+        """How many objects they are about."""
+        return sum(len(_objects(row)) for row in self._rows.values())
+
+    @property
+    def deadline_s(self) -> float | None:
+        """When nodes that have not come back count as gone; None if nothing depends on that."""
+        return self._until_s if self._rows else None
+
+    def joined(self, node: str, tasks: Mapping[str, int]) -> None:
+        """Take in that a node is there, and what it is at work on.
+
+        Parameters
+        ----------
+        node
+            Its name.
+        tasks
+            By object, the task that makes or removes it.
+        """
+        for row in [row for row in self._rows.values() if row.node == node]:
+            if row.path in tasks:
+                self._core.adopt(node, tasks[row.path], partial(self._answered, row))
+            else:
+                self._end(row)
+
+    def give_up(self) -> None:
+        """Don't wait any longer for nodes that have been away for too long."""
+        if self._rows and self._core.clock() >= self._until_s:
+            for row in list(self._rows.values()):
+                node = self._core.nodes.get(row.node)
+                if node is None or node.peer is None:
+                    self._end(row)
+
+    def _answered(self, row: TransferRow, answer: TaskAnswer) -> None:
+        """Whatever the answer is, it is over; without a task it isn't one, since the node went away with it."""
+        if answer.task and answer.done and row.path in self._rows:
+            self._end(row)
+
+    def _end(self, row: TransferRow) -> None:
+        del self._rows[row.path]
+        self._core.busy.difference_update(_objects(row))
+        self._core.database.end(row.path)
+        self._over(row)
+
+
+def _objects(row: TransferRow) -> set[str]:
+    return {row.path, row.source} - {""}

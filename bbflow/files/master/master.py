@@ -1,0 +1,399 @@
+"""A master's decisions: messages of clients and IOnodes go in, messages come out; no socket and no clock of its own."""
+
+import errno
+import traceback
+from collections import deque
+from collections.abc import Callable, Mapping
+
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from bbflow.errors import ProtocolError
+from bbflow.files.commands import CapacityNotice, JoinIonode, NodesNotice, TaskAnswer
+from bbflow.files.inodes import DIRECTORY
+from bbflow.files.master.committing import Committing
+from bbflow.files.master.core import Answers, AnyCall, Blocked, Call, Core, CutOff, Deferred, Key
+from bbflow.files.master.database import Database
+from bbflow.files.master.entering import Entering
+from bbflow.files.master.filling import Filling
+from bbflow.files.master.fleet import Fleet
+from bbflow.files.master.locks import Locks
+from bbflow.files.master.naming import Naming
+from bbflow.files.master.once import Once
+from bbflow.files.master.opening import FileOpening
+from bbflow.files.master.overview import Overview
+from bbflow.files.master.permissions import SYSTEM, Credentials
+from bbflow.files.master.prefetching import Prefetching
+from bbflow.files.master.replicas import Replicas
+from bbflow.files.master.scanning import Scanning
+from bbflow.files.master.sessions import Changes, Session
+from bbflow.files.master.shrinking import EVENTS, Shrinking
+from bbflow.files.master.telling import Tellings
+from bbflow.files.master.writeback import WriteBack
+from bbflow.files.names import is_within, split_path
+from bbflow.files.options import Options
+from bbflow.files.replies import FileRefusal, FileReply, NodesReply
+from bbflow.files.requests import (
+    Asked,
+    ByeRequest,
+    ForgotMessage,
+    GrantRequest,
+    Heard,
+    JoinSessionRequest,
+    NodesRequest,
+    OpenFileRequest,
+    PingRequest,
+    SessionRequest,
+)
+
+GIVING = (OpenFileRequest, GrantRequest)
+"""Requests that change nothing which others see, and whose reply gives something."""
+
+
+class Master:
+    """One master.
+
+    Parameters
+    ----------
+    database
+        What it stores.
+    options
+        How it keeps files.
+    clock
+        Gives seconds since the epoch.
+    """
+
+    def __init__(self, database: Database, options: Options, clock: Callable[[], float]) -> None:
+        core = self._core = Core(database, options, clock)
+        self._write_back = WriteBack(core)
+        self._filling = Filling(core, self._write_back)
+        self._scanning = Scanning(core)
+        self._replicas = Replicas(core, self._filling)
+        self._shrinking = Shrinking(core, self._filling)
+        self._fleet = Fleet(core, self._replicas, self._shrinking)
+        committing = Committing(core, self._write_back, self._replicas)
+        self._opening = FileOpening(core, self._filling, self._scanning, self._write_back, committing)
+        naming = Naming(core, self._opening, self._scanning, self._write_back)
+        self._prefetching = Prefetching(core, self._filling)
+        overview = self._overview = Overview(
+            core, self._filling, self._prefetching, self._scanning, self._write_back, self._fleet, self._replicas
+        )
+        locks = self._locks = Locks(core)
+        self._once = Once(core, self._opening.undo)
+        self._entering = Entering(core, self._opening, locks, self._write_back, self._fleet, self._once, self._ended)
+        self._requests: Answers = {
+            **naming.requests,
+            **self._opening.requests,
+            **overview.requests,
+            **locks.requests,
+            PingRequest: lambda call: FileReply(),
+            ByeRequest: self._entering.bye,
+            NodesRequest: lambda call: NodesReply(nodes=self._fleet.told()),
+        }
+        self._changes: Answers = {**naming.changes, **self._opening.changes, **committing.changes}
+        self._waits: dict[Key, deque[AnyCall]] = {}
+        self._tellings = Tellings(core)
+        self._is_due = True
+        self._restore()
+
+    def _restore(self) -> None:
+        """Take in what a master before this one knew; its clients have a lease to come back."""
+        core = self._core
+        for name, uid, gid in core.database.sessions():
+            core.sessions.add(Session(name, Credentials(uid, gid), lost_s=core.clock()))
+        self._once.restore()
+        self._locks.restore()
+        for row in core.database.writers():
+            self._opening.restore(row)
+        self._grace_until_s = core.clock() + core.options.lease_s if core.sessions.by_name else 0.0
+        for inode in list(core.image.inodes.values()):
+            if not inode.parent:
+                core.orphans.add(inode.ino)
+            elif inode.expected and not inode.writer:
+                self._entering.unname(inode, Changes())
+
+    @property
+    def storage(self) -> str:
+        """The shared storage's URL."""
+        return self._core.options.storage
+
+    @property
+    def is_over(self) -> bool:
+        """Whether somebody has asked for its end, and for that of its IOnodes."""
+        return self._overview.is_over
+
+    def graft(self, masters: Mapping[str, int]) -> None:
+        """Have a directory for each subtree below this one that another master serves.
+
+        Parameters
+        ----------
+        masters
+            Numbers of all masters, by subtree.
+        """
+        own = self._core.options.subtree
+        below = [tree for tree in masters if tree != own and is_within(tree, own)]
+        for tree in below:
+            if not any(other != tree and is_within(tree, other) for other in below):
+                self._graft(tree[len(own.rstrip("/")) :], masters[tree])
+
+    def _graft(self, path: str, number: int) -> None:
+        core, inode = self._core, self._core.image.root
+        for name in split_path(path):
+            child = core.image.child(inode, name)
+            if child is None:
+                child = core.image.make(inode, name, DIRECTORY, 0o755, SYSTEM, core.now_ns())
+                child.scanned_s = 0.0
+            core.save(child)
+            core.save(inode)
+            inode = child
+        inode.master = number
+
+    # What comes in.
+
+    def handle(self, peer: int, heard: Heard, uid: int | None = None) -> None:
+        """Take a message in.
+
+        Parameters
+        ----------
+        peer
+            Who sent it.
+        heard
+            What.
+        uid
+            The user of a peer on the own host, if the system tells.
+
+        Raises
+        ------
+        ProtocolError
+            If the message is not allowed: the peer must be cut off.
+        """
+        match heard:
+            case SessionRequest():
+                self._entering.enter(peer, heard, uid)
+            case JoinSessionRequest():
+                self._entering.join(peer, heard)
+            case JoinIonode():
+                self._hear(peer, heard)
+            case TaskAnswer():
+                self._answered(peer, heard)
+            case CapacityNotice():
+                self._may_hold(peer, heard)
+            case ForgotMessage():
+                self._tellings.forgot(peer, heard.seq)
+            case _:
+                self._ask(peer, heard)
+        self._settle()
+
+    def _may_hold(self, peer: int, told: CapacityNotice) -> None:
+        if peer not in self._fleet.by_peer:
+            raise ProtocolError("the capacity of what is no IOnode")
+        self._shrinking.may_hold(self._fleet.by_peer[peer], told.bytes)
+
+    def _answered(self, peer: int, answer: TaskAnswer) -> None:
+        if peer not in self._fleet.by_peer:
+            raise ProtocolError("an answer of what is no IOnode")
+        self._core.answered(answer)
+
+    def _ask(self, peer: int, asked: Asked) -> None:
+        session = self._core.sessions.by_peer.get(peer)
+        if session is None:
+            raise ProtocolError(f"{type(asked).__name__} of a connection without a session")
+        call: AnyCall = Call(peer, session, asked, _who(session, asked), began_s=self._core.clock())
+        is_write = isinstance(asked, OpenFileRequest) and asked.write
+        if self._core.options.read_only and (type(asked) in self._changes or is_write):
+            self._answer(call, FileRefusal(errno=errno.EROFS, error="these files can only be read"))
+        elif not self._once.is_under_way(call):
+            self._try(call)
+
+    def _try(self, call: AnyCall) -> None:
+        kind = type(call.asked)
+        core = self._core
+        try:
+            if kind in self._changes:
+                self._check_grace(call)
+                core.seq += 1
+            if (had := self._once.reply(call)) is not None:
+                self._say(call, had)
+                return
+            reply = (self._changes.get(kind) or self._requests[kind])(call)
+        except Blocked as blocked:
+            self._wait(call, blocked)
+            return
+        except Deferred:
+            return
+        except OSError as error:
+            reply = FileRefusal(errno=error.errno or errno.EIO, error=error.strerror or str(error))
+        except ProtocolError:
+            self._once.over(call)
+            raise
+        except Exception:  # a mistake of this program's: it costs one request, not all that is open
+            traceback.print_exc()
+            reply = FileRefusal(error=f"the master failed at {kind.__name__}: see its log")
+        if reply is not None:
+            self._answer(call, reply)
+        else:
+            self._once.over(call)
+
+    def _check_grace(self, call: AnyCall) -> None:
+        """Change nothing while clients of the master before this one may keep what it let them keep."""
+        if not self._grace_until_s:
+            return
+        now_s = self._core.clock()
+        back = all(session.lost_s is None for session in self._core.sessions.by_name.values())
+        if back or now_s >= self._grace_until_s:
+            self._grace_until_s = 0.0
+            self._core.happened("grace", 0)
+            return
+        call.wait(("grace", 0), OSError(errno.EAGAIN, "the master was just started"), -1.0, now_s)
+
+    def _wait(self, call: AnyCall, blocked: Blocked) -> None:
+        call.blocked = blocked
+        call.deadline_s = call.began_s + blocked.timeout_s if blocked.timeout_s >= 0 else float("inf")
+        self._waits.setdefault(blocked.key, deque()).append(call)
+
+    # What goes out.
+
+    def _answer(self, call: AnyCall, reply: FileReply) -> None:
+        told = reply if isinstance(reply.seq, int) else replace(reply, seq=self._core.seq)
+        is_change = type(call.asked) in self._changes
+        if is_change or isinstance(call.asked, GIVING):
+            self._once.keep(call, told, stores=is_change)
+        changes, call.changes = call.changes, Changes()
+        self._tellings.tell(call.session, changes, lambda: self._say(call, told))
+
+    def _say(self, call: AnyCall, reply: FileReply | Raw) -> None:
+        self._once.over(call)
+        self._core.send(call.peer, reply)
+
+    def take_out(self) -> list[tuple[int, Struct | Raw]]:
+        """Store everything that has changed (or later, if nobody waits for it); give the messages that may be sent now.
+
+        Raises
+        ------
+        CapacityError
+            If there is no room for them: messages and changes are kept for the next time.
+        """
+        if not self._core.out and not self._is_due:
+            return []
+        self._core.database.commit()
+        self._is_due = False
+        self._tellings.went_out()
+        return self._core.take_out()
+
+    def _settle(self) -> None:
+        """Try again what waited for something that has happened since."""
+        core = self._core
+        while core.events or core.finished:
+            finished, core.finished = core.finished, []
+            for call, reply in finished:
+                self._answer(call, reply)
+            events, core.events = dict.fromkeys(core.events), []
+            if ("storage", 0) in events:
+                self._write_back.pump()
+            if any(kind in EVENTS for kind, _ in events):
+                self._shrinking.pump()
+            self._prefetching.take(events)
+            for key in events:
+                self._wake(key)
+        self._tell_found_out()
+
+    def _wake(self, key: Key) -> None:
+        calls = self._waits.pop(key, None)
+        while calls:
+            call = calls.popleft()
+            if call.peer not in self._core.sessions.by_peer:
+                self._once.over(call)
+                continue
+            self._try(call)
+            if key[0] == "room" and call.blocked is not None and call in self._waits.get(key, ()):
+                self._waits[key].extend(calls)  # who came first is served first
+                return
+
+    def _tell_found_out(self) -> None:
+        for part in (self._scanning, self._fleet):
+            if part.changes:
+                changes, part.changes = part.changes, Changes()
+                self._tellings.tell(None, changes, lambda: None)
+
+    def _hear(self, peer: int, told: JoinIonode) -> None:
+        changes = self._fleet.hear(peer, told)
+        if changes is None:
+            return
+        self._write_back.inherited.joined(self._fleet.by_peer[peer].name, told.busy)
+        self._tellings.tell(None, changes, lambda: None)
+        self._tell_nodes()
+
+    def _ended(self, session: Session, changes: Changes) -> None:
+        """Let nobody wait for a session that has ended, and tell the others what went with it."""
+        self._tellings.let_go(session.name)
+        self._tellings.tell(None, changes, lambda: None)
+
+    def _tell_nodes(self) -> None:
+        listeners = [session.listener for session in self._core.sessions.by_name.values()]
+        for peer in [*self._fleet.by_peer, *listeners]:
+            if peer is not None:
+                self._core.send(peer, NodesNotice(nodes=self._fleet.told()))
+
+    # Time and endings.
+
+    def disconnect(self, peer: int) -> None:
+        """Take in that a connection is gone."""
+        if self._fleet.leave(peer):
+            self._tell_nodes()
+        session = self._core.sessions.by_peer.get(peer)
+        was_listening = session is not None and session.listener == peer
+        self._core.sessions.disconnect(peer, self._core.clock())
+        if session is not None and was_listening:  # it keeps nothing once it sees that; so it needs not be asked
+            self._tellings.let_go(session.name)
+        self._settle()
+
+    def expire(self) -> None:
+        """Do what is due by the clock."""
+        now_s, core = self._core.clock(), self._core
+        self._is_due = True
+        core.save_touched()
+        for session in list(core.sessions.by_name.values()):
+            if session.lost_s is not None and now_s >= session.lost_s + core.options.lease_s:
+                self._entering.end(session)
+        for name in self._tellings.late():
+            self._cut_off(name)
+        self._tellings.tell(None, self._fleet.give_up(), lambda: None)
+        self._replicas.mend()
+        self._expire_waits(now_s)
+        if self._grace_until_s and now_s >= self._grace_until_s:
+            core.happened("grace", 0)
+        deadline_s = self._write_back.next_deadline_s()
+        if deadline_s is not None and now_s >= deadline_s:
+            core.happened("storage", 0)
+        for ino in list(core.orphans) if not self._grace_until_s else ():
+            if ino in core.image.inodes:
+                core.forget_inode(core.image.inodes[ino])
+        self._settle()
+
+    def _cut_off(self, name: str) -> None:
+        session = self._core.sessions.by_name.get(name)
+        if session is not None:
+            for peer in session.peers:
+                self._core.send(peer, CutOff())
+            self._entering.end(session)
+        self._tellings.let_go(name)
+
+    def _expire_waits(self, now_s: float) -> None:
+        for key, calls in list(self._waits.items()):
+            due = [call for call in calls if call.deadline_s <= now_s]
+            if due:
+                self._waits[key] = deque(call for call in calls if call.deadline_s > now_s)
+                if not self._waits[key]:
+                    del self._waits[key]
+                for call in due:
+                    if call.peer in self._core.sessions.by_peer:
+                        self._try(call)
+                    else:
+                        self._once.over(call)
+
+
+def _who(session: Session, asked: Asked) -> Credentials:
+    """For whom a request is: only root's sessions speak for others."""
+    if session.who.uid != 0 or asked.uid is None:
+        return session.who
+    return Credentials(asked.uid, session.who.gid if asked.gid is None else asked.gid, frozenset(asked.groups))

@@ -1,0 +1,300 @@
+"""What clients ask of names and attributes."""
+
+import errno
+
+from bbflow.files.inodes import DIRECTORY, FILE, LINK, Inode
+from bbflow.files.master.core import Answers, AnyCall, Call, Core
+from bbflow.files.master.image import MissingEntry
+from bbflow.files.master.opening import FileOpening
+from bbflow.files.master.permissions import (
+    READ,
+    SEARCH,
+    WRITE,
+    check_access,
+    check_chown,
+    check_owner,
+    mode_after_chmod,
+    mode_after_write,
+)
+from bbflow.files.master.scanning import Scanning
+from bbflow.files.master.writeback import WriteBack
+from bbflow.files.names import check_name
+from bbflow.files.replies import AttrReply, FileReply, ListReply, ReadlinkReply
+from bbflow.files.requests import (
+    EntryRequest,
+    ListRequest,
+    LookupRequest,
+    MkdirRequest,
+    ReadlinkRequest,
+    RenameRequest,
+    RmdirRequest,
+    SetattrRequest,
+    StatRequest,
+    SymlinkRequest,
+    UnlinkRequest,
+)
+
+MAX_ENTRIES = 10_000
+MAX_TARGET_BYTES = 4095
+
+
+class Naming:
+    """The namespace's requests.
+
+    Parameters
+    ----------
+    core
+        The master's state.
+    opening, scanning, write_back
+        Its other parts.
+    """
+
+    def __init__(self, core: Core, opening: FileOpening, scanning: Scanning, write_back: WriteBack) -> None:
+        self._core, self._opening, self._scanning, self._write_back = core, opening, scanning, write_back
+        self.requests: Answers = {
+            LookupRequest: self._lookup,
+            StatRequest: self._stat,
+            ListRequest: self._list,
+            ReadlinkRequest: self._readlink,
+        }
+        """What changes nothing."""
+        self.changes: Answers = {
+            MkdirRequest: self._mkdir,
+            SymlinkRequest: self._symlink,
+            UnlinkRequest: self._unlink,
+            RmdirRequest: self._rmdir,
+            RenameRequest: self._rename,
+            SetattrRequest: self._setattr,
+        }
+        """What changes something."""
+
+    def _lookup(self, call: Call[LookupRequest]) -> AttrReply:
+        wait_s = call.asked.wait_s
+        try:
+            inode = self._core.image.find(call.asked.parent, call.asked.name, call.who)
+        except MissingEntry as error:
+            self._scanning.look(call, error.directory)
+            if wait_s:
+                call.wait(("name", error.directory.ino), error, wait_s, self._core.clock())
+            raise
+        if wait_s and inode.expected:
+            missing = FileNotFoundError(errno.ENOENT, f"{inode.name!r} isn't closed yet")
+            call.wait(("closed", inode.ino), missing, wait_s, self._core.clock())
+        return self._told(call, inode)
+
+    def _told(self, call: AnyCall, inode: Inode) -> AttrReply:
+        self._core.sessions.hold(call.session, inode.ino)
+        return AttrReply(attr=inode.attr())
+
+    def _stat(self, call: Call[StatRequest]) -> AttrReply:
+        return self._told(call, self._core.image.get(call.asked.ino))
+
+    def _list(self, call: Call[ListRequest]) -> ListReply:
+        directory = self._core.image.directory(call.asked.ino)
+        check_access(directory, call.who, READ)
+        self._scanning.look(call, directory)
+        after, limit = call.asked.after, min(call.asked.limit, MAX_ENTRIES)
+        names = sorted(name for name in directory.entries if name > after)
+        inodes = [self._core.image.inodes[directory.entries[name]] for name in names[:limit]]
+        for inode in inodes:
+            self._core.sessions.hold(call.session, inode.ino)
+        if len(names) <= limit:
+            self._core.sessions.hold_list(call.session, directory.ino)
+        entries = tuple((inode.name, inode.attr()) for inode in inodes)
+        return ListReply(entries=entries, more=len(names) > limit)
+
+    def _readlink(self, call: Call[ReadlinkRequest]) -> ReadlinkReply:
+        inode = self._core.image.get(call.asked.ino)
+        if inode.kind != LINK:
+            raise OSError(errno.EINVAL, f"{inode.name!r} is no symbolic link")
+        return ReadlinkReply(target=inode.target)
+
+    def _place(self, call: Call[EntryRequest]) -> tuple[Inode, str]:
+        """Give directory and name of an entry that is to be made, once it is known what the storage has there."""
+        try:
+            directory, name = self._core.image.walk(call.asked.parent, call.asked.name, call.who)
+        except MissingEntry as error:
+            self._scanning.look(call, error.directory)
+            raise
+        if not name:
+            raise FileExistsError(errno.EEXIST, "that is the root")
+        if name not in directory.entries:
+            self._scanning.look(call, directory)
+        return directory, name
+
+    def _mkdir(self, call: Call[MkdirRequest]) -> AttrReply:
+        if call.asked.parents:
+            return self._make_all(call)
+        directory, name = self._place(call)
+        made = self._made(call, directory, name)
+        self._core.sessions.hold_list(call.session, made.attr.ino)
+        return made
+
+    def _made(self, call: Call[MkdirRequest], directory: Inode, name: str) -> AttrReply:
+        inode = self._core.image.make(directory, name, DIRECTORY, call.asked.mode, call.who, self._core.now_ns())
+        inode.scanned_s = 0.0 if self._core.uncover(self._core.image.path(inode)) else self._core.clock()
+        self._new(call, directory, inode)
+        return self._told(call, inode)
+
+    def _make_all(self, call: Call[MkdirRequest]) -> AttrReply:
+        names = [check_name(name) for name in call.asked.name.split("/") if name]
+        directory = self._core.image.directory(call.asked.parent)
+        for name in names:
+            check_access(directory, call.who, SEARCH)
+            if directory.master:
+                raise OSError(errno.EXDEV, f"{directory.name!r} is another master's")
+            if name not in directory.entries:
+                self._scanning.look(call, directory)
+            if name not in directory.entries:
+                self._made(call, directory, name)
+            directory = self._core.image.directory(directory.entries[name])
+        return self._told(call, directory)
+
+    def _new(self, call: AnyCall, directory: Inode, inode: Inode) -> None:
+        self._core.save(inode)
+        self._core.touched(directory)
+        call.changes.add(directories=(directory.ino,))
+        self._core.happened("name", directory.ino)
+
+    def _symlink(self, call: Call[SymlinkRequest]) -> AttrReply:
+        target = call.asked.target
+        if not 0 < len(target.encode()) <= MAX_TARGET_BYTES:
+            raise OSError(errno.ENAMETOOLONG if target else errno.ENOENT, "no target for a symbolic link")
+        directory, name = self._place(call)
+        inode = self._core.image.make(directory, name, LINK, 0o777, call.who, self._core.now_ns())
+        inode.target, inode.size = target, len(target.encode())
+        self._new(call, directory, inode)
+        return self._told(call, inode)
+
+    def _unlink(self, call: Call[UnlinkRequest]) -> FileReply:
+        return self._remove(call, directories=False)
+
+    def _rmdir(self, call: Call[RmdirRequest]) -> FileReply:
+        return self._remove(call, directories=True)
+
+    def _remove(self, call: Call[EntryRequest], *, directories: bool) -> FileReply:
+        image = self._core.image
+        try:
+            directory, name = image.walk(call.asked.parent, call.asked.name, call.who)
+            if not name:
+                raise OSError(errno.EBUSY, "the root stays")
+            child = image.child(directory, name)
+            if child is None:
+                raise MissingEntry(directory, name)
+            if directories and child.kind == DIRECTORY:
+                self._scanning.look(call, child)
+            image.remove(directory, name, call.who, self._core.now_ns(), directories=directories)
+        except MissingEntry as error:
+            self._scanning.look(call, error.directory)
+            raise
+        self._gone(call, directory, child)
+        return FileReply()
+
+    def _gone(self, call: AnyCall, directory: Inode, inode: Inode) -> None:
+        """Take down that an inode has lost its name."""
+        call.changes.names.append((directory.ino, inode.name, inode.ino))
+        call.changes.add(directories=(directory.ino,))
+        self._core.touched(directory)
+        self._core.doom(inode)
+        self._write_back.cancel(inode)
+        self._core.forget_inode(inode)
+
+    def _rename(self, call: Call[RenameRequest]) -> AttrReply:
+        asked, image = call.asked, self._core.image
+        flags = asked.flags
+        if flags not in ("", "noreplace", "exchange"):
+            raise OSError(errno.EINVAL, f"rename with {flags!r}")
+        try:
+            old = image.walk(asked.parent, asked.name, call.who)
+            new = image.walk(asked.to_parent, asked.to_name, call.who)
+            if not old[1] or not new[1]:
+                raise OSError(errno.EBUSY, "the root can't be renamed")
+            for directory, name in (old, new):
+                if name not in directory.entries:
+                    self._scanning.look(call, directory)
+            self._look_below(call, old, new)
+            self._check_free(old, new)
+            if flags == "exchange":
+                self._check_free(new, old)
+            moved, other = image.rename(old, new, call.who, flags, self._core.now_ns())
+        except MissingEntry as error:
+            self._scanning.look(call, error.directory)
+            raise
+        self._renamed(call, old, new, moved, other, flags)
+        return self._told(call, moved)
+
+    def _check_free(self, old: tuple[Inode, str], new: tuple[Inode, str]) -> None:
+        """Refuse to give files names of objects that aren't shown."""
+        core, moved = self._core, self._core.image.child(*old)
+        if moved is None or not core.hidden:
+            return
+        was, path = core.image.path(moved), f"{core.image.path(new[0])}/{new[1]}".lstrip("/")
+        for inode in core.image.below(moved):
+            if inode.kind == FILE:
+                core.check_free(path + core.image.path(inode)[len(was) :])
+
+    def _look_below(self, call: AnyCall, old: tuple[Inode, str], new: tuple[Inode, str]) -> None:
+        """Have all objects known that lie below directories which get another name, or are replaced."""
+        moved, replaced = self._core.image.child(*old), self._core.image.child(*new)
+        for inode in (moved, replaced):
+            if inode is not None and inode.kind == DIRECTORY:
+                self._scanning.look(call, inode, below=True)
+
+    def _renamed(
+        self,
+        call: AnyCall,
+        old: tuple[Inode, str],
+        new: tuple[Inode, str],
+        moved: Inode,
+        other: Inode | None,
+        flags: str,
+    ) -> None:
+        call.changes.names.append((old[0].ino, old[1], moved.ino))
+        call.changes.add(directories=(old[0].ino, new[0].ino))
+        self._core.save(moved)
+        for directory in {old[0].ino: old[0], new[0].ino: new[0]}.values():
+            self._core.touched(directory)
+        self._write_back.renamed(moved)
+        if other is not None and flags == "exchange":
+            call.changes.names.append((new[0].ino, new[1], other.ino))
+            self._core.save(other)
+            self._write_back.renamed(other)
+        elif other is not None:
+            other.name = new[1]
+            self._gone(call, new[0], other)
+        self._core.happened("name", new[0].ino)
+
+    def _setattr(self, call: Call[SetattrRequest]) -> AttrReply:
+        asked, who = call.asked, call.who
+        inode = self._core.image.get(asked.ino)
+        if asked.mode is not None:
+            check_owner(inode, who)
+        changes_owner = asked.owner is not None or asked.group is not None
+        owner = inode.uid if asked.owner is None else asked.owner
+        group = inode.gid if asked.group is None else asked.group
+        if changes_owner:
+            check_chown(inode, who, owner, group)
+        changes_times = asked.atime_ns is not None or asked.mtime_ns is not None
+        if changes_times and who.uid not in (0, inode.uid):
+            check_access(inode, who, WRITE)
+        if asked.size is not None:
+            self._truncate(call, inode, asked.size)
+        now_ns = self._core.now_ns()
+        if changes_owner:
+            inode.uid, inode.gid, inode.mode = owner, group, mode_after_write(inode, who)
+        if asked.mode is not None:
+            inode.mode = mode_after_chmod(inode, who, asked.mode & 0o7777)
+        inode.atime_ns = inode.atime_ns if asked.atime_ns is None else asked.atime_ns
+        inode.mtime_ns = inode.mtime_ns if asked.mtime_ns is None else asked.mtime_ns
+        inode.ctime_ns = now_ns
+        self._core.save(inode)
+        call.changes.add(inos=(inode.ino,))
+        return self._told(call, inode)
+
+    def _truncate(self, call: AnyCall, inode: Inode, size: int) -> None:
+        if inode.kind != FILE:
+            raise OSError(errno.EISDIR if inode.kind == DIRECTORY else errno.EINVAL, f"{inode.name!r} is no file")
+        if size < 0:
+            raise OSError(errno.EINVAL, f"a size of {size}")
+        check_access(inode, call.who, WRITE)
+        self._opening.truncate(call, inode, size)

@@ -1,0 +1,223 @@
+"""Pieces on several nodes, and what becomes of files whose node is gone."""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+
+from bbflow.files.commands import FetchCommand, IonodeAddress, TaskAnswer
+from bbflow.files.inodes import FILE, Inode, Piece, key_of, keys_of, pages, places_of
+from bbflow.files.master.core import Core
+from bbflow.files.master.filling import Filling
+from bbflow.files.master.rings import rings_without
+from bbflow.files.master.room import Node
+from bbflow.files.master.sessions import Changes, Handle
+
+
+class Replicas:
+    """Copies pieces from node to node.
+
+    Parameters
+    ----------
+    core
+        The master's state.
+    filling
+        Lets files go that the shared storage has.
+    """
+
+    def __init__(self, core: Core, filling: Filling) -> None:
+        self._core, self._filling = core, filling
+        self.thin: dict[int, None] = {}
+        """Files of which a copy is missing."""
+
+    def copy(self, handle: Handle, pieces: Iterable[tuple[int, Piece]], then: Callable[[], None]) -> None:
+        """Copy pieces to their further nodes, and call back; a node that has failed has its copy later.
+
+        Parameters
+        ----------
+        handle
+            Who wrote them.
+        pieces
+            Their numbers, and what they are.
+        then
+            Called once they are where they belong.
+        """
+        copies = [
+            (node, key_of(version, index), size, handle.layout.holders(index)[0])
+            for index, (version, size) in pieces
+            for node in handle.layout.holders(index)[1:]
+        ]
+        failed: list[tuple[str, str]] = []
+        left = len(copies)
+
+        def done(node: str, key: str, answer: TaskAnswer) -> None:
+            nonlocal left
+            left -= 1
+            if answer.errno is not None:
+                failed.append((node, key))
+            if not left:
+                then()
+                self._miss(handle.inode, failed)
+
+        if not copies:
+            then()
+        for node, key, size, first in copies:
+            command = FetchCommand(key=key, bytes=size, node=self._address(first))
+            self._core.command(node, command, partial(done, node, key))
+
+    def _miss(self, inode: Inode, copies: Iterable[tuple[str, str]]) -> None:
+        """Take down which copies aren't there: `mend` makes them."""
+        for name, key in copies:
+            self._core.nodes[name].remove(key)
+            self.thin[inode.ino] = None
+
+    def _address(self, name: str) -> IonodeAddress:
+        return self._core.nodes[name].address
+
+    def mend(self) -> None:
+        """Make the copies that are missing, as far as nodes are there to take them."""
+        for ino in list(self.thin):
+            inode = self._core.image.inodes.get(ino)
+            if inode is None or not inode.ring or inode.lost or self._mend(inode):
+                self.thin.pop(ino, None)
+
+    def widen(self) -> None:
+        """Take down which files were made while there were fewer nodes than copies of each, now that one has come."""
+        wanted = self._core.options.replicas
+        for inode in self._core.image.inodes.values() if wanted > 1 else ():
+            if inode.ring and inode.replicas < wanted and inode.state != "clean":
+                self.thin[inode.ino] = None
+
+    def is_thin(self, inode: Inode) -> bool:
+        """Whether a file that is in memory only has fewer copies than it is to have, and none is on its way."""
+        if inode.lost or inode.state not in ("dirty", "scratch") or not any(version for version, _ in inode.pieces):
+            return False
+        return inode.ino in self.thin or inode.replicas < self._core.options.replicas
+
+    def _widen(self, inode: Inode) -> None:
+        """Give a file, of which each node of its ring has all pieces, further nodes."""
+        if inode.replicas < len(inode.ring) or inode.writer:
+            return
+        up = sorted(node.name for node in self._core.nodes.values() if node.peer is not None)
+        more = [name for name in up if name not in inode.ring][: self._core.options.replicas - inode.replicas]
+        if more:
+            inode.ring += tuple(more)
+            inode.replicas = len(inode.ring)
+            self._core.save(inode)
+
+    def _mend(self, inode: Inode) -> bool:
+        """Begin with a file's missing copies; give whether all are there, or on their way."""
+        core = self._core
+        for name in inode.ring:
+            if core.nodes[name].is_lost(core.clock(), core.options.node_loss_s):
+                self._replace(inode, name)
+        self._widen(inode)
+        is_whole = True
+        for index, (version, size) in enumerate(inode.pieces):
+            key = key_of(version, index)
+            for name in inode.holders(index) if version else ():
+                if key not in core.nodes[name].placed:
+                    is_whole = self._fetch(inode, index, key, core.nodes[name], size) and is_whole
+        return is_whole
+
+    def _fetch(self, inode: Inode, index: int, key: str, node: Node, size: int) -> bool:
+        """Let a node get a copy of a piece; give whether it can now."""
+        source = self._elsewhere(inode, index, node.name)
+        if source is None or node.peer is None or node.free_bytes < pages(size):
+            return False
+
+        def done(answer: TaskAnswer) -> None:
+            if answer.errno is not None and key in keys_of(inode.pieces):
+                self._miss(inode, [(node.name, key)])
+
+        node.place(key, pages(size))
+        command = FetchCommand(key=key, bytes=size, node=self._address(source.name))
+        self._core.command(node.name, command, done)
+        return True
+
+    def missing(self, node: Node, keys: set[str]) -> Changes:
+        """Take down that a node no longer has these piece files; give what clients must forget.
+
+        What the shared storage has will come from there; what another node has is copied to a third; all else is lost.
+        """
+        changes = Changes()
+        for inode in list(self._core.image.inodes.values()):
+            if inode.kind != FILE or node.name not in inode.ring or inode.filling:
+                continue
+            gone = [
+                key for key in places_of(inode.ring, inode.replicas, inode.pieces).get(node.name, ()) if key in keys
+            ]
+            if gone:
+                self._lose(inode, node, gone)
+                changes.add(inos=(inode.ino,))
+        for key in keys:
+            node.remove(key)
+        return changes
+
+    def _lose(self, inode: Inode, node: Node, gone: list[str]) -> None:
+        if inode.state == "clean":
+            self._filling.let_go(inode)
+            return
+        indices = {int(key.rpartition(".")[2], 16) for key in gone}
+        if all(self._elsewhere(inode, index, node.name) for index in indices):
+            self.thin[inode.ino] = None
+            return
+        inode.lost = True
+        self._core.save(inode)
+
+    def _elsewhere(self, inode: Inode, index: int, but: str) -> Node | None:
+        key = key_of(inode.pieces[index][0], index)
+        others = (self._core.nodes.get(name) for name in inode.holders(index) if name != but)
+        return next(
+            (node for node in others if node is not None and node.peer is not None and key in node.placed), None
+        )
+
+    def _replace(self, inode: Inode, name: str) -> None:
+        """Let others have what a lost node had of a file, if they have room for it; its writer knows the old ring."""
+        up = [node for node in self._core.nodes.values() if node.peer is not None]
+        best = sorted(up, key=lambda node: (node.name in inode.ring, -node.free_bytes))
+        rings = rings_without(inode.ring, inode.replicas, name, [node.name for node in best])
+        ring = next((ring for ring in rings if self._have_room(inode, ring)), None)
+        if ring is not None and not inode.writer:
+            inode.ring = ring
+            self._core.save(inode)
+
+    def _have_room(self, inode: Inode, ring: tuple[str, ...]) -> bool:
+        """Whether the nodes of a ring have room for what they would have more of a file."""
+        for name, pieces in places_of(ring, inode.replicas, inode.pieces).items():
+            node = self._core.nodes[name]
+            more = sum(size for key, size in pieces.items() if key not in node.placed)
+            if node.peer is not None and more > node.free_bytes:
+                return False
+        return True
+
+    def found(self, node: Node, keys: Mapping[str, int]) -> Changes:
+        """Take down which of its pieces a node has that is back: what was lost with it isn't.
+
+        Parameters
+        ----------
+        node
+            Which.
+        keys
+            The piece files that are there, with their bytes.
+        """
+        changes, files = Changes(), self._core.image.inodes.values()
+        if keys.keys() - node.placed.keys():
+            for inode in files:
+                if node.name in inode.ring and not inode.filling:
+                    self._place_again(inode, node, keys)
+        there = {key for key, size in keys.items() if key in node.placed and pages(size) >= node.placed[key]}
+        for inode in files:
+            if inode.lost and all(self._is_there(key, node, there) for key in keys_of(inode.pieces)):
+                inode.lost = False
+                self._core.save(inode)
+                changes.add(inos=(inode.ino,))
+        return changes
+
+    def _place_again(self, inode: Inode, node: Node, keys: Mapping[str, int]) -> None:
+        """Count what a node has of a file, but for a copy that has missed an append: that one is shorter."""
+        for index, (version, size) in enumerate(inode.pieces):
+            key = key_of(version, index)
+            if version and node.name in inode.holders(index) and keys.get(key, -1) >= size:
+                node.place(key, pages(size))
+
+    def _is_there(self, key: str, node: Node, there: set[str]) -> bool:
+        return key in there or any(key in other.placed for other in self._core.nodes.values() if other is not node)

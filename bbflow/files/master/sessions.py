@@ -1,0 +1,226 @@
+"""Clients as a master sees them: what they have open, what room they have, what they may keep. No I/O."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from bbflow.files.inodes import FileLayout, Inode, Pieces, keys_of
+from bbflow.files.master.permissions import Credentials
+
+if TYPE_CHECKING:
+    from bbflow.files.master.core import AnyCall
+
+
+@dataclass(slots=True)
+class Handle:
+    """A file that a session has open."""
+
+    number: int
+    """Its number."""
+    session: str
+    """Whose it is."""
+    inode: Inode
+    """Which file."""
+    version: int
+    """The number that it writes; 0 for reading."""
+    pieces: Pieces
+    """What it may read: the version as it was opened, or as it was last committed by it."""
+    since_s: float
+    """When it was opened."""
+    layout: FileLayout
+    """Where the pieces lie that it reads, or writes: the file's own once they are committed."""
+    is_cut_off: bool = False
+    """Whether the bytes that it goes on from are gone meanwhile."""
+
+
+@dataclass(slots=True)
+class ReplySlot:
+    """The last request that came in one slot of a session."""
+
+    number: int
+    """The request's."""
+    call: "AnyCall | None" = None
+    """It, while it is under way."""
+    reply: bytes = b""
+    """What it was answered, if it went well, as it goes out."""
+
+
+@dataclass(slots=True)
+class Session:
+    """One client."""
+
+    name: str
+    """A secret of master and client."""
+    who: Credentials
+    """As whom it acts."""
+    host: str = ""
+    """Where it runs."""
+    peers: set[int] = field(default_factory=set)
+    """Its connections."""
+    listener: int | None = None
+    """The one on which it is told what to forget; without it, it keeps nothing."""
+    holds: set[int] = field(default_factory=set)
+    """Inodes that it may keep attributes of."""
+    lists: set[int] = field(default_factory=set)
+    """Directories that it may keep complete lists of."""
+    room: dict[str, int] = field(default_factory=dict)
+    """Bytes that it may still write, by node."""
+    handles: dict[int, Handle] = field(default_factory=dict)
+    """What it has open."""
+    slots: dict[int, ReplySlot] = field(default_factory=dict)
+    """Its last requests."""
+    lost_s: float | None = None
+    """Since when it has no connection; None while it has."""
+
+
+class Sessions:
+    """All sessions of a master, and who may keep what."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, Session] = {}
+        self.by_peer: dict[int, Session] = {}
+        self.pins: Counter[str] = Counter()
+        """How many handles and transfers need each piece file."""
+        self._holders: dict[int, set[str]] = {}
+        self._listers: dict[int, set[str]] = {}
+
+    def add(self, session: Session) -> None:
+        """Take a session in."""
+        self.by_name[session.name] = session
+
+    def connect(self, session: Session, peer: int) -> None:
+        """Take down that a connection is a session's."""
+        session.peers.add(peer)
+        session.lost_s = None
+        self.by_peer[peer] = session
+
+    def disconnect(self, peer: int, now_s: float) -> Session | None:
+        """Take down that a connection is gone; give its session if it was the last one."""
+        session = self.by_peer.pop(peer, None)
+        if session is None:
+            return None
+        session.peers.discard(peer)
+        if session.listener == peer:
+            session.listener = None
+            self.drop_kept(session)
+        if session.peers:
+            return None
+        session.lost_s = now_s
+        return session
+
+    def remove(self, session: Session) -> None:
+        """Forget a session, whose handles are closed already."""
+        self.drop_kept(session)
+        for peer in session.peers:
+            self.by_peer.pop(peer, None)
+        self.by_name.pop(session.name, None)
+
+    def drop_kept(self, session: Session) -> None:
+        """Take down that a session keeps nothing."""
+        for table, held in ((self._holders, session.holds), (self._listers, session.lists)):
+            for ino in held:
+                _discard(table, ino, session.name)
+            held.clear()
+
+    def hold(self, session: Session, ino: int) -> None:
+        """Take down that a session may keep an inode's attributes."""
+        if session.listener is not None and ino not in session.holds:
+            session.holds.add(ino)
+            self._holders.setdefault(ino, set()).add(session.name)
+
+    def hold_list(self, session: Session, ino: int) -> None:
+        """Take down that a session may keep a directory's complete list."""
+        if session.listener is not None:
+            session.lists.add(ino)
+            self._listers.setdefault(ino, set()).add(session.name)
+
+    def forgetting(self, but: Session | None, changes: "Changes") -> dict[str, "Changes"]:
+        """Give what sessions must forget after some changes, and take down that they keep it no more."""
+        told: dict[str, Changes] = {}
+        if not changes:
+            return told
+
+        def tell(name: str) -> Changes:
+            return told.setdefault(name, Changes())
+
+        own = "" if but is None else but.name
+        for parent, entry, ino in changes.names:
+            for name in self._take(self._holders, ino, own):
+                tell(name).names.append((parent, entry, ino))
+                self.by_name[name].holds.discard(ino)
+        for ino in changes.inos:
+            for name in self._take(self._holders, ino, own):
+                tell(name).inos.add(ino)
+                self.by_name[name].holds.discard(ino)
+        for ino in changes.directories:
+            for name in self._take(self._listers, ino, own):
+                tell(name).directories.add(ino)
+                self.by_name[name].lists.discard(ino)
+        return told
+
+    def _take(self, table: dict[int, set[str]], ino: int, but: str) -> list[str]:
+        names = table.get(ino)
+        if not names:
+            return []
+        others = [name for name in names if name != but]
+        if but in names:
+            table[ino] = {but}
+        else:
+            del table[ino]
+        return others
+
+    def pin(self, pieces: Pieces) -> None:
+        """Keep piece files from going."""
+        self.pins.update(keys_of(pieces))
+
+    def unpin(self, pieces: Pieces) -> list[str]:
+        """Let piece files go again; give those that nobody needs any more."""
+        free = []
+        for key in keys_of(pieces):
+            self.pins[key] -= 1
+            if self.pins[key] <= 0:
+                del self.pins[key]
+                free.append(key)
+        return free
+
+
+@dataclass(slots=True)
+class Changes:
+    """What a request has changed, as far as other clients may keep it."""
+
+    inos: set[int] = field(default_factory=set)
+    """Attributes, or bytes."""
+    names: list[tuple[int, str, int]] = field(default_factory=list)
+    """Names that are there no more: directory, name, inode."""
+    directories: set[int] = field(default_factory=set)
+    """Directories with other names than before."""
+
+    def __bool__(self) -> bool:
+        return bool(self.inos or self.names or self.directories)
+
+    def add(self, inos: Iterable[int] = (), directories: Iterable[int] = ()) -> None:
+        """Add inodes and directories."""
+        self.inos.update(inos)
+        self.directories.update(directories)
+
+
+@dataclass(slots=True)
+class Telling:
+    """A change that sessions are told of, and who waits until they have heard."""
+
+    waiting: set[str]
+    """Sessions that have not answered."""
+    then: Callable[[], None]
+    """Sends the reply."""
+    deadline_s: float = math.inf
+    """When who hasn't answered is cut off."""
+
+
+def _discard(table: dict[int, set[str]], ino: int, name: str) -> None:
+    names = table.get(ino)
+    if names is not None:
+        names.discard(name)
+        if not names:
+            del table[ino]

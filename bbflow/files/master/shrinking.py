@@ -1,0 +1,44 @@
+"""IOnodes that may hold less than before, since streams want their room: files go until the rest fits."""
+
+from bbflow.files.commands import FitsNotice
+from bbflow.files.master.core import Core
+from bbflow.files.master.filling import Filling
+from bbflow.files.master.room import Node
+
+EVENTS = ("room", "written", "closed", "filled", "node")
+"""What may let more files go."""
+
+
+class Shrinking:
+    """Lets files go until what lies on a node fits what it may hold.
+
+    Parameters
+    ----------
+    core
+        The master's state.
+    filling
+        Lets files go.
+    """
+
+    def __init__(self, core: Core, filling: Filling) -> None:
+        self._core, self._filling = core, filling
+        self._unsettled: set[str] = set()
+
+    def may_hold(self, node: Node, capacity: int) -> None:
+        """Take in what a node may hold from now on; it is told when nothing more lies there, nor will."""
+        node.capacity = capacity
+        self._unsettled.discard(node.name)
+        if capacity < node.most_bytes:
+            self._unsettled.add(node.name)
+        self._core.happened("room", node.name)
+
+    def pump(self) -> None:
+        """Let files go from nodes that hold too much, and tell those that don't."""
+        for name in sorted(self._unsettled):
+            node = self._core.nodes[name]
+            if node.free_bytes < 0:
+                self._filling.make_room(node, 0)
+                continue
+            self._unsettled.discard(name)
+            if node.peer is not None:
+                self._core.send(node.peer, FitsNotice(bytes=node.capacity))

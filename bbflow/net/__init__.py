@@ -1,0 +1,1 @@
+"""How peers reach each other: addresses, keys, certificates, frames, handshake and sockets; what they say is theirs."""

@@ -1,0 +1,120 @@
+"""A connection to a server of a node: its Unix socket on the node's own host, else TCP; one request at a time."""
+
+import socket
+import ssl
+from contextlib import suppress
+from types import TracebackType
+from typing import Self, TypeVar
+
+from msgspec import Struct
+
+from bbflow.errors import NodeError
+from bbflow.net.contact import NodeAddress
+from bbflow.net.frames import FrameReader, encode
+from bbflow.net.handshake import TIMEOUT_S, shake_hands
+from bbflow.net.listen import is_loopback, split_address, tune
+from bbflow.net.tls import peer_context
+
+ReplyT = TypeVar("ReplyT", bound=Struct)
+
+ATTEMPTS = 3
+"""How often bytes are asked for whose checksum doesn't match."""
+
+
+class NodeConnection:
+    """A connection to one server of a BB node, that has proved itself.
+
+    Parameters
+    ----------
+    node
+        Where it is.
+
+    Raises
+    ------
+    NodeError
+        If nobody listens there, or not who should.
+    """
+
+    def __init__(self, node: NodeAddress) -> None:
+        self.node = node
+        self._reader = FrameReader(decode=bytes)
+        where = node.socket if _is_here(node) else node.tcp
+        try:
+            self._socket = _connect_unix(node) if _is_here(node) else _connect_tcp(node)
+        except OSError as error:
+            raise NodeError(
+                f"BB node {node.name} on {node.host} doesn't answer at {where} ({error.strerror or error}): "
+                "start it, or write a new contact file"
+            ) from None
+        try:
+            self._socket.settimeout(TIMEOUT_S)
+            shake_hands(node.key, self._exchange)
+        except (OSError, NodeError) as error:
+            self._socket.close()
+            raise NodeError(f"BB node {node.name} on {node.host} at {where}: {error}") from None
+
+    def _receive_raw(self, target: memoryview) -> None:
+        filled = self._reader.take_raw(target)
+        while filled < len(target):
+            try:
+                count = self._socket.recv_into(target[filled:])
+            except OSError as error:
+                raise NodeError(f"BB node {self.node.name} is gone ({error})") from None
+            if not count:
+                raise NodeError(f"BB node {self.node.name} closed the connection")
+            filled += count
+
+    def _exchange(self, message: Struct) -> bytes:
+        self._socket.sendall(encode(message))
+        while (payload := self._reader.next()) is None:
+            data = self._socket.recv(1 << 20)
+            if not data:
+                raise NodeError(f"BB node {self.node.name} closed the connection")
+            self._reader.add(data)
+        return bytes(payload)
+
+    def interrupt(self) -> None:
+        """Make a request that another thread waits for fail at once."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _is_here(node: NodeAddress) -> bool:
+    return node.host == socket.gethostname()
+
+
+def _connect_unix(node: NodeAddress) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.connect(node.socket)
+    except OSError:
+        connection.close()
+        raise
+    return connection
+
+
+def _connect_tcp(node: NodeAddress) -> socket.socket:
+    if not node.tcp or is_loopback(node.tcp):
+        raise NodeError(f"BB node {node.name} serves its own host {node.host} only: start it with --listen ADDRESS")
+    host, port = split_address(node.tcp)
+    connection = socket.create_connection((host, port), TIMEOUT_S)
+    tune(connection)
+    if not node.tls:
+        return connection
+    try:
+        return peer_context(node.tls).wrap_socket(connection, server_hostname=host)
+    except ssl.SSLError as error:
+        connection.close()
+        raise NodeError(f"BB node {node.name}: its certificate isn't accepted ({error})") from None

@@ -1,0 +1,167 @@
+"""How both sides of a connection prove that they know the contact file's key (FORMAT.md, 'Handshake')."""
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Callable
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from bbflow.errors import NodeError, ProtocolError
+from bbflow.net.frames import parser
+from bbflow.net.verdicts import RefusedReply, parse_verdict
+from bbflow.wire import Count
+
+VERSION = 3
+MAX_FRAME_BYTES = 4096
+"""Longest frame before the peer has proved itself."""
+TIMEOUT_S = 10.0
+"""How long a peer may take to prove itself."""
+NONCE_BYTES = 16
+
+
+class HelloMessage(Struct, frozen=True, tag_field="op", tag="hello", kw_only=True):
+    """A peer begins."""
+
+    versions: tuple[Count, Count]
+    """The format's lowest and highest version that it speaks."""
+    nonce: Annotated[str, Meta(min_length=2 * NONCE_BYTES, max_length=2 * NONCE_BYTES)]
+
+
+class ProveMessage(Struct, frozen=True, tag_field="op", tag="prove", kw_only=True):
+    """A peer proves that it knows the key."""
+
+    proof: str
+
+
+class HelloReply(Struct, frozen=True, kw_only=True):
+    """A node proves that it knows the key."""
+
+    ok: bool = True
+    version: Count
+    nonce: str
+    proof: str
+
+
+class WelcomeReply(Struct, frozen=True, kw_only=True):
+    """A node lets a peer in, and says who it is."""
+
+    ok: bool = True
+    name: str
+    host: str
+
+
+HandshakeReply = HelloReply | WelcomeReply | RefusedReply
+_parse_hello = parser(HelloReply, "a handshake")
+parse_handshake = parser(HelloMessage | ProveMessage, "a handshake")
+"""Takes in what a peer says before it has proved itself."""
+
+
+def new_key() -> str:
+    """Make a secret for a contact file: 64 hexadecimal digits."""
+    return secrets.token_hex(32)
+
+
+def prove(key: str, side: str, peer_nonce: str, node_nonce: str) -> str:
+    """Give the proof of one side.
+
+    Parameters
+    ----------
+    key
+        The contact file's key.
+    side
+        ``"node"`` or ``"peer"``.
+    peer_nonce, node_nonce
+        The random number that each side has drawn for this connection.
+
+    Returns
+    -------
+    str
+        HMAC-SHA-256 (RFC 2104) as hexadecimal digits.
+    """
+    text = side + peer_nonce + node_nonce
+    return hmac.new(bytes.fromhex(key), text.encode(), hashlib.sha256).hexdigest()
+
+
+class NodeHandshake:
+    """The node's side of one connection.
+
+    Parameters
+    ----------
+    key
+        The contact file's key.
+    identity
+        The last reply: who the node is.
+    """
+
+    def __init__(self, key: str, identity: WelcomeReply) -> None:
+        self._key = key
+        self._identity = identity
+        self._nonce = secrets.token_hex(NONCE_BYTES)
+        self._peer_nonce: str | None = None
+        self.done = False
+        """Whether the peer has proved that it belongs here."""
+
+    def answer(self, said: HelloMessage | ProveMessage) -> HandshakeReply:
+        """Take the peer's next message in and give the reply; a refusal ends the connection.
+
+        Raises
+        ------
+        ProtocolError
+            If it isn't its turn.
+        """
+        if isinstance(said, HelloMessage) and self._peer_nonce is None:
+            return self._hello(said)
+        if isinstance(said, ProveMessage) and self._peer_nonce is not None:
+            return self._verdict(said.proof, self._peer_nonce)
+        raise ProtocolError("a handshake that doesn't begin with 'hello', or begins twice")
+
+    def _hello(self, said: HelloMessage) -> HelloReply | RefusedReply:
+        low, high = said.versions
+        if not low <= VERSION <= high:
+            error = f"the peer speaks versions {low} to {high} of the format, the node {VERSION}"
+            return RefusedReply(error=error)
+        self._peer_nonce = said.nonce
+        proof = prove(self._key, "node", said.nonce, self._nonce)
+        return HelloReply(version=VERSION, nonce=self._nonce, proof=proof)
+
+    def _verdict(self, proof: str, peer_nonce: str) -> WelcomeReply | RefusedReply:
+        expected = prove(self._key, "peer", peer_nonce, self._nonce)
+        if not hmac.compare_digest(proof.encode(), expected.encode()):
+            return RefusedReply(error="the peer doesn't know the contact file's key")
+        self.done = True
+        return self._identity
+
+
+def shake_hands(key: str, exchange: Callable[[Struct], bytes]) -> None:
+    """Be the peer's side of a new connection.
+
+    Parameters
+    ----------
+    key
+        The contact file's key.
+    exchange
+        Sends a message and gives the bytes of the reply.
+
+    Raises
+    ------
+    NodeError
+        If the node refuses, or is not the one that knows the key.
+    """
+    nonce = secrets.token_hex(NONCE_BYTES)
+    try:
+        hello = _parse_hello(_accepted(exchange(HelloMessage(versions=(VERSION, VERSION), nonce=nonce))))
+        if not hmac.compare_digest(hello.proof.encode(), prove(key, "node", nonce, hello.nonce).encode()):
+            raise NodeError("who answers there doesn't know the contact file's key: the file is of other nodes")
+        proof = prove(key, "peer", nonce, hello.nonce)
+        _accepted(exchange(ProveMessage(proof=proof)))
+    except ProtocolError as error:
+        raise NodeError(f"who answers there is no node of this version ({error})") from None
+
+
+def _accepted(payload: bytes) -> bytes:
+    verdict = parse_verdict(payload)
+    if not verdict.ok:
+        raise NodeError(verdict.error)
+    return payload

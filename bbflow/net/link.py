@@ -1,0 +1,193 @@
+"""One peer's connection as the node sees it: frames and raw bytes, without waiting."""
+
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec import Raw, Struct
+
+from bbflow.net.frames import MAX_PAYLOAD_BYTES, FrameReader, checksum, encode
+from bbflow.net.handshake import MAX_FRAME_BYTES, HelloMessage, NodeHandshake, ProveMessage, parse_handshake
+from bbflow.net.verdicts import BytesReply, PoolPart, RefusedReply
+
+READ_BYTES = 4096
+"""Asked for where a message is expected: what comes behind it in the same read is copied once more."""
+MAX_READ_BYTES = 1 << 20
+WAKE_BYTES = 256 << 10
+"""How many raw bytes are waited for in one sleep, if as many are to come."""
+TURN_BYTES = 16 << 20
+"""After so many raw bytes it is another connection's turn."""
+WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """Raw bytes have come in and lie in the pool."""
+
+    offset: int
+    """Where."""
+    intact: bool
+    """Whether their checksum matches."""
+
+
+class GoneError(Exception):
+    """The peer is not there any more."""
+
+    def __init__(self, *, by_itself: bool) -> None:
+        super().__init__()
+        self.by_itself = by_itself
+        """Whether it has ended; otherwise the network broke and it may come back."""
+
+
+class Link:
+    """A peer's socket with what is half read and half written.
+
+    Parameters
+    ----------
+    peer
+        The socket.
+    handshake
+        What it must pass before anything else.
+    pool
+        Gives where raw bytes land, and come from.
+    """
+
+    def __init__(self, peer: socket.socket, handshake: NodeHandshake, pool: Callable[[], memoryview]) -> None:
+        peer.setblocking(False)
+        self.socket = peer
+        self.handshake = handshake
+        self._pool = pool
+        self._reader = FrameReader(MAX_FRAME_BYTES, parse_handshake)
+        self._unsent: list[memoryview] = []
+        self._landing: memoryview | None = None
+        self._expected = (0, 0)
+        self._filled_bytes = 0
+
+    def trust(self, decode: Callable[[bytes], Any]) -> None:
+        """Accept requests of any length, now that the peer has proved itself."""
+        self._reader.max_payload_bytes, self._reader.decode = MAX_PAYLOAD_BYTES, decode
+
+    def expect(self, offset: int, size: int, crc: int) -> None:
+        """Say where the raw bytes that follow the last message go."""
+        self._expected = (offset, crc)
+        self._landing, self._filled_bytes = self._pool()[offset : offset + size], 0
+
+    def receive(self) -> Iterator[Any]:
+        """Go through what has come in.
+
+        Raises
+        ------
+        GoneError
+            If the peer is not there any more.
+        ProtocolError
+            If it sent something that is no frame.
+        """
+        budget_bytes, is_drained = TURN_BYTES, False
+        while budget_bytes > 0:
+            if self._landing is not None:
+                before_bytes = self._filled_bytes
+                landed = self._fill(self._landing)
+                budget_bytes -= self._filled_bytes - before_bytes
+                if landed is None:
+                    return
+                is_drained = False
+                yield landed
+            elif (message := self._reader.next()) is not None:
+                yield message
+            elif is_drained:
+                return
+            else:
+                is_drained = not self._read_more()
+
+    @property
+    def has_unread(self) -> bool:
+        """Whether something is here already that the socket will not announce again."""
+        return not self._reader.missing_bytes or (isinstance(self.socket, ssl.SSLSocket) and self.socket.pending() > 0)
+
+    def _read_more(self) -> bool:
+        """Read what is here, and give whether there may be more: to ask once more would be another call."""
+        buffer = bytearray(min(max(READ_BYTES, self._reader.missing_bytes), MAX_READ_BYTES))
+        count = self._read_into(memoryview(buffer))
+        self._reader.add(buffer[:count])
+        return count == len(buffer)
+
+    def _fill(self, target: memoryview) -> Landed | None:
+        if not self._filled_bytes:
+            self._filled_bytes = self._reader.take_raw(target)
+        while self._filled_bytes < len(target):
+            count = self._read_into(target[self._filled_bytes :])
+            if not count:
+                self._wake_at(len(target) - self._filled_bytes)
+                return None
+            self._filled_bytes += count
+        self._landing = None
+        self._wake_at(1)
+        offset, crc = self._expected
+        return Landed(offset, intact=checksum(target) == crc)
+
+    def _wake_at(self, count: int) -> None:
+        """Sleep until so many bytes are there: waking for each packet costs more than moving its bytes."""
+        if self.socket.family != socket.AF_UNIX and not isinstance(self.socket, ssl.SSLSocket):
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, min(count, WAKE_BYTES))
+
+    def _read_into(self, target: memoryview) -> int:
+        """Read what is here; 0 if nothing is."""
+        try:
+            count = self.socket.recv_into(target)
+        except WOULD_BLOCK:
+            return 0
+        except OSError:
+            # On its own host no network breaks: it has ended, with something unread.
+            raise GoneError(by_itself=self.socket.family == socket.AF_UNIX) from None
+        if not count:
+            raise GoneError(by_itself=True)
+        return count
+
+    def send(self, message: Struct | Raw) -> None:
+        """Send a message, or a part of the pool behind one, as far as the socket takes it now."""
+        if isinstance(message, PoolPart):
+            raw = self._pool()[message.offset : message.offset + message.size]
+            self._unsent += [memoryview(encode(BytesReply(bytes=message.size, crc=checksum(raw)))), raw]
+        else:
+            self._unsent.append(memoryview(encode(message)))
+        self.flush()
+
+    @property
+    def is_sending(self) -> bool:
+        """Whether something waits for the socket."""
+        return bool(self._unsent)
+
+    def flush(self) -> None:
+        """Send what the socket takes now."""
+        while self._unsent:
+            try:
+                sent = self.socket.send(self._unsent[0])
+            except WOULD_BLOCK:
+                return
+            except OSError:
+                self._unsent.clear()  # the peer is gone: its end shows at the next read
+                return
+            self._unsent[0] = self._unsent[0][sent:]
+            if not self._unsent[0]:
+                del self._unsent[0]
+
+
+def answer_handshake(link: Link, message: HelloMessage | ProveMessage, decode: Callable[[bytes], Any]) -> str | None:
+    """Take a message of a peer that has not proved itself; give why it is refused, if it is.
+
+    Parameters
+    ----------
+    link, message
+        Whose, and what.
+    decode
+        Takes in what comes after the handshake.
+    """
+    reply = link.handshake.answer(message)
+    link.send(reply)
+    if isinstance(reply, RefusedReply):
+        return reply.error
+    if link.handshake.done:
+        link.trust(decode)
+    return None

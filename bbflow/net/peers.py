@@ -1,0 +1,304 @@
+"""Serving many peers with one thread: a selector, listeners, and connections that must prove themselves first."""
+
+import errno
+import itertools
+import os
+import selectors
+import signal
+import socket
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from msgspec import Raw, Struct
+
+from bbflow.errors import DamagedError, ProtocolError
+from bbflow.log import log
+from bbflow.net.handshake import TIMEOUT_S, HelloMessage, NodeHandshake, ProveMessage, WelcomeReply
+from bbflow.net.link import GoneError, Landed, Link, answer_handshake
+from bbflow.net.listen import LOOPBACK, listen_tcp, listen_unix, public_address, raise_open_files, split_address, tune
+from bbflow.net.tls import Certificate
+from bbflow.net.verdicts import RefusedReply
+
+RESERVED_FILES = 32
+"""Descriptors that are kept for what isn't a peer: listeners, index, pool."""
+STAY_S = 0.5
+"""A peer that hasn't proved itself may stay so long if others wait, and so long nobody else is let in."""
+FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """How a node lets peers in."""
+
+    key: str
+    """The contact file's key."""
+    address: str = LOOPBACK
+    """``host[:port]`` of its TCP socket."""
+    certificate: Certificate | None = None
+    """For TLS on its TCP socket."""
+
+
+class PeerServer(ABC):
+    """Serves until someone asks it to stop.
+
+    Parameters
+    ----------
+    title
+        Begins its messages.
+    identity
+        Who it is: the last reply of a handshake.
+    socket_path
+        Its Unix socket.
+    endpoint
+        How it lets peers in.
+    pool
+        Gives where raw bytes of peers land.
+    stop_at_eof
+        A descriptor whose end also ends the server: an embedded node must not outlive its parent.
+
+    Raises
+    ------
+    NodeError
+        If another server has the socket.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        identity: WelcomeReply,
+        socket_path: Path,
+        endpoint: Endpoint,
+        pool: Callable[[], memoryview],
+        stop_at_eof: int | None = None,
+    ) -> None:
+        self._title, self._identity, self._endpoint, self._pool = title, identity, endpoint, pool
+        self._tls = endpoint.certificate.context() if endpoint.certificate else None
+        self._selector = selectors.DefaultSelector()
+        self._numbers = itertools.count(1)
+        self._links: dict[int, Link] = {}
+        self._unproven: dict[int, float] = {}
+        self._unread: set[int] = set()
+        """Peers whose turn has ended before all was taken in that is here."""
+        self._most_links = raise_open_files() - RESERVED_FILES
+        self._closed_until_s: dict[socket.socket, float] = {}
+        self.interrupted = False
+        """Whether a signal or the parent's end stops it, not a request."""
+        self.orphaned = False
+        """Whether it was the parent's end."""
+        self._unix = listen_unix(socket_path)
+        self._tcp = listen_tcp(endpoint.address)
+        for listener in (self._unix, self._tcp):
+            listener.setblocking(False)
+            self._selector.register(listener, selectors.EVENT_READ, "listener")
+        if stop_at_eof is not None:
+            self._selector.register(stop_at_eof, selectors.EVENT_READ, "eof")
+        # A signal must wake the selector, or `interrupt` is seen at the next message only.
+        self._wakeup, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._selector.register(self._wakeup, selectors.EVENT_READ, "signal")
+        signal.set_wakeup_fd(wake)
+
+    # What a server is for.
+
+    @abstractmethod
+    def _decode(self, payload: bytes) -> Any:
+        """Give what a peer that has proved itself says."""
+
+    @abstractmethod
+    def _take(self, peer: int, link: Link, item: Any) -> None:
+        """Take in what a peer that has proved itself sends."""
+
+    @abstractmethod
+    def _left(self, peer: int, *, by_itself: bool) -> None:
+        """Take in that a peer is gone."""
+
+    @abstractmethod
+    def _do_due(self) -> None:
+        """Do what is due by the clock."""
+
+    @abstractmethod
+    def _due_s(self) -> float | None:
+        """Give in how many seconds something is due; None if nothing is."""
+
+    @property
+    @abstractmethod
+    def _is_over(self) -> bool:
+        """Whether a request has asked for its end."""
+
+    def _end_round(self) -> None:  # noqa: B027 - who answers each message at once has nothing to do
+        """Send what is to be sent once all that came together is taken in."""
+
+    def _let_in(self, peer: int, link: Link) -> None:  # noqa: B027 - most have nothing to do
+        """Take in that somebody has connected, who must still prove themselves."""
+
+    # How it serves.
+
+    @property
+    def tcp(self) -> str:
+        """``host:port`` by which other hosts reach it."""
+        return public_address(self._tcp, split_address(self._endpoint.address)[0])
+
+    def run(self) -> None:
+        """Serve; returns when asked to stop."""
+        while not self._is_over and not self.interrupted:
+            due_s = self._next_due_s()
+            turns, self._unread = dict.fromkeys(self._unread, 0), set()
+            rest_s = 0.0 if turns else None if due_s is None else max(due_s - time.monotonic(), 0.0)
+            for key, events in self._selector.select(rest_s):
+                if key.data == "eof":
+                    self.interrupted = self.orphaned = not os.read(key.fd, 64)
+                elif key.data == "signal":
+                    os.read(key.fd, 64)
+                elif key.data == "listener":
+                    self._accept(self._tcp if key.fileobj is self._tcp else self._unix)
+                else:
+                    turns[key.data] = events
+            for peer, events in turns.items():
+                self._serve(peer, events)
+            if due_s is not None and time.monotonic() >= due_s:
+                self._do_due()
+                self._cut_off_unproven()
+                self._open_again()
+            self._end_round()
+        self._close()
+
+    def interrupt(self) -> None:
+        """Make `run` return soon; safe in a signal handler."""
+        self.interrupted = True
+
+    def stop_at_signals(self) -> None:
+        """Let SIGTERM and SIGINT end it."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self.interrupt())
+
+    def _next_due_s(self) -> float | None:
+        due_s = self._due_s()
+        own_s = [] if due_s is None else [time.monotonic() + due_s]
+        return min([*own_s, *self._unproven.values(), *self._closed_until_s.values()], default=None)
+
+    def _accept(self, listener: socket.socket) -> None:
+        unproven = [peer for peer in self._unproven if self._links[peer].socket.family == listener.family]
+        if len(self._links) >= self._most_links or len(unproven) >= self._most_links // 2:
+            self._make_room(listener, unproven)
+            return  # who waits is let in next
+        try:
+            accepted, _ = listener.accept()
+        except OSError as error:
+            if error.errno in FULL:
+                self._make_room(listener, unproven)
+            return  # else it has given up already
+        try:
+            if listener is self._tcp:
+                accepted = self._over_network(accepted)
+            link = Link(accepted, NodeHandshake(self._endpoint.key, self._identity), self._pool)
+        except OSError:  # its host has reset it meanwhile
+            accepted.close()
+            return
+        peer = next(self._numbers)
+        self._links[peer] = link
+        self._unproven[peer] = time.monotonic() + TIMEOUT_S
+        self._selector.register(accepted, selectors.EVENT_READ, peer)
+        self._let_in(peer, link)
+
+    def _over_network(self, accepted: socket.socket) -> socket.socket:
+        tune(accepted)
+        if not self._tls:
+            return accepted
+        accepted.setblocking(False)
+        return self._tls.wrap_socket(accepted, server_side=True, do_handshake_on_connect=False)
+
+    def _make_room(self, listener: socket.socket, unproven: list[int]) -> None:
+        """Cut off the peer that has failed to prove itself for longest, or let nobody in for a moment."""
+        oldest = min(unproven, key=lambda peer: self._unproven[peer], default=None)
+        now_s = time.monotonic()
+        until_s = now_s + STAY_S if oldest is None else self._unproven[oldest] - TIMEOUT_S + STAY_S
+        if oldest is not None and until_s <= now_s:
+            self._cut_off(oldest, "others wait for its place")
+        else:
+            self._closed_until_s[listener] = until_s
+            self._selector.unregister(listener)
+
+    def _open_again(self) -> None:
+        now_s = time.monotonic()
+        for listener in [key for key, until_s in self._closed_until_s.items() if until_s <= now_s]:
+            del self._closed_until_s[listener]
+            self._selector.register(listener, selectors.EVENT_READ, "listener")
+
+    def _cut_off_unproven(self) -> None:
+        now_s = time.monotonic()
+        for peer in [peer for peer, deadline_s in self._unproven.items() if deadline_s <= now_s]:
+            self._cut_off(peer, f"it didn't prove itself within {TIMEOUT_S:.0f} s")
+
+    def _serve(self, peer: int, events: int) -> None:
+        link = self._links.get(peer)
+        if link is None:
+            return
+        if events & selectors.EVENT_WRITE:
+            self._flush(peer, link)
+        try:
+            for item in link.receive():
+                if link.handshake.done:
+                    self._take(peer, link, item)
+                else:
+                    self._shake_hands(peer, link, item)
+                if peer not in self._links:
+                    return
+            if link.has_unread:
+                self._unread.add(peer)
+        except GoneError as gone:
+            self._hang_up(peer, by_itself=gone.by_itself)
+        except ProtocolError as error:
+            self._cut_off(peer, str(error), by_itself=not isinstance(error, DamagedError))
+
+    def _shake_hands(self, peer: int, link: Link, item: HelloMessage | ProveMessage | Landed) -> None:
+        if isinstance(item, Landed):
+            raise ProtocolError("raw bytes before a handshake")
+        if refused := answer_handshake(link, item, self._decode):
+            self._cut_off(peer, refused)
+        elif link.handshake.done:
+            del self._unproven[peer]
+
+    def _send(self, peer: int, message: Struct | Raw) -> None:
+        """Send a message, if its peer is still there; if no frame can hold it, its peer is told so, and nobody else."""
+        if link := self._links.get(peer):
+            try:
+                link.send(message)
+            except ProtocolError as error:
+                link.send(RefusedReply(error=str(error)))
+            self._flush(peer, link)
+
+    def _flush(self, peer: int, link: Link) -> None:
+        link.flush()
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if link.is_sending else 0)
+        if self._selector.get_key(link.socket).events != events:
+            self._selector.modify(link.socket, events, peer)
+
+    def _cut_off(self, peer: int, reason: str, *, by_itself: bool = True) -> None:
+        where = _where(self._links[peer].socket)
+        log(f"{self._title}: cut off a peer at {where}: {reason}")
+        self._hang_up(peer, by_itself=by_itself)
+
+    def _hang_up(self, peer: int, *, by_itself: bool) -> None:
+        link = self._links.pop(peer)
+        self._unproven.pop(peer, None)
+        self._selector.unregister(link.socket)
+        link.socket.close()
+        self._left(peer, by_itself=by_itself)
+
+    def _close(self) -> None:
+        for link in self._links.values():
+            link.socket.close()
+        self._unix.close()
+        self._tcp.close()
+        self._selector.close()
+
+
+def _where(peer: socket.socket) -> str:
+    try:
+        name = peer.getpeername()
+    except OSError:
+        return "an address that is gone"
+    return f"{name[0]} port {name[1]}" if isinstance(name, tuple) else "the Unix socket"

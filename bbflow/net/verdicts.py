@@ -1,0 +1,39 @@
+"""What any server answers, whatever it was asked (FORMAT.md, 'Replies')."""
+
+from msgspec import Struct
+
+from bbflow.net.frames import parser
+
+
+class DoneReply(Struct, frozen=True, kw_only=True):
+    """It is done."""
+
+    ok: bool = True
+
+
+class RefusedReply(Struct, frozen=True, kw_only=True):
+    """It isn't, and nothing has changed."""
+
+    ok: bool = False
+    error: str = "the node refused and gave no reason"
+
+
+class PoolPart(Struct, frozen=True):
+    """A part of the pool that a reader has asked for: it goes out as its bytes behind a `BytesReply`."""
+
+    offset: int
+    size: int
+    """Bytes."""
+
+
+class BytesReply(Struct, frozen=True, kw_only=True):
+    """Bytes of the pool follow."""
+
+    ok: bool = True
+    bytes: int
+    crc: int
+    """Their CRC-32C."""
+
+
+parse_verdict = parser(RefusedReply, "a reply")
+"""Takes of any reply in whether it is a refusal."""

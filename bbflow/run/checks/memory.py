@@ -1,0 +1,86 @@
+"""What a run will hold in memory, said before it starts."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from bbflow.config import Config
+from bbflow.landing.replies import StatusReply
+from bbflow.run.checks.finding import FINE, NOTE, WRONG, Finding
+from bbflow.transit.folding.footprint import bytes_per_point
+from bbflow.units import format_bytes
+
+PROCESS_BYTES = 320 << 20
+"""What a process of the analysis holds by itself: Python, Dask, xarray and what they load."""
+MERGING = 1.5
+"""Workers hold so many times the states' bytes, at most, while they publish: three copies of one of two files."""
+OTHERS = 3
+"""Processes beside nodes and workers: the run, the analysis, Dask's own."""
+
+
+def check_memory(config: Config) -> list[Finding]:
+    """Look at what the nodes that a run starts by itself will hold, beside what is free."""
+    nodes, free = config.nodes, _free(config.nodes.directory)
+    if free is None:
+        return [Finding(WRONG, "memory", f"there is no directory {nodes.directory}: set nodes: directory")]
+    pools = nodes.count * nodes.capacity
+    states = None if nodes.state_capacity is None else nodes.count * nodes.state_capacity
+    text = f"pools {format_bytes(pools)}, {_states(states)}, {_processes(config, states)}"
+    text += f"; {nodes.directory} has {format_bytes(free)} free"
+    need = pools + (states or 0)
+    if need > free:
+        text += f": pools and states need {format_bytes(need)}; lower nodes: capacity or state_capacity"
+        return [Finding(WRONG, "memory", text), *per_point(config)]
+    return [Finding(NOTE if states is None else FINE, "memory", text), *per_point(config)]
+
+
+def check_nodes(statuses: Mapping[str, StatusReply]) -> list[Finding]:
+    """Say what the nodes that are there hold, by their names."""
+    pools = ", ".join(
+        f"{name} {format_bytes(status.free)} of {format_bytes(status.capacity)} free"
+        for name, status in statuses.items()
+    )
+    return [Finding(FINE, "nodes", pools)]
+
+
+def per_point(config: Config) -> list[Finding]:
+    """Say what the states take for each point of a field, and how that compares with the field itself."""
+    each = {item.name: bytes_per_point(item) * config.workers.count for item in config.diagnostics.values()}
+    largest = sorted(each.items(), key=lambda item: -item[1])[:3]
+    told = ", ".join(f"{name} {format_bytes(size)}" for name, size in largest)
+    more = f", {len(each) - len(largest)} others less" if len(each) > len(largest) else ""
+    return [Finding(FINE, "states", f"for each point (of float32): {told}{more}")] if each else []
+
+
+def process_bytes(config: Config, states: int) -> int:
+    """Give the most that a run's processes hold for themselves, its simulation apart.
+
+    Parameters
+    ----------
+    config
+        The run's configuration.
+    states
+        Bytes of the states of all nodes.
+    """
+    own = config.workers.processes + config.nodes.count + OTHERS
+    return own * PROCESS_BYTES + round(MERGING * states)
+
+
+def _states(states: int | None) -> str:
+    return (
+        "states without a limit (nodes: state_capacity)" if states is None else f"states up to {format_bytes(states)}"
+    )
+
+
+def _processes(config: Config, states: int | None) -> str:
+    if states is None:
+        return f"processes {format_bytes(process_bytes(config, 0))} and {MERGING:g} times the states"
+    return f"processes up to {format_bytes(process_bytes(config, states))}"
+
+
+def _free(directory: Path) -> int | None:
+    try:
+        status = os.statvfs(directory)
+    except OSError:
+        return None
+    return status.f_bavail * status.f_frsize

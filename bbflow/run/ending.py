@@ -1,0 +1,157 @@
+"""The end of a run in words: what there is, what is missing, and how to get it."""
+
+import shlex
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bbflow.cf import STEP
+from bbflow.drain.stores import left_out_of, rescued_stores
+from bbflow.errors import NodeError
+from bbflow.growing import set_attributes, shown_attributes, shown_shapes
+from bbflow.landing.client import NodeClient
+from bbflow.net.contact import NodeAddress, read_contact
+from bbflow.run.course import Course, KeepsRun
+
+RESULTS, RAW, RESCUED = "results.zarr", "raw.zarr", "rescued"
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What a run has left in its output."""
+
+    spans: int
+    """Spans of all windows in the results."""
+    last_step: int
+    """The run's last step that is in them; -1 if none is."""
+    rescued: int = 0
+    """Steps that were rescued."""
+    store: Path | None = None
+    """Where they are."""
+    left_out: tuple[str, ...] = ()
+    """Variables that aren't there, at least of some steps, each with the reason."""
+
+    @classmethod
+    def of(cls, output: Path, before: Collection[Path] = ()) -> "Left":
+        """Look into an output; some stores of rescued steps may have been there before the run."""
+        results = shown_shapes(output / RESULTS)
+        times = [shape[0] for name, shape in results.items() if name.startswith("time_") and len(shape) == 1]
+        last = int(shown_attributes(output / RESULTS).get("bbflow_last_step", -1))
+        store = next((store for store in rescued_stores(output / RESCUED) if store not in before), None)
+        if store is None:
+            return cls(sum(times), last)
+        return cls(sum(times), last, shown_shapes(store).get(STEP, (0,))[0], store, left_out_of(store))
+
+
+def is_complete(output: Path) -> bool:
+    """Whether the results say that they are, and the raw steps, if there are some, have all that they were to have."""
+    is_whole = shown_attributes(output / RESULTS).get("bbflow_status") == "complete"
+    return is_whole and not left_out_of(output / RAW)
+
+
+def begin_in(output: Path) -> None:
+    """Let the results of an earlier run, with which one goes on, have no step of its own yet."""
+    if (output / RESULTS).exists():
+        set_attributes(output / RESULTS, bbflow_last_step=-1)
+
+
+def mark_incomplete(output: Path, course: Course) -> None:
+    """Let the results of an analysis that was given up say so."""
+    if course.failure and (output / RESULTS).exists():
+        set_attributes(output / RESULTS, bbflow_status="incomplete", bbflow_failure=course.failure)
+
+
+def describe_ending(
+    config: Path, stream: str, output: Path, course: Course, left: Left, continued: Path | None = None
+) -> list[str]:
+    """Say where the results are, what they lack, and where that is.
+
+    Parameters
+    ----------
+    config, stream, output
+        The run's.
+    course
+        As it ended.
+    left
+        What is there.
+    continued
+        What it went on from: the output of an earlier run, or the state in it.
+    """
+    lines = [f"results in {output / RESULTS}"] if left.spans else []
+    if not course.failure:
+        return lines or ["nothing was folded: there are no results"]
+    lines.append(f"THE STATISTICS ARE INCOMPLETE: {course.failure}; {_extent(left, continued)}")
+    if left.rescued and left.store:
+        but = " but these:" if left.left_out else ""
+        lines.append(f"{left.rescued} steps that were not folded are in {left.store}, with all variables{but}")
+        lines += [f"  {text}" for text in left.left_out]
+        before = output if left.last_step >= 0 else continued
+        is_there = before is not None and output.resolve() in (before.resolve(), before.resolve().parent)
+        first = "mend the cause" if is_there else "mend the cause, give another output"
+        again = _again(config, before, left.store, stream, left.last_step)
+        lines += [f"to have their statistics, {first} and run:", f"  {again}"]
+    if course.keeping is KeepsRun.RESCUED and not left.rescued:
+        lines.append("no step was left to rescue")
+    if course.keeping is KeepsRun.LEFT:
+        lines.append("what had neither been folded nor rescued is lost, as you wished")
+    return lines
+
+
+def _extent(left: Left, continued: Path | None) -> str:
+    """Say how far the results go."""
+    if left.last_step >= 0:
+        return f"they end with step {left.last_step}"
+    if not left.spans:
+        return "there are none"
+    return "windows that were open could not be published" if continued is None else "they have no step of this run"
+
+
+def _again(config: Path, before: Path | None, store: Path, stream: str, last_step: int) -> str:
+    """Give the command that folds what was rescued, after what was folded before."""
+    begins = ["--continue", str(before)] if before is not None else []
+    after = ["--after", str(last_step)] if last_step >= 0 else []
+    replay = ["bbflow", "replay", str(store), "--stream", stream, *after]
+    return shlex.join(["bbflow", "run", str(config), *begins, "--", *replay])
+
+
+def describe_held(
+    config: Path, stream: str, contact: Path, course: Course, others: Sequence[str] = ()
+) -> list[str]:  # fmt: skip
+    """Say how to get what was neither published nor rescued: it lies where the BB nodes keep it.
+
+    Parameters
+    ----------
+    config, stream
+        The run's.
+    contact
+        The nodes' contact file.
+    course
+        As it ended.
+    others
+        Further streams that could not be rescued.
+    """
+    is_held = course.keeping is KeepsRun.HELD
+    if not is_held and not others:
+        return []
+    where = ["--contact", str(contact)]
+    again = [
+        shlex.join(["bbflow", "node", "--name", node.name, "--directory", str(Path(node.directory).parent), *where])
+        for node in read_contact(contact)
+        if not is_running(node)
+    ]
+    publish = [] if course.published else [shlex.join(["bbflow", "fold", str(config), *where, "--finish"])]
+    names = [*([stream] if is_held else []), *others]
+    rescues = [["bbflow", "rescue", name, *where, "--output", "rescued", "--take-over"] for name in names]
+    return [
+        "STEPS ARE STILL ON THE BB NODES: neither results nor rescue could be written. When the cause is mended:",
+        *(f"  {line}" for line in [*(f"{command} &" for command in again), *publish, *map(shlex.join, rescues)]),
+    ]
+
+
+def is_running(node: NodeAddress) -> bool:
+    """Whether a node answers."""
+    try:
+        NodeClient(node).close()
+    except NodeError:
+        return False
+    return True

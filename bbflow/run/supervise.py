@@ -1,0 +1,298 @@
+"""Supervising a run: the simulation, the process beside it, and the shell around their course."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from bbflow.errors import BbflowError, ConfigError, StreamError, describe_end
+from bbflow.landing.absent import give_up_absent
+from bbflow.landing.client import status_of
+from bbflow.landing.replies import StatusReply, StreamStatus
+from bbflow.leftovers import VARIABLE
+from bbflow.net.contact import read_contact
+from bbflow.run import keeper
+from bbflow.run.course import (
+    INCOMPLETE,
+    Action,
+    Course,
+    Ended,
+    Event,
+    Hurry,
+    Interrupted,
+    KeepsRun,
+    Part,
+    Say,
+    SimulationEnded,
+    Start,
+    StopPart,
+    StopSimulation,
+    StreamForgotten,
+    exit_code,
+)
+from bbflow.run.prepared import PreparedAnalysis
+
+POLL_S = 0.2
+STOP_TIMEOUT_S = 10.0
+NODE_BACK_S = 60.0
+INTERRUPTED = 130
+CONSUMERS = {Part.FOLD: "fold", Part.FINISH: "fold", Part.RESCUE: "rescue"}
+"""Whose cursor tells how far the process beside the simulation is."""
+
+Process = subprocess.Popen[bytes]
+
+
+class Supervisor:
+    """Runs a simulation with its analysis.
+
+    The analysis is a process of its own: if it is killed, a new one carries on from the checkpoints on the
+    nodes, and the simulation notices nothing. What follows from an end is for `Course` to say.
+
+    Parameters
+    ----------
+    contact
+        The BB nodes' contact file.
+    stream
+        The stream that the simulation writes.
+    name
+        The run's, for its processes.
+    prepared
+        The first analysis, which waits to be told where the nodes are.
+    commands
+        Start the next ones, and what rescues the steps of one that failed.
+    show
+        Gets the nodes' status as long as the stream is there.
+    look
+        Gets it to the end.
+    on_failure
+        What becomes of the simulation when its analysis fails for good: continue or stop.
+    is_complete
+        Whether what is published says so: an analysis may die after all its work is done.
+    node_back_s
+        How long a new analysis waits for a BB node's agent to be started again, before it goes on without it.
+    why_no_stream
+        Says more of a simulation that ended without opening the stream, behind a semicolon; may be empty.
+    """
+
+    def __init__(
+        self,
+        contact: Path,
+        stream: str,
+        name: str,
+        prepared: PreparedAnalysis,
+        commands: Mapping[Part, Sequence[str]],
+        show: Callable[[list[StatusReply]], object],
+        look: Callable[[list[StatusReply]], object],
+        on_failure: str,
+        is_complete: Callable[[], bool],
+        node_back_s: float = NODE_BACK_S,
+        why_no_stream: Callable[[], str] = str,
+    ) -> None:
+        self._contact = contact
+        self._nodes = read_contact(contact)
+        self._stream = stream
+        self._commands = commands
+        self._show, self._look_at = show, look
+        self._says_complete = is_complete
+        self._node_back_s, self._why_no_stream = node_back_s, why_no_stream
+        self._silent: set[str] = set()
+        self._lost: set[str] = set()
+        self._statuses: list[StatusReply] = []
+        self._opened = self._forgotten = False
+        self._name, self._prepared = name, prepared
+        self._step = -1
+        self.course = Course(on_failure)
+        """Where the run is, or how it ended."""
+        self._simulation: Process | None = None
+        self._beside: Process | None = None
+        self._due: tuple[Part, float] | None = None
+
+    def run(self, command: Sequence[str], environment: Mapping[str, str]) -> int:
+        """Run the simulation, and the analysis until it has published everything.
+
+        Parameters
+        ----------
+        command
+            The simulation.
+        environment
+            Its environment.
+
+        Returns
+        -------
+        int
+            130 after Ctrl-C, else the simulation's exit code, else 3 if the results are incomplete.
+
+        Raises
+        ------
+        ConfigError
+            If the command can't be started.
+        StreamError
+            If the simulation ended without opening the stream.
+        """
+        try:
+            self._beside = self._prepared.begin(self._contact)
+            self._simulation = _start(command, environment)
+            while self.course.part is not Part.NONE or self._simulation.poll() is None:
+                try:
+                    self._turn(self._simulation)
+                except KeyboardInterrupt:
+                    self._take(Interrupted())
+        except StreamError as error:
+            if not (self._simulation and self._simulation.poll()):
+                raise
+            print(f"bbflow: {error}", file=sys.stderr, flush=True)
+            return exit_code(self._simulation.returncode)
+        finally:
+            code = exit_code(self._end())
+        if self.course.interrupts:
+            return INTERRUPTED
+        return code or (0 if self._is_complete else INCOMPLETE)
+
+    @property
+    def _is_complete(self) -> bool:
+        if self.course.keeping is not KeepsRun.RESULTS:
+            return False
+        return self._says_complete() if self._published < 0 else self._published == 0
+
+    def _end(self) -> int:
+        """End what still runs; gives the simulation's exit code."""
+        code = _stop(self._simulation) if self._simulation else 0
+        self._published = 0
+        if self._beside is not None:
+            self._published = _stop(self._beside)
+            with suppress(ProcessLookupError):  # a worker that was just being started would miss what is removed now
+                os.killpg(self._beside.pid, signal.SIGKILL)
+        return code
+
+    def _turn(self, simulation: Process) -> None:
+        """Look once at everything, and do what follows."""
+        time.sleep(POLL_S)
+        ended = simulation.poll() is not None
+        beside = None if self._beside is None else self._beside.poll()
+        answered = self._look()  # after that: what the nodes have forgotten tells what the end of a process means
+        if ended and not self.course.simulation_ended:
+            self._take(SimulationEnded())
+        if ended:
+            give_up_absent(self._nodes, self._statuses, self._stream)
+        if beside is not None and self._due is None:
+            if self.course.part is not Part.NONE:
+                self._take(Ended(beside, self._step, answered and self._forgotten))
+        elif ended and answered and not self._opened:
+            raise StreamError(
+                f"the simulation {describe_end(simulation.returncode)} and never opened stream "
+                f"{self._stream!r}: check that its XML selects the engine bbflow, and that 'stream' is its "
+                f"parameter Stream (or the IO's name){self._why_no_stream()}"
+            )
+        self._start_if_due(answered=answered)
+
+    def _take(self, event: Event) -> None:
+        self.course, actions = self.course.after(event)
+        for action in actions:
+            self._do(action)
+
+    def _do(self, action: Action) -> None:
+        match action:
+            case Say(text):
+                print(f"bbflow: {text}", file=sys.stderr, flush=True)
+            case Start(part, wait_s):
+                self._due = part, time.monotonic() + wait_s
+            case Hurry() if self._due is not None:
+                self._due = self._due[0], time.monotonic()
+            case StopSimulation(by) if self._simulation is not None:
+                _signal(self._simulation, by)
+            case StopPart() if self._beside is not None:
+                _stop(self._beside)
+
+    def _start_if_due(self, *, answered: bool) -> None:
+        """Start what is due; agents that were killed may take a while to answer again."""
+        if self._due is None:
+            return
+        part, due_s = self._due
+        late_s = time.monotonic() - due_s
+        if part is Part.RESCUE and answered and self._forgotten:
+            self._due = None
+            self._take(StreamForgotten())
+        elif late_s >= 0 and (answered or late_s > self._node_back_s):
+            self._due = None
+            for name in sorted(self._silent - self._lost):
+                self._take_as_lost(name)
+            self._spawn(part)
+
+    def _take_as_lost(self, name: str) -> None:
+        if len(self._lost) + 1 < len(self._nodes):
+            self._lost.add(name)
+            silent = f"BB node {name} has not answered for {self._node_back_s:.0f} s"
+            self._do(Say(f"{silent}: the analysis goes on without it"))
+
+    def _spawn(self, part: Part) -> None:
+        # A session of its own: Ctrl-C in the terminal is for the simulation first.
+        without = [] if part is Part.RESCUE else [word for name in sorted(self._lost) for word in ("--lost", name)]
+        command = [*self._commands[part], *without]
+        named = os.environ | {VARIABLE: self._name}
+        self._beside = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, env=named)
+
+    def _ask(self) -> list[StatusReply]:
+        """Ask each node for its status, and note which don't answer."""
+        statuses, self._silent = [], set()
+        for node in self._nodes:
+            try:
+                statuses.append(status_of(node))
+            except BbflowError:
+                self._silent.add(node.name)
+        return statuses
+
+    def _look(self) -> bool:
+        """Show the nodes' status; False if one doesn't answer that isn't lost."""
+        self._statuses = statuses = self._ask()
+        if self._silent - self._lost or not statuses:
+            with suppress(BbflowError):  # an agent that was started again may have another address
+                self._nodes = read_contact(self._contact)
+            return False
+        streams = [status.streams[self._stream] for status in statuses if self._stream in status.streams]
+        self._opened = self._opened or any(stream.status != "expected" for stream in streams)
+        self._forgotten = self._opened and not streams
+        self._step = _step_of(streams, CONSUMERS.get(self.course.part, ""))
+        if streams or not self._opened:  # at the end the nodes have forgotten it: its last numbers stay
+            self._show(statuses)
+        self._look_at(statuses)
+        return True
+
+
+def _step_of(streams: Sequence[StreamStatus], consumer: str) -> int:
+    """Give the step up to which all nodes that ranks land on have heard from a consumer."""
+    return min((stream.consumers.get(consumer, -1) for stream in streams if stream.local_writers), default=-1)
+
+
+def _start(command: Sequence[str], environment: Mapping[str, str]) -> Process:
+    """Start the simulation below a keeper, which ends it if this process is killed."""
+    heard, told = os.pipe()
+    keeper_command = [sys.executable, "-I", "-S", str(keeper.__file__), str(os.getpid()), str(told), *command]
+    process = subprocess.Popen(keeper_command, env=dict(environment), pass_fds=[told])
+    os.close(told)
+    with os.fdopen(heard) as file:
+        reason = file.read()
+    if reason:
+        process.wait()
+        raise ConfigError(f"can't start the simulation {command[0]!r}: {reason}")
+    return process
+
+
+def _signal(process: Process, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        process.send_signal(number)
+
+
+def _stop(process: Process) -> int:
+    """End a process that may still run, and give its exit code."""
+    for number in (None, signal.SIGTERM, signal.SIGKILL):
+        if number is not None:
+            _signal(process, number)
+        try:
+            return process.wait(STOP_TIMEOUT_S if number is not None else POLL_S)
+        except subprocess.TimeoutExpired:
+            continue
+    return process.wait()

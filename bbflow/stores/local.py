@@ -1,0 +1,207 @@
+"""Files of this host's file systems, by as few system calls as can be: a workflow may have 100,000 of 2 kB."""
+
+import errno
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from bbflow.atomic import replacing
+from bbflow.errors import DirectorySourceError, SourceError
+from bbflow.stores.facts import Facts, Listed, Reader, forbidden, impossible, missing
+from bbflow.stores.ranges import split_range
+
+_ELSEWHERE = re.compile(r"(?!file:|local:)[a-z][a-z0-9+.-]*(://|::)|data:", re.IGNORECASE)
+NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG)
+"""Error numbers of a name that no file has."""
+
+
+def local_path(url: str) -> Path | None:
+    """Give the path that a URL names on this host; None if it is elsewhere."""
+    return Path(path_of(url)).absolute() if is_local(url) else None
+
+
+def is_local(url: str) -> bool:
+    """Whether a URL names a file of this host's file systems, or a part of one."""
+    return _ELSEWHERE.match(split_range(url)[0]) is None
+
+
+def is_plain(path: str) -> bool:
+    """Whether a relative path is no more than a path: it doesn't begin as what means something else does."""
+    return is_local(path) and split_range(path)[1] is None and not path.startswith(("~", "file:", "local:"))
+
+
+def path_of(url: str) -> str:
+    """Give the path in a local URL."""
+    path = url.partition("://")[2] if url.startswith(("file://", "local://")) else url
+    return os.path.expanduser(path) if path.startswith("~") else path
+
+
+def path_below(directory: str, name: str) -> str:
+    """Give the path of what has a name in a directory; in the working directory if that is empty."""
+    if not directory:
+        return name if is_plain(name) else f"./{name}"
+    return f"{directory.rstrip('/')}/{name}"
+
+
+class LocalFiles:
+    """Reads and writes paths and ``file://``."""
+
+    def facts(self, url: str) -> Facts:
+        """Ask for a file's facts."""
+        path = path_of(url)
+        with _refusals(url):
+            found = os.stat(path)
+            if not os.access(path, os.R_OK):
+                raise PermissionError
+        return _facts(url, found)
+
+    @contextmanager
+    def open(self, url: str, facts: Facts) -> Iterator[Reader]:
+        """Open a file for reading in chunks."""
+        with _refusals(url):
+            file = open(path_of(url), "rb", buffering=0)  # noqa: SIM115 - closed below
+        with file:
+            yield _Ranges(file.fileno(), url)
+
+    def whole(self, url: str, most_bytes: int) -> tuple[Facts, bytes] | None:
+        """Read a small file; None if it is larger, or changes meanwhile."""
+        path = path_of(url)
+        with _refusals(url):
+            # A pipe in the place of a file must not hold anybody up.
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+            try:
+                facts = _facts(url, os.fstat(descriptor))
+                content = os.read(descriptor, most_bytes + 1) if facts.size_bytes <= most_bytes else None
+            finally:
+                os.close(descriptor)
+            if content is None or len(content) != facts.size_bytes or _facts(url, os.stat(path)) != facts:
+                return None
+        return facts, content
+
+    @contextmanager
+    def create(self, url: str, size_bytes: int) -> Iterator[Any]:
+        """Write beside a file, then take its place."""
+        path = Path(path_of(url))
+        with _refusals(url):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(path) as temporary, temporary.open("wb") as file:
+                yield file
+
+    def children(self, url: str) -> tuple[list[Listed], list[str]]:
+        """List a directory; links to directories are followed, and files that go meanwhile are left out."""
+        files, directories = [], []
+        with _refusals(url), os.scandir(path_of(url) or ".") as entries:
+            for entry in entries:
+                if entry.is_dir():
+                    directories.append(entry.name)
+                elif entry.is_file():
+                    with suppress(FileNotFoundError):  # else all that is there would seem to be gone with it
+                        files.append(_listed(url, entry.name, entry.stat()))
+        return files, directories
+
+    def tree(self, url: str) -> Iterator[Listed]:
+        """List all files below a directory; links to directories in it are not followed, since they may go round."""
+        root = path_of(url) or "."
+        with _refusals(url):
+            for directory, _, names in os.walk(root, onerror=_raise):
+                for name in names:
+                    path = os.path.join(directory, name)
+                    found = _facts_or_none(path)
+                    if found is not None and stat.S_ISREG(found.st_mode):
+                        yield _listed(url, os.path.relpath(path, root), found)
+
+    def remove(self, url: str) -> None:
+        """Remove a file; where none can be by that name, there is none."""
+        with _refusals(url):
+            try:
+                os.unlink(path_of(url))
+            except OSError as error:
+                if error.errno not in NO_FILE:
+                    raise
+
+    def move(self, url: str, to: str) -> None:
+        """Rename a file; directories on the way are made."""
+        with _refusals(url):
+            os.makedirs(os.path.dirname(path_of(to)), exist_ok=True)
+            os.replace(path_of(url), path_of(to))
+
+    def clear(self, url: str) -> bool:
+        """Remove directories that have a file's name, if there is nothing else below; give whether there were any."""
+        found = []
+        with _refusals(url):
+            for directory, _, files in os.walk(path_of(url), topdown=False):
+                if files:
+                    return False
+                found.append(directory)
+            for directory in found:
+                os.rmdir(directory)
+        return bool(found)
+
+    def sizes(self, urls: list[str]) -> dict[str, int]:
+        """Give nothing: here nothing is cheaper than asking."""
+        return {}
+
+    def disproves(self, url: str) -> bool:
+        """Whether a wrong checksum proves damage: there is none here."""
+        return True
+
+
+class _Ranges:
+    """An open file that gives any range."""
+
+    def __init__(self, descriptor: int, url: str) -> None:
+        self._descriptor, self._url = descriptor, url
+
+    def read(self, start: int, length_bytes: int) -> bytes:
+        parts = []
+        with _refusals(self._url):
+            while length_bytes > 0 and (part := os.pread(self._descriptor, length_bytes, start)):
+                parts.append(part)
+                start, length_bytes = start + len(part), length_bytes - len(part)
+        return b"".join(parts)
+
+
+def _facts(url: str, found: os.stat_result) -> Facts:
+    if stat.S_ISDIR(found.st_mode):
+        raise DirectorySourceError(f"{url} is a directory: name the files in it")
+    if not stat.S_ISREG(found.st_mode):
+        raise SourceError(f"{url} is no regular file: it has no size, so no room can be kept for it")
+    return Facts(found.st_size, _version(found), changed_s=found.st_mtime)
+
+
+def _version(found: os.stat_result) -> str:
+    return f"mtime:{found.st_mtime_ns}:{found.st_ino}"
+
+
+def _listed(url: str, name: str, found: os.stat_result) -> Listed:
+    return Listed(path_below(url, name), name, found.st_size, _version(found), found.st_mtime)
+
+
+def _facts_or_none(path: str) -> os.stat_result | None:
+    try:
+        return os.stat(path)
+    except OSError:
+        return None  # it went meanwhile, or is a link to nothing
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+@contextmanager
+def _refusals(url: str) -> Iterator[None]:
+    """Turn what trying again wouldn't help into a `SourceError`; the rest stays as it is."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise missing(url) from error
+    except PermissionError as error:
+        raise forbidden(url) from error
+    except OSError as error:
+        if lasting := impossible(url, error):
+            raise lasting from error
+        raise

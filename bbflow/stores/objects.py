@@ -1,0 +1,388 @@
+"""S3 through obstore, the only module that imports it: less work a request than s3fs's, and no retries of its own.
+
+Retries belong to the transfer: a client that tries again by itself would read in the middle of a hold.
+"""
+
+import configparser
+import os
+import re
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from bbflow.errors import ConfigError, MissingSourceError, MissingToolError, SourceError, nearest
+from bbflow.stores.facts import Facts, Listed, Reader, forbidden, missing
+from bbflow.stores.keys import TIMEOUT_S, list_keys
+
+OPTIONS = {
+    "key": "access_key_id",
+    "secret": "secret_access_key",
+    "token": "session_token",
+    "endpoint_url": "endpoint",
+    "region": "region",
+    "anon": "skip_signature",
+    "virtual_hosted": "virtual_hosted_style_request",
+}
+"""Names of our options, which are s3fs's where it has one, and obstore's."""
+PAGE = 1000
+"""Objects that a request lists at most, as S3 has it."""
+LEAST_FOR_LISTING = 10
+"""Objects for whose sizes a page is listed: below that, each is asked for."""
+_ENDPOINT = re.compile(r"https?://([\w.-]+|\[[\da-f:.]+\])(:\d{1,5})?(/\S*)?", re.ASCII | re.IGNORECASE)
+_BUCKET = re.compile(r"[\w.-]+", re.ASCII)
+"""What isn't like these ends obstore by a panic, which is no exception."""
+_NO_KEY = re.compile(r"[\x00-\x1f\x7f]|(^|/)\.{0,2}(/|$)")
+"""What is in no key that obstore takes: control characters, and names that are empty or mean a directory."""
+_NO_ANSWER = re.compile(
+    r"Error performing \w+ (https?://[^/\s]+).*? in (?:(\d+)\.\d*s\b)?.*error sending request", re.DOTALL
+)
+_REFUSED = re.compile(r"status code: 40[13]\b")
+_STORAGE_CLASS = re.compile(r"<(?:StorageClass|AccessTier)>(\w+)</")
+_ROLES = "//169.254.169.254/"
+"""Where hosts of a cloud ask for their role's keys, which is done where no others are given."""
+MOST_PARTS = 10_000
+LEAST_PART_BYTES = 10 << 20
+IN_MEMORY_BYTES = 12 * LEAST_PART_BYTES
+LONGEST_S = IN_MEMORY_BYTES // 200_000
+"""How long a request takes at most that moves bytes, however many others share the way."""
+
+
+class ObjectStore:
+    """Reads and writes ``s3://bucket/key``.
+
+    Parameters
+    ----------
+    options
+        Any of `OPTIONS`. What isn't given comes from the environment (``AWS_ACCESS_KEY_ID``,
+        ``AWS_ENDPOINT_URL``, ``AWS_REGION``, …), then from ``~/.aws/credentials``.
+
+    Raises
+    ------
+    ConfigError
+        If an option isn't known, or the endpoint is no URL.
+    MissingToolError
+        If obstore isn't installed.
+    """
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        try:
+            import obstore
+            import obstore.exceptions
+            import obstore.store
+        except ImportError:
+            raise MissingToolError("s3:// needs obstore: pip install 'bbflow[s3]'") from None
+        for key in options:
+            if key not in OPTIONS:
+                raise ConfigError(f"unknown option {key!r} for s3; {nearest(key, OPTIONS)}")
+        self._obstore = obstore
+        self._options = _credentials() | {OPTIONS[key]: value for key, value in options.items()}
+        endpoint = self._options.get("endpoint") or os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT")
+        if endpoint and not _ENDPOINT.fullmatch(endpoint):
+            raise ConfigError(f"{endpoint!r} is no endpoint of S3: write AWS_ENDPOINT_URL like http://127.0.0.1:9000")
+        self._buckets: dict[tuple[str, bool], Any] = {}
+
+    def facts(self, url: str) -> Facts:
+        """Ask for an object's facts."""
+        bucket, key = self._open(url)
+        with self._refusals(url):
+            return _facts(url, self._obstore.head(bucket, key))
+
+    @contextmanager
+    def open(self, url: str, facts: Facts) -> Iterator[Reader]:
+        """Open an object for reading in ranges."""
+        yield _Ranges(self, url)
+
+    def read(self, url: str, start: int, length_bytes: int) -> bytes:
+        """Read a range."""
+        bucket, key = self._open(url)
+        with self._refusals(url):
+            return bytes(self._obstore.get_range(bucket, key, start=start, length=length_bytes))
+
+    def whole(self, url: str, most_bytes: int) -> tuple[Facts, bytes] | None:
+        """Read a small object and its facts by one request."""
+        bucket, key = self._open(url)
+        with self._refusals(url):
+            reply = self._obstore.get(bucket, key)
+            facts = _facts(url, reply.meta)
+            return (facts, bytes(reply.bytes())) if facts.size_bytes <= most_bytes else None
+
+    @contextmanager
+    def create(self, url: str, size_bytes: int) -> Iterator[Any]:
+        """Open an object of so many bytes for writing; it appears whole when the ``with`` ends well, else never."""
+        part, at_once = upload_parts(size_bytes)
+        bucket, key = self._open(url, in_parts=size_bytes > part)
+        writing = self._obstore.open_writer(bucket, key, buffer_size=part, max_concurrency=at_once)
+        with self._refusals(url), writing as writer:
+            yield writer
+
+    def children(self, url: str) -> tuple[list[Listed], list[str]]:
+        """List what is directly below a prefix."""
+        bucket, key = self._open(url, needs_key=False)
+        with self._refusals(url):
+            found = None
+            with suppress(self._obstore.exceptions.InvalidPathError):
+                found = self._obstore.list_with_delimiter(bucket, key or None)
+            if found is None or "" in found["common_prefixes"]:
+                pages = list(self._keys(url, delimiter="/"))
+                return [file for files, _ in pages for file in files], [name for _, names in pages for name in names]
+        names = [prefix.rstrip("/").rpartition("/")[2] for prefix in found["common_prefixes"]]
+        return [file for meta in found["objects"] if (file := _listed(url, key, meta)).name], names
+
+    def tree(self, url: str) -> Iterator[Listed]:
+        """List all objects below a prefix, 1,000 a request; one whose key ends in ``/`` is only a directory's mark."""
+        empty: list[Listed] = []
+        for file in self._below(url):
+            if empty and file.name.startswith(f"{empty[-1].name}/"):
+                empty.pop()
+            if file.size_bytes or not file.is_usable:
+                yield file
+            else:
+                empty.append(file)
+        yield from self._without_marks(url, empty)
+
+    def _without_marks(self, url: str, empty: list[Listed]) -> Iterator[Listed]:
+        """Look in their directories which empty objects are any: obstore tells keys without a ``/`` at their end."""
+        by_directory: dict[str, list[Listed]] = {}
+        for file in empty:
+            by_directory.setdefault(file.name.rpartition("/")[0], []).append(file)
+        for directory, files in by_directory.items():
+            there = {file.name for file in self.children(f"{url.rstrip('/')}/{directory}")[0]}
+            yield from (file for file in files if file.name.rpartition("/")[2] in there)
+
+    def _below(self, url: str) -> Iterator[Listed]:
+        bucket, key = self._open(url, needs_key=False)
+        last = ""
+        with self._refusals(url):
+            try:
+                for page in self._obstore.list(bucket, key or None, chunk_size=PAGE):
+                    yield from (file for meta in page if (file := _listed(url, key, meta)).name)
+                    last = page[-1]["path"]
+            except self._obstore.exceptions.InvalidPathError:
+                for files, _ in self._keys(url, after=last):
+                    yield from files
+
+    def _keys(self, url: str, delimiter: str = "", after: str = "") -> Iterator[tuple[list[Listed], list[str]]]:
+        """List objects, and names before a delimiter, without obstore; those that are no paths are told of as files."""
+        bucket, key = url.partition("://")[2].rstrip("/").partition("/")[::2]
+        before = f"{key}/" if key else ""
+        for objects, prefixes in list_keys(partial(self._sign, bucket), before, delimiter=delimiter, after=after):
+            files = [_named(url, meta["path"].removeprefix(before), meta) for meta in objects]
+            names = [prefix.removeprefix(before).removesuffix("/") for prefix in prefixes]
+            odd = [f"{before}{name}/" for name in names if _is_odd(name)]
+            inside = [meta for prefix in odd for meta in next(list_keys(partial(self._sign, bucket), prefix))[0]]
+            files += [_named(url, meta["path"].removeprefix(before), meta) for meta in inside]
+            yield [file for file in files if not _is_mark(file)], [name for name in names if not _is_odd(name)]
+
+    def _sign(self, bucket: str, query: Mapping[str, str]) -> str:
+        """Give the URL of a query to a bucket: obstore signs only keys, so the query stands at the endpoint's end."""
+        seconds = timedelta(seconds=TIMEOUT_S)
+        anybody = self._store(bucket, access_key_id="-", secret_access_key="-")  # its key is only to have the URL
+        where = self._obstore.sign(anybody, "GET", "-", seconds).partition("/-?")[0]
+        endpoint = f"{where}?{urlencode(query, quote_via=quote, safe='')}"
+        if self._options.get("skip_signature"):
+            return endpoint
+        asked = self._store(bucket, endpoint=f"{endpoint}&x-id=", virtual_hosted_style_request=True)
+        return str(self._obstore.sign(asked, "GET", "", seconds))
+
+    def remove(self, url: str) -> None:
+        """Remove an object."""
+        with suppress(MissingSourceError), self._refusals(url):
+            self._obstore.delete(*self._open(url))
+
+    def move(self, url: str, to: str) -> None:
+        """Copy an object within its bucket, and remove it under its old name."""
+        bucket, key = self._open(url)
+        with self._refusals(url):
+            self._obstore.rename(bucket, key, self._open(to)[1])
+
+    def clear(self, url: str) -> bool:
+        """Do nothing: a key is in no other's way."""
+        return False
+
+    def sizes(self, urls: list[str]) -> dict[str, int]:
+        """List where many of some objects are: a page has 1,000."""
+        by_prefix: dict[str, list[str]] = {}
+        for url in urls:
+            by_prefix.setdefault(url.rpartition("/")[0], []).append(url)
+        found: dict[str, int] = {}
+        for prefix, wanted in by_prefix.items():
+            if len(wanted) >= LEAST_FOR_LISTING:
+                found |= self._sizes_below(prefix, sorted(wanted))
+        return found
+
+    def _sizes_below(self, prefix: str, wanted: list[str]) -> dict[str, int]:
+        """Go through a listing while it has more of what is wanted than asking would have brought."""
+        bucket, key = self._open(prefix, needs_key=False)
+        unknown, found = set(wanted), dict[str, int]()
+        before = f"{key}/{wanted[0].rpartition('/')[2][:-1]}".strip("/")
+        with self._refusals(prefix):
+            for page in self._obstore.list(bucket, key or None, offset=before or None, chunk_size=PAGE):
+                listed = {_listed(prefix, key, meta).url: int(meta["size"]) for meta in page}
+                hits = unknown & listed.keys()
+                found |= {url: listed[url] for url in hits}
+                unknown -= hits
+                if not unknown or len(hits) < LEAST_FOR_LISTING:
+                    break
+        return found
+
+    def disproves(self, url: str) -> bool:
+        """Ask whether an ETag of 32 digits is the MD5: it isn't where a key service, or the user's key, encrypts."""
+        bucket, key = self._open(url)
+        signed = self._obstore.sign(bucket, "HEAD", key, timedelta(seconds=TIMEOUT_S))
+        request = urllib.request.Request(signed, method="HEAD")
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as reply:
+            encryption = reply.headers.get("x-amz-server-side-encryption", "AES256")
+            customer = reply.headers.get("x-amz-server-side-encryption-customer-algorithm")
+        return encryption == "AES256" and customer is None
+
+    def _open(self, url: str, needs_key: bool = True, in_parts: bool = False) -> tuple[Any, str]:
+        bucket, _, key = url.partition("://")[2].partition("/")
+        if not _BUCKET.fullmatch(bucket) or (needs_key and not key):
+            raise ConfigError(f"{url} names no object: write it like s3://bucket/key")
+        names = key if needs_key else key.rstrip("/")
+        if names and _NO_KEY.search(names):
+            raise MissingSourceError(f"{url!r} can't be there: keys with control characters, '//' or '..' are none")
+        if (bucket, in_parts) not in self._buckets:
+            self._buckets[bucket, in_parts] = self._store(bucket, in_parts)
+        return self._buckets[bucket, in_parts], key
+
+    def _store(self, bucket: str, in_parts: bool = False, **options: Any) -> Any:
+        # Of a part on its way nothing is heard until all of it is there, and the others take their share of the way.
+        silence_s = LONGEST_S if in_parts else TIMEOUT_S
+        return self._obstore.store.S3Store(
+            bucket,
+            **self._options | options,
+            client_options={"allow_http": True, "timeout": f"{LONGEST_S}s", "read_timeout": f"{silence_s}s"},
+            retry_config={"max_retries": 0},
+        )
+
+    @contextmanager
+    def _refusals(self, url: str) -> Iterator[None]:
+        """Turn what trying again wouldn't help into a `SourceError`, and a server that isn't there into an `OSError`.
+
+        obstore tells of the latter only in words, with pages of details behind them.
+        """
+        errors = self._obstore.exceptions
+        try:
+            yield
+        except (FileNotFoundError, errors.NotFoundError) as error:
+            raise (_bucket_missing(url, error) or missing(url)) from error
+        except (errors.PermissionDeniedError, errors.UnauthenticatedError) as error:
+            raise (_archived(url, error) or forbidden(url)) from error
+        except (errors.InvalidPathError, errors.NotSupportedError) as error:
+            raise SourceError(f"{url} can't be used: {' '.join(str(error).split())[:200]}") from error
+        except (OSError, errors.GenericError) as error:
+            if no_bucket := _bucket_missing(url, error):
+                raise no_bucket from error
+            if archived := _archived(url, error):
+                raise archived from error
+            if _REFUSED.search(str(error)):  # what ends a writer gives is no PermissionDeniedError
+                raise forbidden(url) from error
+            if (reason := _absence(str(error))) is None:
+                raise
+            raise ConnectionError(reason) from None
+
+
+def _bucket_missing(url: str, error: Exception) -> SourceError | None:
+    if "<Code>NoSuchBucket</Code>" not in str(error):
+        return None
+    bucket = url.partition("://")[2].partition("/")[0]
+    return MissingSourceError(f"{url}: there is no bucket {bucket!r}: make it, or check the URL")
+
+
+def _archived(url: str, error: Exception) -> SourceError | None:
+    if "<Code>InvalidObjectState</Code>" not in str(error):
+        return None
+    found = _STORAGE_CLASS.search(str(error))
+    kind = f" ({found[1]})" if found else ""
+    return SourceError(
+        f"{url} is archived{kind}: restore it first, as by 'aws s3api restore-object', and wait for that"
+    )
+
+
+def _absence(words: str) -> str | None:
+    """Say who isn't there of those whom a request needs, and what to do; None if it failed for something else."""
+    if _ROLES in words:
+        return "no keys, and no role of this host: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+    found = _NO_ANSWER.search(words)
+    if found and found[2]:  # so many seconds
+        return f"the S3 server at {found[1]} gave no answer in {found[2]} s: it hangs, or the way there is too slow"
+    return f"no S3 server answers at {found[1]}: start it, or name another in AWS_ENDPOINT_URL" if found else None
+
+
+class _Ranges:
+    """An object that gives any range."""
+
+    def __init__(self, store: ObjectStore, url: str) -> None:
+        self._store, self._url = store, url
+
+    def read(self, start: int, length_bytes: int) -> bytes:
+        return self._store.read(self._url, start, length_bytes)
+
+
+def upload_parts(size_bytes: int) -> tuple[int, int]:
+    """Give the bytes of each part of an upload, and how many go at once: these are held in memory.
+
+    An object has at most 10,000 parts (Amazon S3 User Guide, "Amazon S3 multipart upload limits").
+    """
+    part = max(LEAST_PART_BYTES, -(-size_bytes // MOST_PARTS))
+    return part, max(IN_MEMORY_BYTES // part, 1)
+
+
+def _facts(url: str, meta: Mapping[str, Any]) -> Facts:
+    changed_s = meta["last_modified"].timestamp()
+    return Facts(int(meta["size"]), _version(meta), _md5(url, meta["e_tag"]), changed_s=changed_s)
+
+
+def _version(meta: Mapping[str, Any]) -> str:
+    return str(meta["version"] or meta["e_tag"] or meta["last_modified"])
+
+
+def _listed(url: str, prefix: str, meta: Mapping[str, Any]) -> Listed:
+    return _named(url, meta["path"].removeprefix(prefix.rstrip("/")).lstrip("/"), meta)
+
+
+def _named(url: str, name: str, meta: Mapping[str, Any]) -> Listed:
+    changed_s = meta["last_modified"].timestamp()
+    whole = f"{url.rstrip('/')}/{name}"
+    return Listed(whole, name, int(meta["size"]), _version(meta), changed_s, not _is_odd(name))
+
+
+def _is_odd(name: str) -> bool:
+    """Whether no path is like what follows a directory's in a key."""
+    return _NO_KEY.search(name) is not None
+
+
+def _is_mark(file: Listed) -> bool:
+    """Whether an empty object only says that there is a directory."""
+    return not file.size_bytes and not file.is_usable and not _is_odd(file.name.removesuffix("/") or "-")
+
+
+def _md5(url: str, etag: str | None) -> str | None:
+    digits = (etag or "").strip('"')
+    express = url.partition("://")[2].partition("/")[0].endswith("--x-s3")
+    return f"md5:{digits}" if re.fullmatch(r"[0-9a-f]{32}", digits) and not express else None
+
+
+def _credentials() -> dict[str, Any]:
+    """Read static credentials of the user's profile, unless the environment has some."""
+    if "AWS_ACCESS_KEY_ID" in os.environ:
+        return {}
+    path = Path(os.environ.get("AWS_SHARED_CREDENTIALS_FILE", Path.home() / ".aws" / "credentials"))
+    profile = os.environ.get("AWS_PROFILE", "default")
+    parser = configparser.ConfigParser(interpolation=None)
+    try:
+        parser.read(path)
+        section = parser[profile]
+    except configparser.Error as error:
+        raise ConfigError(f"{path} can't be read: {error}") from None
+    except KeyError:
+        return {}
+    names = {"aws_access_key_id": "access_key_id", "aws_secret_access_key": "secret_access_key"}
+    names["aws_session_token"] = "session_token"
+    return {names[key]: value for key, value in section.items() if key in names}

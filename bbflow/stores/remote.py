@@ -1,0 +1,243 @@
+"""Everything that fsspec knows, but local files and S3. The only module that imports fsspec."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from datetime import datetime
+from inspect import signature
+from typing import Any
+
+import fsspec
+from fsspec.asyn import sync
+from fsspec.core import split_protocol
+
+from bbflow.errors import ConfigError, DirectorySourceError, MissingToolError, SourceError
+from bbflow.stores.facts import Facts, Listed, Reader, forbidden, impossible, missing
+from bbflow.stores.urls import HTTP, below, is_name
+from bbflow.stores.web import WebFacts, children
+
+_READS_ANOTHER = {"fo", "target_protocol"}  # codespell:ignore fo
+"""Parameters of fsspec's file systems that read another one's files: others' names may have ``::`` in them."""
+
+
+class RemoteFiles:
+    """Reads and writes by fsspec.
+
+    Parameters
+    ----------
+    options
+        Protocol to what its file system's class is given.
+    """
+
+    def __init__(self, options: Mapping[str, Mapping[str, Any]]) -> None:
+        self._options = {protocol: dict(given) for protocol, given in options.items()}
+        self._web = WebFacts()
+
+    def facts(self, url: str) -> Facts:
+        """Ask for a file's facts."""
+        system, path = self._system(url)
+        with _refusals(url):
+            system.invalidate_cache()
+            info = sync(system.loop, self._web.ask, system, path) if url.startswith(HTTP) else system.info(path)
+        if info.get("type") == "directory":
+            raise DirectorySourceError(f"{url} is a directory: name the files in it")
+        if info.get("size") is None:
+            raise SourceError(f"{url}: the source doesn't tell its size, so no room can be kept for it")
+        return Facts(int(info["size"]), _version(info), ranges=info.get("ranges", True), changed_s=_changed_s(info))
+
+    @contextmanager
+    def open(self, url: str, facts: Facts) -> Iterator[Reader]:
+        """Open a file for reading in chunks."""
+        system, path = self._system(url)
+        with _refusals(url):
+            if not facts.size_bytes:
+                stream = None  # there is nothing to read, and HTTP's would ask for its size again
+            elif not facts.ranges:
+                stream = system.open(path, "rb", block_size=0, size=facts.size_bytes)
+            elif "http" in system.protocol:
+                stream = system.open(path, "rb", cache_type="none", size=facts.size_bytes)
+            else:
+                stream = None
+        if stream is None:
+            yield _Ranges(lambda start, length: system.cat_file(path, start=start, end=start + length), url)
+        else:
+            with stream:
+                yield _Stream(url, stream, facts.ranges)
+
+    def whole(self, url: str, most_bytes: int) -> tuple[Facts, bytes] | None:
+        """Give nothing: fsspec never tells which version it has read."""
+        return None
+
+    @contextmanager
+    def create(self, url: str, size_bytes: int) -> Iterator[Any]:
+        """Open a file of so many bytes for writing; it appears whole when the ``with`` ends well, else never."""
+        system, path = self._system(url)
+        with _refusals(url):
+            system.makedirs(system._parent(path), exist_ok=True)
+            with _committed(system.open(path, "wb", autocommit=False)) as file:
+                yield file
+
+    def children(self, url: str) -> tuple[list[Listed], list[str]]:
+        """List a directory, if the server lets it be listed."""
+        system, path = self._system(_directory(url))
+        if url.startswith(HTTP):
+            with _refusals(url):
+                where, names, directories = sync(system.loop, children, system, path)
+            return _usable(where, names, directories)
+        with _refusals(url):
+            system.invalidate_cache()
+            found = system.ls(path, detail=True)
+        files, directories = [], []
+        for info in found:
+            above, _, name = info["name"].rstrip("/").rpartition("/")
+            if above.strip("/") != path.strip("/"):
+                continue  # some list a directory itself too
+            if info["type"] == "directory":
+                directories.append(name)
+            else:
+                files.append(_listed(f"{_directory(url)}{name}", name, info))
+        return files, directories
+
+    def tree(self, url: str) -> Iterator[Listed]:
+        """List all files below a directory, one directory after the other."""
+        waiting = [(url, "")]
+        while waiting:
+            directory, above = waiting.pop()
+            files, directories = self.children(directory)
+            for file in files:
+                yield replace(file, name=above + file.name)
+            waiting += [(below(directory, name), f"{above}{name}/") for name in directories]
+
+    def remove(self, url: str) -> None:
+        """Remove a file."""
+        system, path = self._system(url)
+        with _refusals(url), suppress(FileNotFoundError):
+            system.rm_file(path)
+
+    def move(self, url: str, to: str) -> None:
+        """Rename a file, by whatever its system has for that."""
+        (system, old), (_, new) = self._system(url), self._system(to)
+        with _refusals(url):
+            system.makedirs(system._parent(new), exist_ok=True)
+            system.mv(old, new)
+
+    def clear(self, url: str) -> bool:
+        """Do nothing: few of these stores tell directories that somebody has made from those that are only names."""
+        return False
+
+    def sizes(self, urls: list[str]) -> dict[str, int]:
+        """Give nothing: here nothing is cheaper than asking."""
+        return {}
+
+    def disproves(self, url: str) -> bool:
+        """Whether a wrong checksum proves damage: there is none here."""
+        return True
+
+    def _system(self, url: str) -> tuple[Any, str]:
+        first, chain, _ = url.partition("::")
+        protocol = split_protocol(first)[0] or first
+        if url.startswith(HTTP) and "#" in url:
+            raise ConfigError(f"{url}: what follows # is seen by no server; write %23 if it belongs to the name")
+        try:
+            kind, options = fsspec.get_filesystem_class(protocol), self._options.get(protocol, {})
+            if chain and any(_READS_ANOTHER & signature(each.__init__).parameters.keys() for each in kind.__mro__[:-1]):
+                system, path = fsspec.url_to_fs(url, **options)
+            else:
+                system, path = kind(**kind._get_kwargs_from_urls(url) | options), kind._strip_protocol(url)
+        except ImportError as error:
+            raise MissingToolError(f"{url}: {error}; HTTP comes with pip install 'bbflow[s3]'") from None
+        except ValueError as error:
+            raise ConfigError(f"{url}: {error}") from None
+        return system, path
+
+
+class _Ranges:
+    """A source that gives any range by itself."""
+
+    def __init__(self, read: Callable[[int, int], bytes], url: str) -> None:
+        self._read, self._url = read, url
+
+    def read(self, start: int, length_bytes: int) -> bytes:
+        with _refusals(self._url):
+            return self._read(start, length_bytes)
+
+
+class _Stream:
+    """An open file, with or without a way to a place in it."""
+
+    def __init__(self, url: str, stream: Any, seekable: bool) -> None:
+        self._url, self._stream, self._seekable = url, stream, seekable
+
+    def read(self, start: int, length_bytes: int) -> bytes:
+        parts = []
+        with _refusals(self._url):
+            if self._seekable:
+                self._stream.seek(start)
+            while length_bytes > 0 and (part := self._stream.read(length_bytes)):
+                parts.append(part)
+                length_bytes -= len(part)
+        return b"".join(parts)
+
+
+@contextmanager
+def _refusals(url: str) -> Iterator[None]:
+    """Turn a source's refusals into a `SourceError`; what may pass, such as a lost connection, stays as it is."""
+    try:
+        yield
+    except Exception as error:
+        # fsspec's HTTP says FileNotFoundError whatever went wrong; the cause, or the status, tells more.
+        status = _status(error) or _status(error.__cause__)
+        if isinstance(error, PermissionError) or status in (401, 403):
+            raise forbidden(url) from error
+        if status in (404, 410) or (isinstance(error, FileNotFoundError) and error.__cause__ is None):
+            raise missing(url) from error
+        if lasting := impossible(url, error, status):
+            raise lasting from error
+        raise
+
+
+def _status(error: BaseException | None) -> int | None:
+    """Give what a server said; aiohttp has a number, but no headers, for what came and is no answer."""
+    return getattr(error, "status", None) if getattr(error, "headers", True) else None
+
+
+@contextmanager
+def _committed(file: Any) -> Iterator[Any]:
+    """Let what fsspec writes appear whole, or not at all."""
+    try:
+        yield file
+        file.close()
+        file.commit()
+    except BaseException:
+        file.discard()
+        raise
+
+
+def _directory(url: str) -> str:
+    return url if url.endswith("/") else f"{url}/"
+
+
+def _usable(url: str, names: list[str], directories: list[str]) -> tuple[list[Listed], list[str]]:
+    """Tell of what a page lists; what is no name is told of as a file that can't be used."""
+    odd = [f"{name}/" for name in directories if not is_name(name)]
+    files = [Listed(below(url, name), name, None, is_usable=is_name(name.removesuffix("/"))) for name in [*names, *odd]]
+    return files, [name for name in directories if is_name(name)]
+
+
+def _listed(url: str, name: str, info: Mapping[str, Any]) -> Listed:
+    return Listed(url, name, info.get("size"), _version(info), _changed_s(info))
+
+
+def _changed_s(info: Mapping[str, Any]) -> float:
+    """Return when a file was last changed, in seconds since the epoch; 0 if its store doesn't tell."""
+    changed = next((info[key] for key in ("mtime", "LastModified", "changed", "created") if info.get(key)), 0.0)
+    return float(changed.timestamp()) if isinstance(changed, datetime) else float(changed)
+
+
+def _version(info: Mapping[str, Any]) -> str | None:
+    """Give what changes with the content, the strongest first."""
+    for key in ("ETag", "etag", "mtime", "LastModified", "last_modified", "Last-Modified"):
+        value = info.get(key)
+        if value not in (None, ""):
+            return f"{key}:{value}:{info.get('ino', '')}"
+    return None
