@@ -90,7 +90,7 @@ class CMakeBuild(build_ext):
 
 
 def file_of(name):
-    """Give the file's name of a library or program, as CMake makes it for the ADIOS2 that is there."""
+    """Return the file's name of a library or program, as CMake makes it for the ADIOS2 that is there."""
     if name in PROGRAMS:
         return name
     major, minor = importlib.metadata.version("adios2").split(".")[:2]

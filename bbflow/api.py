@@ -200,7 +200,7 @@ class Analysis:
             self._error = error
 
     def watch(self, interval_s: float = 1.0) -> Iterator[list[StatusReply]]:
-        """Give the nodes' status again and again until the stream has ended.
+        """Yield the nodes' status again and again until the stream has ended.
 
         Parameters
         ----------
@@ -212,7 +212,7 @@ class Analysis:
             self._thread.join(interval_s)
 
     def result(self, timeout_s: float = 60.0) -> "xr.Dataset":
-        """Give the statistics as they are now, those of the open month and of the run so far included.
+        """Return the statistics as they are now, those of the open month and of the run so far included.
 
         When the stream has ended it is what was published.
 

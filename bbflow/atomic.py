@@ -17,7 +17,7 @@ PRIVATE = 0o600
 
 
 def beside(path: Path) -> Path:
-    """Give the name under which this thread writes a file, so that no two write under the same."""
+    """Return the name under which this thread writes a file, so that no two write under the same."""
     return path.with_name(f".{path.name}.{os.getpid()}-{threading.get_native_id()}.part")
 
 

@@ -118,7 +118,7 @@ class StreamAttributes:
         return replace(self, sizes=dimension_sizes(laid) | {BOUNDS: 2})
 
     def dimensions(self, variable: str, shape: Sequence[int]) -> tuple[str, ...]:
-        """Give a variable's dimension names.
+        """Return a variable's dimension names.
 
         They are those of its attribute ``_ARRAY_DIMENSIONS`` (a list, or names with spaces between; numbers are none),
         without the first one if there is one more than the step has: it is that of the steps. Else they are
@@ -143,7 +143,7 @@ class StreamAttributes:
 
 
 def dimension_sizes(laid: Mapping[str, tuple[Sequence[str], Sequence[int]]]) -> dict[str, int]:
-    """Give the lengths of dimensions: of the 1-D variable of that name, else of the first variable that has it.
+    """Return the lengths of dimensions: of the 1-D variable of that name, else of the first variable that has it.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ def dimension_sizes(laid: Mapping[str, tuple[Sequence[str], Sequence[int]]]) -> 
 
 
 def fitting(variable: str, dims: Sequence[str], shape: Sequence[int], sizes: Mapping[str, int]) -> tuple[str, ...]:
-    """Give a variable's dimensions, those numbered that have another length elsewhere."""
+    """Return a variable's dimensions, those numbered that have another length elsewhere."""
     named = enumerate(zip(dims, shape, strict=True))
     return tuple(dim if sizes.get(dim, size) == size else f"{variable}_dim{axis}" for axis, (dim, size) in named)
 

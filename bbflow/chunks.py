@@ -38,7 +38,7 @@ class Chunks:
         return np.dtype(object) if self.dtype == TEXT else np.dtype(self.dtype).newbyteorder("<")
 
     def path(self, index: int) -> Path:
-        """Give the file of a chunk."""
+        """Return the file of a chunk."""
         return self.directory / self.separator.join(["c", str(index), *("0" for _ in self.shape[1:])])
 
     @contextmanager
@@ -78,7 +78,7 @@ class Chunks:
             file.write(np.ascontiguousarray(rows, self.stored).reshape(-1).view("u1").data)
 
     def read(self, index: int) -> Array:
-        """Give a chunk's values."""
+        """Return a chunk's values."""
         try:
             content = self.path(index).read_bytes()
         except FileNotFoundError:
@@ -104,7 +104,7 @@ class Chunk:
 
 
 def _texts() -> Any:
-    """Give what encodes texts: Zarr's codec vlen-utf8."""
+    """Return what encodes texts: Zarr's codec vlen-utf8."""
     from numcodecs import VLenUTF8  # late: what has no texts needs none
 
     return VLenUTF8()

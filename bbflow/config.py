@@ -98,9 +98,9 @@ class RawConfig:
     when: Condition | None = None
     """What must hold of a step that is kept; None if nothing need."""
     before: int = 0
-    """So many steps before each of those are kept too."""
+    """How many steps before each of those are kept too."""
     after: int = 0
-    """And so many after it."""
+    """And this many after it."""
     policy: str = "no-action"
     """Delay policy: how the drain gives way to I/O phases of others."""
     phases: Path | None = None
@@ -138,7 +138,7 @@ class WorkersConfig:
     threads: int = 2
     """Threads of each that fold; one more publishes and drains."""
     batch_steps: int = 256
-    """At most so many steps are folded by one task."""
+    """At most this many steps are folded by one task."""
     dashboard: str | None = None
     """``host:port`` of the local cluster's dashboard, which asks nobody for a key."""
 
@@ -202,7 +202,7 @@ class Config:
     """Rules, of which the first that fits an IO counts; none if the program's XML selects the engine."""
 
     def anywhere(self) -> "Config":
-        """Give the same configuration with paths that mean the same to processes with another working directory."""
+        """Return the same configuration with paths that mean the same to processes with another working directory."""
         raw = replace(self.raw, phases=self.raw.phases.absolute() if self.raw.phases else None)
         return replace(self, output=self.output.absolute(), raw=raw)
 
@@ -215,7 +215,7 @@ class Config:
         return tuple(window.name for window in windows if not isinstance(window.spans, StepsSpan | Run))
 
     def isolated(self) -> "Config":
-        """Give the same configuration with users' operators in processes of their own."""
+        """Return the same configuration with users' operators in processes of their own."""
         return replace(self, diagnostics={key: item.isolated() for key, item in self.diagnostics.items()})
 
 
@@ -390,7 +390,7 @@ def _check_source(time: TimeConfig, given: Collection[str]) -> None:
 
 
 def _in_units(time: TimeConfig, interval: float | timedelta | None) -> float | None:
-    """Give an interval as a number in the time's units."""
+    """Return an interval as a number in the time's units."""
     is_told = time.start is not None or time.by == "file"
     units = time.units or (SECONDS_SINCE if is_told else "")
     if not isinstance(interval, timedelta):

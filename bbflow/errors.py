@@ -100,7 +100,7 @@ def describe_end(code: int) -> str:
 
 
 def nearest(unknown: str, valid: Iterable[str]) -> str:
-    """Give the end of an 'unknown name' message: the nearest valid name, or all of them.
+    """Return the end of an 'unknown name' message: the nearest valid name, or all of them.
 
     Parameters
     ----------

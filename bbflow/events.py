@@ -79,7 +79,7 @@ def noted_task(
 
 
 def _user_s() -> float:
-    """Give how long this process, and those that it started, have computed in user mode."""
+    """Return how long this process, and those that it started, have computed in user mode."""
     return sum(resource.getrusage(who).ru_utime for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 
 

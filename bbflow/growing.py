@@ -98,7 +98,7 @@ class GrowingZarr:
         self._keep(name, node | own | dict(storage or {}))
 
     def metadata(self, name: str) -> Mapping[str, Any]:
-        """Give what stands in the ``zarr.json`` of an array or group."""
+        """Return what stands in the ``zarr.json`` of an array or group."""
         return self._nodes[name]
 
     def describe(self, name: str, **attributes: Any) -> None:
@@ -137,7 +137,7 @@ class GrowingZarr:
             self._keep(name, longer)
 
     def chunks(self, name: str) -> Chunks:
-        """Give what writes an array's chunks, wherever it is taken to.
+        """Return what writes an array's chunks, wherever it is taken to.
 
         A chunk is shown if the array is long enough (see `resize`) when the next `commit` comes.
         """
@@ -150,14 +150,14 @@ class GrowingZarr:
         return self._chunks[name]
 
     def read(self, name: str) -> Array:
-        """Give an array's values as they are now, committed or not."""
+        """Return an array's values as they are now, committed or not."""
         chunks, shape = self.chunks(name), tuple(self._nodes[name]["shape"])
         parts = [chunks.read(index) for index in range(-(-shape[0] // chunks.shape[0]))]
         found = np.concatenate(parts)[: shape[0]] if parts else np.empty(shape, chunks.stored)
         return found if chunks.dtype == TEXT else found.astype(chunks.dtype, copy=False)
 
     def attribute(self, name: str, default: Any = None) -> Any:
-        """Give an attribute of the store."""
+        """Return an attribute of the store."""
         return self._attributes.get(name, default)
 
     def commit_late(self, attributes: Mapping[str, Any]) -> None:
@@ -234,7 +234,7 @@ def _array_node(dtype: DType) -> Node:
 
 
 def fill_in_metadata(fill: Any) -> Any:
-    """Give a fill value as it stands in the metadata of an array."""
+    """Return a fill value as it stands in the metadata of an array."""
     if isinstance(fill, np.complexfloating):
         return [fill_in_metadata(fill.real), fill_in_metadata(fill.imag)]
     return in_json(fill.item())
@@ -252,7 +252,7 @@ def _json(value: Any) -> str:
 
 
 def _text_of(node: Node) -> str:
-    """Give the JSON of an array or group, with an array's length where `_lengthen` finds it."""
+    """Return the JSON of an array or group, with an array's length where `_lengthen` finds it."""
     if not node.get("shape"):
         return _json(node)
     length, *others = node["shape"]
@@ -278,7 +278,7 @@ def _replace(directory: Path, content: str) -> None:
 
 
 def _read_root(path: Path) -> Node:
-    """Give the metadata of a store's root; an empty one's if there is no store."""
+    """Return the metadata of a store's root; an empty one's if there is no store."""
     try:
         root: Node = json.loads((path / METADATA).read_text())
     except FileNotFoundError:
@@ -287,25 +287,25 @@ def _read_root(path: Path) -> Node:
 
 
 def members_of(root: Node) -> dict[str, Node]:
-    """Give what a root's consolidated metadata tell of arrays and groups, by their path."""
+    """Return what a root's consolidated metadata tell of arrays and groups, by their path."""
     found: dict[str, Node] = (root.get("consolidated_metadata") or {}).get("metadata", {})
     return found
 
 
 def shown_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """Give the arrays of a store and their shapes as readers see them; none if there is no store."""
+    """Return the arrays of a store and their shapes as readers see them; none if there is no store."""
     members = members_of(_read_root(path))
     return {name: tuple(item["shape"]) for name, item in members.items() if item["node_type"] == "array"}
 
 
 def shown_dimension(path: Path, name: str) -> str | None:
-    """Give the first dimension of an array of a store; None if there is no such array."""
+    """Return the first dimension of an array of a store; None if there is no such array."""
     dims = members_of(_read_root(path)).get(name, {}).get("dimension_names")
     return str(dims[0]) if dims else None
 
 
 def shown_attributes(path: Path) -> dict[str, Any]:
-    """Give the attributes of a store as readers see them; none if there is no store."""
+    """Return the attributes of a store as readers see them; none if there is no store."""
     attributes: dict[str, Any] = _read_root(path)["attributes"]
     return attributes
 
@@ -318,7 +318,7 @@ def set_attributes(path: Path, **attributes: Any) -> None:
 
 
 def zarr_files(name: str) -> tuple[str, ...]:
-    """Give what `claim` needs to know of a store of this name: patterns of all that it consists of."""
+    """Return what `claim` needs to know of a store of this name: patterns of all that it consists of."""
     metadata = ("zarr.json", "zarr.new", "**/zarr.json", "**/zarr.new", "**/zarr.*.partial")
     inside = (*metadata, "**/c", "**/c/**", "**/c.[0-9]*", "**/.c.[0-9]*.part")
     return (*(f"{name}/{pattern}" for pattern in inside), f".{name}.*/**")

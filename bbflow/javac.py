@@ -23,7 +23,7 @@ class JavaUnavailableError(MissingToolError):
 def compiled(
     sources: Sequence[Path], host: str, release: int, classpath: Callable[[], str], cache: Path | None = None
 ) -> Path:
-    """Give the directory of the sources' classes, compiled now unless they were for this host.
+    """Return the directory of the sources' classes, compiled now unless they were for this host.
 
     Parameters
     ----------

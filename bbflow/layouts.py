@@ -31,7 +31,7 @@ EXTREMES_BYTES = 16
 
 
 def wide_dtype(name: str) -> np.dtype[Any]:
-    """Give the type in which minimum and maximum of blocks of an ADIOS2 type are kept: of 8 bytes, without loss."""
+    """Return the type in which minimum and maximum of blocks of an ADIOS2 type are kept: of 8 bytes, without loss."""
     kind = DTYPES[name].kind if name in DTYPES else "f"
     return np.dtype({"i": "<i8", "u": "<u8"}.get(kind, "<f8"))
 
@@ -63,7 +63,7 @@ class BlockForm:
     spilled: bool = False
     """Whether it lies in a file."""
     stride: int = 1
-    """Its values lie so many items apart: a schema makes a column of a table a block of its own."""
+    """Its values lie this many items apart: a schema makes a column of a table a block of its own."""
 
     @property
     def reach(self) -> int:
@@ -132,7 +132,7 @@ class Layout:
 
     @classmethod
     def of(cls, forms: tuple[BlockForm, ...]) -> "Layout":
-        """Give the layout of some forms."""
+        """Return the layout of some forms."""
         with _INTERNING:
             known = _LAYOUTS.get(forms)
             if known is None:
@@ -181,7 +181,7 @@ class Layout:
         return layout
 
     def to_wire(self) -> tuple[Row, ...]:
-        """Give its `forms` as FORMAT.md describes them."""
+        """Return its `forms` as FORMAT.md describes them."""
         return tuple(
             (
                 form.name, form.type, form.kind, form.shape, form.start, form.count,
@@ -191,7 +191,7 @@ class Layout:
         )  # fmt: skip
 
     def offsets(self, sources: bytes) -> Numbers:
-        """Give the first byte in the pool of each block of a step.
+        """Return the first byte in the pool of each block of a step.
 
         Parameters
         ----------
@@ -207,7 +207,7 @@ class Layout:
         return offsets
 
     def offsets_of(self, steps: Sequence[bytes]) -> Numbers:
-        """Give the first bytes of several steps' blocks, of shape (steps, forms), as `offsets` gives them for one."""
+        """Return the first bytes of several steps' blocks, of shape (steps, forms), as `offsets` gives them for one."""
         firsts = np.frombuffer(b"".join(steps), "<i8")
         if not firsts.size:
             return np.broadcast_to(self.places, (len(steps), len(self.places)))
@@ -226,7 +226,7 @@ _NUMBERS = itertools.count()
 
 @lru_cache(maxsize=16)
 def joined(parts: tuple[Layout, ...]) -> Layout:
-    """Give the layout of several ranks' parts of a step."""
+    """Return the layout of several ranks' parts of a step."""
     return Layout.of(tuple(form for part in parts for form in part.forms))
 
 
@@ -246,7 +246,7 @@ class Layouts:
         return self._by_number[number]
 
     def find(self, number: int, forms: tuple[Row, ...] | UnsetType) -> Layout:
-        """Give the layout that is named; its forms come along when the number is new, or means another.
+        """Return the layout that is named; its forms come along when the number is new, or means another.
 
         Raises
         ------
@@ -264,12 +264,12 @@ class Layouts:
         return self._by_number[number]
 
     def take(self, number: int, forms: tuple[Row, ...] | UnsetType) -> Layout:
-        """Give the layout that is named, and keep its number."""
+        """Return the layout that is named, and keep its number."""
         layout = self._by_number[number] = self.find(number, forms)
         return layout
 
     def take_of(self, content: Content) -> Layout:
-        """Give the layout that a message or a record names, and keep its number."""
+        """Return the layout that a message or a record names, and keep its number."""
         return self.take(content.layout, content.forms)
 
 
@@ -283,7 +283,7 @@ class Known:
         return layout in self._numbers
 
     def number(self, layout: Layout) -> tuple[int, bool]:
-        """Give a layout's number, and whether its forms must be sent along."""
+        """Return a layout's number, and whether its forms must be sent along."""
         number = self._numbers.pop(layout, None)
         is_new = number is None
         if number is None:

@@ -34,7 +34,7 @@ class Origin:
             look_in(self.directory)
 
     def load(self) -> Any:
-        """Give the object.
+        """Return the object.
 
         Raises
         ------
@@ -90,7 +90,7 @@ def _member(found: Any, name: str) -> Any:
 
 
 def origin_of(text: str) -> Origin:
-    """Give the origin of ``module:name``, with the directory that this process finds the module in.
+    """Return the origin of ``module:name``, with the directory that this process finds the module in.
 
     Raises
     ------

@@ -47,7 +47,7 @@ class Block:
     rank: int = 0
     """The writer."""
     stride: int = 1
-    """Its values lie so many items apart (see `BlockForm`)."""
+    """Its values lie this many items apart (see `BlockForm`)."""
 
     @property
     def reach(self) -> int:
@@ -74,7 +74,7 @@ class ToldTime:
     value: float | str
     """A number in the stream's units, or a date as text."""
     after: int | None = 0
-    """So many steps have come since; None if that isn't known."""
+    """How many steps have come since; None if that isn't known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ class Step:
             )  # fmt: skip
 
     def _extremes(self) -> list[Sequence[float]]:
-        """Give each form's minimum and maximum as numbers of Python."""
+        """Return each form's minimum and maximum as numbers of Python."""
         if not self.extremes:
             return [(1, 0)] * len(self.layout.forms)
         as_type = {kind: np.frombuffer(self.extremes, f"<{kind}8").reshape(-1, 2).tolist() for kind in "iuf"}
@@ -188,7 +188,7 @@ class Step:
         return cls(number, layout, content.sources, content.files, content.values, content.extremes, **more)
 
     def told(self, known: Known) -> dict[str, Any]:
-        """Give what messages and records say of it, beside its number and ranks (FORMAT.md, 'Layout').
+        """Return what messages and records say of it, beside its number and ranks (FORMAT.md, 'Layout').
 
         Parameters
         ----------

@@ -31,7 +31,7 @@ NETCDF_OWN = frozenset(
 
 
 def stored_name(name: str) -> str:
-    """Give a variable's name in stores: its own, but for what can't be in one: ``_x2F_`` stands for U+002F, a slash.
+    """Return a variable's name in stores: its own, but for what can't be in one: ``_x2F_`` stands for U+002F, a slash.
 
     A name that is fit stays as it is, and so does one that was given already. A long one ends in a checksum.
     """
@@ -43,13 +43,13 @@ def stored_name(name: str) -> str:
 
 
 def netcdf_attribute(name: str) -> str:
-    """Give an attribute's name in NetCDF: as in stores, but none that NetCDF has for itself, and no empty one."""
+    """Return an attribute's name in NetCDF: as in stores, but none that NetCDF has for itself, and no empty one."""
     fit = stored_name(name) or "_x_"
     return f"_x{ord(fit[0]):02X}_{fit[1:]}" if fit in NETCDF_OWN else fit
 
 
 def clash(names: Iterable[str]) -> tuple[str, str] | None:
-    """Give two names that would be one in stores, such as ``a/b`` and ``a_x2F_b``; None if there are none.
+    """Return two names that would be one in stores, such as ``a/b`` and ``a_x2F_b``; None if there are none.
 
     NetCDF and some file systems take a letter and its accent for the letter with the accent (Unicode's form NFC).
     """

@@ -14,7 +14,7 @@ def write_zeros(size: int, path: Path) -> None:
 
 
 def make_ballast(size: int, folder: Path) -> Path:
-    """Make a file of so many bytes, which is to be removed just before something else needs them."""
+    """Make a file of this many bytes, which is to be removed just before something else needs them."""
     path = folder / "ballast"
     write_zeros(size, path)
     return path

@@ -63,7 +63,7 @@ class Steps:
         return self.count * len(self.names) * self._fields[0].nbytes
 
     def field(self, step: int, variable: int) -> Array:
-        """Give one field."""
+        """Return one field."""
         return self._fields[(step + variable) % 5]
 
     def write(self, xml: Path, path: str) -> None:
@@ -115,7 +115,7 @@ def _compare(title: str, steps: Steps, ways: Mapping[str, dict[str, Any]], folde
 
 
 def _timed(do: Callable[[], None], steps: Steps, folder: Path) -> float:
-    """Give the seconds that something takes in an empty directory, which it leaves empty."""
+    """Return the seconds that something takes in an empty directory, which it leaves empty."""
     _use_memory(folder)
     began = time.perf_counter()
     do()
@@ -137,7 +137,7 @@ def _clear(folder: Path) -> None:
 
 
 def _drain(steps: Steps, raw: dict[str, Any], folder: Path) -> tuple[float, int, int]:
-    """Let a node hold all steps, then drain them; give the seconds, the bytes on disk, and the number of files."""
+    """Let a node hold all steps, then drain them; return the seconds, the bytes on disk, and the number of files."""
     config = {"stream": "field", "output": str(folder / "out"), "operators": {"time": ["mean"]}, "windows": ["run"]}
     xml = folder / "bbflow.xml"
     with bbflow.start_nodes(capacity=steps.bytes + 64 * MIB) as buffer:

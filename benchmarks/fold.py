@@ -29,7 +29,7 @@ PARTS = {
 
 
 def _folded(fields: np.ndarray, names: list[object]) -> Callable[[], object]:
-    """Give the fold of all steps, from one state into another, and the results."""
+    """Return the fold of all steps, from one state into another, and the results."""
     blocks = list(fields.reshape(STEPS, -1))
     operators = parse_operators(names)
     layout = StateLayout.of(operators, dtype=fields.dtype, points=SIDE * SIDE)

@@ -23,7 +23,7 @@ READER = Path(__file__).parent / "landing_reader.py"
 
 
 def xml(parameters: dict[str, str]) -> str:
-    """Give the XML of one of ADIOS2's own engines."""
+    """Return the XML of one of ADIOS2's own engines."""
     rest = "".join(f'<parameter key="{key}" value="{value}"/>' for key, value in list(parameters.items())[1:])
     return f'<adios-config><io name="field"><engine type="{parameters["engine"]}">{rest}</engine></io></adios-config>'
 

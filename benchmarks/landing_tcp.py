@@ -77,7 +77,7 @@ def _through_bbflow(where: Place, folder: Path, steps: int) -> list[float]:
 
 
 def _wait_for_node(contact: Path) -> NodeAddress:
-    """Give the node as this process reaches it: by its Unix socket, since the directory is shared."""
+    """Return the node as this process reaches it: by its Unix socket, since the directory is shared."""
     deadline_s = time.monotonic() + 60
     while time.monotonic() < deadline_s:
         with suppress(NodeError):

@@ -35,7 +35,7 @@ class Hosts:
         return f"{PREFIX}-{self.tag}-{host}"
 
     def inside(self, host: str, *words: str) -> list[str]:
-        """Give the command that runs `words` on a host, where `gethostname` gives the host's name."""
+        """Return the command that runs `words` on a host, where `gethostname` gives the host's name."""
         named = ["unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', host]
         return ["ip", "netns", "exec", self.name(host), *named, *self._with_memory(host), *words]
 

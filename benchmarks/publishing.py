@@ -71,7 +71,7 @@ def _case(name: str, directory: Path, fields: int, side: int, repeat: int) -> li
 
 
 def _work(directory: Path, diagnostic: Diagnostic, side: int) -> FieldWork:
-    """Give a field with two states: the span so far, and the open steps."""
+    """Return a field with two states: the span so far, and the open steps."""
     shape = (side, side)
     layout = layout_of(diagnostic, OUTER, np.dtype("f4"), shape)
     files = {
@@ -110,7 +110,7 @@ def _copied(directory: Path, works: list[FieldWork]) -> None:
 
 
 def _measured(action: Callable[[], object]) -> tuple[float, float, int]:
-    """Give wall time and CPU time in seconds, and page faults."""
+    """Return wall time and CPU time in seconds, and page faults."""
     before, started_s = getrusage(RUSAGE_SELF), time.perf_counter()
     action()
     wall_s, after = time.perf_counter() - started_s, getrusage(RUSAGE_SELF)

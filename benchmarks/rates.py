@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 def rate(action: Callable[[], object], points: int, repeat: int) -> float:
-    """Give million points a second of CPU time; `action` works through `points` of them.
+    """Return million points a second of CPU time; `action` works through `points` of them.
 
     CPU time, of this process and of the children that it waits for: who else is on the core doesn't matter then.
     """

@@ -30,7 +30,7 @@ def _command(program: Path, folder: Path, config: str, *words: str) -> list[str 
 
 
 def _run(folder: Path, written: str, read: str, environment: dict[str, str], *, at_once: bool) -> Times:
-    """Write STEPS steps, then read them, or at once; give the reader's times."""
+    """Write STEPS steps, then read them, or at once; return the reader's times."""
     everything = os.environ | environment
     write = _command(WRITER, folder, written, str(STEPS))
     with subprocess.Popen(write, env=everything, cwd=folder, stdout=subprocess.DEVNULL) as writer:

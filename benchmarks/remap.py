@@ -37,7 +37,7 @@ def measure(*, quick: bool = False) -> list[Row]:
 
 
 def _weights() -> Weights:
-    """Give means over the cells that are nearest to each of the target's, of points that lie evenly on the sphere."""
+    """Return means over the cells that are nearest to each of the target's, of points that lie evenly on the sphere."""
     number = np.arange(CELLS) + 0.5
     lat = np.rad2deg(np.arcsin(1 - 2 * number / CELLS))
     lon = (number * 180 * (3 - 5**0.5)) % 360
@@ -106,7 +106,7 @@ def _cdo(weights: Weights, field: Array, path: Path) -> Callable[[], object]:
 
 
 def _in_turn(ways: dict[str, Callable[[], object]], repeat: int) -> dict[str, float]:
-    """Give the median seconds of each way; each is warm, and other work on the machine meets all alike."""
+    """Return the median seconds of each way; each is warm, and other work on the machine meets all alike."""
     taken: dict[str, list[float]] = {name: [] for name in ways}
     for turn in range(repeat + 1):
         for name, way in ways.items():

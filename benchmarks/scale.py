@@ -15,7 +15,7 @@ ENDING = [(10, 16), (200, 256)]
 """The same where days end, of `DAYS`."""
 DAYS = 3
 BLOCKS = 2_000_000
-"""About so many are written in each run."""
+"""About how many are written in each run."""
 MOST_STEPS, LEAST_STEPS = 2000, 24
 """Of a run; begin and end count little beside so many as most runs have."""
 CAPACITY = "1GiB"

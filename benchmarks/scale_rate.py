@@ -30,7 +30,7 @@ CASES = {
 RUN_BYTES = 5 << 30
 """A run takes so much at most: pool, states, results, and the fields of the writer."""
 KERNEL_BYTES = 1 << 30
-"""So many are folded in each repetition, of blocks that aren't in the cache."""
+"""How many are folded in each repetition, of blocks that aren't in the cache."""
 
 
 def measure(*, quick: bool) -> list[Row]:
@@ -58,13 +58,13 @@ def _rows(name: str, case: Case, steps: int, *, quick: bool) -> list[Row]:
 
 
 def kernel_rate(points: int, steps: int, repeat: int) -> float:
-    """Give GB/s of CPU time that the kernel folds of float32 blocks, from one state into another."""
+    """Return GB/s of CPU time that the kernel folds of float32 blocks, from one state into another."""
     calls = _calls(points, steps)
     return 4e-3 * rate(lambda: [call() for call in calls], len(calls) * steps * points, repeat)
 
 
 def rate_beside_a_copy(points: int, steps: int, repeat: int) -> float:
-    """Give GB/s that the kernel folds while another process copies as much into shared memory."""
+    """Return GB/s that the kernel folds while another process copies as much into shared memory."""
     calls = _calls(points, steps)
     words = [sys.executable, str(Path(__file__).with_name("scale_copier.py")), str(points)]
     seconds = []
@@ -82,7 +82,7 @@ def rate_beside_a_copy(points: int, steps: int, repeat: int) -> float:
 
 
 def _calls(points: int, steps: int) -> list[Callable[[], object]]:
-    """Give calls of the kernel, each with other blocks, that were made once."""
+    """Return calls of the kernel, each with other blocks, that were made once."""
     diagnostics = parse_diagnostics({"v": ["mean", "std", "min", "max"]}, ["run"])
     layout = StateLayout.of(diagnostics["v"].operators, dtype=np.dtype("f4"), points=points)
     count = max(KERNEL_BYTES // (4 * points) // steps, 1)

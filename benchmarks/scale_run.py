@@ -75,7 +75,7 @@ class Cost:
 
 
 def run(case: Case, folder: Path) -> Cost:
-    """Run it, with one worker thread, and give the costs."""
+    """Run it, with one worker thread, and return the costs."""
     began_s = time.time()
     process = start(case, folder)
     samples = list(_sample(process))
@@ -129,7 +129,7 @@ def _cost(case: Case, folder: Path, began_s: float, samples: list[Sample], said:
 
 
 def writer(case: Case, engine: str, stream: str = "scale") -> list[str]:
-    """Give the command that writes."""
+    """Return the command that writes."""
     flags = {name: getattr(case, name) for name in ("ranks", "variables", "points", "steps", "day_steps", "rows")}
     words = itertools.chain.from_iterable((f"--{name}", str(value)) for name, value in flags.items())
     return [sys.executable, str(Path(__file__).with_name("scale_writer.py")), engine, "--stream", stream, *words]
@@ -162,7 +162,7 @@ def _sample(process: psutil.Popen) -> Iterator[Sample]:
 
 
 def parts_below(process: psutil.Process) -> dict[psutil.Process, str]:
-    """Give the processes below one that have a part, with it."""
+    """Return the processes below one that have a part, with it."""
     found: dict[psutil.Process, str] = {}
     for child in process.children(recursive=True):
         with suppress(psutil.Error):

@@ -62,7 +62,7 @@ def _rows(title: str, held: list[tuple[int, int]]) -> list[Row]:
 
 
 def _served(folder: Path) -> list[psutil.Process]:
-    """Give the processes that serve these nodes: their logs lie beside the node's, whatever they call themselves."""
+    """Return the processes that serve these nodes: their logs lie beside the node's, whatever they call themselves."""
     logs = {process: _log_of(process) for process in psutil.process_iter()}
     (root,) = {log.parent for process, log in logs.items() if log and str(folder) in _words(process)}
     return [process for process, log in logs.items() if log and log.parent == root]

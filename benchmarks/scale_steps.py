@@ -47,7 +47,7 @@ def sample(process: psutil.Popen) -> Iterator[Held]:
 
 
 def held_below(process: psutil.Process) -> dict[str, int]:
-    """Give what the processes below one hold for themselves, by part: not what they share, such as the pool."""
+    """Return what the processes below one hold for themselves, by part: not what they share, such as the pool."""
     held = dict.fromkeys(PARTS.values(), 0)
     for child, part in parts_below(process).items():
         with suppress(psutil.Error):  # it has ended

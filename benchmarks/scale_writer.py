@@ -12,7 +12,7 @@ import bbflow_adios2
 import numpy as np
 
 LOOP_MAX = 4
-"""Fields repeat after so many steps."""
+"""Fields repeat after this many steps."""
 
 
 def main() -> None:

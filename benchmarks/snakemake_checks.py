@@ -21,7 +21,7 @@ from benchmarks.servers import object_servers
 
 FILES = 14_000
 ONE_BY_ONE = 300
-"""So many are asked for one after the other; the time for all is so many times more."""
+"""How many are asked for one after the other; the time for all is this many times more."""
 
 
 def measure(*, quick: bool = False) -> list[Row]:

@@ -105,7 +105,7 @@ def _forget(texts: Path) -> None:
 
 
 def _timed(words: list[str]) -> tuple[float, float]:
-    """Run a command; give its wall clock and CPU time, with all that it has started."""
+    """Run a command; return its wall clock and CPU time, with all that it has started."""
     began_s = time.monotonic()
     process = subprocess.Popen(words, env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"}, **QUIETLY)
     try:

@@ -123,7 +123,7 @@ def _planning() -> list[Row]:
 
 
 def _plan(waves: Waves, tasks: list[Task]) -> float:
-    """Give seconds of CPU time: this is all Python's, and who else is on the core doesn't matter then."""
+    """Return seconds of CPU time: this is all Python's, and who else is on the core doesn't matter then."""
     begun_s = time.process_time()
     actions: deque[Action] = deque(action for task in tasks for action in waves.add(task))
     ended = 0

@@ -48,7 +48,7 @@ class Structure:
     """Lines of each file of tests."""
 
     def shared_names(self) -> dict[str, list[str]]:
-        """Give the names that several public classes have."""
+        """Return the names that several public classes have."""
         return {name: places for name, places in sorted(self.classes.items()) if len(places) > 1}
 
 
@@ -120,7 +120,7 @@ def longest_chain(found):
 
 
 def rings(found):
-    """Give sets of modules that import each other, directly or over others."""
+    """Return sets of modules that import each other, directly or over others."""
     graph = import_graph(found)
     reach = {module: _reachable(graph, module) for module in graph}
     found_rings = {frozenset(other for other in reach[module] if module in reach.get(other, ())) for module in graph}
@@ -138,7 +138,7 @@ def _reachable(graph, start):
 
 
 def figures(found):
-    """Give what is compared: one line each."""
+    """Return what is compared: one line each."""
     lines, lengths = sum(found.files.values()), sorted(found.functions.values())
     long_files = [path for path, length in found.files.items() if length > LONG_FILE]
     long_functions = [name for name, length in found.functions.items() if length > LONG_FUNCTION]

@@ -44,7 +44,7 @@ def write(name, values, **parameters):
 
 
 def status(**changes):
-    """Give a stream's, as one rank writes it."""
+    """Return a stream's, as one rank writes it."""
     usual = {"status": "closed", "writers": 1, "local_writers": 1, "ranks": [(0, "closed")], "moved": []}
     usual |= {"written": 3, "landed": 3, "landed_bytes": 9, "held": 3, "unclaimed": 3, "discarded": 0, "readers": 0}
     return StreamStatus(**usual | {"waiting": 0, "waited_s": 0.0, "consumers": {}} | changes)

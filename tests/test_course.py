@@ -26,7 +26,7 @@ KILLED = -signal.SIGKILL
 
 
 def go(course, *events):
-    """Take events one after the other; give the course and the last one's actions, but for what is said."""
+    """Take events one after the other; return the course and the last one's actions, but for what is said."""
     actions = ()
     for event in events:
         course, actions = course.after(event)

@@ -6,7 +6,7 @@ from bbflow.net.frames import decode_map
 
 
 def ask(client, op, **keys):
-    """Send any request on a connection, and give its reply."""
+    """Send any request on a connection, and return its reply."""
     client._socket.settimeout(60)
     try:
         reply = decode_map(client._exchange({"op": op, **keys}))
@@ -18,6 +18,6 @@ def ask(client, op, **keys):
 
 
 def ask_once(node, op, **keys):
-    """Connect, send one request, give its reply."""
+    """Connect, send one request, return its reply."""
     with NodeClient(node) as client:
         return ask(client, op, **keys)

@@ -23,7 +23,7 @@ class Servers:
         self._clients = []
 
     def start(self, nodes=1, capacity="64MiB", storage=True, url=None, master=(), node=(), subtree="/"):
-        """Start a master of a subtree and its IOnodes, and give a client."""
+        """Start a master of a subtree and its IOnodes, and return a client."""
         where = ["--storage", url or str(self.storage)] if storage else []
         name = subtree.strip("/") or "master"
         self.spawn(name, "master", "--subtree", subtree, "--write-back-after", "0", *where, *master)
@@ -52,7 +52,7 @@ class Servers:
         self.spawn(*self.processes[name][1])
 
     def client(self, nodes=1):
-        """Give a client, once the master has its nodes."""
+        """Return a client, once the master has its nodes."""
 
         def connect():
             with suppress(NodeError):

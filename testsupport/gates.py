@@ -4,7 +4,7 @@ from bbflow.staging import Gate
 
 
 def gates_made(monkeypatch):
-    """Give the list that all gates of this process come into from now on."""
+    """Return the list that all gates of this process come into from now on."""
     made, begin = [], Gate.__init__
 
     def begin_and_note(gate, *args, **kwargs):

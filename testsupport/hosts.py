@@ -6,7 +6,7 @@ from benchmarks.namespaces import joined_hosts, missing
 
 
 def hosts_with(addresses):
-    """Give a fixture of hosts with a memory of their own, by name; it skips where there can be none."""
+    """Return a fixture of hosts with a memory of their own, by name; it skips where there can be none."""
 
     @pytest.fixture(scope="module")
     def hosts():

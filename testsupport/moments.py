@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def files_below(directory):
-    """Give the files below a directory; what goes meanwhile may be among them or not."""
+    """Return the files below a directory; what goes meanwhile may be among them or not."""
     return [Path(folder, name) for folder, _, names in os.walk(directory) for name in names]
 
 

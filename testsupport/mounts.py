@@ -70,11 +70,11 @@ class Mounts:
         self._running[name].send_signal(signal.SIGTERM)
 
     def read_bytes(self, name):
-        """Give how many bytes the program of a mount has read, from wherever."""
+        """Return how many bytes the program of a mount has read, from wherever."""
         return psutil.Process(self.pid(name)).io_counters().read_chars
 
     def said(self, name):
-        """Give what the program of a mount has written to its log."""
+        """Return what the program of a mount has written to its log."""
         return (self._directory / f"{name}.log").read_text()
 
     def pid(self, name):
@@ -123,7 +123,7 @@ def in_another_process(program, *words, **options):
 
 
 def errno_of(call, *arguments, **options):
-    """Give the error number that a call fails with, or 0."""
+    """Return the error number that a call fails with, or 0."""
     try:
         call(*arguments, **options)
     except OSError as error:

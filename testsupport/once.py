@@ -6,11 +6,11 @@ import signal
 from contextlib import contextmanager
 
 BUILD_S = 1200
-"""So long a build may take, beside others."""
+"""How long a build may take, beside others."""
 
 
 def directory_of_run(tmp_path_factory):
-    """Give the directory that all processes of this run have below them."""
+    """Return the directory that all processes of this run have below them."""
     base = tmp_path_factory.getbasetemp()
     return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 

@@ -39,16 +39,16 @@ class Programs:
 
 
 def search(begin, most_turns, most_runs):
-    """Try orders until one breaks something; give its turns and what broke, or None and how many were tried.
+    """Try orders until one breaks something; return its turns and what broke, or None and how many were tried.
 
     Parameters
     ----------
     begin
         Gives, for programs that take turns, a function that raises AssertionError if their end is wrong.
     most_turns
-        So many steps of a run come out of turn, at most.
+        How many steps of a run come out of turn, at most.
     most_runs
-        So many orders are tried.
+        How many orders are tried.
     """
     waiting = [{}]
     for number in count():

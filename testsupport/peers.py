@@ -60,7 +60,7 @@ class Bench:
         self.__init__(self.directory, room=self.room)
 
     def say(self, peer, op, **keys):
-        """Send a message; give the peer's reply, None while it waits."""
+        """Send a message; return the peer's reply, None while it waits."""
         self.replies.pop(peer, None)
         self.hear(peer, {"op": op, **keys})
         return self.replies.get(peer)
@@ -123,7 +123,7 @@ class Bench:
         return reply
 
     def blocks(self, step):
-        """Give the blocks of a step that a `watch` of the analysis has shown."""
+        """Return the blocks of a step that a `watch` of the analysis has shown."""
         told = shown_step(step)
         return told.taken(self.layouts.find(told.layout, told.forms)).blocks
 
@@ -144,7 +144,7 @@ def full_file_system(bench):
 
 
 def as_map(reply):
-    """Give a reply as a client has it."""
+    """Return a reply as a client has it."""
     return reply if isinstance(reply, dict) else decode_map(encode(reply)[HEADER.size :])
 
 
@@ -154,12 +154,12 @@ def steps_of(reply):
 
 
 def shown_step(step):
-    """Give a step of a `watch` reply as its readers take it in."""
+    """Return a step of a `watch` reply as its readers take it in."""
     return convert(step, ShownStep)
 
 
 def record_of(record):
-    """Give a record as it comes out of an index."""
+    """Return a record as it comes out of an index."""
     return parse_record(encode(record)[HEADER.size :])
 
 

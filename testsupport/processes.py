@@ -28,20 +28,20 @@ def running(command, env=None, cwd=None):
 
 
 def finish(process):
-    """Wait for a program; give its exit code and what it said."""
+    """Wait for a program; return its exit code and what it said."""
     said, _ = process.communicate(timeout=PATIENCE_S)
     return process.returncode, said
 
 
 def finish_well(process):
-    """Wait for a program that must succeed; give what it said."""
+    """Wait for a program that must succeed; return what it said."""
     returncode, said = finish(process)
     assert returncode == 0, said
     return said
 
 
 def agent_of(node):
-    """Give the process of a node that this one has started; others may have left dead children behind."""
+    """Return the process of a node that this one has started; others may have left dead children behind."""
     living = (child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE)
     (agent,) = (child for child in living if node.name in child.cmdline())
     return agent

@@ -89,7 +89,7 @@ class RangeServer:
             self._changed.wait_for(lambda: method != "GET" or number <= self.allowed)
 
     def allow(self, allowed=math.inf):
-        """Answer so many GETs, counted from the first."""
+        """Answer this many GETs, counted from the first."""
         with self._changed:
             self.allowed = allowed
             self._changed.notify_all()

@@ -57,7 +57,7 @@ class Stores:
         self._seen = {}
 
     def new(self, module):
-        """Give the stores that were made or changed since this was last asked, after a test of this module."""
+        """Return the stores that were made or changed since this was last asked, after a test of this module."""
         folders = set(self._directory.iterdir())
         if module != self._module:
             self._module, self._settled = module, self._folders

@@ -6,7 +6,7 @@ PATIENCE_S = 300.0
 
 
 def until(condition, what="it never came to that", poll_s=0.005):
-    """Wait until something holds; give its value."""
+    """Wait until something holds; return its value."""
     end_s = time.monotonic() + PATIENCE_S
     while not (value := condition()):
         assert time.monotonic() < end_s, f"{what} (waited for {PATIENCE_S:.0f} s)"

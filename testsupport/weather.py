@@ -18,6 +18,6 @@ with adios2.Stream(adios2.Adios(sys.argv[1]).declare_io("weather"), "weather", "
 
 
 def weather(steps, in_step="", at_end="", calendar="standard"):
-    """Give a program of so many steps, and what else it does: behind each step, and before it closes the stream."""
+    """Return a program of this many steps, and what else it does: behind each step, and before it closes the stream."""
     code = WRITER.replace("STEPS", str(steps)).replace("CALENDAR", calendar)
     return code + (f"        {in_step}\n" if in_step else "") + (f"    {at_end}\n" if at_end else "")

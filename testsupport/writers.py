@@ -76,7 +76,7 @@ def writing(contact, code, config, ranks=1, rank=0, writers=1):
 
 
 def run_writer(contact, code, config):
-    """Run a Python writer to its end; give its exit code and what it said."""
+    """Run a Python writer to its end; return its exit code and what it said."""
     with writing(contact, code, config) as process:
         return finish(process)
 
@@ -93,7 +93,7 @@ def watch(nodes, stream="model"):
 
 
 def watch_until(nodes, condition, stream="model"):
-    """Wait until what the node shows of a stream meets a condition; give it."""
+    """Wait until what the node shows of a stream meets a condition; return it."""
     deadline_s, shown, layouts = time.monotonic() + PATIENCE_S, {"change": -1}, Layouts()
     asked = {"timeout_s": 1.0, "stream": stream, "after": -1, "limit": 1000, "extremes": True}
     with NodeClient(nodes.nodes[0]) as client:

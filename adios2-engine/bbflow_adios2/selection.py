@@ -33,7 +33,7 @@ PARAMETERS = (
 SLIP = 0.85
 """Names at least so much alike are one with a slip of the pen; others are other engines', and count for nothing."""
 FEWEST_LETTERS = 4
-"""So many tell a name that is cut short."""
+"""How many tell a name that is cut short."""
 NAME = "bbflow"
 
 
@@ -49,7 +49,7 @@ class Selection:
     """As they are written."""
 
     def get(self, name: str) -> str:
-        """Give a parameter, whatever the case of its name; empty if it isn't there."""
+        """Return a parameter, whatever the case of its name; empty if it isn't there."""
         return next((value for key, value in self.parameters.items() if key.lower() == name.lower()), "")
 
     @property

@@ -68,7 +68,7 @@ def program(command: list[str], environment: dict[str, str]) -> Iterator["subpro
 
 
 def finish(process: "subprocess.Popen[str]") -> Outcome:
-    """Wait for a program; give whether all of its tests passed, and what it said."""
+    """Wait for a program; return whether all of its tests passed, and what it said."""
     try:
         said, _ = process.communicate(timeout=PATIENCE_S)
     except subprocess.TimeoutExpired:
@@ -92,7 +92,7 @@ def run(case: Case, engine: Bp5 | Bbflow, programs: Path, at_once: bool) -> Outc
 
 
 def run_all(programs: Path, folder: Path) -> bool:
-    """Run every case in every way; print a line for each; give whether all passed."""
+    """Run every case in every way; print a line for each; return whether all passed."""
     all_passed = True
     with EmbeddedNodes(1, POOL_BYTES) as nodes:
         engines = {"BP5": Bp5(folder), "bbflow": Bbflow(nodes.contact)}
@@ -111,7 +111,7 @@ def run_all(programs: Path, folder: Path) -> bool:
 
 
 def main() -> int:
-    """Run the tests; give the exit code."""
+    """Run the tests; return the exit code."""
     programs = Path(sys.argv[1]).resolve()
     with tempfile.TemporaryDirectory(prefix="bbflow-conformance-") as folder:
         return 0 if run_all(programs, Path(folder)) else 1

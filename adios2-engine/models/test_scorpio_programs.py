@@ -41,7 +41,7 @@ def program(built, name):
 
 
 def converted(bench, built, folder, bp):
-    """Give a BP5 file as SCORPIO's converter writes it."""
+    """Return a BP5 file as SCORPIO's converter writes it."""
     words = [program(built, PROGRAMS[-1]), f"--bp-file={bp}", "--nc-file=converted.nc", "--pio-format=netcdf"]
     bench.done([bench.mpi / "mpiexec", "-n", 1, *words], folder)
     with xr.open_dataset(folder / "converted.nc", decode_times=False) as found:

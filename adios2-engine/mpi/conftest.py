@@ -36,7 +36,7 @@ class Bands:
         return running(command, self._environment, self._folder)
 
     def run(self, mode, config, ranks):
-        """Run it to its end, which must be a good one; give what it said."""
+        """Run it to its end, which must be a good one; return what it said."""
         with self.running(mode, config, ranks) as process:
             return finish_well(process)
 

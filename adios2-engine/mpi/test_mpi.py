@@ -17,7 +17,7 @@ def written():
 
 
 def all_read(readers):
-    """What `bands` says that has read everything with so many ranks."""
+    """What `bands` says that has read everything with this many ranks."""
     return f"{STEPS * readers} steps, {STEPS * ROWS * COLUMNS} values, 0 wrong\n"
 
 

@@ -46,20 +46,20 @@ def reading(contact, code, config, opens=True):
 
 
 def shown(process):
-    """Wait for a reader that must succeed; give what it showed, one list for each `show`."""
+    """Wait for a reader that must succeed; return what it showed, one list for each `show`."""
     returncode, said = finish(process)
     assert returncode == 0, said
     return [json.loads(line) for line in said.splitlines() if line.startswith("[")]
 
 
 def read(contact, code, config, opens=True):
-    """Run a Python reader to its end; give what it showed."""
+    """Run a Python reader to its end; return what it showed."""
     with reading(contact, code, config, opens) as process:
         return shown(process)
 
 
 def read_wrongly(contact, code, config):
-    """Run a Python reader that must fail; give what it said."""
+    """Run a Python reader that must fail; return what it said."""
     with reading(contact, code, config) as process:
         returncode, said = finish(process)
     assert returncode != 0, said

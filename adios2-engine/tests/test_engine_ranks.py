@@ -140,7 +140,7 @@ def test_a_batch_script_s_process_without_srun_is_one_writer(node, programs, tmp
 
 
 def two_hosts(node, folder):
-    """Give a contact file that also has a node of another host."""
+    """Return a contact file that also has a node of another host."""
     shutil.copy(node.contact, folder / "both.json")
     key = contact_key(node.contact)
     add_node(folder / "both.json", NodeAddress("bb9", "another-host", "/nowhere", "/nowhere", key, "192.0.2.9:9"))

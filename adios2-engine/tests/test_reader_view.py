@@ -8,7 +8,7 @@ import pytest
 
 @pytest.fixture
 def ask(programs):
-    """Give the view's answers to commands."""
+    """Return the view's answers to commands."""
 
     def run(nodes, *commands):
         lines = [json.dumps(nodes), *(json.dumps(command) for command in commands)]

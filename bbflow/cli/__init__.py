@@ -72,7 +72,7 @@ class Program:
     """What each does, in the order of the help."""
 
     def main(self, arguments: Sequence[str] | None = None) -> int:
-        """Run a subcommand and give its exit code."""
+        """Run a subcommand and return its exit code."""
         words = list(sys.argv[1:] if arguments is None else arguments)
         try:
             try:
@@ -116,5 +116,5 @@ BBFLOW = Program("bbflow", __name__, "In-transit analysis and workflow staging a
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command of bbflow and give its exit code."""
+    """Run a command of bbflow and return its exit code."""
     return BBFLOW.main(arguments)

@@ -37,7 +37,7 @@ def configured(options: argparse.Namespace) -> "Config":
 
 
 def command_of(options: argparse.Namespace, contact: str) -> list[str]:
-    """Give the command of a run's analysis."""
+    """Return the command of a run's analysis."""
     words = [sys.executable, "-m", "bbflow", "fold", str(options.config), "--contact", contact, "--output-held"]
     words += ["--scheduler", options.scheduler] if options.scheduler else []
     return [*words, "--continue", str(options.continued)] if options.continued is not None else words

@@ -132,7 +132,7 @@ def tell_before(config: Config, command: Sequence[str], contact: Path | None, sc
 
 
 def xml_of(command: Sequence[str]) -> Path | None:
-    """Give the XML that a simulation seems to read: one that its command names, else adios2.xml; None without one."""
+    """Return the XML that a simulation seems to read: one that its command names, else adios2.xml; None without one."""
     named = [Path(word.partition("=")[2] or word) for word in command if word.endswith(".xml")]
     return next((path for path in [*named, Path("adios2.xml")] if path.is_file()), None)
 

@@ -196,7 +196,7 @@ def _prefetch(client: FilesClient, options: argparse.Namespace) -> int:
 
 
 def _tasks(paths: list[str], plan: Path | None) -> list[list[str]]:
-    """Give what each task reads: of a plan as 'bbflow stage' takes it, or each of some paths."""
+    """Return what each task reads: of a plan as 'bbflow stage' takes it, or each of some paths."""
     if (plan is None) == (not paths):
         raise ConfigError("give either paths, or --plan FILE")
     if plan is not None:

@@ -145,7 +145,7 @@ def _policy(options: argparse.Namespace) -> Policy:
 
 
 def _storage(options: argparse.Namespace) -> str:
-    """Give where the files of a subtree are in the shared storage."""
+    """Return where the files of a subtree are in the shared storage."""
     if not options.storage:
         return ""
     return str(options.storage).rstrip("/") + ("" if options.subtree == "/" else options.subtree)

@@ -19,7 +19,7 @@ from bbflow.one_thread import with_one_thread
 from bbflow.run.prepared import TOLD
 
 SWITCH_S = 0.0005
-"""So long Dask's loop waits while the driver plans: a tenth of the default, and a task needs it several times."""
+"""How long Dask's loop waits while the driver plans: a tenth of the default, and a task needs it several times."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

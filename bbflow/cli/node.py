@@ -68,7 +68,7 @@ def add_files_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def files_options(options: argparse.Namespace) -> list[str]:
-    """Give these options again, for a node that is started with them."""
+    """Return these options again, for a node that is started with them."""
     if not options.files:
         return []
     names = ("files-capacity", "files-policy", "files-phases", "streams-capacity")
@@ -89,7 +89,7 @@ def add_listen_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def listen_options(options: argparse.Namespace) -> list[str]:
-    """Give these options again, for a node that is started with them."""
+    """Return these options again, for a node that is started with them."""
     tls = {f"--tls-{name}": getattr(options, f"tls_{name}") for name in ("certificate", "key", "authority")}
     return ["--listen", options.listen, *(str(word) for item in tls.items() if item[1] for word in item)]
 
@@ -127,7 +127,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def pool_part(capacity: int, streams_capacity: str | None) -> int:
-    """Give how large the pool of the streams is on a node that has files, too.
+    """Return how large the pool of the streams is on a node that has files, too.
 
     Raises
     ------
@@ -144,7 +144,7 @@ def pool_part(capacity: int, streams_capacity: str | None) -> int:
 
 
 def servers_options(options: argparse.Namespace) -> tuple[list[str], list[str]]:
-    """Give the options of ``bbflow files ionode`` and of ``bbflow files master`` that these mean."""
+    """Return the options of ``bbflow files ionode`` and of ``bbflow files master`` that these mean."""
     storage = [] if options.files == "none" else ["--storage", options.files]
     given = {"--policy": options.files_policy, "--phases": options.files_phases}
     ionode = [*storage, *(word for name, value in given.items() if value for word in (name, str(value)))]
@@ -160,7 +160,7 @@ def _start_files(options: argparse.Namespace, key: str, capacity: int) -> "Compa
 
 
 def certificate_of(options: argparse.Namespace) -> Certificate | None:
-    """Give the certificate that the options name, if they name one."""
+    """Return the certificate that the options name, if they name one."""
     files = (options.tls_certificate, options.tls_key, options.tls_authority)
     if not any(files):
         return None

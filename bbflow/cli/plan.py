@@ -89,7 +89,7 @@ def split(knobs: Mapping[str, Sequence[str]], key: str | None) -> list[dict[str,
 
 
 def usual_knobs(scenario: Scenario) -> Mapping[str, tuple[str, ...]]:
-    """Give the few knobs that users have, around what the scenario says: half of it, itself, and double."""
+    """Return the few knobs that users have, around what the scenario says: half of it, itself, and double."""
     given = scenario.content.get("burst_buffer", {})
     stages = [section for section in ("job", "workflow") if section in scenario.content]
     keys = ["nodes", "clients_per_node", _CAPACITY, *(["fetchers"] if stages else [])]
@@ -98,7 +98,7 @@ def usual_knobs(scenario: Scenario) -> Mapping[str, tuple[str, ...]]:
 
 
 def around(key: str, value: str | int) -> tuple[str, ...]:
-    """Give half of a knob's value, itself, and double, as they would be written in a scenario."""
+    """Return half of a knob's value, itself, and double, as they would be written in a scenario."""
     if key != _CAPACITY:
         return tuple(dict.fromkeys(str(max(int(int(value) * factor), 1)) for factor in (0.5, 1, 2)))
     sizes = [int(parse_bytes(value) * factor) for factor in (0.5, 1, 2)]

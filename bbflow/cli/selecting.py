@@ -17,7 +17,7 @@ from bbflow.locks import lock
 from bbflow.run.checks.program import why_unseen
 
 MOST_NAMED = 4
-"""So many IOs that the program opened are named."""
+"""How many IOs that the program opened are named."""
 
 
 def with_selected(config: Config, ios: Sequence[str], files: Sequence[str], until: str | None = None) -> Config:

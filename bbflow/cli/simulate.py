@@ -111,7 +111,7 @@ def scenario_of(options: argparse.Namespace) -> Scenario:
 
 
 def find(name: str) -> Path:
-    """Give the file of a scenario: the path itself, or that of a name in the catalog.
+    """Return the file of a scenario: the path itself, or that of a name in the catalog.
 
     Raises
     ------
@@ -145,7 +145,7 @@ def knobs_of(words: Sequence[str]) -> dict[str, tuple[str, ...]]:
 
 
 def shown_progress(total: int) -> Progress:
-    """Give a bar on standard error that goes away by itself."""
+    """Return a bar on standard error that goes away by itself."""
     columns = (TextColumn("simulating"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     progress = Progress(*columns, console=Console(stderr=True), transient=True)
     progress.add_task("simulating", total=total)
@@ -153,7 +153,7 @@ def shown_progress(total: int) -> Progress:
 
 
 def as_json(scenario: Scenario, results: Sequence[Result]) -> Mapping[str, object]:
-    """Give everything that was found, for another program; what is no number is null."""
+    """Return everything that was found, for another program; what is no number is null."""
     rows = [
         {"knobs": dict(result.knobs), "way": result.way}
         | {key: None if math.isnan(value) else value for key, value in result.figures.items()}

@@ -164,7 +164,7 @@ class WaitTeller:
 
 
 def _places(stager: Stager, steps: Sequence[ProgramStep]) -> dict[str, Path]:
-    """Give where sources lie that stay there."""
+    """Return where sources lie that stay there."""
     urls = [file.url for step in steps if not step.command for file in step.task.inputs]
     return {url: path for url in urls if (path := stager.path(url)).exists()}
 

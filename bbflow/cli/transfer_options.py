@@ -28,7 +28,7 @@ def add_transfer_options(parser: argparse.ArgumentParser) -> None:
 
 
 def transfers_of(options: argparse.Namespace) -> Mapping[str, Any]:
-    """Give what a `Stager` takes of them.
+    """Return what a `Stager` takes of them.
 
     Raises
     ------

@@ -24,7 +24,7 @@ from bbflow.view.fields import Layouts, layouts_of
 from bbflow.view.layout import number_of
 
 LEAST_BYTES, MOST_BYTES = 128 << 20, 256 << 20
-"""A batch has so many at least, if so many are ready, and at most."""
+"""A batch has this many at least, if this many are ready, and at most."""
 
 
 PlannedBlock = tuple[int, int, str, Block]
@@ -161,7 +161,7 @@ class Draining:
         return wanted(self._config.raw, number) and (self.choosing is None or self.choosing.keeps(number))
 
     def some(self, ready: Sequence[int], bytes_of: Callable[[int], int]) -> list[int]:
-        """Give the oldest of the steps that are ready: about a quarter of their bytes, one that is kept at least.
+        """Return the oldest of the steps that are ready: about a quarter of their bytes, one that is kept at least.
 
         So what a batch costs by itself is little beside its bytes, while the room of the first steps comes back early.
         """
@@ -172,7 +172,7 @@ class Draining:
         return list(ready[: max(fits, first + 1)])
 
     def _fitting(self, steps: Sequence[RawStep]) -> Sequence[RawStep]:
-        """Give the first of some steps, that fit together; from there on what the store can't have is left out.
+        """Return the first of some steps, that fit together; from there on what the store can't have is left out.
 
         What has changed its shape goes into a table from then on.
         """
@@ -337,5 +337,5 @@ def _value(chosen: tuple[BlockForm, tuple[str, int]] | None, step: RawStep) -> A
 
 
 def _bare(part: Step) -> Step:
-    """Give what tasks need of a step: its blocks, without what is told of them."""
+    """Return what tasks need of a step: its blocks, without what is told of them."""
     return Step(part.number, part.layout, part.sources, part.files, part.values, landed=part.landed)

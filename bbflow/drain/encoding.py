@@ -12,7 +12,7 @@ BYTES: Codec = {"name": "bytes", "configuration": {"endian": "little"}}
 
 
 def codec_of(compression: str, dtype: np.dtype[Any]) -> Codec | None:
-    """Give zarr's codec for a kind of compression: none, zstd or blosc."""
+    """Return zarr's codec for a kind of compression: none, zstd or blosc."""
     if compression == "zstd":
         return {"name": "zstd", "configuration": {"level": 1, "checksum": False}}
     if compression == "blosc":
@@ -22,7 +22,7 @@ def codec_of(compression: str, dtype: np.dtype[Any]) -> Codec | None:
 
 
 def encoder_of(codec: Codec) -> Callable[[Array], bytes]:
-    """Give what does a codec's work: zstd or blosc."""
+    """Return what does a codec's work: zstd or blosc."""
     from numcodecs import Blosc, Zstd
 
     settings = codec["configuration"]

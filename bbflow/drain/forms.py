@@ -29,7 +29,7 @@ File = Shard | Single | Slots
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A variable's form: so many steps in a file, in chunks of one step or several, of the whole field or parts."""
+    """A variable's form: this many steps in a file, in chunks of one step or several, of the whole field or parts."""
 
     name: str
     """The variable."""
@@ -67,7 +67,7 @@ class Form:
         return 1 if self.cut is None else self.cut.pieces
 
     def file(self, store: str, index: int) -> File:
-        """Give a file of the array by its index."""
+        """Return a file of the array by its index."""
         path, chunk = self._path(store, index), self.shape if self.cut is None else self.cut.chunk
         if self.rows > 1:
             fill = np.asarray(self.fill, self.dtype)
@@ -87,7 +87,7 @@ class Form:
 
 
 def storage_of(block: BlockForm, raw: RawConfig, dims: Sequence[str] = ()) -> dict[str, Any]:
-    """Give what stands in the metadata of a new array of a variable about its files.
+    """Return what stands in the metadata of a new array of a variable about its files.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def storage_of(block: BlockForm, raw: RawConfig, dims: Sequence[str] = ()) -> di
 
 
 def form_of(block: BlockForm, raw: RawConfig, metadata: Mapping[str, Any], fill: Any) -> Form:
-    """Give the form of an array that is there, whatever the configuration says of new ones.
+    """Return the form of an array that is there, whatever the configuration says of new ones.
 
     Raises
     ------

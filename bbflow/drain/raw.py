@@ -50,7 +50,7 @@ def _ends(times: Array) -> Array:
 
 
 def _called(name: str) -> dict[str, str]:
-    """Give what an array has to say of its variable's name."""
+    """Return what an array has to say of its variable's name."""
     return {} if stored_name(name) == name else {NAME: name}
 
 
@@ -111,7 +111,7 @@ class RawStore:
         self._hit = {LAST_HIT: number}
 
     def committed_steps(self) -> list[int]:
-        """Give the steps that the store has."""
+        """Return the steps that the store has."""
         count = int(self._store.attribute("bbflow_steps", 0))
         return [int(number) for number in self._store.read(STEP)[:count]]
 
@@ -206,7 +206,7 @@ class RawStore:
         self._store.describe(table_name(name), **{NAME: name})
 
     def forms(self, likes: Mapping[str, BlockForm]) -> tuple[Form, ...]:
-        """Give how the arrays of some steps, which were admitted, lie in files.
+        """Return how the arrays of some steps, which were admitted, lie in files.
 
         Parameters
         ----------

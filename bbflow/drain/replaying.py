@@ -199,7 +199,7 @@ class _Table:
         return bool(self.values.metadata.dimension_names == ("byte",))
 
     def _place(self, row: int) -> tuple[list[int], list[int]]:
-        """Give the shape of the whole, and where a block begins in it; of what has no place nothing."""
+        """Return the shape of the whole, and where a block begins in it; of what has no place nothing."""
         shape, start = (self.columns[name][row].tolist() for name in ("shape", "start"))
         if self.kind == "GlobalArray":
             return shape, start

@@ -36,7 +36,7 @@ from bbflow.view.times import StepTimes, clock_of, told_by
 from bbflow.view.watch import Watcher
 
 BATCH_STEPS = 16
-"""So many steps become visible at once."""
+"""How many steps become visible at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ class Rescue:
         self._view.forget(through)
 
     def _own_store(self, output: Path) -> Path:
-        """Give the store that an earlier rescue of this very stream has begun in a directory, else a new one."""
+        """Return the store that an earlier rescue of this very stream has begun in a directory, else a new one."""
         begun = (Path(os.fsdecode(checkpoint)) for _, checkpoint in self._consumers.of(RESCUE).values() if checkpoint)
         names = [path.name for path in begun if path.parent == output.resolve()]
         return output / names[0] if names else unused_store(output)
@@ -235,7 +235,7 @@ class Rescue:
 
 
 def _answering(nodes: Sequence[NodeAddress]) -> list[NodeAddress]:
-    """Give the nodes that can be had, and say which can't.
+    """Return the nodes that can be had, and say which can't.
 
     Raises
     ------

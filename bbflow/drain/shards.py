@@ -25,9 +25,9 @@ NOTHING = 2**64 - 1
 """Both numbers of the entry of a step without a chunk."""
 PAGE = 4096
 LARGE = 1 << 20
-"""Chunks of so many bytes and more begin at a page."""
+"""Chunks of this many bytes and more begin at a page."""
 MOST_PARTS = 1000
-"""So many parts are written at once; Linux takes 1,024."""
+"""How many parts are written at once; Linux takes 1,024."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Shard:
     steps
         How many it has room for.
     align
-        Chunks begin at multiples of so many bytes.
+        Chunks begin at multiples of this many bytes.
     pieces
         How many chunks a step has.
     """
@@ -88,7 +88,7 @@ class Shard:
         self._header = header_bytes(self._entries)
 
     def before(self, at: int) -> Array | None:
-        """Give the bytes that the step before this one has; None if it has none here."""
+        """Return the bytes that the step before this one has; None if it has none here."""
         if at == 0 or not self._path.exists():
             return None
         with self._path.open("rb") as file:
@@ -96,7 +96,7 @@ class Shard:
         return None if offset == NOTHING else np.memmap(self._path, "u1", "r", offset, size)
 
     def write(self, at: int, chunks: ShardChunks) -> int:
-        """Write consecutive steps from one on, those before it must be there; give the bytes that were stored."""
+        """Write consecutive steps from one on, those before it must be there; return the bytes that were stored."""
         at *= self._pieces
         try:
             descriptor = os.open(self._path, os.O_RDWR)
@@ -121,14 +121,14 @@ class Shard:
         make_once(self._path, [empty + bytes(self._header - len(empty))])
 
     def _offsets(self, begin: int, chunks: ShardChunks) -> Array:
-        """Give where the own bytes of each step begin."""
+        """Return where the own bytes of each step begin."""
         room = -(-chunks.sizes // self._align) * self._align
         offsets: Array = begin + -begin % self._align + room.cumsum() - room
         return offsets
 
 
 def header_bytes(entries: int) -> int:
-    """Return where the first chunk of a file may begin, whose index has so many entries."""
+    """Return where the first chunk of a file may begin, whose index has this many entries."""
     return -(-entries * ENTRY_BYTES // PAGE) * PAGE
 
 
@@ -160,13 +160,13 @@ class Single:
         self._path, self._before = path, before
 
     def before(self, at: int) -> Array | None:
-        """Give the bytes of the step before; None if it has none."""
+        """Return the bytes of the step before; None if it has none."""
         if self._before is None or not self._before.exists():
             return None
         return np.memmap(self._before, "u1", "r")
 
     def write(self, at: int, chunks: ShardChunks) -> int:
-        """Write the step, its file appears whole; give the bytes that were stored."""
+        """Write the step, its file appears whole; return the bytes that were stored."""
         (parts,), (repeats,) = chunks.parts, chunks.repeats
         if not parts:
             return 0
@@ -182,7 +182,7 @@ class Single:
 
 
 def linked(path: Path, name: Path) -> bool:
-    """Give a file another name, if its file system can, and the file has not too many names already.
+    """Return a file another name, if its file system can, and the file has not too many names already.
 
     Raises
     ------
@@ -206,7 +206,7 @@ def _entries(descriptor: int, count: int) -> Array:
 
 
 def _with_gaps(begin: int, offsets: Array, chunks: ShardChunks) -> list[Array]:
-    """Give the bytes of all steps one behind the other, with zeros up to where each begins."""
+    """Return the bytes of all steps one behind the other, with zeros up to where each begins."""
     found: list[Array] = []
     end = begin
     for parts, offset, size in zip(chunks.parts, offsets.tolist(), chunks.sizes.tolist(), strict=True):
@@ -219,7 +219,7 @@ def _with_gaps(begin: int, offsets: Array, chunks: ShardChunks) -> list[Array]:
 
 
 def _new_entries(known: Array, offsets: Array, chunks: ShardChunks) -> Array:
-    """Give the entries of steps that follow those that are known; who repeats has that of the step before it."""
+    """Return the entries of steps that follow those that are known; who repeats has that of the step before it."""
     own = np.full((1 + len(offsets), 2), NOTHING, "<u8")
     own[: len(known[-1:])] = known[-1:]
     has_own = chunks.sizes > 0

@@ -51,7 +51,7 @@ class Slots:
         return None
 
     def write(self, at: int, chunks: ShardChunks) -> int:
-        """Write consecutive steps from one on; give the bytes that were stored."""
+        """Write consecutive steps from one on; return the bytes that were stored."""
         if not self._path.exists():
             make_once(self._path, self._empty())
         descriptor = os.open(self._path, os.O_RDWR)

@@ -21,16 +21,16 @@ MIXED = f"{OWN}mixed"
 
 
 def rescued_stores(directory: Path) -> list[Path]:
-    """Give the stores in a directory of rescues."""
+    """Return the stores in a directory of rescues."""
     return sorted(directory.glob(PATTERN))
 
 
 def unused_store(directory: Path) -> Path:
-    """Give a path for one more store: ``raw.zarr``, ``raw_2.zarr`` and so on."""
+    """Return a path for one more store: ``raw.zarr``, ``raw_2.zarr`` and so on."""
     names = (f"raw_{number}.zarr" if number > 1 else "raw.zarr" for number in count(1))
     return next(path for path in map(directory.joinpath, names) if not path.exists())
 
 
 def left_out_of(store: Path) -> tuple[str, ...]:
-    """Give the variables that a rescue had to leave out of a store, at least of some steps, each with the reason."""
+    """Return the variables that a rescue had to leave out of a store, at least of some steps, each with the reason."""
     return tuple(shown_attributes(store).get(LEFT_OUT, ()))

@@ -124,11 +124,11 @@ class BlockTables:
 
 
 def _flat(values: Array) -> Array:
-    """Give values one behind the other; long double as its bytes."""
+    """Return values one behind the other; long double as its bytes."""
     flat = np.ascontiguousarray(values).reshape(-1)
     return flat.view("u1") if flat.dtype == np.longdouble else flat
 
 
 def _padded(own: Sequence[int], block: Block) -> Sequence[int]:
-    """Give a shape or a place with a number for each dimension: what has none has zeros."""
+    """Return a shape or a place with a number for each dimension: what has none has zeros."""
     return own if len(own) == len(block.count) else (0,) * len(block.count)

@@ -23,7 +23,7 @@ from bbflow.view.lease import Lease
 
 Array = np.ndarray[Any, Any]
 PIECE_BYTES = 64 << 20
-"""Of an array, so many bytes are written at once; a chunk that is larger is a piece of its own."""
+"""Of an array, this many bytes are written at once; a chunk that is larger is a piece of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class DrainWork:
     """How many there are."""
 
     def parts(self, shares: int) -> "list[DrainWork]":
-        """Part the files among so many tasks; those that have none are left out."""
+        """Part the files among this many tasks; those that have none are left out."""
         parts = [replace(self, share=share, shares=shares) for share in range(shares)]
         return [part for part in parts if any(part.rows(form) for form in self.forms)]
 
@@ -65,7 +65,7 @@ class DrainWork:
         return {number for number, parts in numbered if any((node, parts[node].landed_in) in lost for node in parts)}
 
     def rows(self, form: Form) -> dict[int, list[int]]:
-        """Give the rows of an array that this task writes, by the index of their file."""
+        """Return the rows of an array that this task writes, by the index of their file."""
         begin, end = self.start, self.start + len(self.numbers)
         rows: dict[int, list[int]] = {}
         for index in range(begin // form.steps, -(-end // form.steps)):
@@ -200,7 +200,7 @@ class _Making:
         return ShardChunks(parts, repeats)
 
     def _cut(self, values: list[Array], cut: Cut) -> list[list[Array]]:
-        """Give what is written of each chunk of a step."""
+        """Return what is written of each chunk of a step."""
         if not values:
             return [[] for _ in range(cut.pieces)]
         rounded = self._rounded(values)
@@ -209,7 +209,7 @@ class _Making:
         return [self._encoded([chunk.reshape(-1).view("u1")]) for chunk in chunks]
 
     def _chunk(self, values: list[Array], stored: Array | None) -> tuple[list[Array], bool]:
-        """Give what is written of a step, and whether it is the same as in the step before."""
+        """Return what is written of a step, and whether it is the same as in the step before."""
         if not values:
             self._last = None
             return [], False
@@ -223,7 +223,7 @@ class _Making:
         return parts, repeats
 
     def _values(self, rows: Sequence[int]) -> list[list[Array]]:
-        """Give the values of some steps as bytes; an empty list for a step that has none."""
+        """Return the values of some steps as bytes; an empty list for a step that has none."""
         steps = [row - self._work.start for row in rows]
         values: list[list[Array]] = []
         for _, group in groupby(steps, lambda step: id(self._places[step])):

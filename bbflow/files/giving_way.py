@@ -63,7 +63,7 @@ class GivingWay:
 
     @contextmanager
     def chunk(self, size: int) -> Iterator[None]:
-        """Wait until so many bytes may be transferred; in the ``with`` they are."""
+        """Wait until this many bytes may be transferred; in the ``with`` they are."""
         self._wait_for(size)
         try:
             with self._gate.chunk(size):

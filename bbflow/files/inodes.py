@@ -31,7 +31,7 @@ class FileLayout:
     """How long a piece is."""
 
     def holders(self, index: int) -> tuple[str, ...]:
-        """Give the nodes that have a piece, the one to write to first."""
+        """Return the nodes that have a piece, the one to write to first."""
         return holders(self.ring, index, self.replicas)
 
     def places(self, pieces: Pieces) -> dict[str, dict[str, int]]:
@@ -147,7 +147,7 @@ class Inode:
         return 1 if self.parent else 0
 
     def attr(self) -> Attr:
-        """Give what clients are told."""
+        """Return what clients are told."""
         return Attr(
             ino=self.ino,
             kind=self.kind,
@@ -165,7 +165,7 @@ class Inode:
         )
 
     def holders(self, index: int) -> tuple[str, ...]:
-        """Give the nodes that have a piece, the one to write to first."""
+        """Return the nodes that have a piece, the one to write to first."""
         return holders(self.ring, index, self.replicas)
 
 
@@ -178,7 +178,7 @@ PERSISTENT = (
 
 
 def pack(inode: Inode) -> bytes:
-    """Give what is stored of an inode: of one whose bytes are still on their way, that they are not here."""
+    """Return what is stored of an inode: of one whose bytes are still on their way, that they are not here."""
     values = {name: getattr(inode, name) for name in PERSISTENT}
     if inode.filling:
         values |= {"pieces": (), "ring": ()}
@@ -187,7 +187,7 @@ def pack(inode: Inode) -> bytes:
 
 
 def unpack(ino: int, parent: int, name: str, record: bytes) -> Inode:
-    """Give an inode as it was stored."""
+    """Return an inode as it was stored."""
     values: dict[str, Any] = dict(zip(PERSISTENT, msgpack.unpackb(record), strict=True))
     values["pieces"] = tuple((version, size) for version, size in values["pieces"])
     values["ring"], values["facts"] = tuple(values["ring"]), tuple(values["facts"])
@@ -195,23 +195,23 @@ def unpack(ino: int, parent: int, name: str, record: bytes) -> Inode:
 
 
 def holders(ring: tuple[str, ...], index: int, replicas: int) -> tuple[str, ...]:
-    """Give the nodes that have piece `index` of a file on a ring."""
+    """Return the nodes that have piece `index` of a file on a ring."""
     count = min(replicas, len(ring))
     return tuple(ring[(index + number) % len(ring)] for number in range(count))
 
 
 def key_of(version: int, index: int) -> str:
-    """Give the name of a piece's file."""
+    """Return the name of a piece's file."""
     return f"{version:x}.{index:x}"
 
 
 def pages(size: int) -> int:
-    """Give the bytes of memory that so many bytes take."""
+    """Return the bytes of memory that this many bytes take."""
     return -(-size // PAGE_BYTES) * PAGE_BYTES
 
 
 def keys_of(pieces: Pieces) -> list[str]:
-    """Give the names of all piece files of a version."""
+    """Return the names of all piece files of a version."""
     return [key_of(version, index) for index, (version, _) in enumerate(pieces) if version]
 
 

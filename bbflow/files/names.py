@@ -11,7 +11,7 @@ STREAMS_URL = "bbflow-streams:"
 
 
 def check_name(name: str) -> str:
-    """Give a name of one directory entry back, if it is one.
+    """Return a name of one directory entry back, if it is one.
 
     Raises
     ------
@@ -30,7 +30,7 @@ def check_name(name: str) -> str:
 
 
 def check_new_name(name: str, storage: str) -> str:
-    """Give the name of a new entry back, if an object of the storage could have it.
+    """Return the name of a new entry back, if an object of the storage could have it.
 
     Raises
     ------
@@ -43,7 +43,7 @@ def check_new_name(name: str, storage: str) -> str:
 
 
 def split_path(path: str) -> list[str]:
-    """Give the names of a path from the root, or from a directory; ``""`` and ``"/"`` have none.
+    """Return the names of a path from the root, or from a directory; ``""`` and ``"/"`` have none.
 
     Raises
     ------

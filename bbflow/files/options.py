@@ -40,7 +40,7 @@ class Options:
     node_loss_s: float = 60.0
     """How long a node may be away before its bytes count as lost."""
     refresh_s: float = 0.0
-    """After so long a directory is looked at in the shared storage again; 0 for only when asked."""
+    """After this long a directory is looked at in the shared storage again; 0 for only when asked."""
     read_only: bool = False
     """Whether clients may change nothing."""
     files_ahead: int = 16

@@ -31,7 +31,7 @@ class Pieces:
             mark.unlink()
 
     def path(self, key: str) -> Path:
-        """Give a piece file's path.
+        """Return a piece file's path.
 
         Raises
         ------
@@ -43,7 +43,7 @@ class Pieces:
         return self._pieces / key
 
     def inventory(self) -> list[tuple[str, int]]:
-        """Give names and bytes of all whole piece files."""
+        """Return names and bytes of all whole piece files."""
         there = [(name, status.st_size) for name, status in self._listed() if KEY.fullmatch(name)]
         return [(key, size) for key, size in there if not (self._unfinished / key).exists()]
 
@@ -54,7 +54,7 @@ class Pieces:
                 yield key, os.stat(self.path(key)).st_size
 
     def used_bytes(self) -> int:
-        """Give the memory that they take."""
+        """Return the memory that they take."""
         return sum(status.st_blocks * 512 for _, status in self._listed())
 
     def _listed(self) -> Iterator[tuple[str, os.stat_result]]:
@@ -74,7 +74,7 @@ class Pieces:
             os.close(descriptor)
 
     def read_into(self, key: str, offset: int, target: memoryview) -> int:
-        """Read a range into some memory; give how many bytes there were."""
+        """Read a range into some memory; return how many bytes there were."""
         with self.opened(key) as descriptor:
             return os.preadv(descriptor, [target], offset)
 
@@ -122,7 +122,7 @@ class Pieces:
         self.cut(key, size)
 
     def finish(self, key: str) -> None:
-        """Take down that all bytes of a file have come."""
+        """Record that all bytes of a file have come."""
         (self._unfinished / key).unlink(missing_ok=True)
 
 

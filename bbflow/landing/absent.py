@@ -11,7 +11,7 @@ from bbflow.landing.requests import GiveUpRequest
 from bbflow.net.contact import NodeAddress
 
 MOST_NAMED = 8
-"""So many ranks are named one by one."""
+"""How many ranks are named one by one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ def check_fits(
 
 
 def older_needs(ranks: Mapping[int, Rank], local_writers: int, step: int) -> list[int] | None:
-    """Give the bytes that ranks may still ask for in older steps, largest known; None if nobody can know.
+    """Return the bytes that ranks may still ask for in older steps, largest known; None if nobody can know.
 
     A rank that is ahead gets room only if these stay free: otherwise its step could take the bytes without which
     an older step, and so its own, never completes.
@@ -66,7 +66,7 @@ def take(extents: Extents, size: int, needs: Sequence[int]) -> Extent | None:
 
 
 def largest_gap(capacity: int, held: Iterable[Extent]) -> int:
-    """Give the largest run of bytes in a pool between extents that are held."""
+    """Return the largest run of bytes in a pool between extents that are held."""
     ordered = sorted(held)
     begins = [0, *(offset + size for offset, size in ordered)]
     ends = [*(offset for offset, _ in ordered), capacity]
@@ -79,7 +79,7 @@ def fits_whole_step(extents: Extents, ranks: Mapping[int, Rank], needs: Sequence
 
 
 def needs_before(stream: Stream, step: int) -> list[int] | None:
-    """Give the bytes that ranks may still ask for in steps before this one; None while nobody can know."""
+    """Return the bytes that ranks may still ask for in steps before this one; None while nobody can know."""
     if step <= stream.last + 1 and len(stream.ranks) >= stream.local_writers:
         return []
     return older_needs(stream.ranks, stream.local_writers, step)

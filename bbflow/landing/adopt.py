@@ -75,7 +75,7 @@ def _take(store: NodeStore, record: Record, path: Path, layouts: Layouts) -> Non
 
 
 def _whole(record: CommitRecord, path: Path, layouts: Layouts) -> CommitRecord:
-    """Give a commit with its forms, so that it can be taken in whatever became of those before it."""
+    """Return a commit with its forms, so that it can be taken in whatever became of those before it."""
     layout = layouts.take_of(record)
     check_fits(record, layout)
     if record.sources:

@@ -36,7 +36,7 @@ class Told:
 
 
 def show(stream: Stream, asked: WatchRequest, change: int, told: Told) -> Shown:
-    """Give the reply of a `watch`.
+    """Return the reply of a `watch`.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ class NodeClient(NodeConnection):
     """
 
     def request(self, asked: Struct, kind: type[ReplyT]) -> ReplyT:
-        """Send a request and give its reply.
+        """Send a request and return its reply.
 
         Parameters
         ----------

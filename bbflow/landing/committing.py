@@ -12,7 +12,7 @@ from bbflow.store.streams import extents_in
 
 
 def commit_of(stream: str, rank: int, progress: Rank, asked: CommitRequest, now_s: float) -> CommitRecord:
-    """Give the record of a rank's commit.
+    """Return the record of a rank's commit.
 
     Parameters
     ----------

@@ -45,7 +45,7 @@ class WriterPeer:
 
 
 UNAWARE_S = 75.0
-"""So long after a node a rank may notice that the network between them is gone (Socket.cpp), and move to another node.
+"""How long after a node a rank may notice that the network between them is gone (Socket.cpp), and move to another node.
 
 A node that gave it up before would abort a stream that goes on elsewhere.
 """
@@ -97,7 +97,7 @@ class WriterConnections:
         """What answers at once."""
 
     def of(self, stream: str) -> Writers | None:
-        """Give the writers of a stream, if any has opened it since the node was started."""
+        """Return the writers of a stream, if any has opened it since the node was started."""
         writers = self._writers.get(stream)
         return None if writers is None or writers.is_stale else writers
 
@@ -106,7 +106,7 @@ class WriterConnections:
         self._writers = {name: writers for name, writers in self._writers.items() if not writers.is_stale}
 
     def transports(self, stream: str) -> dict[int, str]:
-        """Give for each rank of a stream that is here how its blocks come."""
+        """Return for each rank of a stream that is here how its blocks come."""
         return {peer.rank: peer.transport for peer in self._peers.values() if peer.stream == stream}
 
     def count(self, stream: str, peers: Iterable[int]) -> int:
@@ -157,7 +157,7 @@ class WriterConnections:
         self._offers.forget(gone.offer)
 
     def offer(self, peer: int, asked: CommitRequest) -> RoomReply:
-        """Give a rank room for the step after the one that it commits, as long as nobody else needs it."""
+        """Return a rank room for the step after the one that it commits, as long as nobody else needs it."""
         writer = self._peer(peer)
         offer = writer.writers.offer(writer.rank, asked.step + 1, asked.ahead_bytes) if writer.offer else None
         if offer is None:
@@ -184,12 +184,12 @@ class WriterConnections:
         self._offers.forget(writer.offer)
 
     def offered(self, stream: str) -> set[int]:
-        """Give the ranks that are offered room for a step that they have not begun."""
+        """Return the ranks that are offered room for a step that they have not begun."""
         own = (peer for peer in self._peers.values() if peer.stream == stream)
         return {peer.rank for peer in own if self._offers.stands(peer.offer)}
 
     def admit(self, peer: int, asked: RoomRequest) -> RoomReply | None:
-        """Give a rank the room that it asks for; None while it must wait.
+        """Return a rank the room that it asks for; None while it must wait.
 
         Raises
         ------
@@ -205,7 +205,7 @@ class WriterConnections:
         return writer.writers.reserve(writer.rank, asked.step, asked.bytes)
 
     def alike(self, peer: int, asked: RoomRequest) -> Hashable:
-        """Give what requests for room have in common of which none can be answered if one can't."""
+        """Return what requests for room have in common of which none can be answered if one can't."""
         writer = self._peers.get(peer)
         if writer is None or not isinstance(asked, BeginRequest):
             return peer
@@ -275,7 +275,7 @@ class WriterConnections:
         return DoneReply()
 
     def disconnect(self, peer: int, *, by_itself: bool) -> bool:
-        """Take in that a connection is gone; give whether a writer's."""
+        """Take in that a connection is gone; return whether a writer's."""
         writer = self._peers.pop(peer, None)
         if writer is None:
             return False
@@ -294,7 +294,7 @@ class WriterConnections:
             self._away[stream, rank] = Away(writers, self._clock() + timeout_s + unaware_s, offer)
 
     def expire(self) -> bool:
-        """Give up on the ranks that were away, or have not come, for too long; give whether there was one."""
+        """Give up on the ranks that were away, or have not come, for too long; return whether there was one."""
         now_s = self._clock()
         lost = {key: away for key, away in self._away.items() if away.until_s <= now_s}
         for (_, rank), away in lost.items():

@@ -25,7 +25,7 @@ START_TIMEOUT_S = 120.0
 RESTARTS = 10
 """How often the agent of an embedded node is started again that doesn't live long."""
 STEADY_S = 10.0
-"""One that has lived for so long may be killed as often again."""
+"""One that has lived for this long may be killed as often again."""
 
 
 class EmbeddedNodes:
@@ -177,7 +177,7 @@ def remove_root(root: Path) -> None:
 
 
 def own_directory(directory: Path, name: str, contact: Path) -> Path:
-    """Give a node's own directory below the one that a user names; the same command finds the same one again."""
+    """Return a node's own directory below the one that a user names; the same command finds the same one again."""
     where = f"{os.getuid()} {socket.gethostname()} {contact.resolve()}"
     return directory.resolve() / f"bbflow-{name}-{hashlib.sha256(where.encode()).hexdigest()[:8]}"
 

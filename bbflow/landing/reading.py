@@ -93,7 +93,7 @@ class Reading:
         return PoolPart(offset, size)
 
     def disconnect(self, peer: int) -> bool:
-        """Take in that a connection is gone; give whether a reader's."""
+        """Take in that a connection is gone; return whether a reader's."""
         reader = self._peers.pop(peer, None)
         if reader is None:
             return False

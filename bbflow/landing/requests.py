@@ -118,7 +118,7 @@ class DoneRequest(Struct, frozen=True, tag_field="op", tag="done", kw_only=True)
     checkpoint: bytes
     epoch: int | None = None
     late: Count = 0
-    """Of the steps up to there, so many were left out for their times."""
+    """Of the steps up to there, this many were left out for their times."""
 
 
 class DropRequest(Struct, frozen=True, tag_field="op", tag="drop", kw_only=True):

@@ -40,7 +40,7 @@ class ShownStep(Struct, frozen=True, kw_only=True):
         return cls(step=step.number, ranks=step.ranks, **(told if extremes else told | {"extremes": b""}))
 
     def taken(self, layout: Layout) -> Step:
-        """Give the step.
+        """Return the step.
 
         Raises
         ------

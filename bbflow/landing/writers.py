@@ -22,7 +22,7 @@ Clock = Callable[[], float]
 PATIENCE_S = 60.0
 """How long an agent that was started again waits for ranks that have not opened the stream."""
 POOL_PATIENCE_S = 10.0
-"""So long a rank that would rather discard or spill waits until files have left the pool's room."""
+"""How long a rank that would rather discard or spill waits until files have left the pool's room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Writers:
         return self._stream.ranks
 
     def open(self, asked: OpenRequest) -> Rank:
-        """Let a rank in, or in again; give how far it is.
+        """Let a rank in, or in again; return how far it is.
 
         Raises
         ------
@@ -218,13 +218,13 @@ class Writers:
         return needs
 
     def alike(self, rank: int, step: int, size: int) -> Hashable:
-        """Give what `begin`s of ranks without room have in common; None for one with room."""
+        """Return what `begin`s of ranks without room have in common; None for one with room."""
         if rank not in self._terms or rank not in self._ranks or self._ranks[rank].granted:
             return None
         return self._name, id(self), self._terms[rank].policy, step, size
 
     def reserve(self, rank: int, step: int, size: int) -> RoomReply | None:
-        """Give a rank more room in its open step; None while it must wait."""
+        """Return a rank more room in its open step; None while it must wait."""
         self._check_alive()
         if size <= 0 or self._ranks[rank].settled + 1 != step:
             raise ProtocolError(f"rank {rank} asked for {size} bytes in step {step}, which is not its open step")
@@ -372,7 +372,7 @@ def _open_of(asked: OpenRequest) -> OpenRecord:
 
 
 def _empty_commit(stream: str, rank: int, step: int) -> CommitRecord:
-    """Give the commit of a step to which a rank brings nothing."""
+    """Return the commit of a step to which a rank brings nothing."""
     return CommitRecord(
         stream=stream,
         rank=rank,

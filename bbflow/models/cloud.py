@@ -64,7 +64,7 @@ class CloudChoice:
 
 
 def cloud_time_s(profile: CloudProfile, compute_nodes: int, io_nodes: int) -> float:
-    """Give how long the application takes.
+    """Return how long the application takes.
 
     ``T = D_input / Thr_cloud + T_C (r + (1 - r) / N_C) + D_buff / Thr_m (r + (1 - r) / min(N_C, N_I))``: the serial
     share of computing and of buffered I/O is done by one node, the rest by all. A compute node keeps one I/O node busy,
@@ -87,7 +87,7 @@ def cloud_time_s(profile: CloudProfile, compute_nodes: int, io_nodes: int) -> fl
 def cloud_choices(
     profile: CloudProfile, compute_nodes: Iterable[int], io_nodes: Iterable[int], masters: int = 1
 ) -> list[CloudChoice]:
-    """Give every combination of numbers of nodes, with ``cost = p T (N_C + N_I + N_M)``."""
+    """Return every combination of numbers of nodes, with ``cost = p T (N_C + N_I + N_M)``."""
     io_nodes = list(io_nodes)
     times = [(n_c, n_i, cloud_time_s(profile, n_c, n_i)) for n_c in compute_nodes for n_i in io_nodes]
     return [
@@ -97,7 +97,7 @@ def cloud_choices(
 
 
 def least_time_cost(choices: Sequence[CloudChoice]) -> CloudChoice:
-    """Give the choice with the least Time x Cost; of equals the one with fewer nodes.
+    """Return the choice with the least Time x Cost; of equals the one with fewer nodes.
 
     Raises
     ------

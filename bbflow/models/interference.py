@@ -43,12 +43,12 @@ class Interference:
     """Whether it comes from observed phases, not from a guess."""
 
     def slowdown(self, bytes_per_s: float) -> float:
-        """Give D/T - 1 = r / (C - r) at a rate r of ours; infinite from the capacity on."""
+        """Return D/T - 1 = r / (C - r) at a rate r of ours; infinite from the capacity on."""
         rest = self.capacity_bytes_per_s - bytes_per_s
         return bytes_per_s / rest if rest > 0 else math.inf
 
     def pace(self, limit: float) -> float:
-        """Give the rate, in bytes a second, at which the slowdown just reaches a limit: C L / (1 + L)."""
+        """Return the rate, in bytes a second, at which the slowdown just reaches a limit: C L / (1 + L)."""
         return self.capacity_bytes_per_s * limit / (1 + limit)
 
 

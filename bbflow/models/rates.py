@@ -62,7 +62,7 @@ class StreamBalance:
     """How nodes and stream go together."""
 
     landing_s: float
-    """Of one step: the simulation waits so long for each."""
+    """Of one step: the simulation waits this long for each."""
     fold_s: float
     """Of one step."""
     drain_s: float
@@ -94,7 +94,7 @@ def stream_balance(load: StreamLoad, rates: NodeRates) -> StreamBalance:
 
 
 def buffered_bytes(load: StreamLoad, balance: StreamBalance, closed_s: float) -> float:
-    """Give what the nodes must hold so that the simulation never waits while the drain stands still.
+    """Return what the nodes must hold so that the simulation never waits while the drain stands still.
 
     A step stays until it is landed, folded and drained; while the PFS is closed for `closed_s` seconds, all that comes
     in meanwhile stays too.

@@ -40,7 +40,7 @@ class MountOptions:
 
 
 def command(options: MountOptions) -> list[str]:
-    """Give the words that start the program.
+    """Return the words that start the program.
 
     Raises
     ------
@@ -142,5 +142,5 @@ def unmount(directory: Path) -> None:
 
 
 def default_log(directory: Path) -> Path:
-    """Give where a daemon's messages go if nobody says it: beside the directory."""
+    """Return where a daemon's messages go if nobody says it: beside the directory."""
     return directory.absolute().with_name(f".{directory.name}.bbflow-mount.log")

@@ -9,12 +9,12 @@ from bbflow.net.contact import only_one
 
 
 def certificate_of(contact: Path) -> Path:
-    """Give the path of the certificate that belongs to a contact file."""
+    """Return the path of the certificate that belongs to a contact file."""
     return contact.absolute().with_suffix(".dask.pem")
 
 
 def ensure_certificate(contact: Path) -> Path:
-    """Give the certificate that belongs to a contact file, which is made if need be. Safe on several hosts at once.
+    """Return the certificate that belongs to a contact file, which is made if need be. Safe on several hosts at once.
 
     Raises
     ------
@@ -31,7 +31,7 @@ def ensure_certificate(contact: Path) -> Path:
 
 
 def checked_certificate(path: Path) -> Path:
-    """Give the path of a certificate back if it is a secret.
+    """Return the path of a certificate back if it is a secret.
 
     Raises
     ------

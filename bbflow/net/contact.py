@@ -112,7 +112,7 @@ def has_masters(path: Path) -> bool:
 
 
 def contact_key(path: Path) -> str:
-    """Give the key of a contact file, which is made, without nodes yet, if need be."""
+    """Return the key of a contact file, which is made, without nodes yet, if need be."""
     with only_one(path):
         if path.exists():
             return _read(path).key
@@ -152,7 +152,7 @@ def remove_node(path: Path, name: str, directory: str) -> None:
 
 
 def add_master(path: Path, subtree: str, address: NodeAddress, number: int | None = None) -> int:
-    """Put a master into the contact file, where it takes the place of its subtree's last one; give its number.
+    """Put a master into the contact file, where it takes the place of its subtree's last one; return its number.
 
     Parameters
     ----------
@@ -192,7 +192,7 @@ def add_master(path: Path, subtree: str, address: NodeAddress, number: int | Non
 
 
 def _number(subtree: str, masters: Iterable[MasterAddress]) -> int:
-    """Give a subtree's number: the same each time, but for that of another one."""
+    """Return a subtree's number: the same each time, but for that of another one."""
     known = {master.subtree: master.number for master in masters}
     if subtree == "/" or subtree in known:
         return known.get(subtree, 0)
@@ -327,7 +327,7 @@ def _write(path: Path, content: _Content) -> None:
 
 
 def lock_of(path: Path) -> Path:
-    """Give the lock file of a contact file."""
+    """Return the lock file of a contact file."""
     return path.with_name(f".{path.name}.lock")
 
 

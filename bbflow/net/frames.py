@@ -18,12 +18,12 @@ _ENCODER = msgspec.msgpack.Encoder(enc_hook=lambda value: value.item())  # numbe
 
 
 def pack(message: msgspec.Struct | msgspec.Raw | Mapping[str, Any]) -> bytes:
-    """Give the bytes of one message or record, without their frame."""
+    """Return the bytes of one message or record, without their frame."""
     return _ENCODER.encode(message)
 
 
 def encode(message: msgspec.Struct | msgspec.Raw | Mapping[str, Any]) -> bytes:
-    """Give the frame of one message or record.
+    """Return the frame of one message or record.
 
     Parameters
     ----------
@@ -45,14 +45,14 @@ def encode(message: msgspec.Struct | msgspec.Raw | Mapping[str, Any]) -> bytes:
 
 
 def checksum(raw: memoryview) -> int:
-    """Give the CRC-32C (RFC 3720) of the raw bytes behind a message."""
+    """Return the CRC-32C (RFC 3720) of the raw bytes behind a message."""
     # The library takes no memoryview; an array of the same memory it does.
     return int(google_crc32c.value(np.frombuffer(raw, np.uint8)))
 
 
 @cache
 def parser(kind: Any, what: str) -> Callable[[bytes], Any]:
-    """Give what takes messages or records of some kinds in out of their frames.
+    """Return what takes messages or records of some kinds in out of their frames.
 
     It raises a `ProtocolError` for what the format doesn't know, and a `DamagedError` for what is no MessagePack.
 
@@ -120,7 +120,7 @@ class FrameReader:
         self._pending += data
 
     def next(self) -> Any:
-        """Give the next message; None if it isn't complete.
+        """Return the next message; None if it isn't complete.
 
         Raises
         ------
@@ -151,7 +151,7 @@ class FrameReader:
         return max(HEADER.size + int(length) - len(self._pending), 0)
 
     def take_raw(self, target: memoryview) -> int:
-        """Move raw bytes that came in behind a message to where they belong; give how many."""
+        """Move raw bytes that came in behind a message to where they belong; return how many."""
         count = min(len(target), len(self._pending))
         target[:count] = self._pending[:count]
         del self._pending[:count]

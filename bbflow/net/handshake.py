@@ -64,7 +64,7 @@ def new_key() -> str:
 
 
 def prove(key: str, side: str, peer_nonce: str, node_nonce: str) -> str:
-    """Give the proof of one side.
+    """Return the proof of one side.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ class NodeHandshake:
         """Whether the peer has proved that it belongs here."""
 
     def answer(self, said: HelloMessage | ProveMessage) -> HandshakeReply:
-        """Take the peer's next message in and give the reply; a refusal ends the connection.
+        """Take the peer's next message in and return the reply; a refusal ends the connection.
 
         Raises
         ------

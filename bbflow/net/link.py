@@ -18,7 +18,7 @@ MAX_READ_BYTES = 1 << 20
 WAKE_BYTES = 256 << 10
 """How many raw bytes are waited for in one sleep, if as many are to come."""
 TURN_BYTES = 16 << 20
-"""After so many raw bytes it is another connection's turn."""
+"""After this many raw bytes it is another connection's turn."""
 WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
@@ -107,7 +107,7 @@ class Link:
         return not self._reader.missing_bytes or (isinstance(self.socket, ssl.SSLSocket) and self.socket.pending() > 0)
 
     def _read_more(self) -> bool:
-        """Read what is here, and give whether there may be more: to ask once more would be another call."""
+        """Read what is here, and return whether there may be more: to ask once more would be another call."""
         buffer = bytearray(min(max(READ_BYTES, self._reader.missing_bytes), MAX_READ_BYTES))
         count = self._read_into(memoryview(buffer))
         self._reader.add(buffer[:count])
@@ -128,7 +128,7 @@ class Link:
         return Landed(offset, intact=checksum(target) == crc)
 
     def _wake_at(self, count: int) -> None:
-        """Sleep until so many bytes are there: waking for each packet costs more than moving its bytes."""
+        """Sleep until this many bytes are there: waking for each packet costs more than moving its bytes."""
         if self.socket.family != socket.AF_UNIX and not isinstance(self.socket, ssl.SSLSocket):
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, min(count, WAKE_BYTES))
 

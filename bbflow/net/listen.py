@@ -79,7 +79,7 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def public_address(listener: socket.socket, host: str) -> str:
-    """Give ``host:port`` for the contact file.
+    """Return ``host:port`` for the contact file.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def tune(peer: socket.socket) -> None:
 
 
 def raise_open_files() -> int:
-    """Let this process have as many descriptors as it may, and give how many that is."""
+    """Let this process have as many descriptors as it may, and return how many that is."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     return most if most != resource.RLIM_INFINITY else 1 << 20

@@ -26,7 +26,7 @@ from bbflow.net.verdicts import RefusedReply
 RESERVED_FILES = 32
 """Descriptors that are kept for what isn't a peer: listeners, index, pool."""
 STAY_S = 0.5
-"""A peer that hasn't proved itself may stay so long if others wait, and so long nobody else is let in."""
+"""A peer that hasn't proved itself may stay this long if others wait, and this long nobody else is let in."""
 FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
@@ -105,7 +105,7 @@ class PeerServer(ABC):
 
     @abstractmethod
     def _decode(self, payload: bytes) -> Any:
-        """Give what a peer that has proved itself says."""
+        """Return what a peer that has proved itself says."""
 
     @abstractmethod
     def _take(self, peer: int, link: Link, item: Any) -> None:
@@ -121,7 +121,7 @@ class PeerServer(ABC):
 
     @abstractmethod
     def _due_s(self) -> float | None:
-        """Give in how many seconds something is due; None if nothing is."""
+        """Return in how many seconds something is due; None if nothing is."""
 
     @property
     @abstractmethod

@@ -19,7 +19,7 @@ class Certificate:
     """PEM file with the authority's certificate, at a path that the peers can read."""
 
     def context(self) -> ssl.SSLContext:
-        """Give what the node's sockets are wrapped with.
+        """Return what the node's sockets are wrapped with.
 
         Raises
         ------
@@ -36,7 +36,7 @@ class Certificate:
 
 
 def peer_context(authority: str) -> ssl.SSLContext:
-    """Give what a peer's sockets are wrapped with.
+    """Return what a peer's sockets are wrapped with.
 
     Raises
     ------

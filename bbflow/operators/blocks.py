@@ -31,12 +31,12 @@ def _is_plain(block: Array) -> bool:
 
 
 def side_by_side(blocks: Sequence[Array]) -> Array:
-    """Give the values of some blocks, one behind the other; of one alone it is no copy."""
+    """Return the values of some blocks, one behind the other; of one alone it is no copy."""
     return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
 
 
 def as_fill(fill_value: float | None, dtype: DType) -> Array | None:
-    """Give a fill value in a variable's type; None if no value of that type can be equal to it.
+    """Return a fill value in a variable's type; None if no value of that type can be equal to it.
 
     A float is rounded to the variable's type (1e20 means the float32 next to it, as in netCDF); NaN needs no
     fill value.
@@ -55,7 +55,7 @@ def as_fill(fill_value: float | None, dtype: DType) -> Array | None:
 
 
 def smallest_above(limit: float | None, dtype: DType, *, inclusive: bool = False) -> Array | None:
-    """Give the smallest value of a type that is greater than a limit (or equal to it, if the limit is included).
+    """Return the smallest value of a type that is greater than a limit (or equal to it, if the limit is included).
 
     So ``value > limit``, compared exactly, is ``value >= smallest`` within the type.
 
@@ -73,7 +73,7 @@ def smallest_above(limit: float | None, dtype: DType, *, inclusive: bool = False
 
 
 def largest_below(limit: float | None, dtype: DType, *, inclusive: bool = False) -> Array | None:
-    """Give the largest value of a type that is less than a limit; see `smallest_above`."""
+    """Return the largest value of a type that is less than a limit; see `smallest_above`."""
     if dtype.kind == "f":
         return _next_float(limit, dtype, -np.inf, inclusive)
     limits = np.iinfo(dtype)
@@ -83,7 +83,7 @@ def largest_below(limit: float | None, dtype: DType, *, inclusive: bool = False)
 
 
 def _next_float(limit: float | None, dtype: DType, towards: float, inclusive: bool) -> Array:
-    """Give the float next to a limit on the side of an infinity; the other infinity without a limit."""
+    """Return the float next to a limit on the side of an infinity; the other infinity without a limit."""
     if limit is None:
         return np.asarray(-towards, dtype)
     with np.errstate(over="ignore"):

@@ -40,7 +40,7 @@ class OwnNames:
 
 
 def find_kind(name: str, *others: str) -> OperatorKind:
-    """Give the kind of a name; a built-in one comes before a user's.
+    """Return the kind of a name; a built-in one comes before a user's.
 
     Parameters
     ----------

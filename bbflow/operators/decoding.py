@@ -99,7 +99,7 @@ def is_bare(encoding: Encoding, dtype: DType) -> bool:
 
 
 def decoded_dtype(encoding: Encoding, dtype: DType) -> DType:
-    """Give the type of the decoded values: packed ones become float64."""
+    """Return the type of the decoded values: packed ones become float64."""
     return np.dtype("f8") if encoding.is_packed else meant_dtype(encoding, dtype)
 
 

@@ -79,7 +79,7 @@ class Diagnostic:
         return (*self.operators, self.each.operator) if self.each else self.operators
 
     def isolated(self) -> "Diagnostic":
-        """Give the same diagnostic with users' code in processes of their own; its states stay the same."""
+        """Return the same diagnostic with users' code in processes of their own; its states stay the same."""
         each = self.each and replace(self.each, operator=isolate(self.each.operator))
         return replace(self, each=each, operators=tuple(isolate(item) for item in self.operators))
 
@@ -96,11 +96,11 @@ class Diagnostic:
         return bool(self.each or self.transforms) or not all(item.family.commutes for item in self.operators)
 
     def transformed_dtype(self, dtype: DType) -> DType:
-        """Give the type that comes out of the transforms, for the type of the field."""
+        """Return the type that comes out of the transforms, for the type of the field."""
         return np.dtype("f8") if self.transforms else np.dtype(dtype)
 
     def outer_dtype(self, dtype: DType) -> DType:
-        """Give the type that the statistics fold, for the type that comes out of the transforms."""
+        """Return the type that the statistics fold, for the type that comes out of the transforms."""
         made = self.each.operator.dtype(dtype) if self.each else np.dtype(dtype)
         return self.then.dtype({VALUE: made}) if self.then else made
 
@@ -166,7 +166,7 @@ def _check_results(diagnostics: Iterable[Diagnostic]) -> None:
 
 
 def _written(item: Diagnostic) -> Iterator[tuple[str, Any]]:
-    """Give the names of what a diagnostic puts into the results, each with what is the same if others put it there."""
+    """Yield the names of what a diagnostic puts into the results, each with what is the same if others put it there."""
     for window in item.windows:
         names = (f"{begin}_{window.name}" for begin in ("time", "steps", "missing"))
         yield from ((name, window) for name in (*names, f"time_{window.name}_bnds"))

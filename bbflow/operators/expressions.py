@@ -21,7 +21,7 @@ MAX_CHARACTERS = 2000
 MAX_DEPTH = 100
 """Of brackets, and of operations within operations."""
 TILE_POINTS = 1 << 15
-"""So many points are computed at once: their intermediate results stay in the cache."""
+"""How many points are computed at once: their intermediate results stay in the cache."""
 NAME = re.compile(r"[^\"'`\\#\n]+")
 KNOWN = (*evaluation.BINARY, *evaluation.UNARY, *evaluation.COMPARISONS, ast.And, ast.Or, ast.Load)
 CONSTANTS = {"pi": float(np.pi), "nan": float("nan")}
@@ -44,7 +44,7 @@ class Expression:
     """Whether it is just a variable's name: nothing is to be computed or copied."""
 
     def dtype(self, dtypes: Mapping[str, DType]) -> DType:
-        """Give the type of the values for the variables' types.
+        """Return the type of the values for the variables' types.
 
         It is float32 if that holds the values of all variables exactly (float32, integers of 8 and 16 bits), else
         float64.
@@ -89,7 +89,7 @@ class Expression:
 
 
 def of_variable(name: str) -> Expression:
-    """Give the expression that is a variable itself, whatever its name."""
+    """Return the expression that is a variable itself, whatever its name."""
     return Expression(f"`{name}`", (name,), is_plain=True)
 
 
@@ -120,7 +120,7 @@ def parse_expression(text: str) -> Expression:
 
 @lru_cache(maxsize=256)
 def _tree(text: str) -> ast.expr:
-    """Give the checked tree: names are variables, other constants are floats, calls are of known functions."""
+    """Return the checked tree: names are variables, other constants are floats, calls are of known functions."""
     if len(text) > MAX_CHARACTERS:
         raise ConfigError(f"expression {text[:40]!r}… has {len(text)} characters; the limit is {MAX_CHARACTERS}")
     _check_brackets(text)
@@ -154,7 +154,7 @@ def _wrong(text: str, place: int, why: str) -> ConfigError:
 
 
 def _walk(node: ast.AST) -> Iterator[ast.AST]:
-    """Give all nodes in the order in which they are written."""
+    """Yield all nodes in the order in which they are written."""
     yield node
     children = node.args if isinstance(node, ast.Call) else ast.iter_child_nodes(node)
     for child in children:

@@ -34,7 +34,7 @@ class StateField:
     """What it is before anything is folded; None for what `merge` leaves any number as it is with, else 0."""
 
     def dtype(self, own: DType) -> DType:
-        """Give its type for an input's type."""
+        """Return its type for an input's type."""
         return own if self.type is None else np.dtype(self.type)
 
     def clear(self, values: Array) -> None:
@@ -58,7 +58,7 @@ class Steps:
     """Further inputs of the same points and steps, by name."""
 
     def stacked(self) -> Array:
-        """Give the values as one array of shape (steps, points)."""
+        """Return the values as one array of shape (steps, points)."""
         return np.stack(self.values)
 
     def valid(self) -> Array:
@@ -74,12 +74,12 @@ class Steps:
         return valid if self.fill is None else valid & (values != self.fill)
 
     def part(self, points: slice) -> "Steps":
-        """Give some of the points."""
+        """Return some of the points."""
         others = {name: other.part(points) for name, other in self.others.items()}
         return Steps([block[points] for block in self.values], self.fill, self.times, self.numbers, others)
 
     def some(self, steps: slice) -> "Steps":
-        """Give some of the steps."""
+        """Return some of the steps."""
         others = {name: other.some(steps) for name, other in self.others.items()}
         return Steps(self.values[steps], self.fill, self.times[steps], self.numbers[steps], others)
 
@@ -106,7 +106,7 @@ class Family(ABC):
 
     @abstractmethod
     def fields(self, dtype: DType) -> tuple[StateField, ...]:
-        """Give the arrays that are kept for an input's type."""
+        """Return the arrays that are kept for an input's type."""
 
     def clear(self, views: Views) -> None:
         """Set a state to the identity: nothing folded yet."""
@@ -118,7 +118,7 @@ class Family(ABC):
         """Take steps into a state, in place; they are later than those that it has."""
 
     def combine(self, left: Views, right: Views) -> dict[str, Array]:
-        """Give the merged fields of two states as new arrays; no step is in both.
+        """Return the merged fields of two states as new arrays; no step is in both.
 
         By default as the fields' rules say.
         """
@@ -144,7 +144,7 @@ class Family(ABC):
             rules.merge(item.merge, target[item.name], left[item.name], right[item.name])
 
     def join(self, other: Self) -> Self:
-        """Give the family that keeps what both keep, where both have one name."""
+        """Return the family that keeps what both keep, where both have one name."""
         return self
 
     def fold_from(self, target: Views, source: Views | None, steps: Steps) -> None:

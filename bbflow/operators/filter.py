@@ -48,7 +48,7 @@ class Filter:
         return not (out_below or out_above)
 
     def rows(self, blocks: Sequence[Array], steps: Sequence[int], fill_value: float | None = None) -> Array:
-        """Give what passes of some steps.
+        """Return what passes of some steps.
 
         Parameters
         ----------
@@ -75,21 +75,21 @@ class Filter:
         return in_order(found, dtype)
 
     def interval(self, dtype: DType) -> tuple[Array, Array] | None:
-        """Give the smallest and the largest value of a type that pass; None if none does."""
+        """Return the smallest and the largest value of a type that pass; None if none does."""
         lowest = smallest_above(self.above, dtype)
         highest = largest_below(self.below, dtype)
         return None if lowest is None or highest is None or lowest > highest else (lowest, highest)
 
 
 def row_dtype(dtype: DType) -> DType:
-    """Give the type of a row for a variable's type."""
+    """Return the type of a row for a variable's type."""
     return np.dtype([("value", dtype), ("step", "i8"), ("index", "i8")])
 
 
 def choose_intervals(
     filters: Sequence[Filter], dtype: DType, extremes: Sequence[Extremes]
 ) -> dict[str, kernel.Interval]:
-    """Give what the kernel must look for; filters that nothing in the batch can pass are left out.
+    """Return what the kernel must look for; filters that nothing in the batch can pass are left out.
 
     Parameters
     ----------

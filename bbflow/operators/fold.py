@@ -91,7 +91,7 @@ class Tiles(Protocol):
     """Steps of which any part of the points can be had."""
 
     def part(self, points: slice) -> Steps:
-        """Give some of the points."""
+        """Return some of the points."""
 
 
 def fold_tiles(
@@ -144,7 +144,7 @@ def fold_tiles(
 
 
 def tile_points(layout: StateLayout, steps: int) -> int:
-    """Give a number of points whose values in all steps fit into the cache, with the state that needs tiles."""
+    """Return a number of points whose values in all steps fit into the cache, with the state that needs tiles."""
     tiled = StateLayout(tuple(item for item in layout.families if not item.own_tiles), layout.dtype, layout.points)
     state_bytes = tiled.nbytes // max(layout.points, 1)
     return max(TILE_BYTES // (steps * layout.dtype.itemsize + state_bytes), 256)

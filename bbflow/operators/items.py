@@ -8,7 +8,7 @@ from bbflow.operators.operator import REQUIRED, Parameter
 
 
 def item_parts(item: Any, what: str) -> tuple[str, Mapping[str, Any]]:
-    """Give an item's name and parameters.
+    """Return an item's name and parameters.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def item_parts(item: Any, what: str) -> tuple[str, Mapping[str, Any]]:
 
 
 def read_parameters(where: str, parameters: Mapping[str, Parameter], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the value of each parameter: what the configuration says, else its default.
+    """Return the value of each parameter: what the configuration says, else its default.
 
     Parameters
     ----------

@@ -13,7 +13,7 @@ from bbflow.operators.statistics.moments import COUNT, Moments
 from bbflow.operators.statistics.presence import Presence
 
 FINISHED_POINTS = 1 << 15
-"""So many points are made into results at a time, so that state and temporaries stay in the cache."""
+"""How many points are made into results at a time, so that state and temporaries stay in the cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Operator:
         return self.min_count is not None or not self.skipna
 
     def finalize(self, layout: StateLayout, buffer: Any) -> Array:
-        """Give the result of a state.
+        """Return the result of a state.
 
         Parameters
         ----------
@@ -97,7 +97,7 @@ class Operator:
         return result
 
     def finish(self, views: Mapping[str, Views], dtype: DType, out: Array | None = None) -> Array:
-        """Give the result of some points.
+        """Return the result of some points.
 
         Parameters
         ----------
@@ -122,7 +122,7 @@ class Operator:
         return np.where(missing, np.nan, values).astype(values.dtype, copy=False)
 
     def dtype(self, dtype: DType) -> DType:
-        """Give the result's type for an input's type."""
+        """Return the result's type for an input's type."""
         own = np.dtype(dtype) if np.dtype(dtype).kind == "f" else np.dtype("f8")
         chosen = own if self.result is None else np.dtype(self.result)
         return np.dtype("f8") if self._counts and chosen.kind != "f" else chosen  # it may be missing
@@ -133,7 +133,7 @@ class Operator:
         return "{time_units}" in self.own_units
 
     def units(self, units: str, time: str = "1", *, time_units: str = "1", other: str = "1") -> str:
-        """Give the result's units.
+        """Return the result's units.
 
         Parameters
         ----------
@@ -182,5 +182,5 @@ class OperatorKind:
 
 
 def plain(summary: str, operator: Operator) -> OperatorKind:
-    """Give the kind of an operator that takes no parameters of its own."""
+    """Return the kind of an operator that takes no parameters of its own."""
     return OperatorKind(operator.name, summary, lambda: (operator,), {}, operator.name)

@@ -49,7 +49,7 @@ def text(value: Any) -> str:
 
 
 def one_of(*names: str) -> Callable[[Any], str]:
-    """Give what reads one of some words."""
+    """Return what reads one of some words."""
 
     def read(value: Any) -> str:
         if value not in names:

@@ -46,7 +46,7 @@ def _library() -> ctypes.CDLL:
 
 
 def identity(rule: str | None, dtype: np.dtype[Any]) -> float | int:
-    """Give the number that a rule leaves any other as it is with; 0 where there is no rule."""
+    """Return the number that a rule leaves any other as it is with; 0 where there is no rule."""
     if rule not in ("min", "max"):
         return 0
     if dtype.kind == "f":
@@ -112,7 +112,7 @@ class Formula:
     """Of `FORMULAS`."""
 
     def __call__(self, views: Mapping[str, Array], *, ddof: int = 0, out: Array | None = None) -> Array:
-        """Give the result, of shape (points,); NaN where there are no values.
+        """Return the result, of shape (points,); NaN where there are no values.
 
         It is written to `out` if that is of the result's type and its values lie side by side.
         """

@@ -37,7 +37,7 @@ class StateLayout:
 
     @classmethod
     def of(cls, operators: Iterable[KeepsState], *, dtype: DType, points: int) -> "StateLayout":
-        """Give the layout that has what some operators need, and no more.
+        """Return the layout that has what some operators need, and no more.
 
         Parameters
         ----------
@@ -86,7 +86,7 @@ class StateLayout:
         return f"{self.dtype.str}({','.join(fields)})"
 
     def _fields(self) -> Iterator[tuple[Family, StateField, int, int]]:
-        """Give each field with its offset and its length with padding, both in bytes."""
+        """Yield each field with its offset and its length with padding, both in bytes."""
         offset = 0
         for family in self.families:
             for field in family.fields(self.dtype):
@@ -101,7 +101,7 @@ class StateLayout:
         return {(family.name, field.name): offset for family, field, offset, _ in self._fields()}
 
     def views(self, buffer: Any) -> dict[str, dict[str, Array]]:
-        """Give the fields in a buffer, without a copy.
+        """Return the fields in a buffer, without a copy.
 
         Parameters
         ----------
@@ -177,7 +177,7 @@ class StateLayout:
                 _merge(family, part_of(into, part), [part_of(side[family.name], part) for side in sides])
 
     def part(self, states: Sequence[Mapping[str, Views]], points: slice, scratch: Any = None) -> dict[str, Views]:
-        """Give some points of what states merge to.
+        """Return some points of what states merge to.
 
         Parameters
         ----------
@@ -186,7 +186,7 @@ class StateLayout:
         points
             Which of them; so few that what they come to stays in the cache.
         scratch
-            A buffer for what several come to, of so many points at least; new memory if None.
+            A buffer for what several come to, of this many points at least; new memory if None.
         """
         if len(states) == 1:
             return {family.name: part_of(states[0][family.name], points) for family in self.families}
@@ -214,5 +214,5 @@ def parts_of(points: int, size: int) -> Iterator[slice]:
 
 
 def part_of(views: Views, points: slice) -> dict[str, Array]:
-    """Give some points of a family's views."""
+    """Return some points of a family's views."""
     return {name: values[..., points] for name, values in views.items()}

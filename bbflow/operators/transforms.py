@@ -27,7 +27,7 @@ class Transform(ABC):
 
     @abstractmethod
     def fields(self, dtype: DType) -> tuple[StateField, ...]:
-        """Give what is carried from step to step for an input's type."""
+        """Return what is carried from step to step for an input's type."""
 
     @abstractmethod
     def clear(self, views: Views) -> None:
@@ -35,7 +35,7 @@ class Transform(ABC):
 
     @abstractmethod
     def apply(self, views: Views, steps: Steps) -> list[Array]:
-        """Give the transformed steps, and keep in the views what the next ones need.
+        """Return the transformed steps, and keep in the views what the next ones need.
 
         Parameters
         ----------
@@ -108,7 +108,7 @@ class CumulativeSum(Transform):
         return "cumsum"
 
     def fields(self, dtype: DType) -> tuple[StateField, ...]:
-        """Give the sum so far."""
+        """Return the sum so far."""
         return (StateField("sum", "f8"),)
 
     def clear(self, views: Views) -> None:

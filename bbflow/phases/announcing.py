@@ -24,7 +24,7 @@ def io_phase(
     file_system
         Where the application works.
     lease_s
-        If the process dies, the phase counts as ended after at most so many seconds.
+        If the process dies, the phase counts as ended after at most this many seconds.
 
     Raises
     ------

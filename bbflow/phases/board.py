@@ -108,7 +108,7 @@ class Board:
         file_system
             Where it works.
         lease_s
-            The announcement ends by itself after so many seconds, unless it is renewed.
+            The announcement ends by itself after this many seconds, unless it is renewed.
         """
         if not (application and file_system and 0 < lease_s < math.inf):
             raise ConfigError(f"a phase needs an application, a file system and a lease above 0 s, not {lease_s}")
@@ -141,11 +141,11 @@ class Board:
         return True
 
     def past(self) -> list[Phase]:
-        """Give the newest ended phases, in the order in which they began."""
+        """Return the newest ended phases, in the order in which they began."""
         return sorted(self._past().values(), key=lambda phase: phase.began_s)
 
     def read(self) -> list[Announcement]:
-        """Give the phases that last now, in the order in which they began."""
+        """Return the phases that last now, in the order in which they began."""
         now_s = self._clock()
         return [item for item in self._all() if item.expires_s > now_s]
 

@@ -26,7 +26,7 @@ class TrafficLimits:
     busy_bytes_per_s: float = 10e6
     """A phase begins with an interval of more than this."""
     quiet_s: float = 1.0
-    """It has ended after so long with less than half of it."""
+    """It has ended after this long with less than half of it."""
     interval_s: float = 0.1
     """How often the counters are read."""
 
@@ -78,7 +78,7 @@ class Detector:
 
 
 def foreign_bytes(before: Traffic, after: Traffic, own_bytes: int) -> float:
-    """Give what others moved between two looks; nothing if the counters began anew meanwhile."""
+    """Return what others moved between two looks; nothing if the counters began anew meanwhile."""
     read_bytes = after.read_bytes - before.read_bytes
     written_bytes = after.written_bytes - before.written_bytes
     if min(read_bytes, written_bytes) < 0:
@@ -115,7 +115,7 @@ class CounterSource:
         self._looked_s = float("-inf")
 
     def now(self, own_bytes: int = 0) -> list[Phase]:
-        """Give the phases that last now; counters are read at most once an interval."""
+        """Return the phases that last now; counters are read at most once an interval."""
         now_s = self._clock()
         if now_s - self._looked_s >= self._limits.interval_s:
             self._looked_s = now_s
@@ -124,7 +124,7 @@ class CounterSource:
         return self._lasting
 
     def past(self) -> list[Phase]:
-        """Give no phase: counters keep no past."""
+        """Return no phase: counters keep no past."""
         return []
 
     def _detector(self, name: str) -> Detector:

@@ -10,7 +10,7 @@ from bbflow.phases.phase import Phase, Prediction
 
 LEAST_PHASES = 3
 NEWEST = 16
-"""Only so many of the newest phases count: applications change their rhythm."""
+"""Only this many of the newest phases count: applications change their rhythm."""
 LEAST_TOLERANCE_S = 0.02
 
 
@@ -71,7 +71,7 @@ def predict(past: Sequence[Phase], now_s: float) -> Prediction | None:
 
 
 def beginnings_of(phases: Sequence[Phase]) -> Rhythm:
-    """Give the rhythm in which phases begin, sorted as they are."""
+    """Return the rhythm in which phases begin, sorted as they are."""
     intervals = [second.began_s - first.began_s for first, second in pairwise(phases)]
     return _rhythm(phases[-1].began_s, intervals)
 

@@ -12,7 +12,7 @@ class PhaseSource(Protocol):
     """A place where phases of others are seen."""
 
     def now(self, own_bytes: int = 0) -> Sequence[Phase]:
-        """Give the phases that last now.
+        """Return the phases that last now.
 
         Parameters
         ----------
@@ -21,7 +21,7 @@ class PhaseSource(Protocol):
         """
 
     def past(self) -> Sequence[Phase]:
-        """Give phases that have ended, as far as they are known, in the order in which they began."""
+        """Return phases that have ended, as far as they are known, in the order in which they began."""
 
 
 class BoardSource:
@@ -44,11 +44,11 @@ class BoardSource:
         self._file_system, self._ignore = file_system, frozenset(ignore)
 
     def now(self, own_bytes: int = 0) -> list[Phase]:
-        """Give the phases that last now."""
+        """Return the phases that last now."""
         return [item.phase for item in self._board.read() if self._counts(item.phase)]
 
     def past(self) -> list[Phase]:
-        """Give the newest phases that have ended."""
+        """Return the newest phases that have ended."""
         return [phase for phase in self._board.past() if self._counts(phase)]
 
     def _counts(self, phase: Phase) -> bool:
@@ -68,9 +68,9 @@ class SourcesTogether:
         self._places = places
 
     def now(self, own_bytes: int = 0) -> list[Phase]:
-        """Give the phases that last now."""
+        """Return the phases that last now."""
         return [phase for place in self._places for phase in place.now(own_bytes)]
 
     def past(self) -> list[Phase]:
-        """Give phases that have ended."""
+        """Return phases that have ended."""
         return sorted((phase for place in self._places for phase in place.past()), key=lambda phase: phase.began_s)

@@ -84,7 +84,7 @@ class Following:
             watcher.start()
 
     def steps(self) -> Iterator[FollowedStep]:
-        """Give the complete steps, oldest first, until the stream is closed; waits for them.
+        """Yield the complete steps, oldest first, until the stream is closed; waits for them.
 
         Raises
         ------
@@ -158,7 +158,7 @@ class Following:
         return FollowedStep(number, name, tuple(sorted(own, key=lambda pair: pair[1].rank)))
 
     def _choose(self, arrays: Sequence[str]) -> str:
-        """Give the variable; one that is not in every step is fine, but a name that never comes is a mistake."""
+        """Return the variable; one that is not in every step is fine, but a name that never comes is a mistake."""
         if self.variable is None:
             if len(arrays) != 1:
                 raise ConfigError(f"stream {self._stream!r} has {len(arrays)} arrays: say which with --variable")

@@ -70,7 +70,7 @@ def map_blocks(registration: Registration, following: Following, scratch: Path, 
 
 
 def calls_by_node(group: Sequence[FollowedStep], *, each_block: bool) -> list[list[Call]]:
-    """Give what is handed over at once on each node: its blocks one by one, or together by step and then rank."""
+    """Return what is handed over at once on each node: its blocks one by one, or together by step and then rank."""
     found: dict[NodeAddress, list[Placed]] = {}
     for step in group:
         for node, block in step.blocks:
@@ -81,7 +81,7 @@ def calls_by_node(group: Sequence[FollowedStep], *, each_block: bool) -> list[li
 
 
 def parts_of(node: NodeAddress, blocks: Sequence[Placed]) -> tuple[list[Part], bool]:
-    """Give where the bytes of some blocks lie on their host, and whether that is the pool."""
+    """Return where the bytes of some blocks lie on their host, and whether that is the pool."""
     in_pool = not any(block.file for _, block in blocks)
     return [(block.file or node.pool, block.offset, block.bytes) for _, block in blocks], in_pool
 

@@ -165,7 +165,7 @@ def main(text: str) -> None:
 
 
 def communicator(library: Any) -> Any:
-    """Give MPI_COMM_WORLD as the library's MPI has it.
+    """Return MPI_COMM_WORLD as the library's MPI has it.
 
     Parameters
     ----------

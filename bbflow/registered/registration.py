@@ -67,7 +67,7 @@ class Registration:
     """What starts a process on another host, with {host} for its name, such as ``ssh {host}``."""
 
     def launcher(self, host: str) -> list[str]:
-        """Give the words before a command that runs beside a node on a host; none if it runs here."""
+        """Return the words before a command that runs beside a node on a host; none if it runs here."""
         return shlex.split(self.launch.format(host=host)) if self.launch and host != socket.gethostname() else []
 
     def is_beside(self, host: str) -> bool:

@@ -22,7 +22,7 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 def load(library: str, symbol: str) -> Any:
-    """Give a function of a library that returns nothing.
+    """Return a function of a library that returns nothing.
 
     Raises
     ------
@@ -65,7 +65,7 @@ class Gathering:
         self._buffer = mmap.mmap(-1, mmap.PAGESIZE)
 
     def values(self, parts: Sequence[Part], *, in_pool: bool) -> Bytes:
-        """Give the bytes of some parts, valid until the next call.
+        """Return the bytes of some parts, valid until the next call.
 
         Parameters
         ----------

@@ -137,6 +137,6 @@ def add_scale(drawing: Figure, mesh: Any, beside: list[Axes], label: str) -> Non
 
 
 def _first_round(edges: Array) -> int:
-    """Give 0 if the even edges of bands are the rounder ones, 1 if the odd ones are."""
+    """Return 0 if the even edges of bands are the rounder ones, 1 if the odd ones are."""
     ratio = edges[0] / (edges[1] - edges[0])
     return round(float(ratio)) % 2

@@ -66,7 +66,7 @@ class Dashboard:
         await asyncio.Event().wait()
 
     async def page(self) -> str:
-        """Give a page that is no older than it may be."""
+        """Return a page that is no older than it may be."""
         async with self._lock:
             if time.monotonic() - self._drawn_s > self._every_s:
                 drawn = await asyncio.get_running_loop().run_in_executor(self._thread, self._draw)

@@ -24,7 +24,7 @@ class EventSpan:
     last_step: int = -1
     """Last of them, included."""
     every: int = 1
-    """Only every so many of them were done."""
+    """Only every this many of them were done."""
     stored_bytes: int | None = None
     """Of a drain, what was written: less than its bytes if fields repeat, or are compressed; None if as many."""
     repeated_bytes: int = 0

@@ -178,7 +178,7 @@ def _range(values: Array) -> tuple[float, float]:
 
 
 def _thinned(axis: DrawnAxis) -> Array:
-    """Give indices in ascending order of the coordinate, few enough to draw."""
+    """Return indices in ascending order of the coordinate, few enough to draw."""
     return np.argsort(axis.values, kind="stable")[:: -(-len(axis.values) // _MOST_CELLS)]
 
 

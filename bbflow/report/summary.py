@@ -81,7 +81,7 @@ def summarise(events: Events, stored_status: str | None) -> Summary:
 
 
 def covered_steps(spans: Iterable[EventSpan], landed: Iterable[int]) -> set[int]:
-    """Give the landed steps that the work of every node covers; a step done twice counts once.
+    """Return the landed steps that the work of every node covers; a step done twice counts once.
 
     Parameters
     ----------

@@ -56,7 +56,7 @@ def timeline_rows(events: Events) -> dict[str, list[EventSpan]]:
 
 
 def busy_share(spans: Sequence[EventSpan], start_s: float, length_s: float, bins: int) -> Array:
-    """Give the share of each of some equal parts of a time that spans cover.
+    """Return the share of each of some equal parts of a time that spans cover.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def busy_share(spans: Sequence[EventSpan], start_s: float, length_s: float, bins
 
 
 def backlog(events: Events, done: Sequence[EventSpan]) -> tuple[Array, Array]:
-    """Give how many landed steps still waited for some work, over time.
+    """Return how many landed steps still waited for some work, over time.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def backlog(events: Events, done: Sequence[EventSpan]) -> tuple[Array, Array]:
 
 
 def _finished(spans: Sequence[EventSpan], times: Array, every: int) -> Array:
-    """Count the steps that were finished by some times, those that never landed included: one of so many."""
+    """Count the steps that were finished by some times, those that never landed included: one of this many."""
     ended = np.array([span.ended_s for span in spans])
     order = np.argsort(ended, kind="stable")
     steps = np.maximum.accumulate(np.array([span.last_step // every + 1 for span in spans])[order])

@@ -73,7 +73,7 @@ def page_of(output: Path) -> Page:
 
 
 def _first_variables(statistics: Sequence[Statistic]) -> list[Statistic]:
-    """Give what is drawn: a page of hundreds of variables would take minutes, and nobody would read it."""
+    """Return what is drawn: a page of hundreds of variables would take minutes, and nobody would read it."""
     drawn: list[Statistic] = []
     for variable in dict.fromkeys(item.variable for item in statistics):
         own = [item for item in statistics if item.variable == variable]

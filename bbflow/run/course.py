@@ -86,7 +86,7 @@ class Start:
     part: Part
     """As what."""
     wait_s: float = 0.0
-    """Not before so many seconds have passed."""
+    """Not before this many seconds have passed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +219,7 @@ def _is_passing(code: int) -> bool:
 
 
 def exit_code(code: int) -> int:
-    """Give a process' exit code as a shell would: below 0 it is the signal that killed it."""
+    """Return a process' exit code as a shell would: below 0 it is the signal that killed it."""
     return 128 - code if code < 0 else code
 
 

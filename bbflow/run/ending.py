@@ -107,7 +107,7 @@ def _extent(left: Left, continued: Path | None) -> str:
 
 
 def _again(config: Path, before: Path | None, store: Path, stream: str, last_step: int) -> str:
-    """Give the command that folds what was rescued, after what was folded before."""
+    """Return the command that folds what was rescued, after what was folded before."""
     begins = ["--continue", str(before)] if before is not None else []
     after = ["--after", str(last_step)] if last_step >= 0 else []
     replay = ["bbflow", "replay", str(store), "--stream", stream, *after]

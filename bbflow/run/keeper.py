@@ -30,7 +30,7 @@ MEMORY = "/dev/shm"
 LAUNCHERS = ("mpiexec", "mpirun")
 """How the programs are called that MPICH's ranks are started with."""
 SEED_S = 30
-"""So many seconds after its begin a launcher has named its job."""
+"""How many seconds after its begin a launcher has named its job."""
 FIRST_LOOK_S, LONGEST_LOOK_S = 0.2, 20.0
 GRACE_S = 2.0
 """Between SIGTERM and SIGKILL when the parent is gone; and for ranks to end after their launcher."""
@@ -144,7 +144,7 @@ def _processes() -> Iterator[tuple[int, tuple[int, str]]]:
 
 
 def _descendants() -> list[int]:
-    """Give the living processes below this one."""
+    """Return the living processes below this one."""
     known = dict(_processes())
     below = {os.getpid()}
     while more := {pid for pid, (parent, _) in known.items() if parent in below} - below:
@@ -153,7 +153,7 @@ def _descendants() -> list[int]:
 
 
 def _in_group() -> list[int]:
-    """Give the living processes below this one in its process group."""
+    """Return the living processes below this one in its process group."""
     found = []
     for pid in _descendants():
         with suppress(ProcessLookupError):
@@ -163,7 +163,7 @@ def _in_group() -> list[int]:
 
 
 def _launchers() -> dict[int, int]:
-    """Give the launchers of MPI below this process, and when each began (seconds since the epoch)."""
+    """Return the launchers of MPI below this process, and when each began (seconds since the epoch)."""
     found = {}
     for pid in _descendants():
         try:
@@ -190,7 +190,7 @@ def _segments(launchers: dict[int, int]) -> list[str]:
 
 
 def worlds(pid: int, began_s: int) -> Iterator[str]:
-    """Give what the job of a launcher may be called in the names of its segments: by MPICH 5.0, and by later ones."""
+    """Yield what the job of a launcher may be called in the names of its segments: by MPICH 5.0, and by later ones."""
     libc = ctypes.CDLL(None)
     for second in range(began_s - 1, began_s + SEED_S):
         libc.srand(second)

@@ -68,7 +68,7 @@ class ProgressSummary:
     """In the order of their names."""
 
     def stream(self, name: str) -> StreamProgress | None:
-        """Give a stream's progress, if there is such a stream."""
+        """Return a stream's progress, if there is such a stream."""
         return next((stream for stream in self.streams if stream.name == name), None)
 
 

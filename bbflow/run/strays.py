@@ -21,7 +21,7 @@ from bbflow.stored_names import stored_name
 from bbflow.transit.output.claiming import UNFOLDED_DIRECTORY
 
 PATIENCE_S = 60.0
-"""So long a rank waits for room that only a reader could make, before its stream is rescued."""
+"""How long a rank waits for room that only a reader could make, before its stream is rescued."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,5 +222,5 @@ class Strays:
 
 
 def names_on(contact: Path) -> set[str]:
-    """Give the streams that nodes know."""
+    """Return the streams that nodes know."""
     return {name for status in statuses_of(contact) for name in status.streams}

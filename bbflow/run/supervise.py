@@ -263,7 +263,7 @@ class Supervisor:
 
 
 def _step_of(streams: Sequence[StreamStatus], consumer: str) -> int:
-    """Give the step up to which all nodes that ranks land on have heard from a consumer."""
+    """Return the step up to which all nodes that ranks land on have heard from a consumer."""
     return min((stream.consumers.get(consumer, -1) for stream in streams if stream.local_writers), default=-1)
 
 
@@ -287,7 +287,7 @@ def _signal(process: Process, number: signal.Signals) -> None:
 
 
 def _stop(process: Process) -> int:
-    """End a process that may still run, and give its exit code."""
+    """End a process that may still run, and return its exit code."""
     for number in (None, signal.SIGTERM, signal.SIGKILL):
         if number is not None:
             _signal(process, number)

@@ -69,7 +69,7 @@ class Cut:
         )
 
     def step(self, old: Step, added: Sequence[Any] = ()) -> Step:
-        """Give what a step becomes.
+        """Return what a step becomes.
 
         Parameters
         ----------

@@ -23,14 +23,14 @@ OWN: Mapping[str, Callable[[], Schema]] = {
 
 @cache
 def known() -> Mapping[str, Callable[[], Schema]]:
-    """Give what makes each schema, by its name: those of installed packages come after bbflow's own."""
+    """Return what makes each schema, by its name: those of installed packages come after bbflow's own."""
     from importlib.metadata import entry_points  # late: it takes as long as a step
 
     return {**OWN, **{item.name: item.load() for item in entry_points(group=ENTRY_POINTS) if item.name not in OWN}}
 
 
 def named(name: str) -> Schema | None:
-    """Give a schema by its name; None for `NONE`.
+    """Return a schema by its name; None for `NONE`.
 
     Raises
     ------

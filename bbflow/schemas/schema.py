@@ -82,7 +82,7 @@ class Schema(Protocol):
         """Go on with the `memory` of another object of the same stream."""
 
     def steps(self, landed: LandedStep) -> Sequence[Parts]:
-        """Give the steps of the stream that lie in a step that has landed: one, or as many as it has frames.
+        """Return the steps of the stream that lie in a step that has landed: one, or as many as it has frames.
 
         Their numbers don't matter yet. Each has on each node what `Cut` makes of what lies there: blocks stay where
         they are. A single value named `TIME` tells the time.

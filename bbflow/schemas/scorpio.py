@@ -26,7 +26,7 @@ TYPES = (
 )
 """ADIOS2's types by the numbers that its C API gives them, with which SCORPIO names them."""
 SMALL_BYTES = 256
-"""So many are read of a variable's values with its start and count: more than one value has."""
+"""How many are read of a variable's values with its start and count: more than one value has."""
 Placed = tuple[str, int, BlockForm]
 """A node, which of the forms there, and that form."""
 
@@ -188,7 +188,7 @@ class Scorpio:
     def _darray(
         self, landed: LandedStep, name: str, placed: Sequence[Placed], blocks: Mapping[str, Sequence[Placed]]
     ) -> Iterator[Put]:
-        """Give each frame's blocks their place behind those of the ranks before."""
+        """Yield each frame's blocks their place behind those of the ranks before."""
         by_rank: dict[int, list[Placed]] = {}
         for own in placed:
             by_rank.setdefault(own[2].rank, []).append(own)

@@ -18,18 +18,18 @@ class SchemaTests(ABC):
 
     @abstractmethod
     def landed(self) -> Sequence[Parts]:
-        """Give steps as a program that writes by the schema lands them, the first of a stream first."""
+        """Return steps as a program that writes by the schema lands them, the first of a stream first."""
 
     @abstractmethod
     def read(self, node: str, number: int, block: Block) -> Array:
         """Read a block of these steps."""
 
     def attributes(self) -> Mapping[str, Any]:
-        """Give the attributes that the program defines."""
+        """Return the attributes that the program defines."""
         return {}
 
     def _adapted(self) -> list[tuple[Parts, Parts]]:
-        """Give each step of the stream with what has landed of it."""
+        """Return each step of the stream with what has landed of it."""
         schema, found = self.make(), []
         for parts in self.landed():
             each = [parts] if schema.needs_all else [{node: step} for node, step in parts.items()]

@@ -50,7 +50,7 @@ class Wrf(Stateless):
         return [(name, value)]
 
     def steps(self, landed: LandedStep) -> Sequence[Parts]:
-        """Give the same step with its date as time."""
+        """Return the same step with its date as time."""
         if landed.time == TIMES:
             return [landed.parts]
         return [{node: self._dated(step) for node, step in landed.parts.items()}]

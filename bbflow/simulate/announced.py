@@ -58,11 +58,11 @@ class AnnouncedStager:
         return self._stager.held_bytes + self._most_bytes
 
     def ready(self, task: Task) -> Signal:
-        """Give what comes when a task may run."""
+        """Return what comes when a task may run."""
         return self._ready[task.key]
 
     def place(self, file: File) -> int | None:
-        """Give the link of the BB node where a file lies, or is to be written; None for the file system."""
+        """Return the link of the BB node where a file lies, or is to be written; None for the file system."""
         if file.url not in self._makings:
             return self._fetchers.link(file.url)
         return self._made[file.url] if self._makings[file.url].state is not FileState.GONE else None

@@ -42,11 +42,11 @@ class SimulatedApplication:
         world.start(self._run())
 
     def now(self, own_bytes: int = 0) -> list[Phase]:
-        """Give the phase that lasts now, if any."""
+        """Return the phase that lasts now, if any."""
         return [self._lasting] if self._lasting else []
 
     def past(self) -> list[Phase]:
-        """Give the phases that have ended."""
+        """Return the phases that have ended."""
         return list(self.ended)
 
     def _run(self) -> Process:
@@ -64,7 +64,7 @@ class SimulatedApplication:
             self.ended.append(Phase(NAME, PFS, began_s, self._world.now_s))
 
     def slowdown(self, begin_s: float, end_s: float) -> float:
-        """Let it end, and give how long the phases whose middle lies in a span took, to one alone; NaN without any.
+        """Let it end, and return how long the phases whose middle lies in a span took, to one alone; NaN without any.
 
         Parameters
         ----------

@@ -40,7 +40,7 @@ class CloudOutcome:
 
 
 def run_cloud(scenario: CloudScenario) -> CloudOutcome:
-    """Give what the model says; nothing in it is random."""
+    """Return what the model says; nothing in it is random."""
     rent = scenario.rent
     (choice,) = cloud_choices(scenario.profile, [rent.compute_nodes], [rent.io_nodes], rent.masters)
     return CloudOutcome(choice.time_s, choice.cost, choice.time_cost)

@@ -15,7 +15,7 @@ from bbflow.staging.policies import Policy
 from bbflow.staging.watching import POLL_S, Watch
 
 STARVED_S = 3600.0
-"""A policy that lets nothing pass for so long will never do so."""
+"""A policy that lets nothing pass for this long will never do so."""
 UPLOADS = 2
 """Files that are staged out at once, as the real stager does."""
 
@@ -84,7 +84,7 @@ class SimulatedFetchers:
         self._begin()
 
     def link(self, url: str) -> int:
-        """Give the resource through which a file is read that has come, or is coming."""
+        """Return the resource through which a file is read that has come, or is coming."""
         return self._where[url]
 
     def stage_out(self, size_bytes: float, link: int) -> Signal:

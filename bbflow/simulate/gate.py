@@ -28,7 +28,7 @@ class FluidGate:
     world
         Where the flows are.
     fetchers
-        At most so many at once.
+        At most this many at once.
     """
 
     def __init__(self, world: World, fetchers: int) -> None:
@@ -77,7 +77,7 @@ class FluidGate:
 
 
 def shares(decision: Decision, flows: int, fetchers: int, stopped: bool) -> Sequence[float]:
-    """Give the most that each flow may take, those with the lowest ranks first; bytes a second.
+    """Return the most that each flow may take, those with the lowest ranks first; bytes a second.
 
     Parameters
     ----------

@@ -65,7 +65,7 @@ class Graph:
         return counts
 
     def least_s(self, slots: int) -> float:
-        """Return the time that so many slots need at least: the longest chain of tasks, or the work of all."""
+        """Return the time that this many slots need at least: the longest chain of tasks, or the work of all."""
         ends_s: dict[str, float] = {}
         for task in self.tasks:
             began_s = max((ends_s[parent] for parent in self.parents[task.key]), default=0.0)
@@ -73,7 +73,7 @@ class Graph:
         return max(max(ends_s.values(), default=0.0), sum(self.compute_s.values()) / slots)
 
     def sources(self, task: Task) -> tuple[File, ...]:
-        """Give the inputs of a task that no task makes."""
+        """Return the inputs of a task that no task makes."""
         return tuple(file for file in dict.fromkeys(task.inputs) if file.url not in self.makers)
 
 

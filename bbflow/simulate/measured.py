@@ -57,7 +57,7 @@ def measured(scenario: Scenario, directory: Path) -> Scenario:
 
 
 def profile_of_events(events: Sequence[Event], directory: Path) -> tuple[dict[str, float], list[str]]:
-    """Give what `bbflow.models.CloudProfile` takes, as far as it was measured, and a line for what wasn't."""
+    """Return what `bbflow.models.CloudProfile` takes, as far as it was measured, and a line for what wasn't."""
     tasks = sorted((event for event in events if event.get("event") == TASK), key=lambda task: task["ended_s"])
     if not tasks:
         raise ConfigError(
@@ -81,7 +81,7 @@ def profile_of_events(events: Sequence[Event], directory: Path) -> tuple[dict[st
 
 
 def first_read_bytes(tasks: Sequence[Event]) -> int:
-    """Give the size of all files that tasks read and no task of the run wrote."""
+    """Return the size of all files that tasks read and no task of the run wrote."""
     written = {path for task in tasks for path in task["outputs"]}
     read = {path: size for task in tasks for path, size in task["inputs"].items()}
     return sum(size for path, size in read.items() if path not in written)
@@ -104,7 +104,7 @@ def time_spent(tasks: Sequence[Event]) -> Spent:
 
 
 def spans(events: Sequence[Event]) -> list[tuple[float, float, list[Event]]]:
-    """Give the times between which something ran, each with all that did: (start, end, events)."""
+    """Return the times between which something ran, each with all that did: (start, end, events)."""
     changes = sorted({event[key] for event in events for key in ("started_s", "ended_s")})
     starting = sorted(events, key=lambda event: float(event["started_s"]))
     found, running, number = [], list[Event](), 0

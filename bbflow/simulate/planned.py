@@ -59,11 +59,11 @@ class PlannedStager:
         world.start(self._stage_in())
 
     def ready(self, task: Task) -> Signal:
-        """Give what comes when a task's inputs have come, and its makers are over."""
+        """Return what comes when a task's inputs have come, and its makers are over."""
         return self._ready[task.key]
 
     def place(self, file: File) -> int:
-        """Give the link of the BB node where a file lies, or is to be written."""
+        """Return the link of the BB node where a file lies, or is to be written."""
         return self._made[file.url] if file.url in self._made else self._fetchers.link(file.url)
 
     def final(self, task: Task) -> None:

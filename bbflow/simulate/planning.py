@@ -92,7 +92,7 @@ def choose(
 
 
 def size_of(knobs: Mapping[str, str]) -> float:
-    """Give the product of what knobs ask for, to compare combinations; those that are no amounts don't count."""
+    """Return the product of what knobs ask for, to compare combinations; those that are no amounts don't count."""
     product = 1.0
     for value in knobs.values():
         with suppress(ConfigError):

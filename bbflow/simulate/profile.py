@@ -119,7 +119,7 @@ def _transit(events: Sequence[Event], landed: Sequence[Event]) -> Content:
 
 
 def most_at_once(events: Sequence[Event]) -> int:
-    """Give how many of some events lasted at the same time at most."""
+    """Return how many of some events lasted at the same time at most."""
     changes = sorted([(e["started_s"], 1) for e in events] + [(e["ended_s"], -1) for e in events])
     most = lasting = 0
     for _, change in changes:
@@ -138,7 +138,7 @@ def _length_s(event: Event) -> float:
 
 
 def _undisturbed(transfers: Sequence[Event], phases: Sequence[Event]) -> Sequence[Event]:
-    """Give the transfers that no phase touches; all of them if there are none."""
+    """Return the transfers that no phase touches; all of them if there are none."""
     free = [
         event
         for event in transfers

@@ -33,7 +33,7 @@ class Result:
 
 
 def variations(scenario: Scenario, knobs: Mapping[str, Sequence[str]]) -> Iterator[tuple[dict[str, str], Scenario]]:
-    """Give every combination of the knobs' values, with the scenario that has them."""
+    """Yield every combination of the knobs' values, with the scenario that has them."""
     for values in itertools.product(*knobs.values()):
         chosen, changed = dict(zip(knobs, values, strict=True)), scenario
         for knob, value in chosen.items():
@@ -83,6 +83,6 @@ def run_once(scenario: Scenario, way: str, seed: int) -> Outcome:
 
 
 def medians(outcomes: Sequence[Outcome]) -> dict[str, float]:
-    """Give the median of each of the outcomes' numbers."""
+    """Return the median of each of the outcomes' numbers."""
     names = [field.name for field in dataclasses.fields(outcomes[0]) if field.name not in ("policy", "way")]
     return {name: float(median(getattr(outcome, name) for outcome in outcomes)) for name in names}

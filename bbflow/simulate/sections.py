@@ -55,7 +55,7 @@ class BurstBufferSection:
     """Of one node, in any currency."""
 
     def count(self, clients: int) -> int:
-        """Give the number of BB nodes beside so many compute nodes.
+        """Return the number of BB nodes beside this many compute nodes.
 
         Raises
         ------

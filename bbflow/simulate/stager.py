@@ -38,7 +38,7 @@ class SimulatedStager:
         return ready
 
     def link(self, url: str) -> int:
-        """Give the resource through which a file is read that is on the BB."""
+        """Return the resource through which a file is read that is on the BB."""
         return self._fetchers.link(url)
 
     def final(self, key: str) -> None:

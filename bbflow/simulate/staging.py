@@ -169,7 +169,7 @@ class SimulatedJob:
         self._read_s.append(stood_s)
 
     def _share(self) -> float:
-        """Give the next stream's share of the servers, to an equal share."""
+        """Return the next stream's share of the servers, to an equal share."""
         return math.exp(self._scenario.file_system.unfairness * self._random.standard_normal())
 
 

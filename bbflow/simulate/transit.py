@@ -217,7 +217,7 @@ class SimulatedTransit:
         node.filled.come()
 
     def _begin_together(self) -> Signal:
-        """Give what comes when all groups have ended their step: ranks exchange their borders in each."""
+        """Return what comes when all groups have ended their step: ranks exchange their borders in each."""
         together = self._together
         self._arrived += 1
         if self._arrived == len(self._nodes):
@@ -258,7 +258,7 @@ class SimulatedTransit:
         return folded
 
     def _drain(self, node: _Node) -> Process:
-        """Move steps to the PFS, the oldest first, and give their room back."""
+        """Move steps to the PFS, the oldest first, and yield their room back."""
         given = self._scenario
         share = given.analysis.drained_share if self._way.analyses == "beside" else 1.0
         kept = given.analysis.kept_share if self._way.analyses in ("before", "beside") else 0.0

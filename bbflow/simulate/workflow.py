@@ -68,10 +68,10 @@ class Stages(Protocol):
         """The most that lay on the BB."""
 
     def ready(self, task: Task) -> Signal:
-        """Give what comes when a task may run."""
+        """Return what comes when a task may run."""
 
     def place(self, file: File) -> int | None:
-        """Give the link of the BB node where a file lies, or is to be written; None for the file system."""
+        """Return the link of the BB node where a file lies, or is to be written; None for the file system."""
 
     def final(self, task: Task) -> None:
         """Say that a task has ended."""
@@ -243,7 +243,7 @@ class SimulatedWorkflow:
         )
 
     def _share(self) -> float:
-        """Give the next stream's share of the servers, to an equal share."""
+        """Return the next stream's share of the servers, to an equal share."""
         return math.exp(self._scenario.file_system.unfairness * self._random.standard_normal())
 
 

@@ -89,7 +89,7 @@ class World:
         self._changed = False
 
     def resource(self, bytes_per_s: float, loss: float = 0.0) -> int:
-        """Make something that can be shared, and give its number.
+        """Make something that can be shared, and return its number.
 
         Parameters
         ----------
@@ -126,7 +126,7 @@ class World:
         heapq.heappush(self._calls, (max(self._rounded_s(when_s), self.now_s), next(self._order), call))
 
     def after(self, seconds: float) -> Signal:
-        """Give a signal that comes so many seconds from now."""
+        """Return a signal that comes this many seconds from now."""
         over = Signal()
         self.at(self.now_s + seconds, over.come)
         return over
@@ -168,7 +168,7 @@ class World:
             self._changed = True
 
     def left_bytes(self, flow: Flow) -> float:
-        """Give what has not arrived yet."""
+        """Return what has not arrived yet."""
         if self._flows.get(flow.row) is not flow:
             return 0.0
         return max(float(self._left[flow.row] - self._rates[flow.row] * (self.now_s - self._moved_s)), 0.0)

@@ -87,7 +87,7 @@ def plan_ahead(
 
 
 def levels_of(keys: Collection[str], parents: Parents) -> dict[str, int]:
-    """Give the length of the longest way to each task.
+    """Return the length of the longest way to each task.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def levels_of(keys: Collection[str], parents: Parents) -> dict[str, int]:
 
 
 def natural(name: str) -> tuple[tuple[int, str | int], ...]:
-    """Give a key by which ``job2`` comes before ``job10``."""
+    """Return a key by which ``job2`` comes before ``job10``."""
     parts = re.split(r"(\d+)", name)
     return tuple((1, int(part)) if part.isdecimal() else (0, part) for part in parts)
 
@@ -174,7 +174,7 @@ class _Rehearsal:
         self._made: dict[str, int] = {}
 
     def waves(self, order: Sequence[str]) -> list[PlannedWave]:
-        """Give the waves of tasks that are taken in this order."""
+        """Return the waves of tasks that are taken in this order."""
         self._queue = list(order)
         for key in order:
             for file in self._tasks[key].inputs:

@@ -22,7 +22,7 @@ class Crew:
     most: int
     """Threads that there are."""
     batch_s: float
-    """A batch is to take so long."""
+    """A batch is to take this long."""
     threads: int = 1
     """How many should work."""
     files: int = FIRST_FILES
@@ -33,7 +33,7 @@ class Crew:
 
     @classmethod
     def of(cls, url: str, most: int, batch_s: float) -> "Crew":
-        """Give the crew for a file's server: other hosts are always waited for, and no file should hold others."""
+        """Return the crew for a file's server: other hosts are always waited for, and no file should hold others."""
         return cls(most, batch_s) if is_local(url) else cls(most, 0.0, threads=most, files=1)
 
     @property

@@ -70,7 +70,7 @@ class Slots:
 
 
 def starving_s(started_s: Sequence[float], queued: int, duration_s: float) -> float:
-    """Give when a slot finds no ready task, if every task takes the same time.
+    """Return when a slot finds no ready task, if every task takes the same time.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ class Diary:
         """Copied so far."""
 
     def load(self) -> Load:
-        """Give what transfers have to do."""
+        """Return what transfers have to do."""
         with self._lock:
             return Load(self.remaining_bytes, self._slots.deadline_s)
 

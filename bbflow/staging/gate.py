@@ -11,7 +11,7 @@ from dataclasses import dataclass
 PAUSE_S = 0.05
 """A pause holds every transfer within this time: a chunk is made small enough."""
 CHUNK_S = PAUSE_S / 3
-"""A chunk is to take so long: rates are guessed from the last chunks, and a phase is seen only at the next look."""
+"""A chunk is to take this long: rates are guessed from the last chunks, and a phase is seen only at the next look."""
 LEAST_CHUNK_BYTES, MOST_CHUNK_BYTES = 4 << 10, 8 << 20
 
 
@@ -24,7 +24,7 @@ class Decision:
     bytes_per_s: float | None = None
     """Pace of all fetchers together; None for as fast as it goes."""
     fetchers: int | None = None
-    """At most so many chunks at once; None for all fetchers."""
+    """At most this many chunks at once; None for all fetchers."""
     stop_s: float | None = None
     """No chunk begins that can't end before this time (seconds since the epoch)."""
     reason: str = ""
@@ -41,11 +41,11 @@ class Gate:
     Parameters
     ----------
     fetchers
-        At most so many chunks at once.
+        At most this many chunks at once.
     clock
         Gives seconds since the epoch.
     chunk_s
-        How long a chunk is to take: a decision that holds, holds after so long.
+        How long a chunk is to take: a decision that holds, holds after this long.
     """
 
     def __init__(self, fetchers: int, clock: Callable[[], float] = time.time, chunk_s: float = CHUNK_S) -> None:
@@ -196,7 +196,7 @@ class Gate:
         raise Closed
 
     def _wait_s(self, size_bytes: int, rank: int | None, now_s: float) -> float | None:
-        """Give the seconds until a chunk may begin: 0 for now, None for after the next change."""
+        """Return the seconds until a chunk may begin: 0 for now, None for after the next change."""
         decision = self._decision
         most = self.fetchers if decision.fetchers is None else decision.fetchers
         if decision.hold or self._in_flight >= most or (rank is not None and rank not in self._ranks[:most]):
@@ -206,14 +206,14 @@ class Gate:
         return 0 if decision.bytes_per_s is None else max(self._next_s - now_s, 0)
 
     def expected_s(self, size_bytes: int) -> float:
-        """Give the seconds that a chunk will take, by the newest ones; `PAUSE_S` before there is any."""
+        """Return the seconds that a chunk will take, by the newest ones; `PAUSE_S` before there is any."""
         if self._rate == 0:
             return PAUSE_S
         return size_bytes / self._rate + (self._latency_s if math.isfinite(self._latency_s) else 0)
 
 
 def next_chunk_bytes(rate_bytes_per_s: float, pace_bytes_per_s: float | None, chunk_s: float = CHUNK_S) -> int:
-    """Give a chunk within 4 KiB and 8 MiB.
+    """Return a chunk within 4 KiB and 8 MiB.
 
     Parameters
     ----------

@@ -55,7 +55,7 @@ M = TypeVar("M", bound=Making)
 
 
 def taken_bytes(makings: Iterable[Making]) -> int:
-    """Give what makings take, those included that running tasks may need."""
+    """Return what makings take, those included that running tasks may need."""
     return sum(making.room_bytes for making in makings)
 
 

@@ -21,7 +21,7 @@ def has_wildcard(text: str) -> bool:
 
 
 def expand(word: str, sources: Sources) -> list[Listed]:
-    """Give the files that a word stands for.
+    """Return the files that a word stands for.
 
     A file of just this name is that one. Else a pattern matches as a shell's does: ``*`` and ``?`` not across ``/``,
     ``**`` any directories, and nothing hidden unless the dot is written. A directory, which ends with ``/`` unless it
@@ -51,7 +51,7 @@ def expand(word: str, sources: Sources) -> list[Listed]:
 
 
 def many(word: str, sources: Sources) -> list[Listed]:
-    """Give the files that a word stands for which names no single one; see `expand`."""
+    """Return the files that a word stands for which names no single one; see `expand`."""
     try:
         found = list(_found(_path_first(word), sources))
     except (BbflowError, OSError):
@@ -64,7 +64,7 @@ def many(word: str, sources: Sources) -> list[Listed]:
 
 
 def named(word: str, sources: Sources) -> Listed | None:
-    """Give the one file that a word names; None if it stands for as many as there are.
+    """Return the one file that a word names; None if it stands for as many as there are.
 
     What exists by its name is that, whatever characters are in it. Sources that are elsewhere are asked only where
     there is a doubt.
@@ -94,7 +94,7 @@ def _path_first(word: str) -> str:
 
 
 def _name_of(url: str) -> str:
-    """Give a file's name in a tree, where what a query says keeps two of them apart."""
+    """Return a file's name in a tree, where what a query says keeps two of them apart."""
     query = url.partition("?")[2] if url.startswith(HTTP) else ""
     return f"{file_name(url)}?{query.replace('/', '%2F')}" if query else file_name(url)
 
@@ -143,7 +143,7 @@ def _matching(sources: Sources, url: str, segments: list[str], above: str) -> It
 
 
 def _chosen(names: list[str], segment: str) -> list[str]:
-    """Give those that fit; one that is exactly what was written is that, and nothing else is meant."""
+    """Return those that fit; one that is exactly what was written is that, and nothing else is meant."""
     return [segment] if segment in names else [name for name in names if _fits_one(name, segment)]
 
 

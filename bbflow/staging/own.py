@@ -13,12 +13,12 @@ ENTRY_POINTS = "bbflow.policies"
 
 @cache
 def installed() -> Mapping[str, EntryPoint]:
-    """Give the policies of installed packages, by name."""
+    """Return the policies of installed packages, by name."""
     return {item.name: item for item in entry_points(group=ENTRY_POINTS)}
 
 
 def find_own(name: str) -> Any:
-    """Give what a name stands for: ``module:Name``, or that of an entry point; None if there is no such entry point.
+    """Return what a name stands for: ``module:Name``, or that of an entry point; None if there is no such entry point.
 
     Raises
     ------

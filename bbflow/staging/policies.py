@@ -53,7 +53,7 @@ class Policy(ABC):
     needs_phases: ClassVar[bool] = True
     """Whether it could never do anything where no phase is seen; False for one that goes by the clock, say."""
     max_delay_s: float = MAX_DELAY_S
-    """After so many seconds of phases without a break, transfers go on as if there were none."""
+    """After this many seconds of phases without a break, transfers go on as if there were none."""
 
     def decide(self, situation: Situation) -> Decision:
         """Say what transfers may do now."""
@@ -73,7 +73,7 @@ class Policy(ABC):
         return remake, (origin_of(f"{kind.__module__}:{kind.__qualname__}"), values)
 
     def most_fetchers(self, fetchers: int) -> int:
-        """Give how many fetchers it may ever use, of a usual number."""
+        """Return how many fetchers it may ever use, of a usual number."""
         return fetchers
 
 
@@ -151,7 +151,7 @@ class ScaleUp(Policy):
         return Decision(fetchers=self.fetchers)
 
     def most_fetchers(self, fetchers: int) -> int:
-        """Give the number between phases, if that is more."""
+        """Return the number between phases, if that is more."""
         return max(self.fetchers, fetchers)
 
 
@@ -230,7 +230,7 @@ def has_time(situation: Situation) -> bool:
 
 
 def phase_end_s(situation: Situation) -> float | None:
-    """Give when the phase is expected to end (without one, the next): seconds since the epoch, None if unknown."""
+    """Return when the phase is expected to end (without one, the next): seconds since the epoch, None if unknown."""
     if situation.phases:
         if situation.phase_s is None:
             return None

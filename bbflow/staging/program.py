@@ -113,7 +113,7 @@ def _expanded(task: Task, sources: Sources, target: Path, names: dict[str, str],
 
 
 def _meant(file: File, task: str, sources: Sources, target: Path) -> Iterator[tuple[Listed, File]]:
-    """Give the files that one input stands for, but for those in the target."""
+    """Yield the files that one input stands for, but for those in the target."""
     if (one := named(file.url, sources)) is not None:
         yield one, replace(file, url=one.url)
         return

@@ -66,7 +66,7 @@ class Residency:
         return self._entries[url]
 
     def get(self, url: str) -> Entry | None:
-        """Give a file's entry, if it has room here."""
+        """Return a file's entry, if it has room here."""
         return self._entries.get(url)
 
     @property

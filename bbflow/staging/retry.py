@@ -24,7 +24,7 @@ class Retry:
     """Longest wait."""
 
     def wait_s(self, failures: int, chance: float) -> float:
-        """Give the wait after some failures in a row, in seconds: half of it fixed, half by chance (0 to 1)."""
+        """Return the wait after some failures in a row, in seconds: half of it fixed, half by chance (0 to 1)."""
         return min(self.first_s * 2.0 ** (failures - 1), self.longest_s) * (0.5 + 0.5 * chance)
 
 
@@ -49,7 +49,7 @@ def persist(
     progress
         A number that grows with progress: failures before it grew don't count any more.
     sleep
-        Waits so many seconds.
+        Waits this many seconds.
     failed
         Told why an attempt has failed that is followed by another.
 

@@ -1,4 +1,4 @@
-"""Runs a program: each task's command once its files are there, at most so many at once."""
+"""Runs a program: each task's command once its files are there, at most this many at once."""
 
 import subprocess
 from collections.abc import Callable, Sequence

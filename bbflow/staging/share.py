@@ -25,7 +25,7 @@ class Share(Policy):
 
 
 def share_of(decision: Decision, number: int, fetchers: int, nodes: int) -> Decision:
-    """Give one fetcher's share of a decision: a pace is parted, fetchers above a limit hold.
+    """Return one fetcher's share of a decision: a pace is parted, fetchers above a limit hold.
 
     Parameters
     ----------

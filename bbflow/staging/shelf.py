@@ -75,20 +75,20 @@ class Shelf:
         self._lock.close()
 
     def path(self, url: str) -> Path:
-        """Give where a file lies, or will lie."""
+        """Return where a file lies, or will lie."""
         return Path(f"{self._base}/files/{_identity(url)}/{file_name(url)}")
 
     def partial(self, url: str) -> Path:
-        """Give where a file lies while it is being copied."""
+        """Return where a file lies while it is being copied."""
         return self.directory / "partial" / _identity(url)
 
     def make_room_for(self, url: str) -> Path:
-        """Make the folder of a file that a task is going to make, and give the file's path."""
+        """Make the folder of a file that a task is going to make, and return the file's path."""
         self.write_note(Note(url, 0, MADE))
         return self._with_folder(url)
 
     def note(self, url: str) -> Note | None:
-        """Give what a copy was noted to be; None without a note."""
+        """Return what a copy was noted to be; None without a note."""
         return read_note(self._note_path(_identity(url)))
 
     def write_note(self, note: Note) -> None:

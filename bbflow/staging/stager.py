@@ -219,7 +219,7 @@ class Stager:
         self._settle(settled)
 
     def path(self, url: str) -> Path:
-        """Give where a file lies on the BB, or would lie."""
+        """Return where a file lies on the BB, or would lie."""
         return self._shelf.path(url)
 
     def version(self, url: str) -> str | None:
@@ -243,7 +243,7 @@ class Stager:
         return self._uploads.submit(self._stage_out, path, url)
 
     def state(self) -> StagerState:
-        """Give how far everything is."""
+        """Return how far everything is."""
         load = self._diary.load()
         return StagerState(
             staged_bytes=self._diary.staged_bytes,
@@ -377,7 +377,7 @@ class Stager:
 
 
 def _source_of(url: str) -> Location:
-    """Give where a file is read directly; a part of one has no path of its own."""
+    """Return where a file is read directly; a part of one has no path of its own."""
     return url if split_range(url)[1] else local_path(url) or url
 
 

@@ -65,7 +65,7 @@ class Submissions:
         return self._planned([submission.order])
 
     def answered(self, url: str, answer: int | Exception) -> list[Submission]:
-        """Take a source's answer; give the tasks that can be planned now, in program order."""
+        """Take a source's answer; return the tasks that can be planned now, in program order."""
         asking = sorted(self._asking.pop(url, ()))
         for order in asking:
             self._waiting[order].unknown.discard(url)
@@ -99,14 +99,14 @@ class Submissions:
         return freed
 
     def _earlier_than(self, submission: Submission) -> Iterator[int]:
-        """Give who waits and makes what a new task uses or makes, or uses what it makes: once for each file."""
+        """Yield who waits and makes what a new task uses or makes, or uses what it makes: once for each file."""
         for url in submission.makes | submission.uses:
             yield from self._makers.get(url, ())
         for url in submission.makes:
             yield from self._users.get(url, set()) - self._makers.get(url, set())
 
     def _later_than(self, submission: Submission) -> Iterator[int]:
-        """Give who came later and is held by a task, once for each file that is why."""
+        """Yield who came later and is held by a task, once for each file that is why."""
         for url in submission.makes | submission.uses:
             others = self._makers.get(url, set())
             if url in submission.makes:

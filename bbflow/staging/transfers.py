@@ -41,13 +41,13 @@ class Places(Protocol):
         """On the burst buffer; it has all of them."""
 
     def path(self, url: str) -> Path:
-        """Give where a file lies, or will lie."""
+        """Return where a file lies, or will lie."""
 
     def partial(self, url: str) -> Path:
-        """Give where a file lies while it is being copied."""
+        """Return where a file lies while it is being copied."""
 
     def note(self, url: str) -> Note | None:
-        """Give what a copy was noted to be; None without a note."""
+        """Return what a copy was noted to be; None without a note."""
 
     def write_note(self, note: Note) -> None:
         """Note what is going to be copied."""
@@ -70,7 +70,7 @@ class Transfer:
     retry
         What happens after a failure.
     sleep
-        Waits so many seconds.
+        Waits this many seconds.
     """
 
     def __init__(
@@ -211,7 +211,7 @@ def stage_out(
     sources, gate, retry
         How, who says when, and what happens after a failure.
     sleep
-        Waits so many seconds.
+        Waits this many seconds.
 
     Returns
     -------

@@ -21,7 +21,7 @@ class Gated(Protocol):
     """What a policy's decisions are applied to: the gate of real chunks, or that of simulated ones."""
 
     fetchers: int
-    """At most so many transfers at once."""
+    """At most this many transfers at once."""
 
     @property
     def decision(self) -> Decision:
@@ -96,7 +96,7 @@ class Memory:
             self.ended.append(phase)
 
     def predicted(self, now_s: float) -> Prediction | None:
-        """Give the next phase of any application that is predicted with most confidence, and comes first."""
+        """Return the next phase of any application that is predicted with most confidence, and comes first."""
         found = [predict(past, now_s) for past in self.past.values()]
         return min((p for p in found if p), key=lambda p: (-round(p.confidence, 1), p.begins_s), default=None)
 
@@ -118,7 +118,7 @@ class Memory:
 
 
 def free_share(past: Sequence[Phase]) -> float:
-    """Give the share of the time without a phase, from the first one's begin to the last one's; 1 if there was none.
+    """Return the share of the time without a phase, from the first one's begin to the last one's; 1 if there was none.
 
     Parameters
     ----------

@@ -188,7 +188,7 @@ class Waves:
         return actions
 
     def _situation(self, head: _Progress) -> object:
-        """Give all that a decision about the next task depends on, so that nothing is decided twice.
+        """Return all that a decision about the next task depends on, so that nothing is decided twice.
 
         A task may have 100,000 files, and as many events come while it waits for room.
         """
@@ -239,14 +239,14 @@ class Waves:
         return SourceError(f"task {task.key!r} needs {unknown}, which no task has made and whose size isn't known")
 
     def _replaced(self, task: Task) -> list[str]:
-        """Give files on the BB that the task is going to make anew, or that are another version than it wants."""
+        """Return files on the BB that the task is going to make anew, or that are another version than it wants."""
         outputs = [file.url for file in task.outputs if file.url in self._bb]
         entries = [(file, self._bb.get(file.url)) for file in task.inputs]
         old = [f.url for f, e in entries if e and e.is_doubtful and f.size_bytes not in (None, e.size_bytes)]
         return list(dict.fromkeys((*outputs, *old)))
 
     def _new_files(self, task: Task, replaced: list[str]) -> list[File]:
-        """Give files of a task that need room."""
+        """Return files of a task that need room."""
         return [f for f in (*task.inputs, *task.outputs) if f.url not in self._bb or f.url in replaced]
 
     def _evict(self, urls: list[str]) -> list[Action]:

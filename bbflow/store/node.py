@@ -123,7 +123,7 @@ class NodeStore:
             self._shared.settle(needed=self._needs_pool, now_s=now_s)
 
     def pool(self) -> memoryview:
-        """Give the pool's bytes; they are mapped when they are first needed."""
+        """Return the pool's bytes; they are mapped when they are first needed."""
         if self._pool is None:
             self._pool = map_pool_for_writing(self.directory / "pool")
         return self._pool
@@ -214,7 +214,7 @@ class NodeStore:
         return stream, stream.apply(record)
 
     def _recover(self, records: Iterator[Record]) -> int | None:
-        """Take in what an earlier agent has left; give the pool's capacity, None if there was none."""
+        """Take in what an earlier agent has left; return the pool's capacity, None if there was none."""
         try:
             first = next(records, None)
             if first is None:

@@ -58,7 +58,7 @@ class Offers:
             taken.unlink(missing_ok=True)
 
     def new_name(self) -> str:
-        """Give the name of one connection's offers, which no other ever has."""
+        """Return the name of one connection's offers, which no other ever has."""
         return secrets.token_hex(8)
 
     def make(self, name: str, offer: Offer) -> bool:

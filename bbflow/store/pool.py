@@ -70,7 +70,7 @@ def back_pool(path: Path, offset: int, size: int) -> None:
 
 @contextmanager
 def _opened(path: Path, size: int, flags: int = 0) -> Iterator[int]:
-    """Open a pool file to make room of so many bytes."""
+    """Open a pool file to make room of this many bytes."""
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o600)
     try:
         yield descriptor
@@ -83,7 +83,7 @@ def _opened(path: Path, size: int, flags: int = 0) -> Iterator[int]:
 
 
 def check_free(path: Path, size: int) -> None:
-    """Check that a pool of so many bytes could be backed with pages now.
+    """Check that a pool of this many bytes could be backed with pages now.
 
     Raises
     ------
@@ -154,7 +154,7 @@ def read_block(pool: str, block: Block) -> np.ndarray[Any, Any]:
 
 
 def values_at(memory: Memory, offset: int, form: Block | BlockForm) -> np.ndarray[Any, Any]:
-    """Give the values of a block that begin at a byte of a pool or a file: of shape (points,), without a copy."""
+    """Return the values of a block that begin at a byte of a pool or a file: of shape (points,), without a copy."""
     points = math.prod(form.count)
     reach = points and (points - 1) * form.stride + 1
     return np.frombuffer(memory, form.dtype, reach, offset)[:: form.stride]

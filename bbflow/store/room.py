@@ -49,7 +49,7 @@ class NodeRoom:
                 shares.capacity = capacity
 
     def claim_pool(self, size: int) -> bool:
-        """Want room for the pool; give whether files have left it, so that it is the pool's now."""
+        """Want room for the pool; return whether files have left it, so that it is the pool's now."""
         with self._changing() as shares:
             shares.wanted_bytes = size
             if shares.files_bytes + size <= shares.capacity:
@@ -67,7 +67,7 @@ class NodeRoom:
             shares.wanted_bytes = shares.pool_bytes = 0
 
     def files_may(self, most: int) -> int:
-        """Give how much files may take from now on; if it is less than before, they have it until `shrink_files`.
+        """Return how much files may take from now on; if it is less than before, they have it until `shrink_files`.
 
         Parameters
         ----------
@@ -85,7 +85,7 @@ class NodeRoom:
             shares.files_bytes = min(shares.files_bytes, size)
 
     def shares(self) -> Shares:
-        """Give who has how much now."""
+        """Return who has how much now."""
         with self._changing() as shares:
             return shares
 

@@ -11,7 +11,7 @@ from bbflow.store.room import NodeRoom
 PART_BYTES = 256 << 20
 """So much is backed with pages at once: peers are answered in between."""
 KEEP_S = 5.0
-"""A pool stays so long after its last stream: the next one may follow soon, and pages cost time."""
+"""A pool stays this long after its last stream: the next one may follow soon, and pages cost time."""
 
 
 class SharedPool:

@@ -240,7 +240,7 @@ class Stream:
         self.stale_files += sorted({file for part in parts for file in part.files})
 
     def release(self) -> list[Extent]:
-        """Forget the steps that all consumers are past and no reader needs; give their extents."""
+        """Forget the steps that all consumers are past and no reader needs; return their extents."""
         if not self.consumers and not self.dropped:
             return []
         safe = self.last if self.dropped else min(cursor.step for cursor in self.consumers.values())
@@ -260,7 +260,7 @@ class Stream:
         return sum(number > self.read_through and not self.is_read(number) for number in self.steps)
 
     def evictable(self) -> Step | None:
-        """Give the oldest step that may go for the sake of a new one: all readers have passed it."""
+        """Return the oldest step that may go for the sake of a new one: all readers have passed it."""
         if self.consumers:
             return None
         passed = (step for number, step in self.steps.items() if number <= self.read_through)
@@ -311,12 +311,12 @@ class Stream:
 
 
 def extents_of(step: Step) -> list[Extent]:
-    """Give where a step, or a part of one, lies in the pool."""
+    """Return where a step, or a part of one, lies in the pool."""
     return extents_in(step.layout, step.sources)
 
 
 def extents_in(layout: Layout, sources: bytes) -> list[Extent]:
-    """Give where what lies so lies in the pool, by the first bytes of its extents."""
+    """Return where what lies so lies in the pool, by the first bytes of its extents."""
     firsts = struct.iter_unpack("<q", sources)
     return [(first, align(reach)) for (first,), reach in zip(firsts, layout.reach, strict=True)]
 

@@ -81,7 +81,7 @@ class Store(Protocol):
         """Read a small file in one go, with facts of just this content; None if that can't be had."""
 
     def create(self, url: str, size_bytes: int) -> AbstractContextManager[Any]:
-        """Open a file of so many bytes for writing; it appears whole when the ``with`` ends well, else never."""
+        """Open a file of this many bytes for writing; it appears whole when the ``with`` ends well, else never."""
 
     def children(self, url: str) -> tuple[list[Listed], list[str]]:
         """List the files in a directory, and the names of the directories in it."""
@@ -93,13 +93,13 @@ class Store(Protocol):
         """Give a file another name in the same store, in place of what has it."""
 
     def clear(self, url: str) -> bool:
-        """Remove directories that have a file's name, if no file is below; give whether there were any."""
+        """Remove directories that have a file's name, if no file is below; return whether there were any."""
 
     def tree(self, url: str) -> Iterator[Listed]:
         """List all files below a directory."""
 
     def sizes(self, urls: list[str]) -> dict[str, int]:
-        """Give the sizes in bytes of those files that can be had for less than asking for each."""
+        """Return the sizes in bytes of those files that can be had for less than asking for each."""
 
     def disproves(self, url: str) -> bool:
         """Whether a content that differs from the store's own checksum is damaged for certain."""

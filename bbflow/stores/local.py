@@ -20,7 +20,7 @@ NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG)
 
 
 def local_path(url: str) -> Path | None:
-    """Give the path that a URL names on this host; None if it is elsewhere."""
+    """Return the path that a URL names on this host; None if it is elsewhere."""
     return Path(path_of(url)).absolute() if is_local(url) else None
 
 
@@ -35,13 +35,13 @@ def is_plain(path: str) -> bool:
 
 
 def path_of(url: str) -> str:
-    """Give the path in a local URL."""
+    """Return the path in a local URL."""
     path = url.partition("://")[2] if url.startswith(("file://", "local://")) else url
     return os.path.expanduser(path) if path.startswith("~") else path
 
 
 def path_below(directory: str, name: str) -> str:
-    """Give the path of what has a name in a directory; in the working directory if that is empty."""
+    """Return the path of what has a name in a directory; in the working directory if that is empty."""
     if not directory:
         return name if is_plain(name) else f"./{name}"
     return f"{directory.rstrip('/')}/{name}"
@@ -130,7 +130,7 @@ class LocalFiles:
             os.replace(path_of(url), path_of(to))
 
     def clear(self, url: str) -> bool:
-        """Remove directories that have a file's name, if there is nothing else below; give whether there were any."""
+        """Remove directories that have a file's name, if there is nothing else below; return whether there were any."""
         found = []
         with _refusals(url):
             for directory, _, files in os.walk(path_of(url), topdown=False):
@@ -142,7 +142,7 @@ class LocalFiles:
         return bool(found)
 
     def sizes(self, urls: list[str]) -> dict[str, int]:
-        """Give nothing: here nothing is cheaper than asking."""
+        """Return nothing: here nothing is cheaper than asking."""
         return {}
 
     def disproves(self, url: str) -> bool:

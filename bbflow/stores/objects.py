@@ -113,7 +113,7 @@ class ObjectStore:
 
     @contextmanager
     def create(self, url: str, size_bytes: int) -> Iterator[Any]:
-        """Open an object of so many bytes for writing; it appears whole when the ``with`` ends well, else never."""
+        """Open an object of this many bytes for writing; it appears whole when the ``with`` ends well, else never."""
         part, at_once = upload_parts(size_bytes)
         bucket, key = self._open(url, in_parts=size_bytes > part)
         writing = self._obstore.open_writer(bucket, key, buffer_size=part, max_concurrency=at_once)
@@ -179,7 +179,7 @@ class ObjectStore:
             yield [file for file in files if not _is_mark(file)], [name for name in names if not _is_odd(name)]
 
     def _sign(self, bucket: str, query: Mapping[str, str]) -> str:
-        """Give the URL of a query to a bucket: obstore signs only keys, so the query stands at the endpoint's end."""
+        """Return the URL of a query to a bucket: obstore signs only keys, so the query stands at the endpoint's end."""
         seconds = timedelta(seconds=TIMEOUT_S)
         anybody = self._store(bucket, access_key_id="-", secret_access_key="-")  # its key is only to have the URL
         where = self._obstore.sign(anybody, "GET", "-", seconds).partition("/-?")[0]
@@ -326,7 +326,7 @@ class _Ranges:
 
 
 def upload_parts(size_bytes: int) -> tuple[int, int]:
-    """Give the bytes of each part of an upload, and how many go at once: these are held in memory.
+    """Return the bytes of each part of an upload, and how many go at once: these are held in memory.
 
     An object has at most 10,000 parts (Amazon S3 User Guide, "Amazon S3 multipart upload limits").
     """

@@ -78,5 +78,5 @@ def _split(url: str) -> SplitResult | None:
 
 
 def _server(place: SplitResult) -> tuple[str | None, int | None]:
-    """Give the host, whichever of the two protocols a proxy before it speaks."""
+    """Return the host, whichever of the two protocols a proxy before it speaks."""
     return place.hostname, place.port

@@ -30,13 +30,13 @@ def url_of_range(url: str, part: Range) -> str:
 
 
 def split_range(url: str) -> tuple[str, Range | None]:
-    """Give the file that a URL names, and which part of it; None for the whole."""
+    """Return the file that a URL names, and which part of it; None for the whole."""
     found = _RANGE.match(url)
     return (url[found.end() :], Range(int(found[1]), int(found[2]))) if found else (url, None)
 
 
 def part_of(facts: Facts, part: Range, url: str) -> Facts:
-    """Give the facts of a part: its version is the file's.
+    """Return the facts of a part: its version is the file's.
 
     Raises
     ------

@@ -65,12 +65,12 @@ class RemoteFiles:
                 yield _Stream(url, stream, facts.ranges)
 
     def whole(self, url: str, most_bytes: int) -> tuple[Facts, bytes] | None:
-        """Give nothing: fsspec never tells which version it has read."""
+        """Return nothing: fsspec never tells which version it has read."""
         return None
 
     @contextmanager
     def create(self, url: str, size_bytes: int) -> Iterator[Any]:
-        """Open a file of so many bytes for writing; it appears whole when the ``with`` ends well, else never."""
+        """Open a file of this many bytes for writing; it appears whole when the ``with`` ends well, else never."""
         system, path = self._system(url)
         with _refusals(url):
             system.makedirs(system._parent(path), exist_ok=True)
@@ -126,7 +126,7 @@ class RemoteFiles:
         return False
 
     def sizes(self, urls: list[str]) -> dict[str, int]:
-        """Give nothing: here nothing is cheaper than asking."""
+        """Return nothing: here nothing is cheaper than asking."""
         return {}
 
     def disproves(self, url: str) -> bool:
@@ -197,7 +197,7 @@ def _refusals(url: str) -> Iterator[None]:
 
 
 def _status(error: BaseException | None) -> int | None:
-    """Give what a server said; aiohttp has a number, but no headers, for what came and is no answer."""
+    """Return what a server said; aiohttp has a number, but no headers, for what came and is no answer."""
     return getattr(error, "status", None) if getattr(error, "headers", True) else None
 
 
@@ -235,7 +235,7 @@ def _changed_s(info: Mapping[str, Any]) -> float:
 
 
 def _version(info: Mapping[str, Any]) -> str | None:
-    """Give what changes with the content, the strongest first."""
+    """Return what changes with the content, the strongest first."""
     for key in ("ETag", "etag", "mtime", "LastModified", "last_modified", "Last-Modified"):
         value = info.get(key)
         if value not in (None, ""):

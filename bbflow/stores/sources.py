@@ -57,7 +57,7 @@ class Sources:
         return self._store(url).whole(url, most_bytes) if split_range(url)[1] is None else None
 
     def create(self, url: str, size_bytes: int = 0) -> AbstractContextManager[Any]:
-        """Open a file of so many bytes for writing; it appears whole when the ``with`` ends well, else never."""
+        """Open a file of this many bytes for writing; it appears whole when the ``with`` ends well, else never."""
         return self._store(url).create(url, size_bytes)
 
     def children(self, url: str) -> tuple[list[Listed], list[str]]:
@@ -77,11 +77,11 @@ class Sources:
         self._store(url).move(url, to)
 
     def clear(self, url: str) -> bool:
-        """Remove directories that have a file's name, if no file is below; give whether there were any."""
+        """Remove directories that have a file's name, if no file is below; return whether there were any."""
         return self._store(url).clear(url)
 
     def sizes(self, urls: list[str]) -> dict[str, int]:
-        """Give the sizes in bytes of those files of one server that can be had for less than asking for each."""
+        """Return the sizes in bytes of those files of one server that can be had for less than asking for each."""
         return self._store(urls[0]).sizes(urls)
 
     def disproves(self, url: str) -> bool:

@@ -13,13 +13,13 @@ _NO_NAME = re.compile(r"[\x00-\x1f\x7f/]|^\.{0,2}$")
 
 
 def server_of(url: str) -> str:
-    """Give what a URL names up to its path: protocol and host, or bucket; for all local files the same."""
+    """Return what a URL names up to its path: protocol and host, or bucket; for all local files the same."""
     protocol, mark, rest = split_range(url)[0].partition("://")
     return protocol + mark + rest.partition("/")[0] if mark else ""
 
 
 def file_name(url: str) -> str:
-    """Give the name of a file as it is on disk; ``file`` if its URL has none that could be."""
+    """Return the name of a file as it is on disk; ``file`` if its URL has none that could be."""
     whole = split_range(url)[0]
     name = whole.partition("?")[0] if whole.startswith(HTTP) else whole
     name = name.rstrip("/").rpartition("/")[2]

@@ -85,7 +85,7 @@ async def children(system: Any, url: str) -> tuple[str, list[str], list[str]]:
 
 
 def _asking(system: Any, **headers: str) -> dict[str, Any]:
-    """Give a request's options: unpacked, so that sizes are those of the file and not of what is on the way."""
+    """Return a request's options: unpacked, so that sizes are those of the file and not of what is on the way."""
     options = dict(system.kwargs)
     return options | {"headers": {**options.get("headers", {}), "Accept-Encoding": "identity", **headers}}
 

@@ -28,12 +28,12 @@ from bbflow.transit.security import security_of
 
 CONNECT_TIMEOUT_S = 30.0
 LOCAL_TIMEOUT_S = 5.0
-"""So long the result of a worker that has died is waited for, before Dask makes it again."""
+"""How long the result of a worker that has died is waited for, before Dask makes it again."""
 WORKER_TIMEOUT_S = 60.0
 """How long a worker on a node's host is waited for: workers may start side by side with the analysis."""
 POLL_S = 0.2
 ASIDE_THREADS = 1
-"""Of each worker's threads so many don't fold, if it has more: what ends is published, and steps drain, beside it."""
+"""Of each worker's threads this many don't fold, if it has more: what ends is published, and steps drain, beside it."""
 COUNT_EVERY_S = 5.0
 """The scheduler is asked so often how many threads there are: each time costs a batch some milliseconds."""
 UNWARNED = {"distributed.admin.large-graph-warning-threshold": "1PiB"}

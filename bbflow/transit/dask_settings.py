@@ -24,7 +24,7 @@ QUIET: dict[str, Any] = {
 
 
 def dask_settings(*, dashboard: bool = False) -> dict[str, Any]:
-    """Give the settings of Dask that schedulers and workers are started with.
+    """Return the settings of Dask that schedulers and workers are started with.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ from bbflow.view.consumers import DRAIN, no_checkpoint
 MOST_BEGUN = 3
 """Batches that are begun at a time: one is written, others wait for it, also while the driver plans for the fold."""
 LONGEST_CHAIN = 32
-"""So many batches follow each other, then all are waited for: Dask keeps a task as long as one that follows it."""
+"""How many batches follow each other, then all are waited for: Dask keeps a task as long as one that follows it."""
 
 
 class DrainStage(DriverStage):
@@ -100,7 +100,7 @@ class DrainStage(DriverStage):
         self._begun.append(TaskBatch(self.run.cluster, batch, self._task, chained, self.run.wake, lambda: works))
 
     def _before(self) -> "dict[int, tuple[Future[Drained]]]":
-        """Give the last task of each share that is begun."""
+        """Return the last task of each share that is begun."""
         begun = ((tasks.batch.works, tasks.futures) for tasks in self._begun)
         return {work.share: (future,) for some in begun for work, future in zip(*some, strict=True)}
 

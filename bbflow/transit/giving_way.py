@@ -18,7 +18,7 @@ APPLICATION = "bbflow drain"
 
 
 def giving_way_to(policy: str, phases: Path | None) -> Callable[[DrainWork], Drained]:
-    """Give what a drain task calls that gives way to phases."""
+    """Return what a drain task calls that gives way to phases."""
     return partial(drain_giving_way, policy=checked_policy(policy, phases), phases=phases)
 
 

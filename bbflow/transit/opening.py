@@ -52,7 +52,7 @@ class FirstStep:
 
 
 def make_clock(config: Config, attributes: StreamAttributes, told: ToldTime | None) -> Clock:
-    """Give the stream's calendar: what is configured, else what its attributes say, else one that counts steps.
+    """Return the stream's calendar: what is configured, else what its attributes say, else one that counts steps.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def make_clock(config: Config, attributes: StreamAttributes, told: ToldTime | No
 
 
 def own_names(config: Config, clock: Clock) -> frozenset[str]:
-    """Give the names that dimensions have in the stores, so that a stream's own can't have them."""
+    """Return the names that dimensions have in the stores, so that a stream's own can't have them."""
     windows = {window.name for item in config.diagnostics.values() for window in item.windows}
     axes = {f"time_{name}{bounds}" for name in windows for bounds in ("", "_bnds")}
     return frozenset(axes | ({STEP} if clock.by_steps else {STEP, config.time.variable}))

@@ -31,7 +31,7 @@ class Outcome:
 
 
 def ended_before(checkpoints: Iterable[bytes]) -> Outcome | None:
-    """Give how a stream ended whose analysis had told some node so; None if it had not."""
+    """Return how a stream ended whose analysis had told some node so; None if it had not."""
     told = (msgpack.unpackb(checkpoint) for checkpoint in checkpoints if checkpoint)
     found = next((item["outcome"] for item in told if "outcome" in item), None)
     if found is None:

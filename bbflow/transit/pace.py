@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 EACH_S = 0.25
-"""A step waits so long at most for others to come along, for each node: a batch has tasks for each."""
+"""A step waits this long at most for others to come along, for each node: a batch has tasks for each."""
 LEAST_NODES = 4
-"""And as long as for so many, if there are fewer."""
+"""And as long as for this many, if there are fewer."""
 SHARE = 8
 """None does while such a part of the smallest pool is ready."""
 
@@ -38,7 +38,7 @@ class Pace:
     def __init__(self, capacity_bytes: int, nodes: int) -> None:
         self._enough_bytes = capacity_bytes // SHARE
         self.longest_s = EACH_S * max(nodes, LEAST_NODES)
-        """A step waits so long at most."""
+        """A step waits this long at most."""
         self._last, self._began_s = -1, -self.longest_s
 
     def wait_s(self, ready: ReadySteps, now_s: float) -> float:

@@ -169,7 +169,7 @@ class Pipeline:
         self._news.put(("stop", None))
 
     def live(self, timeout_s: float = 60.0) -> "xr.Dataset":
-        """Give the statistics as they are now, open spans included. Safe in any thread.
+        """Return the statistics as they are now, open spans included. Safe in any thread.
 
         Raises
         ------
@@ -337,7 +337,7 @@ class Pipeline:
         return True
 
     def _make_clock(self, parts: Parts) -> Clock:
-        """Give the calendar as the first step tells it; without any step, as the first one has told it."""
+        """Return the calendar as the first step tells it; without any step, as the first one has told it."""
         file = self._config.output / FIELDS_DIRECTORY / CLOCK_FILE
         if not parts and file.exists():
             units, calendar, missing = msgpack.unpackb(file.read_bytes())

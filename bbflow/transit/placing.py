@@ -77,7 +77,7 @@ class StreamArrays:
         return known.dtype.kind in "iuf" and name in self
 
     def block(self, name: str) -> Block:
-        """Give one block of a variable.
+        """Return one block of a variable.
 
         Raises
         ------

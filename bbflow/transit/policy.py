@@ -21,7 +21,7 @@ def check_policy(raw: RawConfig) -> None:
 
 
 def writing(raw: RawConfig) -> Callable[[DrainWork], Drained]:
-    """Give what a drain task calls.
+    """Return what a drain task calls.
 
     Raises
     ------

@@ -141,7 +141,7 @@ class Publishing:
         return errors
 
     def reduce(self, closing: Closing, kept: Kept) -> tuple[dict[str, Published], dict[str, str]]:
-        """Give what a window's span has come to, in memory.
+        """Return what a window's span has come to, in memory.
 
         Returns
         -------
@@ -163,7 +163,7 @@ class Publishing:
 
     @property
     def _lanes(self) -> int:
-        """So many tasks share a node's fields."""
+        """How many tasks share a node's fields."""
         return max(self._run.cluster.threads // len(self._run.nodes), 1)
 
     def _filter(self, diagnostic: str, name: str) -> Filter:
@@ -232,7 +232,7 @@ class Publishing:
 
 
 def _join_rows(parts: Sequence[tuple[ShardState, Path]]) -> tuple[Array, list[Array]]:
-    """Join files of rows in the order of steps and give their global indices by dimension."""
+    """Join files of rows in the order of steps and return their global indices by dimension."""
     rows, places = [], []
     for state, path in parts:
         loaded = np.load(path)

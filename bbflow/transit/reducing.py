@@ -48,7 +48,7 @@ class Reducing:
     nodes
         Addresses by name.
     lanes
-        So many tasks share a node's fields.
+        How many tasks share a node's fields.
     submit
         Runs a function on a node's host.
     """
@@ -84,7 +84,7 @@ class Reducing:
         return found
 
     def _rest(self, key: str) -> Inherited | None:
-        """Give what was kept before and no shard has taken over, if that has anything of the span."""
+        """Return what was kept before and no shard has taken over, if that has anything of the span."""
         rest = self._kept.origins.of(key)
         own = slots_of(OUTER, self._closing.window, self._closing.keys)
         if rest is None or not any(slot in rest.offsets for slot in own):

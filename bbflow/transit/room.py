@@ -58,7 +58,7 @@ def check_room(
 def _dtype(
     diagnostic: Diagnostic, blocks: Mapping[str, Block], placement: Placement | None, attributes: StreamAttributes
 ) -> DType | None:
-    """Give the type of the values after the transforms; None if the step lacks a variable."""
+    """Return the type of the values after the transforms; None if the step lacks a variable."""
     if not blocks.keys() >= set(diagnostic.variables):
         return None
     dtypes = {name: decoded_dtype(attributes.encoding(name), blocks[name].dtype) for name in diagnostic.of.variables}
@@ -75,7 +75,7 @@ def _forms(first: FirstStep) -> dict[str, list[PlacedForm]]:
 def _counts(
     diagnostic: Diagnostic, first: FirstStep, forms: Mapping[str, Sequence[PlacedForm]], placement: Placement | None
 ) -> dict[str, list[tuple[int, ...]]]:
-    """Give the shapes of the states' regions on each node."""
+    """Return the shapes of the states' regions on each node."""
     found: dict[str, list[tuple[int, ...]]] = {}
     for key in regions(diagnostic, forms, None if placement is None else placement.column):
         local = None if placement is None else placement.local(key.start, key.count)

@@ -38,6 +38,6 @@ class RosterFiles:
             self._there.remove(digest)
 
     def read(self, digest: str) -> Roster:
-        """Give one that is there."""
+        """Return one that is there."""
         self._there.add(digest)
         return Roster.unpacked((self._directory / digest).read_bytes())

@@ -117,7 +117,7 @@ class SafeCopies:
 
 
 def read_safe_copy(output: Path) -> SafeCopy:
-    """Give what was copied last; nothing if nothing was."""
+    """Return what was copied last; nothing if nothing was."""
     path = output / SAFE_DIRECTORY / LATEST
     if not path.exists():
         return SafeCopy((), {})

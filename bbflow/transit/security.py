@@ -28,7 +28,7 @@ def security_of(certificate: Path) -> Security:
 
 
 def jobqueue_options(contact: str | Path) -> dict[str, Any]:
-    """Give what a cluster of dask-jobqueue needs so that those only are let in who can read the contact file.
+    """Return what a cluster of dask-jobqueue needs so that those only are let in who can read the contact file.
 
     Parameters
     ----------

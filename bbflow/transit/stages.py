@@ -64,7 +64,7 @@ class DriverStage:
         """What holds for all."""
         self._pace = Pace(run.capacity, len(run.nodes))
         self.wait_s = math.inf
-        """After so long it may be time to begin a batch, whatever else happens (seconds)."""
+        """After this long it may be time to begin a batch, whatever else happens (seconds)."""
 
     def submit_ready(self, get_ready: Callable[[str], None]) -> list[Future[None]]:
         """Let workers get ready for what comes; gives what must be kept until then."""
@@ -75,7 +75,7 @@ class DriverStage:
         ]
 
     def _is_time(self, cursor: int, most: float = math.inf) -> bool:
-        """Whether what is ready after a step becomes a batch now, of so many steps at most."""
+        """Whether what is ready after a step becomes a batch now, of this many steps at most."""
         view, now_s = self.run.view, time.monotonic()
         first, last = cursor + 1, view.frontier
         is_full = view.ended or last - cursor >= most
@@ -154,7 +154,7 @@ class FoldStage(DriverStage):
         return self._tasks is None and self._next is None and not self._publications
 
     def arrays(self, first: FirstStep) -> StreamArrays:
-        """Give the variables of a step, and what is known of earlier ones."""
+        """Return the variables of a step, and what is known of earlier ones."""
         return StreamArrays(self.run.config.output / FIELDS_DIRECTORY, first)
 
     def open(self, arrays: StreamArrays, attributes: StreamAttributes, clock: Clock, results: Results) -> None:
@@ -264,7 +264,7 @@ class FoldStage(DriverStage):
         return [((works,), self.run.nodes[node].host)]
 
     def _resident(self, plan: FoldPlan, host: str) -> "Future[FoldPlan]":
-        """Give a plan where it is needed: with the workers of a host, as long as anything may be folded by it."""
+        """Return a plan where it is needed: with the workers of a host, as long as anything may be folded by it."""
         if plan not in self._plans:
             self._plans[plan] = self.run.cluster.submit(keep_plan, plan, host=host, done=lambda: None)
         return self._plans[plan]
@@ -346,7 +346,7 @@ class FoldStage(DriverStage):
             self._commit()
 
     def reduced(self, closing: Closing) -> dict[str, Published]:
-        """Give a window's span as it is now."""
+        """Return a window's span as it is now."""
         reduced, errors = self._guarded(lambda kept: self.publishing.reduce(closing, kept))
         self.folding.fail(errors)
         return reduced

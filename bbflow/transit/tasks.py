@@ -61,7 +61,7 @@ class TaskBatch(Generic[B]):
         return [self._cluster.submit(self._function, *work, host=host, done=self._done) for work, host in self._works]
 
     def results(self) -> list[Any] | None:
-        """Give the results; None while a task runs.
+        """Return the results; None while a task runs.
 
         Dask runs a task again whose worker died; when it has given up, the batch is submitted anew.
 

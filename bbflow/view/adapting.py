@@ -186,7 +186,7 @@ class Adapting:
     # All nodes together
 
     def _together(self) -> Iterator[tuple[str, News]]:
-        """Give what has become whole on all nodes, as news of each."""
+        """Yield what has become whole on all nodes, as news of each."""
         assert self._landed is not None
         assert self._schema is not None
         landed, schema = self._landed, self._schema
@@ -228,7 +228,7 @@ class Adapting:
         )
 
     def _frames(self, number: int) -> Sequence[Parts]:
-        """Give the steps that lie in one that has landed; what later ones need of it is kept first."""
+        """Return the steps that lie in one that has landed; what later ones need of it is kept first."""
         assert self._landed is not None
         assert self._schema is not None
         steps = ((node, self._landed.step(node, number)) for node in self._landed.taking_part)
@@ -252,6 +252,6 @@ def _renamed(schema: Schema, attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_renamed(schema: Schema, step: Step) -> Step:
-    """Give a step whose attributes have their names by the CF conventions."""
+    """Return a step whose attributes have their names by the CF conventions."""
     told = _renamed(schema, {item.name: meant(item) for item in step.attributes})
     return replace(step, attributes=tuple(Attribute(name, "", value) for name, value in told.items()))

@@ -55,7 +55,7 @@ class BbflowBackend(BackendEntrypoint):
         stream
             Name of the stream; it may be left out if the nodes have one only.
         wait
-            True waits for the stream's end, a number until so many steps are there, or it has ended.
+            True waits for the stream's end, a number until this many steps are there, or it has ended.
         after
             Only steps above this one.
         timeout_s
@@ -134,7 +134,7 @@ def _with_own_names(dataset: xr.Dataset) -> xr.Dataset:
 
 
 def dataset_of(opening: Opening, source: Source, stream: str, time: str, dropped: set[str]) -> xr.Dataset:
-    """Give the steps of an opening, not decoded; parameters as of `BbflowBackend.open_dataset`."""
+    """Return the steps of an opening, not decoded; parameters as of `BbflowBackend.open_dataset`."""
     view, numbers = opening.view, opening.steps
     placed = [[(node, block) for node, block in view.blocks(n) if block.name not in dropped] for n in numbers]
     _check_names(block.name for blocks in placed for _, block in blocks)
@@ -178,7 +178,7 @@ def _check_names(names: Iterable[str]) -> None:
 
 
 def _coordinate(field: Field, source: Source, attributes: dict[str, Any]) -> xr.Variable:
-    """Give the values of an axis: those of the first step that brings them."""
+    """Return the values of an axis: those of the first step that brings them."""
     index = next(index for index, pieces in enumerate(field.steps) if pieces)
     values = source.read(field, index, tuple(slice(0, size) for size in field.shape))
     return xr.Variable(field.dims, values.copy(), attributes)
@@ -198,7 +198,7 @@ def _range(at: int | slice, size: int) -> range:
 
 
 def _extent(at: range) -> slice:
-    """Give the shortest slice that holds a range; `min` and `max` would go through it."""
+    """Return the shortest slice that holds a range; `min` and `max` would go through it."""
     return slice(min(at[0], at[-1]), max(at[0], at[-1]) + 1) if at else slice(0, 0)
 
 

@@ -37,7 +37,7 @@ class BlockReader:
         self._lease = Lease(contact, stream)
 
     def read(self, node: str, step: int, block: Block) -> Array:
-        """Give an array block of a step.
+        """Return an array block of a step.
 
         Returns
         -------
@@ -59,7 +59,7 @@ class BlockReader:
         return values_at(values, 0, block).reshape(block.count)
 
     def pool(self, node: str) -> Array | None:
-        """Give a node's whole pool as bytes; None if it is on another host."""
+        """Return a node's whole pool as bytes; None if it is on another host."""
         if self._nodes[node].host != socket.gethostname():
             return None
         return np.frombuffer(map_pool(self._nodes[node].pool), np.uint8)

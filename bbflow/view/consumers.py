@@ -89,11 +89,11 @@ class Consumers:
             self.numbering.begin(*min(furthest.get(name, NO_STEP) for name in names))
 
     def of(self, consumer: str) -> dict[str, Cursor]:
-        """Give a consumer's cursor on each node."""
+        """Return a consumer's cursor on each node."""
         return {node: cursors[consumer] for node, cursors in self.cursors.items() if consumer in cursors}
 
     def done_before(self) -> dict[str, int]:
-        """Give for each node the step that every consumer was past at the start."""
+        """Return for each node the step that every consumer was past at the start."""
         if self.numbering.is_framed:
             return dict.fromkeys(self.cursors, self.numbering.done(-1)[1])
         return {node: min(step for step, _ in cursors.values()) for node, cursors in self.cursors.items()}
@@ -197,5 +197,5 @@ def owner_of(output: Path) -> str:
 
 
 def no_checkpoint(node: str) -> bytes:
-    """Give an empty checkpoint: for a consumer whose output says itself how far it is."""
+    """Return an empty checkpoint: for a consumer whose output says itself how far it is."""
     return b""

@@ -36,7 +36,7 @@ Layouts = tuple[tuple[str, Layout], ...]
 
 
 def layouts_of(parts: Parts) -> Layouts:
-    """Give how a step lies."""
+    """Return how a step lies."""
     return tuple((node, part.layout) for node, part in parts.items())
 
 
@@ -83,7 +83,7 @@ class FieldReader:
         fill: Any,
         spread: PointMap | None = None,
     ) -> list[list[Array]]:
-        """Give a field of steps that lie alike, each as arrays of bytes, which are the field one behind the other.
+        """Return a field of steps that lie alike, each as arrays of bytes, which are the field one behind the other.
 
         Parameters
         ----------
@@ -130,7 +130,7 @@ class FieldReader:
 
 
 def offsets_of(steps: Sequence[Parts]) -> list[dict[str, list[int]]]:
-    """Give for each step and node the first bytes of the blocks in the node's pool."""
+    """Return for each step and node the first bytes of the blocks in the node's pool."""
     offsets: list[dict[str, list[int]]] = [{} for _ in steps]
     alike: dict[tuple[str, int], list[int]] = {}
     for at, parts in enumerate(steps):

@@ -7,7 +7,7 @@ from bbflow.view.consumers import Consumers
 from bbflow.view.stream import StreamView
 
 PATIENCE_S = 60.0
-"""So long they may come; `bbflow run` doesn't wait, since it knows when the program has ended."""
+"""How long they may come; `bbflow run` doesn't wait, since it knows when the program has ended."""
 
 
 class Forsaken:

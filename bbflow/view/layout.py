@@ -56,7 +56,7 @@ class StepPieces(tuple[Piece, ...]):
         return starts, starts + np.array([piece.count for piece in self], "i8").reshape(len(self), -1)
 
     def within(self, region: Region) -> list[tuple[Piece, Region]]:
-        """Give the pieces that have any of a region, with what both have in common; few are looked at one by one."""
+        """Return the pieces that have any of a region, with what both have in common; few are looked at one by one."""
         if not self:
             return []
         starts, ends = self._bounds
@@ -184,7 +184,7 @@ def _variable(
 
 
 def _place(number: int, blocks: Sequence[PlacedBlock]) -> tuple[tuple[int, ...], tuple[Piece, ...]]:
-    """Give the shape of a variable in one step, and its pieces."""
+    """Return the shape of a variable in one step, and its pieces."""
     if not blocks:
         return (), ()
     _, first = blocks[0]
@@ -222,7 +222,7 @@ def _dims(name: str, kind: str, shape: tuple[int, ...], attributes: StreamAttrib
 
 
 def fill_of(value: float | int | None, dtype: np.dtype[Any]) -> Any:
-    """Give what stands for a missing value: what the stream names, if the type has that, else NaN or netCDF's own."""
+    """Return what stands for a missing value: what the stream names, if the type has that, else NaN or netCDF's own."""
     if dtype.kind not in "iuf":
         return dtype.type(complex(np.nan, np.nan))
     own = as_fill(value, dtype)
@@ -250,7 +250,7 @@ def _of_rank(blocks: Sequence[Block], rank: int) -> Any:
 
 
 def number_of(value: Any) -> Any:
-    """Give a single value as it is counted with: a complex one is told as its two parts."""
+    """Return a single value as it is counted with: a complex one is told as its two parts."""
     return complex(*value) if isinstance(value, list | tuple) else value
 
 

@@ -86,7 +86,7 @@ class Opening:
                 watcher.stop()
 
     def _take_news(self, deadline_s: float | None) -> bool:
-        """Take a reply in; give whether it has brought a step."""
+        """Take a reply in; return whether it has brought a step."""
         left_s = POLL_S if deadline_s is None or self._unheard else min(POLL_S, deadline_s - time.monotonic())
         try:
             node, reply = self._news.get(timeout=max(left_s, 0.0))
@@ -145,6 +145,6 @@ class Opening:
 
 
 def stream_names(contact: Path) -> list[str]:
-    """Give the streams that any node knows."""
+    """Return the streams that any node knows."""
     found = (status_of(node).streams for node in read_contact(contact))
     return sorted({name for streams in found for name in streams})

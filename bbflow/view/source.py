@@ -47,7 +47,7 @@ class Source:
         self._closed, self._lease = True, None
 
     def read(self, field: Field, index: int, region: Region) -> Array:
-        """Give a part of a variable in one step.
+        """Return a part of a variable in one step.
 
         Parameters
         ----------
@@ -93,7 +93,7 @@ class Source:
 
 
 def _part(piece: Piece, region: Region, lease: Lease, nodes: Mapping[str, NodeAddress]) -> Array:
-    """Give what a piece has of a region: on its own host as it lies there."""
+    """Return what a piece has of a region: on its own host as it lies there."""
     node, inside = nodes[piece.node], _within(region, piece.start)
     if piece.block.file or node.host == socket.gethostname():
         block = read_block(node.pool, piece.block).reshape(piece.count)

@@ -261,7 +261,7 @@ class StreamView:
         return sorted(number for number in held - self.discarded if cursor < number <= self.frontier)
 
     def step(self, node: str, number: int) -> Step | None:
-        """Give a node's part of a step; None if an earlier analysis was done with it."""
+        """Return a node's part of a step; None if an earlier analysis was done with it."""
         return self._nodes[node].steps.get(number)
 
     def bytes_of(self, number: int) -> int:
@@ -275,7 +275,7 @@ class StreamView:
         return sum(_room_of(part.layout) for part in parts if part is not None)
 
     def blocks(self, number: int) -> list[tuple[str, Block]]:
-        """Give all blocks of a step, each with the name of its node."""
+        """Return all blocks of a step, each with the name of its node."""
         parts = ((node, self.step(node, number)) for node in self.taking_part)
         return [(node, block) for node, part in parts if part for block in part.blocks]
 
@@ -285,7 +285,7 @@ class StreamView:
         return set().union(*(view.discarded for view in self.taking_part.values()))
 
     def attributes_at(self, number: int) -> dict[str, Any]:
-        """Give the attributes as they were at the end of a step; those of the end with the last step."""
+        """Return the attributes as they were at the end of a step; those of the end with the last step."""
         if self.ended and number >= self.frontier:
             return dict(self.attributes)
         found: dict[str, Any] = {}

@@ -48,7 +48,7 @@ class TimeTelling:
         self._source: str | None = None
 
     def told(self, news: News) -> News:
-        """Give news whose steps say what tells their time."""
+        """Return news whose steps say what tells their time."""
         if self._time.by == "steps" or self._time.start is not None:
             return news
         if self._known is None:
@@ -65,7 +65,7 @@ class TimeTelling:
         return step if told is None else replace(step, time=told)
 
     def _find(self, step: Step) -> ToldTime | None:
-        """Give what tells a step's time; all steps have it from one source, the first that there is."""
+        """Return what tells a step's time; all steps have it from one source, the first that there is."""
         finders = {"variable": self._by_variable, "attribute": self._by_attribute, "file": self._by_name}
         for source in SOURCES if self._source is None else (self._source,):
             if (told := finders[source](step)) is not None:

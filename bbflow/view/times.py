@@ -13,7 +13,7 @@ from bbflow.records import Layout, Step, ToldTime
 Parts = Mapping[str, Step]
 """Node name to what lies there of a step."""
 LAYOUTS = 64
-"""Of so many layouts it is kept where the time stands."""
+"""Of this many layouts it is kept where the time stands."""
 SOURCES = ("variable", "attribute", "file")
 """What may tell a time; where several do, the first counts."""
 
@@ -34,7 +34,7 @@ class StepTimes:
         self._start = _number(config.start, clock) if config.start is not None else 0.0
 
     def find(self, number: int, parts: Parts) -> float | None:
-        """Give the time of a step; None if nothing tells it.
+        """Return the time of a step; None if nothing tells it.
 
         Parameters
         ----------
@@ -75,7 +75,7 @@ class StepTimes:
         return first + told.after * self._config.interval
 
     def of(self, number: int, parts: Parts) -> float:
-        """Give the time of a step, as `find` does.
+        """Return the time of a step, as `find` does.
 
         Raises
         ------
@@ -102,7 +102,7 @@ class StepTimes:
 
 
 def clock_of(time: TimeConfig, attributes: StreamAttributes, told: ToldTime | None) -> Clock | None:
-    """Give the clock of a stream's steps; None if there are no units, and no dates that need none.
+    """Return the clock of a stream's steps; None if there are no units, and no dates that need none.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def clock_of(time: TimeConfig, attributes: StreamAttributes, told: ToldTime | No
 
 
 def told_by(parts: Parts, variable: str) -> ToldTime | None:
-    """Give what tells a step's time; None if nothing does.
+    """Return what tells a step's time; None if nothing does.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def singles_of(layout: Layout, variable: str) -> tuple[int, ...]:
 
 
 def _number(text: str | float, clock: Clock) -> float:
-    """Give the number of a date that is told as text."""
+    """Return the number of a date that is told as text."""
     date = read_date(str(text))
     if date is None:
         raise ConfigError(f"{str(text)[:60]!r} is no date, such as 2018-06-17T06:00:00 or 2018-06-17_06:00:00")

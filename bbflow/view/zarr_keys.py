@@ -107,11 +107,11 @@ class ZarrKeys:
         return {key: json.dumps(value, allow_nan=False).encode() for key, value in told.items()}
 
     def _shape(self, variable: xr.Variable) -> Grid:
-        """Give a variable's shape, all steps that ever were included."""
+        """Return a variable's shape, all steps that ever were included."""
         return tuple(self._length if dim == self._axis else size for dim, size in variable.sizes.items())
 
     def _chunk(self, variable: xr.Variable) -> Grid:
-        """Give the shape of a chunk: one step, and the ranks' blocks where they are of one length."""
+        """Return the shape of a chunk: one step, and the ranks' blocks where they are of one length."""
         blocks = variable.encoding.get("preferred_chunks", {})
         return tuple(
             1 if dim == self._axis else _length(blocks.get(dim, size), size) for dim, size in variable.sizes.items()
@@ -132,7 +132,7 @@ class ZarrKeys:
         return iter(range(self._length) if name == STEP else self._numbers.get(name, self._steps))
 
     def read(self, key: str) -> bytes:
-        """Give the content of a key.
+        """Return the content of a key.
 
         Raises
         ------
@@ -167,7 +167,7 @@ def _length(blocks: Any, size: int) -> int:
 
 
 def _padded(values: Array, chunk: Grid) -> Array:
-    """Give a chunk of its whole length, also at an array's end."""
+    """Return a chunk of its whole length, also at an array's end."""
     if values.shape == chunk:
         return values
     whole = np.zeros(chunk, values.dtype)

@@ -25,7 +25,7 @@ ADDRESSES = {
 BUCKET, PORT = "bucket", 7070
 PATIENCE_S = 600.0
 STREAMS = 256
-"""So many streams are told apart, by the client's port."""
+"""How many streams are told apart, by the client's port."""
 
 
 @dataclass(frozen=True)

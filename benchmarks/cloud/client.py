@@ -48,12 +48,12 @@ def _wait_for(path: str, size: int) -> None:
 
 
 def read_here_and_there(path: str, longest_s: float) -> float:
-    """Give how many reads of 4 KiB there are a second."""
+    """Return how many reads of 4 KiB there are a second."""
     return _here_and_there(path, longest_s, writes=False)
 
 
 def write_here_and_there(path: str, longest_s: float) -> float:
-    """Give how many writes of 4 KiB there are a second, close included; s3fs does its part for each at close."""
+    """Return how many writes of 4 KiB there are a second, close included; s3fs does its part for each at close."""
     return _here_and_there(path, longest_s, writes=True)
 
 
@@ -76,7 +76,7 @@ def _here_and_there(path: str, longest_s: float, *, writes: bool) -> float:
 
 
 def names(directory: str, count: int) -> dict[str, float]:
-    """Give how many of each call on names there are a second, in a new directory."""
+    """Return how many of each call on names there are a second, in a new directory."""
     os.mkdir(directory)
     paths = [f"{directory}/n{number}" for number in range(count)]
 

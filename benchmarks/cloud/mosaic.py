@@ -62,7 +62,7 @@ def measure(quick: bool = False) -> list[Row]:
 
 
 def _make(bed: Bed, system: System, output: str) -> tuple[float, bytes]:
-    """Give the seconds that it took, and the mosaic as the bucket has it once all is written back."""
+    """Return the seconds that it took, and the mosaic as the bucket has it once all is written back."""
     with system(bed) as mount, mount(COMPUTE[0]) as client:
         survey = bed.folder / SURVEY if system is tmpfs else client.directory / SURVEY
         words = [sys.executable, "-m", "benchmarks.montage_job", str(survey), str(client.directory / output)]

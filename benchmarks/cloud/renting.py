@@ -73,7 +73,7 @@ def _put_input(bed: Bed) -> None:
 
 
 def _run(bed: Bed, compute_nodes: int, io_nodes: int) -> tuple[float, float, float]:
-    """Give the seconds of reading the input, of buffered files, and of everything."""
+    """Return the seconds of reading the input, of buffered files, and of everything."""
     scratch = ("--scratch", "*.buffered", "--piece", str(FILE_BYTES))
     with nodes(IO_NODES[:io_nodes], options=scratch)(bed) as mount, ExitStack() as stack:
         clients = [stack.enter_context(mount(host)) for host in COMPUTE[:compute_nodes]]

@@ -247,5 +247,5 @@ BASELINES: dict[str, tuple[str, System]] = {
 
 
 def baselines() -> dict[str, System]:
-    """Give those whose program is there."""
+    """Return those whose program is there."""
     return {name: system for name, (program, system) in BASELINES.items() if shutil.which(program)}

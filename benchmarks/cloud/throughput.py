@@ -88,7 +88,7 @@ def _four_clients(bed: Bed, size: int) -> list[Row]:
 
 
 def _iperf(bed: Bed) -> dict[str, float]:
-    """Give what one stream of TCP does between a compute node and an I/O node."""
+    """Return what one stream of TCP does between a compute node and an I/O node."""
     if shutil.which("iperf3") is None:
         print("not measured: iperf3 is missing: apt install iperf3")
         return {}

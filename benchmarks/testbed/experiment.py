@@ -103,10 +103,10 @@ def busy_runs(bed: Bed, job: Job, traffic: Traffic, repeat: int) -> list[Run]:
 
 
 def phases_within_s(phases: Sequence[Span], span: Span) -> tuple[float, ...]:
-    """Give the durations (s) of the phases whose middle lies in a span."""
+    """Return the durations (s) of the phases whose middle lies in a span."""
     return tuple(end - begin for begin, end in phases if span[0] <= (begin + end) / 2 < span[1])
 
 
 def undisturbed_s(phases: Sequence[Span], spans: Sequence[Span]) -> tuple[float, ...]:
-    """Give the durations (s) of the phases that touch none of the spans."""
+    """Return the durations (s) of the phases that touch none of the spans."""
     return tuple(end - begin for begin, end in phases if not any(begin < last and first < end for first, last in spans))

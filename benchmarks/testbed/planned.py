@@ -59,7 +59,7 @@ LOOKAHEAD = 2
 
 
 def capacity_bytes(job: MapJob) -> int:
-    """Give the room that bbflow's waves get: for the one that computes and those ahead."""
+    """Return the room that bbflow's waves get: for the one that computes and those ahead."""
     return (1 + LOOKAHEAD) * job.slots * job.input_bytes + SPARE_BYTES
 
 

@@ -76,7 +76,7 @@ RESERVED_DISK = 0
 
 
 def inside(hosts: Hosts, host: str, *words: str) -> list[str]:
-    """Give the command that runs `words` on a host as HTCondor's user."""
+    """Return the command that runs `words` on a host as HTCondor's user."""
     return hosts.inside(host, *_AS_ORDINARY_USER, *words)
 
 

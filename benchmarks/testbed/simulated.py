@@ -36,7 +36,7 @@ def read_runs(path: Path) -> list[list[Run]]:
 
 
 def scenario_content(content: Mapping[str, Any], traffic: str, passes: int) -> dict[str, Any]:
-    """Give the bed's scenario with one kind of traffic, or none."""
+    """Return the bed's scenario with one kind of traffic, or none."""
     changed = copy.deepcopy(dict(content))
     changed["job"]["passes"] = passes
     if traffic == QUIET:

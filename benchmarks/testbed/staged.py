@@ -25,7 +25,7 @@ def read_staged(job: Job) -> Outcome:
 
 
 def submit(stager: Stager, key: str, size_bytes: int) -> Await:
-    """Give a task to the stager; what comes back waits for its input.
+    """Return a task to the stager; what comes back waits for its input.
 
     Sizes are said: slots are held in program order here, and a task whose source answers late would come after others.
     """

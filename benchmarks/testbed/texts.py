@@ -9,7 +9,7 @@ from benchmarks.testbed.objects import open_store
 
 
 def main() -> None:
-    """Put an object of about so many bytes for each key."""
+    """Put an object of about this many bytes for each key."""
     size_bytes, keys = int(sys.argv[1]), sys.argv[2:]
     store, written = open_store(), list(lines(1, size_bytes))
     for key in keys:

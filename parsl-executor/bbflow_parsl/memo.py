@@ -18,7 +18,7 @@ def mark_residency(file: File, residency: str) -> None:
 
 
 def id_of_file(file: File, output_ref: bool = False) -> bytes:
-    """Give what identifies a File for memoisation.
+    """Return what identifies a File for memoisation.
 
     Parameters
     ----------

@@ -120,7 +120,7 @@ class WorkerNode:
         os.close(self._alive)
 
     def look(self, routes: Sequence[Route]) -> list[Copy]:
-        """Give the inputs that can be copied, as they are now; a path without a regular file is the task's business.
+        """Return the inputs that can be copied, as they are now; a path without a regular file is the task's business.
 
         Raises
         ------
@@ -164,7 +164,7 @@ class WorkerNode:
         return path
 
     def output_path(self, name: str, route: Route) -> Path:
-        """Give where a task writes an output, whose room is held."""
+        """Return where a task writes an output, whose room is held."""
         path = self._store.entry(name) / "made" / (route.place.rpartition("/")[2] or "file")
         path.parent.mkdir(exist_ok=True)
         return path
@@ -217,7 +217,7 @@ _joining = threading.Lock()
 
 
 def node_of(site: Site) -> WorkerNode:
-    """Give this process's node; it is joined once."""
+    """Return this process's node; it is joined once."""
     with _joining:
         key = (site.run, os.path.expandvars(site.directory))
         if key not in _nodes:
@@ -258,7 +258,7 @@ def _join(parent: Path, prefix: str, run: str) -> tuple[Path, int]:
 
 
 def lock_once(path: Path) -> bool:
-    """Make a file; give whether it is the first time."""
+    """Make a file; return whether it is the first time."""
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:

@@ -47,11 +47,11 @@ class NodeStaging(Staging, RepresentationMixin):
         return []
 
     def after_delivery(self, ran: Future[Any], results: Sequence[Place]) -> Future[Any]:
-        """Give the executor's future: the worker has staged out when the task has run."""
+        """Return the executor's future: the worker has staged out when the task has run."""
         return ran
 
     def publish(self, file: File | DataFuture) -> Future[None]:
-        """Give a future that is done: every output that the worker staged out is in its own place.
+        """Return a future that is done: every output that the worker staged out is in its own place.
 
         Raises
         ------

@@ -77,11 +77,11 @@ class NodeFiles:
                 os.close(descriptor)
 
     def entry(self, name: str) -> Path:
-        """Give an entry's directory."""
+        """Return an entry's directory."""
         return self._entries / name
 
     def whole(self, name: str) -> Path | None:
-        """Give an entry's file, if it is whole."""
+        """Return an entry's file, if it is whole."""
         with suppress(FileNotFoundError, StopIteration):
             return next((self.entry(name) / WHOLE).iterdir())
         return None

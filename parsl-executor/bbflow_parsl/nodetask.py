@@ -89,7 +89,7 @@ def _fetched(node: WorkerNode, copies: Sequence[Copy]) -> dict[str, Path]:
 
 
 def relocated(args: tuple[Any, ...], kwargs: Mapping[str, Any], places: Places) -> tuple[list[Any], dict[str, Any]]:
-    """Give arguments with Files that lie on the node; what was given stays as it is, as it may be tried again."""
+    """Return arguments with Files that lie on the node; what was given stays as it is, as it may be tried again."""
     changed = {key: _on(value, places) for key, value in kwargs.items()}
     for key in LISTS & kwargs.keys():
         changed[key] = [_on(value, places) for value in kwargs[key]]

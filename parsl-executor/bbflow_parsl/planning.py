@@ -159,7 +159,7 @@ def is_fetched(file: StagedFile) -> bool:
 
 
 def version_of(url: str) -> Version | None:
-    """Give the version of a file on this host's file systems; None if it isn't there, or is elsewhere."""
+    """Return the version of a file on this host's file systems; None if it isn't there, or is elsewhere."""
     path = local_path(url)
     try:
         found = os.stat(path) if path is not None else None

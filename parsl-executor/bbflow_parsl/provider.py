@@ -34,7 +34,7 @@ class BurstBufferProvider(Protocol):
         """End the run once all results are in their own places; nothing is left. It may not have begun."""
 
     def launch(self, outputs: Iterable[Any], streams: Iterable[Any]) -> list[Place]:
-        """Prepare what a task writes that starts now; give the results that it writes to the burst buffer.
+        """Prepare what a task writes that starts now; return the results that it writes to the burst buffer.
 
         Parameters
         ----------
@@ -43,7 +43,7 @@ class BurstBufferProvider(Protocol):
         """
 
     def after_delivery(self, ran: Future[Any], results: Sequence[Place]) -> Future[Any]:
-        """Give a future that is done when a task has run and its results are in their own places.
+        """Return a future that is done when a task has run and its results are in their own places.
 
         Parameters
         ----------

@@ -98,7 +98,7 @@ class BurstBufferSettings:
         return Path(self.directory)
 
     def expected_bytes(self, url: str) -> int:
-        """Give the room that a running task needs for an output; 0 if nothing was said."""
+        """Return the room that a running task needs for an output; 0 if nothing was said."""
         matching = [prefix for prefix in self.expected if _matches(url, [prefix])]
         return parse_bytes(self.expected[max(matching, key=len)]) if matching else 0
 
@@ -128,7 +128,7 @@ class BurstBufferSettings:
 
 
 def absolute(url: str) -> str:
-    """Give a URL in the one form by which a file is known: local ones as an absolute path, without a scheme."""
+    """Return a URL in the one form by which a file is known: local ones as an absolute path, without a scheme."""
     parts = urlsplit(url)
     if parts.scheme not in ("", "file"):
         return url
@@ -137,7 +137,7 @@ def absolute(url: str) -> str:
 
 
 def local_path(url: str) -> Path | None:
-    """Give the path of a URL that this host's file systems have; None for others."""
+    """Return the path of a URL that this host's file systems have; None for others."""
     known = absolute(url)
     return Path(known) if known.startswith("/") else None
 

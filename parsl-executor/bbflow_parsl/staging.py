@@ -95,11 +95,11 @@ class BurstBufferStaging(Staging, RepresentationMixin):
         return self.burst_buffer.keeps(file.url) or self.burst_buffer.stages_out(file.url)
 
     def stage_in(self, dm: DataManager, executor: str, file: File, parent_fut: Future[Any] | None) -> DataFuture:
-        """Give a future for an input; it is planned when Parsl has asked for all inputs of the task."""
+        """Return a future for an input; it is planned when Parsl has asked for all inputs of the task."""
         return StagedFile(dm, file, parent_fut, self._plan)
 
     def stage_out(self, dm: DataManager, executor: str, file: File, app_fu: Future[Any]) -> Future[Any] | None:
-        """Choose where a task writes an output; give a future if it is to be in its own place afterwards."""
+        """Choose where a task writes an output; return a future if it is to be in its own place afterwards."""
         is_result = self.burst_buffer.stages_out(file.url)
         reuse = bool(app_fu.task_record["memoize"])  # type: ignore[attr-defined]
         place = self.outputs.place(absolute(file.url), file.filename, app_fu, is_result, reuse)
@@ -137,7 +137,7 @@ class BurstBufferStaging(Staging, RepresentationMixin):
         return results
 
     def after_delivery(self, ran: Future[Any], results: Sequence[Place]) -> Future[Any]:
-        """Give a future that is done when a task has run and its results are in their own places.
+        """Return a future that is done when a task has run and its results are in their own places.
 
         Parameters
         ----------

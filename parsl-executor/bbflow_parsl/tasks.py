@@ -36,12 +36,12 @@ def task_of(future: StagedFile) -> TaskRecord:
 
 
 def staged_files(record: TaskRecord) -> list[StagedFile]:
-    """Give the files that a task waits for, each once."""
+    """Return the files that a task waits for, each once."""
     found = {id(each): each for each in record["depends"] if isinstance(each, StagedFile)}
     return list(found.values())
 
 
 def other_dependencies(record: TaskRecord, staged: Sequence[StagedFile]) -> list[Future[Any]]:
-    """Give what else a task waits for: other tasks' futures, and the makers of its files."""
+    """Return what else a task waits for: other tasks' futures, and the makers of its files."""
     makers = [each.maker for each in staged if each.maker is not None]
     return [*makers, *(each for each in record["depends"] if not isinstance(each, StagedFile))]

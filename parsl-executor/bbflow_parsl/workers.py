@@ -13,7 +13,7 @@ from bbflow_parsl.settings import BurstBufferSettings
 
 
 def slots_of(executor: ParslExecutor, workers_per_slot: int = 1) -> int:
-    """Give how many tasks an executor computes at once, at most, with all its pilot blocks.
+    """Return how many tasks an executor computes at once, at most, with all its pilot blocks.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def slots_of(executor: ParslExecutor, workers_per_slot: int = 1) -> int:
 
 
 def nodes_of(executor: ParslExecutor) -> int:
-    """Give how many nodes an executor has at most, with all its pilot blocks."""
+    """Return how many nodes an executor has at most, with all its pilot blocks."""
     provider = getattr(executor, "provider", None)
     return max(1, int(getattr(provider, "max_blocks", 1) * getattr(provider, "nodes_per_block", 1)))
 
@@ -43,7 +43,7 @@ def _is_guess(executor: ParslExecutor) -> bool:
 
 
 def workers_per_slot(burst_buffer: BurstBufferSettings, options: dict[str, Any]) -> int:
-    """Give how many workers share a slot: those that don't compute fetch for the waves ahead.
+    """Return how many workers share a slot: those that don't compute fetch for the waves ahead.
 
     It is one where no node has a burst buffer of its own, and where each worker has cores, an accelerator or MPI ranks
     for itself.
@@ -57,7 +57,7 @@ def workers_per_slot(burst_buffer: BurstBufferSettings, options: dict[str, Any])
 def with_more_workers(
     burst_buffer: BurstBufferSettings, arguments: tuple[Any, ...], options: dict[str, Any]
 ) -> dict[str, Any]:
-    """Give a HighThroughputExecutor's options, all by name, with so many workers for each slot."""
+    """Return a HighThroughputExecutor's options, all by name, with this many workers for each slot."""
     given = inspect.signature(HighThroughputExecutor.__init__).bind_partial(None, *arguments, **options).arguments
     given.pop("self")
     times = workers_per_slot(burst_buffer, given)

@@ -20,7 +20,7 @@ RESULTS = list(filter(None, [os.environ.get("BB_RESULTS")]))
 
 
 def fresh_config():
-    """Give a new configuration, as the suite asks for one."""
+    """Return a new configuration, as the suite asks for one."""
     return Config(
         executors=[
             BurstBufferExecutor(

@@ -56,9 +56,9 @@ class Site:
         return parsl.load(config)
 
     def files_on_bb(self):
-        """Give every file on the burst buffer but the locks."""
+        """Return every file on the burst buffer but the locks."""
         return sorted(path for path in files_below(self.bb) if path.name not in (ALIVE, "lock"))
 
     def bytes_on_bb(self):
-        """Give how many bytes those files have together."""
+        """Return how many bytes those files have together."""
         return bytes_at_once(self.files_on_bb())

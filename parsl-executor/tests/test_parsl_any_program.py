@@ -30,7 +30,7 @@ UNIT_BYTES = 1000
 
 @python_app
 def concatenate(site, inputs=(), outputs=()):
-    """Write what was read first to each output; give what was read, and how much lies on the BB meanwhile."""
+    """Write what was read first to each output; return what was read, and how much lies on the BB meanwhile."""
     content = "".join(Path(each).read_text() for each in inputs)
     for each in outputs:
         Path(each).write_text(content[:1] * UNIT_BYTES)
@@ -38,7 +38,7 @@ def concatenate(site, inputs=(), outputs=()):
 
 
 def data_bytes(site):
-    """Give how many bytes of files lie on the burst buffer, without the notes about them."""
+    """Return how many bytes of files lie on the burst buffer, without the notes about them."""
     return bytes_at_once(path for path in site.files_on_bb() if "notes" not in path.parts)
 
 
@@ -54,7 +54,7 @@ def programs(draw):
 
 
 def residencies(events):
-    """Check that no file is copied again before it has gone, and give how often each was copied."""
+    """Check that no file is copied again before it has gone, and return how often each was copied."""
     copies, there = Counter(), set()
     for event in events:
         if event["event"] == "transfer" and event["bytes"]:

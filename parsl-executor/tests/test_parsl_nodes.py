@@ -48,7 +48,7 @@ def on_one_node(site, nodes, **changes):
 
 @python_app
 def look(wait_for, count, inputs=(), outputs=()):
-    """Say where this ran and what it saw, once so many tasks are running."""
+    """Say where this ran and what it saw, once this many tasks are running."""
     import os
     from pathlib import Path
 
@@ -86,7 +86,7 @@ def test_each_node_fetches_a_file_once_and_what_one_makes_another_reads(site, no
 
 @python_app
 def note_computing(log, tasks, inputs=()):
-    """Note beginning and end of computing; give whether a file came to the node meanwhile that a later task reads."""
+    """Note beginning and end of computing; return whether a file came to the node meanwhile that a later task reads."""
     from pathlib import Path
 
     with open(log, "a") as file:

@@ -55,7 +55,7 @@ class Catalog:
         return entries
 
     def get(self, key: tuple[str, ...]) -> dict[str, Any] | None:
-        """Give an entry; None if there is none."""
+        """Return an entry; None if there is none."""
         return next((entry for entry in self.entries if self.key(entry) == key), None)
 
     def put(self, key: tuple[str, ...], entry: Mapping[str, Any] | None) -> None:
@@ -70,7 +70,7 @@ class Catalog:
             _become(there, entry)
 
     def key(self, entry: Mapping[str, Any]) -> tuple[str, ...]:
-        """Give what an entry is known by."""
+        """Return what an entry is known by."""
         if self._kind == SITES:
             return (str(entry.get("name", "")),)
         return (str(entry.get("namespace", "")), str(entry.get("name", "")))
@@ -94,7 +94,7 @@ def _become(there: Any, wanted: Any) -> None:
 
 
 def plain(content: Any) -> Any:
-    """Give maps and lists of a file without what is known of their layout."""
+    """Return maps and lists of a file without what is known of their layout."""
     if isinstance(content, Mapping):
         return {str(key): plain(value) for key, value in content.items()}
     if isinstance(content, Sequence) and not isinstance(content, str):
@@ -103,7 +103,7 @@ def plain(content: Any) -> Any:
 
 
 def _layout_of(path: Path, text: str) -> Any:
-    """Give the reader and writer that changes least of a file."""
+    """Return the reader and writer that changes least of a file."""
     writers = [_writer(*layout) for layout in _LAYOUTS]
     return next((each for each in writers if _dump(each, _load(each, path, text)) == text), writers[0])
 
@@ -136,7 +136,7 @@ def _dump(yaml: Any, content: Any) -> str:
 
 
 def read_property(text: str, key: str) -> str | None:
-    """Give a property's value, of the last line that sets it; None if none does."""
+    """Return a property's value, of the last line that sets it; None if none does."""
     values = [match[2].strip() for match in map(_line_of(key), text.splitlines()) if match]
     return values[-1] if values else None
 

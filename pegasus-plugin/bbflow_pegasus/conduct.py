@@ -55,7 +55,7 @@ class Conduct:
         return int(found[1]) if found else 0
 
     def phase_source(self) -> PhaseSource | None:
-        """Give where phases are seen; None for nowhere."""
+        """Return where phases are seen; None for nowhere."""
         places: list[PhaseSource] = [observe(what) for what in self.observed]
         if self.phases is not None:
             places.insert(0, BoardSource(self.phases, self.file_system))

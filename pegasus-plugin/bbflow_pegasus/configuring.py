@@ -46,7 +46,7 @@ class Files:
         return self.properties.parent / RECORD
 
     def by_kind(self) -> dict[str, Path]:
-        """Give all of them."""
+        """Return all of them."""
         return {SITES: self.sites, TRANSFORMATIONS: self.transformations, _PROPERTIES: self.properties}
 
 
@@ -75,7 +75,7 @@ class Change:
 
 
 def configure(buffer: BurstBufferSite, files: Files) -> list[Change]:
-    """Give what has to change, and the record of what was before; nothing if all is as it should be.
+    """Return what has to change, and the record of what was before; nothing if all is as it should be.
 
     Raises
     ------
@@ -97,7 +97,7 @@ def configure(buffer: BurstBufferSite, files: Files) -> list[Change]:
 
 
 def undo(files: Files) -> list[Change]:
-    """Give what has to change so that all is as before; what others changed since stays as they left it.
+    """Return what has to change so that all is as before; what others changed since stays as they left it.
 
     Raises
     ------
@@ -162,13 +162,13 @@ def _with_sites(buffer: BurstBufferSite, path: Path, text: str | None, record: _
 
 
 def _merged_site(there: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Give a site with our directory in the place of its own scratch directory, and all else that it has."""
+    """Return a site with our directory in the place of its own scratch directory, and all else that it has."""
     others = [each for each in plain(there).get("directories", []) if each.get("type") != "sharedScratch"]
     return _merged(there, {**entry, "directories": [*entry["directories"], *others]})
 
 
 def _merged(there: Any, wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """Give a map with the wanted values, and all others that it has."""
+    """Return a map with the wanted values, and all others that it has."""
     result: dict[str, Any] = dict(plain(there))
     for key, value in wanted.items():
         both = isinstance(value, Mapping) and isinstance(result.get(key), Mapping)
@@ -192,7 +192,7 @@ def _with_transformations(buffer: BurstBufferSite, path: Path, text: str | None,
 
 
 def _without_ours(site: Mapping[str, Any]) -> dict[str, Any]:
-    """Give a site of the transfer without variables of an earlier configuration."""
+    """Return a site of the transfer without variables of an earlier configuration."""
     environment = site.get("profiles", {}).get("env")
     if environment is None:
         return dict(site)
@@ -208,7 +208,7 @@ def _with_properties(buffer: BurstBufferSite, text: str, record: _Record) -> str
 
 
 def _without(kind: str, path: Path, text: str, record: _Record) -> str:
-    """Give a file that was changed since with our entries as they were before."""
+    """Return a file that was changed since with our entries as they were before."""
     entries = record.entries.get(kind, {})
     if kind == _PROPERTIES:
         for key, value in entries.items():

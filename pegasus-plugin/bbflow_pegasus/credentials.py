@@ -42,7 +42,7 @@ class SiteCredentials:
         self._opened: dict[str, Sources] = {"": Sources()}
 
     def open(self, place: TransferPlace) -> tuple[Sources, str]:
-        """Give who reads or writes a file, and the URL by which it knows the file.
+        """Return who reads or writes a file, and the URL by which it knows the file.
 
         Raises
         ------
@@ -94,7 +94,7 @@ class SiteCredentials:
         return self._opened[section]
 
     def _path(self, site: str) -> Path | None:
-        """Give the file for a site; None if there is none."""
+        """Return the file for a site; None if there is none."""
         for variable in (self._variable(site), VARIABLE):
             if self._environment.get(variable):
                 return Path(self._environment[variable])

@@ -9,7 +9,7 @@ from bbflow.phases import Announcement, Board
 from bbflow.staging import Decision, Policy, Situation
 
 LEASE_S = 30.0
-"""A job that died without a word counts for so long."""
+"""A job that died without a word counts for this long."""
 LOOK_S = 0.5
 """How often a job looks for the others."""
 
@@ -59,7 +59,7 @@ class Crowd:
             self._board.end(self._own.token)
 
     def place(self) -> Turn:
-        """Give this job's place: a wave's jobs transfer when those of the run's earlier waves have ended."""
+        """Return this job's place: a wave's jobs transfer when those of the run's earlier waves have ended."""
         now_s = self._clock()
         if self._own is not None and now_s >= self._next_look_s:
             self._next_look_s = now_s + LOOK_S
@@ -109,12 +109,12 @@ class Together(Policy):
         return portion(self.policy.choose(together), number, jobs)
 
     def most_fetchers(self, fetchers: int) -> int:
-        """Give how many fetchers it may ever use, of a usual number."""
+        """Return how many fetchers it may ever use, of a usual number."""
         return self.policy.most_fetchers(fetchers)
 
 
 def portion(decision: Decision, number: int, jobs: int) -> Decision:
-    """Give one job's part of a decision for all.
+    """Return one job's part of a decision for all.
 
     Fetchers are parted, and jobs for which none is left hold; the pace is parted among the others.
 

@@ -10,7 +10,7 @@ from bbflow_pegasus.statistics import tool
 
 
 def delegate(entries: Sequence[Mapping[str, Any]], words: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run pegasus-transfer, and give its exit code.
+    """Run pegasus-transfer, and return its exit code.
 
     Parameters
     ----------

@@ -41,7 +41,7 @@ def find_planner() -> tuple[str, str]:
 
 
 def compiled_refiner(planner: str, version: str, cache: Path | None = None) -> Path:
-    """Give the directory of the refiner's classes, compiled now unless they were for this version.
+    """Return the directory of the refiner's classes, compiled now unless they were for this version.
 
     Parameters
     ----------

@@ -129,6 +129,6 @@ def _size(text: object) -> int | None:
 
 
 def _checksum(attributes: Mapping[str, Any]) -> str | None:
-    """Give a file's known checksum; a kind that bbflow doesn't compute is left to Pegasus."""
+    """Return a file's known checksum; a kind that bbflow doesn't compute is left to Pegasus."""
     kind, value = str(attributes.get("checksum.type", "sha256")), attributes.get("checksum.value")
     return f"{kind}:{value}" if value and kind in ALGORITHMS else None

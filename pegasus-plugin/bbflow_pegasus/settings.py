@@ -88,7 +88,7 @@ class BurstBufferSite:
         return str(self.directory) if self.is_object else f"file://{self.directory}"
 
     def site_entry(self) -> dict[str, Any]:
-        """Give the staging site, as the site catalog has it."""
+        """Return the staging site, as the site catalog has it."""
         directory = {
             "type": "sharedScratch",
             "path": self.path,
@@ -99,11 +99,11 @@ class BurstBufferSite:
         return {"name": self.site, "directories": [directory], **profiles}
 
     def compute_profiles(self) -> dict[str, str]:
-        """Give the environment of jobs at the compute sites."""
+        """Return the environment of jobs at the compute sites."""
         return {} if self.node_directory is None else {NODE_DIRECTORY: self.node_directory}
 
     def transformation_entries(self) -> list[dict[str, Any]]:
-        """Give what transfers, removes, makes directories and plans sub-workflows, for the transformation catalog."""
+        """Return what transfers, removes, makes directories and plans sub-workflows, for the transformation catalog."""
         threads = {} if self.threads is None else {"pegasus": {"transfer.threads": str(self.threads)}}
         here = {"name": self.transfers_at, "pfn": installed(PROGRAM), "type": "installed"}
         jobs = [{**here, "name": name} for name in self.compute if self.serve_jobs and name != self.transfers_at]
@@ -113,7 +113,7 @@ class BurstBufferSite:
         return [{"namespace": "pegasus", "name": name, "sites": each} for name, each in sites.items()]
 
     def environment(self) -> Mapping[str, str]:
-        """Give the variables of the transfer jobs."""
+        """Return the variables of the transfer jobs."""
         given = {
             TARGET: str(self.directory),
             POLICY: self.policy,
@@ -124,7 +124,7 @@ class BurstBufferSite:
         return {key: str(value) for key, value in given.items() if value}
 
     def properties(self) -> dict[str, str]:
-        """Give the properties."""
+        """Return the properties."""
         return {
             "pegasus.data.configuration": "nonsharedfs",
             "pegasus.transfer.bypass.input.staging": "false",
@@ -167,7 +167,7 @@ class BurstBufferSite:
 
 
 def installed(name: str) -> str:
-    """Give the path of a program that came with bbflow.
+    """Return the path of a program that came with bbflow.
 
     Raises
     ------

@@ -140,7 +140,7 @@ class StageIn:
         return receipt
 
     def _stage(self, _: File, rank: int) -> int:
-        """Stage a request from the first of its replicas that can be had; give the bytes that were read."""
+        """Stage a request from the first of its replicas that can be had; return the bytes that were read."""
         request, read_bytes = self._requests[rank], 0
         for source in request.sources:
             started_s, size_bytes, failure = time.time(), 0, None
@@ -157,7 +157,7 @@ class StageIn:
         return read_bytes
 
     def _copy(self, request: Request, source: TransferPlace, rank: int) -> tuple[int, int]:
-        """Copy from one replica; give the file's size and what was read of it."""
+        """Copy from one replica; return the file's size and what was read of it."""
         if request.target.protocol != "file":
             sources, url = self._credentials.open(request.target)
             size_bytes = stage_out(Path(source.url), url, sources, self._gate, self._retry)
@@ -180,7 +180,7 @@ def _note(diary: Diary, crowd: Crowd, decision: Decision) -> None:
 
 
 def staged(attempts: Iterable[Attempt]) -> set[str]:
-    """Give the targets that have their file."""
+    """Return the targets that have their file."""
     return {attempt.request.target.url for attempt in attempts if attempt.error is None}
 
 

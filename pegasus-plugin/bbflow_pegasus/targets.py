@@ -44,11 +44,11 @@ class Target:
         return self._path.parent
 
     def path(self, _: str) -> Path:
-        """Give where the file lies, or will lie."""
+        """Return where the file lies, or will lie."""
         return self._path
 
     def partial(self, _: str) -> Path:
-        """Give where it lies while it is being copied."""
+        """Return where it lies while it is being copied."""
         return self._folder / f"{self._path.name}.part"
 
     def make_room(self) -> None:
@@ -75,7 +75,7 @@ class Target:
         return self.finish(note.url)
 
     def note(self, _: str) -> Note | None:
-        """Give what the copy was noted to be."""
+        """Return what the copy was noted to be."""
         return read_note(self._note)
 
     def write_note(self, note: Note) -> None:

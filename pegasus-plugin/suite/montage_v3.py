@@ -99,7 +99,7 @@ def generate(checkout: Path, root: Path, url: str) -> None:
 
 
 def plan_and_run(root: Path, name: str, planner: list[str]) -> Path:
-    """Plan the workflow, run it to its end, and give its submit directory."""
+    """Plan the workflow, run it to its end, and return its submit directory."""
     words = [*planner, "--conf", "pegasus.properties", "--sites", "condorpool", "--output-sites", "local"]
     words += ["--cluster", "horizontal", "--dir", f"submit-{name}", "data/montage-workflow.yml"]
     planned = subprocess.run(words, cwd=root, capture_output=True, text=True)

@@ -124,7 +124,7 @@ INTERFACES = {
 
 
 def write_interfaces(directory: Path) -> list[Path]:
-    """Write them as Java, and give the files."""
+    """Write them as Java, and return the files."""
     written = []
     for name, declaration in INTERFACES.items():
         package, _, simple = f"{PLANNER}.{name}".rpartition(".")

@@ -32,7 +32,7 @@ SITES_OF = sorted(path for path in FOLDER.glob("*.yml") if path.name != "transfo
 
 
 def said(path):
-    """Give the burst buffer that a catalog's own comment configures."""
+    """Return the burst buffer that a catalog's own comment configures."""
     words = re.search(r"#   bbflow-pegasus (config .*)", path.read_text())[1].split()
     options = BBFLOW_PEGASUS._parser(words).parse_args(words)
     return _buffer(options)

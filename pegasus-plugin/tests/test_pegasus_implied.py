@@ -10,12 +10,12 @@ JOBS = [f"job-{number}" for number in range(12)]
 
 @st.composite
 def workflows(draw):
-    """Give parents by job: each waits for some of those before it."""
+    """Return parents by job: each waits for some of those before it."""
     return {job: draw(st.lists(st.sampled_from(JOBS[:n]), unique=True)) if n else [] for n, job in enumerate(JOBS)}
 
 
 def above(parents):
-    """Give all that each job waits for, however long the way."""
+    """Return all that each job waits for, however long the way."""
     found = {}
     for job in JOBS:
         found[job] = set(parents[job]).union(*(found[parent] for parent in parents[job]))

@@ -31,7 +31,7 @@ def installation(path, version, classpath="nothing", says=""):
 
 @pytest.fixture(scope="module")
 def planner_classes(tmp_path_factory):
-    """Give the compiled interfaces of the planner."""
+    """Return the compiled interfaces of the planner."""
     folder = tmp_path_factory.mktemp("planner")
     sources = write_interfaces(folder / "sources")
     subprocess.run(["javac", "-nowarn", "-d", str(folder / "classes"), *map(str, sources)], check=True)
@@ -40,7 +40,7 @@ def planner_classes(tmp_path_factory):
 
 @pytest.fixture
 def pegasus(tmp_path, monkeypatch):
-    """Give a directory for programs that is alone on PATH with the system's."""
+    """Return a directory for programs that is alone on PATH with the system's."""
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("CLASSPATH", raising=False)

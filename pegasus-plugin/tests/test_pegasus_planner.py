@@ -81,7 +81,7 @@ def write_workflow(path, jobs, sizes, missing=()):
 
 
 def plan(path, folder, program, capacity_bytes, *words):
-    """Plan, and give what was said and the submit directory, if there is one."""
+    """Plan, and return what was said and the submit directory, if there is one."""
     (path / "p.properties").write_text(
         f"pegasus.catalog.site.file={path}/sites.yml\npegasus.catalog.replica=YAML\n"
         f"pegasus.catalog.replica.file={path}/replicas.yml\n"
@@ -97,7 +97,7 @@ def plan(path, folder, program, capacity_bytes, *words):
 
 
 def ours_of(submit):
-    """Give what the waves are made of: entries of our jobs, and edges between jobs of ours and users'."""
+    """Return what the waves are made of: entries of our jobs, and edges between jobs of ours and users'."""
     dag = parse_dag((submit / "wf-0.dag").read_text())
     names = [n for n in dag.nodes if re.match(r"stage_in_|stage_out_|noop_|clean_up_bb_wave|work_", n)]
     entries = {}

@@ -99,7 +99,7 @@ def test_who_needs_the_room_of_inputs_waits_for_no_copies_of_results(tmp_path):
 
 
 def ahead_of(name, parents):
-    """Give all that a job waits for."""
+    """Return all that a job waits for."""
     found, waiting = set(), [name]
     while waiting:
         new = set(parents[waiting.pop()]) - found
@@ -124,7 +124,7 @@ def test_down_to_the_largest_set_room_is_enough_in_any_order_of_the_jobs(tmp_pat
 
 @st.composite
 def workflows(draw):
-    """Give jobs that read inputs and what earlier ones made, and sizes: of all files, or of inputs only."""
+    """Return jobs that read inputs and what earlier ones made, and sizes: of all files, or of inputs only."""
     jobs, made = {}, []
     inputs = [f"in_{n}" for n in range(6)]
     for n in range(draw(st.integers(1, 9))):

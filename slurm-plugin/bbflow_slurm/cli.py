@@ -19,7 +19,7 @@ VARIABLE = "BBFLOW_BB"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a subcommand and give its exit code; what went wrong is one line."""
+    """Run a subcommand and return its exit code; what went wrong is one line."""
     options = _parser().parse_args(arguments)
     try:
         options.run(options)

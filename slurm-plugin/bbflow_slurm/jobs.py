@@ -33,7 +33,7 @@ from bbflow_slurm.site import Site
 
 RECORDS, STAGED = ".bbflow-jobs", ".bbflow-staged"
 END_S = 30.0
-"""So long a copy is given to end before it is killed."""
+"""How long a copy is given to end before it is killed."""
 _POLL_S = 0.05
 
 

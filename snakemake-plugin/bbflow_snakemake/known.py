@@ -10,9 +10,9 @@ from bbflow.stores.local import local_path
 from bbflow_snakemake.places import parent_of
 
 STALE_S = 60.0
-"""After so long a store is asked again; what isn't there is asked for each time."""
+"""After this long a store is asked again; what isn't there is asked for each time."""
 LEAST_FOR_LISTING = 10
-"""After so many files of one directory it is listed: a page of an object store has 1,000."""
+"""After this many files of one directory it is listed: a page of an object store has 1,000."""
 
 
 class KnownFiles:

@@ -12,7 +12,7 @@ from bbflow_snakemake.objects import StorageObject
 from bbflow_snakemake.provider import BurstBufferStorage
 
 ADMISSION_S = 2.0
-"""So long we wait for the sizes of new jobs' inputs while others compute; they may hold their room."""
+"""How long we wait for the sizes of new jobs' inputs while others compute; they may hold their room."""
 _POLL_S = 0.01
 _WORKERS = ("_cores", "_nodes")
 """Resources of which each running job has some."""

@@ -67,7 +67,7 @@ def _homes(program: str | None, environment: Mapping[str, str]) -> list[Path]:
 
 
 def compiled_jar(spark: Spark, cache: Path | None = None) -> Path:
-    """Give a jar with our classes for an installation, made now unless it is there.
+    """Return a jar with our classes for an installation, made now unless it is there.
 
     Raises
     ------

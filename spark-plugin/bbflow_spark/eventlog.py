@@ -93,7 +93,7 @@ def covered_s(spans: Iterable[tuple[float, float]]) -> float:
 
 
 def find_logs(directory: Path) -> list[Path]:
-    """Give the logs of applications in a directory, the oldest first; one may be a directory of files."""
+    """Return the logs of applications in a directory, the oldest first; one may be a directory of files."""
     found = [path for path in directory.iterdir() if not path.name.startswith(".")] if directory.is_dir() else []
     return sorted(found, key=lambda path: path.stat().st_mtime)
 

@@ -46,7 +46,7 @@ class Prefetcher:
     lookahead
         Waves ahead, as the stager has it.
     patience_s
-        A task whose block makes no progress for so long, though nobody holds it, reads the source.
+        A task whose block makes no progress for this long, though nobody holds it, reads the source.
     events
         Where it is noted what was read where.
     """
@@ -177,7 +177,7 @@ class Prefetcher:
             yield None
 
     def _what_is_there(self, question: StageQuestion) -> Answer:
-        """Give where to read what isn't the task's own: others' blocks that are there now, else the source."""
+        """Return where to read what isn't the task's own: others' blocks that are there now, else the source."""
         ready = [future.result() for future in self._futures.values() if _is_ready(future)]
         for block in self._program.others(question):
             for places in ready:

@@ -27,7 +27,7 @@ class _File:
             self.is_in_order = False
 
     def starts(self) -> list[int]:
-        """Give where its blocks begin, in order, as `in_order` has them."""
+        """Return where its blocks begin, in order, as `in_order` has them."""
         if not self.is_in_order:
             self.in_order = sorted(self.users, key=lambda block: (block.part.start, block.part.end))
             self.is_in_order = True
@@ -59,7 +59,7 @@ class SparkProgram:
                 self._files[block.url].add(block)
 
     def done(self, key: PartitionKey) -> bool:
-        """Note that a partition has been read; give whether the stager knows it."""
+        """Note that a partition has been read; return whether the stager knows it."""
         partition = self._stages.get(key[:3], {}).pop(key, None)
         if partition is None:
             return False
@@ -84,7 +84,7 @@ class SparkProgram:
         return [partition for key in stages for partition in self.over(key)]
 
     def feed(self) -> list[Partition]:
-        """Give the partitions that the stager is to know from now on."""
+        """Return the partitions that the stager is to know from now on."""
         fed = []
         while self._waiting and len(self._fed) < self.window:
             partition = self._waiting.popleft()
@@ -94,7 +94,7 @@ class SparkProgram:
         return fed
 
     def later(self) -> list[str]:
-        """Give the URLs of the blocks of partitions that wait to be fed, in their order."""
+        """Return the URLs of the blocks of partitions that wait to be fed, in their order."""
         waiting = filter(self._is_there, self._waiting)
         return [block.file.url for partition in waiting for block in partition.blocks]
 
@@ -103,16 +103,16 @@ class SparkProgram:
         return self.partition(partition.key) is partition
 
     def partition(self, key: PartitionKey) -> Partition | None:
-        """Give a partition that isn't done."""
+        """Return a partition that isn't done."""
         return self._stages.get(key[:3], {}).get(key)
 
     def own(self, question: StageQuestion) -> PlannedBlock | None:
-        """Give the block of the asking partition in which it wants to read."""
+        """Return the block of the asking partition in which it wants to read."""
         partition = self.partition(question.key)
         return _at(partition.blocks, question) if partition else None
 
     def others(self, question: StageQuestion) -> list[PlannedBlock]:
-        """Give blocks of other partitions in which somebody wants to read."""
+        """Return blocks of other partitions in which somebody wants to read."""
         file = self._files.get(question.url)
         if file is None:
             return []
@@ -120,7 +120,7 @@ class SparkProgram:
         return [block for block in file.in_order[max(0, last - 2) : last] if question.at < block.part.end]
 
     def next_start(self, question: StageQuestion) -> int | None:
-        """Give where the next block of the file begins; None if there is none."""
+        """Return where the next block of the file begins; None if there is none."""
         file = self._files.get(question.url)
         starts = file.starts() if file else []
         after = bisect_right(starts, question.at)

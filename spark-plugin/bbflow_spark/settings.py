@@ -31,7 +31,7 @@ class SparkPlaces:
 
 
 def settings(places: SparkPlaces, schemes: Sequence[str]) -> dict[str, str]:
-    """Give the settings, by name.
+    """Return the settings, by name.
 
     Parameters
     ----------
@@ -72,13 +72,13 @@ def words_with(told: Mapping[str, str], words: Sequence[str]) -> list[str]:
 
 
 def environment_with(told: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
-    """Give the environment in which a Python program's own SparkSession has the settings."""
+    """Return the environment in which a Python program's own SparkSession has the settings."""
     before = shlex.split(environment.get(ARGUMENTS, "pyspark-shell"))
     return {**environment, ARGUMENTS: shlex.join(words_with(told, ["", *before])[1:])}
 
 
 def _said(words: Sequence[str]) -> dict[str, str]:
-    """Give the settings that are among the words."""
+    """Return the settings that are among the words."""
     said: dict[str, str] = {}
     for word, following in zip(words, [*words[1:], ""], strict=True):
         if word in ("--conf", "-c"):

@@ -63,7 +63,7 @@ class Shuffles:
         return Taken(bb_bytes, self._tidy(linked))
 
     def _files(self) -> tuple[list[tuple[Path, int, float]], set[Path]]:
-        """Give the files with their sizes and ages, and where links lead to."""
+        """Return the files with their sizes and ages, and where links lead to."""
         files: list[tuple[Path, int, float]] = []
         linked: set[Path] = set()
         for folder, _, names in os.walk(self._directory):
@@ -95,7 +95,7 @@ class Shuffles:
         return True
 
     def _tidy(self, linked: set[Path]) -> int:
-        """Remove from the disk what no link leads to any more; give the bytes that stay."""
+        """Remove from the disk what no link leads to any more; return the bytes that stay."""
         size_bytes = 0
         for path in self._disk.glob(MOVED):
             if path in linked:

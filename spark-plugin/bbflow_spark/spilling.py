@@ -17,7 +17,7 @@ _LINK = "shuffles"
 
 
 def default_place() -> Path:
-    """Give where shuffles go if the user says nothing: a place that no other process that lives has."""
+    """Return where shuffles go if the user says nothing: a place that no other process that lives has."""
     return Path(gettempdir(), f"{_NAME}{os.getpid()}")
 
 

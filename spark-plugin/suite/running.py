@@ -39,7 +39,7 @@ class Outcome:
 
 
 def submit_words(bb, *options, master="local[2]", conf=()):
-    """Give the words that start spark-submit through bbflow, but for the program."""
+    """Return the words that start spark-submit through bbflow, but for the program."""
     submit = find_spark().home / "bin" / "spark-submit"
     settings = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "4", **dict(conf)}
     confs = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]

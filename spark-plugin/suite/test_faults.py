@@ -40,7 +40,7 @@ def wait_for(what, of):
 
 
 def descendants(pid, word):
-    """Give the processes below one whose command has a word in it."""
+    """Return the processes below one whose command has a word in it."""
     said = subprocess.run(["ps", "-ww", "-eo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
     rows = [line.split(None, 2) for line in said.splitlines()]
     below, found = {str(pid)}, []

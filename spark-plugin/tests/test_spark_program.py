@@ -23,7 +23,7 @@ PLACES = SparkPlaces(jar="/c/b.jar", contact="/bb/contact.json")
 
 
 def plan(*files, stage=1, slots=2, size=100):
-    """Give a stage whose partitions read one range each, cut from files in turn."""
+    """Return a stage whose partitions read one range each, cut from files in turn."""
     partitions = [[number, [[url, start, size]]] for number, (url, start) in enumerate(files)]
     return read_plan({"app": "a", "stage": stage, "attempt": 0, "slots": slots, "partitions": partitions})
 
@@ -79,7 +79,7 @@ def test_a_plan_leaves_out_what_is_empty_and_refuses_what_is_none():
 
 
 def looks(patience, *seen):
-    """Give what comes of looks: time, has room, restricted, bytes."""
+    """Return what comes of looks: time, has room, restricted, bytes."""
     return [patience.waits(Look(*look)) for look in seen]
 
 

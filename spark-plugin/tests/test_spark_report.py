@@ -11,7 +11,7 @@ from bbflow.events import EventLog
 
 
 def stage(number, started_s, ended_s, input_bytes):
-    """Give the events of a stage with one task, as Spark writes them."""
+    """Return the events of a stage with one task, as Spark writes them."""
     info = {"Stage ID": number, "Stage Attempt ID": 0, "Stage Name": f"count at <x>:{number}"}
     times = {"Submission Time": int(started_s * 1e3), "Completion Time": int(ended_s * 1e3)}
     task = {"Index": 0, "Partition ID": 0, "Launch Time": int(started_s * 1e3), "Finish Time": int(ended_s * 1e3)}

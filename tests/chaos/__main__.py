@@ -29,7 +29,7 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=20, help="for each line of the table")
     parser.add_argument("--only", default="", help="lines whose name has this regular expression in it")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--at-once", type=int, default=1, help="so many runs beside each other: a hang costs no CPU")
+    parser.add_argument("--at-once", type=int, default=1, help="this many runs beside each other: a hang costs no CPU")
     parser.add_argument("--keep", action="store_true", help="keep the folders of all runs, not only of wrong ones")
     options = parser.parse_args()
     scratch = Path(tempfile.mkdtemp(prefix="bbflow-chaos-"))

@@ -28,7 +28,7 @@ def nothing(folder: Path) -> Iterator[Setting]:
 
 
 def mounted(name: str, size: str) -> Around:
-    """Give a run a small file system in memory, which only root can make."""
+    """Return a run a small file system in memory, which only root can make."""
 
     @contextmanager
     def around(folder: Path) -> Iterator[Setting]:

@@ -17,9 +17,9 @@ from chaos.runs import BATCH_STEPS, STEPS, Run
 
 HANG_S = 60.0
 FULL_S = 20.0
-"""So long a file system stays full."""
+"""How long a file system stays full."""
 CUT_S = 20.0
-"""So long the network is cut."""
+"""How long the network is cut."""
 BATCHES = STEPS // BATCH_STEPS
 Harm = Callable[[Run, Random], str]
 """Does it, and says what was done."""

@@ -37,7 +37,7 @@ class Line:
     """Whether the simulation's own exit code is told, by a shell that lets no signal pass."""
 
     def changes(self, folder: Path) -> dict[str, Any]:
-        """Give the configuration's keys for a run in a folder."""
+        """Return the configuration's keys for a run in a folder."""
         return {key: value(folder) for key, value in self.keys.items()}
 
 
@@ -100,7 +100,7 @@ def _full() -> Iterator[Line]:
 
 
 def lines() -> list[Line]:
-    """Give all lines that can be tried here: some need root, and networks of their own."""
+    """Return all lines that can be tried here: some need root, and networks of their own."""
     found = [*_beside(), *_rescues(), *_simulations(), *_hosts()]
     found += _full() if os.geteuid() == 0 else ()
     found += _networks() if has_networks() else ()

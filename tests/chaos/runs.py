@@ -124,7 +124,7 @@ class Run:
         self._program, self._began_s = program, time.monotonic()
 
     def others(self) -> dict[str, list[psutil.Process]]:
-        """Give the living processes besides the simulation and the supervisor, by what they are."""
+        """Return the living processes besides the simulation and the supervisor, by what they are."""
         found: dict[str, list[psutil.Process]] = {}
         for child in self._descendants():
             if kind := kind_of(child):
@@ -132,7 +132,7 @@ class Run:
         return found
 
     def victims(self, kind: str) -> list[psutil.Process]:
-        """Give the living processes of a kind: one of `KINDS`, rank, or run, which is the supervisor."""
+        """Return the living processes of a kind: one of `KINDS`, rank, or run, which is the supervisor."""
         if kind == "run":
             return [self.process]
         if kind == "rank":
@@ -208,7 +208,7 @@ def kind_of(process: psutil.Process) -> str | None:
 
 
 def command_of(process: psutil.Process) -> list[str]:
-    """Give the words of a process' command; none if it has ended."""
+    """Return the words of a process' command; none if it has ended."""
     try:
         return list(process.cmdline())
     except psutil.Error:

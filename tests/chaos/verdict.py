@@ -134,7 +134,7 @@ def obey(run: Run) -> None:
 
 
 def folded_steps(run: Run, truth: Any) -> int:
-    """Give how many steps are in results that are marked as incomplete; their values must be right."""
+    """Return how many steps are in results that are marked as incomplete; their values must be right."""
     results = run.output / "results.zarr"
     if not results.exists():
         return 0
@@ -155,7 +155,7 @@ def _lost(published: xr.Dataset) -> list[str]:
 
 
 def rescued_steps(directory: Path, truth: Any) -> list[int]:
-    """Give the steps that were rescued; their values must be right."""
+    """Return the steps that were rescued; their values must be right."""
     if not (directory / "raw.zarr").exists():
         return []
     raw = xr.open_zarr(directory / "raw.zarr").load()

@@ -7,7 +7,7 @@ from testsupport.files_servers import Servers
 
 
 def unread(*words):
-    """Run a command whose output is a pipe that nobody reads; give its exit code and what it said."""
+    """Run a command whose output is a pipe that nobody reads; return its exit code and what it said."""
     command = [sys.executable, "-m", "bbflow", *map(str, words)]
     buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=buffered) as program:

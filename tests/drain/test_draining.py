@@ -47,7 +47,7 @@ def test_the_parts_of_a_batch_are_all_its_rows_in_files_that_nobody_else_writes(
 
 
 def raw_steps(nodes, steps):
-    """Give a node's steps as the drain gets them; their times are their numbers."""
+    """Return a node's steps as the drain gets them; their times are their numbers."""
     (node,) = read_contact(nodes.contact)
     return [RawStep(step.number, float(step.number), {node.name: step}) for step in steps]
 

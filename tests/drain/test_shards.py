@@ -23,7 +23,7 @@ SHAPE = (3, 5)
 
 
 def block_of(shape):
-    """Give the form of a block that is a whole field."""
+    """Return the form of a block that is a whole field."""
     return BlockForm("v", "float", "GlobalArray", shape, (0,) * len(shape), shape, 0, 0, 0, 4 * math.prod(shape))
 
 

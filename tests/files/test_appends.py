@@ -79,7 +79,7 @@ class World:
         self.say(NODE, "task", task=told["task"], **gives)
 
     def content(self, pieces, size):
-        """Give the bytes of a version that is in memory; what a node lacks of it is missing."""
+        """Return the bytes of a version that is in memory; what a node lacks of it is missing."""
         if not pieces:
             return b""
         (version, count), *_ = pieces

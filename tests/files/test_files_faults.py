@@ -14,7 +14,7 @@ from testsupport.waiting import until
 
 
 def lying_in(folder):
-    """Give the pieces of a node, but for those that go meanwhile."""
+    """Return the pieces of a node, but for those that go meanwhile."""
     found = {}
     for path in folder.iterdir():
         with suppress(FileNotFoundError):

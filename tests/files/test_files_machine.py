@@ -29,7 +29,7 @@ def clients():
 
 
 def outcome(action):
-    """Give what an action gives, or the errno that it ends with."""
+    """Return what an action gives, or the errno that it ends with."""
     try:
         return action()
     except OSError as error:

@@ -64,7 +64,7 @@ def test_any_storage_that_fsspec_knows_is_written_to_and_read_from(servers):
 
 
 def lock(client, ino, kind, **keys):
-    """Ask for a lock of a whole file; give the errno of a refusal, or 0."""
+    """Ask for a lock of a whole file; return the errno of a refusal, or 0."""
     (session,) = client.masters()
     try:
         session.call(LockRequest(ino=ino, owner="1", kind=kind, start=0, end=-1, **keys), FileReply)

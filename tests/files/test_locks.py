@@ -27,7 +27,7 @@ class Locking(Bench):
             assert self.say(peer, "session", host="h", pid=1, uid=0, gid=0, resume=resume, handles=[], room={})["ok"]
 
     def lock(self, peer, kind, start=0, end=-1, **keys):
-        """Lock a range, or unlock it; give the errno of a refusal, or 0."""
+        """Lock a range, or unlock it; return the errno of a refusal, or 0."""
         return self.say(peer, "lock", ino=self.ino, owner="1", kind=kind, start=start, end=end, **keys).get("errno", 0)
 
     def conflict(self, peer):

@@ -17,7 +17,7 @@ ROOM = 1 << 20
 
 
 def decoded(message):
-    """Give a message as its peer sees it."""
+    """Return a message as its peer sees it."""
     return message if isinstance(message, CutOff) else msgspec.msgpack.decode(msgspec.msgpack.encode(message))
 
 
@@ -46,13 +46,13 @@ class Bench:
         return self.said.get(peer)
 
     def order(self, peer, op, **keys):
-        """Give what the node is told because of a request."""
+        """Return what the node is told because of a request."""
         self.said.pop(NODE, None)
         self.say(peer, op, **keys)
         return self.said.pop(NODE, None)
 
     def out(self):
-        """Give what goes out now, as its peers see it."""
+        """Return what goes out now, as its peers see it."""
         return [(peer, decoded(message)) for peer, message in self.master.take_out()]
 
     def _take(self):

@@ -18,7 +18,7 @@ class Nodes(Bench):
             self.come(name)
 
     def come(self, name):
-        """Let a node come with what it has, and answer what it is asked; give the keys that it is told to drop."""
+        """Let a node come with what it has, and answer what it is asked; return the keys that it is told to drop."""
         told = dict.fromkeys(("host", "socket", "directory", "tcp", "tls"), "h")
         keys, dropped = list(self.has[name].items()), []
         self.hear(PEERS[name], "ionode", name=name, capacity=ROOM, most=ROOM, last=True, keys=keys, **told)
@@ -35,7 +35,7 @@ class Nodes(Bench):
         self.wait(61.0)
 
     def write(self, sizes):
-        """Make a file with a piece of each of these sizes, round the nodes from ``a`` on; give its number."""
+        """Make a file with a piece of each of these sizes, round the nodes from ``a`` on; return its number."""
         made = self.say(ONE, "create", parent=self.root, name="f", mode=0o600, exclusive=True)
         pieces = [[made["version"], size] for size in sizes]
         for name in made["ring"]:
@@ -48,7 +48,7 @@ class Nodes(Bench):
         return made["attr"]["ino"]
 
     def holder(self):
-        """Give the only node that has anything."""
+        """Return the only node that has anything."""
         (name,) = (name for name, keys in self.has.items() if keys)
         return name
 

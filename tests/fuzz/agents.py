@@ -85,7 +85,7 @@ class Conversation:
         self.agent.expire()
 
     def message(self, peer, dice):
-        """Give a message that is right, or would be in another state."""
+        """Return a message that is right, or would be in another state."""
         step = self.step[peer]
         places = [tuple(extent) for extent in self.extents[peer]]
         content = content_of(places, peer)

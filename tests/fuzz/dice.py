@@ -19,7 +19,7 @@ class Dice:
         return self._at < len(self._data)
 
     def throw(self, sides):
-        """Give a number below `sides`, at most 256."""
+        """Return a number below `sides`, at most 256."""
         self._at += 1
         return self._data[self._at - 1] % sides if self._at <= len(self._data) else 0
 
@@ -27,7 +27,7 @@ class Dice:
         return choices[self.throw(len(choices))]
 
     def mutate(self, message):
-        """Give a message with, now and then, a field that is wrong or missing."""
+        """Return a message with, now and then, a field that is wrong or missing."""
         message = dict(message)
         if self.throw(3) == 0 and message:
             key = self.of(sorted(message))
@@ -38,7 +38,7 @@ class Dice:
         return message
 
     def inner(self, value):
-        """Give an odd value, or a value with an odd one inside."""
+        """Return an odd value, or a value with an odd one inside."""
         if self.throw(2) and isinstance(value, list) and value:
             at = self.throw(len(value))
             return [*value[:at], self.inner(value[at]), *value[at + 1 :]]

@@ -18,7 +18,7 @@ from bbflow.stored_names import stored_name
 from testsupport.stores import assert_opens, stores_in
 
 PATIENCE_S = 60.0
-"""So long a run may take; then it hangs."""
+"""How long a run may take; then it hangs."""
 UNSEEN = (
     *("dtype", "coordinates", "bounds", "grid_mapping", "ancillary_variables", "_Unsigned"),
     *("actual_range", "flag_values"),
@@ -209,7 +209,7 @@ def check_raw(program: Program, truth: oracle.Truth, store: Path) -> None:
 
 
 def moved_steps(field: Field, raw: xr.Dataset, store: Path) -> dict[int, Any]:
-    """Give the steps of a field that are in its table: it has changed its shape, or is a coordinate that changes."""
+    """Return the steps of a field that are in its table: it has changed its shape, or is a coordinate that changes."""
     group = stored_name(f"{field.name}_blocks")
     if not (store / group).exists():
         return {}

@@ -81,7 +81,7 @@ def test_an_agent_that_a_signal_ends_comes_back_to_what_it_held(short, count):
 
 
 def killing(monkeypatch, times):
-    """Let so many agents be killed while they start."""
+    """Let this many agents be killed while they start."""
     left = iter(range(times))
 
     def spawn(*words, **options):

@@ -13,7 +13,7 @@ def node(key=KEY):
 
 
 def answer(side, message):
-    """Give what a node answers, as its peer sees it, to a message as it comes out of its frame."""
+    """Return what a node answers, as its peer sees it, to a message as it comes out of its frame."""
     return decode_map(answer_bytes(side, message))
 
 

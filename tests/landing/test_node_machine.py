@@ -163,7 +163,7 @@ class NodeMachine(ReadersMachine):
             assert pool.capacity - pool.free_bytes == granted + self.held.pool_bytes()
 
     def standing(self, writer):
-        """Give what a rank is offered and the node has not taken back."""
+        """Return what a rank is offered and the node has not taken back."""
         link = self.folder / "node" / "offers" / writer.offer
         return writer.offered if writer.offered and link.is_symlink() else []
 

@@ -13,7 +13,7 @@ STEP = 1 << 30
 
 
 def simulated_interval_s(drain_bytes_per_s, compute_s, capacity_steps):
-    """Give the mean interval of a simulation's second half of steps."""
+    """Return the mean interval of a simulation's second half of steps."""
 
     def until_s(steps):
         scenario = TransitScenario(

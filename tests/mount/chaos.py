@@ -39,7 +39,7 @@ for number in range(first, last):
 
 
 def content(seed, number):
-    """Give what a file holds: of 1 byte to some hundred kilobytes, and no two alike."""
+    """Return what a file holds: of 1 byte to some hundred kilobytes, and no two alike."""
     source = random.Random(f"{seed} {number}")
     return source.randbytes(source.choice([1, 4_000, 100_000, 400_000]))
 
@@ -80,7 +80,7 @@ def run(seed, victim, moment):
 
 
 def _visible(directory):
-    """Give the files; a directory as storage may have the hidden part of an upload that was killed."""
+    """Return the files; a directory as storage may have the hidden part of an upload that was killed."""
     return [path for path in directory.iterdir() if not path.name.startswith(".")]
 
 
@@ -124,7 +124,7 @@ def _check(directory, seed, said):
 
 
 def main():
-    """Do so many runs; each prints a line."""
+    """Do this many runs; each prints a line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)

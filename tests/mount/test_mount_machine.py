@@ -33,7 +33,7 @@ def tops(tmp_path_factory):
 
 
 def outcome(action):
-    """Give what a call gives, or the errno that it ends with."""
+    """Return what a call gives, or the errno that it ends with."""
     try:
         return action()
     except OSError as error:
@@ -41,7 +41,7 @@ def outcome(action):
 
 
 def tree(top):
-    """Give all that is below a directory: kinds, sizes and contents."""
+    """Return all that is below a directory: kinds, sizes and contents."""
     found = {}
     for folder, folders, files in os.walk(top):
         for name in folders:

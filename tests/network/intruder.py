@@ -25,14 +25,14 @@ from bbflow.net.handshake import VERSION, prove
 
 PATIENCE_S = 10.0
 SILENCE_S = 2.0
-"""After so long without a byte nothing more is expected."""
+"""After this long without a byte nothing more is expected."""
 PAGES = ("/", "/info/main/workers.html", "/health", "/metrics", "/json/identity.json", "/status", "/sitemap.json")
 HANDSHAKE_TEXT = b"\x15\x03"
 """How a TLS alert begins: it says no more than that this is TLS."""
 
 
 def plain(address, sent):
-    """Give what comes for some bytes, or without any, from one who doesn't speak TLS."""
+    """Return what comes for some bytes, or without any, from one who doesn't speak TLS."""
     with socket.create_connection(address, PATIENCE_S) as peer:
         peer.settimeout(SILENCE_S)
         peer.sendall(sent)
@@ -50,7 +50,7 @@ def received(peer):
 
 
 def encrypted(address, sent, certificate):
-    """Give what comes over TLS; nothing if the other side ends the handshake."""
+    """Return what comes over TLS; nothing if the other side ends the handshake."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     if certificate:

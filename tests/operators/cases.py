@@ -85,6 +85,6 @@ def write_netcdf(name, values, missing):
 
 
 def read_netcdf(name):
-    """Give a file's variables of the grid by name, each of shape (steps, points)."""
+    """Return a file's variables of the grid by name, each of shape (steps, points)."""
     with xr.open_dataset(name, engine="scipy", decode_times=False) as data:
         return {key: item.values.reshape(len(data["time"]), -1) for key, item in data.items() if "lat" in item.dims}

@@ -56,7 +56,7 @@ def registering(nodes, output, *options):
 
 
 def run(nodes, folder, *options, **settings):
-    """Register, simulate, and give the registration's exit code and what it said."""
+    """Register, simulate, and return the registration's exit code and what it said."""
     with registering(nodes, folder / "result", *options) as registration:
         with stream(nodes, folder, **settings) as job:
             assert finish(job) == (0, "")

@@ -20,7 +20,7 @@ _NAMES = {
 
 
 def write_run(output: Path, months=12, calendar="noleap", steps=96, shape=(48, 96), operators=_OPERATORS):
-    """Write results.zarr and events.jsonl, and give the Dataset that was written."""
+    """Write results.zarr and events.jsonl, and return the Dataset that was written."""
     output.mkdir(parents=True, exist_ok=True)
     dataset = make_results(months, calendar, shape, operators)
     write_store(dataset, output / "results.zarr")

@@ -48,7 +48,7 @@ with adios2.Stream(io, target, "w") as stream:
 
 
 def run(folder, encoding, **more):
-    """Give the results of the program, and what its BP5 file has of the components, step by step."""
+    """Return the results of the program, and what its BP5 file has of the components, step by step."""
     (folder / "program.py").write_text(PROGRAM)
     (folder / "bp5.xml").write_text("<adios-config/>")
     words = [sys.executable, folder / "program.py", encoding]

@@ -195,7 +195,7 @@ def test_statistics_are_those_of_the_fields_that_the_map_puts_together(tmp_path,
 
 
 def some(fields, days, frames, **changes):
-    """What the program puts on some of the days, with so many frames in each step."""
+    """What the program puts on some of the days, with this many frames in each step."""
     own = {name: fields[name][days] for name in ("T", "P")}
     return fields | own | {"begin": np.array(days.start), "frames": np.array(frames)} | changes
 

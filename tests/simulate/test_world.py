@@ -14,7 +14,7 @@ PYTHON = "/usr/bin/python3"
 
 
 def ends_of(links, transfers):
-    """Give when each transfer ended."""
+    """Return when each transfer ended."""
     world = World()
     resources = [world.resource(rate) for rate in links]
     ends = [0.0] * len(transfers)

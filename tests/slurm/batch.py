@@ -69,12 +69,12 @@ class Batch:
         return os.environ | {"SLURM_CONF": str(self.folder / "slurm.conf")}
 
     def inside(self, host, *words):
-        """Give the command that runs on a host where all hosts' names are known."""
+        """Return the command that runs on a host where all hosts' names are known."""
         named = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"']
         return self.hosts.inside(host, *named, str(self.folder / "hosts"), *map(str, words))
 
     def run(self, *words, host="login", cwd=None, code=0):
-        """Run a command of Slurm; give what it said."""
+        """Run a command of Slurm; return what it said."""
         done = subprocess.run(
             self.inside(host, *words), env=self.environment, cwd=cwd, text=True, capture_output=True, timeout=PATIENCE_S
         )
@@ -82,11 +82,11 @@ class Batch:
         return done.stdout
 
     def logs(self):
-        """Give the ends of the daemons' logs."""
+        """Return the ends of the daemons' logs."""
         return "\n".join(f"--- {path.name}\n{path.read_text()[-3000:]}" for path in sorted(self.folder.glob("*.log")))
 
     def wait_for(self, job):
-        """Wait until a job has ended; give its state and exit code, such as COMPLETED and 0:0."""
+        """Wait until a job has ended; return its state and exit code, such as COMPLETED and 0:0."""
         deadline_s = time.monotonic() + PATIENCE_S
         while True:
             shown = dict(word.split("=", 1) for word in self.run("scontrol", "show", "job", job).split() if "=" in word)

@@ -58,7 +58,7 @@ def submit(tmp_path):
 
 
 def block(language, word, **instead):
-    """Give the page's block with a word, with sizes for a small machine."""
+    """Return the page's block with a word, with sizes for a small machine."""
     (text,) = [found for found in re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(), re.DOTALL) if word in found]
     for old, new in instead.items():
         assert old in text

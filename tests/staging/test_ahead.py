@@ -107,7 +107,7 @@ def test_tasks_that_wait_for_each_other_are_an_error():
 
 @st.composite
 def workflows(draw):
-    """Give tasks with shared inputs, and the parents they wait for."""
+    """Return tasks with shared inputs, and the parents they wait for."""
     count = draw(st.integers(1, 14))
     sizes = {f"f{n}": draw(st.integers(1, 9)) for n in range(8)}
     tasks, parents = [], {}

@@ -81,7 +81,7 @@ def watched_run(config, command, *options, timeout=300):
 
 
 def oracle(program, directory, steps, calendar="noleap"):
-    """Give the same run's fields as BP5 has them, in float64 with NaN where values are missing."""
+    """Return the same run's fields as BP5 has them, in float64 with NaN where values are missing."""
     output = directory / "oracle.bp"
     command = simulation(program, 1, steps, config=BP5, calendar=calendar, output=output)
     subprocess.run(command, check=True, cwd=directory, stdout=subprocess.DEVNULL)
@@ -111,7 +111,7 @@ def _missing(values):
 
 
 def in_memory(process):
-    """Give what a run's processes have mapped in shared memory: others on this machine may use it too."""
+    """Return what a run's processes have mapped in shared memory: others on this machine may use it too."""
     maps = "".join(maps_of(child.pid) for child in psutil.Process(process.pid).children(recursive=True))
     return set(re.findall(r"/dev/shm/([^/\s]+)", maps))
 
@@ -124,7 +124,7 @@ def maps_of(pid):
 
 
 def left_behind(names, patience_s=300):
-    """Give what of this still is in shared memory after a while."""
+    """Return what of this still is in shared memory after a while."""
     end_s = time.monotonic() + patience_s
     while (left := names & set(os.listdir("/dev/shm"))) and time.monotonic() < end_s:
         time.sleep(0.1)

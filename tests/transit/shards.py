@@ -41,7 +41,7 @@ def run(
     folder, config, values, hours, placed, *, before=None, batch_steps=3, gone=(), gone_from=None, crash_at=None,
     moves=None, torn=False, ahead=None, threads=None,
 ):  # fmt: skip
-    """Fold steps of one field and give the saved state.
+    """Fold steps of one field and return the saved state.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def run(
     before
         The state that it goes on from.
     batch_steps
-        At most so many steps are folded at once.
+        At most this many steps are folded at once.
     gone, gone_from
         Numbers of shards that get no step from one on.
     crash_at
@@ -148,7 +148,7 @@ class Landed:
         self.site = FoldSite(dict.fromkeys(NODES, directories), 1, {"x": Encoding()})
 
     def pattern(self, diagnostics, placed):
-        """Give how steps lie that have these regions."""
+        """Return how steps lie that have these regions."""
         if placed not in self._patterns:
             forms, place = {}, 0
             for node, start, count in placed:
@@ -194,7 +194,7 @@ def settled(folder, folding, moved, shape, before_it, *, torn):
 
 
 def restarted(folding, saved):
-    """Give what another analysis makes of the nodes' checkpoints."""
+    """Return what another analysis makes of the nodes' checkpoints."""
     return carried_on(folding.config, checkpoints(folding), saved)
 
 
@@ -230,7 +230,7 @@ def at_once(node, function, *arguments):
 
 
 def statistics(saved):
-    """Give all results of a saved state, by diagnostic, window, span and operator."""
+    """Return all results of a saved state, by diagnostic, window, span and operator."""
     diagnostics = parse_diagnostics(saved.content["operators"], list(saved.content["windows"]))
     found = {}
     for key, item in diagnostics.items():

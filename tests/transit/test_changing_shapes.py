@@ -64,7 +64,7 @@ def block(rows):
 
 
 def field_with_rows(of, space, rows):
-    """Give the field of some rows in a space that is found in four."""
+    """Return the field of some rows in a space that is found in four."""
     attributes = StreamAttributes({"x/_ARRAY_DIMENSIONS": ["row", "lon"]})
     coordinates = {"row": np.arange(4.0), "lon": np.arange(3.0)}
     content = {key: value for key, value in of.items() if key != "each"} | {"space": space}

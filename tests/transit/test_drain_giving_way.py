@@ -77,7 +77,7 @@ def test_raw_steps_of_a_run_wait_for_the_end_of_a_phase_while_folds_go_on(progra
 
 
 def months(directory):
-    """Give the steps of each month that is published."""
+    """Return the steps of each month that is published."""
     try:
         return xr.open_zarr(directory / "out" / "results.zarr").steps_month.values.tolist()
     except (FileNotFoundError, AttributeError):

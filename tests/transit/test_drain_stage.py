@@ -92,7 +92,7 @@ def stage(request, tmp_path, monkeypatch):
 
 
 def drain(stage, woken, look=lambda: None):
-    """Let the stage drain all; give how many batches were begun at most, and the cursor whenever it had changed."""
+    """Let the stage drain all; return how many batches were begun at most, and the cursor whenever it had changed."""
     most, cursors = 0, [stage.draining.cursor]
     while True:
         look()

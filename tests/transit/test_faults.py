@@ -63,7 +63,7 @@ def finish(process, timeout=300):
 
 
 def worker_of(analysis):
-    """Give a Dask worker of an analysis; where one was killed before, the next may be starting just now."""
+    """Return a Dask worker of an analysis; where one was killed before, the next may be starting just now."""
     deadline = time.monotonic() + 300
     while time.monotonic() < deadline:
         for child in analysis.children():

@@ -157,7 +157,7 @@ def test_results_open_untorn_while_the_simulation_runs(tmp_path):
 
 
 def look(store):
-    """Give how many months are there; each must be whole."""
+    """Return how many months are there; each must be whole."""
     months = xr.open_zarr(store).load()
     count = months.sizes.get("time_month", 0)
     means = [14.5, 44.5, 74.5][:count]

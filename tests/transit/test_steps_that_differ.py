@@ -47,7 +47,7 @@ NEVER = 99
 def run(
     folder, times, *, calendar="standard", moves=NEVER, grows=NEVER, late="incomplete", scale=1.0, lost=-1, **config
 ):
-    """Fold and drain the steps; give the outcome, and the raw store."""
+    """Fold and drain the steps; return the outcome, and the raw store."""
     words = {
         "TIMES": str(times).replace("nan", "float('nan')"),
         "MOVES": moves,

@@ -36,7 +36,7 @@ def streams(two_nodes, tmp_path):
 
 
 def at_least(group, steps):
-    """Give what a group has, once it has so many steps."""
+    """Return what a group has, once it has this many steps."""
     seen = xr.open_zarr(group, chunks=None)
     return seen if seen.sizes.get("time", 0) >= steps else None
 
@@ -85,7 +85,7 @@ def test_times_and_axes_stay_when_the_steps_have_gone(two_nodes, streams, tmp_pa
 
 
 def without_fields(group, steps):
-    """Give what a group has, once nothing is left of the field in so many steps."""
+    """Return what a group has, once nothing is left of the field in this many steps."""
     seen = at_least(group, steps)
     try:
         return seen if seen is not None and np.isnan(seen.tas).all() else None
@@ -94,6 +94,6 @@ def without_fields(group, steps):
 
 
 def closed(group):
-    """Give what a group has of a stream that is closed."""
+    """Return what a group has of a stream that is closed."""
     seen = xr.open_zarr(group, chunks=None)
     return seen if seen.attrs["bbflow_status"] == "closed" else None

@@ -29,7 +29,7 @@ def run(program, ranks=1, **flags):
 
 
 def read(path):
-    """Give every variable with time first, and the attributes."""
+    """Return every variable with time first, and the attributes."""
     with adios2.FileReader(str(path)) as file:
         steps = int(file.available_variables()["tas"]["AvailableStepsCount"])
         attributes = {name: file.read_attribute(name) for name in file.available_attributes()}

@@ -25,7 +25,7 @@ def names(files):
 
 
 def in_order(workflow):
-    """Give the jobs so that each comes after those whose files it reads."""
+    """Return the jobs so that each comes after those whose files it reads."""
     waiting, made, ordered = dict(workflow.jobs), set(), []
     outputs = set().union(*(names(job.get_outputs()) for job in waiting.values()))
     while waiting:

@@ -52,7 +52,7 @@ def build(build_directory: Path) -> Path:
 
 
 def command(program: Path, ranks: int, **flags: object) -> list[str]:
-    """Give the command line that starts the model.
+    """Return the command line that starts the model.
 
     Parameters
     ----------

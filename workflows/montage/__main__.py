@@ -34,7 +34,7 @@ from bbflow.events import EventLog
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and give its exit code."""
+    """Run the command and return its exit code."""
     options = _parser().parse_args(arguments)
     try:
         code: int = options.run(options)
@@ -157,7 +157,7 @@ def _mosaic(options: argparse.Namespace) -> int:
 
 
 def _config(options: argparse.Namespace, survey: str, output: str, stack: ExitStack) -> Config:
-    """Give the user's configuration, or one for this host: what lies elsewhere is staged."""
+    """Return the user's configuration, or one for this host: what lies elsewhere is staged."""
     if options.config:
         config: Config = runpy.run_path(str(options.config))["config"]
         return config

@@ -16,7 +16,7 @@ PERIOD_S = 0.2
 
 
 def local_config(workers: int, run_directory: Path) -> Config:
-    """Give a plain Parsl configuration: worker processes on this host."""
+    """Return a plain Parsl configuration: worker processes on this host."""
     executor = HighThroughputExecutor(
         label="local",
         address="127.0.0.1",
@@ -28,7 +28,7 @@ def local_config(workers: int, run_directory: Path) -> Config:
 
 
 def staged_config(workers: int, run_directory: Path, burst_buffer: BurstBufferSettings) -> Config:
-    """Give the same with a burst buffer that inputs, intermediate files and results go over."""
+    """Return the same with a burst buffer that inputs, intermediate files and results go over."""
     executor = BurstBufferExecutor(
         label="staged",
         address="127.0.0.1",

@@ -74,7 +74,7 @@ def make_abstract(
 
 
 def transformations(python: str, site: str) -> TransformationCatalog:
-    """Give the catalog of the steps' programs.
+    """Return the catalog of the steps' programs.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def _tell_sizes(workflow: Workflow, tiles: Sequence[Path], region: Path) -> None
 
 
 def _shape(path: Path) -> tuple[int, int]:
-    """Give the width and height of a FITS file, or of a header template, in pixels."""
+    """Return the width and height of a FITS file, or of a header template, in pixels."""
     header = fits.Header.fromtextfile(path) if path.suffix == ".hdr" else fits.getheader(path)
     return int(header["NAXIS1"]), int(header["NAXIS2"])
 

@@ -51,7 +51,7 @@ def measure(mosaic: Path, truth: Truth) -> Flatness:
 
 
 def _levels(background: NDArray[np.float64], header: fits.Header, truth: Truth) -> Iterator[tuple[float, float, float]]:
-    """Give for each tile the column and row of its middle and the median of the background."""
+    """Yield for each tile the column and row of its middle and the median of the background."""
     rows, columns = np.meshgrid(*map(np.arange, background.shape), indexing="ij")
     sky = WCS(header).all_pix2world(columns.ravel(), rows.ravel(), 0)
     for each in truth.backgrounds:

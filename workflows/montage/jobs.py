@@ -15,7 +15,7 @@ from bbflow_workflows.montage import steps
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a step and give its exit code."""
+    """Run a step and return its exit code."""
     options = _parser().parse_args(arguments)
     try:
         options.run(options)

@@ -27,14 +27,14 @@ def is_remote(place: Place) -> bool:
 
 
 def named(place: Place) -> str:
-    """Give a place without a slash at its end: an absolute path, or the URL."""
+    """Return a place without a slash at its end: an absolute path, or the URL."""
     text = os.fspath(place)
     path = local_path(text)
     return text.rstrip("/") if path is None else str(path)
 
 
 def below(place: Place, name: str) -> str:
-    """Give what is below a place."""
+    """Return what is below a place."""
     return f"{named(place)}/{name}"
 
 
@@ -122,7 +122,7 @@ def _put(sources: Sources, file: Path, target: str) -> None:
 
 
 def on_mount(place: Place, mounted: str | None) -> str:
-    """Give the path on a mount of what a URL names.
+    """Return the path on a mount of what a URL names.
 
     Parameters
     ----------

@@ -64,7 +64,7 @@ class Settings:
 
 
 def run(abstract: Abstract, settings: Settings) -> Path:
-    """Plan a workflow, run it, and give its submit directory.
+    """Plan a workflow, run it, and return its submit directory.
 
     Raises
     ------
@@ -164,7 +164,7 @@ def _properties(settings: Settings) -> Properties:
 
 
 def plan(settings: Settings) -> Path:
-    """Plan, with waves if there is a burst buffer, and give the submit directory."""
+    """Plan, with waves if there is a burst buffer, and return the submit directory."""
     site = settings.buffer.site if settings.buffer is not None else SCRATCH
     words = [_tool("pegasus-plan")] if settings.buffer is None else [installed("bbflow-pegasus"), "plan"]
     words += ["--conf", "pegasus.properties", "--sites", settings.site, "--staging-site", f"{settings.site}={site}"]

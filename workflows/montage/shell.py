@@ -11,7 +11,7 @@ _LINE = re.compile(r'^(execute_job (\S+) \S+ (\S+) \S+ "[^"\n]*") "" (.*)$', re.
 
 
 def completed(script: str, submit: Path) -> str:
-    """Give the script with each job's standard input, where it has one, and its variables.
+    """Return the script with each job's standard input, where it has one, and its variables.
 
     Parameters
     ----------

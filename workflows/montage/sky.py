@@ -113,7 +113,7 @@ def read_truth(directory: Path) -> Truth:
 
 
 def tile_header(survey: Survey, name: str) -> fits.Header:
-    """Give the header of a tile: tangent-plane projection about the tile's own centre, a little rotated."""
+    """Return the header of a tile: tangent-plane projection about the tile's own centre, a little rotated."""
     row, column = (int(word) for word in Path(name).stem.split("_")[1:])
     # Montage's mProject takes wrong areas where input and output pixels coincide; no telescope is that straight.
     rotation = np.random.default_rng((survey.seed, 2, row, column)).uniform(0.05, 0.5)
@@ -125,7 +125,7 @@ def tile_header(survey: Survey, name: str) -> fits.Header:
 
 
 def region_header(survey: Survey) -> fits.Header:
-    """Give the header of the mosaic: north up, with a margin of 16 pixels."""
+    """Return the header of the mosaic: north up, with a margin of 16 pixels."""
     width, height = (
         int(np.ceil(survey.pixels * (1 + (count - 1) * (1 - survey.overlap)))) + 32
         for count in (survey.columns, survey.rows)
@@ -159,7 +159,7 @@ def _plane(background: Background, pixels: int) -> NDArray[np.float64]:
 
 
 def stars_on(header: fits.Header, survey: Survey) -> NDArray[np.float64]:
-    """Give the star field, without noise and background, on the pixels of a header.
+    """Return the star field, without noise and background, on the pixels of a header.
 
     Parameters
     ----------

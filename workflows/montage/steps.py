@@ -225,7 +225,7 @@ def _write_table(path: Path, names: Sequence[str], rows: Sequence[Sequence[float
 
 
 def _tabulate(directory: Path, names: Sequence[str], inputs: Sequence[PathLike], table: Path) -> Path:
-    """Write Montage's table of images, numbered in the order of their names; give the directory of links to them."""
+    """Write Montage's table of images, numbered in the order of their names; return the directory of links to them."""
     images = directory / "images"
     images.mkdir()
     for name, image in zip(names, inputs, strict=True):

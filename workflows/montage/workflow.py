@@ -143,5 +143,5 @@ def _finish(
 
 
 def _made(image: SkyImage, task: AppFuture) -> SkyImage:
-    """Give the image as what a task will have made."""
+    """Return the image as what a task will have made."""
     return SkyImage(image.name, *task.outputs)

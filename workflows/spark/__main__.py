@@ -28,7 +28,7 @@ APPS = Path(__file__).with_name("apps")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and give its exit code."""
+    """Run the command and return its exit code."""
     options, others = _parser().parse_known_args(arguments)
     try:
         code: int = options.run(options, others)

@@ -22,7 +22,7 @@ class FileContent:
 
 
 def parts_of(directory: Path) -> list[Path]:
-    """Give the files of an output, in their order."""
+    """Return the files of an output, in their order."""
     return sorted(path for path in directory.iterdir() if path.name.startswith("part-"))
 
 

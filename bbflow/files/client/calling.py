@@ -46,7 +46,7 @@ class Caller(NodeClient):
         return self
 
     def call(self, asked: Struct, kind: type[ReplyT]) -> ReplyT:
-        """Send a request and give its reply.
+        """Send a request and return its reply.
 
         Parameters
         ----------
@@ -133,7 +133,7 @@ class Caller(NodeClient):
             self._socket.settimeout(None)
 
     def read(self, key: str, offset: int, target: memoryview) -> int:
-        """Read a range of a piece, at most `MOST_BYTES`; give how many bytes there were.
+        """Read a range of a piece, at most `MOST_BYTES`; return how many bytes there were.
 
         Raises
         ------
@@ -171,7 +171,7 @@ class Caller(NodeClient):
 
 
 def address_of(told: IonodeAddress, key: str) -> NodeAddress:
-    """Give the address of an IOnode as its master tells it."""
+    """Return the address of an IOnode as its master tells it."""
     return NodeAddress(told.name, told.host, told.socket, told.directory, key, told.tcp, told.tls)
 
 

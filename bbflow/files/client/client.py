@@ -180,7 +180,7 @@ class FilesClient(Masters):
         session.call(SymlinkRequest(parent=session.root, name=below, target=target), AttrReply)
 
     def readlink(self, path: str) -> str:
-        """Give where a symbolic link points to."""
+        """Return where a symbolic link points to."""
         session, attr = self._lookup(path)
         return session.call(ReadlinkRequest(ino=attr.ino), ReadlinkReply).target
 
@@ -227,7 +227,7 @@ class FilesClient(Masters):
         return _entry(path, session.call(asked, AttrReply).attr)
 
     def read(self, path: str) -> bytes:
-        """Give all bytes of a file."""
+        """Return all bytes of a file."""
         with self.open(path) as file:
             return file.pread(file.size, 0)
 
@@ -263,11 +263,11 @@ class FilesClient(Masters):
         self.each(path, FileReply, lambda below: RefreshRequest(path=below))
 
     def evict(self, path: str = "/") -> int:
-        """Let what the shared storage has go from memory, below a path; give its bytes."""
+        """Let what the shared storage has go from memory, below a path; return its bytes."""
         return sum(reply.bytes for reply in self.each(path, EvictReply, lambda below: EvictRequest(path=below)))
 
     def prefetch(self, tasks: Iterable[str | Iterable[str]], slots: int = 0, lookahead: int = 1) -> int:
-        """Let files come into memory, in this order, and stay until somebody has read them; give how many.
+        """Let files come into memory, in this order, and stay until somebody has read them; return how many.
 
         Parameters
         ----------
@@ -303,7 +303,7 @@ class FilesClient(Masters):
         return sum(reply.files for reply in replies)
 
     def status(self) -> list[OverviewReply]:
-        """Give what each master says of itself."""
+        """Return what each master says of itself."""
         return [session.call(OverviewRequest(), OverviewReply) for session in self.masters()]
 
     def end(self, *, force: bool = False) -> None:

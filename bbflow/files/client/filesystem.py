@@ -58,7 +58,7 @@ class BurstBufferFileSystem(AbstractFileSystem):  # type: ignore[misc]
         return "/" + os.fspath(path).removeprefix("bb://").strip("/")
 
     def unstrip_protocol(self, name: str) -> str:
-        """Give the URL of a path."""
+        """Return the URL of a path."""
         return f"bb://{name.lstrip('/')}"
 
     def info(self, path: str, **_: Any) -> dict[str, Any]:
@@ -144,11 +144,11 @@ class BurstBufferFileSystem(AbstractFileSystem):  # type: ignore[misc]
             self._client.mkdir(parent, parents=True)
 
     def created(self, path: str) -> Any:
-        """Give when a file was last changed: nobody keeps when it was made."""
+        """Return when a file was last changed: nobody keeps when it was made."""
         return self.modified(path)
 
     def modified(self, path: str) -> Any:
-        """Give when a file was last changed."""
+        """Return when a file was last changed."""
         from datetime import UTC, datetime
 
         return datetime.fromtimestamp(self.info(path)["mtime"], UTC)

@@ -79,7 +79,7 @@ class Masters:
             time.sleep(PAUSE_S)
 
     def place(self, path: str) -> tuple[ClientSession, str]:
-        """Give the session that a path belongs to, and its rest below that session's root.
+        """Return the session that a path belongs to, and its rest below that session's root.
 
         Raises
         ------
@@ -93,11 +93,11 @@ class Masters:
         return self._session(subtree), whole[len(subtree) :].lstrip("/") if subtree != "/" else whole[1:]
 
     def masters(self) -> Iterable[ClientSession]:
-        """Give a session with each master, that of ``/`` first."""
+        """Return a session with each master, that of ``/`` first."""
         return [self._session(subtree) for subtree in sorted(self._masters)]
 
     def each(self, path: str, kind: type[ReplyT], asked: Callable[[str], ClientRequest]) -> list[ReplyT]:
-        """Ask each master that has a part of what is below a path; give their replies."""
+        """Ask each master that has a part of what is below a path; return their replies."""
         whole = "/" + "/".join(split_path(path))
         session, below = self.place(path)
         replies = [session.call(asked(below), kind)]

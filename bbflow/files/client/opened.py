@@ -225,7 +225,7 @@ class OpenFile:
         self._session.on_node(name, lambda node: node.call(CutRequest(key=key, bytes=size), FileReply))
 
     def _charge(self, index: int, version: int, size: int) -> None:
-        """Have room for a piece of so many bytes on each of its nodes."""
+        """Have room for a piece of this many bytes on each of its nodes."""
         need = self._need(index, version, size)
         more = need - self._charged.get(index, 0)
         if more <= 0:
@@ -235,14 +235,14 @@ class OpenFile:
         self._charged[index] = need
 
     def charged(self) -> Counter[str]:
-        """Give the room that was taken for what isn't committed, by node."""
+        """Return the room that was taken for what isn't committed, by node."""
         room: Counter[str] = Counter()
         for index, size in self._charged.items():
             room.update(dict.fromkeys(holders(self._ring, index, self._replicas), size))
         return room
 
     def _need(self, index: int, version: int, size: int) -> int:
-        """Give the memory that a piece takes beside what was committed."""
+        """Return the memory that a piece takes beside what was committed."""
         committed = self._committed.get(index, (0, 0))
         return max(pages(size) - (pages(committed[1]) if version == committed[0] else 0), 0) if version else 0
 
@@ -368,7 +368,7 @@ class OpenFile:
                 self._leave(dirty=True)
 
     def lose(self) -> None:
-        """Take down that the master doesn't know this handle any more."""
+        """Record that the master doesn't know this handle any more."""
         self._lost = True
 
     def _check_open(self) -> None:

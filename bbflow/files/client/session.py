@@ -90,7 +90,7 @@ class ClientSession:
         return caller.call(asked, SessionReply)
 
     def _all_room(self) -> dict[str, int]:
-        """Give the room that this session has, also what is written and not committed."""
+        """Return the room that this session has, also what is written and not committed."""
         room = Counter(self.room)
         for _, file in self._open():
             room.update(file.charged())
@@ -103,7 +103,7 @@ class ClientSession:
         self._nodes = {told.name: told for told in nodes}
 
     def call(self, asked: ClientRequest, kind: type[ReplyT]) -> ReplyT:
-        """Send a request and give its reply; a master that is away is waited for.
+        """Send a request and return its reply; a master that is away is waited for.
 
         Parameters
         ----------
@@ -164,7 +164,7 @@ class ClientSession:
                 time.sleep(PAUSE_S)
 
     def node(self, name: str) -> IonodeTold:
-        """Give where an IOnode is.
+        """Return where an IOnode is.
 
         Raises
         ------
@@ -242,7 +242,7 @@ class ClientSession:
             self.room[node] = self.room.get(node, 0) + size
 
     def surplus(self, keep: int) -> dict[str, int]:
-        """Give what there is of room above some bytes, which is no longer this session's."""
+        """Return what there is of room above some bytes, which is no longer this session's."""
         with self._lock:
             given = {node: size - keep for node, size in self.room.items() if size > keep}
             for node, size in given.items():

@@ -37,7 +37,7 @@ class FileStream(io.RawIOBase):
         return self._at
 
     def tell(self) -> int:
-        """Give the position."""
+        """Return the position."""
         return self._at
 
     def readinto(self, target: object) -> int:
@@ -73,7 +73,7 @@ class FileStream(io.RawIOBase):
 
 
 def buffered(file: OpenFile, mode: str) -> io.BufferedIOBase:
-    """Give an open file with a position and a buffer.
+    """Return an open file with a position and a buffer.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ class Bound:
         self._told = -1
 
     def tell(self) -> int:
-        """Give what it may hold now, which the master is told."""
+        """Return what it may hold now, which the master is told."""
         self._told = self._room.files_may(self._capacity) if self._room else self._capacity
         return self._told
 

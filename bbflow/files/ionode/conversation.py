@@ -103,7 +103,7 @@ class Conversation:
         return message
 
     def receive_raw(self, size: int) -> tuple[memoryview, int]:
-        """Wait for raw bytes; give them and their checksum.
+        """Wait for raw bytes; return them and their checksum.
 
         Raises
         ------

@@ -15,7 +15,7 @@ CHUNK_BYTES = 8 << 20
 Chunks = queue.PriorityQueue[tuple[int, int, str, int]]
 """Order, number of the request, piece and chunk."""
 Way = Callable[[int], AbstractContextManager[None]]
-"""What so many bytes pass before they are fetched."""
+"""What this many bytes pass before they are fetched."""
 WAITED_FOR, URGENT, AHEAD = 0, 1, 2
 """Order of chunks: a reader waits for it; its file is open; it is only prefetched."""
 

@@ -292,7 +292,7 @@ class IoNode:
 
 
 def _object_of(command: Command) -> dict[str, int]:
-    """Give the object that a command makes or removes, if it does, with the task's number."""
+    """Return the object that a command makes or removes, if it does, with the task's number."""
     match command:
         case UploadCommand(path=path) | DeleteCommand(path=path) | MoveCommand(to=path):
             return {path: command.task}

@@ -43,7 +43,7 @@ class Storage:
         self._sources: Sources | StreamStore = StreamStore(url) if url.startswith(STREAMS_URL) else Sources()
 
     def url(self, path: str) -> str:
-        """Give the URL of a file."""
+        """Return the URL of a file."""
         return below(self._url, path) if path else self._url
 
     def read(self, path: str, start: int, size: int, facts: tuple[int, str]) -> bytes:
@@ -81,7 +81,7 @@ class Storage:
     def write(
         self, path: str, parts: Callable[[], Iterable[bytes]], size_bytes: int, failed: Failed = _ignore
     ) -> tuple[int, str]:
-        """Write an object anew, all or nothing; give its size and version.
+        """Write an object anew, all or nothing; return its size and version.
 
         Parameters
         ----------
@@ -124,7 +124,7 @@ class Storage:
         return action()
 
     def scan(self, path: str, *, below: bool) -> Iterator[TaskAnswer]:
-        """Look at a directory, which need not be there; give what it has in parts."""
+        """Look at a directory, which need not be there; yield what it has in parts."""
         url = self.url(path)
         objects, directories = persist(lambda: self._found(url, below=below), url, self._retry)
         for first in range(0, max(len(objects), 1), PART):
@@ -167,7 +167,7 @@ class Storage:
         persist(lambda: self._sources.remove(url), url, self._retry, failed=failed)
 
     def move(self, path: str, to: str, size_bytes: int, failed: Failed = _ignore) -> tuple[int, str]:
-        """Give an object another name; give its size and version as they are then.
+        """Return an object another name; return its size and version as they are then.
 
         Where only the other name is there, with the right size, an answer was lost before.
 
@@ -218,7 +218,7 @@ class Storage:
 
 
 def errno_of(error: Exception) -> int:
-    """Give the errno that says what an error means to who reads or writes a file."""
+    """Return the errno that says what an error means to who reads or writes a file."""
     if isinstance(error, OSError) and error.errno:
         return error.errno
     if isinstance(error, ChangedSourceError | MissingSourceError):

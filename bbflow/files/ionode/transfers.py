@@ -197,7 +197,7 @@ class Transfers:
 
 
 def zeros(size: int) -> Iterator[bytes]:
-    """Go through so many zeros."""
+    """Go through this many zeros."""
     for at in range(0, size, MOST_BYTES):
         yield bytes(min(MOST_BYTES, size - at))
 
@@ -208,6 +208,6 @@ def _failed(answer: Answer) -> Failed:
 
 
 def refusal(error: Exception) -> TaskAnswer:
-    """Give the answer to a command that failed."""
+    """Return the answer to a command that failed."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return TaskAnswer(errno=errno_of(error), error=text or type(error).__name__)

@@ -155,12 +155,12 @@ class Core:
         self._used = 0
 
     def number(self) -> int:
-        """Give a number that was never given before, also not before a restart."""
+        """Return a number that was never given before, also not before a restart."""
         self._numbers += 1
         return self._numbers
 
     def use(self, inode: Inode) -> None:
-        """Take down that a file was used just now."""
+        """Record that a file was used just now."""
         self._used += 1
         inode.used = self._used
 
@@ -180,7 +180,7 @@ class Core:
         self._touched.clear()
 
     def now_ns(self) -> int:
-        """Give the time in nanoseconds since the epoch."""
+        """Return the time in nanoseconds since the epoch."""
         return int(self.clock() * 1e9)
 
     def happened(self, kind: str, thing: int | str) -> None:
@@ -188,7 +188,7 @@ class Core:
         self.events.append((kind, thing))
 
     def take_out(self) -> list[tuple[int, Struct | Raw]]:
-        """Give what is to be sent, once."""
+        """Return what is to be sent, once."""
         out, self.out = self.out, []
         return out
 
@@ -199,7 +199,7 @@ class Core:
     # Commands to IOnodes.
 
     def command(self, node: str, command: Command, then: Then) -> int:
-        """Have an IOnode do something; give the task's number.
+        """Have an IOnode do something; return the task's number.
 
         Parameters
         ----------
@@ -237,7 +237,7 @@ class Core:
             then(TaskAnswer(errno=errno.EHOSTDOWN, error=f"IOnode {node} went away"))
 
     def a_node(self) -> str | None:
-        """Give some IOnode that is up: the one with the fewest tasks."""
+        """Return some IOnode that is up: the one with the fewest tasks."""
         up = [node.name for node in self.nodes.values() if node.peer is not None]
         busy = [name for name, _, _ in self._tasks.values()]
         return min(up, key=lambda name: (busy.count(name), name), default=None)
@@ -245,7 +245,7 @@ class Core:
     # Piece files.
 
     def place(self, places: dict[str, dict[str, int]]) -> None:
-        """Take down that piece files lie on their nodes."""
+        """Record that piece files lie on their nodes."""
         for name, keys in places.items():
             node = self.nodes[name]
             for key, size in keys.items():
@@ -361,13 +361,13 @@ class Core:
             raise FileExistsError(errno.EEXIST, f"{what}; rename or remove it there, then 'bbflow files refresh'")
 
     def uncover(self, path: str) -> bool:
-        """Let objects be shown that a file hid which had their directory's name; give whether there are any."""
+        """Let objects be shown that a file hid which had their directory's name; return whether there are any."""
         found = [name for name in self.hidden if name.startswith(f"{path}/")]
         for name in found:
             del self.hidden[name]
         return bool(found)
 
     def vanished(self, path: str) -> None:
-        """Take down that an object is gone."""
+        """Record that an object is gone."""
         if self.scans:
             self.gone.add(path)

@@ -112,7 +112,7 @@ class Database:
         return int(epoch) + 1
 
     def number(self, subtree: str) -> int | None:
-        """Give the number that a subtree's files have, which is in all their inodes' numbers; None if it is new.
+        """Return the number that a subtree's files have, which is in all their inodes' numbers; None if it is new.
 
         Raises
         ------
@@ -137,11 +137,11 @@ class Database:
             yield unpack(*row)
 
     def sessions(self) -> list[tuple[str, int, int]]:
-        """Give the sessions that were there: name, user, group."""
+        """Return the sessions that were there: name, user, group."""
         return list(self._connection.execute("SELECT session, uid, gid FROM sessions"))
 
     def writers(self) -> list[WriterRow]:
-        """Give the handles for writing."""
+        """Return the handles for writing."""
         return [
             WriterRow(handle, session, ino, version, FileLayout(tuple(msgpack.unpackb(ring)), replicas, piece_bytes))
             for handle, session, ino, version, ring, replicas, piece_bytes in self._connection.execute(
@@ -150,19 +150,19 @@ class Database:
         ]
 
     def replies(self) -> list[tuple[str, int, int, bytes]]:
-        """Give the replies that clients may ask for again: session, slot, number, reply."""
+        """Return the replies that clients may ask for again: session, slot, number, reply."""
         return list(self._connection.execute("SELECT session, slot, number, reply FROM replies"))
 
     def locks(self) -> list[tuple[Any, ...]]:
-        """Give the locks: inode, session, owner, kind, first byte, byte behind the last one, process."""
+        """Return the locks: inode, session, owner, kind, first byte, byte behind the last one, process."""
         return list(self._connection.execute("SELECT * FROM locks"))
 
     def doomed(self) -> list[str]:
-        """Give the names of objects that must go."""
+        """Return the names of objects that must go."""
         return [path for (path,) in self._connection.execute("SELECT path FROM doomed")]
 
     def transfers(self) -> list[TransferRow]:
-        """Give what IOnodes were told to do to objects, and have not answered."""
+        """Return what IOnodes were told to do to objects, and have not answered."""
         return [TransferRow(*row) for row in self._connection.execute("SELECT path, node, source FROM transfers")]
 
     def save(self, inode: Inode) -> None:
@@ -274,5 +274,5 @@ def _values(row: WriterRow) -> tuple[Any, ...]:
 
 
 def _code(error: Exception) -> int:
-    """Give SQLite's code of an error; 0 if it isn't its own."""
+    """Return SQLite's code of an error; 0 if it isn't its own."""
     return getattr(error, "sqlite_errorcode", 0)

@@ -106,7 +106,7 @@ class Entering:
         core.happened("grace", 0)
 
     def _session(self, asked: SessionRequest, uid: int | None) -> Session | None:
-        """Give the session that a client begins or comes back to; None if that has ended."""
+        """Return the session that a client begins or comes back to; None if that has ended."""
         core = self._core
         if asked.resume:
             return core.sessions.by_name.get(asked.resume)

@@ -47,12 +47,12 @@ class Failures(dict[str, Failure]):
             failure.again_s = min(failure.again_s, self._clock())
 
     def note(self, path: str, error: str, again_s: float = math.inf) -> None:
-        """Take down that an attempt has failed."""
+        """Record that an attempt has failed."""
         before = self.get(path)
         self[path] = Failure(error, (before.attempts if before else 0) + 1, again_s)
 
     def ended(self, path: str, answer: TaskAnswer) -> bool:
-        """Take down how the last attempt has ended; give whether it has failed."""
+        """Record how the last attempt has ended; return whether it has failed."""
         if answer.errno is None:
             self.pop(path, None)
             return False

@@ -32,7 +32,7 @@ class Filling:
         """Files that couldn't be had from the shared storage, and why."""
 
     def begin(self, call: AnyCall, inode: Inode) -> bool:
-        """Have a file's bytes in memory, or on their way; give whether they are still on it.
+        """Have a file's bytes in memory, or on their way; return whether they are still on it.
 
         Raises
         ------
@@ -75,7 +75,7 @@ class Filling:
             call.wait(("filled", inode.ino), error, MAX_FILL_S, self._core.clock())
 
     def start(self, inode: Inode, *, urgent: bool, near: str = "") -> Node | None:
-        """Begin to fill a file; give the node that has no room for its part, if there is one.
+        """Begin to fill a file; return the node that has no room for its part, if there is one.
 
         Parameters
         ----------
@@ -185,7 +185,7 @@ class Filling:
             self.let_go(inode)
 
     def make_room(self, node: Node, size: int, spare: Collection[int] = ()) -> None:
-        """Let clean files go from a node until so many bytes come free; write back if they are too few.
+        """Let clean files go from a node until this many bytes come free; write back if they are too few.
 
         The least recently used ones go first; after them those that were prefetched and that nobody has read.
 
@@ -219,7 +219,7 @@ def _may_go(inode: Inode) -> bool:
 
 
 def pieces_of(version: int, size: int, piece_bytes: int) -> Pieces:
-    """Give the pieces of a file without holes."""
+    """Return the pieces of a file without holes."""
     count = -(-size // piece_bytes)
     return tuple((version, min(piece_bytes, size - index * piece_bytes)) for index in range(count))
 

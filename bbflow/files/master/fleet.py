@@ -51,11 +51,11 @@ class Fleet:
                 core.place(places_of(inode.ring, inode.replicas, inode.pieces))
 
     def told(self) -> tuple[IonodeTold, ...]:
-        """Give what clients need to reach the nodes."""
+        """Return what clients need to reach the nodes."""
         return tuple(node.told() for node in self._core.nodes.values() if node.most_bytes)
 
     def hear(self, peer: int, told: JoinIonode) -> Changes | None:
-        """Take in what a node tells of itself; give what clients must forget once it has told all, else None.
+        """Take in what a node tells of itself; return what clients must forget once it has told all, else None.
 
         Raises
         ------
@@ -120,7 +120,7 @@ class Fleet:
             self._core.command(node.name, HaveCommand(keys=tuple(missing)), told)
 
     def leave(self, peer: int) -> bool:
-        """Take down that a node's connection is gone; give whether it was a node's."""
+        """Record that a node's connection is gone; return whether it was a node's."""
         self._telling.pop(peer, None)
         node = self.by_peer.pop(peer, None)
         if node is None:
@@ -132,7 +132,7 @@ class Fleet:
         return True
 
     def give_up(self) -> Changes:
-        """Let go of what lies on nodes that have been away for too long; give what clients must forget."""
+        """Let go of what lies on nodes that have been away for too long; return what clients must forget."""
         changes, core = Changes(), self._core
         for node in core.nodes.values():
             if not node.is_lost(core.clock(), core.options.node_loss_s):
@@ -144,7 +144,7 @@ class Fleet:
 
 
 def version_of(key: str) -> int:
-    """Give the version in a piece file's name."""
+    """Return the version in a piece file's name."""
     return int(key.partition(".")[0], 16)
 
 

@@ -52,7 +52,7 @@ class Image:
         return self.inodes[self.root_ino]
 
     def get(self, ino: int) -> Inode:
-        """Give an inode by its number.
+        """Return an inode by its number.
 
         Raises
         ------
@@ -65,7 +65,7 @@ class Image:
             raise OSError(errno.ESTALE, f"there is no inode {ino} any more") from None
 
     def directory(self, ino: int) -> Inode:
-        """Give a directory by its number.
+        """Return a directory by its number.
 
         Raises
         ------
@@ -78,12 +78,12 @@ class Image:
         return inode
 
     def child(self, directory: Inode, name: str) -> Inode | None:
-        """Give an entry; None if there is none."""
+        """Return an entry; None if there is none."""
         ino = directory.entries.get(name)
         return None if ino is None else self.inodes[ino]
 
     def walk(self, start: int, path: str, who: Credentials) -> tuple[Inode, str]:
-        """Follow a path but for its last name; give the directory and that name, which is empty for the start itself.
+        """Follow a path but for its last name; return the directory and that name, which is empty for the start itself.
 
         Raises
         ------
@@ -109,7 +109,7 @@ class Image:
         return directory, names[-1] if names else ""
 
     def find(self, start: int, path: str, who: Credentials) -> Inode:
-        """Give what a path leads to.
+        """Return what a path leads to.
 
         Raises
         ------
@@ -125,7 +125,7 @@ class Image:
         return found
 
     def path(self, inode: Inode) -> str:
-        """Give an inode's path from the root, without a slash before it."""
+        """Return an inode's path from the root, without a slash before it."""
         names: list[str] = []
         while inode.ino != self.root_ino:
             names.append(inode.name)
@@ -133,7 +133,7 @@ class Image:
         return "/".join(reversed(names))
 
     def top(self, inode: Inode) -> Inode:
-        """Give the entry of the root that an inode is, or is below."""
+        """Return the entry of the root that an inode is, or is below."""
         while inode.parent not in (self.root_ino, 0):
             inode = self.inodes[inode.parent]
         return inode
@@ -188,7 +188,7 @@ class Image:
     def rename(
         self, old: tuple[Inode, str], new: tuple[Inode, str], who: Credentials, flags: str, now_ns: int
     ) -> tuple[Inode, Inode | None]:
-        """Give an inode another name, all at once.
+        """Return an inode another name, all at once.
 
         Parameters
         ----------
@@ -323,5 +323,5 @@ class MissingEntry(FileNotFoundError):  # noqa: N818 - one of the built-in kind,
 
 
 def touch(directory: Inode, now_ns: int) -> None:
-    """Take down that a directory's names have changed."""
+    """Record that a directory's names have changed."""
     directory.mtime_ns = directory.ctime_ns = now_ns

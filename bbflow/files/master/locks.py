@@ -101,7 +101,7 @@ class Locks:
 
 
 def apply(held: list[Lock], wanted: Lock) -> list[Lock]:
-    """Give what is held once an owner has locked, or unlocked (`u`), a range: its older locks there make way."""
+    """Return what is held once an owner has locked, or unlocked (`u`), a range: its older locks there make way."""
     locks = []
     for lock in held:
         if not lock.is_of(wanted) or lock.end <= wanted.start or wanted.end <= lock.start:

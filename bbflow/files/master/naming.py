@@ -110,7 +110,7 @@ class Naming:
         return ReadlinkReply(target=inode.target)
 
     def _place(self, call: Call[EntryRequest]) -> tuple[Inode, str]:
-        """Give directory and name of an entry that is to be made, once it is known what the storage has there."""
+        """Return directory and name of an entry that is to be made, once it is known what the storage has there."""
         try:
             directory, name = self._core.image.walk(call.asked.parent, call.asked.name, call.who)
         except MissingEntry as error:
@@ -191,7 +191,7 @@ class Naming:
         return FileReply()
 
     def _gone(self, call: AnyCall, directory: Inode, inode: Inode) -> None:
-        """Take down that an inode has lost its name."""
+        """Record that an inode has lost its name."""
         call.changes.names.append((directory.ino, inode.name, inode.ino))
         call.changes.add(directories=(directory.ino,))
         self._core.touched(directory)

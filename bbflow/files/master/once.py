@@ -50,7 +50,7 @@ class Once:
         return False
 
     def reply(self, call: AnyCall) -> Raw | None:
-        """Give the reply that a request has had already, as it went out."""
+        """Return the reply that a request has had already, as it went out."""
         slot = self._slot(call)
         return None if slot is None or not slot.reply else Raw(slot.reply)
 
@@ -67,7 +67,7 @@ class Once:
                 self._core.database.keep_reply(call.session.name, call.asked.slot, slot.number, packed)
 
     def over(self, call: AnyCall) -> None:
-        """Take down that a request was answered, or that nothing will come of it."""
+        """Record that a request was answered, or that nothing will come of it."""
         slot = self._slot(call)
         if slot is not None and call.asked.slot is not None:
             slot.call = None
@@ -75,7 +75,7 @@ class Once:
                 del call.session.slots[call.asked.slot]
 
     def in_flight(self, session: Session, slots: Iterable[tuple[int, int]]) -> list[Given]:
-        """Give what those replies give that a client which comes back will ask for again.
+        """Return what those replies give that a client which comes back will ask for again.
 
         Parameters
         ----------

@@ -32,9 +32,9 @@ from bbflow.files.requests import (
 LITTLE_BYTES = 4 << 20
 """Room that comes along with an open for writing, if there is plenty."""
 PLENTY = 64
-"""Plenty is so many times that."""
+"""Plenty is this many times that."""
 CLOSING_S = 2.0
-"""So long an open waits for another writer's end, if it doesn't say: a last close(2) on a mount returns before
+"""How long an open waits for another writer's end, if it doesn't say: a last close(2) on a mount returns before
 the kernel tells the mount of it."""
 
 
@@ -87,7 +87,7 @@ class FileOpening:
         return OpenFileReply(cold=is_cold, **self._opened(call, handle))
 
     def _opened(self, call: AnyCall, handle: Handle) -> dict[str, Any]:
-        """Give what is told of each file that is opened."""
+        """Return what is told of each file that is opened."""
         inode = handle.inode
         self._core.use(inode)
         self._core.sessions.hold(call.session, inode.ino)
@@ -310,7 +310,7 @@ class FileOpening:
                 self._core.command(name, DiscardCommand(version=handle.version, cut=grown), lambda _: None)
 
     def end(self, session: Session) -> list[Inode]:
-        """Close all that a session has open; give the files that were never committed, whose names go."""
+        """Close all that a session has open; return the files that were never committed, whose names go."""
         unborn = []
         for handle in list(session.handles.values()):
             self.close(session, handle, discard=True)
@@ -340,7 +340,7 @@ class FileOpening:
         return GrantReply(granted=self._grant(call.session, name, max(size, wish)))
 
     def resume(self, session: Session, asked: SessionRequest, in_flight: list[Given]) -> list[int]:
-        """Take a session in again that had lost its connection; give the handles that live on.
+        """Take a session in again that had lost its connection; return the handles that live on.
 
         Parameters
         ----------
@@ -393,7 +393,7 @@ class FileOpening:
 
 
 def cut(pieces: Pieces, piece_bytes: int, size: int) -> Pieces:
-    """Give what is left of pieces when a file ends at `size`."""
+    """Return what is left of pieces when a file ends at `size`."""
     kept = []
     for index, (version, count) in enumerate(pieces):
         left = size - index * piece_bytes

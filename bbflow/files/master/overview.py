@@ -119,7 +119,7 @@ class Overview:
         )
 
     def _state(self, inode: Inode) -> str:
-        """Give a file's state, and tell those apart whose bytes, or whose object, are yet to be where it says."""
+        """Return a file's state, and tell those apart whose bytes, or whose object, are yet to be where it says."""
         if inode.state == "clean" and inode.filling:
             return "coming"
         is_moving = inode.state in ("clean", "cold") and self._write_back.is_misplaced(inode)
@@ -173,7 +173,7 @@ class Overview:
         return PrefetchReply(files=self._prefetching.begin(tasks, asked.at_once, asked.lookahead))
 
     def _files_below(self, call: AnyCall, path: str) -> list[Inode]:
-        """Give the files of a path by name, as they are in the shared storage now."""
+        """Return the files of a path by name, as they are in the shared storage now."""
         start = self._below(call, path)
         if start.kind == DIRECTORY:
             self._scanning.look(call, start, below=True)

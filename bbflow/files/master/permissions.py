@@ -98,14 +98,14 @@ def check_chown(inode: Inode, who: Credentials, owner: int, group: int) -> None:
 
 
 def mode_after_chmod(inode: Inode, who: Credentials, mode: int) -> int:
-    """Give the mode that is set: who isn't in the file's group can't set its set-group-ID bit."""
+    """Return the mode that is set: who isn't in the file's group can't set its set-group-ID bit."""
     if who.uid != 0 and inode.kind != DIRECTORY and not who.is_in(inode.gid):
         return mode & ~SETGID
     return mode
 
 
 def mode_after_write(inode: Inode, who: Credentials) -> int:
-    """Give the mode after a change of owner, or a write: the bits that give rights away go."""
+    """Return the mode after a change of owner, or a write: the bits that give rights away go."""
     if who.uid == 0 or inode.kind == DIRECTORY:
         return inode.mode
     cleared = SETUID | (SETGID if inode.mode & 0o010 else 0)

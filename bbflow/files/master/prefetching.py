@@ -55,7 +55,7 @@ class Prefetching:
         self._prefetches: list[Prefetch] = []
 
     def begin(self, tasks: Sequence[Iterable[Inode]], slots: int = 0, lookahead: int = 1) -> int:
-        """Let the files of tasks come, in their order; give how many.
+        """Let the files of tasks come, in their order; return how many.
 
         Parameters
         ----------
@@ -64,7 +64,7 @@ class Prefetching:
         slots
             Tasks that run at once; 0 lets each file come as soon as there is room, as if it were a task.
         lookahead
-            Waves of so many tasks that may lie ahead of the one that runs.
+            Waves of this many tasks that may lie ahead of the one that runs.
         """
         prefetch = Prefetch(Waves(slots or ALL, max(self._capacity, 1), lookahead))
         wanted = [[inode for inode in task if inode.is_cold and inode.size] for task in tasks]
@@ -142,7 +142,7 @@ class Prefetching:
         self._prefetches = [prefetch for prefetch in self._prefetches if prefetch.unread]
 
     def _start(self, prefetch: Prefetch, ino: int) -> bool:
-        """Begin with a file; give whether there was room."""
+        """Begin with a file; return whether there was room."""
         inode = self._core.image.inodes.get(ino)
         if inode is not None and inode.is_cold:
             try:

@@ -13,7 +13,7 @@ MOST_BYTES = 64 << 20
 CAPACITY_SHARE = 8
 """Nor more than this part of what the IOnodes hold: what came ahead must not go before it is read."""
 DIRECTORIES = 256
-"""So many are followed, the latest ones."""
+"""How many are followed, the latest ones."""
 NAMES = 1 << 20
 """Fewer, if they have more entries than this between them."""
 
@@ -27,12 +27,12 @@ class ReadRun:
     last: int = -2
     """Which was opened last."""
     window: int = 0
-    """So many files behind that one come ahead."""
+    """How many files behind that one come ahead."""
     reached: int = 0
     """Those before this have been asked for."""
 
     def place(self, name: str) -> int:
-        """Give where a name stands, which may be a new one."""
+        """Return where a name stands, which may be a new one."""
         at = bisect_left(self.names, name)
         if at == len(self.names) or self.names[at] != name:
             self.names.insert(at, name)
@@ -41,7 +41,7 @@ class ReadRun:
         return at
 
     def follow(self, place: int, most: int) -> bool:
-        """Take in which is opened now, and with how many behind it at most; give whether it was expected."""
+        """Take in which is opened now, and with how many behind it at most; return whether it was expected."""
         is_next = self.last < place <= self.last + max(self.window, 1)
         if place != self.last:
             self.window = min(max(2 * self.window, 1), most) if is_next else 0
@@ -85,7 +85,7 @@ class ReadingAhead:
             self._begin(run, inode.parent, host)
 
     def _run(self, directory: int, comes: bool) -> ReadRun | None:
-        """Give the run of a directory; it begins with a file that has to come."""
+        """Return the run of a directory; it begins with a file that has to come."""
         run = self._runs.get(directory)
         if run is None:
             if not comes:
@@ -117,7 +117,7 @@ class ReadingAhead:
                 run.reached = place + 1
 
     def _start(self, inode: Inode, host: str) -> bool:
-        """Let a file come if it isn't there; give whether there is room."""
+        """Let a file come if it isn't there; return whether there is room."""
         if not inode.is_cold or not inode.size:
             return True
         try:

@@ -64,7 +64,7 @@ class Replicas:
             self._core.command(node, command, partial(done, node, key))
 
     def _miss(self, inode: Inode, copies: Iterable[tuple[str, str]]) -> None:
-        """Take down which copies aren't there: `mend` makes them."""
+        """Record which copies aren't there: `mend` makes them."""
         for name, key in copies:
             self._core.nodes[name].remove(key)
             self.thin[inode.ino] = None
@@ -80,7 +80,7 @@ class Replicas:
                 self.thin.pop(ino, None)
 
     def widen(self) -> None:
-        """Take down which files were made while there were fewer nodes than copies of each, now that one has come."""
+        """Record which files were made while there were fewer nodes than copies of each, now that one has come."""
         wanted = self._core.options.replicas
         for inode in self._core.image.inodes.values() if wanted > 1 else ():
             if inode.ring and inode.replicas < wanted and inode.state != "clean":
@@ -104,7 +104,7 @@ class Replicas:
             self._core.save(inode)
 
     def _mend(self, inode: Inode) -> bool:
-        """Begin with a file's missing copies; give whether all are there, or on their way."""
+        """Begin with a file's missing copies; return whether all are there, or on their way."""
         core = self._core
         for name in inode.ring:
             if core.nodes[name].is_lost(core.clock(), core.options.node_loss_s):
@@ -119,7 +119,7 @@ class Replicas:
         return is_whole
 
     def _fetch(self, inode: Inode, index: int, key: str, node: Node, size: int) -> bool:
-        """Let a node get a copy of a piece; give whether it can now."""
+        """Let a node get a copy of a piece; return whether it can now."""
         source = self._elsewhere(inode, index, node.name)
         if source is None or node.peer is None or node.free_bytes < pages(size):
             return False
@@ -134,7 +134,7 @@ class Replicas:
         return True
 
     def missing(self, node: Node, keys: set[str]) -> Changes:
-        """Take down that a node no longer has these piece files; give what clients must forget.
+        """Record that a node no longer has these piece files; return what clients must forget.
 
         What the shared storage has will come from there; what another node has is copied to a third; all else is lost.
         """
@@ -190,7 +190,7 @@ class Replicas:
         return True
 
     def found(self, node: Node, keys: Mapping[str, int]) -> Changes:
-        """Take down which of its pieces a node has that is back: what was lost with it isn't.
+        """Record which of its pieces a node has that is back: what was lost with it isn't.
 
         Parameters
         ----------

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice, takewhile
 
 WINDOW = 1000
-"""So many are looked at at most; what is further back is when its turn comes."""
+"""How many are looked at at most; what is further back is when its turn comes."""
 
 
 class Resting:
@@ -47,7 +47,7 @@ class Resting:
         return takewhile(lambda ino: self._due_s.get(ino, 0.0) <= looked_s, self.oldest())
 
     def oldest(self) -> list[int]:
-        """Give all, rested or not, the oldest first."""
+        """Return all, rested or not, the oldest first."""
         return list(islice(self._due_s, WINDOW))
 
     def next_s(self) -> float | None:

@@ -6,7 +6,7 @@ from bbflow.files.inodes import holders
 
 
 def rings_without(ring: tuple[str, ...], replicas: int, lost: str, others: Iterable[str]) -> Iterator[tuple[str, ...]]:
-    """Give rings on which all pieces stay with the nodes that have them, and those of a lost one are with others.
+    """Yield rings on which all pieces stay with the nodes that have them, and those of a lost one are with others.
 
     Another node takes each of its places, also one of the ring if it shares no piece with the lost one: a node may
     have several places. Where only as many nodes are left as there are copies, each of these has all pieces.

@@ -44,12 +44,12 @@ class Node:
         return 1.0 - self.free_bytes / self.capacity if self.capacity else 1.0
 
     def place(self, key: str, size: int) -> None:
-        """Take down that a piece file lies here, with so many bytes."""
+        """Record that a piece file lies here, with this many bytes."""
         self.placed_bytes += size - self.placed.get(key, 0)
         self.placed[key] = size
 
     def remove(self, key: str) -> None:
-        """Take down that a piece file is gone."""
+        """Record that a piece file is gone."""
         self.placed_bytes -= self.placed.pop(key, 0)
 
     def is_lost(self, now_s: float, after_s: float) -> bool:
@@ -57,7 +57,7 @@ class Node:
         return self.peer is None and now_s - self.away_since_s >= after_s
 
     def told(self) -> IonodeTold:
-        """Give what clients need to reach it."""
+        """Return what clients need to reach it."""
         return IonodeTold(**asdict(self.address), up=self.peer is not None)
 
 

@@ -137,7 +137,7 @@ class Scanning:
                 del hidden[name]
 
     def _hide(self, name: str, directory: str) -> None:
-        """Take down that an object, or all below a name, can't be shown, unless it is one that goes, or moves."""
+        """Record that an object, or all below a name, can't be shown, unless it is one that goes, or moves."""
         core, image, names = self._core, self._core.image, name.removesuffix("/").split("/")
         if not all(map(self._is_name, names)):
             core.hidden[name] = Hidden(directory, "its name is no path")
@@ -157,7 +157,7 @@ class Scanning:
             core.hidden[name] = Hidden(directory, f"{what} has the name {image.path(inode)!r}")
 
     def _directory(self, start: Inode, names: list[str]) -> Inode | None:
-        """Give a directory below another, made if need be; None if a name is no name, or a file has it."""
+        """Return a directory below another, made if need be; None if a name is no name, or a file has it."""
         core = self._core
         for name in names:
             child = core.image.child(start, name)

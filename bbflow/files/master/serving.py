@@ -120,7 +120,7 @@ class MasterServer(PeerServer):
 
 
 def user_of(peer: socket.socket) -> int:
-    """Give the user at the other end of a Unix socket."""
+    """Return the user at the other end of a Unix socket."""
     credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     return int(struct.unpack("3i", credentials)[1])
 

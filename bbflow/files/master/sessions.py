@@ -91,13 +91,13 @@ class Sessions:
         self.by_name[session.name] = session
 
     def connect(self, session: Session, peer: int) -> None:
-        """Take down that a connection is a session's."""
+        """Record that a connection is a session's."""
         session.peers.add(peer)
         session.lost_s = None
         self.by_peer[peer] = session
 
     def disconnect(self, peer: int, now_s: float) -> Session | None:
-        """Take down that a connection is gone; give its session if it was the last one."""
+        """Record that a connection is gone; return its session if it was the last one."""
         session = self.by_peer.pop(peer, None)
         if session is None:
             return None
@@ -118,26 +118,26 @@ class Sessions:
         self.by_name.pop(session.name, None)
 
     def drop_kept(self, session: Session) -> None:
-        """Take down that a session keeps nothing."""
+        """Record that a session keeps nothing."""
         for table, held in ((self._holders, session.holds), (self._listers, session.lists)):
             for ino in held:
                 _discard(table, ino, session.name)
             held.clear()
 
     def hold(self, session: Session, ino: int) -> None:
-        """Take down that a session may keep an inode's attributes."""
+        """Record that a session may keep an inode's attributes."""
         if session.listener is not None and ino not in session.holds:
             session.holds.add(ino)
             self._holders.setdefault(ino, set()).add(session.name)
 
     def hold_list(self, session: Session, ino: int) -> None:
-        """Take down that a session may keep a directory's complete list."""
+        """Record that a session may keep a directory's complete list."""
         if session.listener is not None:
             session.lists.add(ino)
             self._listers.setdefault(ino, set()).add(session.name)
 
     def forgetting(self, but: Session | None, changes: "Changes") -> dict[str, "Changes"]:
-        """Give what sessions must forget after some changes, and take down that they keep it no more."""
+        """Return what sessions must forget after some changes, and record that they keep it no more."""
         told: dict[str, Changes] = {}
         if not changes:
             return told

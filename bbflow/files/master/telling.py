@@ -41,7 +41,7 @@ class Tellings:
         self._unsent.append(self._open[seq])
 
     def went_out(self) -> None:
-        """Take down that all messages are sent: from now on, who is told has a lease to answer."""
+        """Record that all messages are sent: from now on, who is told has a lease to answer."""
         for telling in self._unsent:
             telling.deadline_s = self._core.clock() + self._core.options.lease_s
         self._unsent.clear()
@@ -58,7 +58,7 @@ class Tellings:
             self._heard(seq, session)
 
     def late(self) -> list[str]:
-        """Give the sessions that have not answered in time."""
+        """Return the sessions that have not answered in time."""
         now_s = self._core.clock()
         return [name for telling in self._open.values() if now_s >= telling.deadline_s for name in telling.waiting]
 

@@ -63,19 +63,19 @@ class WriteBack:
         return self.is_on and inode.kind == FILE and bool(inode.parent) and is_newer and not inode.expected
 
     def changed(self, inode: Inode) -> None:
-        """Take down that a file has a new version."""
+        """Record that a file has a new version."""
         if self._is_due(inode) and inode.ino not in self._dirty:
             inode.dirty_ns = self._core.now_ns()
             self._dirty.begin(inode.ino)
             self._core.happened("storage", 0)
 
     def closed(self, inode: Inode) -> None:
-        """Take down that a file's writer has closed it."""
+        """Record that a file's writer has closed it."""
         if inode.ino in self._dirty:
             self._core.happened("storage", 0)
 
     def cancel(self, inode: Inode) -> None:
-        """Take down that a file has no name any more."""
+        """Record that a file has no name any more."""
         self._dirty.end(inode.ino)
         self._misplaced.pop(inode.ino, None)
         for then in self._waiting.pop(inode.ino, ()):
@@ -85,7 +85,7 @@ class WriteBack:
             self._core.command(node, StopCommand(upload=task), lambda _: None)
 
     def renamed(self, inode: Inode) -> None:
-        """Take down that an inode, and all below it, have other paths."""
+        """Record that an inode, and all below it, have other paths."""
         if not self.is_on:
             return
         for below in self._core.image.below(inode) if inode.kind == DIRECTORY else (inode,):
@@ -366,7 +366,7 @@ class WriteBack:
     # What is left.
 
     def left(self, below: Inode) -> list[Inode]:
-        """Give the files below an inode (or itself) that aren't in the shared storage as they are, and could be."""
+        """Return the files below an inode (or itself) that aren't in the shared storage as they are, and could be."""
         inodes = self._core.image.inodes
         path = self._core.image.path(below)
         prefix = path + "/" if path and below.kind != FILE else path

@@ -20,7 +20,7 @@ public:
 
     bool IsBegun() const { return m_IsBegun; }
 
-    /** Waits for so long, or until the end has begun; returns whether it has. */
+    /** Waits for this long, or until the end has begun; returns whether it has. */
     bool WaitFor(const double seconds)
     {
         std::unique_lock<std::mutex> lock(m_Mutex);

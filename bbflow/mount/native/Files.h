@@ -103,7 +103,7 @@ public:
     /** What is known of an entry of a directory that was listed, without asking anybody; the
      *  kernel can look it up itself. */
     virtual std::optional<Entry> Peek(FileId, const DirectoryEntry &) { return std::nullopt; }
-    /** The kernel forgets so many lookups of a file. */
+    /** The kernel forgets this many lookups of a file. */
     virtual void Forget(FileId, uint64_t) {}
     virtual struct stat Get(const Caller &caller, FileId id, OpenFile *open) = 0;
     virtual struct stat Set(const Caller &caller, FileId id, const Change &change,

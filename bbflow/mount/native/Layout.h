@@ -13,7 +13,7 @@ struct Piece
 {
     /** 0: a hole. */
     uint64_t Version = 0;
-    /** So many bytes count; what lies behind them reads as zeros. */
+    /** How many bytes count; what lies behind them reads as zeros. */
     uint64_t Bytes = 0;
     /** Of these bytes others may know: they stay as they are. */
     uint64_t Committed = 0;

@@ -14,7 +14,7 @@ namespace
 
 constexpr double ConnectSecs = 10.0;
 constexpr double RetrySecs = 0.05;
-/** A signal counts for a call that has waited for so long; a shorter one just ends. */
+/** A signal counts for a call that has waited for this long; a shorter one just ends. */
 constexpr double InterruptSecs = 0.5;
 
 Node MasterIn(const Contact &contact, const uint64_t number, const std::string &path)

@@ -9,7 +9,7 @@
 namespace bbflow
 {
 
-/** Waits for a node that is away, for so long and no longer. */
+/** Waits for a node that is away, for this long and no longer. */
 class Patience
 {
 public:

@@ -45,7 +45,7 @@ fuse_attr ToKernel(const struct stat &attributes);
  *  @param validSecs how long the attributes count */
 fuse_entry_out ToKernel(const Entry &entry, double validSecs);
 
-/** An answer with attributes, which count for so long. */
+/** An answer with attributes, which count for this long. */
 fuse_attr_out ToKernel(const struct stat &attributes, double validSecs);
 
 } // end namespace bbflow

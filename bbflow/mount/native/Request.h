@@ -39,7 +39,7 @@ public:
         return *reinterpret_cast<const T *>(Body().data());
     }
 
-    /** The text, without its zero byte, that starts so many bytes into the body.
+    /** The text, without its zero byte, that starts this many bytes into the body.
      *  @throws Errno if there is none, or it is too long for a name */
     std::string TextAt(const size_t offset, const size_t most = 255) const
     {

@@ -24,7 +24,7 @@ public:
     RingRequests(const RingRequests &) = delete;
     RingRequests &operator=(const RingRequests &) = delete;
 
-    /** So many processors the kernel may ever have: it wants somebody to wait for each. */
+    /** How many processors the kernel may ever have: it wants somebody to wait for each. */
     static uint16_t Processors();
 
     /** Only one thread may wait, always the same. */

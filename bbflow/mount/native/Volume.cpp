@@ -11,7 +11,7 @@ namespace
 
 /** Room is asked for in such pieces, so that a stream of writes seldom asks. */
 constexpr uint64_t RoomBytes = uint64_t{16} << 20;
-/** So many files are remembered when they aren't open. */
+/** How many files are remembered when they aren't open. */
 constexpr size_t MostOpened = 8192;
 
 } // end empty namespace

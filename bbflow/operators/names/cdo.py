@@ -62,7 +62,7 @@ WITH_CONSTANT: Mapping[str, str] = {
 
 
 def cdo_names() -> Iterator[Name]:
-    """Give all names."""
+    """Yield all names."""
     for suffix, (what, operator) in STATISTICS.items():
         for prefix, (over, window) in WINDOWS.items():
             yield _fixed(f"{prefix}{suffix}", f"{what} over {over}", Meaning(operator, window))

@@ -52,7 +52,7 @@ class ClimateIndex:
     days: int = 1
     """Of how many days the rain is summed up."""
     wet: float | None = None
-    """Only days with at least so many mm count."""
+    """Only days with at least this many mm count."""
 
 
 INDICES: Mapping[str, ClimateIndex] = {
@@ -95,7 +95,7 @@ def index_meaning(
     name: str | None = None,
     min_count: int | None = None,
 ) -> Meaning:
-    """Give an index in the terms of a diagnostic.
+    """Return an index in the terms of a diagnostic.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ def same_units(left: str, right: str) -> bool:
 
 
 def index_names() -> Iterator[Name]:
-    """Give the names of all indices: the ETCCDI's own and CDO's."""
+    """Yield the names of all indices: the ETCCDI's own and CDO's."""
     for index in INDICES.values():
         example = f"{index.name}: {{units: {'degC' if index.day != 'rain' else 'mm/day'}}}"
         yield _name(index.name, index, "year", example)

@@ -27,7 +27,7 @@ def is_name(item: Any, own: Container[str]) -> bool:
 
 
 def meaning(item: Any) -> Meaning:
-    """Give the meaning of an item.
+    """Return the meaning of an item.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def _word(item: Any) -> str:
 
 
 def _given(name: Name, item: Any) -> tuple[list[Any], dict[str, Any]]:
-    """Give what follows a name, and the parameters that it doesn't take itself."""
+    """Return what follows a name, and the parameters that it doesn't take itself."""
     if not isinstance(item, Mapping):
         return [part.strip() for part in str(item).split(",")[1:]], {}
     (value,) = item.values()

@@ -42,7 +42,7 @@ SPACES: Mapping[str, tuple[str, str]] = {
     "remapnn": ("the same, of nearest neighbours", "remapnn: r360x180"),
     "remapdis": ("the same, of weights by distance", "remapdis: weights.nc"),
     "healpix": ("the cells of HEALPix, nested", "healpix: {zoom: 7}"),
-    "coarsen": ("boxes of so many points", "{coarsen: {lat: 2, lon: 2}, how: max}"),
+    "coarsen": ("boxes of this many points", "{coarsen: {lat: 2, lon: 2}, how: max}"),
 }
 """What a space may say, with an example."""
 
@@ -66,7 +66,7 @@ class ListedName:
 
 
 def entries() -> Iterator[ListedName]:
-    """Give all of them."""
+    """Yield all of them."""
     for kind in KINDS.values():
         yield _kind("statistics", kind)
     yield ListedName("statistics", parse.FILTER, *FILTER, _parameters(parse.FILTER_PARAMETERS))
@@ -99,7 +99,7 @@ def _told(parameter: Parameter) -> str:
 
 
 def overview() -> Iterator[ListedName]:
-    """Give all of them, with CDO's statistics over time in one line for each window."""
+    """Yield all of them, with CDO's statistics over time in one line for each window."""
     suffixes = " ".join([*STATISTICS, "pctl,N"])
     folded = {f"{prefix}{suffix}" for prefix in (*WINDOWS, *COUNTED) for suffix in (*STATISTICS, "pctl")}
     for entry in entries():
@@ -111,7 +111,7 @@ def overview() -> Iterator[ListedName]:
 
 
 def find(written: str) -> list[ListedName]:
-    """Give what is called so.
+    """Return what is called so.
 
     Parameters
     ----------

@@ -9,7 +9,7 @@ from bbflow.operators.readers import number
 
 
 def xarray_names() -> Iterator[Name]:
-    """Give all names that differ from our own."""
+    """Yield all names that differ from our own."""
     one = ("value",)
     yield Name("resample", "a window by its frequency", _resample, "resample: MS", one, one_value=True)
     yield Name("groupby", "a climatology or the year", _groupby, "groupby: time.month", one, one_value=True)

@@ -13,7 +13,7 @@ namespace
 {
 
 constexpr uint64_t BinPoints = 512;
-constexpr uint64_t ByteSteps = 255; ///< so many fit into a byte's count
+constexpr uint64_t ByteSteps = 255; ///< this many fit into a byte's count
 
 /** Where a tile's counts are. */
 struct BinTile

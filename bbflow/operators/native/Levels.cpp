@@ -14,7 +14,7 @@ namespace bbflow
 namespace
 {
 
-constexpr uint64_t Tile = 64; ///< so many columns' coordinates stay in the nearest cache
+constexpr uint64_t Tile = 64; ///< this many columns' coordinates stay in the nearest cache
 constexpr uint64_t Lanes = 8;
 constexpr double Infinite = std::numeric_limits<double>::infinity();
 constexpr double Missing = std::numeric_limits<double>::quiet_NaN();
@@ -251,7 +251,7 @@ private:
         return room;
     }
 
-    /** The level that is so many below the top. */
+    /** The level that is this many below the top. */
     uint64_t Below(const uint64_t at, const uint64_t level) const
     {
         return m_Falls[at] ? m_Task.Interfaces - 1 - level : level;

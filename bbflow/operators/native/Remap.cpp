@@ -12,7 +12,7 @@ namespace
 {
 
 constexpr uint64_t PlanesAtOnce = 8; ///< as many as there are registers for
-constexpr int64_t Ahead = 128;       ///< links: of so many later ones the values are asked for
+constexpr int64_t Ahead = 128;       ///< links: of this many later ones the values are asked for
 
 /** Planes that go along together: each one's values and results. */
 template <class T>

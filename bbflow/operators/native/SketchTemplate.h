@@ -10,7 +10,7 @@
 namespace bbflow
 {
 
-/** So many points take all steps in before the next ones: their counts stay in the cache. */
+/** How many points take all steps in before the next ones: their counts stay in the cache. */
 constexpr uint64_t StretchPoints = 1024;
 
 /** How many steps sketches have taken in, and hence which of their rows hold something. */

@@ -19,7 +19,7 @@ namespace bbflow
  * L1. */
 constexpr uint64_t TilePoints = 256;
 
-/** The processor itself follows the blocks of so many steps from tile to tile, and fetches ahead;
+/** The processor itself follows the blocks of this many steps from tile to tile, and fetches ahead;
  * those of more must be asked for. */
 constexpr uint64_t FollowedSteps = 32;
 

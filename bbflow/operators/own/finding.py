@@ -25,19 +25,19 @@ ENTRY_POINTS = "bbflow.operators"
 """Entry points of this group name operators of installed packages."""
 
 ISOLATED = Parameter(flag, "run its code in a process of its own, which it may crash", False)
-GROUP = Parameter(positive, "hand so many steps at once to it", None)
+GROUP = Parameter(positive, "hand this many steps at once to it", None)
 
 
 @cache
 def installed() -> "Mapping[str, EntryPoint]":
-    """Give the operators of installed packages, by name."""
+    """Return the operators of installed packages, by name."""
     from importlib.metadata import entry_points  # late: it takes as long as a step, and few have operators of their own
 
     return {item.name: item for item in entry_points(group=ENTRY_POINTS)}
 
 
 def find_own(name: str) -> OperatorKind | None:
-    """Give the kind of a user's operator.
+    """Return the kind of a user's operator.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def _is_family(found: Any) -> bool:
 
 
 def _family_kind(name: str, origin: Origin, found: Any) -> OperatorKind:
-    """Give the kind of a family; the parameters of its class are those of the configuration."""
+    """Return the kind of a family; the parameters of its class are those of the configuration."""
     items = parameters_of(found, 0) if isinstance(found, type) else {}
 
     def make(isolated: bool, group: int | None, **values: Any) -> tuple[Operator, ...]:
@@ -107,7 +107,7 @@ def _family_kind(name: str, origin: Origin, found: Any) -> OperatorKind:
 
 
 def _functions_kind(name: str, origin: Origin, found: Any) -> OperatorKind:
-    """Give the kind of three functions; further arguments of `map` and `finalize` are parameters."""
+    """Return the kind of three functions; further arguments of `map` and `finalize` are parameters."""
     items = parameters_of(found.map, TAKEN["map"]) | parameters_of(found.finalize, TAKEN["finalize"])
 
     def make(isolated: bool, group: int | None, **values: Any) -> tuple[Operator, ...]:
@@ -159,7 +159,7 @@ def _summary(found: Any) -> str:
 
 
 def _operator(name: str, found: Any, family: Family) -> Operator:
-    """Give the operator of a family with `finalize`; its attributes say how the result is described."""
+    """Return the operator of a family with `finalize`; its attributes say how the result is described."""
     result = getattr(found, "result", "f8")
     if result is not None and np.dtype(result).kind != "f":
         raise ConfigError(f"operator {name!r}: its result is {result}, but only floats can be missing, if it fails")

@@ -52,7 +52,7 @@ class Functions(Family):
         return f"{self.origin}({said})"
 
     def fields(self, dtype: DType) -> tuple[StateField, ...]:
-        """Give what `map` gives for a few steps of ones."""
+        """Return what `map` gives for a few steps of ones."""
         return (*_fields(self, np.dtype(dtype)), SEEN)
 
     def clear(self, views: Views) -> None:
@@ -81,7 +81,7 @@ class Functions(Family):
         return chosen | {SEEN.name: in_left | in_right}
 
     def finalize(self, views: Views) -> Array:
-        """Give the result of a state; NaN where nothing was folded."""
+        """Return the result of a state; NaN where nothing was folded."""
         seen = views[SEEN.name]
         finalize = self.origin.load().finalize
         result = np.asarray(finalize(_own(views), **self._taken(finalize, TAKEN["finalize"])))
@@ -118,7 +118,7 @@ def _own(views: Views) -> dict[str, Array]:
 
 
 def parameters_of(function: Any, before: int) -> dict[str, inspect.Parameter]:
-    """Give the parameters of a function that the configuration may set, by name.
+    """Return the parameters of a function that the configuration may set, by name.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Groups of steps: a user's family is handed so many at once, however the steps came in batches."""
+"""Groups of steps: a user's family is handed this many at once, however the steps came in batches."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Marked(Steps):
     """Of shape (steps, points); as in the state."""
 
     def valid(self) -> Array:
-        """Give what is known."""
+        """Return what is known."""
         return np.asarray(self.marks == VALID)
 
 
@@ -64,7 +64,7 @@ class Grouped(Family):
         return f"{self.inner.name}.group{self.length}"
 
     def fields(self, dtype: DType) -> tuple[StateField, ...]:
-        """Give the family's fields, and room for the steps of two groups."""
+        """Return the family's fields, and room for the steps of two groups."""
         n = (self.length,)
         held: tuple[tuple[str, str | None, tuple[int, ...]], ...]
         held = (("number", "i8", ()), ("values", None, n), ("times", "f8", n), ("marks", "u1", n))
@@ -94,7 +94,7 @@ class Grouped(Family):
         return merged
 
     def finalize(self, views: Views) -> Any:
-        """Give the family's result, with the groups that are not complete."""
+        """Return the family's result, with the groups that are not complete."""
         items = self._read(views) if views[BEGUN].size else []
         done = [self._handed(item, views) if isinstance(item, Group) else item for item in items]
         return self.inner.finalize(self._chain(done) if done else _own(views))  # type: ignore[attr-defined]
@@ -124,7 +124,7 @@ class Grouped(Family):
         return joined
 
     def _handed(self, group: Group, like: Views) -> Views:
-        """Give the family's state of one group."""
+        """Return the family's state of one group."""
         state = {name: np.empty_like(values) for name, values in _own(like).items()}
         self.inner.clear(state)
         places = sorted(group.places)

@@ -48,7 +48,7 @@ def collecting(off: Mapping[str, str] | None = None) -> Iterator[dict[str, str]]
 
 
 def error_of(operator: Operator, errors: Mapping[str, str]) -> str | None:
-    """Give the text of the error that switched an operator off, if one did."""
+    """Return the text of the error that switched an operator off, if one did."""
     guard = getattr(operator.formula, "guard", None)
     return None if guard is None else errors.get(guard.name)
 
@@ -85,7 +85,7 @@ class Guarded(Family):
         return f"own.{self.origin}.{self.inner.name}"
 
     def fields(self, dtype: DType) -> tuple[StateField, ...]:
-        """Give the family's fields and the mark; the mark alone if it has none for this type."""
+        """Return the family's fields and the mark; the mark alone if it has none for this type."""
         found = _fields(self, np.dtype(dtype))
         return (FAILED,) if isinstance(found, str) else (*found, FAILED)
 
@@ -148,7 +148,7 @@ class Guarded(Family):
 
 @lru_cache
 def _fields(family: Guarded, dtype: DType) -> tuple[StateField, ...] | str:
-    """Give what the user's family keeps, or the text of its error, which the fold reports."""
+    """Return what the user's family keeps, or the text of its error, which the fold reports."""
     try:
         return tuple(family.run("fields", dtype))
     except (Exception, SystemExit) as error:
@@ -176,7 +176,7 @@ class GuardedFormula:
     """Length of the result's first axis; None if it has the points' only."""
 
     def __call__(self, views: Views, **parameters: Any) -> Array:
-        """Give the result, of shape (points,) or (axis, points), of a float type."""
+        """Return the result, of shape (points,) or (axis, points), of a float type."""
         points = next(iter(views.values())).shape[-1]
         failed = views.get(FAILED.name, np.zeros(points, bool))
         missing = np.full((points,) if self.length is None else (self.length, points), np.nan)
@@ -205,7 +205,7 @@ def _checked(result: Array, shape: tuple[int, ...]) -> Array:
 
 
 def guarded(operator: Operator, origin: Origin, *, isolated: bool) -> Operator:
-    """Give an operator whose user's code can't harm the others; state of a built-in family is shared all the same."""
+    """Return an operator whose user's code can't harm the others; state of a built-in family is shared all the same."""
     guard = Guarded(origin, operator.family, isolated, operator.family.commutes)
     is_own = getattr(operator.formula, "__self__", None) == operator.family
     length = None if operator.axis is None else len(operator.axis.values)
@@ -214,7 +214,7 @@ def guarded(operator: Operator, origin: Origin, *, isolated: bool) -> Operator:
 
 
 def isolate(operator: Operator) -> Operator:
-    """Give an operator whose user's code, if it has any, runs in a process of its own; its state stays the same.
+    """Return an operator whose user's code, if it has any, runs in a process of its own; its state stays the same.
 
     For a batch whose worker died: then what killed it is that operator's error.
     """

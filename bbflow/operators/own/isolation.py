@@ -29,7 +29,7 @@ class Child:
         send(self._process.stdin, (sys.path, origin))
 
     def call(self, work: bytes) -> Any:
-        """Give what a call gave.
+        """Return what a call gave.
 
         Raises
         ------

@@ -47,7 +47,7 @@ def pyramid_of(mesh: Mesh, at: int, wanted: tuple[int, ...], taken: frozenset[st
 
 
 def _coarser(mesh: Mesh) -> Iterator[Mesh]:
-    """Give the coarser grids, the finest first."""
+    """Yield the coarser grids, the finest first."""
     if mesh.zoom is not None:
         yield from (_zoomed(mesh, zoom) for zoom in reversed(range(mesh.zoom)))
         return

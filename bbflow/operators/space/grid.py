@@ -250,7 +250,7 @@ def to_poles(edges: Array) -> Array:
 
 
 def midpoints(values: Array) -> Array:
-    """Give edges of shape (size, 2) halfway between points; a single point is its own edges."""
+    """Return edges of shape (size, 2) halfway between points; a single point is its own edges."""
     if len(values) < 2:
         return np.stack([values, values], axis=1)
     inner = (values[:-1] + values[1:]) / 2
@@ -265,14 +265,14 @@ ROUNDING = 1e-6
 
 
 def between(values: Array, low: float, high: float) -> Array:
-    """Give the indices of the values between two limits, both included."""
+    """Return the indices of the values between two limits, both included."""
     margin = margins(values)
     low, high = min(low, high), max(low, high)
     return np.flatnonzero((values >= low - margin) & (values <= high + margin))
 
 
 def between_meridians(values: Array, west: float, east: float) -> tuple[Array, Array]:
-    """Give the indices of longitudes going east from one meridian to another, and the longitudes without a jump.
+    """Return the indices of longitudes going east from one meridian to another, and the longitudes without a jump.
 
     Parameters
     ----------
@@ -293,7 +293,7 @@ def between_meridians(values: Array, west: float, east: float) -> tuple[Array, A
 
 
 def equal(name: str, values: Array, wanted: tuple[float, ...]) -> Array:
-    """Give the indices of some values.
+    """Return the indices of some values.
 
     Raises
     ------
@@ -311,7 +311,7 @@ def equal(name: str, values: Array, wanted: tuple[float, ...]) -> Array:
 
 
 def nearest_points(lats: Array, lons: Array, places: tuple[tuple[float, float], ...]) -> tuple[Array, Array]:
-    """Give the indices of the grid points with the least great-circle distance to some places.
+    """Return the indices of the grid points with the least great-circle distance to some places.
 
     On a grid of latitudes and longitudes the nearest point of every parallel has the nearest longitude.
 
@@ -337,20 +337,20 @@ def _nearest(lats: Array, lons: Array, lat: float, lon: float) -> tuple[int, int
 
 
 def _haversine(lats: Array, lat: float, apart: float) -> Array:
-    """Give what grows with the distance: sin²(d/2) = sin²(Δlat/2) + cos lat cos lat' sin²(Δlon/2)."""
+    """Return what grows with the distance: sin²(d/2) = sin²(Δlat/2) + cos lat cos lat' sin²(Δlon/2)."""
     half = np.deg2rad(lats - lat) / 2
     across = np.sin(np.deg2rad(apart) / 2) ** 2
     return np.asarray(np.sin(half) ** 2 + np.cos(np.deg2rad(lat)) * np.cos(np.deg2rad(lats)) * across)
 
 
 def margins(values: Array) -> Array:
-    """Give how far off each value may be, of shape (size,)."""
+    """Return how far off each value may be, of shape (size,)."""
     least = float(np.diff(np.sort(values)).min()) if len(values) > 1 else 0.0
     return np.maximum(CLOSE * least, ROUNDING * np.abs(values))
 
 
 def spacing(values: Array) -> float:
-    """Give the usual distance of neighbours; of a single point any is."""
+    """Return the usual distance of neighbours; of a single point any is."""
     return float(np.median(np.diff(np.sort(values)))) if len(values) > 1 else float("inf")
 
 
@@ -359,7 +359,7 @@ EARTH_RADIUS_M = 6371000.0
 
 
 def area_weights(grid: Grid, axis: int) -> Array:
-    """Give a dimension's share of the cells' areas, float64 of shape (size,).
+    """Return a dimension's share of the cells' areas, float64 of shape (size,).
 
     The area of a cell between two parallels and two meridians is R^2 (sin(north) - sin(south)) (east - west):
     latitude's share is R (sin(north) - sin(south)), longitude's R (east - west). Other dimensions have 1; a single
@@ -378,7 +378,7 @@ def area_weights(grid: Grid, axis: int) -> Array:
 
 
 def fitted(name: str, values: Array, grid: Grid) -> Array:
-    """Give a field the variable's rank: its dimensions are the last ones, else the only ones of these sizes.
+    """Return a field the variable's rank: its dimensions are the last ones, else the only ones of these sizes.
 
     Raises
     ------
@@ -396,7 +396,7 @@ def fitted(name: str, values: Array, grid: Grid) -> Array:
 
 
 def checked_weights(name: str, values: Array) -> Array:
-    """Give weights without NaN (0 instead).
+    """Return weights without NaN (0 instead).
 
     Raises
     ------

@@ -40,12 +40,12 @@ class Mesh:
 
     @property
     def size(self) -> int:
-        """Give the number of cells."""
+        """Return the number of cells."""
         return prod(self.shape)
 
     @property
     def centres(self) -> tuple[Array, Array]:
-        """Give latitudes and longitudes.
+        """Return latitudes and longitudes.
 
         Raises
         ------
@@ -60,7 +60,7 @@ class Mesh:
         return self.lat, self.lon
 
     def axes(self) -> tuple[Array, Array] | None:
-        """Give latitudes (ny,) and longitudes (nx,) if the cells lie along parallels and meridians, else None."""
+        """Return latitudes (ny,) and longitudes (nx,) if the cells lie along parallels and meridians, else None."""
         if len(self.shape) != 2 or self.lat is None or self.lon is None:
             return None
         lat, lon = self.lat.reshape(self.shape), self.lon.reshape(self.shape)

@@ -138,7 +138,7 @@ NAMES: Mapping[str, SpaceName] = {
 
 
 def named(written: str, others: Iterable[str]) -> tuple[Move, ...]:
-    """Give the moves of a name, such as ``fldmean`` or ``sellevel,85000``.
+    """Return the moves of a name, such as ``fldmean`` or ``sellevel,85000``.
 
     Parameters
     ----------

@@ -33,12 +33,12 @@ class Local(ABC):
 
     @property
     def column(self) -> ColumnPart | None:
-        """Give what is made of the block's columns before that; None for nothing."""
+        """Return what is made of the block's columns before that; None for nothing."""
         return None
 
     @abstractmethod
     def values(self, steps: Steps) -> list[Array]:
-        """Give the results of a complete region.
+        """Return the results of a complete region.
 
         Parameters
         ----------
@@ -53,7 +53,7 @@ class Local(ABC):
 
     @abstractmethod
     def partial(self, steps: Steps) -> Array:
-        """Give mergeable components, float64 of shape (steps, k, points); see `Placement.assemble`."""
+        """Return mergeable components, float64 of shape (steps, k, points); see `Placement.assemble`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,7 +77,7 @@ class Placement(ABC):
 
     @property
     def column(self) -> Column | None:
-        """Give what is made of the variable's columns before that; None for nothing."""
+        """Return what is made of the variable's columns before that; None for nothing."""
         return None
 
     @property
@@ -92,27 +92,27 @@ class Placement(ABC):
 
     @property
     def coordinate_attributes(self) -> Mapping[str, Mapping[str, Any]]:
-        """Give CF attributes of the coordinates that are none of the stream's."""
+        """Return CF attributes of the coordinates that are none of the stream's."""
         return {}
 
     @property
     def attributes(self) -> Mapping[str, str]:
-        """Give attributes of the result that name coordinates: `cell_measures` and `grid_mapping`."""
+        """Return attributes of the result that name coordinates: `cell_measures` and `grid_mapping`."""
         return {}
 
     @property
     def pyramid(self) -> Pyramid | None:
-        """Give the coarser levels that are wanted of the results; None for none."""
+        """Return the coarser levels that are wanted of the results; None for none."""
         return None
 
     @property
     def own_dims(self) -> frozenset[str]:
-        """Give the dimensions that are none of the variable's, whatever their names."""
+        """Return the dimensions that are none of the variable's, whatever their names."""
         return frozenset((POINT,))
 
     @abstractmethod
     def dtype(self, dtype: DType) -> DType:
-        """Give the type of the values for the variable's type: its own float type if it is kept, else float64."""
+        """Return the type of the values for the variable's type: its own float type if it is kept, else float64."""
 
     def may_change(self, axis: int) -> bool:
         """Whether an axis may be of any length: all of it is reduced, and nothing else depends on it."""
@@ -124,11 +124,11 @@ class Placement(ABC):
 
     @abstractmethod
     def of_shape(self, shape: tuple[int, ...]) -> Self:
-        """Give the same space of a variable whose shape has changed to one that `fits`."""
+        """Return the same space of a variable whose shape has changed to one that `fits`."""
 
     @abstractmethod
     def local(self, start: tuple[int, ...], count: tuple[int, ...]) -> Local | None:
-        """Give what a block has of the result; None if nothing.
+        """Return what a block has of the result; None if nothing.
 
         Parameters
         ----------
@@ -155,7 +155,7 @@ class Placement(ABC):
 
     @abstractmethod
     def finish(self, partial: Array) -> Array:
-        """Give the results of the whole.
+        """Return the results of the whole.
 
         Parameters
         ----------
@@ -185,7 +185,7 @@ class StripLocal(Local):
     """What is made of the block's columns before that; `block` is the shape of what comes out."""
 
     def values(self, steps: Steps) -> list[Array]:
-        """Give the results of a complete region; see `Local.values`."""
+        """Return the results of a complete region; see `Local.values`."""
         if not self.complete:
             raise ValueError(f"the region at {self.start} of shape {self.count} needs other blocks too: use `partial`")
         if self.how == "select":
@@ -195,7 +195,7 @@ class StripLocal(Local):
         return [row.astype(way.dtype(block.dtype)) for row, block in zip(finished, steps.values, strict=True)]
 
     def partial(self, steps: Steps) -> Array:
-        """Give mergeable components, float64 of shape (steps, k, prod(count)); see `TrackPlacement.merge`."""
+        """Return mergeable components, float64 of shape (steps, k, prod(count)); see `TrackPlacement.merge`."""
         way, count = WAYS[self.how], len(steps.values)
         result = way.empty((count, *(strip.size for strip in self.strips)))
         most = max(TILE_POINTS // max(prod(self.block), 1), 1)
@@ -227,14 +227,14 @@ class StripLocal(Local):
 
 
 def _cut(factor: Array | None, cuts: tuple[slice, ...]) -> Array | None:
-    """Give a tile's factors; axes of length 1 stand for any length."""
+    """Return a tile's factors; axes of length 1 stand for any length."""
     if factor is None:
         return None
     return factor[tuple(cut if length > 1 else slice(None) for cut, length in zip(cuts, factor.shape, strict=True))]
 
 
 def _place(part: list[Strip]) -> tuple[Any, ...]:
-    """Give the index of a tile's targets in the components of the region."""
+    """Return the index of a tile's targets in the components of the region."""
     targets = [strip.groups()[1] for strip in part]
     if all(isinstance(item, slice) for item in targets):
         return (slice(None), *targets)
@@ -261,12 +261,12 @@ class TrackPlacement(Placement):
 
     @property
     def components(self) -> int:
-        """Give how many numbers (k) a partial result has for each point."""
+        """Return how many numbers (k) a partial result has for each point."""
         return WAYS[self.how].components
 
     @property
     def unchanged(self) -> set[str]:
-        """Give the dimensions that have all of the variable's points, in their order."""
+        """Return the dimensions that have all of the variable's points, in their order."""
         one = (track for track in self.tracks if track.factor == 1 and len(track.axes) == 1)
         seen = self.source if self.column is None else self.column.seen(self.source)
         return {track.name for track in one if np.array_equal(track.indices[0], np.arange(seen[track.axes[0]]))}
@@ -282,7 +282,7 @@ class TrackPlacement(Placement):
         return self.is_selection and not self.factors and len(self.unchanged) == len(self.tracks)
 
     def dtype(self, dtype: DType) -> DType:
-        """Give the type of the values for the variable's type: its own float type if it is kept, else float64."""
+        """Return the type of the values for the variable's type: its own float type if it is kept, else float64."""
         return WAYS[self.how].dtype(dtype)
 
     def fits(self, shape: tuple[int, ...]) -> bool:
@@ -290,7 +290,7 @@ class TrackPlacement(Placement):
         return len(shape) == len(self.source) and all(map(self.may_change, self._changed(shape)))
 
     def of_shape(self, shape: tuple[int, ...]) -> "TrackPlacement":
-        """Give the same space of a variable whose shape has changed to one that `fits`."""
+        """Return the same space of a variable whose shape has changed to one that `fits`."""
         changed = self._changed(shape)
         tracks = tuple(
             replace(track, indices=(np.arange(shape[track.axes[0]]),)) if track.axes[0] in changed else track
@@ -299,7 +299,7 @@ class TrackPlacement(Placement):
         return replace(self, tracks=tracks, source=shape, is_joined=True) if changed else self
 
     def _changed(self, shape: tuple[int, ...]) -> list[int]:
-        """Give the axes along which a shape differs from that of the variable."""
+        """Return the axes along which a shape differs from that of the variable."""
         lengths = zip(self.source, shape, strict=True)
         return [axis for axis, (before, now) in enumerate(lengths) if before != now]
 
@@ -314,7 +314,7 @@ class TrackPlacement(Placement):
         return is_all and free
 
     def local(self, start: tuple[int, ...], count: tuple[int, ...]) -> Local | None:
-        """Give what a block has of the result; None if nothing. See `Placement.local`."""
+        """Return what a block has of the result; None if nothing. See `Placement.local`."""
         column = None if self.column is None else self.column.local(start, count)
         if self.column is not None:
             count = self.column.seen(count)
@@ -339,7 +339,7 @@ class TrackPlacement(Placement):
         )
 
     def _factor(self, strips: list[Strip]) -> Array | None:
-        """Give the product of what the strips take of each factor, cut and apart from the whole."""
+        """Return the product of what the strips take of each factor, cut and apart from the whole."""
         if not self.factors:
             return None
         return np.array(reduce(lambda left, right: left * right, [take(item, strips) for item in self.factors]))
@@ -349,7 +349,7 @@ class TrackPlacement(Placement):
         return WAYS[self.how].merge(left, right)
 
     def finish(self, partial: Array) -> Array:
-        """Give the results of the whole, or of a part of it; see `Placement.finish`."""
+        """Return the results of the whole, or of a part of it; see `Placement.finish`."""
         return WAYS[self.how].finish(partial)
 
     def assemble(self, steps: int, parts: Iterable[tuple[Local, Array]]) -> Array:
@@ -364,7 +364,7 @@ class TrackPlacement(Placement):
 
 
 def _strip(track: Track, places: Array) -> Strip:
-    """Give the strip of some of a track's places, with the indices of the whole variable."""
+    """Return the strip of some of a track's places, with the indices of the whole variable."""
     targets = track.targets(places)
     first, last = int(targets[0]), int(targets[-1])
     weights = None if track.weights is None else track.weights[places]
@@ -380,7 +380,7 @@ def _strip(track: Track, places: Array) -> Strip:
 
 
 def _moved(strip: Strip, start: tuple[int, ...]) -> Strip:
-    """Give a strip of the whole variable with the indices of a block that starts there."""
+    """Return a strip of the whole variable with the indices of a block that starts there."""
     pairs = zip(strip.axes, strip.indices, strict=True)
     indices = tuple(np.asarray(whole) - start[axis] for axis, whole in pairs)
     return replace(strip, indices=indices if len(indices) > 1 else (as_index(indices[0]),))

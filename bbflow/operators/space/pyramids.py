@@ -38,7 +38,7 @@ class Pyramid:
     """The names of those that are written."""
 
     def made(self, values: Array) -> Iterator[tuple[Level, Array]]:
-        """Give the levels that are wanted, the finest first.
+        """Yield the levels that are wanted, the finest first.
 
         Parameters
         ----------

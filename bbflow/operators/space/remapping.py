@@ -18,7 +18,7 @@ from bbflow.operators.space.pyramids import Pyramid
 from bbflow.operators.space.weights import Weights
 
 AT_ONCE_BYTES = 1 << 26
-"""Partial sums of complete regions are made and ended for so many bytes of steps at once."""
+"""Partial sums of complete regions are made and ended for this many bytes of steps at once."""
 WHOLE = 1 - 1e-9
 """A share above this is all."""
 
@@ -35,11 +35,11 @@ class Ending:
     """Rows of which less than this share is valid are missing."""
 
     def some(self, rows: Array) -> "Ending":
-        """Give the same for some rows."""
+        """Return the same for some rows."""
         return Ending(self.cover[rows], self.share[rows], self.least)
 
     def end(self, parts: Array) -> Array:
-        """Give the values of sums and weights, of shape (steps, 2, planes, rows): NaN where too little is valid.
+        """Return the values of sums and weights, of shape (steps, 2, planes, rows): NaN where too little is valid.
 
         What is valid stands for what is missing: the sum is scaled to the weights that the row would have. With weights
         that add up to 1 this is the mean of the valid values; where the grid covers a part of a cell and the weights
@@ -79,16 +79,16 @@ class RemapLocal(Local):
 
     @property
     def column(self) -> ColumnPart | None:
-        """Give what is made of the block's columns first."""
+        """Return what is made of the block's columns first."""
         return self.made
 
     def partial(self, steps: Steps) -> Array:
-        """Give the sums of the rows that the block touches, float64 of shape (steps, 2, planes * rows)."""
+        """Return the sums of the rows that the block touches, float64 of shape (steps, 2, planes * rows)."""
         given = self._given(steps)
         return self.links.apply(given.values, self._offsets(), given.fill).reshape(len(given.values), 2, -1)
 
     def values(self, steps: Steps) -> list[Array]:
-        """Give the results of a complete region; see `Local.values`."""
+        """Return the results of a complete region; see `Local.values`."""
         if not self.complete or self.ending is None:
             raise ValueError(f"the region at {self.start} of shape {self.count} needs other blocks too: use `partial`")
         kept = [self.box[axis] for axis in self.planes]
@@ -111,7 +111,7 @@ class RemapLocal(Local):
         return Steps(list(self.before.partial(steps)[:, 0]))  # a selection with gaps, which are missing
 
     def _offsets(self) -> Array:
-        """Give where each plane begins."""
+        """Return where each plane begins."""
         offsets: Array = np.zeros(1, np.int64)
         for axis in self.planes:
             step = prod(self.box[axis + 1 :])
@@ -159,50 +159,50 @@ class Remapped(Placement):
 
     @property
     def column(self) -> Column | None:
-        """Give what is made of the variable's columns first."""
+        """Return what is made of the variable's columns first."""
         return self.before.column if self.before else None
 
     @property
     def coordinate_attributes(self) -> Mapping[str, Mapping[str, Any]]:
-        """Give CF attributes of the target's coordinates, and of those that were made before."""
+        """Return CF attributes of the target's coordinates, and of those that were made before."""
         own = self.before.coordinate_attributes if self.before else {}
         return {**own, **self.target.attributes}
 
     @property
     def attributes(self) -> Mapping[str, str]:
-        """Give what names the target's coordinates that are still there."""
+        """Return what names the target's coordinates that are still there."""
         return {key: text for key, text in self.target.own.items() if text.split()[-1] in self.coordinates}
 
     @property
     def pyramid(self) -> Pyramid | None:
-        """Give the coarser levels that are wanted of the results."""
+        """Return the coarser levels that are wanted of the results."""
         return self.levels
 
     @property
     def own_dims(self) -> frozenset[str]:
-        """Give the target's dimensions, and those of its coordinates."""
+        """Return the target's dimensions, and those of its coordinates."""
         return frozenset((POINT, *(dim for dims in self.target.coordinate_dims.values() for dim in dims))) - {
             "bnds"
         } | (frozenset(self.target.dims))
 
     @property
     def mesh_shape(self) -> tuple[int, ...]:
-        """Give the shape of the target's grid."""
+        """Return the shape of the target's grid."""
         assert self.weights.target is not None
         return self.weights.target.shape
 
     @property
     def planes(self) -> tuple[int, ...]:
-        """Give the axes that are kept."""
+        """Return the axes that are kept."""
         return tuple(axis for axis in range(len(self.box)) if axis not in self.axes)
 
     @property
     def at(self) -> int:
-        """Give how many of them come before the target's dimensions."""
+        """Return how many of them come before the target's dimensions."""
         return sum(axis < min(self.axes) for axis in self.planes)
 
     def dtype(self, dtype: DType) -> DType:
-        """Give float64, in which the sums are."""
+        """Return float64, in which the sums are."""
         return np.dtype("f8")
 
     def fits(self, shape: tuple[int, ...]) -> bool:
@@ -210,11 +210,11 @@ class Remapped(Placement):
         return shape == self.source
 
     def of_shape(self, shape: tuple[int, ...]) -> "Remapped":
-        """Give the same space: no other shape fits."""
+        """Return the same space: no other shape fits."""
         return self
 
     def local(self, start: tuple[int, ...], count: tuple[int, ...]) -> Local | None:
-        """Give what a block has of the result; None if nothing. See `Placement.local`.
+        """Return what a block has of the result; None if nothing. See `Placement.local`.
 
         Raises
         ------
@@ -266,7 +266,7 @@ class Remapped(Placement):
             )
 
     def _links(self, start: tuple[int, ...], count: tuple[int, ...]) -> Links:
-        """Give the links of a region; the same object for all variables whose blocks lie alike."""
+        """Return the links of a region; the same object for all variables whose blocks lie alike."""
         own = tuple((self.box[axis], start[axis], count[axis], prod(count[axis + 1 :])) for axis in self.axes)
         known = KNOWN.setdefault(self.weights, {})
         if self.factor is None and own in known:
@@ -291,7 +291,7 @@ class Remapped(Placement):
         return whole.reshape(steps, 2, -1)
 
     def finish(self, partial: Array) -> Array:
-        """Give the results of the whole; see `Placement.finish`."""
+        """Return the results of the whole; see `Placement.finish`."""
         kept = [self.box[axis] for axis in self.planes]
         ended = self.ending.end(partial.reshape(len(partial), 2, prod(kept), -1))
         rows = in_order(ended, kept, self.mesh_shape, self.at).reshape(len(partial), -1)

@@ -38,7 +38,7 @@ METHODS = {"mean": "mean", "sum": "sum", "min": "minimum", "max": "maximum"}
 
 
 def cell_methods(grid: Grid, tracks: Sequence[Track], reduction: Reduce | None, cells: Cells | None) -> str:
-    """Give CF's cell methods of a reduction: 'area' stands for latitude and longitude together, and for all of cells.
+    """Return CF's cell methods of a reduction: 'area' stands for latitude and longitude together, and for all of cells.
 
     Dimensions have their standard names, since those that are reduced to nothing are dimensions no more (CF
     conventions, section 7.3).
@@ -65,7 +65,7 @@ def _standard_name(grid: Grid, track: Track) -> str:
 
 
 def own_units(reduction: Reduce | None, made: str, thickness: str) -> str:
-    """Give the units of a result for the variable's {units}; empty if they aren't known.
+    """Return the units of a result for the variable's {units}; empty if they aren't known.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def own_units(reduction: Reduce | None, made: str, thickness: str) -> str:
 def result_coordinates(
     grid: Grid, tracks: Sequence[Track], shifted: Mapping[str, Array]
 ) -> tuple[dict[str, Array], dict[str, tuple[str, ...]]]:
-    """Give the coordinates that are not the variable's own, and their dimensions.
+    """Return the coordinates that are not the variable's own, and their dimensions.
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ class Draft:
 
     @classmethod
     def of(cls, grid: Grid, variables: Callable[[str], Array]) -> "Draft":
-        """Give what keeps all points."""
+        """Return what keeps all points."""
         every = enumerate(zip(grid.dims, grid.shape, strict=True))
         tracks = tuple(Track(dim, (axis,), (np.arange(size),)) for axis, (dim, size) in every)
         return cls(grid, variables, tracks, {}, cells_of(grid))
@@ -209,7 +209,7 @@ class Draft:
         return names.index(name)
 
     def values(self, place: int) -> Array:
-        """Give the coordinate of a track of one dimension, at its places."""
+        """Return the coordinate of a track of one dimension, at its places."""
         track = self.tracks[place]
         if len(track.axes) > 1:
             raise ConfigError(f"dimension {track.name!r} has no coordinate: use isel")
@@ -236,7 +236,7 @@ class Draft:
         return replace(self, tracks=(*self.tracks[:place], kept, *self.tracks[place + 1 :]), shifted=shifted)
 
     def placement(self) -> TrackPlacement:
-        """Give the placement."""
+        """Return the placement."""
         kept = tuple(track for track in self.tracks if track.factor)
         coordinates, coordinate_dims = result_coordinates(self.grid, kept, self.shifted)
         return TrackPlacement(

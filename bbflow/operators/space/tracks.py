@@ -35,16 +35,16 @@ class Track:
 
     @property
     def places(self) -> int:
-        """Give the number of places."""
+        """Return the number of places."""
         return len(self.indices[0])
 
     @property
     def size(self) -> int:
-        """Give how many places the result has, 1 if it is reduced."""
+        """Return how many places the result has, 1 if it is reduced."""
         return -(-self.places // self.factor) if self.factor else 1
 
     def inside(self, start: tuple[int, ...], count: tuple[int, ...]) -> Array:
-        """Give the places that a block has, ascending; int64.
+        """Return the places that a block has, ascending; int64.
 
         Parameters
         ----------
@@ -57,7 +57,7 @@ class Track:
         return np.flatnonzero(found)
 
     def targets(self, places: Array) -> Array:
-        """Give the place of the result to which each place goes; int64 of the same shape."""
+        """Return the place of the result to which each place goes; int64 of the same shape."""
         return places // self.factor if self.factor else np.zeros_like(places)
 
     def has_all_of(self, first: int, size: int, places: Array) -> bool:
@@ -68,7 +68,7 @@ class Track:
 
 
 TILE_POINTS = 1 << 16
-"""So many points are worked on at once, as float64: they stay in the cache."""
+"""How many points are worked on at once, as float64: they stay in the cache."""
 Index = slice | Array
 """Indices, as a slice where they follow each other: that takes a view, and is small when pickled."""
 
@@ -94,11 +94,11 @@ class Strip:
 
     @property
     def length(self) -> int:
-        """Give the number of places."""
+        """Return the number of places."""
         return self.places.stop - self.places.start if isinstance(self.places, slice) else len(self.places)
 
     def part(self, cut: slice) -> "Strip":
-        """Give some of the places, at least one."""
+        """Return some of the places, at least one."""
         indices = tuple(_cut(index, cut) for index in self.indices)
         weights = None if self.weights is None else self.weights[cut]
         return Strip(self.axes, indices, _cut(self.places, cut), self.factor, self.first, self.size, weights)
@@ -111,7 +111,7 @@ class Strip:
         return bool(self.places.start % self.factor == 0 == self.length % self.factor)
 
     def groups(self) -> tuple[Array, Index]:
-        """Give where each run of places of one target begins, and the targets (places in the region), each once."""
+        """Return where each run of places of one target begins, and the targets (places in the region), each once."""
         if not self.factor:
             return np.zeros(1, np.int64), slice(0, 1)
         places = np.arange(self.places.start, self.places.stop) if isinstance(self.places, slice) else self.places
@@ -120,7 +120,7 @@ class Strip:
 
 
 def as_index(indices: Array) -> Index:
-    """Give a slice if the indices follow each other."""
+    """Return a slice if the indices follow each other."""
     if len(indices) and np.array_equal(indices, np.arange(indices[0], indices[0] + len(indices))):
         return slice(int(indices[0]), int(indices[-1]) + 1)
     return indices

@@ -11,7 +11,7 @@ from bbflow.operators.family import Array, DType
 from bbflow.operators.space.tracks import Strip
 
 SMALL_GROUP = 16
-"""Groups of up to so many places are reduced faster member by member than one by one."""
+"""Groups of up to this many places are reduced faster member by member than one by one."""
 
 
 class Way(ABC):
@@ -22,11 +22,11 @@ class Way(ABC):
 
     @abstractmethod
     def empty(self, shape: tuple[int, ...]) -> Array:
-        """Give components of nothing; float64 of shape (k, *shape)."""
+        """Return components of nothing; float64 of shape (k, *shape)."""
 
     @abstractmethod
     def reduce(self, values: Array, fill: Array | None, factor: Array | None, strips: Sequence[Strip]) -> Array:
-        """Give the components of some values; what a step's are doesn't depend on the other steps.
+        """Return the components of some values; what a step's are doesn't depend on the other steps.
 
         Parameters
         ----------
@@ -51,10 +51,10 @@ class Way(ABC):
 
     @abstractmethod
     def finish(self, parts: Array) -> Array:
-        """Give the values of components along axis -2; NaN where nothing was valid."""
+        """Return the values of components along axis -2; NaN where nothing was valid."""
 
     def dtype(self, dtype: DType) -> DType:
-        """Give the type that holds the results of an input's type exactly, as far as they are float64's."""
+        """Return the type that holds the results of an input's type exactly, as far as they are float64's."""
         return np.dtype("f8")
 
 
@@ -67,11 +67,11 @@ class Weighted(Way):
     components = 2
 
     def empty(self, shape: tuple[int, ...]) -> Array:
-        """Give zeros."""
+        """Return zeros."""
         return np.zeros((2, *shape))
 
     def reduce(self, values: Array, fill: Array | None, factor: Array | None, strips: Sequence[Strip]) -> Array:
-        """Give the sums; see `Way.reduce`. If nothing is missing, the sum of the weights is that of the places."""
+        """Return the sums; see `Way.reduce`. If nothing is missing, the sum of the weights is that of the places."""
         wide = values.astype("f8", order="C")
         sums = _contract(wide if factor is None else wide * factor, strips)
         parts = np.stack([sums, _all_weights(factor, strips, sums.shape)])
@@ -104,11 +104,11 @@ class Extreme(Way):
     components = 1
 
     def empty(self, shape: tuple[int, ...]) -> Array:
-        """Give NaN."""
+        """Return NaN."""
         return np.full((1, *shape), np.nan)
 
     def reduce(self, values: Array, fill: Array | None, factor: Array | None, strips: Sequence[Strip]) -> Array:
-        """Give the extremes; see `Way.reduce`."""
+        """Return the extremes; see `Way.reduce`."""
         if factor is None:
             found = self._reduce(values, strips, np.maximum if self.largest else np.minimum).astype("f8")
             lacking: Array = np.logical_or(_any_in_step(np.isnan(found)), _has(fill, values))
@@ -128,15 +128,15 @@ class Extreme(Way):
         return values
 
     def merge(self, left: Array, right: Array) -> Array:
-        """Give the more extreme ones."""
+        """Return the more extreme ones."""
         return np.asarray(np.fmax(left, right) if self.largest else np.fmin(left, right))
 
     def finish(self, parts: Array) -> Array:
-        """Give the only component."""
+        """Return the only component."""
         return np.asarray(parts[..., 0, :])
 
     def dtype(self, dtype: DType) -> DType:
-        """Give the float types themselves, float64 for integers."""
+        """Return the float types themselves, float64 for integers."""
         return np.dtype(dtype) if np.dtype(dtype).kind == "f" else np.dtype("f8")
 
 
@@ -194,7 +194,7 @@ def _group(ufunc: Any, values: Array, strip: Strip, axis: int) -> Array:
 
 
 def _all_weights(factor: Array | None, strips: Sequence[Strip], shape: tuple[int, ...]) -> Array:
-    """Give the sums of the weights if every value is valid."""
+    """Return the sums of the weights if every value is valid."""
     if factor is not None:
         full = np.broadcast_to(factor, [strip.length for strip in strips]).astype("f8")
         return _contract(full, strips)

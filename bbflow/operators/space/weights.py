@@ -57,7 +57,7 @@ class Weights:
 
     @property
     def nbytes(self) -> int:
-        """Give the bytes of its arrays."""
+        """Return the bytes of its arrays."""
         return sum(item.nbytes for item in (self.starts, self.rows, self.values, self.cover, self.share))
 
 

@@ -29,7 +29,7 @@ value_range = Formula("range")
 
 
 def count(views: Views) -> Array:
-    """Give the number of valid values, apart from the state's buffer."""
+    """Return the number of valid values, apart from the state's buffer."""
     return views["count"].copy()
 
 

@@ -97,7 +97,7 @@ class Bins(Family):
         return "bins" + "_".join(map(repr, self.edges))
 
     def fields(self, dtype: DType) -> tuple[StateField, ...]:
-        """Give the counts, those outside of the bins first and last."""
+        """Return the counts, those outside of the bins first and last."""
         return (StateField("counts", "i4", (len(self.edges) + 1,), merge="add"),)
 
     def fold(self, views: Views, steps: Steps) -> None:

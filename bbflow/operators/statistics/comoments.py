@@ -52,7 +52,7 @@ class CoMoments(Family):
         return replace(self, needed=self.needed | other.needed)
 
     def fields(self, dtype: DType) -> tuple[StateField, ...]:
-        """Give the fields that are needed."""
+        """Return the fields that are needed."""
         return tuple(item for item in FIELDS if item.name in self.needed)
 
     def fold(self, views: Views, steps: Steps) -> None:
@@ -72,7 +72,7 @@ class CoMoments(Family):
         views["count"][...] += len(first) if valid is None else np.add.reduce(valid, axis=0, dtype="i4")
 
     def _other(self, steps: Steps) -> Array:
-        """Give y, of shape (steps, points)."""
+        """Return y, of shape (steps, points)."""
         if self.other is None:
             return np.broadcast_to(steps.times[:, np.newaxis], (len(steps.values), steps.values[0].size))
         if self.other not in steps.others:
@@ -120,7 +120,7 @@ def _choose_shifts(views: Views, first: Array, second: Array, valid: Array | Non
 
 
 def _differences(values: Array, shift: Array, valid: Array | None) -> Array:
-    """Give the differences from the shift in float64; 0 where a pair isn't valid."""
+    """Return the differences from the shift in float64; 0 where a pair isn't valid."""
     differences = np.subtract(values, shift, dtype="f8")
     if valid is not None:
         np.copyto(differences, 0, where=~valid)
@@ -135,23 +135,23 @@ def _centred(views: Views, name: str) -> Array:
 
 
 def covariance(views: Views, *, ddof: int) -> Array:
-    """Give (xy - x y / n) / (n - ddof)."""
+    """Return (xy - x y / n) / (n - ddof)."""
     return np.where(views["count"] > ddof, _centred(views, "xy") / (views["count"] - ddof), np.nan)
 
 
 def correlation(views: Views) -> Array:
-    """Give Pearson's (xy - x y / n) / sqrt((xx - x**2 / n) (yy - y**2 / n)); missing if one input is constant."""
+    """Return Pearson's (xy - x y / n) / sqrt((xx - x**2 / n) (yy - y**2 / n)); missing if one input is constant."""
     spreads = (np.sqrt(_centred(views, name)) for name in ("xx", "yy"))
     return np.asarray(np.clip(_centred(views, "xy") / np.multiply(*spreads), -1, 1))
 
 
 def slope(views: Views) -> Array:
-    """Give the least-squares (xy - x y / n) / (yy - y**2 / n), y being the time; missing without two times."""
+    """Return the least-squares (xy - x y / n) / (yy - y**2 / n), y being the time; missing without two times."""
     return np.asarray(_centred(views, "xy") / _centred(views, "yy"))
 
 
 def intercept(views: Views) -> Array:
-    """Give the least-squares line at time 0."""
+    """Return the least-squares line at time 0."""
     mean, time = (views[f"shift_{name}"] + views[name] / views["count"] for name in ("x", "y"))
     return np.asarray(mean - slope(views) * time)
 

@@ -26,7 +26,7 @@ class End(Family):
         return "last" if self.latest else "first"
 
     def fields(self, dtype: DType) -> tuple[StateField, ...]:
-        """Give the value and its time; an integer can't be missing, so a flag says whether it is valid."""
+        """Return the value and its time; an integer can't be missing, so a flag says whether it is valid."""
         beaten = -np.inf if self.latest else np.inf  # by every other time
         return (StateField("value", None), StateField("time", "f8", empty=beaten), StateField("valid", "u1"))
 
@@ -57,7 +57,7 @@ class End(Family):
 
 
 def value(views: Views) -> Array:
-    """Give the value that was kept."""
+    """Return the value that was kept."""
     values = views["value"]
     missing = np.array(np.nan, values.dtype if values.dtype.kind == "f" else "f8")
     return np.where(views["valid"] != 0, values, missing)

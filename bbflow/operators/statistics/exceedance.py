@@ -11,7 +11,7 @@ from bbflow.operators.readers import flag
 from bbflow.operators.statistics.limits import PARAMETERS, ValueLimits
 
 MOST_STEPS = 255
-"""So many booleans add up in a byte, which is what a processor adds most of at once."""
+"""How many booleans add up in a byte, which is what a processor adds most of at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Exceedance(Family):
         return type(self)(self.limits, self.share or other.share)
 
     def fields(self, dtype: DType) -> tuple[StateField, ...]:
-        """Give the counts."""
+        """Return the counts."""
         names = ("within", "valid") if self.share else ("within",)
         return tuple(StateField(name, "i4", merge="add") for name in names)
 
@@ -52,12 +52,12 @@ def count(met: Array) -> Array:
 
 
 def within(views: Views) -> Array:
-    """Give the number of values within the limits, apart from the state's buffer."""
+    """Return the number of values within the limits, apart from the state's buffer."""
     return views["within"].copy()
 
 
 def fraction(views: Views) -> Array:
-    """Give within / valid."""
+    """Return within / valid."""
     return np.asarray(views["within"] / views["valid"])
 
 

@@ -21,7 +21,7 @@ class ExtremeTime(Family):
         return f"arg{self.extreme}"
 
     def fields(self, dtype: DType) -> tuple[StateField, ...]:
-        """Give the extreme and its time."""
+        """Return the extreme and its time."""
         return (StateField("value", None, merge=self.extreme), StateField("time", "f8", empty=np.inf))
 
     def fold(self, views: Views, steps: Steps) -> None:
@@ -50,7 +50,7 @@ class ExtremeTime(Family):
 
 
 def time_of(views: Views) -> Array:
-    """Give the time of the extreme; NaN where there was no valid value."""
+    """Return the time of the extreme; NaN where there was no valid value."""
     return np.where(np.isfinite(views["time"]), views["time"], np.nan)
 
 

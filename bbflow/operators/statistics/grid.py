@@ -64,7 +64,7 @@ class BinGrid(Family):
         return f"grid{self.bins}"
 
     def fields(self, dtype: DType) -> tuple[StateField, ...]:
-        """Give the counts, and for each point what its bins are."""
+        """Return the counts, and for each point what its bins are."""
         return StateField("counts", "i4", (self.bins,)), *NUMBERS
 
     def fold(self, views: Views, steps: Steps) -> None:

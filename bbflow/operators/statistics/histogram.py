@@ -16,32 +16,32 @@ BINS = 50
 
 
 def counts(views: Views) -> Array:
-    """Give the counts in bins with given edges."""
+    """Return the counts in bins with given edges."""
     return np.array(views["counts"][1:-1])
 
 
 def below(views: Views) -> Array:
-    """Give the count below the first edge."""
+    """Return the count below the first edge."""
     return np.array(views["counts"][0])
 
 
 def above(views: Views) -> Array:
-    """Give the count above the last edge."""
+    """Return the count above the last edge."""
     return np.array(views["counts"][-1])
 
 
 def field(views: Views, *, name: str) -> Array:
-    """Give a field as it is kept."""
+    """Return a field as it is kept."""
     return views[name].copy()
 
 
 def start(views: Views) -> Array:
-    """Give where the first bin begins."""
+    """Return where the first bin begins."""
     return np.where(views["last"] < 0, np.nan, np.ldexp(views["origin"].astype("f8"), views["exponent"]))
 
 
 def width(views: Views) -> Array:
-    """Give the width of a bin."""
+    """Return the width of a bin."""
     return np.where(views["last"] < 0, np.nan, np.ldexp(1.0, views["exponent"]))
 
 

@@ -47,7 +47,7 @@ class ValueLimits:
         return " and ".join(f"{at}{name} {limit!r}" for name, limit in limits.items() if limit is not None)
 
     def interval(self, dtype: DType) -> tuple[Array, Array] | None:
-        """Give the smallest and the largest value of a type that are within; None if none is."""
+        """Return the smallest and the largest value of a type that are within; None if none is."""
         lowest = smallest_above(self.above, dtype, inclusive=self.inclusive)
         highest = largest_below(self.below, dtype, inclusive=self.inclusive)
         return None if lowest is None or highest is None or lowest > highest else (lowest, highest)

@@ -34,7 +34,7 @@ class Moments(Family):
 
     @classmethod
     def of(cls, *fields: StateField) -> Self:
-        """Give the family that keeps some fields."""
+        """Return the family that keeps some fields."""
         return cls(frozenset(item.name for item in fields))
 
     @property
@@ -43,11 +43,11 @@ class Moments(Family):
         return "moments"
 
     def join(self, other: Self) -> Self:
-        """Give the family that keeps what both keep."""
+        """Return the family that keeps what both keep."""
         return type(self)(self.needed | other.needed)
 
     def fields(self, dtype: DType) -> tuple[StateField, ...]:
-        """Give the fields in the kernel's order."""
+        """Return the fields in the kernel's order."""
         return tuple(item for item in FIELDS if item.name in self.needed)
 
     def fold(self, views: Views, steps: Steps) -> None:

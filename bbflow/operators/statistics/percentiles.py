@@ -17,7 +17,7 @@ STEPS = 8784
 
 
 def percentile(views: Views, *, sketch: Sketch, q: float) -> Array:
-    """Give the percentile by nearest rank: of n valid values in order the one of rank ceil(n q / 100), 1 at least.
+    """Return the percentile by nearest rank: of n valid values in order the one of rank ceil(n q / 100), 1 at least.
 
     That is the definition of CDO's percentile operators by default, type 1 of Hyndman and Fan, "Sample quantiles in
     statistical packages", The American Statistician 50 (1996), 361-365, and numpy's method "inverted_cdf".
@@ -41,7 +41,7 @@ def _ranks(counts: Array, share: Fraction) -> Array:
 
 
 def rank_error(views: Views, *, sketch: Sketch) -> Array:
-    """Give the bound on the error of the ranks that was reached, in percent of the valid values."""
+    """Return the bound on the error of the ranks that was reached, in percent of the valid values."""
     ranks = (sketch.excess(views["seen"]) + 1) // 2
     return np.where(views["count"] > 0, 100.0 * ranks / views["count"], np.nan)
 

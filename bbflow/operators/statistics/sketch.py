@@ -82,7 +82,7 @@ class Sketch(Family):
         return self.size * (self.top + 2)
 
     def fields(self, dtype: DType) -> tuple[StateField, ...]:
-        """Give steps seen, valid values, the largest one, and the buffer followed by the runs."""
+        """Return steps seen, valid values, the largest one, and the buffer followed by the runs."""
         values = StateField("values", None, (self.rows,))
         return StateField("seen", "i4"), StateField("count", "i4"), MAX, values
 
@@ -113,7 +113,7 @@ class Sketch(Family):
         return merged
 
     def find(self, views: Views, weights: Array) -> Array:
-        """Give the smallest value up to which what is kept weighs at least so much.
+        """Return the smallest value up to which what is kept weighs at least so much.
 
         Parameters
         ----------
@@ -133,7 +133,7 @@ class Sketch(Family):
         return found
 
     def excess(self, seen: Array) -> Array:
-        """Give by how much the weight up to a value may exceed its rank at most; it is never less than the rank.
+        """Return by how much the weight up to a value may exceed its rank at most; it is never less than the rank.
 
         With c values of the merged runs up to x, the first, third, fifth, … of them are ceil(c / 2), which weigh twice
         as much: the error of one merge is 0 or 1 in units of its weight 2**h. With R = seen // size runs there were
@@ -169,7 +169,7 @@ def _state(views: Views) -> _State:
 
 
 def excess(runs: Array, top: int) -> Array:
-    """Give `Sketch.excess` for numbers of runs."""
+    """Return `Sketch.excess` for numbers of runs."""
     merges = sum((((runs >> (level + 1)) << level) for level in range(top)), np.zeros_like(runs))
     units = runs >> top
     return np.asarray(merges + ((units * (units - 1) // 2) << top))
@@ -177,7 +177,7 @@ def excess(runs: Array, top: int) -> Array:
 
 @cache
 def choose(error: float, steps: int) -> Sketch:
-    """Give the smallest sketch that keeps a bound.
+    """Return the smallest sketch that keeps a bound.
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ class Spells(Family):
         return replace(self, needed=self.needed | other.needed)
 
     def fields(self, dtype: DType) -> tuple[StateField, ...]:
-        """Give numbers of steps and runs."""
+        """Return numbers of steps and runs."""
         return tuple(StateField(name, "i4") for name in (*ENDS, *sorted(self.needed)))
 
     def fold(self, views: Views, steps: Steps) -> None:
@@ -94,7 +94,7 @@ class Spells(Family):
 
 
 def longest(views: Views) -> Array:
-    """Give the longest run's length, apart from the state's buffer."""
+    """Return the longest run's length, apart from the state's buffer."""
     return views["longest"].copy()
 
 
@@ -109,7 +109,7 @@ def steps(views: Views, *, at_least: int) -> Array:
 
 
 def _ends(views: Views) -> tuple[Array, Array]:
-    """Give the runs at the two ends; if one run is all, it is there once."""
+    """Return the runs at the two ends; if one run is all, it is there once."""
     whole = views["prefix"] == views["length"]
     return views["prefix"], np.where(whole, 0, views["suffix"])
 

@@ -91,16 +91,16 @@ class Clock:
 
     @property
     def attributes(self) -> dict[str, str]:
-        """Give the CF attributes of numbers on this axis."""
+        """Return the CF attributes of numbers on this axis."""
         return {"units": self.units} | ({} if self.by_steps else {"calendar": self.calendar})
 
     @property
     def meaning(self) -> dict[str, str]:
-        """Give the CF attributes that say what the numbers are."""
+        """Return the CF attributes that say what the numbers are."""
         return {"long_name": "step of the simulation"} if self.by_steps else {"standard_name": "time"}
 
     def date(self, value: float) -> cftime.datetime:
-        """Give the date that a number stands for, to the microsecond; of a step's number one that nobody sees.
+        """Return the date that a number stands for, to the microsecond; of a step's number one that nobody sees.
 
         Raises
         ------
@@ -122,11 +122,11 @@ class Clock:
             return None
 
     def dates(self, values: Sequence[float]) -> list[cftime.datetime]:
-        """Give the dates of finite numbers; a hundred take hardly longer than two."""
+        """Return the dates of finite numbers; a hundred take hardly longer than two."""
         return list(cftime.num2date(np.array(values, "f8"), *self._reckoning))
 
     def number(self, date: cftime.datetime) -> float:
-        """Give the number that stands for a date of this calendar."""
+        """Return the number that stands for a date of this calendar."""
         return float(cftime.date2num(date, *self._reckoning))
 
     @property
@@ -135,7 +135,7 @@ class Clock:
 
 
 def dated(times: Sequence[float], attributes: Mapping[str, Any], missing: tuple[float, ...] = ()) -> Array:
-    """Give times with NaN for those that stand for no date: readers can't open an axis that has such a number.
+    """Return times with NaN for those that stand for no date: readers can't open an axis that has such a number.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ def shows_gaps(times: Array, attributes: Mapping[str, Any]) -> bool:
 
 
 def _unit(units: str) -> str:
-    """Give the unit of '<unit> since <date>'."""
+    """Return the unit of '<unit> since <date>'."""
     found = SINCE.fullmatch(units)
     if found is None:
         raise ConfigError(

@@ -40,7 +40,7 @@ class DateText:
     """Time since the day began, in the time zone of Greenwich."""
 
     def number(self, clock: Clock) -> float:
-        """Give the number that stands for it.
+        """Return the number that stands for it.
 
         Raises
         ------
@@ -85,7 +85,7 @@ def _dates(bare: str) -> Iterator[DateText]:
 
 
 def _made(match: "re.Match[str]") -> DateText | None:
-    """Give the date that was matched; None if a number in it can't be in any calendar."""
+    """Return the date that was matched; None if a number in it can't be in any calendar."""
     told = dict.fromkeys(PARTS) | match.groupdict()
     year, month, day = (int(told[part] or 1) for part in ("year", "month", "day"))
     hour, minute = int(told["hour"] or 0), int(told["minute"] or 0)
@@ -100,7 +100,7 @@ def _made(match: "re.Match[str]") -> DateText | None:
 
 
 def _zone(text: str | None) -> timedelta:
-    """Give how far a time zone is ahead of Greenwich's."""
+    """Return how far a time zone is ahead of Greenwich's."""
     if text is None or text.upper() in ("Z", "UTC"):
         return timedelta()
     hours, minutes = int(text[1:3]), int(text[3:].lstrip(":") or 0)

@@ -20,7 +20,7 @@ EXAMPLES = ("h", "6h", "D", "5D", "W", "W-SUN", "MS", "QS-DEC", "YS", "YS-OCT", 
 
 
 def frequency_window(text: str) -> Any:
-    """Give the window of a frequency of pandas and xarray.
+    """Return the window of a frequency of pandas and xarray.
 
     Those that label a span with its end (ME, QE, YE, W) mean the same spans as those that label it with its begin;
     so no bound of them depends on the first step, spans of several units begin where our own do.

@@ -28,11 +28,11 @@ class Spans(ABC):
 
     @abstractmethod
     def key(self, date: cftime.datetime, step: int) -> Key | None:
-        """Give the span that a step is in; None if it's in none."""
+        """Return the span that a step is in; None if it's in none."""
 
     @abstractmethod
     def bounds(self, key: Key, first: cftime.datetime, last: cftime.datetime) -> Bounds:
-        """Give a span's begin and end (not in it), for the dates of the first and the last step in it."""
+        """Return a span's begin and end (not in it), for the dates of the first and the last step in it."""
 
     @abstractmethod
     def follows(self, earlier: Key, later: Key) -> bool:
@@ -49,11 +49,11 @@ class Run(Spans):
         return inf
 
     def key(self, date: cftime.datetime, step: int) -> Key:
-        """Give the empty key."""
+        """Return the empty key."""
         return ()
 
     def bounds(self, key: Key, first: cftime.datetime, last: cftime.datetime) -> Bounds:
-        """Give the dates of the steps themselves."""
+        """Return the dates of the steps themselves."""
         return first, last
 
     def follows(self, earlier: Key, later: Key) -> bool:
@@ -63,7 +63,7 @@ class Run(Spans):
 
 @dataclass(frozen=True, slots=True)
 class StepsSpan(Spans):
-    """So many steps at a time, by their numbers: a step that never came leaves its span shorter."""
+    """How many steps at a time, by their numbers: a step that never came leaves its span shorter."""
 
     count: int
     """Steps in each; the first span begins with step 0, whose key is (0,)."""
@@ -74,11 +74,11 @@ class StepsSpan(Spans):
         return self.count * 1e-6
 
     def key(self, date: cftime.datetime, step: int) -> Key:
-        """Give the number of the span."""
+        """Return the number of the span."""
         return (step // self.count,)
 
     def bounds(self, key: Key, first: cftime.datetime, last: cftime.datetime) -> Bounds:
-        """Give the dates of the steps themselves: nobody knows when the next one comes."""
+        """Return the dates of the steps themselves: nobody knows when the next one comes."""
         return first, last
 
     def follows(self, earlier: Key, later: Key) -> bool:
@@ -88,7 +88,7 @@ class StepsSpan(Spans):
 
 @dataclass(frozen=True, slots=True)
 class Hours(Spans):
-    """So many hours at a time; days and weeks too.
+    """How many hours at a time; days and weeks too.
 
     Keys count the hours from midnight of the calendar's Julian day 0, as `cftime.datetime.toordinal` has it.
     """
@@ -98,7 +98,7 @@ class Hours(Spans):
     since: tuple[int, int, int] | None = None
     """Year, month and day at whose midnight a span begins; None for Julian day 0, which is a Monday."""
     weekday: int = 0
-    """Moves spans without `since` by so many days: 0 lets weeks begin on Monday, 6 on Sunday."""
+    """Moves spans without `since` by this many days: 0 lets weeks begin on Monday, 6 on Sunday."""
 
     @property
     def seconds(self) -> float:
@@ -106,18 +106,18 @@ class Hours(Spans):
         return self.count * 3600.0
 
     def key(self, date: cftime.datetime, step: int) -> Key:
-        """Give the hour with which the span begins."""
+        """Return the hour with which the span begins."""
         hours = date.toordinal() * 24 + date.hour
         return (hours - (hours - self._origin(date)) % self.count,)
 
     def bounds(self, key: Key, first: cftime.datetime, last: cftime.datetime) -> Bounds:
-        """Give the hours at which the span begins and the next one does."""
+        """Return the hours at which the span begins and the next one does."""
         days, hours = divmod(key[0], 24)
         start = midnight(first) + timedelta(days=days - first.toordinal(), hours=hours)
         return start, start + timedelta(hours=self.count)
 
     def follows(self, earlier: Key, later: Key) -> bool:
-        """Whether the later begins so many hours after the earlier one."""
+        """Whether the later begins this many hours after the earlier one."""
         return later[0] == earlier[0] + self.count
 
     def _origin(self, date: cftime.datetime) -> int:
@@ -129,7 +129,7 @@ class Hours(Spans):
 
 @dataclass(frozen=True, slots=True)
 class Months(Spans):
-    """So many months at a time; years too. Keys are the year and month with which a span begins."""
+    """How many months at a time; years too. Keys are the year and month with which a span begins."""
 
     count: int
     """Months in each."""
@@ -144,16 +144,16 @@ class Months(Spans):
         return float(self.count * MONTH_S)
 
     def key(self, date: cftime.datetime, step: int) -> Key:
-        """Give the year and month with which the span begins."""
+        """Return the year and month with which the span begins."""
         index = month_index(date)
         return month_key(index - (index - _index((self.year, self.month))) % self.count)
 
     def bounds(self, key: Key, first: cftime.datetime, last: cftime.datetime) -> Bounds:
-        """Give the first of the span's first month and of the next one's."""
+        """Return the first of the span's first month and of the next one's."""
         return month_begin(_index(key), first), month_begin(_index(key) + self.count, first)
 
     def follows(self, earlier: Key, later: Key) -> bool:
-        """Whether the later begins so many months after the earlier one."""
+        """Whether the later begins this many months after the earlier one."""
         return _index(later) == _index(earlier) + self.count
 
 
@@ -173,14 +173,14 @@ class Seasons(Spans):
         return float(min(map(len, self.months)) * MONTH_S)
 
     def key(self, date: cftime.datetime, step: int) -> Key | None:
-        """Give the year and month with which the season begins."""
+        """Return the year and month with which the season begins."""
         for months in self.months:
             if date.month in months:
                 return month_key(month_index(date) - months.index(date.month))
         return None
 
     def bounds(self, key: Key, first: cftime.datetime, last: cftime.datetime) -> Bounds:
-        """Give the first of the season's first month and of the one after its last."""
+        """Return the first of the season's first month and of the one after its last."""
         return month_begin(_index(key), first), month_begin(_index(key) + self._length(key), first)
 
     def follows(self, earlier: Key, later: Key) -> bool:
@@ -192,12 +192,12 @@ class Seasons(Spans):
 
 
 def midnight(date: cftime.datetime) -> cftime.datetime:
-    """Give the begin of a date's day."""
+    """Return the begin of a date's day."""
     return date.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 def month_index(date: cftime.datetime) -> int:
-    """Give the number of a date's month; consecutive months have consecutive ones.
+    """Return the number of a date's month; consecutive months have consecutive ones.
 
     Calendars without a year 0 go from the year -1 to 1, so theirs before that move up by one.
     """
@@ -206,12 +206,12 @@ def month_index(date: cftime.datetime) -> int:
 
 
 def month_key(index: int) -> Key:
-    """Give the year and month of a month's number."""
+    """Return the year and month of a month's number."""
     return index // 12, index % 12 + 1
 
 
 def month_begin(index: int, like: cftime.datetime) -> cftime.datetime:
-    """Give the begin of a month, in the calendar of a date."""
+    """Return the begin of a month, in the calendar of a date."""
     year, month = month_key(index)
     if year < 1 and not like.has_year_zero:
         year -= 1

@@ -40,7 +40,7 @@ class Window:
     """On which side spans hold their boundary: left or right."""
 
     def key(self, date: cftime.datetime, step: int = 0) -> Key | None:
-        """Give the unit span that a step is in; None if it's in none, such as one in January for the season JJA.
+        """Return the unit span that a step is in; None if it's in none, such as one in January for the season JJA.
 
         Parameters
         ----------
@@ -60,7 +60,7 @@ class Window:
         return tuple(begin.month % 12 if part == "season" else getattr(begin, part) for part in self.recurs)
 
     def bounds(self, key: Key, first: cftime.datetime, last: cftime.datetime) -> Bounds:
-        """Give a span's begin and end, in the calendar of its dates.
+        """Return a span's begin and end, in the calendar of its dates.
 
         Parameters
         ----------
@@ -85,7 +85,7 @@ class Window:
         return not self.recurs and self.spans.follows(earlier, later)
 
     def cell_methods(self, method: str) -> str:
-        """Give what CF's cell_methods says of time, such as 'time: mean within years time: mean over years'."""
+        """Return what CF's cell_methods says of time, such as 'time: mean within years time: mean over years'."""
         if not self.recurs:
             return f"time: {method}"
         period = "days" if self.recurs == ("hour",) else "years"

@@ -13,7 +13,7 @@ from bbflow.units import format_bytes
 PROCESS_BYTES = 320 << 20
 """What a process of the analysis holds by itself: Python, Dask, xarray and what they load."""
 MERGING = 1.5
-"""Workers hold so many times the states' bytes, at most, while they publish: three copies of one of two files."""
+"""Workers hold this many times the states' bytes, at most, while they publish: three copies of one of two files."""
 OTHERS = 3
 """Processes beside nodes and workers: the run, the analysis, Dask's own."""
 
@@ -53,7 +53,7 @@ def per_point(config: Config) -> list[Finding]:
 
 
 def process_bytes(config: Config, states: int) -> int:
-    """Give the most that a run's processes hold for themselves, its simulation apart.
+    """Return the most that a run's processes hold for themselves, its simulation apart.
 
     Parameters
     ----------

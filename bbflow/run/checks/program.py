@@ -65,7 +65,7 @@ def read_elf(path: Path) -> Elf | None:
 
 
 def _segments(content: mmap.mmap) -> Iterator[tuple[int, bytes]]:
-    """Give kind and content of each segment of a 64-bit ELF (program header table)."""
+    """Yield kind and content of each segment of a 64-bit ELF (program header table)."""
     (at,) = struct.unpack_from("<Q", content, 32)
     size, count = struct.unpack_from("<HH", content, 54)
     for i in range(count):
@@ -214,7 +214,7 @@ def _linked(path: Path) -> Finding:
 
 
 def _libraries(path: Path) -> Iterator[tuple[str, Path | None]]:
-    """Give name and place of each library that the loader would load."""
+    """Yield name and place of each library that the loader would load."""
     try:
         done = subprocess.run(["ldd", str(path)], capture_output=True, text=True, timeout=LDD_S, check=False)
     except (OSError, subprocess.TimeoutExpired):

@@ -147,7 +147,7 @@ def _had_steps(state: SavedState, window: Window, span: Span) -> bool:
 
 
 def spans_of(state: SavedState, window: str) -> dict[WindowKey, Span]:
-    """Give a window's spans that a state holds."""
+    """Return a window's spans that a state holds."""
     return {tuple(key): Span(tuple(key), *rest) for key, *rest in state.timeline["spans"][window]}
 
 
@@ -187,7 +187,7 @@ def _write(
 
 
 def merged_timeline(states: Sequence[SavedState], spans: Spans) -> Mapping[str, Any]:
-    """Give the timeline of all runs: at the end of the last one, with the spans of all."""
+    """Return the timeline of all runs: at the end of the last one, with the spans of all."""
     intervals, _, late, missing, first = zip(*(state.timeline["numbers"] for state in states), strict=True)
     latest = max(states, key=lambda state: state.period[1])
     known = [interval for interval in intervals if interval is not None]
@@ -252,7 +252,7 @@ def _publish(
 
 
 def closings_of(window: Window, spans: Mapping[WindowKey, Span], state: SavedState) -> Iterator[Closing]:
-    """Give what is published of a window: each span; of a running window the one that ends with the last step."""
+    """Yield what is published of a window: each span; of a running window the one that ends with the last step."""
     if window.keeps in (None, 1):
         yield from (Closing(window, (span,), frozenset()) for span in spans.values())
         return
@@ -263,7 +263,7 @@ def closings_of(window: Window, spans: Mapping[WindowKey, Span], state: SavedSta
 
 
 def _finalize(state: SavedState, key: str, diagnostic: Diagnostic, closing: Closing) -> dict[str, Array]:
-    """Give the results of a span: of a running window its units are merged."""
+    """Return the results of a span: of a running window its units are merged."""
     item = state.fields[key]
     shape, size = item.field.shape, layout_of(diagnostic, OUTER, np.dtype(item.dtype), item.field.shape).nbytes
     offsets = (state.begin + item.offsets[StateSlot(OUTER, closing.window.name, span)] for span in closing.keys)

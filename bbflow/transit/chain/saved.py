@@ -121,7 +121,7 @@ class SavedState:
         return {name: None if key is None else tuple(key) for name, key in self.timeline["current"].items()}
 
     def inherited(self, diagnostic: str) -> Inherited:
-        """Give what the file has of a diagnostic."""
+        """Return what the file has of a diagnostic."""
         item = self.fields[diagnostic]
         offsets = {slot: self.begin + offset for slot, offset in item.offsets.items()}
         last = self.period[1]
@@ -140,7 +140,7 @@ class SavedState:
         return values.reshape(item.shape)
 
     def to_wire(self) -> bytes:
-        """Give the header."""
+        """Return the header."""
         message = {
             "stream": self.stream,
             "clock": [self.clock.units, self.clock.calendar],

@@ -78,7 +78,7 @@ def add_fields(works: Sequence[SaveWork]) -> dict[str, str]:
 
 
 def add_shards(work: SaveWork) -> dict[str, str]:
-    """Add the states of some shards to a file's, and give what failed in users' operators."""
+    """Add the states of some shards to a file's, and return what failed in users' operators."""
     wholes = {slot: _Whole.of(work, slot) for slot in work.target.offsets}
     with collecting(work.off) as errors:
         if work.clears:
@@ -211,14 +211,14 @@ def _advanced(work: SaveWork, shard: ShardState) -> Iterator[ShardState]:
 
 
 def _sources(slot: StateSlot, current: Keys) -> list[StateSlot]:
-    """Give the places of what belongs to a state, the earlier first: the open steps go into their spans."""
+    """Return the places of what belongs to a state, the earlier first: the open steps go into their spans."""
     if slot.level == CARRIED or current[slot.window] != slot.key:
         return [slot]
     return [slot, BASE[slot.level]]
 
 
 def slots_to_save(diagnostic: Diagnostic, timeline: Timeline) -> list[StateSlot]:
-    """Give the places of the states that a run which goes on needs: of all spans that are alive."""
+    """Return the places of the states that a run which goes on needs: of all spans that are alive."""
     levels = [(OUTER, window) for window in diagnostic.windows]
     levels += [(INNER, diagnostic.each.window)] if diagnostic.each else []
     slots = [StateSlot(level, window.name, key) for level, window in levels for key in timeline.alive(window)]
@@ -285,7 +285,7 @@ class Saving:
     run
         Submits tasks.
     lanes
-        So many tasks share a node's fields.
+        How many tasks share a node's fields.
     """
 
     def __init__(

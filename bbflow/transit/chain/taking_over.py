@@ -69,7 +69,7 @@ def check_continued(config: Config, path: Path) -> SavedState:
 
 
 def carried_on(config: Config, cursors: Mapping[str, Cursor], saved: SavedState | None = None) -> Folding:
-    """Give the fold as it was when the nodes stored their last checkpoints, or as it begins.
+    """Return the fold as it was when the nodes stored their last checkpoints, or as it begins.
 
     Parameters
     ----------

@@ -120,7 +120,7 @@ class OpenBatch:
         self.late, self.through = self.late + 1, number
 
     def batch(self, offset: int) -> Batch:
-        """Give what was gathered."""
+        """Return what was gathered."""
         steps, times, laid, torn = tuple(self.steps), tuple(self.times), tuple(self.laid), tuple(self.torn)
         untimely = tuple(self.untimely)
         places, shapes = self.places, self.shapes

@@ -155,7 +155,7 @@ class Folding:
         return self.timeline.missing - (self._before.missing if self._before else 0)
 
     def next_batch(self, view: StreamView, clock: Clock) -> Batch | None:
-        """Give the next steps to fold, or None if none is complete.
+        """Return the next steps to fold, or None if none is complete.
 
         Raises
         ------
@@ -192,11 +192,11 @@ class Folding:
         return found.batch(self._offset or 0) if found.through > self.cursor else None
 
     def in_chain(self, number: int) -> int:
-        """Give a step's number as it is counted through a chain of jobs."""
+        """Return a step's number as it is counted through a chain of jobs."""
         return number + (self._offset_from(number) if self._offset is None else self._offset)
 
     def _times(self, numbers: Iterable[int], view: StreamView, times: StepTimes) -> Iterator[float | None]:
-        """Give the times of steps, None for those without one, or with one that can't be read."""
+        """Yield the times of steps, None for those without one, or with one that can't be read."""
         for number in numbers:
             with suppress(ConfigError):  # it will be said when the step's turn comes
                 yield times.find(self.in_chain(number), parts_of(view, number))
@@ -207,7 +207,7 @@ class Folding:
         self.states.update({state.key: state for state in adopted})
 
     def _offset_from(self, number: int) -> int:
-        """Give how many steps earlier runs had, if a step is the first of this one."""
+        """Return how many steps earlier runs had, if a step is the first of this one."""
         return self._before.number + 1 - number if self._before is not None else 0
 
     def _pattern(self, number: int, layouts: Mapping[str, Layout], whole: bool) -> Pattern:
@@ -226,7 +226,7 @@ class Folding:
         return Pattern(layouts, found, {key: frozenset(found[key]) for key in bound if found[key]}, absent, shapes)
 
     def moved(self, batch: Batch) -> list[str]:
-        """Give the diagnostics that need a point's steps in their order, but have a point's state elsewhere."""
+        """Return the diagnostics that need a point's steps in their order, but have a point's state elsewhere."""
         if self._stayed == (batch.patterns, self.states.changes):
             return []
         ordered = {key: own for key, own in batch.places.items() if self.config.diagnostics[key].needs_order}
@@ -348,7 +348,7 @@ class Folding:
         )
 
     def _inherited(self, planned: Sequence[tuple[FoldPlan, PlannedSteps]]) -> dict[ShardKey, Inherited]:
-        """Give what new shards begin with, of what was kept of their points before."""
+        """Return what new shards begin with, of what was kept of their points before."""
         planned = [(plan, steps) for plan, steps in planned if self.origins and not self.states.has_all(plan.roster)]
         begun: dict[ShardKey, ShardState] = {}
         for plan, steps in planned:
@@ -423,13 +423,13 @@ class Folding:
         return any(state.keys[name] not in closing.keys for state in ahead if state.keys and name in state.keys)
 
     def take_rows(self) -> list[ShardState]:
-        """Give the states with rows that were not published, and let go of the rows."""
+        """Return the states with rows that were not published, and let go of the rows."""
         holding = self.states.which(lambda state: bool(state.rows))
         self.states.update({state.key: replace(state, rows=()) for state in holding})
         return holding
 
     def checkpoint(self, node: str) -> bytes:
-        """Give what a node must store with its cursor."""
+        """Return what a node must store with its cursor."""
         packed: bytes = msgpack.packb(
             {
                 "shards": [state.to_wire() for key, state in self.states.single.items() if key.node == node],

@@ -9,12 +9,12 @@ from bbflow.view.consumers import Cursor
 
 
 def nodes_with_states(cursors: Mapping[str, Cursor]) -> set[str]:
-    """Give the nodes on which any checkpoint knows of states."""
+    """Return the nodes on which any checkpoint knows of states."""
     return {node for checkpoint in _told(cursors) for node in checkpoint["nodes"]}
 
 
 def settled_files(cursors: Mapping[str, Cursor]) -> dict[str, str]:
-    """Give the newest state file that any checkpoint names, for each diagnostic whose blocks have moved."""
+    """Return the newest state file that any checkpoint names, for each diagnostic whose blocks have moved."""
     newest: dict[str, tuple[int, str]] = {}
     for checkpoint in _told(cursors):
         for key, (number, path) in checkpoint["settled"].items():
@@ -23,7 +23,7 @@ def settled_files(cursors: Mapping[str, Cursor]) -> dict[str, str]:
 
 
 def named_rosters(cursors: Mapping[str, Cursor]) -> set[str]:
-    """Give the digests of the rosters that any checkpoint names."""
+    """Return the digests of the rosters that any checkpoint names."""
     return {name for checkpoint in _told(cursors) for name in checkpoint["rosters"]}
 
 

@@ -41,7 +41,7 @@ class CountedStates(MutableMapping[ShardKey, ShardState]):
         return frozenset(path for state in self._likes for path in (*state.paths, *state.held))
 
     def files_in(self, directory: str) -> frozenset[str]:
-        """Give those in a directory."""
+        """Return those in a directory."""
         return frozenset(path for path in self.files if os.path.dirname(path) == directory)
 
     def let_go(self) -> None:
@@ -57,7 +57,7 @@ class CountedStates(MutableMapping[ShardKey, ShardState]):
         self._unpacked = None
 
     def of(self, roster: Roster) -> tuple[Alike, ...]:
-        """Give the states of a roster's shards."""
+        """Return the states of a roster's shards."""
         known = self._packed.get(roster.digest)
         return pack(roster, self) if known is None else known[1]
 
@@ -74,7 +74,7 @@ class CountedStates(MutableMapping[ShardKey, ShardState]):
         yield from hold(sorted(self._single.values(), key=lambda state: state.order))
 
     def which(self, holds: Callable[[ShardState], bool]) -> list[ShardState]:
-        """Give those of which something holds that is the same for all that are alike."""
+        """Return those of which something holds that is the same for all that are alike."""
         packed = (unpack(roster, filter(lambda item: holds(item.like), own)) for roster, own in self._packed.values())
         return [*(state for own in packed for state in own.values()), *filter(holds, self._single.values())]
 

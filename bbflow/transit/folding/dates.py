@@ -15,7 +15,7 @@ class StepDates:
         self._known: dict[float, cftime.datetime | None] = {}
 
     def of(self, time: float, clock: Clock, ahead: Iterable[float | None]) -> cftime.datetime | None:
-        """Give the date of a step; None if its time stands for none.
+        """Return the date of a step; None if its time stands for none.
 
         Parameters
         ----------

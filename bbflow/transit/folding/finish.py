@@ -17,7 +17,7 @@ from bbflow.transit.folding.shards import Region
 from bbflow.transit.folding.slots import OUTER
 
 BAND_BYTES = 8 << 20
-"""About so many bytes of results are made at a time."""
+"""About how many bytes of results are made at a time."""
 Band = tuple[int, int]
 """First row along a field's first dimension, and the one after the last."""
 
@@ -41,7 +41,7 @@ class _Open:
         return self.layout.nbytes_of(rows * row) if len(self.states) > 1 else 0
 
     def tiles(self, band: Band, scratch: Any) -> Iterator[tuple[Band, dict[str, Views]]]:
-        """Give the rows that are in a band, some at a time, with what their states merge to: in the scratch."""
+        """Yield the rows that are in a band, some at a time, with what their states merge to: in the scratch."""
         first, last = max(band[0], self.start[0]), min(band[1], self.start[0] + self.count[0])
         points = prod(self.count[1:])
         for tile in cut(first, last, FINISHED_POINTS // max(points, 1)):
@@ -89,7 +89,7 @@ class Finishing:
             yield band, own
 
     def whole(self) -> dict[str, Array]:
-        """Give all results, by operator, of shape (axis, …), or that of the field."""
+        """Return all results, by operator, of shape (axis, …), or that of the field."""
         arrays = self._arrays(self._shape[0])
         self._fill((0, self._shape[0]), arrays)
         return {item.name: arrays[item.name].reshape((*lead(item), *self.shape)) for item in self._operators}
@@ -129,7 +129,7 @@ class Finishing:
 
 
 def _divisible(shape: tuple[int, ...], regions: Sequence[Region]) -> tuple[tuple[int, ...], list[Region]]:
-    """Give a field another shape with the same order of points, that can be cut into bands, and its regions in it.
+    """Return a field another shape with the same order of points, that can be cut into bands, and its regions in it.
 
     Where one region is all of it each point is a row; else dimensions of size one aren't the first, if others are
     there. A single value is a row of one point.
@@ -143,7 +143,7 @@ def _divisible(shape: tuple[int, ...], regions: Sequence[Region]) -> tuple[tuple
 
 
 def lead(operator: Operator) -> tuple[int, ...]:
-    """Give the shape of a result's axes before the field's."""
+    """Return the shape of a result's axes before the field's."""
     return () if operator.axis is None else (len(operator.axis.values),)
 
 

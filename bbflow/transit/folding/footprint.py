@@ -41,7 +41,7 @@ class Footprint:
 
 
 def footprint(diagnostic: Diagnostic, dtype: DType, counts: Iterable[tuple[int, ...]], processes: int) -> Footprint:
-    """Give what a diagnostic's states take on one node.
+    """Return what a diagnostic's states take on one node.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def footprint(diagnostic: Diagnostic, dtype: DType, counts: Iterable[tuple[int, 
 
 
 def states_of(diagnostic: Diagnostic) -> Mapping[str, int]:
-    """Give for each level how many states of one region live at once, at most."""
+    """Return for each level how many states of one region live at once, at most."""
     found = {OUTER: 1 + _extra(diagnostic.windows)} if diagnostic.operators else {}
     if diagnostic.each is not None:
         found[INNER] = 1 + _extra((diagnostic.each.window,))
@@ -79,7 +79,7 @@ def states_of(diagnostic: Diagnostic) -> Mapping[str, int]:
 
 
 def written_of(diagnostic: Diagnostic, level: str) -> int:
-    """Give how many states of one region a batch writes at most: the open steps', and of each window one they end."""
+    """Return how many states of one region a batch writes at most: the open steps', and of each window one they end."""
     if level == CARRIED:
         return 1
     inner = () if diagnostic.each is None else (diagnostic.each.window,)
@@ -92,12 +92,12 @@ def ends_within(diagnostic: Diagnostic) -> bool:
 
 
 def _extra(windows: Sequence[Window]) -> int:
-    """Give how many states there are beside the base."""
+    """Return how many states there are beside the base."""
     return sum(map(living_spans, _further(windows)))
 
 
 def _further(windows: Sequence[Window]) -> list[Window]:
-    """Give the windows that have states beside the base: not the one whose every end ends the base."""
+    """Return the windows that have states beside the base: not the one whose every end ends the base."""
     finest = max(windows, key=lambda window: window.level)
     ends_base = finest.keeps == 1 and all(
         other is finest or (other.keeps == 1 and _holds(other.spans, finest.spans)) for other in windows
@@ -113,7 +113,7 @@ def _holds(outer: Spans, inner: Spans) -> bool:
 
 
 def living_spans(window: Window) -> int:
-    """Give how many spans of a window are alive at once, at most."""
+    """Return how many spans of a window are alive at once, at most."""
     if window.keeps is not None:
         return window.keeps
     return prod(RECURRING[part] for part in window.recurs)
@@ -124,7 +124,7 @@ def _pages(size: int) -> int:
 
 
 def bytes_per_point(diagnostic: Diagnostic, dtype: str = "f4") -> float:
-    """Give what the states keep for each point, before the size of the field is known."""
+    """Return what the states keep for each point, before the size of the field is known."""
     points = 1 << 12
     one = footprint(diagnostic, np.dtype(dtype), [(points,)], 1)
     return (one.ahead_bytes - PAGE_BYTES) / points
@@ -172,7 +172,7 @@ def check_states(
 def fits_ahead(
     footprints: Mapping[str, Sequence[Footprint]], capacity: int | None, free: Mapping[str, int]
 ) -> dict[str, int] | None:
-    """Give what the states take where further batches are folded while what has ended is published.
+    """Return what the states take where further batches are folded while what has ended is published.
 
     Returns
     -------
@@ -191,6 +191,6 @@ def _largest(items: Sequence[Footprint]) -> str:
 
 
 def free_bytes(directory: str) -> int:
-    """Give what is free on the file system of a directory; a task."""
+    """Return what is free on the file system of a directory; a task."""
     status = os.statvfs(directory)
     return status.f_bavail * status.f_frsize

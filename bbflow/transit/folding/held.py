@@ -43,7 +43,7 @@ class Columns:
         return len(self.offsets)
 
     def chosen(self, rows: Array) -> "Columns":
-        """Give some of them."""
+        """Return some of them."""
         return Columns(*(own[rows] for own in (self.starts, self.counts, self.firsts, self.shapes, self.offsets)))
 
 
@@ -87,7 +87,7 @@ class AlikeShards:
         ]
 
     def chosen(self, rows: Array) -> "AlikeShards":
-        """Give some of them."""
+        """Return some of them."""
         return AlikeShards(self.node, self.diagnostic, self.like, self.columns.chosen(rows))
 
 
@@ -127,7 +127,7 @@ def placed(like: ShardState, member: Member) -> ShardState:
 
 
 def told(like: ShardState) -> tuple[Any, ...]:
-    """Give all that is said of a state of no shard, so that it can be looked up."""
+    """Return all that is said of a state of no shard, so that it can be looked up."""
     keys = None if like.keys is None else tuple(like.keys.items())
     return (
         like.dtype,

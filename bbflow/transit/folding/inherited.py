@@ -39,7 +39,7 @@ class Inherited:
     """What other shards begin with."""
 
     def layout(self, diagnostic: Diagnostic, slot: StateSlot, count: tuple[int, ...]) -> StateLayout:
-        """Give the layout of a slot's state of a region."""
+        """Return the layout of a slot's state of a region."""
         return layout_of(diagnostic, slot.level, np.dtype(self.dtype), count)
 
     def free(self, start: tuple[int, ...], count: tuple[int, ...]) -> Array:
@@ -82,7 +82,7 @@ class Inherited:
                 np.copyto(target, values, where=free)
 
     def begun(self, state: ShardState, files: Mapping[StateSlot, StatePlace]) -> ShardState:
-        """Give a shard's state that begins with some files of what was cut."""
+        """Return a shard's state that begins with some files of what was cut."""
         return replace(
             state, dtype=self.dtype, last_step=self.number, last_time=self.time, keys=self.keys, files=dict(files)
         )
@@ -94,7 +94,7 @@ def map_part(path: str, offset: int, size: int, mode: Any) -> Array:
 
 
 def place_of(start: tuple[int, ...], count: tuple[int, ...]) -> tuple[Any, ...]:
-    """Give the index of a region in arrays whose last axes are the field's."""
+    """Return the index of a region in arrays whose last axes are the field's."""
     return (..., *(slice(first, first + size) for first, size in zip(start, count, strict=True)))
 
 
@@ -157,14 +157,14 @@ class Origins:
         return bool(self.before or self.settled)
 
     def of(self, diagnostic: str, taken: Sequence[Region] = ()) -> Inherited | None:
-        """Give a diagnostic's state without what is taken; None if there is none."""
+        """Return a diagnostic's state without what is taken; None if there is none."""
         state = self.settled.get(diagnostic, self.before.get(diagnostic))
         return None if state is None else replace(state, taken=tuple(taken))
 
     def of_shards(
         self, begun: Mapping[ShardKey, ShardState], others: Iterable[ShardState]
     ) -> dict[ShardKey, Inherited]:
-        """Give what new shards begin with, if anything: nothing of what shards before them, in order, have taken."""
+        """Return what new shards begin with, if anything: nothing of what shards before them, in order, have taken."""
         found: dict[ShardKey, Inherited] = {}
         by_diagnostic: dict[str, list[ShardState]] = {}
         for state in (*begun.values(), *(state for state in others if state.key not in begun)):
@@ -181,5 +181,5 @@ class Origins:
         return found
 
     def with_settled(self, states: Mapping[str, Inherited]) -> "Origins":
-        """Give these with what was kept of some diagnostics last."""
+        """Return these with what was kept of some diagnostics last."""
         return replace(self, settled={**self.settled, **states})

@@ -14,7 +14,7 @@ from bbflow.transit.folding.steps import then
 
 
 def inner_step(diagnostic: Diagnostic, state: ShardState) -> Steps | None:
-    """Give the result of the inner span that is open, as one step of the statistics.
+    """Return the result of the inner span that is open, as one step of the statistics.
 
     Returns
     -------
@@ -41,5 +41,5 @@ def inner_step(diagnostic: Diagnostic, state: ShardState) -> Steps | None:
 
 
 def places_of(files: Mapping[StateSlot, StatePlace], slots: list[StateSlot]) -> list[StatePlace]:
-    """Give where the states of those slots lie that have one, in their order."""
+    """Return where the states of those slots lie that have one, in their order."""
     return [files[slot] for slot in slots if slot in files]

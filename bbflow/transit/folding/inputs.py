@@ -38,7 +38,7 @@ class Inputs:
 
     @classmethod
     def joined(cls, parts: "Sequence[Inputs]") -> "Inputs | None":
-        """Give several parts as one, in their order; None if there are none."""
+        """Return several parts as one, in their order; None if there are none."""
         if len(parts) < 2:
             return parts[0] if parts else None
         return cls(
@@ -71,7 +71,7 @@ class Evaluated:
 
 
 def evaluate(expression: Expression, variables: Mapping[str, Steps]) -> Steps:
-    """Give an expression's steps; those of a variable itself are not copied."""
+    """Return an expression's steps; those of a variable itself are not copied."""
     if expression.is_plain:
         return variables[expression.variables[0]]
     like = next(iter(variables.values()))
@@ -79,7 +79,7 @@ def evaluate(expression: Expression, variables: Mapping[str, Steps]) -> Steps:
 
 
 def open_inputs(inputs: Inputs, diagnostic: Diagnostic, local: Local | None, points: int) -> Tiles:
-    """Give the field's values.
+    """Return the field's values.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def open_inputs(inputs: Inputs, diagnostic: Diagnostic, local: Local | None, poi
 
 
 def read_variables(inputs: Inputs) -> dict[str, Steps | Encoded]:
-    """Give the steps of each variable, as they lie where that is what is meant."""
+    """Return the steps of each variable, as they lie where that is what is meant."""
     order = np.asarray(inputs.times, "f8"), np.asarray(inputs.numbers, "i8")
     variables: dict[str, Steps | Encoded] = {}
     for name, own in inputs.variables.items():
@@ -126,7 +126,7 @@ def _local(local: Local, expression: Expression, variables: Mapping[str, Steps |
 
 
 def _evaluated(local: Local, expression: Expression, variables: Mapping[str, Steps | Encoded]) -> Iterator[Steps]:
-    """Give an expression's values, or what is made of their columns; one step at a time if large ones are computed."""
+    """Yield an expression's values, or what is made of their columns; one step at a time if large ones are computed."""
     needed = (*expression.variables, *(local.column.variables if local.column else ()))
     own = {name: variables[name] for name in dict.fromkeys(needed)}
     count, points = len(next(iter(own.values())).values), next(iter(own.values())).values[0].size
@@ -139,7 +139,7 @@ def _evaluated(local: Local, expression: Expression, variables: Mapping[str, Ste
 
 
 def partials(inputs: Inputs, diagnostic: Diagnostic, local: Local) -> Array:
-    """Give what the blocks contribute to each step's results.
+    """Return what the blocks contribute to each step's results.
 
     Returns
     -------
@@ -150,7 +150,7 @@ def partials(inputs: Inputs, diagnostic: Diagnostic, local: Local) -> Array:
 
 
 def extremes_of(inputs: Inputs, diagnostic: Diagnostic, local: Local | None) -> list[Extremes]:
-    """Give each step's smallest and largest value, where the blocks tell those of what is folded."""
+    """Return each step's smallest and largest value, where the blocks tell those of what is folded."""
     same = diagnostic.of.is_plain and local is None and not diagnostic.transforms and diagnostic.then is None
     same = same and not any(item.is_packed or item.unsigned is not None for item in inputs.encodings.values())
     return list(inputs.extremes) if same and inputs.extremes else [None] * len(inputs.numbers)

@@ -28,9 +28,9 @@ class Kept:
     """Number of the last step that was folded, counted through a chain of jobs."""
 
     def of(self, diagnostic: str) -> Sequence[AlikeShards]:
-        """Give a diagnostic's states."""
+        """Return a diagnostic's states."""
         return self.states.get(diagnostic, ())
 
     def regions(self, diagnostic: str) -> list[Region]:
-        """Give the parts of a diagnostic's field that have states."""
+        """Return the parts of a diagnostic's field that have states."""
         return [region for held in self.of(diagnostic) for region in held.regions]

@@ -53,11 +53,11 @@ class Lanes:
         return self._count
 
     def lane_of(self, key: ShardKey) -> int | None:
-        """Give the lane that a shard began in; None if it is new."""
+        """Return the lane that a shard began in; None if it is new."""
         return self._lanes[key][1] if key in self._lanes else None
 
     def room(self, key: ShardKey, lane: int, sizes: Mapping[str, int]) -> Room:
-        """Give where a shard's states go: always the same, as long as it isn't let go of.
+        """Return where a shard's states go: always the same, as long as it isn't let go of.
 
         Parameters
         ----------
@@ -97,7 +97,7 @@ class Lanes:
 
 
 def state_sizes(diagnostic: Diagnostic, dtype: DType, count: tuple[int, ...]) -> dict[str, int]:
-    """Give the bytes of one state of each level; `dtype` is that of the values after the transforms."""
+    """Return the bytes of one state of each level; `dtype` is that of the values after the transforms."""
     levels = dict.fromkeys((OUTER, *states_of(diagnostic)))
     return {level: layout_of(diagnostic, level, dtype, count).nbytes for level in levels}
 
@@ -105,7 +105,7 @@ def state_sizes(diagnostic: Diagnostic, dtype: DType, count: tuple[int, ...]) ->
 def transformed_dtype(
     diagnostic: Diagnostic, dtypes: Mapping[str, DType], like: str, placement: Placement | None
 ) -> DType:
-    """Give the type of a field's values after its transforms.
+    """Return the type of a field's values after its transforms.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ from bbflow.transit.folding.slots import INNER, OUTER
 
 
 def layout_of(diagnostic: Diagnostic, level: str, dtype: DType, count: tuple[int, ...]) -> StateLayout:
-    """Give a level's layout.
+    """Return a level's layout.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class _Carrying(Family):
 
 
 def by_region(layout: StateLayout, state: Any, count: tuple[int, ...]) -> Mapping[tuple[str, str], Array]:
-    """Give all fields of a state, each with the region's shape as its last axes."""
+    """Return all fields of a state, each with the region's shape as its last axes."""
     return {
         (family, name): view.reshape((*view.shape[:-1], *count))
         for family, views in layout.views(state).items()

@@ -50,7 +50,7 @@ class Untimely:
         return Untimely(self.steps + len(told), self.first or next(iter(told), ""))
 
     def described(self, of: int, *, wanted: bool) -> str:
-        """Say so, of so many steps in all; whether the configuration wants it tells what to do."""
+        """Say so, of this many steps in all; whether the configuration wants it tells what to do."""
         remedy = "" if wanted else ": let the program write ascending times, or set time: late: skip if this is right"
         return (
             f"{self.steps} of {of} steps were left out, since their times don't ascend or are no dates; the first is "
@@ -96,7 +96,7 @@ class Losses:
     def lose(
         self, names: Collection[str], safe: Iterable[ShardState], known: Collection[ShardKey], nodes: Sequence[str]
     ) -> list[ShardState]:
-        """Give the states that go on in place of those of lost nodes.
+        """Return the states that go on in place of those of lost nodes.
 
         Parameters
         ----------
@@ -131,7 +131,7 @@ class Losses:
         self.parts = [replace(part, before=number) if _goes_on(part, there) else part for part in self.parts]
 
     def to_wire(self) -> list[Any]:
-        """Give what stands in a checkpoint."""
+        """Return what stands in a checkpoint."""
         return [sorted(self.nodes), [astuple(part) for part in self.parts], self.torn]
 
     def restore(self, wire: Sequence[Any]) -> None:
@@ -151,6 +151,6 @@ def _goes_on(part: Loss, there: Mapping[str, Sequence[Region | None]]) -> bool:
 
 
 def _free_key(key: ShardKey, known: Collection[ShardKey], nodes: Sequence[str]) -> ShardKey | None:
-    """Give the key under which a state goes on; None if every node that is left has one of its own."""
+    """Return the key under which a state goes on; None if every node that is left has one of its own."""
     keys = (replace(key, node=node) for node in sorted(nodes))
     return next((other for other in keys if other not in known), None)

@@ -14,7 +14,7 @@ from bbflow.transit.folding.states import map_file
 SMALL_BYTES = 1 << 20
 """A larger state is looked at where it lies: to copy it would take longer than what is saved."""
 GATHERED_BYTES = 8 << 20
-"""About so many bytes of states are taken together."""
+"""About how many bytes of states are taken together."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ class Roster:
 
     @classmethod
     def of(cls, rosters: "Sequence[Roster]") -> "Roster":
-        """Give one with the shards of all: the first one, if they have the same."""
+        """Return one with the shards of all: the first one, if they have the same."""
         if all(other.digest == rosters[0].digest for other in rosters):
             return rosters[0]
         return cls(dict.fromkeys(member for roster in rosters for member in roster.members))
@@ -101,7 +101,7 @@ class Alike:
     """Positions of the shards in the roster; None for all."""
 
     def to_wire(self) -> list[Any]:
-        """Give what stands in a checkpoint."""
+        """Return what stands in a checkpoint."""
         return [self.like.to_wire(), self.members]
 
     @classmethod
@@ -112,7 +112,7 @@ class Alike:
 
 
 def living_files(alike: Iterable[Alike]) -> dict[str, int]:
-    """Give in how many files a shard has states at most, by level."""
+    """Return in how many files a shard has states at most, by level."""
     found: Counter[str] = Counter()
     for item in alike:
         found |= Counter(level for level, _ in {(slot.level, place.path) for slot, place in item.like.files.items()})
@@ -120,12 +120,12 @@ def living_files(alike: Iterable[Alike]) -> dict[str, int]:
 
 
 def count_of(roster: Roster, alike: Iterable[Alike]) -> int:
-    """Give how many of a roster's shards have a state."""
+    """Return how many of a roster's shards have a state."""
     return sum(len(roster) if item.members is None else len(item.members) for item in alike)
 
 
 def pack(roster: Roster, states: Mapping[ShardKey, ShardState]) -> tuple[Alike, ...]:
-    """Give the states of a roster's shards, as far as they have some, in few records."""
+    """Return the states of a roster's shards, as far as they have some, in few records."""
     if not states:
         return ()
     found = ((at, states.get(key)) for at, key in enumerate(roster.keys))
@@ -141,7 +141,7 @@ def gather(roster: Roster, records: Iterable[tuple[ShardState, Iterable[int]]]) 
 
 
 def unpack(roster: Roster, alike: Iterable[Alike], wanted: Collection[int] | None = None) -> dict[ShardKey, ShardState]:
-    """Give the states one by one: all, or those of shards at some positions."""
+    """Return the states one by one: all, or those of shards at some positions."""
     found = {}
     for item in alike:
         for at in range(len(roster)) if item.members is None else item.members:
@@ -151,7 +151,7 @@ def unpack(roster: Roster, alike: Iterable[Alike], wanted: Collection[int] | Non
 
 
 def held_of(roster: Roster, alike: Iterable[Alike]) -> Iterator[AlikeShards]:
-    """Give the states of each field."""
+    """Yield the states of each field."""
     for item in alike:
         marked = np.full(len(roster), item.members is None)
         marked[list(item.members or ())] = True

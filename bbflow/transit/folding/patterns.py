@@ -9,7 +9,7 @@ from bbflow.transit.folding.shards import ShardKey
 from bbflow.view.stream import StreamView
 
 KEPT = 16
-"""So many patterns are kept: blocks that move come back to where they were, if at all, before long."""
+"""How many patterns are kept: blocks that move come back to where they were, if at all, before long."""
 
 Parts = Mapping[str, Step]
 """Node name to what lies there of a step."""
@@ -36,7 +36,7 @@ class Pattern:
 
 
 def parts_of(view: StreamView, number: int) -> Parts:
-    """Give what there is of a step on the nodes that take part."""
+    """Return what there is of a step on the nodes that take part."""
     parts = ((node, view.step(node, number)) for node in view.taking_part)
     return {node: part for node, part in parts if part is not None}
 
@@ -55,7 +55,7 @@ class Patterns:
         self._known: dict[tuple[object, ...], Pattern] = {}
 
     def of(self, number: int, parts: Parts, *, whole: bool) -> Pattern:
-        """Give the pattern of a step."""
+        """Return the pattern of a step."""
         key = (whole, *((node, part.layout) for node, part in parts.items()))
         pattern = self._known.pop(key, None)
         if pattern is None:

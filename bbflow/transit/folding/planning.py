@@ -53,7 +53,7 @@ class Planning:
         self._plans: WeakKeyDictionary[Pattern, tuple[FoldSite, dict[NodeLane, FoldPlan]]] = WeakKeyDictionary()
 
     def isolated(self, diagnostics: Mapping[str, Diagnostic]) -> "Planning":
-        """Give the same for diagnostics whose users' code runs elsewhere; a shard stays in its lane."""
+        """Return the same for diagnostics whose users' code runs elsewhere; a shard stays in its lane."""
         return Planning(diagnostics, self._placements, self._lanes)
 
     def local(self, key: ShardKey, shapes: Shapes) -> Local | None:
@@ -75,21 +75,21 @@ class Planning:
         return local is not None and not local.complete
 
     def region(self, key: ShardKey, shapes: Shapes) -> Region | None:
-        """Give the part of the field that a shard's states are of; None if it is in no part."""
+        """Return the part of the field that a shard's states are of; None if it is in no part."""
         local = self.local(key, shapes)
         if local is not None:
             return local.start, local.count
         return None if key.diagnostic in self._placements else (key.start, key.count)
 
     def plans(self, pattern: Pattern, site: FoldSite) -> dict[NodeLane, FoldPlan]:
-        """Give each lane's plan of a pattern: the same object again for the same pattern and site."""
+        """Return each lane's plan of a pattern: the same object again for the same pattern and site."""
         known = self._plans.get(pattern)
         if known is None or known[0] != site:
             known = self._plans[pattern] = site, self._make(pattern, site)
         return known[1]
 
     def joined_room(self, key: ShardKey) -> Room:
-        """Give where the states of a field go that ranks' blocks are joined into."""
+        """Return where the states of a field go that ranks' blocks are joined into."""
         placement = self._placements[key.diagnostic]
         diagnostic = self._diagnostics[key.diagnostic]
         dtype = diagnostic.transformed_dtype(np.dtype("f8"))
@@ -136,7 +136,7 @@ class Planning:
     def _sizes(
         self, shard: PlannedShard, forms: Mapping[str, BlockForm], encodings: Mapping[str, Encoding]
     ) -> dict[str, int]:
-        """Give the bytes of one state of each level."""
+        """Return the bytes of one state of each level."""
         diagnostic = self._diagnostics[shard.key.diagnostic]
         like = max(diagnostic.of.variables, key=lambda name: len(forms[name].shape))
         dtypes = {name: decoded_dtype(encodings[name], form.dtype) for name, form in forms.items()}

@@ -132,7 +132,7 @@ class PlannedSteps:
 
     @classmethod
     def of(cls, plan: FoldPlan, stretch: Stretch) -> "PlannedSteps":
-        """Give what a plan's tasks must know of some steps."""
+        """Return what a plan's tasks must know of some steps."""
         own = [parts[plan.node] for parts in stretch.parts]
         return cls(
             stretch.numbers,
@@ -177,4 +177,4 @@ class LaneWork:
     holds: bool = False
     """Whether the stored checkpoint stays while this is folded (`ShardState.holding`)."""
     threads: int = 1
-    """So many may fold the lane's blocks side by side."""
+    """How many may fold the lane's blocks side by side."""

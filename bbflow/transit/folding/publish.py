@@ -41,7 +41,7 @@ class FieldWork:
     """Where its points lie in the grid of the results, if not as they are."""
 
     def parts(self) -> Iterator[Partial]:
-        """Give what the node has of it, mapped."""
+        """Yield what the node has of it, mapped."""
         if self.inherited is not None:
             yield from remainder_of(self.diagnostic, self.span, self.inherited, self.directory)
         yield from partials_of(self.diagnostic, self.span, self.shards, self.order)
@@ -68,7 +68,7 @@ class PublishReceipt:
 
 
 def hand_over(works: Sequence[FieldWork]) -> Handed:
-    """Give what one node has of some fields, for the node that reduces them; the task runs where the states are."""
+    """Return what one node has of some fields, for the node that reduces them; the task runs where the states are."""
     with collecting(works[0].span.off) as errors:
         parts = tuple(tuple(_copied(work.diagnostic, part) for part in work.parts() if part.states) for work in works)
     return Handed(parts, errors)
@@ -96,7 +96,7 @@ def publish_fields(works: Sequence[FieldWork], *others: Handed) -> PublishReceip
 
 
 def reduce_fields(works: Sequence[FieldWork], *others: Handed) -> tuple[list[dict[str, Array]], Mapping[str, str]]:
-    """Give the results of some fields in memory, by operator, and what failed in users' operators."""
+    """Return the results of some fields in memory, by operator, and what failed in users' operators."""
     with _all_errors(works, others) as errors:
         results = [
             _spread(work, finishing) if work.spread else finishing.whole()

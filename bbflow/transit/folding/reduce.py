@@ -43,7 +43,7 @@ class Partial:
         return self.start, self.count
 
     def merged(self, layout: StateLayout) -> Any:
-        """Give one state of all; without a copy if it is alone."""
+        """Return one state of all; without a copy if it is alone."""
         if len(self.states) == 1:
             return self.states[0]
         whole = np.empty(layout.nbytes, np.uint8)
@@ -66,12 +66,12 @@ class ReducedSpan:
 
 
 def layout_of_part(diagnostic: Diagnostic, part: Partial) -> StateLayout:
-    """Give the layout of a part's states."""
+    """Return the layout of a part's states."""
     return layout_of(diagnostic, OUTER, np.dtype(part.dtype), part.count)
 
 
 def partial_of(diagnostic: Diagnostic, span: ReducedSpan, shard: ShardState, order: int = 0) -> Partial:
-    """Give what one shard has of a window's span; its files are only mapped."""
+    """Return what one shard has of a window's span; its files are only mapped."""
     places = places_of(shard.files, [*slots_of(OUTER, span.window, span.keys)])
     states: list[Any] = [map_source(place) for place in places]
     if _is_in(span, shard):
@@ -91,7 +91,7 @@ def partial_of(diagnostic: Diagnostic, span: ReducedSpan, shard: ShardState, ord
 def partials_of(
     diagnostic: Diagnostic, span: ReducedSpan, shards: Iterable[AlikeShards], order: int
 ) -> Iterator[Partial]:
-    """Give what some shards have of a window's span: each by itself, or small ones that lie alike together."""
+    """Yield what some shards have of a window's span: each by itself, or small ones that lie alike together."""
     for held in shards:
         if span.inner_ends:
             yield from (partial_of(diagnostic, span, shard, order) for shard in held.states)
@@ -101,7 +101,7 @@ def partials_of(
 
 
 def together(diagnostic: Diagnostic, held: AlikeShards, slots: list[StateSlot], order: int = 0) -> Iterator[Partial]:
-    """Give what some shards have: small ones that lie alike together; one alone is only mapped.
+    """Yield what some shards have: small ones that lie alike together; one alone is only mapped.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def _is_in(span: ReducedSpan, shard: ShardState) -> bool:
 
 
 def remainder_of(diagnostic: Diagnostic, span: ReducedSpan, inherited: Inherited, directory: str) -> Iterator[Partial]:
-    """Give what an earlier run has of a window's span, where no shard has taken it over; nothing if there is nothing.
+    """Yield what an earlier run has of a window's span, where no shard has taken it over; nothing if there is nothing.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def remainder_of(diagnostic: Diagnostic, span: ReducedSpan, inherited: Inherited
 
 
 def apart(diagnostic: Diagnostic, parts: Sequence[Partial]) -> Sequence[Partial]:
-    """Give parts that have no point in common: those that have some are merged into one."""
+    """Return parts that have no point in common: those that have some are merged into one."""
     parts = sorted((part for part in parts if part.states), key=lambda part: part.order)
     regions = tuple(part.region for part in parts)
     return parts if are_apart(regions) else [merge_into(diagnostic, *box_around(regions), parts)]
@@ -174,7 +174,7 @@ def are_apart(regions: tuple[Region, ...]) -> bool:
 
 
 def box_around(regions: Sequence[Region]) -> Region:
-    """Give the smallest box around some regions."""
+    """Return the smallest box around some regions."""
     start = tuple(map(min, zip(*(first for first, _ in regions), strict=True)))
     ends = [tuple(at + size for at, size in zip(first, count, strict=True)) for first, count in regions]
     return start, tuple(max(all_) - first for first, all_ in zip(start, zip(*ends, strict=True), strict=True))

@@ -17,7 +17,7 @@ PlacedForm = tuple[Place, Form]
 
 
 def forms_by_name(forms: Mapping[str, Sequence[Form]]) -> dict[str, list[PlacedForm]]:
-    """Give the forms of each variable, each with its place.
+    """Return the forms of each variable, each with its place.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def regions(diagnostic: Diagnostic, forms: Mapping[str, Sequence[PlacedForm]], c
 
 
 def array_shape(diagnostic: Diagnostic, forms: Mapping[str, Sequence[PlacedForm]]) -> tuple[int, ...]:
-    """Give the shape of what a diagnostic's field is made of: the array of most dimensions, since others broadcast.
+    """Return the shape of what a diagnostic's field is made of: the array of most dimensions, since others broadcast.
 
     Parameters
     ----------

@@ -34,7 +34,7 @@ def overlapping(regions: Sequence[Region]) -> Iterator[tuple[int, int]]:
 
 
 def _most_divided(regions: Iterable[Region]) -> int:
-    """Give the axis along which most regions begin at different places."""
+    """Return the axis along which most regions begin at different places."""
     starts = [set(axis) for axis in zip(*(start for start, _ in regions), strict=True)]
     return max(range(len(starts)), key=lambda axis: len(starts[axis]), default=0)
 
@@ -122,7 +122,7 @@ class ShardState:
         return frozenset(place.path for place in self.files.values())
 
     def holding(self, *, held: bool) -> frozenset[str]:
-        """Give what its next state holds: what the stored checkpoint names stays until there is a later one.
+        """Return what its next state holds: what the stored checkpoint names stays until there is a later one.
 
         Parameters
         ----------
@@ -146,7 +146,7 @@ class ShardState:
         return ShardState, (*own, self.files, self.rows, self.first_step, self.held)
 
     def to_wire(self) -> dict[str, Any]:
-        """Give a map for a checkpoint."""
+        """Return a map for a checkpoint."""
         key = self.key
         return {
             "key": [key.node, key.diagnostic, key.start, key.count],

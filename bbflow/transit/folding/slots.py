@@ -69,7 +69,7 @@ def plan_roll(level: str, windows: Sequence[Window], old: Keys, new: Keys, slots
 
 
 def living(window: Window, keys: Iterable[WindowKey], current: WindowKey | None) -> set[WindowKey]:
-    """Give the spans whose states are needed further: of a running window the newest ones, of a climatology all.
+    """Return the spans whose states are needed further: of a running window the newest ones, of a climatology all.
 
     Parameters
     ----------
@@ -89,12 +89,12 @@ def living(window: Window, keys: Iterable[WindowKey], current: WindowKey | None)
 
 
 def slots_of(level: str, window: Window, keys: Iterable[WindowKey]) -> tuple[StateSlot, ...]:
-    """Give the places of some spans' states, oldest first."""
+    """Return the places of some spans' states, oldest first."""
     return tuple(StateSlot(level, window.name, key) for key in keys)
 
 
 def whole_units(window: Window, keys: Iterable[WindowKey], current: WindowKey) -> list[WindowKey] | None:
-    """Give the units of the span that ends with the current one, oldest first; None if some are missing.
+    """Return the units of the span that ends with the current one, oldest first; None if some are missing.
 
     Parameters
     ----------

@@ -89,7 +89,7 @@ class MappedSteps:
         self._filtered = {at: row for row, at in enumerate(plan.filtered)}
 
     def inputs(self, shard: PlannedShard, after: int) -> Inputs:
-        """Give what a shard folds: the steps after one."""
+        """Return what a shard folds: the steps after one."""
         wanted = [at for at, number in enumerate(self.steps.numbers) if number > after]
         names = self.plan.diagnostics[shard.key.diagnostic].variables
         forms = [
@@ -128,7 +128,7 @@ class MappedSteps:
 def _others(
     work: LaneWork, plans: Sequence[FoldPlan], roster: Roster, taken: Collection[ShardKey]
 ) -> tuple[list[FoldWork], dict[ShardKey, ShardState]]:
-    """Give the work on shards that are folded one by one, and the states that they have."""
+    """Return the work on shards that are folded one by one, and the states that they have."""
     sources = [MappedSteps(plan, steps) for plan, steps in zip(plans, work.steps, strict=True)]
     states = unpack(roster, work.states, [at for at, key in enumerate(roster.keys) if key not in taken])
     return list(_shard_works(work, states, sources, taken)), states

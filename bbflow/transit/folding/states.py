@@ -73,7 +73,7 @@ _folding: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
 
 def free_file(directory: str, lane: str, level: str, taken: Collection[str]) -> str:
-    """Give the first of this process's files of a lane's level that isn't among those whose place a shard needs."""
+    """Return the first of this process's files of a lane's level that isn't among those whose place a shard needs."""
     names = (f"{directory}/{lane}.{level}.{PROCESS}.{number}" for number in count())
     return next(name for name in names if name not in taken)
 
@@ -148,7 +148,7 @@ def map_target(path: str, extents: Iterable[Extent]) -> mmap.mmap:
 
 
 def _pages(offset: int, size: int) -> Extent:
-    """Give the pages of an extent: no two shards' places share one."""
+    """Return the pages of an extent: no two shards' places share one."""
     first = offset // mmap.PAGESIZE * mmap.PAGESIZE
     return first, -(-(offset + size) // mmap.PAGESIZE) * mmap.PAGESIZE - first
 
@@ -166,7 +166,7 @@ def without_gaps(extents: Iterable[Extent]) -> list[Extent]:
 
 
 def _without(made: Sequence[Extent], wanted: Iterable[Extent]) -> list[Extent]:
-    """Give the parts of extents that aren't made; those that are follow each other, and don't touch."""
+    """Return the parts of extents that aren't made; those that are follow each other, and don't touch."""
     found = []
     for offset, size in without_gaps(wanted):
         at, end = offset, offset + size
@@ -182,7 +182,7 @@ def _without(made: Sequence[Extent], wanted: Iterable[Extent]) -> list[Extent]:
 
 
 def _make(path: str, extents: Sequence[Extent], known: _Mapped | None) -> _Mapped:
-    """Give parts of a file their pages, and map it; a mapping that is long enough stays."""
+    """Return parts of a file their pages, and map it; a mapping that is long enough stays."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         with naming(path):
@@ -226,7 +226,7 @@ class ReadyWork:
     lane: str
     """Begins the files' names."""
     files: tuple[tuple[str, int, Sequence[Extent]], ...]
-    """Of a level so many files, and what of each will be written; fewer files of more before more files of less."""
+    """Of a level this many files, and what of each will be written; fewer files of more before more files of less."""
 
 
 def make_ready(work: ReadyWork) -> None:

@@ -58,7 +58,7 @@ class SteadyFold:
         """Bytes of the blocks that were folded."""
 
     def _rows_of(self, plan: FoldPlan, table: Table) -> tuple[Array, Array]:
-        """Give each shard's row in a plan's table, -1 for none; and the positions of the plan's other shards."""
+        """Return each shard's row in a plan's table, -1 for none; and the positions of the plan's other shards."""
         rows = np.full(len(self._roster), -1)
         own = plan.roster is self._roster or plan.roster.digest == self._roster.digest
         positions = self._roster.positions
@@ -67,7 +67,7 @@ class SteadyFold:
         return rows, np.delete(at, table.at)
 
     def fold(self) -> list[Record]:
-        """Give the states that came of it."""
+        """Return the states that came of it."""
         done: list[Record] = []
         for like, members in self._records():
             own = self._keep_type(like.dtype, members) if like.dtype else members
@@ -93,7 +93,7 @@ class SteadyFold:
         return bool(self._taken.all()) and all(len(plan.shards) == len(plan.roster) for plan in self._plans)
 
     def _records(self) -> Iterator[Record]:
-        """Give the states that count, and at last those that have none."""
+        """Yield the states that count, and at last those that have none."""
         new = self._taken.copy()
         for item in self._work.states:
             own = self._members(item)
@@ -122,7 +122,7 @@ class SteadyFold:
                 yield self._cut(before, own), own
 
     def _cut(self, before: Inherited, own: Sequence[int]) -> ShardState:
-        """Write what some shards of a diagnostic begin with, and give the state that they have then."""
+        """Write what some shards of a diagnostic begin with, and return the state that they have then."""
         key = self._roster.keys[own[0]].diagnostic
         diagnostic = next(plan.diagnostics[key] for plan in self._plans if key in plan.diagnostics)
         regions = [self._roster.members[at][1] for at in own]
@@ -135,13 +135,13 @@ class SteadyFold:
         return before.begun(NO_STATE, files)
 
     def _keep_type(self, dtype: str, own: Array) -> Array:
-        """Give the shards whose values are of a type; for the others there is an error, which is said elsewhere."""
+        """Return the shards whose values are of a type; for the others there is an error, which is said elsewhere."""
         same: Array = np.array([name == dtype for name in TYPE_NAMES])[self._of_tables("types", own)]
         self._taken[own[~same]] = False
         return own[same]
 
     def _of_tables(self, column: str, own: Array) -> Array:
-        """Give what a column of the plans' tables has of some shards."""
+        """Return what a column of the plans' tables has of some shards."""
         columns = [getattr(table, column) for table in self._tables]
         found: Array = np.zeros((len(self._roster), *columns[0].shape[1:]), "i8")
         for (rows, _), values in zip(self._rows, columns, strict=True):
@@ -186,7 +186,7 @@ class SteadyFold:
         return replace(like, keys=new, files=files)
 
     def _free(self, like: ShardState, files: Mapping[StateSlot, StatePlace]) -> str:
-        """Give the file that gets the next state of shards, which have written others already."""
+        """Return the file that gets the next state of shards, which have written others already."""
         taken = {*like.paths, *like.held, *(place.path for place in files.values())}
         return free_file(self._plans[0].directories.states, self._label, OUTER, taken)
 
@@ -202,7 +202,7 @@ class SteadyFold:
         return StatePlace(path, 0)
 
     def _target(self, path: str, rows: Rows) -> int:
-        """Map a file for the next states of some shards, and give the address."""
+        """Map a file for the next states of some shards, and return the address."""
         table, at = rows
         return self._address(map_target(path, joined(table.extents[at])))
 
@@ -212,7 +212,7 @@ class SteadyFold:
         return _address(mapping)
 
     def _new_steps(self, like: ShardState, group: Array) -> list[tuple[int, int]]:
-        """Give the steps that a group's states haven't: the plan by its place, and the step by its place there."""
+        """Return the steps that a group's states haven't: the plan by its place, and the step by its place there."""
         plans = np.flatnonzero(self._present[group[0]]).tolist()
         steps = ((at, step, number) for at in plans for step, number in enumerate(self._work.steps[at].numbers))
         return [(at, step) for at, step, number in steps if number > like.last_step]
@@ -254,11 +254,11 @@ class SteadyFold:
         return state, group
 
     def _in_table(self, group: Array, plan: int) -> Rows:
-        """Give a plan's table, and where the shards of a group stand there."""
+        """Return a plan's table, and where the shards of a group stand there."""
         return self._tables[plan], self._rows[plan][0][group]
 
     def _addresses(self, plan: int, step: int, group: Array) -> Array:
-        """Give where the blocks of a step lie."""
+        """Return where the blocks of a step lie."""
         own, table = self._plans[plan], self._tables[plan]
         first = _address(map_pool(own.directories.pool))
         offsets = own.layout.offsets(self._work.steps[plan].sources[step])
@@ -266,7 +266,7 @@ class SteadyFold:
 
 
 def packed(roster: Roster, done: Sequence[Record], others: Mapping[ShardKey, ShardState]) -> tuple[Alike, ...]:
-    """Give all states of a lane in few records."""
+    """Return all states of a lane in few records."""
     rest = ((item.like, range(len(roster)) if item.members is None else item.members) for item in pack(roster, others))
     return gather(roster, [*((like, own.tolist()) for like, own in done), *rest])
 

@@ -58,5 +58,5 @@ class Then:
 
 
 def then(expression: Expression, steps: Steps) -> Steps:
-    """Give an expression of some steps."""
+    """Return an expression of some steps."""
     return Steps(expression.evaluate({VALUE: steps}), None, steps.times, steps.numbers, steps.others)

@@ -88,7 +88,7 @@ class Table:
         )  # fmt: skip
 
     def addresses(self, rows: Array, first: int) -> Array:
-        """Give where the fields of some shards' states are, 0 for none, in a file that is mapped at an address."""
+        """Return where the fields of some shards' states are, 0 for none, in a file that is mapped at an address."""
         fields = self.fields[rows]
         return np.where(fields < 0, 0, first + self.extents[rows, :1] + fields)
 
@@ -101,14 +101,14 @@ _tables: WeakKeyDictionary[FoldPlan, Table] = WeakKeyDictionary()
 
 
 def table_of(plan: FoldPlan) -> Table:
-    """Give the table of a plan, made once."""
+    """Return the table of a plan, made once."""
     if plan not in _tables:
         _tables[plan] = Table.of(plan)
     return _tables[plan]
 
 
 def _steady_form(plan: FoldPlan, shard: PlannedShard) -> "tuple[int, np.dtype[Any], tuple[int, ...]] | None":
-    """Give which form a shard's block is, and its type and shape; None if the kernel can't take it as it lies."""
+    """Return which form a shard's block is, and its type and shape; None if the kernel can't take it as it lies."""
     if not _is_plain(plan.diagnostics[shard.key.diagnostic]) or shard.local is not None or len(shard.places) != 1:
         return None
     ((name, (node, at)),) = shard.places.items()

@@ -157,7 +157,7 @@ class ShardFold:
         self._held = work.state.holding(held=work.holds)
 
     def fold(self) -> ShardState:
-        """Give the next state."""
+        """Return the next state."""
         work = self._work
         if work.inherited is not None:
             self._inherit(work.inherited)
@@ -182,7 +182,7 @@ class ShardFold:
         )
 
     def advance(self) -> ShardState:
-        """Give the state as it is when the spans of the work's keys begin, before any step in them."""
+        """Return the state as it is when the spans of the work's keys begin, before any step in them."""
         if self._old.keys is None or self._old.keys == self._work.keys:
             return self._old
         self._close_spans(self._old.keys, np.dtype(self._old.dtype))
@@ -203,7 +203,7 @@ class ShardFold:
             )
 
     def _open(self) -> Tiles:
-        """Give the steps as they come out of the transforms."""
+        """Return the steps as they come out of the transforms."""
         work, count = self._work, self._old.count
         steps = open_inputs(work.inputs, self._diagnostic, work.local, max(prod(count), 1))
         if not self._diagnostic.transforms:

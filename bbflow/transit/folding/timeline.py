@@ -93,7 +93,7 @@ class Timeline:
         return self._current
 
     def alive(self, window: Window) -> tuple[WindowKey, ...]:
-        """Give the unit spans of a window whose statistics are needed further."""
+        """Return the unit spans of a window whose statistics are needed further."""
         return tuple(sorted(self._spans[window.name]))
 
     def is_late(self, time: float, before: float | None = None) -> bool:
@@ -105,7 +105,7 @@ class Timeline:
         return not math.isfinite(time) or (last is not None and time <= last)
 
     def closing(self, keys: Keys | None) -> list[Closing]:
-        """Give what ends before a step with some spans, or with the stream.
+        """Return what ends before a step with some spans, or with the stream.
 
         Parameters
         ----------
@@ -126,7 +126,7 @@ class Timeline:
         return found
 
     def open(self) -> list[Closing]:
-        """Give what is open now, as if every inner span ended."""
+        """Return what is open now, as if every inner span ended."""
         inner = frozenset(window.name for window in self._inner)
         found = []
         for window in self._published if self._current is not None else ():
@@ -188,7 +188,7 @@ class Timeline:
         return max(round(passed / self._interval) - 1, 0)
 
     def to_wire(self) -> Mapping[str, Any]:
-        """Give a map for a checkpoint."""
+        """Return a map for a checkpoint."""
         return {
             "spans": {
                 name: [[span.key, span.first, span.last, span.steps, span.missing] for span in spans.values()]

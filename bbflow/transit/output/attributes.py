@@ -19,7 +19,7 @@ Described = tuple[tuple[str, ...], np.ndarray[Any, Any], dict[str, str]]
 
 
 def result_attributes(field: ResultField, window: Window, operator: Operator, clock: Clock) -> dict[str, Any]:
-    """Give the CF attributes of a result."""
+    """Return the CF attributes of a result."""
     own = dict(field.attributes)
     earlier = str(own.pop("cell_methods", "")).replace("time: point", "").strip()
     return reinterpreted(own, operator, field.other_units, clock) | {
@@ -45,7 +45,7 @@ def axis_name(field: ResultField, operator: Operator, axis: Axis) -> str:
 
 
 def axis_variables(name: str, axis: Axis, field: ResultField) -> dict[str, Described]:
-    """Give the coordinate of an operator's axis, and its bounds if it has some, those first.
+    """Return the coordinate of an operator's axis, and its bounds if it has some, those first.
 
     Attributes in braces are the field's own, or are left out.
     """
@@ -67,7 +67,7 @@ def _filled(value: str, own: Mapping[str, Any]) -> str | None:
 
 
 def store_attributes(of_stream: Mapping[str, Any], stream: str, made: datetime) -> dict[str, Any]:
-    """Give the store's attributes: the stream's, and how the results came to be (CF conventions, section 2.6.2).
+    """Return the store's attributes: the stream's, and how the results came to be (CF conventions, section 2.6.2).
 
     Parameters
     ----------

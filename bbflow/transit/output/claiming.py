@@ -92,5 +92,5 @@ def clear_output(output: Path, *, overwrite: bool) -> None:
 
 
 def written(name: str) -> tuple[str, str]:
-    """Give patterns of a file, and of its temporary names."""
+    """Return patterns of a file, and of its temporary names."""
     return escape(name), escape(f".{name}.") + "*"

@@ -195,7 +195,7 @@ def _referenced(placement: Placement) -> set[str]:
 def reinterpreted(
     own: Mapping[str, Any], operator: Operator, other_units: Mapping[str, str], clock: Clock
 ) -> dict[str, Any]:
-    """Give what a statistic leaves of its input's attributes: other units are another quantity.
+    """Return what a statistic leaves of its input's attributes: other units are another quantity.
 
     The standard name stays where the quantity does; the variance keeps it too, as appendix E of the CF conventions
     has it, and a count gets its own. Units that depend on unknown ones are left out.
@@ -233,7 +233,7 @@ def reinterpreted(
 
 
 def _without_reference(own: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the attributes of differences of what may be dates: `days` of `days since 2000-01-01`, and no calendar."""
+    """Return the attributes of differences of what may be dates: `days` of `days since 2000-01-01`, and no calendar."""
     units, since, _ = str(own.get("units", "")).partition(" since ")
     kept = {name: value for name, value in own.items() if name != "calendar"}
     return kept | {"units": units} if since else dict(own)
@@ -248,7 +248,7 @@ def _is_on_scale(own: Mapping[str, Any]) -> bool:
 def _result_units(
     own: Mapping[str, Any], operator: Operator, other_units: Mapping[str, str], time_units: str
 ) -> str | None:
-    """Give a result's units; None if they depend on units that are unknown."""
+    """Return a result's units; None if they depend on units that are unknown."""
     known = {"units": own.get("units"), "other": other_units.get(operator.inputs[0]) if operator.inputs else None}
     if any(value is None and f"{{{name}}}" in operator.own_units for name, value in known.items()):
         return None
@@ -259,7 +259,7 @@ def _result_units(
 def _after_each(
     diagnostic: Diagnostic, own: dict[str, Any], other_units: Mapping[str, str], clock: Clock
 ) -> dict[str, Any]:
-    """Give what is known of the results of `each`, which are the field that is folded."""
+    """Return what is known of the results of `each`, which are the field that is folded."""
     each = diagnostic.each
     if each is None:
         return own
@@ -274,7 +274,7 @@ def _after_each(
 
 
 def inner_methods(each: Each) -> str:
-    """Give CF's cell methods of an inner statistic, such as 'time: maximum (in each day)'."""
+    """Return CF's cell methods of an inner statistic, such as 'time: maximum (in each day)'."""
     method, _, comment = each.operator.cell_method.partition(" (")
     told = f"{comment.removesuffix(')')}, " if comment else ""
     return f"time: {method} ({told}in each {each.window.name})"
@@ -310,7 +310,7 @@ def _folded(diagnostic: Diagnostic, dtype: DType) -> str:
 
 
 def _attributes(diagnostic: Diagnostic, attributes: StreamAttributes) -> dict[str, Any]:
-    """Give those of the variable itself, if the field is one; what the configuration says comes first."""
+    """Return those of the variable itself, if the field is one; what the configuration says comes first."""
     plain = diagnostic.of.is_plain
     own = attributes.of(diagnostic.of.variables[0]) if plain else {"long_name": diagnostic.of.text}
     if plain and diagnostic.name != diagnostic.of.variables[0]:
@@ -323,7 +323,7 @@ def _attributes(diagnostic: Diagnostic, attributes: StreamAttributes) -> dict[st
 
 
 def _other_units(diagnostic: Diagnostic, attributes: StreamAttributes) -> dict[str, str]:
-    """Give the units of further inputs that are variables themselves."""
+    """Return the units of further inputs that are variables themselves."""
     plain = {text: item.variables[0] for text, item in diagnostic.others.items() if item.is_plain}
     units = {text: _without_reference(attributes.of(name)).get("units") for text, name in plain.items()}
     return {text: str(value) for text, value in units.items() if value is not None}

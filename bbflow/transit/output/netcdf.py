@@ -58,14 +58,14 @@ def write_netcdf(results: Path) -> tuple[Path, ...]:
 
 
 def windows_of(dataset: xr.Dataset) -> Iterator[str]:
-    """Give the windows that a store has results of."""
+    """Yield the windows that a store has results of."""
     yield from dict.fromkeys(
         str(array.attrs["bbflow_window"]) for array in dataset.data_vars.values() if "bbflow_window" in array.attrs
     )
 
 
 def window_dataset(dataset: xr.Dataset, window: str) -> xr.Dataset:
-    """Give one window's results with their coordinates and bounds; its axis is called time, as elsewhere.
+    """Return one window's results with their coordinates and bounds; its axis is called time, as elsewhere.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def _with_known_types(dataset: xr.Dataset, window: str) -> xr.Dataset:
 
 
 def referenced(dataset: xr.Dataset, names: set[str]) -> set[str]:
-    """Give variables and what their attributes name: auxiliary coordinates and bounds."""
+    """Return variables and what their attributes name: auxiliary coordinates and bounds."""
     known = {
         other
         for name in names

@@ -104,7 +104,7 @@ class Levels:
                 self._write_time(level, index)
 
     def _made(self, operator: Operator, values: Array) -> list[tuple[Level, Array]]:
-        """Give a result's levels; what has an axis of its own, such as a histogram, has it first."""
+        """Return a result's levels; what has an axis of its own, such as a histogram, has it first."""
         if operator.axis is None:
             return list(self._pyramid.made(values))
         parts = [list(self._pyramid.made(part)) for part in values]

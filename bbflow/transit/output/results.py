@@ -94,7 +94,7 @@ class Results:
 
     @property
     def spans(self) -> Mapping[str, int]:
-        """Give how many spans of each window are shown."""
+        """Return how many spans of each window are shown."""
         return {window: len(starts) for window, starts in self._starts.items()}
 
     def describe(self, name: str, **attributes: Any) -> None:

@@ -14,7 +14,7 @@ LEAP_YEARS_APART = 8
 
 
 def time_attributes(window: Window, clock: Clock) -> dict[str, str]:
-    """Give the CF attributes of a window's time axis."""
+    """Return the CF attributes of a window's time axis."""
     bounds = "bounds" if window.keeps is not None else "climatology"
     return {
         **clock.attributes,
@@ -25,7 +25,7 @@ def time_attributes(window: Window, clock: Clock) -> dict[str, str]:
 
 
 def count_variables(window: Window, span: Span) -> dict[str, tuple[int, dict[str, str]]]:
-    """Give what is counted of each of a window's spans: the number and its attributes."""
+    """Return what is counted of each of a window's spans: the number and its attributes."""
     missing = f"steps that are missing in each {window.name}, by the steps' interval"
     return {
         f"steps_{window.name}": (span.steps, {"long_name": f"steps of the simulation in each {window.name}", **ONE}),
@@ -34,7 +34,7 @@ def count_variables(window: Window, span: Span) -> dict[str, tuple[int, dict[str
 
 
 def bounds_of(closing: Closing, clock: Clock) -> tuple[float, float]:
-    """Give where a span begins and ends, in the stream's units."""
+    """Return where a span begins and ends, in the stream's units."""
     span = closing.whole
     dates = closing.window.bounds(span.key, clock.date(span.first), clock.date(span.last))
     start, end = (clock.number(date) for date in dates)
@@ -42,7 +42,7 @@ def bounds_of(closing: Closing, clock: Clock) -> tuple[float, float]:
 
 
 def stamp_of(closing: Closing, clock: Clock, before: float | None = None) -> float:
-    """Give the time of a span: its middle.
+    """Return the time of a span: its middle.
 
     A climatology's is the middle of the first of its spans, or of one so many years (or days) later that the
     axis ascends, as coordinates must: its spans are in the order of their keys, January to December, also if the
@@ -69,7 +69,7 @@ def stamp_of(closing: Closing, clock: Clock, before: float | None = None) -> flo
 
 
 def a_year_later(date: cftime.datetime) -> cftime.datetime:
-    """Give the same date of the next year that has it."""
+    """Return the same date of the next year that has it."""
     for years in range(1, LEAP_YEARS_APART + 1):
         try:
             return date.replace(year=date.year + years)

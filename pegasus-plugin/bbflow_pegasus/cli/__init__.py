@@ -17,7 +17,7 @@ BBFLOW_PEGASUS = Program("bbflow-pegasus", __name__, "Burst-buffer staging for P
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command of bbflow-pegasus and give its exit code.
+    """Run a command of bbflow-pegasus and return its exit code.
 
     Pegasus plans sub-workflows by the program that the transformation catalog names, and gives it pegasus-plan's words
     alone, which begin with a property: then that is what is done.

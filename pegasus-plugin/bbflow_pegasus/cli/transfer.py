@@ -133,7 +133,7 @@ def _read(path: Path | None) -> str:
 
 
 def _words(options: argparse.Namespace) -> list[str]:
-    """Give pegasus-transfer's arguments."""
+    """Return pegasus-transfer's arguments."""
     words = ["--threads", str(options.threads)] if options.threads else []
     words += ["--max-attempts", str(options.max_attempts)] if options.max_attempts else []
     return words + ["--symlink"] * options.symlink + ["--debug"] * options.debug

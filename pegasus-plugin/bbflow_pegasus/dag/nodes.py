@@ -19,18 +19,18 @@ class Dag:
     """Parents and children."""
 
     def submit_file(self, name: str) -> str:
-        """Give the submit file of a node, relative to the submit directory."""
+        """Return the submit file of a node, relative to the submit directory."""
         return self.nodes[name][0].split()[2]
 
     def parents(self) -> dict[str, list[str]]:
-        """Give each node's parents."""
+        """Return each node's parents."""
         parents: dict[str, list[str]] = {name: [] for name in self.nodes}
         for parent, child in self.edges:
             parents[child].append(parent)
         return parents
 
     def children(self) -> dict[str, list[str]]:
-        """Give each node's children."""
+        """Return each node's children."""
         children: dict[str, list[str]] = {name: [] for name in self.nodes}
         for parent, child in self.edges:
             children[parent].append(child)

@@ -103,7 +103,7 @@ def _names_of(lists: Iterable[Iterable[Entry]], site: str) -> dict[str, str]:
 
 
 def _among(own: Iterable[str], parents: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
-    """Give the jobs of a user that each one waits for, also by way of Pegasus's own."""
+    """Return the jobs of a user that each one waits for, also by way of Pegasus's own."""
     known = dict.fromkeys(own)
     found: dict[str, tuple[str, ...]] = {}
     for name in known:

@@ -31,7 +31,7 @@ _OURS = ("*.sub", "*.in", "without-waves/*.dag", "without-waves/*.static.bp", "w
 
 
 def add_waves(where: SubmitDir, limits: Limits) -> TransferLayout | None:
-    """Give a planned workflow its waves, from what Pegasus wrote, however often it is called.
+    """Return a planned workflow its waves, from what Pegasus wrote, however often it is called.
 
     Returns
     -------
@@ -155,7 +155,7 @@ class _Rewriting:
         return self._planned.names_of.get(str(removed_url(entry)))
 
     def _text(self, name: str) -> str:
-        """Give the submit file of a job that is like another one."""
+        """Return the submit file of a job that is like another one."""
         origin = self._made[name][0]
         text = like(self._submit_text(origin), origin, self._stem(origin), name, f"{FOLDER}/{name}")
         members = {m for bundle in self._layout.stage_outs if bundle.name == name for m in bundle.members}
@@ -163,7 +163,7 @@ class _Rewriting:
         return with_checksums(text, dict.fromkeys(outside, ()))
 
     def _with_new_checksums(self) -> dict[str, str]:
-        """Give changed submit files of users' jobs: checksums come from the jobs that bring the files now."""
+        """Return changed submit files of users' jobs: checksums come from the jobs that bring the files now."""
         bringing: dict[str, list[str]] = {}
         brought = {bundle.name for bundle in self._layout.stage_ins}
         for parent, child in self._layout.edges:

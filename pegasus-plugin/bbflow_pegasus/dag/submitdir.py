@@ -76,13 +76,13 @@ def read_properties(path: Path) -> dict[str, str]:
 
 
 def job_types(events: Iterable[str]) -> dict[str, str]:
-    """Give the type of each job, such as ``compute`` or ``stage-in-tx``."""
+    """Return the type of each job, such as ``compute`` or ``stage-in-tx``."""
     infos = (dict(_PAIR.findall(line)) for line in events if " event=job.info " in line)
     return {info["job.id"]: info["type_desc"] for info in infos}
 
 
 def made_bytes(metadata: Path) -> dict[str, int]:
-    """Give sizes that the workflow says of files, by logical name; what says none is left out."""
+    """Return sizes that the workflow says of files, by logical name; what says none is left out."""
     if not metadata.is_file():
         return {}
     jobs: dict[str, dict[str, Any]] = json.loads(metadata.read_text())["graph"]["jobs"]

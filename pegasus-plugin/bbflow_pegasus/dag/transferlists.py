@@ -27,22 +27,22 @@ def write_entries(path: Path, entries: Sequence[Entry]) -> None:
 
 
 def target_site(entry: Entry) -> str:
-    """Give the site that a transfer goes to, or where something is removed."""
+    """Return the site that a transfer goes to, or where something is removed."""
     return str(entry["target"]["site_label"] if "target" in entry else entry["dest_urls"][0]["site_label"])
 
 
 def source_site(entry: Entry) -> str:
-    """Give the site that a transfer comes from."""
+    """Return the site that a transfer comes from."""
     return str(entry["src_urls"][0]["site_label"])
 
 
 def removed_url(entry: Entry) -> str | None:
-    """Give the file that an entry removes; None if it removes something else."""
+    """Return the file that an entry removes; None if it removes something else."""
     target = entry.get("target", {})
     is_file = entry.get("type") == "remove" and str(target.get("recursive", "False")).lower() != "true"
     return str(target["url"]) if is_file else None
 
 
 def names(entries: Iterable[Entry]) -> tuple[str, ...]:
-    """Give the logical names of the files that are moved, each once."""
+    """Return the logical names of the files that are moved, each once."""
     return tuple(dict.fromkeys(str(entry["lfn"]) for entry in entries if "lfn" in entry))

@@ -18,7 +18,7 @@ PATIENCE_S = 30.0
 
 
 def with_sizes(facts: PlanFacts, environment: Mapping[str, str]) -> PlanFacts:
-    """Give a workflow with the sizes that its sources tell.
+    """Return a workflow with the sizes that its sources tell.
 
     Parameters
     ----------

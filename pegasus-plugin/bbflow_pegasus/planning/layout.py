@@ -77,7 +77,7 @@ def lay_out(facts: PlanFacts, limits: Limits) -> TransferLayout:
 
 
 def _task(job: Job, facts: PlanFacts, sizes: dict[str, int], made: set[str]) -> Task:
-    """Give a job's files in an order that doesn't depend on who tells of them."""
+    """Return a job's files in an order that doesn't depend on who tells of them."""
     inputs = sorted((name for name in job.inputs if name in facts.sources or name in made), key=natural)
     outputs = sorted(job.outputs, key=natural)
     return Task(job.name, *(tuple(File(name, sizes.get(name, 0)) for name in names) for names in (inputs, outputs)))
@@ -232,7 +232,7 @@ class _Drawing:
         return [bundle for _, bundles in sorted(self._cleaned.items()) for bundle in bundles]
 
     def _implied_by_others(self) -> set[Edge]:
-        """Give edges to cleanup jobs that needn't be drawn; users of a file wait for those who brought it anyway."""
+        """Return edges to cleanup jobs that needn't be drawn; users of a file wait for those who brought it anyway."""
         parents = {name: list(each) for name, each in self.facts.parents.items()}
         for parent, child in self.edges:
             parents.setdefault(child, []).append(parent)
@@ -240,6 +240,6 @@ class _Drawing:
         return implied_edges(parents, [bundle.name for bundle in self._clean_ups()])
 
     def _left_after_coming_again(self) -> list[str]:
-        """Give files that come more than once and are there at the end: Pegasus's own jobs would remove them once."""
+        """Return files that come more than once and are there at the end: Pegasus's own jobs would remove them once."""
         removed = {file for bundle in self._clean_ups() for file in bundle.members}
         return [file for file in self._users if file in removed]

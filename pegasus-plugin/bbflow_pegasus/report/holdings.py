@@ -28,7 +28,7 @@ class Held:
 
 
 def holdings(planned: Planned, records: Records) -> list[Held]:
-    """Give the files that lay on the burst buffer.
+    """Return the files that lay on the burst buffer.
 
     A file goes with its clean-up job, else at the run's end. What never came isn't among them.
 
@@ -50,7 +50,7 @@ def holdings(planned: Planned, records: Records) -> list[Held]:
 
 
 def plain(held: Iterable[Held], planned: Planned, records: Records) -> list[Held]:
-    """Give what would have lain there if all inputs had come first, as Pegasus plans by itself.
+    """Return what would have lain there if all inputs had come first, as Pegasus plans by itself.
 
     Each input comes when the first one did, and goes when its last user has ended; what jobs make is as it was.
 
@@ -72,7 +72,7 @@ def plain(held: Iterable[Held], planned: Planned, records: Records) -> list[Held
 
 
 def levels(held: Iterable[Held]) -> tuple[list[float], list[int]]:
-    """Give the times at which the bytes change, and the bytes from then on."""
+    """Return the times at which the bytes change, and the bytes from then on."""
     changes: dict[float, int] = {}
     for each in held:
         changes[each.from_s] = changes.get(each.from_s, 0) + each.size_bytes
@@ -86,7 +86,7 @@ def levels(held: Iterable[Held]) -> tuple[list[float], list[int]]:
 
 
 def peak_bytes(held: Iterable[Held]) -> int:
-    """Give the most bytes that lay there at once."""
+    """Return the most bytes that lay there at once."""
     return max(levels(held)[1], default=0)
 
 

@@ -11,7 +11,7 @@ SYLLABLES = [first + vowel for first in "bdfgklmnprstvz" for vowel in "aeiou"]
 
 
 def words() -> list[str]:
-    """Give the words: always the same, of two to four syllables."""
+    """Return the words: always the same, of two to four syllables."""
     dice = random.Random(0)
     found: dict[str, None] = {}
     while len(found) < VOCABULARY:
@@ -20,7 +20,7 @@ def words() -> list[str]:
 
 
 def lines(seed: int, size_bytes: int) -> Iterator[str]:
-    """Give lines of about so many bytes in all."""
+    """Yield lines of about this many bytes in all."""
     dice, vocabulary = random.Random(seed), words()
     while size_bytes > 0:
         key, value = dice.choices(vocabulary, k=dice.randint(5, 10)), dice.choices(vocabulary, k=dice.randint(10, 100))
