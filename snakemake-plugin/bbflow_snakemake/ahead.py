@@ -3,8 +3,8 @@
 import atexit
 import os
 import shutil
-from collections.abc import Sequence
-from concurrent.futures import Future
+from collections.abc import Iterable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
 from pathlib import Path
 
@@ -50,7 +50,7 @@ class Ahead:
             options=plan.sources,
             events=self._events,
         )
-        self._coming: dict[str, Future[Locations]] = {}
+        self._coming: dict[str, dict[str, Future[Locations]]] = {}
         self._futures: dict[str, Future[Locations]] = {}
         self._submitted = 0
         atexit.register(self.close)
@@ -61,7 +61,8 @@ class Ahead:
         key = f"job {self._submitted}"
         future = self._stager.submit(key, [File(url) for url in dict.fromkeys(urls)])
         self._futures[key] = future
-        self._coming.update(dict.fromkeys(urls, future))
+        for url in urls:
+            self._coming.setdefault(url, {})[key] = future
         return key
 
     def is_coming(self, key: str) -> bool:
@@ -78,8 +79,8 @@ class Ahead:
 
     def final(self, key: str) -> None:
         """Say that a job will not run again: its inputs may go."""
-        future = self._futures.pop(key, None)
-        for url in [url for url, coming in self._coming.items() if coming is future]:
+        self._futures.pop(key, None)
+        for url in [url for url, coming in self._coming.items() if coming.pop(key, None) and not coming]:
             del self._coming[url]
         self._stager.final(key)
 
@@ -100,7 +101,7 @@ class Ahead:
         """
         if url not in self._coming:
             return None
-        path = self._coming[url].result()[url]
+        path = _first_of(self._coming[url].values())[url]
         return path if isinstance(path, Path) and self._stager.version(url) == (version or "") else None
 
     def has(self, link: Path) -> bool:
@@ -117,6 +118,16 @@ class Ahead:
             self._events.close()
         if not self._keep:
             shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def _first_of(futures: Iterable["Future[Locations]"]) -> Locations:
+    """Wait for the first job that has its files: those of a later one may wait until an earlier one has ended."""
+    waiting = set(futures)
+    while True:
+        done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+        good = [future for future in done if future.exception() is None]
+        if good or not waiting:
+            return (good or list(done))[0].result()
 
 
 def link(path: Path, copy: Path, changed_s: float) -> None:

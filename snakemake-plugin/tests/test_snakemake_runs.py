@@ -29,6 +29,17 @@ def test_inputs_are_fetched_in_waves_while_jobs_compute_within_the_capacity(flow
     assert 2 < len(before) <= 5, "the next wave comes while the first computes, and has room"
 
 
+def test_a_file_that_jobs_of_several_waves_read_keeps_none_of_them_waiting(flow):
+    flow.snakefile = flow.snakefile.replace('input: "in/{{n}}.dat"', 'input: "in/{{n}}.dat", "in/shared"')
+    flow.snakefile = flow.snakefile.replace("< {{input}}", "< {{input[0]}}")
+    flow.make(12)
+    (flow.pfs / "in" / "shared").write_bytes(b"shared")
+    ran = flow.run(capacity="450kB")
+    assert ran.returncode == 0, ran.stderr
+    assert flow.sum() == digests(12)
+    assert not flow.left()
+
+
 def test_it_works_with_any_scheduler(flow):
     flow.make(3)
     ran = flow.run(scheduler="greedy")
