@@ -19,7 +19,7 @@ KEY, SECRET, REGION = "bbflow", "bbflow-secret", "us-east-1"
 
 
 def object_servers() -> dict[str, Callable[[], AbstractContextManager[Options]]]:
-    """Give what can be started here: each has an empty bucket named ``bucket``, and gives the options that it takes."""
+    """Return what can be started here; each has an empty bucket named ``bucket`` and gives its options."""
     found: dict[str, Callable[[], AbstractContextManager[Options]]] = {"moto": _moto}
     if shutil.which("versitygw"):
         found["versitygw"] = _versitygw

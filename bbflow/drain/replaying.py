@@ -87,7 +87,8 @@ def _is_own(attribute: str) -> bool:
 def _marks(attributes: Mapping[str, Any]) -> np.ndarray[Any, Any]:
     """Return the numbers that stand for missing values."""
     infinite = infinite_mark(attributes.get("_FillValue"))
-    return np.append(np.atleast_1d(attributes.get("missing_value", ())), () if infinite is None else infinite)
+    told = np.atleast_1d(attributes.get("missing_value", ()))
+    return told if infinite is None else np.append(told, infinite)  # which are floats: an int64 would be another one
 
 
 def _is_missing(values: np.ndarray[Any, Any], missing: np.ndarray[Any, Any]) -> bool:
@@ -183,7 +184,7 @@ class _Table:
             _put_block(io, engine, variables, self.name, values, *self._place(row))
 
     def _values_of_ranks(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Give the values in the order of their ranks; of texts, which ADIOS2 has no arrays of, all of them in one."""
+        """Return the values in the order of their ranks; of texts, which ADIOS2 has no arrays of, all in one."""
         found = [self._values(row)[0] for row in rows[np.argsort(self.columns["rank"][rows], kind="stable")].tolist()]
         is_text = np.asarray(self.values[:1]).dtype.kind not in "iufcb"
         return np.array("\n".join(map(str, found))) if is_text else np.array(found)

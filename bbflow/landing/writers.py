@@ -149,7 +149,7 @@ class Writers:
         return self._reserve(rank, step, size)
 
     def offer(self, rank: int, step: int, size: int) -> Offer | None:
-        """Give a rank room for a step that it has not begun; None if there is none at once, or nothing is sure yet."""
+        """Grant a rank room for a step that it has not begun; None if there is none at once, or nothing is sure yet."""
         if self._terms[rank].policy != "Block" or step in self._stream.discarded:
             return None
         try:

@@ -70,7 +70,7 @@ class Deaccumulate(Transform):
         return "deaccumulate"
 
     def fields(self, dtype: DType) -> tuple[StateField, ...]:
-        """Give the last valid value, in float64 as it comes of a transform before this one, and whether it is there."""
+        """Return the last valid value, in float64 as a transform before this one makes it, and whether it is there."""
         return (StateField("previous", "f8"), StateField("known", "u1"))
 
     def clear(self, views: Views) -> None:

@@ -77,7 +77,7 @@ def beginnings_of(phases: Sequence[Phase]) -> Rhythm:
 
 
 def pauses_of(phases: Sequence[Phase]) -> Rhythm | None:
-    """Give the rhythm of the pauses between phases, sorted as they are; None if one of them lasts, or they overlap."""
+    """Return the rhythm of the pauses between phases, in their order; None if one of them lasts, or they overlap."""
     ends = [phase.ended_s for phase in phases if phase.ended_s is not None]
     pauses = [second.began_s - end_s for end_s, second in zip(ends, phases[1:], strict=False)]
     if len(ends) < len(phases) or min(pauses) < 0:

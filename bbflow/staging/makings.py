@@ -76,7 +76,7 @@ def has_room(makings: Iterable[Making], making: Making, capacity_bytes: int) -> 
 
 
 def excess_bytes(makings: Iterable[Making], capacity_bytes: int) -> int:
-    """Give by how many bytes what stays, and what is being made, is above the capacity; below zero if there is room."""
+    """Return how many bytes what stays, and what is being made, exceeds the capacity by; negative if there is room."""
     return (
         sum(making.room_bytes for making in makings if making.state in (FileState.HERE, FileState.AWAITED))
         - capacity_bytes

@@ -135,7 +135,7 @@ def map_pool_for_writing(path: Path) -> memoryview:
 
 
 def read_block(pool: str, block: Block) -> np.ndarray[Any, Any]:
-    """Give a committed block as an array that is a view of the pool, or of the file it was spilled to, without a copy.
+    """Return a committed block as an array, a view of the pool or of the file that it was spilled to, without a copy.
 
     Parameters
     ----------

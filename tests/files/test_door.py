@@ -13,7 +13,7 @@ from bbflow.errors import NodeError, ProtocolError
 from bbflow.files.client.calling import Caller, address_of
 from bbflow.files.ionode.conversation import Conversation
 from bbflow.files.ionode.door import Door
-from bbflow.landing import client as landing_client
+from bbflow.net import connection
 from bbflow.net.frames import encode
 from bbflow.net.handshake import HelloMessage, WelcomeReply, new_key
 from bbflow.net.listen import listen_tcp, split_address
@@ -23,8 +23,8 @@ FEW = 56
 
 
 def test_an_ionode_with_few_descriptors_answers_beside_many_who_stay_silent(servers, monkeypatch):
-    monkeypatch.setattr(landing_client, "is_loopback", lambda _: False)
-    monkeypatch.setattr(landing_client, "_is_here", lambda told: told.name != "io")
+    monkeypatch.setattr(connection, "is_loopback", lambda _: False)
+    monkeypatch.setattr(connection, "_is_here", lambda told: told.name != "io")
     servers.start(nodes=0, storage=False)
     few = partial(resource.setrlimit, resource.RLIMIT_NOFILE, (FEW, FEW))
     servers.spawn("io", "ionode", "--name", "io", "--capacity", "1MiB", preexec_fn=few)

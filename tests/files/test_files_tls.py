@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from bbflow.landing import client as landing_client
+from bbflow.net import connection
 
 SUBJECT = ("-nodes", "-days", "2", "-newkey", "rsa:2048", "-subj")
 
@@ -27,8 +27,8 @@ def certificates(tmp_path):
 
 
 def test_master_and_ionodes_are_reached_by_tls_from_other_hosts(servers, certificates, monkeypatch):
-    monkeypatch.setattr(landing_client, "is_loopback", lambda _: False)
-    monkeypatch.setattr(landing_client, "_is_here", lambda _: False)
+    monkeypatch.setattr(connection, "is_loopback", lambda _: False)
+    monkeypatch.setattr(connection, "_is_here", lambda _: False)
     monkeypatch.setattr("bbflow.files.client.opened.is_here", lambda _: False)
     client = servers.start(storage=False, master=certificates, node=certificates)
     content = os.urandom(2_000_000)

@@ -167,7 +167,7 @@ class WritersMachine(RuleBasedStateMachine):
         writer.state, writer.step = IDLE, writer.step + 1
 
     def without_known_forms(self, writer):
-        """Give a rank's commit as it is sent: forms that it has told its node of over this connection are left out."""
+        """Return a rank's commit as it is sent, without forms that its node knows over this connection."""
         number, forms = writer.sent["layout"], writer.sent["forms"]
         if writer.told.get(number) == forms:
             return {key: value for key, value in writer.sent.items() if key != "forms"}

@@ -19,9 +19,9 @@ import psutil
 import pytest
 
 from bbflow.errors import NodeError, StreamError
-from bbflow.landing import client as client_module
 from bbflow.landing.client import NodeClient
 from bbflow.landing.embedded import EmbeddedNodes, spawn_node, wait_until_ready
+from bbflow.net import connection
 from bbflow.net.contact import contact_key, read_contact
 from bbflow.net.frames import FrameReader, checksum, encode
 from bbflow.net.handshake import new_key
@@ -49,7 +49,7 @@ def embedded(short):
 @pytest.fixture
 def remote(embedded, monkeypatch):
     """The node as a program on another host sees it."""
-    monkeypatch.setattr(client_module, "is_loopback", lambda _: False)
+    monkeypatch.setattr(connection, "is_loopback", lambda _: False)
     return replace(embedded.nodes[0], host="elsewhere")
 
 
@@ -236,7 +236,7 @@ def certificates(short):
 @pytest.fixture
 def over_tls(short, certificates, monkeypatch):
     """A node as a program on another host sees it, which speaks TLS with it; and its process."""
-    monkeypatch.setattr(client_module, "is_loopback", lambda _: False)
+    monkeypatch.setattr(connection, "is_loopback", lambda _: False)
     tls = {"certificate": "node", "key": "node_key", "authority": "ca"}
     options = [str(word) for name, file in tls.items() for word in (f"--tls-{name}", certificates[file])]
     process = spawn_node("bb0", short, 64 * PAGE, short / "contact.json", options=options)
@@ -335,7 +335,7 @@ def test_peers_of_a_node_whose_file_system_is_full_wait_for_room(embedded):
 
 
 def test_it_is_a_peer_s_turn_again_with_what_came_before_its_turn_ended(short):
-    program = ["-c", "from bbflow import cli; from bbflow.landing import link; link.TURN_BYTES = 1500; cli.main()"]
+    program = ["-c", "from bbflow import cli; from bbflow.net import link; link.TURN_BYTES = 1500; cli.main()"]
     with node_of_its_own(short, short / "bb0.log", program=program) as node, NodeClient(node) as writer:
         open_stream(writer)
         ((offset, _),) = ask(writer, "begin", step=0, bytes=PAGE)["extents"]
@@ -347,7 +347,7 @@ def test_it_is_a_peer_s_turn_again_with_what_came_before_its_turn_ended(short):
 
 def test_a_reply_that_no_frame_can_hold_is_an_error_for_its_peer_alone(short):
     """A node whose frames are short tells of an attribute twice, while it serves the rank that brought it."""
-    small = "from bbflow.store import frames; frames.MAX_PAYLOAD_BYTES = 1 << 14; from bbflow import cli; cli.main()"
+    small = "from bbflow.net import frames; frames.MAX_PAYLOAD_BYTES = 1 << 14; from bbflow import cli; cli.main()"
     log = short / "bb0.log"
     with node_of_its_own(short, log, program=["-c", small]) as node, NodeClient(node) as writer:
         open_stream(writer)

@@ -266,7 +266,7 @@ class Master:
         self._core.send(call.peer, reply)
 
     def take_out(self) -> list[tuple[int, Struct | Raw]]:
-        """Store everything that has changed (or later, if nobody waits for it); give the messages that may be sent now.
+        """Store everything that has changed (or later, if nobody waits for it); return the messages that may go now.
 
         Raises
         ------

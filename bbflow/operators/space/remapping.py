@@ -129,7 +129,7 @@ def scattered(values: Array, rows: Array, size: int) -> Array:
 
 
 def in_order(values: Array, kept: Sequence[int], shape: tuple[int, ...], at: int) -> Array:
-    """Give values of shape (steps, planes, rows) the order of the result: the target's dimensions after `at` others."""
+    """Return values of shape (steps, planes, rows) in the result's order: the target's dimensions after `at` others."""
     steps, split = len(values), values.reshape(len(values), prod(kept[:at]), prod(kept[at:]), -1)
     return split.swapaxes(2, 3).reshape(steps, *kept[:at], *shape, *kept[at:])
 

@@ -34,7 +34,7 @@ def percentile(views: Views, *, sketch: Sketch, q: float) -> Array:
 
 
 def _ranks(counts: Array, share: Fraction) -> Array:
-    """Give ceil(count * share), in Python's integers: a share of many digits doesn't fit into 64 bits with a count."""
+    """Return ceil(count * share), in Python's integers: with a count, a share of many digits is above 64 bits."""
     different, place = np.unique(counts, return_inverse=True)
     ranks = [-(-count * share.numerator // share.denominator) for count in different.tolist()]
     return np.array(ranks, "i8")[place.reshape(counts.shape)]

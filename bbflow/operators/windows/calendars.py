@@ -113,7 +113,7 @@ class Clock:
             raise ConfigError(f"{value:g} {self.units} is no date: let the program write each step's time") from None
 
     def find_date(self, value: float) -> cftime.datetime | None:
-        """Give the date that a number stands for; None if it is missing, or 290,000 years away, as fill values are."""
+        """Return the date that a number stands for; None if it is missing, or 290,000 years off, as fill values are."""
         if not math.isfinite(value) or value in self.missing:
             return None
         try:

@@ -79,7 +79,7 @@ class Finishing:
         self._is_covered = sum(prod(part.count) for part in self._parts) == prod(self._shape)
 
     def bands(self) -> Iterator[tuple[Band, dict[str, Array]]]:
-        """Give the results of some rows at a time, by operator, of shape (axis, rows, …); the arrays are used again."""
+        """Yield the results of some rows at a time, by operator, of shape (axis, rows, …); arrays are used again."""
         bytes_per_row = sum(values.nbytes for values in self._arrays(1).values())
         rows = min(max(BAND_BYTES // max(bytes_per_row, 1), 1), self._shape[0])
         arrays = self._arrays(rows)

@@ -57,7 +57,7 @@ class Planning:
         return Planning(diagnostics, self._placements, self._lanes)
 
     def local(self, key: ShardKey, shapes: Shapes) -> Local | None:
-        """Give which points of a shard's blocks are its field's, if not all, in steps with variables of some shapes."""
+        """Return which points of a shard's blocks are its field's, if not all, for variables of these shapes."""
         placement = self._placements.get(key.diagnostic)
         if placement is None:
             return None
