@@ -39,10 +39,15 @@ def most_pages(directory):
     seen, over = [0], threading.Event()
 
     def look():
+        """Count what two looks have seen alike: one alone may see a file that went beside one that came later."""
+        before = None
         while not over.is_set():
-            seen.append(
-                sum(blocks_of(path) for path in directory.rglob("*") if path.name == "pool" or "pieces" in path.parts)
-            )
+            found = {
+                path: blocks_of(path) for path in directory.rglob("*") if path.name == "pool" or "pieces" in path.parts
+            }
+            if found == before:
+                seen.append(sum(found.values()))
+            before = found
 
     thread = threading.Thread(target=look)
     thread.start()
