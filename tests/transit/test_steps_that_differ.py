@@ -44,27 +44,24 @@ engine.close()
 NEVER = 99
 
 
-def run(
-    folder, times, *, calendar="standard", moves=NEVER, grows=NEVER, late="incomplete", scale=1.0, lost=-1, **config
-):
-    """Fold and drain the steps; return the outcome, and the raw store."""
-    words = {
-        "TIMES": str(times).replace("nan", "float('nan')"),
-        "MOVES": moves,
-        "GROWS": grows,
-        "CALENDAR": calendar,
-        "SCALE": scale,
-    }
+def code_of(times, calendar="standard", moves=NEVER, grows=NEVER, scale=1.0, lost=-1):
+    """Return the program that writes the steps."""
+    words = {"TIMES": str(times).replace("nan", "float('nan')"), "CALENDAR": calendar, "MOVES": moves, "GROWS": grows}
     words |= {"SCALE": f"float('{scale}')", "LOST": lost}
     code = WRITER
     for word, value in words.items():
         code = code.replace(word, str(value))
+    return code
+
+
+def run(folder, times, *, late="incomplete", raw="none", operators=None, workers=None, **told):
+    """Fold and drain the steps; return the outcome, and the raw store."""
     config = {
-        "stream": "model", "output": str(folder / "out"), "operators": {"a": ["mean"]}, "windows": ["run"],
-        "time": {"late": late}, "workers": {"processes": 0, "threads": 1},
-    } | config  # fmt: skip
+        "stream": "model", "output": str(folder / "out"), "operators": operators or {"a": ["mean"]},
+        "windows": ["run"], "raw": raw, "time": {"late": late}, "workers": workers or {"processes": 0, "threads": 1},
+    }  # fmt: skip
     with start_nodes(1, "8MiB") as nodes, nodes.analyse(config) as analysis:
-        write(nodes.contact, code, write_config(folder))
+        write(nodes.contact, code_of(times, **told), write_config(folder))
         outcome = analysis.wait(100)
     return outcome, folder / "out" / "raw.zarr"
 
@@ -178,15 +175,7 @@ def folded_on(node):
 
 
 def test_status_shows_steps_that_are_left_out_as_late(tmp_path):
-    held = WRITER.replace("engine.close()", 'tell("written")\nwait_for("looked")\nengine.close()')
-    for word, value in {
-        "TIMES": "[0.0, float('nan'), 1.0]",
-        "MOVES": 9,
-        "GROWS": 9,
-        "CALENDAR": "standard",
-        "SCALE": 1.0,
-    }.items():
-        held = held.replace(word, str(value))
+    held = code_of([0.0, float("nan"), 1.0]).replace("engine.close()", 'wait_for("looked")\nengine.close()')
     config = {
         "stream": "model", "output": str(tmp_path / "out"), "operators": {"a": ["mean"]}, "windows": ["run"],
         "workers": {"processes": 0, "threads": 1},
