@@ -220,8 +220,9 @@ def local_cluster(workers: WorkersConfig) -> Iterator[Cluster]:
     with (
         scratch() as directory,
         _start(workers, directory) as local,
-        # Results come straight from the workers: each way over the scheduler would hold up the next batch.
-        Cluster(Client(local, direct_to_workers=True, timeout=LOCAL_TIMEOUT_S)) as cluster,
+        # Results come straight from the workers: each way over the scheduler would hold up the next batch. Nothing but
+        # our tasks goes there, whatever else this process computes with Dask.
+        Cluster(Client(local, direct_to_workers=True, timeout=LOCAL_TIMEOUT_S, set_as_default=False)) as cluster,
     ):
         yield cluster
 
@@ -290,8 +291,8 @@ def _connect(scheduler: str, certificate: Path | None) -> Client:
     security = security_of(certificate) if certificate is not None and certificate.exists() else None
     try:
         if "://" in scheduler:
-            return Client(scheduler, timeout=CONNECT_TIMEOUT_S, security=security)
-        return Client(scheduler_file=scheduler, timeout=CONNECT_TIMEOUT_S, security=security)
+            return Client(scheduler, timeout=CONNECT_TIMEOUT_S, security=security, set_as_default=False)
+        return Client(scheduler_file=scheduler, timeout=CONNECT_TIMEOUT_S, security=security, set_as_default=False)
     except (OSError, TimeoutError, ValueError, RuntimeError) as error:  # the last: it has no TLS
         raise NodeError(
             f"no Dask scheduler answers at {scheduler} ({error}): start one with 'bbflow dask scheduler', or leave "

@@ -91,6 +91,8 @@ def _resolved(host: str) -> str:
 def shut_down(certificate: Path, scheduler_file: Path) -> None:
     """End a scheduler with its workers, and remove its file."""
     security = security_of(certificate) if certificate.exists() else None
-    with Client(scheduler_file=str(scheduler_file), timeout=ANSWER_TIMEOUT_S, security=security) as client:
+    with Client(
+        scheduler_file=str(scheduler_file), timeout=ANSWER_TIMEOUT_S, security=security, set_as_default=False
+    ) as client:
         client.shutdown()
     scheduler_file.unlink(missing_ok=True)

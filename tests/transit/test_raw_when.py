@@ -68,4 +68,4 @@ def test_what_a_stream_lacks_is_told(folder, when, message):
 
 def test_steps_that_wait_for_others_must_have_room(folder):
     with pytest.raises(BbflowError, match="before: 50 steps"):
-        kept(folder, {"when": "max(pr) > 1", "before": 50}, capacity="2MiB")
+        kept(folder, {"when": "max(pr) > 1", "before": 50}, capacity="512KiB")
