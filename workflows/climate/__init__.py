@@ -45,7 +45,7 @@ def build(build_directory: Path) -> Path:
         f"-DCMAKE_MAKE_PROGRAM={ninja}",
     ]
     configure += ["-DCMAKE_BUILD_TYPE=Release", f"-DADIOS2_DIR={_adios2_directory()}"]
-    configure += [f"-DMPI_CXX_COMPILER={mpicxx}", *_fresh(build_directory, mpicxx)]
+    configure += [f"-DMPI_CXX_COMPILER:FILEPATH={mpicxx}", *_fresh(build_directory, mpicxx)]
     _run(configure)
     _run([cmake, "--build", build_directory])
     return build_directory / "climate"
