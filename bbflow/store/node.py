@@ -27,7 +27,7 @@ FILES = (
     "agent.sock",
     f"offers/{'[0-9a-f]' * 16}",
     f"offers/{'[0-9a-f]' * 16}.taken",
-    "state/*.[01]",
+    "state/*.[0-9]", "state/*.[0-9][0-9]",
     "state/*.alive",
     "state/*.begun",
     "state/bbflow-remainder-*/*",
