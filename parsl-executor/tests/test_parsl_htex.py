@@ -101,6 +101,7 @@ def children_of(process):
         return []
 
 
+@pytest.mark.slow
 def test_what_a_killed_run_left_goes_when_the_next_one_starts(site):
     script = site.root / "script.py"
     script.write_text(SCRIPT)

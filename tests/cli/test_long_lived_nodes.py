@@ -98,6 +98,7 @@ def test_nodes_serve_one_run_after_the_other(up, tmp_path):
     assert "weather" not in bbflow("status", "--contact", contact)
 
 
+@pytest.mark.slow
 def test_steps_wait_on_the_nodes_for_an_analysis_that_comes_later(up, tmp_path):
     contact, scheduler = up
     environment = os.environ | bbflow_adios2.environment(contact)

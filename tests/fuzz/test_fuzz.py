@@ -11,7 +11,9 @@ RUNS = {"frames": 5000, "handshake": 5000, "data": 5000, "index": 1000, "agent":
 """The same ones each time; new ones are what `make fuzz` is for."""
 
 
-@pytest.mark.parametrize("target", RUNS)
+@pytest.mark.parametrize(
+    "target", [name if name in ("index", "agent") else pytest.param(name, marks=pytest.mark.slow) for name in RUNS]
+)
 def test_no_bytes_break_a_node(tmp_path, target):
     script = Path(__file__).with_name("fuzz.py")
     options = [f"-runs={RUNS[target]}", "-seed=1", "-max_len=300", "-len_control=0"]

@@ -12,6 +12,7 @@ FIRST, RUNS = 104, 5
 """Always the same ones: odd names, packed values, text, two processes, late steps, a stream that is opened twice."""
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_random_programs_come_out_right_or_are_refused():
     words = [sys.executable, FUZZ / "runs.py", "--runs", str(RUNS), "--seed", str(FIRST)]

@@ -120,6 +120,7 @@ def test_another_host_gets_nothing(hosts, run):
     assert_refused(tries(hosts, "other", NOBODY, "-", reached))
 
 
+@pytest.mark.slow
 def test_who_has_the_certificate_gets_an_answer_at_the_same_ports(hosts, run):
     contact, ports = run
     reached = [(ip, port) for ip, port in ports if ip != "127.0.0.1"]
@@ -128,6 +129,7 @@ def test_who_has_the_certificate_gets_an_answer_at_the_same_ports(hosts, run):
     assert len(answers) == 3, given  # scheduler, nanny and worker
 
 
+@pytest.mark.slow
 def test_nothing_of_a_run_is_a_file_that_others_can_read(run):
     contact, _ = run
     assert certificate_of(contact).stat().st_mode & 0o777 == contact.stat().st_mode & 0o777 == 0o600

@@ -197,6 +197,7 @@ def test_blocks_that_were_spilled_are_mapped_too(tiny_node, functions, tmp_path)
     assert mapped_steps(tmp_path) == list(range(12))
 
 
+@pytest.mark.slow
 def test_a_group_that_fills_its_node_is_an_error_and_the_simulation_goes_on(tiny_node, functions, tmp_path):
     words = ("--map", f"{functions}:map_environment", "--group", "all")
     with writing(tiny_node.contact, BULK, write_config(tmp_path)) as job:

@@ -67,6 +67,7 @@ def test_without_the_address_there_is_nothing(address):
     assert [refused(root), refused(f"{root}{'0' * 43}/"), refused(address, Host="evil.example")] == [404, 404, 403]
 
 
+@pytest.mark.slow
 def test_a_contact_file_gives_the_same_address_again_and_keeps_its_key(output):
     contact = output / "contact.json"
     key = contact_key(contact)

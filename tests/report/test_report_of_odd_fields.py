@@ -20,6 +20,7 @@ def odd(tmp_path, change):
     return page
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 9.969209968386869e36])
 def test_a_map_on_a_coordinate_that_is_none_is_left_out(tmp_path, bad):
     def change(dataset):
@@ -45,12 +46,14 @@ def everywhere(value):
     return change
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [np.nan, np.inf, 0.0, 1.7e308, -1.7e308])
 def test_a_field_of_one_value_costs_no_other_picture(tmp_path, value):
     page = odd(tmp_path, everywhere(value))
     assert {"maps_pr", "maps_psl"} <= {picture.name for picture in page.maps}
 
 
+@pytest.mark.slow
 def test_huge_values_of_both_signs_leave_their_pictures_out(tmp_path):
     def change(dataset):
         for name in dataset.data_vars:

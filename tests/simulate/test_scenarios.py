@@ -55,6 +55,7 @@ def test_every_scenario_of_the_catalog_is_valid(path):
     assert load_scenario(path).ways
 
 
+@pytest.mark.slow
 def test_the_test_bed_takes_the_time_that_was_measured_within_ten_percent():
     scenario = load_scenario(CATALOG / "testbed.yml")
     for result in run_scenario(scenario, {"application.pause_s": ("2", "0.9")}):

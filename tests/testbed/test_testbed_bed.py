@@ -68,6 +68,7 @@ def reading(bed):
             process.kill()
 
 
+@pytest.mark.slow
 def test_reading_and_writing_share_one_capacity(bed, filled, tmp_path):
     """Not a matter of speed: what both moved within the readers' life is bounded, on a busy machine too."""
     phase_bytes = 80 << 20

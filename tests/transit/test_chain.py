@@ -96,6 +96,7 @@ def assert_same(results, expected):
             assert (left.values == right.values).all(), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("calendar", "shape", "says"), [("360_day", (6, 8), "calendar"), ("noleap", (5, 8), "shape")])
 def test_a_stream_of_another_calendar_or_grid_is_refused(first, tmp_path, calendar, shape, says):
     write(tmp_path, slice(CUT, CUT + 2), calendar=calendar, shape=shape)

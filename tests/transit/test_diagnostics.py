@@ -115,11 +115,13 @@ def test_days_are_xarrays(fast):
     assert_resampled(fast, "day", "D")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("window", "frequency"), [("month", "MS"), ("year", "YS")])
 def test_months_and_years_are_xarrays_in_every_calendar(slow, window, frequency):
     assert_resampled(slow, window, frequency)
 
 
+@pytest.mark.slow
 def test_a_season_leaves_the_other_months_out(slow):
     results, whole = slow
     winter = whole.tas.astype("f8").sel(time=whole.time.dt.season == "DJF")
@@ -134,6 +136,7 @@ def test_a_climatology_takes_the_same_months_of_all_years(slow):
     assert_same(results["tas_clim_month_count"], expected.count())
 
 
+@pytest.mark.slow
 def test_a_running_window_ends_with_every_day_that_has_all_before_it(fast):
     results, whole = fast
     steps = whole.tas.astype("f8").rolling(time=10, min_periods=1)
@@ -151,6 +154,7 @@ def test_an_expression_is_computed_step_by_step(slow):
     assert_same(results["hot_month_mean"], hot.mean())
 
 
+@pytest.mark.slow
 def test_statistics_of_daily_statistics(fast):
     results, whole = fast
     daily = whole.tas.astype("f8").resample(time="D").max()
@@ -165,6 +169,7 @@ def test_an_expression_of_daily_values_picks_the_days(fast):
     assert_same(results["sdii_run_mean"], daily.where(daily >= 285).mean("time", keepdims=True))
 
 
+@pytest.mark.slow
 def test_running_sums_within_a_year_follow_each_other_across_its_begin(fast):
     results, whole = fast
     days = whole.u.resample(time="D").sum()

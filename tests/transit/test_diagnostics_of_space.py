@@ -187,6 +187,7 @@ def test_zonal_and_meridional_means_are_folded_where_a_rank_has_all_it_takes(eit
     assert_same(results["meridional_month_max"], tas.weighted(weights(whole)).mean("lat").resample(time="MS").max())
 
 
+@pytest.mark.slow
 def test_a_box_a_mask_levels_points_and_coarse_cells(either_run):
     results, whole = either_run
     tas = whole.tas.astype("f8")
@@ -240,6 +241,7 @@ def test_percentiles_of_few_steps_are_exact(run):
         assert_same(results[f"tas_month_p{q}"], expected)
 
 
+@pytest.mark.slow
 def test_names_that_people_know_mean_the_same(run):
     results, whole = run
     assert_same(results["pr_month_mean"], whole.pr.resample(time="MS").mean())

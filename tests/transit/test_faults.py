@@ -93,6 +93,7 @@ def test_results_survive_killed_workers_analyses_and_agents(program, tmp_path, t
     assert (raw.tas.values == truth.tas.values.astype("f4")).all()
 
 
+@pytest.mark.slow
 def test_a_simulation_that_dies_in_a_step_leaves_results_of_the_committed_ones(program, tmp_path, truth):
     command = mainjob.simulation(program, 2, STEPS, die_at_step=100)
     code, said = mainjob.run(mainjob.write_config(tmp_path), command)
@@ -117,6 +118,7 @@ def test_an_interrupt_leaves_no_process_and_no_shared_memory(program, tmp_path):
     assert xr.open_zarr(tmp_path / "out" / "results.zarr").attrs["bbflow_status"] == "incomplete"
 
 
+@pytest.mark.slow
 def test_a_second_interrupt_at_the_very_end_of_the_analysis_ends_the_run(program, tmp_path):
     config = mainjob.write_config(tmp_path, workers={"processes": 0})
     process = mainjob.start_run(config, mainjob.simulation(program, 1, 100_000))
@@ -206,6 +208,7 @@ def test_the_simulation_is_stopped_when_its_analysis_fails_if_the_user_wants_tha
     assert rescued.sizes["time"] > 0
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_while_the_analysis_starts_costs_nothing(program, tmp_path, truth):
     process = mainjob.start_run(slow_config(tmp_path), mainjob.simulation(program, 2, STEPS))
     worker_of(wait_for_process(process, "bbflow fold")).kill()

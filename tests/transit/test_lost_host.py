@@ -56,6 +56,7 @@ def events(output, kind):
     return [event for event in read_events(output) if event["event"] == kind]
 
 
+@pytest.mark.slow
 def test_a_lost_host_costs_its_points_the_steps_since_the_last_copy(program, tmp_path, nodes):
     contact, started, _ = nodes
     victim = "bb0"  # which the steps' time lands on

@@ -99,6 +99,7 @@ def test_report_is_one_page_without_a_network(finished):
     assert (finished / "figures").is_dir()
 
 
+@pytest.mark.slow
 def test_months_follow_the_calendar(program, tmp_path):
     config = mainjob.write_config(tmp_path, raw="none")
     code, said = mainjob.run(config, mainjob.simulation(program, 1, 250, calendar="360_day"))

@@ -237,6 +237,7 @@ def test_cdo_reads_the_files(run, tmp_path):
         np.testing.assert_allclose(found.tas_month_mean.squeeze(), own.mean("lon"), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_report_draws_every_window_and_shape(run):
     text = write_report(run[1]).read_text()
     pictures = {path.name for path in (run[1] / "figures").iterdir()}

@@ -68,6 +68,7 @@ def keys(url):
     return sorted(file.name for file in Sources().tree(url))
 
 
+@pytest.mark.slow
 def test_a_mosaic_goes_from_bucket_to_bucket_by_staging_and_is_the_local_one(bucket, local, tmp_path):
     said = run("mosaic", f"{bucket}/survey", "--output", f"{bucket}/staged", "--burst-buffer", tmp_path,
                "--events", tmp_path / "events")  # fmt: skip
