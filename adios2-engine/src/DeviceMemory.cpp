@@ -38,6 +38,8 @@ struct Cuda
     int (*Copy)(void *target, Address source, size_t bytes) = nullptr;
     int (*Push)(void *context) = nullptr;
     int (*Pop)(void **context) = nullptr;
+    int (*Register)(void *memory, size_t bytes, unsigned flags) = nullptr;
+    int (*Unregister)(void *memory) = nullptr;
 
     explicit Cuda(void *library)
     {
@@ -45,6 +47,8 @@ struct Cuda
         Find(library, "cuMemcpyDtoH_v2", Copy);
         Find(library, "cuCtxPushCurrent_v2", Push);
         Find(library, "cuCtxPopCurrent_v2", Pop);
+        Find(library, "cuMemHostRegister_v2", Register);
+        Find(library, "cuMemHostUnregister", Unregister);
     }
 
     bool IsWhole() const { return GetAttribute && Copy && Push && Pop; }
@@ -59,20 +63,38 @@ struct Cuda
                (GetAttribute(&managed, isManaged, address) != Fine || (managed & 0xff) == 0);
     }
 
-    /** In the context that the memory is of: this thread may have none. */
-    int CopyFrom(void *target, const void *source, const size_t bytes) const
+    /** Calls something in the context that the memory is of: this thread may have none. */
+    template <class F>
+    int In(const void *source, F call) const
     {
         constexpr int contextOf = 1; // CU_POINTER_ATTRIBUTE_CONTEXT
-        const auto address = reinterpret_cast<Address>(source);
         void *context = nullptr;
-        int status = GetAttribute(&context, contextOf, address);
-        const bool isPushed = status == Fine && context != nullptr && Push(context) == Fine;
-        status = Copy(target, address, bytes);
+        const bool isPushed =
+            GetAttribute(&context, contextOf, reinterpret_cast<Address>(source)) == Fine &&
+            context != nullptr && Push(context) == Fine;
+        const int status = call();
         if (isPushed)
         {
             Pop(&context);
         }
         return status;
+    }
+
+    int CopyFrom(void *target, const void *source, const size_t bytes) const
+    {
+        return In(source, [&] { return Copy(target, reinterpret_cast<Address>(source), bytes); });
+    }
+
+    bool Lock(void *memory, const size_t bytes, const void *source) const
+    {
+        constexpr unsigned inAllContexts = 1; // CU_MEMHOSTREGISTER_PORTABLE
+        return Register && Unregister &&
+               In(source, [&] { return Register(memory, bytes, inAllContexts); }) == Fine;
+    }
+
+    void Unlock(void *memory) const
+    {
+        In(memory, [&] { return Unregister(memory); });
     }
 };
 
@@ -90,6 +112,8 @@ struct Hip
 
     int (*GetAttributes)(Attributes *attributes, const void *memory) = nullptr;
     int (*Copy)(void *target, const void *source, size_t bytes, int kind) = nullptr;
+    int (*Register)(void *memory, size_t bytes, unsigned flags) = nullptr;
+    int (*Unregister)(void *memory) = nullptr;
     int (*PeekAtLastError)() = nullptr;
     int (*GetLastError)() = nullptr;
 
@@ -97,6 +121,8 @@ struct Hip
     {
         Find(library, "hipPointerGetAttributes", GetAttributes);
         Find(library, "hipMemcpy", Copy);
+        Find(library, "hipHostRegister", Register);
+        Find(library, "hipHostUnregister", Unregister);
         Find(library, "hipPeekAtLastError", PeekAtLastError);
         Find(library, "hipGetLastError", GetLastError);
     }
@@ -121,6 +147,21 @@ struct Hip
         constexpr int deviceToHost = 2; // hipMemcpyDeviceToHost
         return Copy(target, source, bytes, deviceToHost);
     }
+
+    bool Lock(void *memory, const size_t bytes) const
+    {
+        constexpr unsigned inAllContexts = 1; // hipHostRegisterPortable
+        const bool isClean = PeekAtLastError() == Fine;
+        const bool isLocked =
+            Register && Unregister && Register(memory, bytes, inAllContexts) == Fine;
+        if (!isLocked && isClean)
+        {
+            GetLastError(); // it is copied all the same: not an error of the program's
+        }
+        return isLocked;
+    }
+
+    void Unlock(void *memory) const { Unregister(memory); }
 };
 
 struct Runtimes
@@ -178,12 +219,18 @@ bool IsOnDevice(const void *memory)
     return (here.Cuda && here.Cuda->Has(memory)) || (here.Hip && here.Hip->Has(memory));
 }
 
-void CopyFromDevice(void *target, const void *source, const size_t bytes)
+DeviceCopy::~DeviceCopy() { Free(); }
+
+const void *DeviceCopy::Of(const void *source, const size_t bytes)
 {
+    if (bytes > m_Bytes)
+    {
+        Grow(source, bytes);
+    }
     const Runtimes here = Here();
     const bool isCuda = here.Cuda && here.Cuda->Has(source);
-    const int status = isCuda     ? here.Cuda->CopyFrom(target, source, bytes)
-                       : here.Hip ? here.Hip->CopyFrom(target, source, bytes)
+    const int status = isCuda     ? here.Cuda->CopyFrom(m_Memory.get(), source, bytes)
+                       : here.Hip ? here.Hip->CopyFrom(m_Memory.get(), source, bytes)
                                   : -1;
     if (status != Fine)
     {
@@ -192,6 +239,35 @@ void CopyFromDevice(void *target, const void *source, const size_t bytes)
                                  " bytes from the GPU's memory (error " + std::to_string(status) +
                                  "): Put them from the host's");
     }
+    return m_Memory.get();
+}
+
+void DeviceCopy::Grow(const void *source, const size_t bytes)
+{
+    Free();
+    m_Memory.reset(new char[bytes]);
+    m_Bytes = bytes;
+    const Runtimes here = Here();
+    m_IsLocked = here.Cuda && here.Cuda->Has(source)
+                     ? here.Cuda->Lock(m_Memory.get(), bytes, source)
+                 : here.Hip ? here.Hip->Lock(m_Memory.get(), bytes)
+                            : false;
+}
+
+void DeviceCopy::Free()
+{
+    const Runtimes here = Here();
+    if (m_IsLocked && here.Cuda)
+    {
+        here.Cuda->Unlock(m_Memory.get());
+    }
+    else if (m_IsLocked && here.Hip)
+    {
+        here.Hip->Unlock(m_Memory.get());
+    }
+    m_Memory.reset();
+    m_Bytes = 0;
+    m_IsLocked = false;
 }
 
 } // end namespace bbflow

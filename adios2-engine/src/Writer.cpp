@@ -64,26 +64,6 @@ bool NeedsCopy(adios2::Variable<T> variable, const T *values)
     return false;
 }
 
-/** The values of a variable's block, copied from a GPU. There ADIOS2 turns the dimensions of a
- * row-major variable round as soon as it knows where its memory is, if it is built for GPUs. */
-template <class T>
-std::vector<T> FromDevice(adios2::Variable<T> variable, const T *values, const Selection &selection)
-{
-    if (selection.HasMemory)
-    {
-        throw std::invalid_argument("bbflow: " + variable.Name() +
-                                    " is Put from a part of a GPU's memory: Put the whole, or from "
-                                    "the host's memory");
-    }
-    if (variable.GetMemorySpace() == Unknown)
-    {
-        variable.SetMemorySpace(Gpu);
-    }
-    std::vector<T> copied(ElementsOf(variable.Count()));
-    CopyFromDevice(copied.data(), values, copied.size() * sizeof(T));
-    return copied;
-}
-
 } // end empty namespace
 
 Writer::Writer(const Program &program)
@@ -137,12 +117,29 @@ void Writer::Put(const adios2::Variable<T> &variable, const T *values, const Sel
     {
         if (NeedsCopy(variable, values))
         {
-            const std::vector<T> copied = FromDevice(variable, values, selection);
-            Land(variable, copied.data(), selection, When::AtOnce);
+            Land(variable, FromDevice(variable, values, selection), selection, When::AtOnce);
             return;
         }
     }
     Land(variable, values, selection, when);
+}
+
+template <class T>
+const T *Writer::FromDevice(adios2::Variable<T> variable, const T *values,
+                            const Selection &selection)
+{
+    if (selection.HasMemory)
+    {
+        throw std::invalid_argument("bbflow: " + variable.Name() +
+                                    " is Put from a part of a GPU's memory: Put the whole, or from "
+                                    "the host's memory");
+    }
+    if (variable.GetMemorySpace() == Unknown)
+    {
+        variable.SetMemorySpace(Gpu);
+    }
+    return static_cast<const T *>(
+        m_FromDevice.Of(values, ElementsOf(variable.Count()) * sizeof(T)));
 }
 
 template <class T>

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "DeviceMemory.h"
 #include "OpenStream.h"
 #include "Program.h"
 #include "Selection.h"
@@ -44,6 +45,13 @@ private:
     const bool m_IsKept;
     std::unique_ptr<OpenStream> m_Stream;
     bool m_Closed = false;
+    DeviceCopy m_FromDevice;
+
+    /** The values of a variable's block, copied from a GPU until the next are. There ADIOS2 turns
+     * the dimensions of a row-major variable round as soon as it knows where its memory is, if it
+     * is built for GPUs. */
+    template <class T>
+    const T *FromDevice(adios2::Variable<T> variable, const T *values, const Selection &selection);
 
     /** Lands what the CPU can read. */
     template <class T>

@@ -30,6 +30,27 @@ void *device_copy_of(const void *host, size_t bytes)
     return device;
 }
 
+static void *locked; /* the host's memory that the device writes itself */
+
+/** How much of the host's memory is locked. */
+int device_locks(void) { return locked != NULL; }
+
+static int lock(void *memory)
+{
+    if (locked != NULL)
+        return invalid_value;
+    locked = memory;
+    return fine;
+}
+
+static int unlock(void *memory)
+{
+    if (locked != memory)
+        return invalid_value;
+    locked = NULL;
+    return fine;
+}
+
 #ifdef HIP
 
 struct attributes
@@ -60,6 +81,13 @@ int hipMemcpy(void *target, const void *source, size_t bytes, int kind)
     return fine;
 }
 
+int hipHostRegister(void *memory, size_t bytes, unsigned flags)
+{
+    return bytes > 0 && flags == 1 ? lock(memory) : invalid_value;
+}
+
+int hipHostUnregister(void *memory) { return unlock(memory); }
+
 int hipPeekAtLastError(void) { return last_error; }
 
 int hipGetLastError(void)
@@ -75,12 +103,12 @@ static int in_context = 0;
 
 int cuPointerGetAttribute(void *value, int attribute, uintptr_t address)
 {
-    if (!is_ours((void *)address))
+    if (!is_ours((void *)address) && (void *)address != locked)
         return invalid_value;
     if (attribute == 1)
         *(void **)value = &in_context;
     else
-        *(unsigned *)value = attribute == 2 ? 2 : 0;
+        *(unsigned *)value = attribute == 2 ? (is_ours((void *)address) ? 2 : 1) : 0;
     return fine;
 }
 
@@ -96,6 +124,13 @@ int cuCtxPopCurrent_v2(void **context)
     in_context = 0;
     return fine;
 }
+
+int cuMemHostRegister_v2(void *memory, size_t bytes, unsigned flags)
+{
+    return in_context && bytes > 0 && flags == 1 ? lock(memory) : invalid_value;
+}
+
+int cuMemHostUnregister(void *memory) { return in_context ? unlock(memory) : invalid_value; }
 
 int cuMemcpyDtoH_v2(void *target, uintptr_t source, size_t bytes)
 {
